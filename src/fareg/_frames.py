@@ -1,0 +1,217 @@
+"""One way to read pandas frames, polars frames and arrays: canonical columns, levels, row hashes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+
+from fareg._validation import FloatArray, IntArray, InvalidInputError
+
+SensitiveFeatures = Sequence[str] | Sequence[int] | str | int | Callable[[Any], Any] | None
+
+MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
+N_BINS = 4
+
+
+def is_frame(X: Any) -> bool:
+    """Tell a data frame (pandas, polars, ...) from an array."""
+    return bool(nw.dependencies.is_into_dataframe(X))
+
+
+def column_names(X: Any) -> list[str]:
+    """Return the column names of a frame, ``x0, x1, ...`` for an array."""
+    if is_frame(X):
+        return [str(name) for name in nw.from_native(X, eager_only=True).columns]
+    return [f"x{j}" for j in range(np.shape(X)[1])]
+
+
+def canonical(X: Any) -> pd.DataFrame:
+    """Copy any table into a pandas frame whose columns are float64 or object (text or None).
+
+    Numbers, booleans, dates and durations become float64 with NaN for missing values; everything
+    else becomes text with None. So a value has one form, whichever library and dtype held it, and
+    a row has the same form whichever rows came with it.
+    """
+    names = column_names(X)
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise InvalidInputError(f"column names must be unique, got {', '.join(twice)} twice")
+    if is_frame(X):
+        frame = nw.from_native(X, eager_only=True)
+        columns = [_canonical_series(frame[name]) for name in frame.columns]
+    else:
+        array = np.asarray(X)
+        columns = [_canonical_array(array[:, j]) for j in range(array.shape[1])]
+    # a Series of its own dtype: pandas would turn bare object arrays of text into "str"
+    series = (pd.Series(column, dtype=column.dtype) for column in columns)
+    return pd.DataFrame(dict(zip(names, series, strict=True)))
+
+
+def _canonical_series(series: nw.Series[Any]) -> Any:
+    dtype = series.dtype
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        native = series.to_native()
+        if isinstance(native, pd.Series):
+            return native.to_numpy(dtype=np.float64, na_value=np.nan)
+        return series.cast(nw.Float64).to_numpy()
+    if dtype.is_temporal():
+        stamps = pd.Series(series.to_pandas())
+        if dtype == nw.Duration:
+            return stamps.dt.total_seconds().to_numpy(np.float64)
+        seconds = pd.to_datetime(stamps, utc=True) - pd.Timestamp(0, tz="UTC")
+        return seconds.dt.total_seconds().to_numpy(np.float64)
+    # text repeats: convert each distinct value once
+    codes, distinct = pd.factorize(series.to_pandas())
+    values = _canonical_array(np.asarray(distinct, dtype=object))
+    missing = np.full(1, np.nan if values.dtype.kind == "f" else None, dtype=values.dtype)
+    return np.concatenate([values, missing])[codes]  # code -1 is missing
+
+
+def _canonical_array(column: Any) -> Any:
+    if column.dtype.kind in "biuf":
+        return column.astype(np.float64)
+    values = pd.Series(column, dtype=object)
+    if column.dtype.kind == "O":
+        numbers = pd.to_numeric(values, errors="coerce")
+        is_number = values.map(lambda value: isinstance(value, int | float | np.number | np.bool_))
+        if (is_number | values.isna()).all():
+            return numbers.to_numpy(np.float64)
+    text = values.astype(str).astype(object)
+    return text.where(values.notna(), None).to_numpy(dtype=object)
+
+
+def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
+    """Return the selected columns in canonical form.
+
+    ``selection`` holds names, positions (negative ones count from the end), or is a function of X
+    that returns columns; None means all.
+    """
+    if callable(selection):
+        chosen = selection(X)
+        chosen = chosen if is_frame(chosen) else np.asarray(chosen)
+        if not is_frame(chosen) and chosen.ndim == 1:
+            chosen = chosen[:, None]
+        if len(chosen) != len(X):
+            raise InvalidInputError(
+                f"sensitive_features must return one row per row of X, got {len(chosen)} for {len(X)}"
+            )
+        return canonical(chosen)
+    if selection is None:
+        return canonical(X)
+    wanted = [selection] if isinstance(selection, str | int | np.integer) else list(selection)
+    if not wanted:
+        raise InvalidInputError("sensitive_features must name at least one column, got none")
+    names = column_names(X)
+    positions = [_position(item, names) for item in wanted]
+    if is_frame(X):
+        frame = nw.from_native(X, eager_only=True)
+        return canonical(frame.select([frame.columns[p] for p in positions]).to_native())
+    chosen = canonical(np.asarray(X)[:, positions])
+    chosen.columns = pd.Index([names[p] for p in positions])
+    return chosen
+
+
+def _position(item: Any, names: list[str]) -> int:
+    if isinstance(item, str) and item in names:
+        return names.index(item)
+    if isinstance(item, int | np.integer) and -len(names) <= item < len(names):
+        return int(item) % len(names)
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    raise InvalidInputError(f"sensitive feature {item!r} is not a column of X; columns: {shown}")
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How one column falls into levels: distinct values, or bins of a number with many values."""
+
+    name: str
+    values: tuple[Any, ...]  # level values; None stands for missing
+    edges: tuple[float, ...] | None = None  # bin j holds edges[j-1] < x <= edges[j]
+
+    @classmethod
+    def learn(cls, column: pd.Series) -> Levels:
+        """Find the levels of a canonical column."""
+        present = column.dropna()
+        missing: tuple[Any, ...] = (None,) if len(present) < len(column) else ()
+        distinct = np.unique(np.asarray(present))
+        if column.dtype == object or len(distinct) <= MAX_DISCRETE:
+            return cls(str(column.name), (*distinct.tolist(), *missing))
+        inner = np.arange(1, N_BINS) / N_BINS
+        edges = np.unique(np.quantile(np.asarray(present, np.float64), inner, method="inverted_cdf"))
+        return cls(str(column.name), (*range(len(edges) + 1), *missing), tuple(edges.tolist()))
+
+    def codes(self, column: pd.Series) -> IntArray:
+        """Return the level number of each row, -1 for a value that is none of the levels."""
+        missing = np.asarray(column.isna())
+        codes = np.full(len(column), -1, dtype=np.int64)
+        if self.edges is not None:
+            present = np.asarray(column[~missing], dtype=np.float64)
+            codes[~missing] = np.searchsorted(np.asarray(self.edges), present, side="left")
+        else:
+            known = pd.Index([value for value in self.values if value is not None], dtype=object)
+            codes[~missing] = known.get_indexer(pd.Index(column[~missing], dtype=object))
+        if None in self.values:
+            codes[missing] = self.values.index(None)
+        return codes
+
+    def label(self, code: int) -> str:
+        """Describe one level in words: ``Color=Red``, ``Age in (18, 40]``, ``Region missing``."""
+        value = self.values[code] if code >= 0 else "unseen"
+        if value is None:
+            return f"{self.name} missing"
+        if self.edges is None:
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            return f"{self.name}={shown}"
+        low = f"{self.edges[code - 1]:g}" if code > 0 else None
+        high = f"{self.edges[code]:g}" if code < len(self.edges) else None
+        if low is None:
+            return f"{self.name} <= {high}"
+        return f"{self.name} > {low}" if high is None else f"{self.name} in ({low}, {high}]"
+
+
+def row_uniforms(X: Any, key: int) -> FloatArray:
+    """Return one number in [0, 1) per row that depends on the row's values and ``key`` alone.
+
+    Randomised scores draw their ``u`` from here, so a row's answer depends neither on its position
+    nor on the rows beside it. Given ``key``, a score built on it is a fixed function of (x, y), and
+    conformal guarantees hold as for any other score.
+    """
+    state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
+    for position, (_, column) in enumerate(canonical(X).items()):
+        if column.dtype == object:
+            codes, distinct = pd.factorize(column)
+            hashes = pd.util.hash_array(np.asarray(distinct, dtype=object), categorize=False)
+            bits = np.append(hashes, np.uint64(0))[codes]
+        else:
+            values = column.to_numpy(np.float64) + 0.0  # -0.0 and 0.0 are one value
+            values[np.isnan(values)] = np.nan  # and so are all NaN
+            bits = values.view(np.uint64)
+        state = _mix(state ^ (bits + np.uint64(position)))
+    return (state >> np.uint64(11)) * 2.0**-53
+
+
+def _mix(state: Any) -> Any:
+    """Scramble 64-bit words: the finaliser of splitmix64 (Steele, Lea & Flood 2014)."""
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (state ^ (state >> np.uint64(31))) + np.uint64(0x9E3779B97F4A7C15)
+
+
+def hash_key(random_state: Any) -> int:
+    """Turn ``random_state`` (None, int, RandomState or Generator) into a 64-bit key."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, np.random.Generator | np.random.RandomState):
+        return int.from_bytes(random_state.bytes(8), "little")
+    if isinstance(random_state, int | np.integer):
+        digest = hashlib.blake2b(str(int(random_state)).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little")
+    raise InvalidInputError(
+        f"random_state must be None, a whole number or a random generator, got {random_state!r}"
+    )

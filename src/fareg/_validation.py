@@ -1,0 +1,148 @@
+"""Input checks and the errors they raise: what is wrong, what was given, how to fix it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import NotFittedError
+
+T = TypeVar("T")
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+
+class FaregError(Exception):
+    """Base of every error that fareg raises on purpose.
+
+    ::
+
+        FaregError
+        ├── InvalidInputError   also a ValueError: an argument, table or file is not usable
+        └── NotConformalizedError   also a NotFittedError: methods were called in the wrong order
+
+    Examples
+    --------
+    >>> import fareg
+    >>> try:
+    ...     fareg.SplitConformalClassifier(confidence_level=90).fit([[0.0]], [0])
+    ... except fareg.FaregError as error:
+    ...     print(error)
+    confidence_level must be in (0, 1), got 90; did you mean 0.9?
+    """
+
+
+class InvalidInputError(FaregError, ValueError):
+    """An argument, a table or a file cannot be used as it is."""
+
+
+class NotConformalizedError(FaregError, NotFittedError):
+    """A method was called before ``fit`` or ``conformalize``."""
+
+
+class FaregWarning(UserWarning):
+    """A documented fallback was taken, for example a full set for a group that is too small."""
+
+
+def check_confidence_level(confidence_level: float) -> float:
+    """Return ``alpha = 1 - confidence_level``, exact in decimals (0.9 gives 0.1, not 0.0999...8)."""
+    if isinstance(confidence_level, bool | str) or not np.isscalar(confidence_level):
+        raise InvalidInputError(
+            f"confidence_level must be a number in (0, 1), got {confidence_level!r}; try 0.9"
+        )
+    if not 0 < confidence_level < 1:
+        hint = (
+            f"; did you mean {confidence_level / 100:g}?"
+            if 1 < confidence_level < 100
+            else "; try 0.9"
+        )
+        raise InvalidInputError(f"confidence_level must be in (0, 1), got {confidence_level}{hint}")
+    return float(1 - Fraction(str(float(confidence_level))))
+
+
+def check_fraction(name: str, value: float, *, include_one: bool = False) -> float:
+    """Return ``value`` if it lies in (0, 1), or in (0, 1] with ``include_one``."""
+    interval = "(0, 1]" if include_one else "(0, 1)"
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not (0 < value < 1 or (include_one and value == 1)):
+        raise InvalidInputError(f"{name} must be a number in {interval}, got {value!r}")
+    return float(value)
+
+
+def check_count(name: str, value: int, *, minimum: int = 1) -> int:
+    """Return ``value`` if it is a whole number of at least ``minimum``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
+        raise InvalidInputError(f"{name} must be a whole number >= {minimum}, got {value!r}")
+    return int(value)
+
+
+def check_choice(name: str, value: str, choices: Sequence[str] | Mapping[str, Any]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    if value not in choices:
+        raise InvalidInputError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+    return value
+
+
+def check_same_length(**arrays: Any) -> int:
+    """Return the common length of ``arrays``."""
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        got = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise InvalidInputError(f"{' and '.join(lengths)} must have the same number of rows; {got}")
+    return next(iter(lengths.values()))
+
+
+def check_proba(proba: Any) -> FloatArray:
+    """Return class probabilities as a float array of shape (n_samples, n_classes)."""
+    proba = np.asarray(proba, dtype=np.float64)
+    if proba.ndim != 2:
+        raise InvalidInputError(
+            f"proba must have shape (n_samples, n_classes), got {proba.ndim} dimension(s)"
+        )
+    if np.isnan(proba).any():
+        row = int(np.flatnonzero(np.isnan(proba).any(axis=1))[0])
+        raise InvalidInputError(
+            f"proba must not contain NaN, got NaN in row {row}; check the estimator's predict_proba"
+        )
+    if (proba < 0).any():
+        raise InvalidInputError(
+            f"proba must not be negative, got {proba.min():g}; pass probabilities, not logits"
+        )
+    sums = proba.sum(axis=1)
+    off = np.abs(sums - 1) > 1e-3  # float16 and float32 models round; logits are far away
+    if off.any():
+        row = int(np.flatnonzero(off)[0])
+        raise InvalidInputError(
+            f"rows of proba must sum to 1, got {sums[row]:g} in row {row}; "
+            "pass normalised probabilities"
+        )
+    return proba
+
+
+def check_uniforms(u: Any, n_samples: int) -> FloatArray:
+    """Return one number in [0, 1] per row as a column; None means 1, the non-randomised score."""
+    if u is None:
+        return np.ones((n_samples, 1))
+    u = np.asarray(u, dtype=np.float64).reshape(-1, 1)
+    check_same_length(u=u, proba=range(n_samples))
+    if not ((u >= 0) & (u <= 1)).all():
+        raise InvalidInputError("u must lie in [0, 1], one uniform number per row")
+    return u
+
+
+def check_covered(covered: Any) -> BoolArray:
+    """Return the coverage indicator as a non-empty one-dimensional bool array."""
+    covered = np.asarray(covered)
+    if covered.ndim != 1 or len(covered) == 0:
+        raise InvalidInputError(
+            f"covered must be one-dimensional and not empty, got shape {covered.shape}"
+        )
+    if not np.isin(covered, (0, 1)).all():
+        raise InvalidInputError(
+            "covered must hold only 0 and 1 (False and True): is each label in its set?"
+        )
+    return covered.astype(bool)
