@@ -1,4 +1,4 @@
-"""One way to read pandas frames, polars frames and arrays: canonical columns, levels, row hashes."""
+"""One way to read pandas, polars and arrays: canonical columns, levels, row hashes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def canonical(X: Any) -> pd.DataFrame:
         raise InvalidInputError(f"column names must be unique, got {', '.join(twice)} twice")
     if is_frame(X):
         frame = nw.from_native(X, eager_only=True)
-        columns = [_canonical_series(frame[name]) for name in frame.columns]
+        columns = [_canonical_series(series) for series in frame.iter_columns()]
     else:
         array = np.asarray(X)
         columns = [_canonical_array(array[:, j]) for j in range(array.shape[1])]
@@ -99,7 +99,8 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
             chosen = chosen[:, None]
         if len(chosen) != len(X):
             raise InvalidInputError(
-                f"sensitive_features must return one row per row of X, got {len(chosen)} for {len(X)}"
+                f"sensitive_features must return one row per row of X, "
+                f"got {len(chosen)} for {len(X)}"
             )
         return canonical(chosen)
     if selection is None:
@@ -111,7 +112,7 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
     positions = [_position(item, names) for item in wanted]
     if is_frame(X):
         frame = nw.from_native(X, eager_only=True)
-        return canonical(frame.select([frame.columns[p] for p in positions]).to_native())
+        return canonical(frame[:, positions].to_native())
     chosen = canonical(np.asarray(X)[:, positions])
     chosen.columns = pd.Index([names[p] for p in positions])
     return chosen
@@ -135,15 +136,21 @@ class Levels:
     edges: tuple[float, ...] | None = None  # bin j holds edges[j-1] < x <= edges[j]
 
     @classmethod
-    def learn(cls, column: pd.Series) -> Levels:
-        """Find the levels of a canonical column."""
-        present = column.dropna()
-        missing: tuple[Any, ...] = (None,) if len(present) < len(column) else ()
-        distinct = np.unique(np.asarray(present))
-        if column.dtype == object or len(distinct) <= MAX_DISCRETE:
+    def learn(cls, column: pd.Series, reference: pd.Series | None = None) -> Levels:
+        """Find the levels of a canonical column.
+
+        A numeric column with more than 20 distinct values is cut into quartiles, those of
+        ``reference`` if given: edges from other rows keep the levels independent of ``column``.
+        """
+        missing: tuple[Any, ...] = (None,) if column.isna().any() else ()
+        present = (column if reference is None else reference).dropna()
+        if column.dtype == object or present.nunique() <= MAX_DISCRETE:
+            distinct = np.unique(np.asarray(column.dropna()))
             return cls(str(column.name), (*distinct.tolist(), *missing))
         inner = np.arange(1, N_BINS) / N_BINS
-        edges = np.unique(np.quantile(np.asarray(present, np.float64), inner, method="inverted_cdf"))
+        edges = np.unique(
+            np.quantile(np.asarray(present, np.float64), inner, method="inverted_cdf")
+        )
         return cls(str(column.name), (*range(len(edges) + 1), *missing), tuple(edges.tolist()))
 
     def codes(self, column: pd.Series) -> IntArray:
@@ -193,7 +200,8 @@ def row_uniforms(X: Any, key: int) -> FloatArray:
             values[np.isnan(values)] = np.nan  # and so are all NaN
             bits = values.view(np.uint64)
         state = _mix(state ^ (bits + np.uint64(position)))
-    return (state >> np.uint64(11)) * 2.0**-53
+    uniforms: FloatArray = (state >> np.uint64(11)) * 2.0**-53
+    return uniforms
 
 
 def _mix(state: Any) -> Any:

@@ -48,9 +48,11 @@ class FaregWarning(UserWarning):
     """A documented fallback was taken, for example a full set for a group that is too small."""
 
 
-def check_confidence_level(confidence_level: float) -> float:
-    """Return ``alpha = 1 - confidence_level``, exact in decimals (0.9 gives 0.1, not 0.0999...8)."""
-    if isinstance(confidence_level, bool | str) or not np.isscalar(confidence_level):
+def check_confidence_level(confidence_level: Any) -> float:
+    """Return ``alpha = 1 - confidence_level``, exact in decimals (0.9 gives 0.1)."""
+    if isinstance(confidence_level, bool) or not isinstance(
+        confidence_level, int | float | np.number
+    ):
         raise InvalidInputError(
             f"confidence_level must be a number in (0, 1), got {confidence_level!r}; try 0.9"
         )
@@ -98,21 +100,21 @@ def check_same_length(**arrays: Any) -> int:
 
 def check_proba(proba: Any) -> FloatArray:
     """Return class probabilities as a float array of shape (n_samples, n_classes)."""
-    proba = np.asarray(proba, dtype=np.float64)
-    if proba.ndim != 2:
+    p: FloatArray = np.asarray(proba, dtype=np.float64)
+    if p.ndim != 2:
         raise InvalidInputError(
-            f"proba must have shape (n_samples, n_classes), got {proba.ndim} dimension(s)"
+            f"proba must have shape (n_samples, n_classes), got {p.ndim} dimension(s)"
         )
-    if np.isnan(proba).any():
-        row = int(np.flatnonzero(np.isnan(proba).any(axis=1))[0])
+    if np.isnan(p).any():
+        row = int(np.flatnonzero(np.isnan(p).any(axis=1))[0])
         raise InvalidInputError(
             f"proba must not contain NaN, got NaN in row {row}; check the estimator's predict_proba"
         )
-    if (proba < 0).any():
+    if (p < 0).any():
         raise InvalidInputError(
-            f"proba must not be negative, got {proba.min():g}; pass probabilities, not logits"
+            f"proba must not be negative, got {p.min():g}; pass probabilities, not logits"
         )
-    sums = proba.sum(axis=1)
+    sums = p.sum(axis=1)
     off = np.abs(sums - 1) > 1e-3  # float16 and float32 models round; logits are far away
     if off.any():
         row = int(np.flatnonzero(off)[0])
@@ -120,29 +122,29 @@ def check_proba(proba: Any) -> FloatArray:
             f"rows of proba must sum to 1, got {sums[row]:g} in row {row}; "
             "pass normalised probabilities"
         )
-    return proba
+    return p
 
 
 def check_uniforms(u: Any, n_samples: int) -> FloatArray:
     """Return one number in [0, 1] per row as a column; None means 1, the non-randomised score."""
     if u is None:
         return np.ones((n_samples, 1))
-    u = np.asarray(u, dtype=np.float64).reshape(-1, 1)
-    check_same_length(u=u, proba=range(n_samples))
-    if not ((u >= 0) & (u <= 1)).all():
+    column: FloatArray = np.asarray(u, dtype=np.float64).reshape(-1, 1)
+    check_same_length(u=column, proba=range(n_samples))
+    if not ((column >= 0) & (column <= 1)).all():
         raise InvalidInputError("u must lie in [0, 1], one uniform number per row")
-    return u
+    return column
 
 
 def check_covered(covered: Any) -> BoolArray:
     """Return the coverage indicator as a non-empty one-dimensional bool array."""
-    covered = np.asarray(covered)
-    if covered.ndim != 1 or len(covered) == 0:
+    values: npt.NDArray[Any] = np.asarray(covered)
+    if values.ndim != 1 or len(values) == 0:
         raise InvalidInputError(
-            f"covered must be one-dimensional and not empty, got shape {covered.shape}"
+            f"covered must be one-dimensional and not empty, got shape {values.shape}"
         )
-    if not np.isin(covered, (0, 1)).all():
+    if not np.isin(values, (0, 1)).all():
         raise InvalidInputError(
             "covered must hold only 0 and 1 (False and True): is each label in its set?"
         )
-    return covered.astype(bool)
+    return values.astype(bool)

@@ -1,0 +1,260 @@
+"""What all conformal classifiers share: validation, splitting, scores, sets."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+
+from fareg._encoding import gradient_boosting
+from fareg._frames import hash_key, is_frame, row_uniforms
+from fareg._validation import (
+    BoolArray,
+    FaregWarning,
+    FloatArray,
+    IntArray,
+    InvalidInputError,
+    NotConformalizedError,
+    check_confidence_level,
+    check_fraction,
+    check_proba,
+    check_same_length,
+)
+from fareg.scores import get_score
+
+
+class ConformalClassifier(ClassifierMixin, BaseEstimator):
+    """Base of the conformal classifiers; subclasses say how thresholds depend on the row.
+
+    A subclass defines ``_calibrate`` (learn thresholds from calibration scores) and
+    ``_thresholds`` (one threshold per row, or per row and label); the prediction set is
+    ``{y : V(x, y) <= threshold}``. Methods with p-values also define ``_pvalues``.
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        confidence_level: float = 0.9,
+        conformity_score: Any = "aps",
+        sensitive_features: Any = None,
+        label_conditional: bool = False,
+        calibration_size: float = 0.5,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.confidence_level = confidence_level
+        self.conformity_score = conformity_score
+        self.sensitive_features = sensitive_features
+        self.label_conditional = label_conditional
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Split (X, y) at random, train the estimator on one part, conformalize on the other.
+
+        A ``FrozenEstimator`` is left as it is and all rows calibrate; they must be rows that it
+        was not trained on.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels of any type.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        X, y = self._check_X_y(X, y, reset=True)
+        if isinstance(self.estimator, FrozenEstimator):
+            return self._conformalize(self.estimator, X, y)
+        check_fraction("calibration_size", self.calibration_size)
+        if len(y) < 2:
+            raise InvalidInputError(
+                f"fit needs at least 2 rows to split, got {len(y)} sample; "
+                "pass more rows, or conformalize a fitted estimator"
+            )
+        if len(np.unique(y)) < 2:
+            raise InvalidInputError(
+                f"y must hold at least two classes, got one class: {y[0]!r}; nothing to predict"
+            )
+        seed = hash_key(self.random_state) % 2**32
+        X_train, X_cal, y_train, y_cal = train_test_split(
+            X, y, test_size=self.calibration_size, random_state=seed
+        )
+        estimator = gradient_boosting(seed) if self.estimator is None else clone(self.estimator)
+        return self._conformalize(estimator.fit(X_train, y_train), X_cal, y_cal, X_train=X_train)
+
+    def conformalize(self, X: Any, y: Any) -> Self:
+        """Calibrate a fitted estimator on rows that it was not trained on.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        X, y = self._check_X_y(X, y, reset=True)
+        return self._conformalize(self._fitted_estimator(), X, y)
+
+    def predict(self, X: Any) -> Any:
+        """Return the labels that the wrapped estimator predicts, shape (n_samples,)."""
+        X = self._check_X(X, caller="predict")
+        return np.asarray(self.estimator_.predict(X))
+
+    def predict_set(self, X: Any) -> BoolArray:
+        """Return prediction sets.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        sets : bool ndarray of shape (n_samples, n_classes)
+            ``sets[i, j]`` tells whether ``classes_[j]`` is in the set of row i.
+        """
+        X = self._check_X(X, caller="predict_set")
+        scores = self._scores(X)
+        sets: BoolArray = scores <= self._thresholds(X)
+        return sets
+
+    def _conformalize(self, estimator: Any, X: Any, y: Any, X_train: Any = None) -> Self:
+        if not hasattr(estimator, "predict_proba"):
+            raise InvalidInputError(
+                f"estimator must have predict_proba, got {type(estimator).__name__}; "
+                "wrap it in sklearn's CalibratedClassifierCV"
+            )
+        self.estimator_ = estimator
+        self.classes_ = np.asarray(estimator.classes_)
+        self.alpha_ = check_confidence_level(self.confidence_level)
+        self.key_ = hash_key(self.random_state)
+        codes = self._label_codes(y)
+        scores = self._scores(X)
+        # a label that the estimator does not know is in no set: stranger than any threshold
+        own = np.where(codes >= 0, scores[np.arange(len(codes)), codes], np.inf)
+        self._calibrate(X, own, codes, X_train)
+        self.n_calibration_ = len(own)
+        return self
+
+    @abstractmethod
+    def _calibrate(self, X: Any, scores: FloatArray, codes: IntArray, X_train: Any) -> None:
+        """Learn thresholds from the scores of the true labels; ``codes`` are their columns."""
+
+    @abstractmethod
+    def _thresholds(self, X: Any) -> FloatArray:
+        """Return thresholds of shape (n_samples, 1) or (n_samples, n_classes)."""
+
+    def _scores(self, X: Any) -> FloatArray:
+        proba = check_proba(self.estimator_.predict_proba(X))
+        score = get_score(self.conformity_score)
+        scores = np.asarray(score(proba, row_uniforms(X, self.key_)), dtype=np.float64)
+        if scores.shape != proba.shape or np.isnan(scores).any():
+            raise InvalidInputError(
+                f"conformity_score must return an array of shape {proba.shape} without NaN, "
+                f"got shape {scores.shape}"
+            )
+        return scores
+
+    def _label_codes(self, y: Any) -> IntArray:
+        """Return the column of each label in ``classes_``, -1 for labels that are not there."""
+        codes = pd.Index(self.classes_, dtype=object).get_indexer(pd.Index(y, dtype=object))
+        unknown = codes < 0
+        if unknown.all():
+            raise InvalidInputError(
+                f"y holds no label that the estimator knows, got {y[0]!r}; "
+                f"its classes are {', '.join(map(str, self.classes_[:10]))}"
+            )
+        if unknown.any():
+            labels = sorted({str(label) for label in np.asarray(y, dtype=object)[unknown]})
+            warnings.warn(
+                f"{unknown.sum()} calibration rows have labels that the estimator never saw "
+                f"({', '.join(labels[:5])}): no set can contain these, sets of the others grow",
+                FaregWarning,
+                stacklevel=4,
+            )
+        return codes.astype(np.int64)
+
+    def _fitted_estimator(self) -> Any:
+        for candidate in (self.estimator, getattr(self, "estimator_", None)):
+            if candidate is None:
+                continue
+            try:
+                check_is_fitted(candidate)
+            except (NotFittedError, TypeError):
+                continue
+            return candidate
+        raise NotConformalizedError(
+            "conformalize needs a fitted estimator: pass FrozenEstimator(model), "
+            "or call fit(X, y), which trains it"
+        )
+
+    def _check_parameters(self) -> None:
+        check_confidence_level(self.confidence_level)
+        get_score(self.conformity_score)
+        if not isinstance(self.label_conditional, bool | np.bool_):
+            raise InvalidInputError(
+                f"label_conditional must be True or False, got {self.label_conditional!r}"
+            )
+
+    def _check_X_y(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        if y is None:
+            raise InvalidInputError("requires y to be passed, but the target y is None")
+        X = self._validated(X, reset=reset)
+        try:
+            y = column_or_1d(y, warn=True)
+            missing = pd.isna(y)
+            if not missing.any():
+                check_classification_targets(y)
+        except ValueError as error:
+            raise InvalidInputError(str(error)) from error
+        check_same_length(X=X, y=y)
+        if missing.any():
+            raise InvalidInputError(
+                f"y must not have missing labels (NaN or None), got {int(missing.sum())} of "
+                f"{len(y)}; drop those rows"
+            )
+        return X, y
+
+    def _check_X(self, X: Any, *, caller: str) -> Any:
+        if not self.__sklearn_is_fitted__():
+            raise NotConformalizedError(
+                f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
+                f"conformalize(X, y) with a fitted estimator, before {caller}"
+            )
+        return self._validated(X, reset=False)
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        try:
+            if not is_frame(X):
+                X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        except (ValueError, TypeError) as error:
+            raise InvalidInputError(str(error)) from error
+        if len(X) == 0:
+            raise InvalidInputError("X must have at least one row, got 0 sample(s)")
+        return X
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_calibration_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        return tags

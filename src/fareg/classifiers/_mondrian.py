@@ -1,0 +1,104 @@
+"""Calibration within cells: the rows of a cell are calibrated on the cell's own points."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from fareg._validation import FaregWarning, FloatArray, IntArray
+from fareg.classifiers._base import ConformalClassifier
+from fareg.pvalues import CalibrationScores
+
+
+class MondrianClassifier(ConformalClassifier):
+    """Calibrate each cell of one or more partitions ("views"); the set is the union over views.
+
+    With cells fixed before calibration, ``P(Y in C(X) | X in cell) >= 1 - alpha`` for each cell of
+    each view (Vovk et al. 2003). A subclass defines ``_learn_views`` and ``_cells``.
+    """
+
+    def predict_p(self, X: Any) -> FloatArray:
+        """Return conformal p-values; ``predict_set(X)`` equals ``predict_p(X) > 1 - confidence``.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            The largest over the views. Each view's ``P(p <= alpha | cell) <= alpha``.
+        """
+        X = self._check_X(X, caller="predict_p")
+        scores = self._scores(X)
+        p = np.zeros_like(scores)
+        for calibration, cells in zip(self.calibrations_, self._cells(X), strict=True):
+            np.maximum(p, calibration.pvalues(scores, self._categories(cells)), out=p)
+        return p
+
+    @abstractmethod
+    def _learn_views(self, X: Any, X_train: Any) -> list[int]:
+        """Fix the partitions and return the number of cells in each."""
+
+    @abstractmethod
+    def _cells(self, X: Any) -> list[IntArray]:
+        """Return for each view the cell number of each row, -1 for a cell never seen."""
+
+    def _describe(self, view: int, cell: int) -> str:
+        """Name a cell in words."""
+        return f"cell {cell}"
+
+    def _calibrate(self, X: Any, scores: FloatArray, codes: IntArray, X_train: Any) -> None:
+        n_cells = self._learn_views(X, X_train)
+        self.calibrations_ = []
+        for cells, count in zip(self._cells(X), n_cells, strict=True):
+            categories, n_categories = cells, count
+            if self.label_conditional:
+                n_labels = len(self.classes_)
+                # a label outside classes_ has no column, hence no category
+                categories = np.where(codes >= 0, cells * n_labels + codes, -1)
+                n_categories = count * n_labels
+            self.calibrations_.append(CalibrationScores.sort(scores, categories, n_categories))
+        self.thresholds_ = [c.quantiles(self.alpha_) for c in self.calibrations_]
+        self._warn_of_full_sets()
+
+    def _thresholds(self, X: Any) -> FloatArray:
+        per_view = (
+            thresholds[self._categories(cells)]
+            for thresholds, cells in zip(self.thresholds_, self._cells(X), strict=True)
+        )
+        return np.maximum.reduce(list(per_view))
+
+    def _categories(self, cells: IntArray) -> IntArray:
+        """Return categories of shape (n_samples, 1), or (n_samples, n_classes) per label."""
+        column = cells[:, None]
+        if not self.label_conditional:
+            return column
+        n_labels = len(self.classes_)
+        return np.where(column >= 0, column * n_labels + np.arange(n_labels), -1)
+
+    def _warn_of_full_sets(self) -> None:
+        small = [
+            (view, category)
+            for view, thresholds in enumerate(self.thresholds_)
+            for category in np.flatnonzero(np.isinf(thresholds[:-1]))
+        ]
+        if not small:
+            return
+        n_needed = math.ceil(1 / self.alpha_) - 1  # smallest n with conformal_rank(n) <= n
+        view, category = small[0]
+        cell, label = int(category), ""
+        if self.label_conditional:
+            cell, column = divmod(cell, len(self.classes_))
+            label = f" with label {self.classes_[column]}"
+        others = f" and {len(small) - 1} more" if len(small) > 1 else ""
+        warnings.warn(
+            f"fewer than {n_needed} calibration points for {self._describe(view, cell)}{label}"
+            f"{others}: every such label is kept in the set; give more rows or coarser groups",
+            FaregWarning,
+            stacklevel=5,
+        )

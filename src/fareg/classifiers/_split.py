@@ -1,0 +1,65 @@
+"""Split conformal classification, the paper's Marginal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fareg._validation import IntArray
+from fareg.classifiers._mondrian import MondrianClassifier
+
+
+class SplitConformalClassifier(MondrianClassifier):
+    """Prediction sets with one threshold for everyone.
+
+    ``1 - alpha <= P(Y in C(X)) <= 1 - alpha + 1 / (n + 1)`` for exchangeable data, the upper bound
+    without ties; with ``label_conditional``, ``P(Y in C(X) | Y = y) >= 1 - alpha`` for every label.
+
+    Parameters
+    ----------
+    estimator : classifier with ``predict_proba``, default=None
+        A classifier to train in ``fit``, or a fitted one in a ``FrozenEstimator`` for
+        ``conformalize``. None: gradient boosting that takes any table.
+    confidence_level : float, default=0.9
+        ``1 - alpha``, the coverage asked for.
+    conformity_score : str or function, default="aps"
+        A name in ``fareg.scores.SCORES`` or a function ``(proba, u) -> (n_samples, n_classes)``.
+    sensitive_features : list of names or positions, or function, default=None
+        Not used by this method; here because all methods share their parameters.
+    label_conditional : bool, default=False
+        Calibrate every label on its own.
+    calibration_size : float, default=0.5
+        Share of the rows that ``fit`` keeps for calibration.
+    random_state : int, Generator or None, default=None
+        Seeds the split in ``fit`` and the randomisation of scores. A row's set is a function of its
+        values and this seed, never of the rows beside it.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    estimator_ : the fitted estimator
+    n_calibration_ : int
+    thresholds_ : list of ndarray
+        Thresholds per view and category; the last entry is for categories never seen.
+
+    Examples
+    --------
+    >>> from fareg import SplitConformalClassifier
+    >>> from fareg.datasets import make_synthetic
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> data = make_synthetic(2000, random_state=0)
+    >>> X = data.X.filter(like="Feature")
+    >>> clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
+    >>> clf.fit(X[:1500], data.y[:1500]).predict_set(X[1500:]).shape
+    (500, 6)
+    """
+
+    def _learn_views(self, X: Any, X_train: Any) -> list[int]:
+        return [1]
+
+    def _cells(self, X: Any) -> list[IntArray]:
+        return [np.zeros(len(X), dtype=np.int64)]
+
+    def _describe(self, view: int, cell: int) -> str:
+        return "all rows"

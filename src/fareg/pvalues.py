@@ -1,0 +1,208 @@
+"""Conformal p-values and quantiles, over all calibration points or per category.
+
+For a test score ``s`` and ``n`` calibration scores of its category,
+
+    p   = (1 + #{s_i >= s}) / (n + 1),
+    eta = the k-th smallest s_i,  k = ceil((n + 1)(1 - alpha)),
+
+and ``p > alpha`` if and only if ``s <= eta`` (``eta`` is infinite when ``k > n``). If calibration
+and test scores of a category are exchangeable, ``P(p <= alpha) <= alpha``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from fareg._validation import FloatArray, IntArray, InvalidInputError, check_same_length
+
+__all__ = ["CalibrationScores", "conformal_pvalues", "conformal_quantile", "conformal_rank"]
+
+
+@overload
+def conformal_rank(n: int, alpha: float) -> int: ...
+@overload
+def conformal_rank(n: IntArray, alpha: float) -> IntArray: ...
+def conformal_rank(n: Any, alpha: float) -> Any:
+    """Return ``k = ceil((n + 1)(1 - alpha))`` without floating-point slips.
+
+    ``k = n + 1 - m``, where ``m`` is the largest whole number with ``m / (n + 1) <= alpha``. That
+    comparison is the one p-values are subject to, so ranks and p-values agree for every ``alpha``.
+
+    Parameters
+    ----------
+    n : int or ndarray of int
+        Number of calibration points.
+    alpha : float
+        Miscoverage level in (0, 1).
+
+    Returns
+    -------
+    k : int or ndarray of int
+        Above ``n`` when there are too few points for the level.
+
+    Examples
+    --------
+    >>> conformal_rank(99, 0.45)
+    55
+    >>> conformal_rank(8, 0.1)
+    9
+    """
+    if not 0 < alpha < 1:
+        raise InvalidInputError(f"alpha must be in (0, 1), got {alpha}")
+    total = np.asarray(n, dtype=np.int64) + 1
+    m = np.rint(alpha * total).astype(np.int64)
+    k = total - np.where(m / total <= alpha, m, m - 1)
+    return k if k.ndim else int(k)
+
+
+@dataclass(frozen=True)
+class CalibrationScores:
+    """Calibration scores sorted for lookups: by category, then by score.
+
+    Use :meth:`sort` to make one. Category ``-1`` in a lookup stands for "never seen": such a row
+    has no calibration point, so its threshold is infinite and its p-values are one.
+    """
+
+    pooled: FloatArray  # (n,) all scores, sorted
+    keys: IntArray  # (n,) category * (n + 1) + rank among the pooled scores, sorted
+    starts: IntArray  # (n_categories + 1,) where each category begins in keys
+
+    @classmethod
+    def sort(
+        cls, scores: npt.ArrayLike, categories: Any = None, n_categories: int = 1
+    ) -> CalibrationScores:
+        """Sort scores of shape (n,) with category numbers of shape (n,), None for one category."""
+        scores = np.asarray(scores, dtype=np.float64)
+        if scores.ndim != 1 or np.isnan(scores).any():
+            raise InvalidInputError(
+                f"scores must be one-dimensional without NaN, got shape {scores.shape}"
+                f" and {int(np.isnan(scores).sum())} NaN"
+            )
+        if categories is None:
+            categories = np.zeros(len(scores), dtype=np.int64)
+        categories = np.asarray(categories, dtype=np.int64)
+        check_same_length(scores=scores, categories=categories)
+        pooled = np.sort(scores)
+        ranks = np.searchsorted(pooled, scores)
+        keys = np.sort(categories * (len(scores) + 1) + ranks)
+        starts = np.searchsorted(keys, np.arange(n_categories + 1) * (len(scores) + 1))
+        return cls(pooled, keys, starts)
+
+    @property
+    def counts(self) -> IntArray:
+        """Number of calibration points per category."""
+        return np.diff(self.starts)
+
+    def quantiles(self, alpha: float) -> FloatArray:
+        """Return the threshold of each category, with a last entry for category -1."""
+        thresholds = np.full(len(self.counts) + 1, np.inf)
+        k = conformal_rank(self.counts, alpha)
+        enough = np.flatnonzero(k <= self.counts)
+        keys = self.keys[self.starts[enough] + k[enough] - 1]
+        thresholds[enough] = self.pooled[keys % (len(self.pooled) + 1)]
+        return thresholds
+
+    def pvalues(self, scores: FloatArray, categories: Any = 0, u: Any = None) -> FloatArray:
+        """Return the p-value of each score in its category; with ``u``, the smoothed one."""
+        categories = np.broadcast_to(np.asarray(categories, dtype=np.int64), scores.shape)
+        seen = categories >= 0
+        n = np.where(seen, self.counts[categories], 0)
+        end = self.starts[1:][categories]
+        at_least = end - self._position(scores, categories, "left")
+        if u is None:
+            return np.where(seen, (1 + at_least) / (n + 1), 1.0)
+        above = end - self._position(scores, categories, "right")
+        smoothed = (above + np.asarray(u) * (1 + at_least - above)) / (n + 1)
+        return np.where(seen, smoothed, np.broadcast_to(u, scores.shape))
+
+    def _position(self, scores: FloatArray, categories: IntArray, side: Any) -> IntArray:
+        """Return how many keys lie before each score, within and before its category."""
+        ranks = np.searchsorted(self.pooled, scores, side=side)
+        return np.searchsorted(self.keys, categories * (len(self.pooled) + 1) + ranks)
+
+
+def conformal_quantile(
+    scores: npt.ArrayLike, alpha: float, *, categories: npt.ArrayLike | None = None
+) -> Any:
+    """Return the conformal threshold: the k-th smallest score, infinite when k is above n.
+
+    ``P(S_{n+1} <= eta) >= 1 - alpha`` for exchangeable scores, within each category.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n,)
+        Calibration scores.
+    alpha : float
+        Miscoverage level in (0, 1).
+    categories : array-like of int of shape (n,), default=None
+        Category numbers from 0; None for one category.
+
+    Returns
+    -------
+    threshold : float, or ndarray of shape (n_categories,) with ``categories``
+
+    Examples
+    --------
+    >>> conformal_quantile([0.3, 0.1, 0.2, 0.4], 0.25)
+    0.4
+    >>> conformal_quantile([0.3, 0.1, 0.2, 0.4], 0.1)
+    inf
+    >>> conformal_quantile([0.3, 0.1, 0.2, 0.4], 0.4, categories=[0, 0, 1, 1])
+    array([0.3, 0.4])
+    """
+    if categories is None:
+        return float(CalibrationScores.sort(scores).quantiles(alpha)[0])
+    categories = np.asarray(categories, dtype=np.int64)
+    n_categories = int(categories.max(initial=-1)) + 1
+    return CalibrationScores.sort(scores, categories, n_categories).quantiles(alpha)[:-1]
+
+
+def conformal_pvalues(
+    calibration_scores: npt.ArrayLike,
+    scores: npt.ArrayLike,
+    *,
+    calibration_categories: npt.ArrayLike | None = None,
+    categories: npt.ArrayLike | None = None,
+    u: npt.ArrayLike | None = None,
+) -> FloatArray:
+    """Return the conformal p-value of each score, ``P(p <= t) <= t`` under exchangeability.
+
+    Parameters
+    ----------
+    calibration_scores : array-like of shape (n,)
+    scores : array-like of any shape
+        Test scores, for example of shape (n_samples, n_classes).
+    calibration_categories : array-like of int of shape (n,), default=None
+        Category numbers from 0, for p-values within categories.
+    categories : array-like of int, default=None
+        Categories of the test scores, broadcast to the shape of ``scores``; -1 or a category
+        without calibration points gives 1, nothing is strange where nothing is known.
+    u : array-like, default=None
+        Uniform numbers, broadcast to the shape of ``scores``: the smoothed p-value
+        ``(#{s_i > s} + u (1 + #{s_i = s})) / (n + 1)``, which is exactly uniform.
+
+    Returns
+    -------
+    p : ndarray of the shape of ``scores``
+
+    Examples
+    --------
+    >>> conformal_pvalues([0.1, 0.2, 0.3, 0.4], [[0.05, 0.3, 0.9]])
+    array([[1. , 0.6, 0.2]])
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    if np.isnan(scores).any():
+        raise InvalidInputError(f"scores must not contain NaN, got {int(np.isnan(scores).sum())}")
+    if (calibration_categories is None) != (categories is None):
+        raise InvalidInputError("pass calibration_categories and categories together, got only one")
+    if calibration_categories is None:
+        return CalibrationScores.sort(calibration_scores).pvalues(scores, u=u)
+    known = np.asarray(calibration_categories, dtype=np.int64)
+    wanted = np.asarray(categories, dtype=np.int64)
+    n_categories = int(max(known.max(initial=-1), wanted.max(initial=-1))) + 1
+    calibration = CalibrationScores.sort(calibration_scores, known, n_categories)
+    return calibration.pvalues(scores, wanted, u)

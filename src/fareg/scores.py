@@ -1,0 +1,262 @@
+"""Nonconformity scores: pure functions ``(proba, u) -> (n_samples, n_classes)``.
+
+Larger is stranger: a label enters the prediction set when its score is at most a threshold. ``u``
+holds one uniform number per row and makes a score continuous; ``None`` stands for 1, the score
+without randomisation. Labels of equal probability are ranked by column, so a rerun gives the same
+set. Any fixed function of (x, y) is a valid score: coverage never depends on the choice, size does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fareg._validation import (
+    FloatArray,
+    IntArray,
+    InvalidInputError,
+    check_choice,
+    check_proba,
+    check_uniforms,
+)
+
+Score = Callable[[Any, Any], FloatArray]
+
+__all__ = ["SCORES", "aps", "get_score", "lac", "margin", "raps", "saps", "topk"]
+
+
+def _ranks(proba: FloatArray) -> IntArray:
+    """Return the rank of each label in its row, 1 for the most probable."""
+    order = np.argsort(-proba, axis=1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(1, proba.shape[1] + 1)[None, :], axis=1)
+    return ranks
+
+
+def _mass_through(proba: FloatArray) -> FloatArray:
+    """Return the probability of each label together with all labels ranked before it."""
+    order = np.argsort(-proba, axis=1, kind="stable")
+    mass = np.empty_like(proba)
+    np.put_along_axis(
+        mass, order, np.cumsum(np.take_along_axis(proba, order, axis=1), axis=1), axis=1
+    )
+    # labels of probability zero end at one and the same value, whatever rounding did before them
+    return np.where(proba > 0, np.minimum(mass, 1.0), 1.0)
+
+
+def aps(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
+    """Adaptive prediction sets: the probability ranked before a label, plus ``u`` times its own.
+
+    Parameters
+    ----------
+    proba : array-like of shape (n_samples, n_classes)
+        Class probabilities; rows sum to one.
+    u : array-like of shape (n_samples,), default=None
+        Uniform numbers in [0, 1]; None for the non-randomised score.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_samples, n_classes)
+        In [0, 1].
+
+    References
+    ----------
+    Romano, Sesia & Candès (2020), "Classification with valid and adaptive coverage".
+
+    Examples
+    --------
+    >>> aps([[0.5, 0.3, 0.2]]).round(3)
+    array([[0.5, 0.8, 1. ]])
+    >>> aps([[0.5, 0.3, 0.2]], [0.5]).round(3)
+    array([[0.25, 0.65, 0.9 ]])
+    """
+    p = check_proba(proba)
+    v = check_uniforms(u, len(p))
+    return _mass_through(p) - (1 - v) * p
+
+
+def raps(
+    proba: npt.ArrayLike,
+    u: npt.ArrayLike | None = None,
+    *,
+    penalty: float = 0.01,
+    free_ranks: int = 5,
+) -> FloatArray:
+    """Regularised APS: ``aps`` plus ``penalty`` for every rank beyond ``free_ranks``.
+
+    Parameters
+    ----------
+    proba, u
+        As in :func:`aps`.
+    penalty : float, default=0.01
+        The paper's lambda.
+    free_ranks : int, default=5
+        The paper's k_reg.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_samples, n_classes)
+
+    References
+    ----------
+    Angelopoulos, Bates, Malik & Jordan (2021), "Uncertainty sets for image classifiers using
+    conformal prediction".
+
+    Examples
+    --------
+    >>> raps([[0.5, 0.3, 0.2]], penalty=0.1, free_ranks=1).round(3)
+    array([[0.5, 0.9, 1.2]])
+    """
+    p = check_proba(proba)
+    return aps(p, u) + penalty * np.maximum(0, _ranks(p) - free_ranks)
+
+
+def lac(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
+    """Least ambiguous classifier: one minus the label's probability; ``u`` is not used.
+
+    Parameters
+    ----------
+    proba, u
+        As in :func:`aps`.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_samples, n_classes)
+        In [0, 1].
+
+    References
+    ----------
+    Sadinle, Lei & Wasserman (2019), "Least ambiguous set-valued classifiers with bounded error
+    levels".
+
+    Examples
+    --------
+    >>> lac([[0.5, 0.3, 0.2]]).round(3)
+    array([[0.5, 0.7, 0.8]])
+    """
+    p = check_proba(proba)
+    check_uniforms(u, len(p))
+    return 1 - p
+
+
+def saps(
+    proba: npt.ArrayLike, u: npt.ArrayLike | None = None, *, weight: float = 0.2
+) -> FloatArray:
+    """Sorted APS: keeps only the largest probability and counts ranks after it.
+
+    ``u * p_max`` for the first label, ``p_max + (rank - 2 + u) * weight`` for the others.
+
+    Parameters
+    ----------
+    proba, u
+        As in :func:`aps`.
+    weight : float, default=0.2
+        The paper's lambda, the price of one rank.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_samples, n_classes)
+
+    References
+    ----------
+    Huang, Xi, Zhang, Yao, Qiu & Wei (2024), "Conformal prediction for deep classifier via label
+    ranking".
+
+    Examples
+    --------
+    >>> saps([[0.5, 0.3, 0.2]], [0.5]).round(3)
+    array([[0.25, 0.6 , 0.8 ]])
+    """
+    p = check_proba(proba)
+    v = check_uniforms(u, len(p))
+    top, ranks = p.max(axis=1, keepdims=True), _ranks(p)
+    scores: FloatArray = np.where(ranks == 1, v * top, top + (ranks - 2 + v) * weight)
+    return scores
+
+
+def topk(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
+    """Rank of the label; ``u`` spreads each rank over an interval of length one.
+
+    Parameters
+    ----------
+    proba, u
+        As in :func:`aps`.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_samples, n_classes)
+        In [0, n_classes].
+
+    References
+    ----------
+    Angelopoulos, Bates, Malik & Jordan (2021), appendix: the naive top-k set.
+
+    Examples
+    --------
+    >>> topk([[0.5, 0.2, 0.3]])
+    array([[1., 3., 2.]])
+    """
+    p = check_proba(proba)
+    return _ranks(p) - 1 + check_uniforms(u, len(p))
+
+
+def margin(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
+    """Largest probability among the other labels minus the label's own; ``u`` is not used.
+
+    Parameters
+    ----------
+    proba, u
+        As in :func:`aps`.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_samples, n_classes)
+        In [-1, 1].
+
+    References
+    ----------
+    Johansson, Linusson, Löfström & Boström (2017), "Model-agnostic nonconformity functions for
+    conformal classification".
+
+    Examples
+    --------
+    >>> margin([[0.5, 0.3, 0.2]]).round(3)
+    array([[-0.2,  0.2,  0.3]])
+    """
+    p = check_proba(proba)
+    check_uniforms(u, len(p))
+    if p.shape[1] == 1:
+        return -p
+    second, first = np.partition(p, -2, axis=1)[:, -2:].T
+    best_other: FloatArray = np.where(_ranks(p) == 1, second[:, None], first[:, None])
+    return best_other - p
+
+
+SCORES: dict[str, Score] = {
+    "aps": aps,
+    "lac": lac,
+    "margin": margin,
+    "raps": raps,
+    "saps": saps,
+    "topk": topk,
+}
+
+
+def get_score(conformity_score: str | Score) -> Score:
+    """Return the score function of that name, or the given function itself.
+
+    Examples
+    --------
+    >>> get_score("lac") is lac
+    True
+    """
+    if callable(conformity_score):
+        return conformity_score
+    if not isinstance(conformity_score, str):
+        raise InvalidInputError(
+            f"conformity_score must be a name or a function (proba, u), got {conformity_score!r}"
+        )
+    return SCORES[check_choice("conformity_score", conformity_score, SCORES)]
