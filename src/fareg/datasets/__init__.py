@@ -1,0 +1,22 @@
+"""Data with a known hard group: generators, and readers of files that are already on disk.
+
+Each returns a `Dataset`: features, labels, the names of the sensitive columns and the group that
+is truly harder to classify. Nothing here downloads anything.
+"""
+
+from fareg.datasets._acs import load_acs_extract, load_acs_income
+from fareg.datasets._dataset import Dataset
+from fareg.datasets._noise import inject_label_noise
+from fareg.datasets._nursery import load_nursery, make_nursery_experiment
+from fareg.datasets._synthetic import make_metric_benchmark, make_synthetic
+
+__all__ = [
+    "Dataset",
+    "inject_label_noise",
+    "load_acs_extract",
+    "load_acs_income",
+    "load_nursery",
+    "make_metric_benchmark",
+    "make_nursery_experiment",
+    "make_synthetic",
+]

@@ -1,0 +1,67 @@
+"""Nursery: byte for byte the UCI file, and the paper's version of it."""
+
+import hashlib
+from collections import Counter
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from fareg.datasets import load_nursery, make_nursery_experiment
+
+
+def test_rows_are_those_of_the_uci_file():
+    data = load_nursery()
+    rows = data.X.assign(label=data.y).itertuples(index=False)
+    text = "".join(",".join(row) + "\n" for row in rows)
+    assert (
+        hashlib.sha256(text.encode()).hexdigest()
+        == "1f2ff809b36c4524f8619d9cf0952e9937ff9e281eab7b2784acf604b45df879"
+    )
+
+
+def test_class_counts():
+    assert Counter(load_nursery().y.tolist()) == {
+        "not_recom": 4320,
+        "priority": 4266,
+        "spec_prior": 4044,
+        "very_recom": 328,
+        "recommend": 2,
+    }
+
+
+@pytest.mark.parametrize("data", [load_nursery(), make_nursery_experiment(random_state=0)])
+def test_group_is_the_rule_on_x(data):
+    rows = zip(data.X["finance"], data.X["parents"], strict=True)
+    expected = [f == "inconv" and p in {"usual", "pretentious"} for f, p in rows]
+    assert data.group.tolist() == expected
+    assert set(data.X.columns) - set(data.sensitive) == {"housing"}
+
+
+def test_experiment_codes_are_alphabetical_and_without_recommend():
+    data, full = make_nursery_experiment(label_noise=False), load_nursery()
+    kept = full.y != "recommend"
+    names = np.array(["not_recom", "priority", "spec_prior", "very_recom"])
+    assert_array_equal(names[data.y], full.y[kept])
+    assert len(data) == 12_958
+
+
+def test_experiment_noise_stays_in_the_group():
+    clean = make_nursery_experiment(label_noise=False)
+    noisy = make_nursery_experiment(random_state=0)
+    assert_array_equal(noisy.y[~noisy.group], clean.y[~clean.group])
+    # of eight units of noise, one keeps an inner label; an outer one is also kept by clipping
+    keeps = np.array([4.5, 1, 1, 4.5]) / 8
+    expected = keeps[clean.y[clean.group]].mean()
+    n = clean.group.sum()
+    assert (noisy.y == clean.y)[noisy.group].mean() == pytest.approx(
+        expected, abs=5 * np.sqrt(0.25 / n)
+    )
+
+
+def test_seed_decides_and_the_global_seed_does_not():
+    np.random.seed(0)  # noqa: NPY002
+    first = make_nursery_experiment(random_state=3).y
+    np.random.seed(1)  # noqa: NPY002
+    assert_array_equal(first, make_nursery_experiment(random_state=3).y)
+    assert (first != make_nursery_experiment(random_state=4).y).any()
