@@ -1,0 +1,216 @@
+"""AFCP against the definition, point by point, and its edge cases."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
+
+from fareg._encoding import gradient_boosting
+from fareg._validation import FaregError, FaregWarning
+from fareg.classifiers._afcp import AFCPClassifier
+from fareg.classifiers._split import SplitConformalClassifier
+from fareg.datasets import make_synthetic
+
+
+class TableModel(ClassifierMixin, BaseEstimator):
+    """Probabilities are columns of X: what a score sees is under the test's control."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        p = np.asarray(X, dtype=float)[:, : len(self.classes_)] + 1e-9
+        return p / p.sum(axis=1, keepdims=True)
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+def random_case(seed, n_labels=3, n_features=3):
+    """Few rows, few levels, coarse probabilities: ties everywhere; one level only in the test."""
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(3, 60)), 3
+    n_levels = rng.integers(1, 4, size=n_features)
+    levels = np.column_stack([rng.integers(k, size=n + m) for k in n_levels]).astype(float)
+    levels[n:][rng.random((m, n_features)) < 0.05] = 9.0
+    proba = rng.integers(1, 5, size=(n + m, n_labels)).astype(float)
+    if seed % 2:  # and half of the cases without ties
+        proba = rng.random((n + m, n_labels))
+    y = rng.integers(n_labels, size=n + m)
+    y[:n_labels] = np.arange(n_labels)
+    proba[np.arange(n + m), y] += 5 * (levels[:, 0] > 0)  # hard for level 0 of the first feature
+    X = np.hstack([proba, levels])
+    return X[:n], y[:n], X[n:]
+
+
+def fitted(X, y, **params):
+    model = TableModel().fit(X, np.arange(3))
+    params = {"conformity_score": "lac", "sensitive_features": [-3, -2, -1], **params}
+    clf = AFCPClassifier(FrozenEstimator(model), random_state=0, **params)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FaregWarning)
+        return clf.conformalize(X, y)
+
+
+def rates(levels, miscovered):
+    """The worst level's (rate, size) and its indicators, of one feature."""
+    groups = [miscovered[levels == v] for v in np.unique(levels)]
+    return max(groups, key=lambda e: (e.mean(), len(e)))
+
+
+def brute_force_selection(s, A, t, a, alpha, n_select):
+    """Select features for a row with score t and levels a, straight from the definition."""
+    scores, levels = np.append(s, t), np.vstack([A, a])
+    n = len(s)
+    miscovered = np.array(
+        [(1 + np.sum(np.delete(scores, i) >= scores[i])) / (n + 1) <= alpha for i in range(n + 1)]
+    ).astype(float)
+    worst = [rates(levels[:, k], miscovered) for k in range(levels.shape[1])]
+    key = [(e.mean(), len(e)) for e in worst]
+    order = sorted(range(len(key)), key=lambda k: (-key[k][0], -key[k][1], k))
+    if n_select is not None:
+        return set(order[:n_select])
+    best = worst[order[0]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        p = stats.ttest_1samp(best, alpha, alternative="greater").pvalue
+    return {order[0]} if p < 0.1 else set()
+
+
+def brute_force(clf, X_cal, y_cal, X):
+    """Sets, p-values and selections per label, by loops over rows, labels and points."""
+    S, T = clf._scores(X_cal), clf._scores(X)
+    s = S[np.arange(len(y_cal)), y_cal]
+    A, B = X_cal[:, -3:], X[:, -3:]
+    p = np.zeros(T.shape)
+    chosen = np.zeros((*T.shape, 3), dtype=bool)
+    for i in range(len(X)):
+        selections = []
+        for y in range(T.shape[1]):
+            own = y_cal == y if clf.label_conditional else np.ones(len(y_cal), dtype=bool)
+            selections.append(
+                brute_force_selection(s[own], A[own], T[i, y], B[i], clf.alpha_, clf.n_select)
+            )
+        for selection in [set(), *selections]:
+            shares = (A[:, list(selection)] == B[i, list(selection)]).all(axis=1)
+            for y in range(T.shape[1]):
+                own = shares & (y_cal == y) if clf.label_conditional else shares
+                p[i, y] = max(p[i, y], (1 + np.sum(s[own] >= T[i, y])) / (own.sum() + 1))
+        for y, selection in enumerate(selections):
+            chosen[i, y, list(selection)] = True
+    return p > clf.alpha_, p, chosen
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+@pytest.mark.parametrize("n_select", [None, 1, 2])
+@pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
+def test_equals_brute_force(n_select, label_conditional):
+    seen = set()
+    for seed in range(60):
+        X_cal, y_cal, X = random_case(seed)
+        clf = fitted(
+            X_cal,
+            y_cal,
+            n_select=n_select,
+            label_conditional=label_conditional,
+            confidence_level=[0.5, 0.7, 0.8, 0.9][seed % 4],
+        )
+        sets, p, chosen = brute_force(clf, X_cal, y_cal, X)
+        np.testing.assert_array_equal(clf.predict_set(X), sets)
+        np.testing.assert_array_equal(clf.predict_p(X), p)
+        np.testing.assert_array_equal(clf.selected_features(X), chosen.all(axis=1))
+        selected = clf._select(clf._scores(X), clf._level_codes(X))
+        np.testing.assert_array_equal((selected[..., None] == np.arange(3)).any(axis=2), chosen)
+        seen |= set(map(tuple, chosen.reshape(-1, 3)))
+    assert len(seen) >= 3  # the cases are not all alike
+
+
+@pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
+def test_sets_contain_the_marginal_set_and_more_so_with_selection():
+    data = make_synthetic(1500, random_state=1)
+    X, y = data.X, data.y
+    sensitive = list(data.sensitive)
+    model = FrozenEstimator(gradient_boosting(0).fit(X[:500], y[:500]))
+    marginal = SplitConformalClassifier(model, random_state=0).conformalize(
+        X[500:1000], y[500:1000]
+    )
+    sets = marginal.predict_set(X[1000:])
+    for n_select in (None, 1, 2):
+        clf = AFCPClassifier(model, sensitive_features=sensitive, n_select=n_select, random_state=0)
+        own = clf.conformalize(X[500:1000], y[500:1000]).predict_set(X[1000:])
+        assert (own >= sets).all()
+        np.testing.assert_array_equal(own, clf.predict_p(X[1000:]) > clf.alpha_)
+        np.testing.assert_array_equal(own, clf._scores(X[1000:]) <= clf._thresholds(X[1000:]))
+
+
+def test_finds_the_feature_that_matters():
+    rng = np.random.default_rng(0)
+    n = 3000
+    hard = rng.random(n) < 0.2
+    y = rng.integers(3, size=n)
+    proba = np.full((n, 3), 0.1) + rng.random((n, 3)) * 0.02
+    proba[np.arange(n), np.where(hard & (rng.random(n) < 0.4), (y + 1) % 3, y)] = 0.8
+    X = np.column_stack([proba, rng.integers(3, size=n), hard, rng.integers(4, size=n)])
+    clf = fitted(X[:2000], y[:2000])
+    assert clf.selection_frequencies(X[2000:])["x4"] > 0.99
+    covered = clf.predict_set(X[2000:])[np.arange(1000), y[2000:]]
+    assert covered[hard[2000:]].mean() > 0.85
+    # one level each: nobody is worse than all, and the marginal set is all there is
+    X[:, 3:] = 0
+    clf = fitted(X[:2000], y[:2000])
+    assert not clf.selected_features(X[2000:]).any()
+    assert len(np.unique(clf._thresholds(X[2000:]))) == 1
+
+
+def test_frames_and_rows_do_not_matter():
+    data = make_synthetic(600, random_state=2)
+    clf = AFCPClassifier(sensitive_features=list(data.sensitive), n_select=1, random_state=0)
+    clf.fit(data.X[:400], data.y[:400])
+    X = data.X[400:]
+    sets = clf.predict_set(X)
+    np.testing.assert_array_equal(clf.predict_set(X.iloc[::-1])[::-1], sets)
+    np.testing.assert_array_equal(clf.predict_set(X.iloc[[7]])[0], sets[7])
+    np.testing.assert_array_equal(clf.predict_set(pl.from_pandas(X)), sets)
+
+
+def test_unseen_level_keeps_every_label_with_one_warning():
+    data = make_synthetic(600, random_state=2)
+    clf = AFCPClassifier(sensitive_features=["Color"], n_select=1, random_state=0)
+    clf.fit(data.X[:400], data.y[:400])
+    X = data.X[400:].assign(Color="Green")
+    with pytest.warns(FaregWarning, match="200 of 200 rows") as record:
+        assert clf.predict_set(X).all()
+    assert len(record) == 1
+    # the test asks for evidence, and one row is none: the marginal set remains
+    clf.set_params(n_select=None).fit(data.X[:400], data.y[:400])
+    assert not clf.predict_set(X).all()
+
+
+def test_tiny_cells_and_missing_values():
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame({"a": rng.random(60), "b": rng.choice(["x", "y", None], size=60)})
+    X.loc[::7, "a"] = np.nan
+    y = rng.integers(2, size=60)
+    clf = AFCPClassifier(n_select=2, random_state=0)
+    with pytest.warns(FaregWarning, match="too few"):
+        sets = clf.fit(X, y).predict_set(X)
+    assert sets.shape == (60, 2)
+    assert sets.all(axis=1).any()
+    with pytest.raises(FaregError, match="n_select"):
+        AFCPClassifier(n_select=0).fit(X, y)
+
+
+def test_label_that_the_estimator_never_saw_is_miscovered():
+    X_cal, y_cal, X = random_case(1)
+    y_cal[0] = 7
+    for label_conditional in (False, True):
+        clf = fitted(X_cal, y_cal, label_conditional=label_conditional, confidence_level=0.7)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FaregWarning)
+            assert clf.predict_set(X).shape == (3, 3)
