@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
@@ -14,10 +15,23 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from fareg._frames import canonical
+from fareg._frames import as_numbers, as_text, canonical
 
 _TEXT = make_column_selector(dtype_include=object)
 _NUMBERS = make_column_selector(dtype_exclude=object)
+
+
+def _all_text(frame: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({name: as_text(column) for name, column in frame.items()})
+
+
+def _all_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
+
+
+# A column keeps the form it had in fit: a lone row with a missing text looks like a number.
+_TO_TEXT = FunctionTransformer(_all_text, feature_names_out="one-to-one")
+_TO_NUMBERS = FunctionTransformer(_all_numbers, feature_names_out="one-to-one")
 
 
 def ordinal_encoder() -> Pipeline:
@@ -25,7 +39,9 @@ def ordinal_encoder() -> Pipeline:
     levels = OrdinalEncoder(
         handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
     )
-    columns = ColumnTransformer([("text", levels, _TEXT)], remainder="passthrough")
+    columns = ColumnTransformer(
+        [("text", make_pipeline(_TO_TEXT, levels), _TEXT), ("numbers", _TO_NUMBERS, _NUMBERS)]
+    )
     return make_pipeline(FunctionTransformer(canonical), columns)
 
 
@@ -39,10 +55,13 @@ def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
     )
     # an all-missing column stays, as zeros; the indicator tells missing from the median
     numbers = make_pipeline(
+        _TO_NUMBERS,
         SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
         StandardScaler(),
     )
-    columns = ColumnTransformer([("text", levels, _TEXT), ("numbers", numbers, _NUMBERS)])
+    columns = ColumnTransformer(
+        [("text", make_pipeline(_TO_TEXT, levels), _TEXT), ("numbers", numbers, _NUMBERS)]
+    )
     return make_pipeline(FunctionTransformer(canonical), columns)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -26,22 +29,29 @@ def is_frame(X: Any) -> bool:
 
 def column_names(X: Any) -> list[str]:
     """Return the column names of a frame, ``x0, x1, ...`` for an array."""
+    if isinstance(X, pd.DataFrame):  # first: narwhals refuses duplicates in words of its own
+        return [str(name) for name in X.columns]
     if is_frame(X):
         return [str(name) for name in nw.from_native(X, eager_only=True).columns]
     return [f"x{j}" for j in range(np.shape(X)[1])]
+
+
+def _check_unique(names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInputError(f"column names must be unique, got {', '.join(twice)} twice")
 
 
 def canonical(X: Any) -> pd.DataFrame:
     """Copy any table into a pandas frame whose columns are float64 or object (text or None).
 
     Numbers, booleans, dates and durations become float64 with NaN for missing values; everything
-    else becomes text with None. So a value has one form, whichever library and dtype held it, and
-    a row has the same form whichever rows came with it.
+    else becomes text with None. So a value has one form, whichever library and dtype held it. A
+    column of objects that mixes numbers and text becomes text; :func:`as_text` and
+    :func:`as_numbers` give its rows the same form whichever rows came with them.
     """
     names = column_names(X)
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise InvalidInputError(f"column names must be unique, got {', '.join(twice)} twice")
+    _check_unique(names)
     if is_frame(X):
         frame = nw.from_native(X, eager_only=True)
         columns = [_canonical_series(series) for series in frame.iter_columns()]
@@ -53,6 +63,24 @@ def canonical(X: Any) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(names, series, strict=True)))
 
 
+def as_text(column: pd.Series) -> pd.Series:
+    """Return a canonical column as text: 1.0 becomes "1", missing values None."""
+    if column.dtype == object:
+        return column
+    codes, distinct = pd.factorize(column)
+    values = np.array([*map(_text, distinct), None], dtype=object)
+    return pd.Series(values[codes], index=column.index, name=column.name, dtype=object)
+
+
+def as_numbers(column: pd.Series) -> pd.Series:
+    """Return a canonical column as float64: "1" becomes 1.0, other text and missing values NaN."""
+    if column.dtype != object:
+        return column
+    codes, distinct = pd.factorize(column)
+    values = np.append(_parsed(distinct), np.nan)
+    return pd.Series(values[codes], index=column.index, name=column.name)
+
+
 def _canonical_series(series: nw.Series[Any]) -> Any:
     dtype = series.dtype
     if dtype.is_numeric() or dtype == nw.Boolean:
@@ -60,30 +88,60 @@ def _canonical_series(series: nw.Series[Any]) -> Any:
         if isinstance(native, pd.Series):
             return native.to_numpy(dtype=np.float64, na_value=np.nan)
         return series.cast(nw.Float64).to_numpy()
-    if dtype.is_temporal():
-        stamps = pd.Series(series.to_pandas())
-        if dtype == nw.Duration:
-            return stamps.dt.total_seconds().to_numpy(np.float64)
-        seconds = pd.to_datetime(stamps, utc=True) - pd.Timestamp(0, tz="UTC")
-        return seconds.dt.total_seconds().to_numpy(np.float64)
-    # text repeats: convert each distinct value once
-    codes, distinct = pd.factorize(series.to_pandas())
-    values = _canonical_array(np.asarray(distinct, dtype=object))
-    missing = np.full(1, np.nan if values.dtype.kind == "f" else None, dtype=values.dtype)
-    return np.concatenate([values, missing])[codes]  # code -1 is missing
+    values = pd.Series(series.to_pandas())
+    if dtype in (nw.Date, nw.Datetime, nw.Duration):
+        return _seconds(values)
+    return _plain_values(values)
 
 
 def _canonical_array(column: Any) -> Any:
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)
-    values = pd.Series(column, dtype=object)
-    if column.dtype.kind == "O":
-        numbers = pd.to_numeric(values, errors="coerce")
-        is_number = values.map(lambda value: isinstance(value, int | float | np.number | np.bool_))
-        if (is_number | values.isna()).all():
-            return numbers.to_numpy(np.float64)
-    text = values.astype(str).astype(object)
-    return text.where(values.notna(), None).to_numpy(dtype=object)
+    if column.dtype.kind in "mM":
+        return _seconds(pd.Series(column))
+    return _plain_values(pd.Series(column, dtype=object))
+
+
+def _seconds(times: pd.Series) -> Any:
+    """Return durations in seconds, or dates in seconds since 1970."""
+    if times.dtype.kind != "m":
+        epoch = pd.Timestamp(0, unit="s", tz="UTC")
+        times = pd.to_datetime(times, utc=True).dt.as_unit("us") - epoch
+    # nanoseconds since 1970 are too many for a float: microseconds round alike in every unit
+    return times.dt.as_unit("us").dt.total_seconds().to_numpy(np.float64)
+
+
+def _plain_values(column: pd.Series) -> Any:
+    codes, distinct = pd.factorize(column)  # values repeat: convert each distinct one once
+    plain = [_plain(value) for value in np.asarray(distinct, dtype=object)]
+    if all(isinstance(value, float) for value in plain):
+        return np.array([*plain, np.nan])[codes]  # code -1 is missing
+    return np.array([*map(_text, plain), None], dtype=object)[codes]
+
+
+def _plain(value: Any) -> float | str:
+    """Return a number, boolean, date or duration as float, everything else as text."""
+    if isinstance(value, date | timedelta | np.datetime64 | np.timedelta64):
+        return float(_seconds(pd.Series([value]))[0])
+    if isinstance(value, Real | Decimal | np.bool_):
+        return float(value)
+    return str(value)
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else str(float(value) + 0.0).removesuffix(".0")
+
+
+def _parsed(texts: Iterable[str]) -> FloatArray:
+    """Return the number that each text spells, NaN where it spells none."""
+
+    def number(text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            return np.nan
+
+    return np.array([number(text) for text in texts], dtype=np.float64)
 
 
 def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
@@ -94,7 +152,7 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
     """
     if callable(selection):
         chosen = selection(X)
-        chosen = chosen if is_frame(chosen) else np.asarray(chosen)
+        chosen = chosen if is_frame(chosen) else np.atleast_1d(np.asarray(chosen))
         if not is_frame(chosen) and chosen.ndim == 1:
             chosen = chosen[:, None]
         if len(chosen) != len(X):
@@ -105,11 +163,17 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
         return canonical(chosen)
     if selection is None:
         return canonical(X)
-    wanted = [selection] if isinstance(selection, str | int | np.integer) else list(selection)
+    wanted = [selection] if np.isscalar(selection) else list(selection)  # type: ignore[arg-type]
     if not wanted:
         raise InvalidInputError("sensitive_features must name at least one column, got none")
     names = column_names(X)
+    _check_unique(names)
     positions = [_position(item, names) for item in wanted]
+    if len(set(positions)) < len(positions):
+        twice = sorted({names[p] for p in positions if positions.count(p) > 1})
+        raise InvalidInputError(
+            f"sensitive_features names {', '.join(twice)} twice; once is enough"
+        )
     if is_frame(X):
         frame = nw.from_native(X, eager_only=True)
         return canonical(frame[:, positions].to_native())
@@ -121,7 +185,8 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
 def _position(item: Any, names: list[str]) -> int:
     if isinstance(item, str) and item in names:
         return names.index(item)
-    if isinstance(item, int | np.integer) and -len(names) <= item < len(names):
+    is_position = isinstance(item, int | np.integer) and not isinstance(item, bool)  # no masks
+    if is_position and -len(names) <= item < len(names):
         return int(item) % len(names)
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     raise InvalidInputError(f"sensitive feature {item!r} is not a column of X; columns: {shown}")
@@ -143,7 +208,7 @@ class Levels:
         ``reference`` if given: edges from other rows keep the levels independent of ``column``.
         """
         missing: tuple[Any, ...] = (None,) if column.isna().any() else ()
-        present = (column if reference is None else reference).dropna()
+        present = (column if reference is None else as_numbers(reference)).dropna()
         if column.dtype == object or present.nunique() <= MAX_DISCRETE:
             distinct = np.unique(np.asarray(column.dropna()))
             return cls(str(column.name), (*distinct.tolist(), *missing))
@@ -158,10 +223,12 @@ class Levels:
         missing = np.asarray(column.isna())
         codes = np.full(len(column), -1, dtype=np.int64)
         if self.edges is not None:
-            present = np.asarray(column[~missing], dtype=np.float64)
-            codes[~missing] = np.searchsorted(np.asarray(self.edges), present, side="left")
+            numbers = np.asarray(as_numbers(column))
+            present = ~np.isnan(numbers)
+            codes[present] = np.searchsorted(np.asarray(self.edges), numbers[present], side="left")
         else:
             known = pd.Index([value for value in self.values if value is not None], dtype=object)
+            column = as_text(column) if known.inferred_type == "string" else as_numbers(column)
             codes[~missing] = known.get_indexer(pd.Index(column[~missing], dtype=object))
         if None in self.values:
             codes[missing] = self.values.index(None)
@@ -191,17 +258,28 @@ def row_uniforms(X: Any, key: int) -> FloatArray:
     """
     state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
     for position, (_, column) in enumerate(canonical(X).items()):
-        if column.dtype == object:
-            codes, distinct = pd.factorize(column)
-            hashes = pd.util.hash_array(np.asarray(distinct, dtype=object), categorize=False)
-            bits = np.append(hashes, np.uint64(0))[codes]
-        else:
-            values = column.to_numpy(np.float64) + 0.0  # -0.0 and 0.0 are one value
-            values[np.isnan(values)] = np.nan  # and so are all NaN
-            bits = values.view(np.uint64)
-        state = _mix(state ^ (bits + np.uint64(position)))
+        state = _mix(state ^ (_hashes(column) + np.uint64(position)))
     uniforms: FloatArray = (state >> np.uint64(11)) * 2.0**-53
     return uniforms
+
+
+def _hashes(column: pd.Series) -> Any:
+    """Hash values to 64 bits, a number alike whether its column is float64 or text."""
+    if column.dtype != object:
+        return _bits(column.to_numpy(np.float64))
+    codes, distinct = pd.factorize(column)
+    texts = np.asarray(distinct, dtype=object)
+    numbers = _parsed(texts)
+    hashes = np.where(
+        np.isnan(numbers), pd.util.hash_array(texts, categorize=False), _bits(numbers)
+    )
+    return np.append(hashes, _bits(np.array([np.nan])))[codes]  # code -1 is missing
+
+
+def _bits(values: FloatArray) -> Any:
+    values = values + 0.0  # -0.0 and 0.0 are one value
+    values[np.isnan(values)] = np.nan  # and so are all NaN
+    return values.view(np.uint64)
 
 
 def _mix(state: Any) -> Any:

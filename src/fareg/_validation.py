@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -46,6 +48,14 @@ class NotConformalizedError(FaregError, NotFittedError):
 
 class FaregWarning(UserWarning):
     """A documented fallback was taken, for example a full set for a group that is too small."""
+
+
+def warn(message: str) -> None:
+    """Issue a :class:`FaregWarning` that points at the line outside fareg which led to it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "fareg":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, FaregWarning, stacklevel=level)
 
 
 def check_confidence_level(confidence_level: Any) -> float:

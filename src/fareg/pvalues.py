@@ -65,6 +65,12 @@ class CalibrationScores:
 
     Use :meth:`sort` to make one. Category ``-1`` in a lookup stands for "never seen": such a row
     has no calibration point, so its threshold is infinite and its p-values are one.
+
+    Examples
+    --------
+    >>> calibration = CalibrationScores.sort([0.3, 0.1, 0.2, 0.4], [0, 0, 1, 1], n_categories=2)
+    >>> calibration.quantiles(alpha=0.4)
+    array([0.3, 0.4, inf])
     """
 
     pooled: FloatArray  # (n,) all scores, sorted
@@ -203,6 +209,6 @@ def conformal_pvalues(
         return CalibrationScores.sort(calibration_scores).pvalues(scores, u=u)
     known = np.asarray(calibration_categories, dtype=np.int64)
     wanted = np.asarray(categories, dtype=np.int64)
-    n_categories = int(max(known.max(initial=-1), wanted.max(initial=-1))) + 1
+    n_categories = int(max(known.max(initial=0), wanted.max(initial=0))) + 1
     calibration = CalibrationScores.sort(calibration_scores, known, n_categories)
     return calibration.pvalues(scores, wanted, u)

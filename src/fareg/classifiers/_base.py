@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from typing import Any, Self
 
@@ -19,7 +18,6 @@ from fareg._encoding import gradient_boosting
 from fareg._frames import hash_key, is_frame, row_uniforms
 from fareg._validation import (
     BoolArray,
-    FaregWarning,
     FloatArray,
     IntArray,
     InvalidInputError,
@@ -28,6 +26,7 @@ from fareg._validation import (
     check_fraction,
     check_proba,
     check_same_length,
+    warn,
 )
 from fareg.scores import get_score
 
@@ -37,7 +36,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
 
     A subclass defines ``_calibrate`` (learn thresholds from calibration scores) and
     ``_thresholds`` (one threshold per row, or per row and label); the prediction set is
-    ``{y : V(x, y) <= threshold}``. Methods with p-values also define ``_pvalues``.
+    ``{y : V(x, y) <= threshold}``. Methods with p-values also define ``predict_p``.
     """
 
     def __init__(
@@ -182,11 +181,9 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             )
         if unknown.any():
             labels = sorted({str(label) for label in np.asarray(y, dtype=object)[unknown]})
-            warnings.warn(
+            warn(
                 f"{unknown.sum()} calibration rows have labels that the estimator never saw "
-                f"({', '.join(labels[:5])}): no set can contain these, sets of the others grow",
-                FaregWarning,
-                stacklevel=4,
+                f"({', '.join(labels[:5])}): no set can contain these, sets of the others grow"
             )
         return codes.astype(np.int64)
 
@@ -220,6 +217,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             y = column_or_1d(y, warn=True)
             missing = pd.isna(y)
             if not missing.any():
+                # objects that are all bool or all int are bool or int labels
+                y = pd.Series(y).infer_objects().to_numpy() if y.dtype == object else y
                 check_classification_targets(y)
         except ValueError as error:
             raise InvalidInputError(str(error)) from error

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fareg._frames import Levels, select_columns
-from fareg._validation import FaregWarning, IntArray
+from fareg._validation import IntArray, warn
 from fareg.classifiers._mondrian import MondrianClassifier
 
 
-class _EqualizedClassifier(MondrianClassifier):
-    """Views made of the levels of the sensitive features."""
+class LevelCoding:
+    """Sensitive features as level numbers, for a classifier with ``sensitive_features``."""
+
+    sensitive_features: Any
 
     def _learn_levels(self, X: Any, X_train: Any) -> None:
         columns = select_columns(X, self.sensitive_features)
@@ -30,13 +31,15 @@ class _EqualizedClassifier(MondrianClassifier):
         pairs = zip(self.levels_, columns.items(), strict=True)
         return np.column_stack([levels.codes(column) for levels, (_, column) in pairs])
 
+
+class _EqualizedClassifier(LevelCoding, MondrianClassifier):
+    """Views made of the levels of the sensitive features."""
+
     def _warn_of_unseen(self, unseen: Any, what: str) -> None:
         if unseen.any():
-            warnings.warn(
+            warn(
                 f"{int(unseen.sum())} of {len(unseen)} rows have {what} that calibration never "
-                "saw: they get the full set, the only valid answer without data",
-                FaregWarning,
-                stacklevel=6,
+                "saw: they get the full set, the only valid answer without data"
             )
 
 

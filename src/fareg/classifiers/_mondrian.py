@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
-from fareg._validation import FaregWarning, FloatArray, IntArray
+from fareg._validation import FloatArray, IntArray, warn
 from fareg.classifiers._base import ConformalClassifier
 from fareg.pvalues import CalibrationScores
 
@@ -22,7 +21,7 @@ class MondrianClassifier(ConformalClassifier):
     """
 
     def predict_p(self, X: Any) -> FloatArray:
-        """Return conformal p-values; ``predict_set(X)`` equals ``predict_p(X) > 1 - confidence``.
+        """Return conformal p-values; ``predict_set(X)`` equals ``predict_p(X) > alpha_``.
 
         Parameters
         ----------
@@ -96,9 +95,7 @@ class MondrianClassifier(ConformalClassifier):
             cell, column = divmod(cell, len(self.classes_))
             label = f" with label {self.classes_[column]}"
         others = f" and {len(small) - 1} more" if len(small) > 1 else ""
-        warnings.warn(
+        warn(
             f"fewer than {n_needed} calibration points for {self._describe(view, cell)}{label}"
-            f"{others}: every such label is kept in the set; give more rows or coarser groups",
-            FaregWarning,
-            stacklevel=5,
+            f"{others}: every such label is kept in the set; give more rows or coarser groups"
         )

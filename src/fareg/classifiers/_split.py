@@ -37,6 +37,8 @@ class SplitConformalClassifier(MondrianClassifier):
 
     Attributes
     ----------
+    alpha_ : float
+        ``1 - confidence_level``, exact in decimals: 0.1 for 0.9.
     classes_ : ndarray of shape (n_classes,)
     estimator_ : the fitted estimator
     n_calibration_ : int
