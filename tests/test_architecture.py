@@ -1,0 +1,175 @@
+"""The house stands: floors, public names, light imports, a README that runs."""
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fareg
+
+SOURCE = Path(fareg.__file__).parent
+ROOT = Path(__file__).parents[1]
+FLOORS = {
+    "_validation": 0,
+    "_frames": 0.5,
+    "_encoding": 1,
+    "scores": 1,
+    "pvalues": 1,
+    "datasets": 1,
+    "groups": 2,
+    "metrics": 2,
+    "classifiers": 3,
+    "persistence": 4,
+    "audit": 4,
+    "report": 5,
+    "experiments": 6,
+    "cli": 7,
+    "__main__": 8,
+}
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+PUBLIC = [
+    "fareg",
+    "fareg.classifiers",
+    "fareg.datasets",
+    "fareg.metrics",
+    "fareg.pvalues",
+    "fareg.scores",
+]
+
+
+def room_of(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_modules(tree):
+    """Yield (node, name) of everything a module imports; relative names start with a dot."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            yield from ((node, f"{base}.{alias.name}") for alias in node.names)
+
+
+def unloaded_nodes(tree):
+    """Return the nodes that importing the module does not run: in functions and TYPE_CHECKING."""
+    sleeping = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        or (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
+    ]
+    return {id(inner) for node in sleeping for inner in ast.walk(node)}
+
+
+def is_missing(module):
+    return importlib.util.find_spec(module) is None
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_room_imports_itself_and_lower_floors(path):
+    room = room_of(path)
+    assert room in FLOORS, f"{room} has no floor yet: add it to FLOORS"
+    for node, name in imported_modules(ast.parse(path.read_text(encoding="utf-8"))):
+        where = f"{path.name}:{node.lineno} imports {name}"
+        assert not name.startswith("."), f"{where}: use the absolute name"
+        package, _, rest = name.partition(".")
+        if package != "fareg":
+            continue
+        other = rest.split(".")[0]
+        assert other in FLOORS, f"{where}: import from the room that defines it"
+        assert other == room or FLOORS[other] < FLOORS[room], f"{where}: not a lower floor"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_torch_is_imported_only_inside_functions_of_groups(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    unloaded = unloaded_nodes(tree)
+    for node, name in imported_modules(tree):
+        if name.split(".")[0] == "torch":
+            assert room_of(path) == "groups", f"{path.name}:{node.lineno}"
+            assert id(node) in unloaded, f"{path.name}:{node.lineno} loads torch on import"
+
+
+def test_import_loads_neither_torch_nor_matplotlib():
+    code = "import sys, fareg; print(sorted({'torch', 'matplotlib'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_list_is_sorted_and_complete(name):
+    if is_missing(name):
+        pytest.skip(f"{name} is not built yet")
+    module = importlib.import_module(name)
+    assert module.__all__ == sorted(module.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)
+    assert all(hasattr(module, public) for public in module.__all__)
+    if hasattr(module, "__path__"):  # what a package's __init__ imports is what it offers
+        offered = {
+            public
+            for public, value in vars(module).items()
+            if not public.startswith("_")
+            and not inspect.ismodule(value)
+            and getattr(value, "__module__", None) != "__future__"
+        }
+        assert offered <= set(module.__all__)
+    else:
+        defined = {
+            public
+            for public, value in vars(module).items()
+            if not public.startswith("_")
+            and inspect.isroutine(value) | inspect.isclass(value)
+            and value.__module__ == name
+        }
+        assert defined <= set(module.__all__)
+
+
+def documented():
+    for name in PUBLIC:
+        if not is_missing(name):
+            module = importlib.import_module(name)
+            yield from ((f"{name}.{public}", getattr(module, public)) for public in module.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "thing"), [pytest.param(*pair, id=pair[0]) for pair in documented()]
+)
+def test_public_things_are_documented_with_an_example(name, thing):
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+        pytest.skip("a value, described where it is defined")
+    assert inspect.getdoc(thing), f"{name} has no docstring"
+    if not (inspect.isclass(thing) and issubclass(thing, Exception)):
+        assert re.search(r"^Examples\n-{8}$", inspect.getdoc(thing), re.M), f"{name}: no Examples"
+        assert ">>>" in inspect.getdoc(thing)
+
+
+def test_no_file_names_a_path_of_one_machine():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    machine_path = re.compile(rb"(?<![\w.:/-])/(home|tmp|work|root|Users)/")
+    found = []
+    for name in filter(None, listed.stdout.split("\0")):
+        path = ROOT / name
+        content = path.read_bytes() if path.is_file() else b""
+        if b"\0" not in content and machine_path.search(content):
+            found.append(name)
+    assert found == []
+
+
+def test_readme_block_runs(tmp_path, monkeypatch):
+    readme = ROOT / "README.md"
+    if not readme.exists():
+        pytest.skip("no README.md yet")
+    blocks = re.findall(r"^```python\n(.*?)^```", readme.read_text(encoding="utf-8"), re.M | re.S)
+    assert len(blocks) == 1
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks[0], "README.md", "exec"), {"__name__": "readme"})

@@ -1,0 +1,209 @@
+"""Ranks against exact fractions, p-values against the double loop."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fareg import FaregError
+from fareg._validation import check_confidence_level
+from fareg.pvalues import conformal_pvalues, conformal_quantile, conformal_rank
+
+laws = settings(max_examples=80, deadline=None)
+
+ALPHAS = sorted(
+    {Fraction(k, 100) for k in range(1, 100)}
+    | {Fraction(k, 1000) for k in range(1, 1000)}
+    | {Fraction(1, d) for d in range(2, 60)}
+    | {Fraction(d - 1, d) for d in range(2, 60)}
+)
+
+coarse_scores = st.sampled_from([-math.inf, 0.0, 0.25, 0.5, 0.75, 1.0, math.inf])
+levels = st.one_of(
+    st.integers(1, 99).map(lambda k: k / 100),
+    st.integers(2, 30).map(lambda d: 1 / d),
+    st.floats(0.001, 0.999),
+)
+
+
+def exact_rank(n, alpha):
+    return math.ceil((n + 1) * (1 - alpha))
+
+
+def slow_pvalue(calibration, score):
+    return (1 + sum(s >= score for s in calibration)) / (len(calibration) + 1)
+
+
+def slow_quantile(calibration, alpha):
+    k = exact_rank(len(calibration), Fraction(str(alpha)))
+    return sorted(calibration)[k - 1] if k <= len(calibration) else math.inf
+
+
+def test_rank_is_exact_for_every_n_up_to_2000():
+    n = np.arange(2001)
+    for alpha in ALPHAS:
+        kept, total = (1 - alpha).as_integer_ratio()
+        exact = -(-(n + 1) * kept // total)  # ceiling division of whole numbers
+        np.testing.assert_array_equal(conformal_rank(n, float(alpha)), exact, str(alpha))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 8, 9, 10, 19, 99, 100, 999, 1999, 10**6, 10**9])
+def test_rank_of_one_number_is_an_exact_int(n):
+    for alpha in ALPHAS[::7]:
+        k = conformal_rank(n, float(alpha))
+        assert isinstance(k, int)
+        assert k == exact_rank(n, alpha)
+
+
+def test_rank_where_floats_slip():
+    assert (99 + 1) * (1 - 0.45) > 55  # the slip
+    assert conformal_rank(99, 0.45) == 55
+    assert conformal_rank(9, 0.1) == 9
+    assert conformal_rank(8, 0.1) == 9
+    assert conformal_rank(2, 1 / 3) == 2
+
+
+def test_confidence_levels_give_exact_alphas():
+    for k in range(1, 1000):
+        assert check_confidence_level(float(1 - Fraction(k, 1000))) == k / 1000
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, float("nan")])
+def test_alpha_outside_the_unit_interval_is_refused(alpha):
+    with pytest.raises(FaregError, match=r"alpha must be in \(0, 1\), got"):
+        conformal_rank(10, alpha)
+
+
+@laws
+@given(
+    calibration=st.lists(coarse_scores, max_size=40),
+    scores=st.lists(coarse_scores, min_size=1, max_size=8),
+)
+def test_pvalues_equal_the_double_loop(calibration, scores):
+    expected = [slow_pvalue(calibration, s) for s in scores]
+    np.testing.assert_array_equal(conformal_pvalues(calibration, scores), expected)
+
+
+@laws
+@given(calibration=st.lists(coarse_scores, max_size=60), k=st.integers(1, 999))
+def test_quantile_is_the_order_statistic(calibration, k):
+    assert conformal_quantile(calibration, k / 1000) == slow_quantile(calibration, k / 1000)
+
+
+@laws
+@given(
+    calibration=st.lists(coarse_scores, max_size=60),
+    scores=st.lists(coarse_scores, min_size=1, max_size=8),
+    alpha=levels,
+)
+def test_pvalue_above_alpha_iff_score_at_most_quantile(calibration, scores, alpha):
+    by_pvalue = conformal_pvalues(calibration, scores) > alpha
+    by_quantile = np.asarray(scores) <= conformal_quantile(calibration, alpha)
+    np.testing.assert_array_equal(by_pvalue, by_quantile)
+
+
+@pytest.mark.parametrize("n", [9, 19, 99, 199, 999])
+def test_sets_agree_at_every_level_a_pvalue_can_take(n):
+    calibration = np.arange(n) / n
+    p = conformal_pvalues(calibration, calibration)
+    for m in range(1, n + 1):
+        alpha = m / (n + 1)
+        eta = conformal_quantile(calibration, alpha)
+        np.testing.assert_array_equal(p > alpha, calibration <= eta)
+
+
+@laws
+@given(
+    rows=st.lists(st.tuples(coarse_scores, st.integers(-1, 3)), max_size=60),
+    tests=st.lists(st.tuples(coarse_scores, st.integers(-1, 5)), min_size=1, max_size=10),
+    alpha=levels,
+)
+def test_categories_are_calibrated_apart(rows, tests, alpha):
+    scores, categories = [s for s, _ in rows], [c for _, c in rows]
+    p = conformal_pvalues(
+        scores,
+        [s for s, _ in tests],
+        calibration_categories=categories,
+        categories=[c for _, c in tests],
+    )
+    thresholds = conformal_quantile(scores, alpha, categories=categories)
+    for (score, category), value in zip(tests, p, strict=True):
+        own = [s for s, c in rows if c == category and c >= 0]
+        assert value == slow_pvalue(own, score)
+        if 0 <= category < len(thresholds):
+            assert thresholds[category] == conformal_quantile(own, alpha)
+            assert (value > alpha) == (score <= thresholds[category])
+
+
+def test_unseen_category_has_pvalue_one():
+    p = conformal_pvalues(
+        [0.1, 0.2], [[5.0, 6.0], [7.0, 0.0]], calibration_categories=[0, 0], categories=[[-1], [4]]
+    )
+    np.testing.assert_array_equal(p, np.ones((2, 2)))
+
+
+def test_nothing_is_strange_without_calibration():
+    assert conformal_pvalues([], [3.0]) == 1
+    assert conformal_pvalues([], [3.0], calibration_categories=[], categories=[-1]) == 1
+    assert conformal_quantile([], 0.1) == math.inf
+
+
+@pytest.mark.parametrize("n", range(12))
+def test_rank_above_n_gives_infinity(n):
+    eta = conformal_quantile(np.zeros(n), 0.1)
+    assert (eta == math.inf) == (n < 9)
+
+
+@laws
+@given(
+    calibration=st.lists(coarse_scores, max_size=40),
+    scores=st.lists(coarse_scores, min_size=1, max_size=8),
+    u=st.floats(0, 1),
+)
+def test_smoothed_pvalues_lie_between_strict_and_plain(calibration, scores, u):
+    smoothed = conformal_pvalues(calibration, scores, u=u)
+    strict = conformal_pvalues(calibration, scores, u=0)
+    plain = conformal_pvalues(calibration, scores)
+    expected = [sum(c > s for c in calibration) / (len(calibration) + 1) for s in scores]
+    np.testing.assert_array_equal(strict, expected)
+    np.testing.assert_allclose(conformal_pvalues(calibration, scores, u=1), plain, atol=1e-15)
+    np.testing.assert_allclose(smoothed, strict + u * (plain - strict), atol=1e-14)
+
+
+@laws
+@given(calibration=st.lists(coarse_scores, min_size=1, max_size=30), seed=st.integers(0, 99))
+def test_order_of_calibration_does_not_matter(calibration, seed):
+    shuffled = np.random.default_rng(seed).permutation(calibration)
+    tests = sorted(set(calibration))
+    np.testing.assert_array_equal(
+        conformal_pvalues(calibration, tests), conformal_pvalues(shuffled, tests)
+    )
+
+
+@laws
+@given(calibration=st.lists(st.floats(-5, 5), max_size=30), shape=st.sampled_from([(3,), (2, 3)]))
+def test_pvalues_are_invariant_to_increasing_transforms(calibration, shape):
+    scores = np.linspace(-5, 5, math.prod(shape)).reshape(shape)
+    p = conformal_pvalues(calibration, scores)
+    assert p.shape == shape
+    doubled = conformal_pvalues(2 * np.asarray(calibration), 2 * scores)
+    np.testing.assert_array_equal(p, doubled)
+
+
+def test_nan_is_refused():
+    with pytest.raises(FaregError, match=r"without NaN, got shape \(2,\) and 1 NaN"):
+        conformal_quantile([0.1, np.nan], 0.1)
+    with pytest.raises(FaregError, match="scores must not contain NaN, got 2"):
+        conformal_pvalues([0.1], [np.nan, np.nan, 0.0])
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(FaregError, match="one-dimensional"):
+        conformal_quantile([[0.1, 0.2]], 0.1)
+    with pytest.raises(FaregError, match="same number of rows; scores has 2, categories has 1"):
+        conformal_quantile([0.1, 0.2], 0.1, categories=[0])
+    with pytest.raises(FaregError, match="categories together, got only one"):
+        conformal_pvalues([0.1], [0.1], categories=[0])
