@@ -1,0 +1,143 @@
+"""Coverage of the groups that a table names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import beta
+
+from fareg._frames import Levels, SensitiveFeatures, select_columns
+from fareg._validation import (
+    BoolArray,
+    FloatArray,
+    InvalidInputError,
+    check_covered,
+    check_fraction,
+    check_same_length,
+)
+from fareg.metrics._encoding import check_table
+
+
+def clopper_pearson(k: Any, n: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    """Return the exact confidence interval for the probability of a binomial count.
+
+    ``P(low <= p <= high) >= level``, whatever ``p`` and ``n`` are (Clopper & Pearson 1934).
+
+    Parameters
+    ----------
+    k : int or array of int
+        Numbers of successes.
+    n : int or array of int
+        Numbers of trials; 0 trials give the interval [0, 1].
+    level : float, default=0.95
+        Confidence of the interval.
+
+    Returns
+    -------
+    low, high : ndarray
+        Bounds, in the common shape of ``k`` and ``n``.
+
+    Examples
+    --------
+    >>> low, high = clopper_pearson(9, 10)
+    >>> print(f"{low:.3f} {high:.3f}")
+    0.555 0.997
+    """
+    tail = (1 - check_fraction("level", level)) / 2
+    k, n = np.broadcast_arrays(np.asarray(k), np.asarray(n))
+    if not ((k >= 0) & (k <= n)).all():
+        raise InvalidInputError("k must lie between 0 and n: successes cannot outnumber trials")
+    # the quantiles of beta are defined for positive parameters only; the edges are known
+    low = np.where(k == 0, 0.0, beta.ppf(tail, np.maximum(k, 1), n - k + 1))
+    high = np.where(k == n, 1.0, beta.ppf(1 - tail, k + 1, np.maximum(n - k, 1)))
+    return low, high
+
+
+def coverage_by_group(
+    X: Any,
+    covered: Any,
+    *,
+    features: SensitiveFeatures = None,
+    pairs: bool = False,
+    masks: Mapping[str, Any] | None = None,
+    interval_level: float = 0.95,
+) -> pd.DataFrame:
+    """Report the coverage of each level of each feature, with exact intervals.
+
+    Parameters
+    ----------
+    X : frame or array of shape (n_samples, n_features)
+        The table that names the groups. Numbers with many values are cut at their quartiles;
+        missing values are a level of their own.
+    covered : array of shape (n_samples,)
+        Whether each label is in its set.
+    features : names, positions or callable, optional
+        The columns to report; None: all.
+    pairs : bool, default=False
+        Also report the levels of every two features together, as far as they occur.
+    masks : mapping of str to bool array of shape (n_samples,), optional
+        Further groups, by name.
+    interval_level : float, default=0.95
+        Confidence of each Clopper-Pearson interval, taken alone.
+
+    Returns
+    -------
+    DataFrame
+        Columns group, n, share, coverage, low, high. A group without rows has coverage NaN and
+        interval [0, 1].
+
+    Examples
+    --------
+    >>> X = [["a"], ["a"], ["b"], ["b"]]
+    >>> coverage_by_group(X, [1, 1, 1, 0])[["group", "n", "coverage"]]
+      group  n  coverage
+    0  x0=a  2       1.0
+    1  x0=b  2       0.5
+    """
+    covered = check_covered(covered)
+    check_same_length(X=X, covered=covered)
+    table = select_columns(check_table(X), features)
+    groups = [*_groups(table, pairs=pairs), *_masks(masks or {}, len(covered))]
+    n = np.array([mask.sum() for _, mask in groups])
+    k = np.array([(mask & covered).sum() for _, mask in groups])
+    low, high = clopper_pearson(k, n, interval_level)
+    coverage = np.divide(k, n, out=np.full(len(n), np.nan), where=n > 0)
+    return pd.DataFrame(
+        {
+            "group": [name for name, _ in groups],
+            "n": n,
+            "share": n / len(covered),
+            "coverage": coverage,
+            "low": low,
+            "high": high,
+        }
+    )
+
+
+def _groups(table: pd.DataFrame, *, pairs: bool) -> Iterator[tuple[str, BoolArray]]:
+    """Name the levels of each column, then of each pair of columns, and mark their rows."""
+    coded = []
+    for _, column in table.items():
+        levels = Levels.learn(column)
+        coded.append((levels, levels.codes(column)))
+    for levels, codes in coded:
+        for code in range(len(levels.values)):
+            yield levels.label(code), codes == code
+    for (first, i), (second, j) in combinations(coded, 2) if pairs else ():
+        for a, b in np.unique(np.stack([i, j], axis=1), axis=0):
+            yield f"{first.label(a)} and {second.label(b)}", (i == a) & (j == b)
+
+
+def _masks(masks: Mapping[str, Any], n_samples: int) -> Iterator[tuple[str, BoolArray]]:
+    for name, given in masks.items():
+        mask = np.asarray(given)
+        if mask.shape != (n_samples,) or mask.dtype != bool:
+            raise InvalidInputError(
+                f"mask {name!r} must be a bool array of shape ({n_samples},), "
+                f"got {mask.dtype} of shape {mask.shape}"
+            )
+        yield name, mask

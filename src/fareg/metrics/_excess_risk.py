@@ -1,0 +1,161 @@
+"""Excess risk of the target coverage: how much better than a constant can coverage be predicted?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
+
+from fareg._frames import canonical, is_frame
+from fareg._validation import (
+    BoolArray,
+    FloatArray,
+    InvalidInputError,
+    check_choice,
+    check_confidence_level,
+    check_count,
+    check_covered,
+    check_same_length,
+)
+from fareg.metrics._encoding import check_table
+
+CLIP = 1e-6  # keeps the log loss finite
+
+
+def excess_risk(
+    X: Any,
+    covered: Any,
+    *,
+    confidence_level: float = 0.9,
+    loss: str = "l1",
+    estimator: Any = None,
+    n_splits: int = 5,
+    random_state: Any = 42,
+) -> float:
+    """Estimate the excess risk of the target coverage (ERT).
+
+    A classifier that predicts from X whether a label is covered is cross-fitted; the answer is the
+    risk of the constant prediction ``confidence_level`` minus the classifier's risk, averaged over
+    the folds. It is at most about 0 if coverage is ``confidence_level`` for every x, and positive
+    if X tells who is covered too rarely or too often. In expectation it is a lower bound of a
+    distance of the conditional coverage p(x) to the target: ``E|p(x) - level|`` for "l1",
+    ``E(p(x) - level)^2`` for "brier", a Kullback-Leibler divergence for "log".
+
+    Parameters
+    ----------
+    X : frame or array of shape (n_samples, n_features)
+        Features on which coverage may depend.
+    covered : array of shape (n_samples,)
+        Whether each label is in its set.
+    confidence_level : float, default=0.9
+        Target coverage.
+    loss : {"l1", "brier", "log"}, default="l1"
+        The proper loss that compares the two predictions.
+    estimator : scikit-learn classifier, optional
+        Predicts ``covered`` with ``predict_proba``. It gets numeric arrays as they are, any other
+        table as a pandas frame of float and text columns. None: gradient boosting, with text
+        columns coded by number.
+    n_splits : int, default=5
+        Number of folds.
+    random_state : int, RandomState, Generator or None, default=42
+        Seed of the folds and of the default estimator.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    Braun, S. et al. (2025). Conditional coverage diagnostics for conformal prediction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 1))
+    >>> covered = rng.uniform(size=2000) < np.where(X[:, 0] < 0.5, 0.8, 1.0)
+    >>> risk = excess_risk(X, covered, estimator=DecisionTreeClassifier(max_depth=1))
+    >>> bool(0.08 < risk < 0.12)  # E|p(x) - 0.9| is 0.1
+    True
+    """
+    covered = check_covered(covered)
+    n_samples = check_same_length(X=X, covered=covered)
+    check_confidence_level(confidence_level)
+    risk = LOSSES[check_choice("loss", loss, LOSSES)]
+    if check_count("n_splits", n_splits, minimum=2) > n_samples:
+        raise InvalidInputError(f"n_splits must be at most the {n_samples} rows, got {n_splits}")
+    if isinstance(random_state, np.random.Generator):
+        random_state = int(random_state.integers(2**32))
+    table = _table(X)
+    model = _default_estimator(table, random_state) if estimator is None else estimator
+    if not hasattr(model, "predict_proba"):
+        raise InvalidInputError(f"estimator must have predict_proba, got {model!r}")
+    folds = KFold(n_splits=n_splits, shuffle=True, random_state=random_state)
+    target = np.array([float(confidence_level)])
+    excess = []
+    for train, test in folds.split(covered):
+        predicted = _predict(model, table, covered, train, test)
+        constant = risk(target, covered[test], confidence_level)
+        excess.append(constant.mean() - risk(predicted, covered[test], confidence_level).mean())
+    return float(np.mean(excess))
+
+
+def _l1(p: FloatArray, covered: BoolArray, level: float) -> FloatArray:
+    """Loss that asks only on which side of the level the coverage lies."""
+    return np.asarray(np.sign(level - p) * (covered - level))
+
+
+def _brier(p: FloatArray, covered: BoolArray, level: float) -> FloatArray:
+    return (p - covered) ** 2
+
+
+def _log(p: FloatArray, covered: BoolArray, level: float) -> FloatArray:
+    p = np.clip(p, CLIP, 1 - CLIP)
+    return -np.log(np.where(covered, p, 1 - p))
+
+
+LOSSES: dict[str, Callable[[FloatArray, BoolArray, float], FloatArray]] = {
+    "l1": _l1,
+    "brier": _brier,
+    "log": _log,
+}
+
+
+def _table(X: Any) -> Any:
+    """Return a numeric array as it is, any other table in canonical columns."""
+    X = check_table(X)
+    if is_frame(X) or X.dtype.kind not in "biuf":
+        return canonical(X)
+    return X
+
+
+def _default_estimator(table: Any, random_state: Any) -> Any:
+    boosting = HistGradientBoostingClassifier(random_state=random_state)
+    if not isinstance(table, pd.DataFrame):
+        return boosting
+    text = [name for name, column in table.items() if column.dtype.kind == "O"]
+    encoder = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
+    )
+    return make_pipeline(
+        make_column_transformer((encoder, text), remainder="passthrough"), boosting
+    )
+
+
+def _predict(model: Any, table: Any, covered: BoolArray, train: Any, test: Any) -> FloatArray:
+    """Return the predicted probability of coverage of the rows in ``test``."""
+    known = covered[train]
+    if known.all() or not known.any():
+        return np.full(len(test), float(known[0]))  # nothing to learn: a single outcome
+    rows = table.iloc if isinstance(table, pd.DataFrame) else table
+    fitted = clone(model).fit(rows[train], known)
+    return np.asarray(fitted.predict_proba(rows[test])[:, 1], dtype=np.float64)

@@ -1,0 +1,82 @@
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+
+from fareg._validation import InvalidInputError
+from fareg.metrics import clopper_pearson, coverage_by_group
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
+def test_clopper_pearson_inverts_the_binomial_tails(level):
+    tail = (1 - level) / 2
+    for n in (1, 2, 7, 50, 1000):
+        k = np.unique(np.linspace(0, n, 8).astype(int))
+        low, high = clopper_pearson(k, n, level)
+        np.testing.assert_allclose(binom.sf(k[k > 0] - 1, n, low[k > 0]), tail, rtol=1e-8)
+        np.testing.assert_allclose(binom.cdf(k[k < n], n, high[k < n]), tail, rtol=1e-8)
+        assert low[0] == 0
+        assert high[-1] == 1
+
+
+def test_clopper_pearson_without_trials_knows_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        low, high = clopper_pearson([0, 1], [0, 1])
+    assert (low[0], high[0]) == (0, 1)
+    with pytest.raises(InvalidInputError, match="successes cannot outnumber trials"):
+        clopper_pearson(2, 1)
+
+
+FRAME = pd.DataFrame(
+    {"Color": ["Red", "Blue", "Red", None], "Gender": ["F", "M", "M", "F"], "Age": [1.0, 2, 2, 1]}
+)
+
+
+def test_levels_of_each_feature():
+    table = coverage_by_group(FRAME, [1, 0, 1, 0], features=["Color", "Age"])
+    assert table.columns.tolist() == ["group", "n", "share", "coverage", "low", "high"]
+    assert table.group.tolist() == [
+        "Color=Blue",
+        "Color=Red",
+        "Color missing",
+        "Age=1",
+        "Age=2",
+    ]
+    assert table.n.tolist() == [1, 2, 1, 2, 2]
+    assert table.share.tolist() == [0.25, 0.5, 0.25, 0.5, 0.5]
+    assert table.coverage.tolist() == [0, 1, 0, 0.5, 0.5]
+    assert ((table.low <= table.coverage) & (table.coverage <= table.high)).all()
+
+
+def test_each_feature_and_each_pair_partitions_the_rows():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {"a": rng.integers(0, 3, 200), "b": rng.random(200), "c": rng.random(200) < 0.5}
+    )
+    covered = rng.random(200) < 0.9
+    table = coverage_by_group(X, covered, pairs=True)
+    assert table.n.sum() == 200 * (3 + 3)
+    assert (table.coverage * table.n).sum() == pytest.approx(covered.sum() * (3 + 3))
+    assert "a=0 and c=1" in set(table.group)
+
+
+def test_masks_and_empty_groups():
+    masks = {"none": np.zeros(4, dtype=bool), "first": np.arange(4) == 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table = coverage_by_group(FRAME, [1, 0, 1, 0], masks=masks).set_index("group")
+    assert np.isnan(table.loc["none", "coverage"])
+    assert table.loc["none", ["n", "low", "high"]].tolist() == [0, 0, 1]
+    assert table.loc["first", "coverage"] == 1
+
+
+def test_errors_say_what_to_fix():
+    with pytest.raises(InvalidInputError, match="mask 'm' must be a bool array"):
+        coverage_by_group(FRAME, [1, 0, 1, 0], masks={"m": [0, 1, 0, 1]})
+    with pytest.raises(InvalidInputError, match="same number of rows"):
+        coverage_by_group(FRAME, [1, 0])
+    with pytest.raises(InvalidInputError, match="level must be a number"):
+        coverage_by_group(FRAME, [1, 0, 1, 0], interval_level=95)

@@ -1,0 +1,98 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from covmetrics import ERT
+from covmetrics.losses import L1_miscoverage, brier_score, logloss
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+from fareg._validation import InvalidInputError
+from fareg.metrics import excess_risk
+
+LOSSES = {"l1": L1_miscoverage, "brier": brier_score, "log": logloss}
+SMALL = HistGradientBoostingClassifier(max_iter=10, random_state=0)
+
+
+def make(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 3))
+    return X, rng.random(n) < np.where(X[:, 0] < 0.5, 0.8, 1.0)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_equals_covmetrics(loss):
+    X, covered = make(300)
+    theirs = ERT(HistGradientBoostingClassifier, random_state=0).evaluate(
+        X, covered.astype(float), 0.1, n_splits=3, random_state=11, loss=LOSSES[loss]
+    )
+    ours = excess_risk(X, covered, loss=loss, n_splits=3, random_state=11)
+    assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize(("loss", "distance"), [("l1", 0.1), ("brier", 0.01)])
+def test_measures_the_distance_to_the_target(loss, distance):
+    X, covered = make(20_000)
+    stump = DecisionTreeClassifier(max_depth=1)
+    assert excess_risk(X, covered, loss=loss, estimator=stump) == pytest.approx(distance, rel=0.1)
+
+
+def test_is_not_positive_if_coverage_is_fair():
+    rng = np.random.default_rng(0)
+    X, covered = rng.random((5000, 3)), rng.random(5000) < 0.9
+    for loss in LOSSES:
+        assert excess_risk(X, covered, loss=loss, estimator=LogisticRegression()) < 0.003
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("outcome", [0, 1])
+def test_a_single_outcome_has_an_answer(loss, outcome):
+    X, _ = make(20)
+    level = {"l1": abs(outcome - 0.9), "brier": (outcome - 0.9) ** 2}
+    found = excess_risk(X, np.full(20, outcome), loss=loss)
+    assert found == pytest.approx(level.get(loss, -np.log(0.9 if outcome else 0.1)), abs=1e-5)
+
+
+def test_a_fold_with_a_single_outcome_has_an_answer():
+    X, _ = make(20)
+    assert np.isfinite(excess_risk(X, np.arange(20) == 3, loss="log", estimator=SMALL))
+
+
+def test_frames_with_text_and_missing_values():
+    rng = np.random.default_rng(0)
+    text = rng.choice(["a", "b", None], 400)
+    text[0] = "only once"
+    number = np.where(rng.random(400) < 0.1, np.nan, rng.random(400))
+    covered = rng.random(400) < np.where(text == "a", 0.6, 1.0)
+    found = excess_risk(pd.DataFrame({"t": text, "n": number}), covered, n_splits=2)
+    again = excess_risk(pl.DataFrame({"t": text.tolist(), "n": number}), covered, n_splits=2)
+    assert found == again > 0.05
+
+
+def test_generators_are_seeds_too():
+    X, covered = make(100)
+    first, second = (
+        excess_risk(
+            X, covered, estimator=LogisticRegression(), random_state=np.random.default_rng(3)
+        )
+        for _ in range(2)
+    )
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loss": "l2"}, "loss must be one of l1, brier, log"),
+        ({"confidence_level": 90}, "did you mean 0.9"),
+        ({"n_splits": 1}, "n_splits must be a whole number >= 2"),
+        ({"n_splits": 200}, "at most the 100 rows"),
+        ({"estimator": LinearSVC()}, "predict_proba"),
+    ],
+)
+def test_errors_say_what_to_fix(change, message):
+    X, covered = make(100)
+    with pytest.raises(InvalidInputError, match=message):
+        excess_risk(X, covered, **change)
