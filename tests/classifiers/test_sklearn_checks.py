@@ -1,5 +1,7 @@
 """scikit-learn's own checks on every classifier of the package."""
 
+import pytest
+from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fareg
@@ -8,9 +10,18 @@ CLASSIFIERS = [
     fareg.SplitConformalClassifier(),
     fareg.PartialConformalClassifier(),
     fareg.ExhaustiveConformalClassifier(),
+    fareg.SplitConformalClassifier(DecisionTreeClassifier(random_state=0), label_conditional=True),
+    fareg.PartialConformalClassifier(
+        DecisionTreeClassifier(random_state=0), label_conditional=True
+    ),
+    fareg.ExhaustiveConformalClassifier(
+        DecisionTreeClassifier(random_state=0), label_conditional=True
+    ),
 ]
 
 
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")  # the checks use a handful of rows
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 @parametrize_with_checks(CLASSIFIERS)
 def test_sklearn_checks(estimator, check):
     check(estimator)

@@ -86,7 +86,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             )
         if len(np.unique(y)) < 2:
             raise InvalidInputError(
-                f"y must hold at least two classes, got one class: {y[0]!r}; nothing to predict"
+                f"y must hold at least two classes, got one class: {y[0]}; nothing to predict"
             )
         seed = hash_key(self.random_state) % 2**32
         X_train, X_cal, y_train, y_cal = train_test_split(
@@ -176,7 +176,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         unknown = codes < 0
         if unknown.all():
             raise InvalidInputError(
-                f"y holds no label that the estimator knows, got {y[0]!r}; "
+                f"y holds no label that the estimator knows, got {y[0]}; "
                 f"its classes are {', '.join(map(str, self.classes_[:10]))}"
             )
         if unknown.any():
@@ -217,8 +217,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             y = column_or_1d(y, warn=True)
             missing = pd.isna(y)
             if not missing.any():
-                # objects that are all bool or all int are bool or int labels
-                y = pd.Series(y).infer_objects().to_numpy() if y.dtype == object else y
+                y = _one_type(y)
                 check_classification_targets(y)
         except ValueError as error:
             raise InvalidInputError(str(error)) from error
@@ -257,3 +256,15 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.string = True
         return tags
+
+
+def _one_type(y: Any) -> Any:
+    """Return labels in the dtype of their values: objects that are all int are int labels."""
+    if y.dtype != object:
+        return y
+    types = sorted({type(label).__name__ for label in y} - {"str_"})
+    if len(types) > 1:
+        raise InvalidInputError(
+            f"y must hold labels of one type, got {', '.join(types)}; convert them to text"
+        )
+    return pd.Series(y).infer_objects().to_numpy()

@@ -1,0 +1,280 @@
+"""Equalized coverage: Mondrian identities, unseen and tiny groups."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fareg import (
+    ExhaustiveConformalClassifier,
+    FaregError,
+    FaregWarning,
+    PartialConformalClassifier,
+    SplitConformalClassifier,
+)
+
+BOTH = [PartialConformalClassifier, ExhaustiveConformalClassifier]
+laws = settings(max_examples=15, deadline=None)
+seeds = st.integers(0, 10**6)
+conditional = st.booleans()
+pytestmark = pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+
+
+def table(seed, n=150):
+    """Return class probabilities, two sensitive features, a constant, and labels."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.dirichlet(np.ones(3), n)).add_prefix("p")
+    X["color"] = rng.choice(["Red", "Blue"], n)
+    X["age"] = rng.choice([1.0, 2.0, np.nan], n)
+    X["same"] = "x"
+    return X, rng.integers(0, 3, n)
+
+
+def pvalues(cls, estimator, seed, sensitive=None, **parameters):
+    X, y = table(seed)
+    clf = cls(estimator, sensitive_features=sensitive, random_state=0, **parameters)
+    return clf.conformalize(X, y).predict_p(table(seed + 1)[0])
+
+
+@laws
+@given(seed=seeds, label_conditional=conditional)
+def test_a_constant_feature_gives_split(reader, seed, label_conditional):
+    split = pvalues(SplitConformalClassifier, reader(), seed, label_conditional=label_conditional)
+    for cls in BOTH:
+        p = pvalues(cls, reader(), seed, ["same"], label_conditional=label_conditional)
+        np.testing.assert_array_equal(p, split)
+
+
+@pytest.mark.parametrize("feature", ["color", "age"])
+@laws
+@given(seed=seeds, label_conditional=conditional)
+def test_partial_and_exhaustive_agree_on_one_feature(reader, feature, seed, label_conditional):
+    partial, exhaustive = (
+        pvalues(cls, reader(), seed, [feature], label_conditional=label_conditional) for cls in BOTH
+    )
+    np.testing.assert_array_equal(partial, exhaustive)
+
+
+@laws
+@given(seed=seeds, label_conditional=conditional)
+def test_partial_is_the_union_over_single_features(reader, seed, label_conditional):
+    single = [
+        pvalues(
+            PartialConformalClassifier, reader(), seed, name, label_conditional=label_conditional
+        )
+        for name in ("color", "age")
+    ]
+    union = pvalues(
+        PartialConformalClassifier,
+        reader(),
+        seed,
+        ["color", "age"],
+        label_conditional=label_conditional,
+    )
+    np.testing.assert_array_equal(union, np.maximum(*single))
+
+
+@laws
+@given(seed=seeds)
+def test_exhaustive_is_partial_on_the_joint_feature(reader, seed):
+    def joint(X):
+        return X["color"] + X["age"].fillna(0).astype(str)
+
+    np.testing.assert_array_equal(
+        pvalues(ExhaustiveConformalClassifier, reader(), seed, ["color", "age"]),
+        pvalues(PartialConformalClassifier, reader(), seed, joint),
+    )
+
+
+@laws
+@given(seed=seeds)
+def test_each_level_is_calibrated_on_its_own_rows(reader, seed):
+    X, y = table(seed)
+    clf = PartialConformalClassifier(reader(), sensitive_features="color", random_state=0)
+    p = clf.conformalize(X, y).predict_p(X)
+    split = SplitConformalClassifier(reader(), random_state=0)
+    for color in ("Red", "Blue"):
+        rows = (X["color"] == color).to_numpy()
+        own = split.conformalize(X[rows], y[rows]).predict_p(X[rows])
+        np.testing.assert_array_equal(p[rows], own)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+@laws
+@given(
+    seed=seeds,
+    label_conditional=conditional,
+    level=st.one_of(st.integers(1, 99).map(lambda k: k / 100), st.floats(0.01, 0.99)),
+)
+def test_set_is_pvalue_above_alpha(reader, cls, seed, label_conditional, level):
+    X, y = table(seed)
+    clf = cls(
+        reader(),
+        confidence_level=level,
+        sensitive_features=["color", "age"],
+        label_conditional=label_conditional,
+        random_state=0,
+    ).conformalize(X, y)
+    new = table(seed + 1)[0]
+    new.loc[:5, "color"] = "Green"
+    np.testing.assert_array_equal(clf.predict_set(new), clf.predict_p(new) > clf.alpha_)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+@laws
+@given(seed=seeds, label_conditional=conditional)
+def test_order_of_calibration_rows_does_not_matter(reader, cls, seed, label_conditional):
+    X, y = table(seed)
+    order = np.random.default_rng(seed).permutation(len(y))
+    clf = cls(
+        reader(),
+        sensitive_features=["color", "age"],
+        label_conditional=label_conditional,
+        random_state=0,
+    )
+    expected = clf.conformalize(X, y).predict_p(X)
+    shuffled = clf.conformalize(X.iloc[order], y[order]).predict_p(X)
+    np.testing.assert_array_equal(shuffled, expected)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+@laws
+@given(seed=seeds, levels=st.tuples(st.floats(0.01, 0.99), st.floats(0.01, 0.99)))
+def test_sets_grow_with_the_confidence_level(reader, cls, seed, levels):
+    X, y = table(seed)
+    small, large = (
+        cls(reader(), confidence_level=level, sensitive_features=["color", "age"], random_state=0)
+        .conformalize(X, y)
+        .predict_set(X)
+        for level in sorted(levels)
+    )
+    assert (small <= large).all()
+
+
+# --- levels that are missing, unseen or rare ---
+
+
+def recorded(function, *arguments):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = function(*arguments)
+    return result, [w for w in caught if w.category is FaregWarning]
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_missing_values_are_a_level(reader, cls):
+    X, y = table(0, n=600)
+    clf = cls(reader(), sensitive_features=["age"], random_state=0).conformalize(X, y)
+    assert clf.levels_[0].values == (1.0, 2.0, None)
+    rows = X["age"].isna().to_numpy()
+    split = SplitConformalClassifier(reader(), random_state=0).conformalize(X[rows], y[rows])
+    np.testing.assert_array_equal(clf.predict_p(X[rows]), split.predict_p(X[rows]))
+
+
+@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("method", ["predict_set", "predict_p"])
+def test_unseen_levels_get_the_full_set_and_one_warning(reader, cls, method):
+    X, y = table(0, n=600)
+    clf = cls(reader(), sensitive_features=["color", "age"], random_state=0).conformalize(X, y)
+    new = X.copy()
+    new.loc[:2, "color"] = "Green"
+    new.loc[2:4, "age"] = 77.0
+    answers, caught = recorded(getattr(clf, method), new)
+    (warning,) = caught
+    assert str(warning.message).startswith("5 of 600 rows have a ")
+    assert "they get the full set" in str(warning.message)
+    assert warning.filename == __file__
+    assert (answers[:5] == 1).all()
+    known, silent = recorded(getattr(clf, method), X)
+    assert silent == []
+    np.testing.assert_array_equal(answers[5:], known[5:])
+
+
+def test_unseen_combination_of_seen_levels(reader):
+    X, y = table(0, n=600)
+    calibration = (X["color"] == "Red") | (X["age"] == 1)
+    partial, exhaustive = (
+        cls(reader(), sensitive_features=["color", "age"], random_state=0).conformalize(
+            X[calibration], y[calibration]
+        )
+        for cls in BOTH
+    )
+    new = X[(X["color"] == "Blue") & (X["age"] == 2)]
+    sets, caught = recorded(exhaustive.predict_set, new)
+    assert sets.all()
+    assert "a combination of sensitive features" in str(caught[0].message)
+    sets, caught = recorded(partial.predict_set, new)
+    assert not sets.all()
+    assert caught == []
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_tiny_groups_get_the_full_set_and_one_warning(reader, cls):
+    X, y = table(0, n=600)
+    X.loc[:7, "color"] = "Green"
+    X.loc[8:10, "color"] = "Violet"
+    clf = cls(reader(), sensitive_features=["color"], random_state=0)
+    _, caught = recorded(clf.conformalize, X, y)
+    (warning,) = caught
+    assert str(warning.message) == (
+        "fewer than 9 calibration points for color=Green and 1 more: every such label is kept in "
+        "the set; give more rows or coarser groups"
+    )
+    assert warning.filename == __file__
+    sets, caught = recorded(clf.predict_set, X)
+    assert caught == []
+    assert sets[:11].all()
+    assert not sets[11:].all()
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_handful_of_rows_never_crashes(reader, cls, label_conditional, n):
+    X, y = table(0, n=n)
+    clf = cls(reader(), label_conditional=label_conditional, random_state=0)
+    _, caught = recorded(clf.conformalize, X, y)
+    assert len(caught) == 1
+    assert clf.predict_set(X).all()
+
+
+def test_warning_names_the_cell_and_the_label(reader):
+    X, y = table(0, n=600)
+    y[(X["color"] == "Red") & (X["age"] == 2)] = 0
+    clf = ExhaustiveConformalClassifier(
+        reader(), sensitive_features=["color", "age"], label_conditional=True
+    )
+    _, caught = recorded(clf.conformalize, X, y)
+    (warning,) = caught
+    assert "points for color=Red and age=2 with label 1 and 1 more:" in str(warning.message)
+
+
+# --- bins ---
+
+
+def test_numbers_with_many_values_are_cut_by_training_rows_in_fit(patients):
+    X, y = patients
+    fitted = PartialConformalClassifier(sensitive_features="age", random_state=0).fit(X, y)
+    calibrated = PartialConformalClassifier(fitted.estimator_, sensitive_features="age")
+    calibrated.conformalize(X, y)
+    ages = X["age"].dropna()
+    assert calibrated.levels_[0].edges == tuple(
+        np.quantile(ages, [0.25, 0.5, 0.75], method="inverted_cdf")
+    )
+    assert len(fitted.levels_[0].edges) == 3
+    assert fitted.levels_[0].edges != calibrated.levels_[0].edges
+
+
+def test_all_columns_are_sensitive_unless_told(reader):
+    X, y = table(0)
+    clf = PartialConformalClassifier(reader()).conformalize(X, y)
+    assert [levels.name for levels in clf.levels_] == list(X.columns)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_unknown_sensitive_feature_is_refused(reader, cls):
+    with pytest.raises(FaregError, match="sensitive feature 'Color' is not a column of X; columns"):
+        cls(reader(), sensitive_features=["Color"]).conformalize(*table(0))

@@ -1,0 +1,405 @@
+"""Split conformal sets against their definition, the order of calls, labels of all types."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from fareg import (
+    ExhaustiveConformalClassifier,
+    FaregError,
+    FaregWarning,
+    PartialConformalClassifier,
+    SplitConformalClassifier,
+)
+from fareg._frames import row_uniforms
+from fareg.pvalues import conformal_pvalues
+from fareg.scores import SCORES, aps
+
+ALL = [SplitConformalClassifier, PartialConformalClassifier, ExhaustiveConformalClassifier]
+laws = settings(max_examples=20, deadline=None)
+
+
+def table(seed, n, labels=(0, 1, 2)):
+    """Return random class probabilities and labels drawn from them."""
+    rng = np.random.default_rng(seed)
+    proba = rng.dirichlet(np.ones(len(labels)), n)
+    drawn = (rng.random((n, 1)) > proba.cumsum(axis=1)).sum(axis=1).clip(max=len(labels) - 1)
+    return pd.DataFrame(proba).add_prefix("p"), np.asarray(labels)[drawn]
+
+
+def numbers(seed=0, n=300):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, np.digitize(X[:, 0] + rng.normal(size=n), [-0.5, 0.5])
+
+
+# --- what the sets are ---
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_sets_are_the_labels_scored_no_stranger_than_the_threshold(reader, score):
+    X, y = table(0, 120)
+    X_new, _ = table(1, 40)
+    clf = SplitConformalClassifier(reader(), conformity_score=score, random_state=0)
+    clf.conformalize(X, y)
+    own = SCORES[score](X.to_numpy(), row_uniforms(X, clf.key_))[np.arange(120), y]
+    k = 109  # ceil(121 * 0.9)
+    scores = SCORES[score](X_new.to_numpy(), row_uniforms(X_new, clf.key_))
+    np.testing.assert_array_equal(clf.predict_set(X_new), scores <= np.sort(own)[k - 1])
+    np.testing.assert_array_equal(clf.predict_p(X_new), conformal_pvalues(own, scores))
+
+
+def test_score_may_be_a_function(reader):
+    X, y = table(0, 100)
+
+    def plain_aps(proba, u):
+        return aps(proba)
+
+    clf = SplitConformalClassifier(reader(), conformity_score=plain_aps).conformalize(X, y)
+    own = aps(X.to_numpy())[np.arange(100), y]
+    np.testing.assert_array_equal(clf.predict_p(X), conformal_pvalues(own, aps(X.to_numpy())))
+
+
+@pytest.mark.parametrize(
+    "score", [lambda proba, u: proba[:, 0], lambda proba, u: np.full_like(proba, np.nan)]
+)
+def test_score_function_must_fill_the_table(reader, score):
+    clf = SplitConformalClassifier(reader(), conformity_score=score)
+    with pytest.raises(FaregError, match=r"must return an array of shape \(50, 3\) without NaN"):
+        clf.conformalize(*table(0, 50))
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+@laws
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 120),
+    level=st.one_of(st.integers(1, 99).map(lambda k: k / 100), st.floats(0.01, 0.99)),
+)
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_set_is_pvalue_above_alpha(reader, label_conditional, seed, n, level):
+    clf = SplitConformalClassifier(
+        reader(),
+        confidence_level=level,
+        label_conditional=label_conditional,
+        random_state=seed,
+    ).conformalize(*table(seed, n))
+    X_new, _ = table(seed + 1, 30)
+    np.testing.assert_array_equal(clf.predict_set(X_new), clf.predict_p(X_new) > clf.alpha_)
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+@laws
+@given(seed=st.integers(0, 10**6))
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_order_of_calibration_rows_does_not_matter(reader, label_conditional, seed):
+    X, y = table(seed, 60)
+    order = np.random.default_rng(seed).permutation(60)
+    clf = SplitConformalClassifier(reader(), label_conditional=label_conditional, random_state=0)
+    expected = clf.conformalize(X, y).predict_p(X)
+    shuffled = clf.conformalize(X.iloc[order], y[order]).predict_p(X)
+    np.testing.assert_array_equal(shuffled, expected)
+
+
+@laws
+@given(seed=st.integers(0, 10**6), levels=st.tuples(st.floats(0.01, 0.99), st.floats(0.01, 0.99)))
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_sets_grow_with_the_confidence_level(reader, seed, levels):
+    X, y = table(seed, 80)
+    small, large = (
+        SplitConformalClassifier(reader(), confidence_level=level, random_state=0)
+        .conformalize(X, y)
+        .predict_set(X)
+        for level in sorted(levels)
+    )
+    assert (small <= large).all()
+
+
+@laws
+@given(seed=st.integers(0, 10**6))
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_label_conditional_calibrates_each_label_alone(reader, seed):
+    X, y = table(seed, 90)
+    clf = SplitConformalClassifier(reader(), label_conditional=True, random_state=0)
+    p = clf.conformalize(X, y).predict_p(X)
+    split = SplitConformalClassifier(reader(), random_state=0)
+    for label in np.unique(y):
+        own = split.conformalize(X[y == label], y[y == label]).predict_p(X)
+        np.testing.assert_array_equal(p[:, label], own[:, label])
+
+
+# --- rows and randomness ---
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("label_conditional", [False, True])
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_a_row_has_its_answer_whichever_rows_come_with_it(patients, cls, label_conditional):
+    X, y = patients
+    clf = cls(
+        sensitive_features=["color", "gender", "age"],
+        label_conditional=label_conditional,
+        random_state=0,
+    ).fit(X[:600], y[:600])
+    new = X[600:640]
+    together, p = clf.predict_set(new), clf.predict_p(new)
+    alone = [clf.predict_set(new[i : i + 1])[0] for i in range(len(new))]
+    np.testing.assert_array_equal(together, alone)
+    order = np.random.default_rng(0).permutation(len(new))
+    np.testing.assert_array_equal(clf.predict_p(new.iloc[order]), p[order])
+
+
+def test_seed_decides_everything():
+    X, y = numbers()
+    first, second = (
+        SplitConformalClassifier(LogisticRegression(), random_state=3).fit(X, y) for _ in range(2)
+    )
+    other = SplitConformalClassifier(LogisticRegression(), random_state=4).fit(X, y)
+    np.testing.assert_array_equal(first.predict_p(X), second.predict_p(X))
+    assert (first.predict_p(X) != other.predict_p(X)).any()
+
+
+def test_fit_calibrates_on_the_share_asked_for():
+    X, y = numbers(n=200)
+    clf = SplitConformalClassifier(LogisticRegression(), calibration_size=0.3, random_state=0)
+    assert clf.fit(X, y).n_calibration_ == 60
+
+
+# --- order of calls ---
+
+
+@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("method", ["predict", "predict_set", "predict_p"])
+def test_prediction_before_calibration_is_refused(cls, method):
+    with pytest.raises(FaregError, match=f"not conformalized yet; call fit.*before {method}") as e:
+        getattr(cls(LogisticRegression()), method)([[0.0]])
+    assert isinstance(e.value, NotFittedError)
+
+
+@pytest.mark.parametrize(
+    "estimator", [None, LogisticRegression(), FrozenEstimator(LogisticRegression())]
+)
+def test_conformalize_needs_a_fitted_estimator(estimator):
+    X, y = numbers()
+    with pytest.raises(
+        FaregError, match=r"needs a fitted estimator: pass FrozenEstimator\(model\)"
+    ):
+        SplitConformalClassifier(estimator).conformalize(X, y)
+
+
+def test_fit_of_a_frozen_estimator_calibrates_on_all_rows():
+    X, y = numbers()
+    model = FrozenEstimator(LogisticRegression().fit(X, y))
+    X_cal, y_cal = numbers(seed=1)
+    fitted = SplitConformalClassifier(model, random_state=0).fit(X_cal, y_cal)
+    calibrated = SplitConformalClassifier(model, random_state=0).conformalize(X_cal, y_cal)
+    assert fitted.n_calibration_ == len(y_cal)
+    np.testing.assert_array_equal(fitted.predict_p(X), calibrated.predict_p(X))
+
+
+def test_conformalize_again_replaces_the_calibration_and_keeps_the_model():
+    X, y = numbers()
+    clf = SplitConformalClassifier(LogisticRegression(), random_state=0).fit(X, y)
+    model, before = clf.estimator_, clf.predict_p(X)
+    X_cal, y_cal = numbers(seed=1)
+    again = clf.conformalize(X_cal, y_cal).predict_p(X)
+    assert clf.estimator_ is model
+    assert (again != before).any()
+    frozen = SplitConformalClassifier(FrozenEstimator(model), random_state=0)
+    np.testing.assert_array_equal(again, frozen.conformalize(X_cal, y_cal).predict_p(X))
+
+
+def test_a_fitted_model_need_not_be_frozen():
+    X, y = numbers()
+    model = LogisticRegression().fit(X, y)
+    clf = SplitConformalClassifier(model, random_state=0).conformalize(X, y)
+    np.testing.assert_array_equal(clf.predict(X), model.predict(X))
+    np.testing.assert_array_equal(clf.classes_, model.classes_)
+
+
+def test_fit_does_not_touch_the_estimator_it_was_given():
+    model = LogisticRegression()
+    SplitConformalClassifier(model).fit(*numbers())
+    assert not hasattr(model, "classes_")
+
+
+@pytest.mark.parametrize(
+    "estimator", [RidgeClassifier(), FrozenEstimator(RidgeClassifier().fit(*numbers()))]
+)
+def test_estimator_without_probabilities_is_refused(estimator):
+    with pytest.raises(FaregError, match=r"must have predict_proba, got .*; wrap it in sklearn's"):
+        SplitConformalClassifier(estimator).fit(*numbers())
+
+
+def test_clone_and_parameters():
+    clf = SplitConformalClassifier(LogisticRegression(C=3), confidence_level=0.8).fit(*numbers())
+    copy = clone(clf)
+    assert copy.get_params()["confidence_level"] == 0.8
+    assert copy.get_params()["estimator__C"] == 3
+    assert copy.set_params(estimator__C=5).estimator.C == 5
+    assert clf.estimator.C == 3
+    with pytest.raises(FaregError):
+        copy.predict_set([[0.0, 0.0, 0.0]])
+
+
+def test_last_step_of_a_pipeline():
+    X, y = numbers()
+    clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
+    pipeline = make_pipeline(StandardScaler(), clf).fit(X, y)
+    scaled = pipeline[0].transform(X)
+    np.testing.assert_array_equal(pipeline.predict(X), pipeline[1].predict(scaled))
+    assert pipeline[1].predict_set(scaled).shape == (len(X), 3)
+
+
+# --- bad input ---
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"confidence_level": 90}, "did you mean 0.9"),
+        ({"conformity_score": "asp"}, "conformity_score must be one of aps"),
+        ({"label_conditional": "yes"}, "label_conditional must be True or False, got 'yes'"),
+        ({"calibration_size": 1.5}, r"calibration_size must be a number in \(0, 1\), got 1.5"),
+        ({"random_state": "seed"}, "random_state must be None, a whole number or"),
+    ],
+)
+@pytest.mark.parametrize("cls", ALL)
+def test_bad_parameters_are_refused_in_fit(cls, parameters, sentence):
+    clf = cls(LogisticRegression(), **parameters)
+    with pytest.raises(FaregError, match=sentence):
+        clf.fit(*numbers())
+
+
+@pytest.mark.parametrize(
+    ("y", "sentence"),
+    [
+        (None, "the target y is None"),
+        ([0, 1], "X and y must have the same number of rows; X has 4, y has 2"),
+        ([0, 1, None, 1], "must not have missing labels .*, got 1 of 4; drop those rows"),
+        ([0, 1, np.nan, np.nan], "must not have missing labels .*, got 2 of 4"),
+        ([0.5, 1.7, 2.2, 3.1], "Unknown label type"),
+        (np.array([0, "a", 1, "b"], dtype=object), "labels of one type, got int, str; convert"),
+        (np.array(["a", 0, "b", 1.5], dtype=object), "labels of one type, got float, int, str;"),
+        ([0, 0, 0, 0], "y must hold at least two classes, got one class"),
+    ],
+)
+def test_bad_labels_are_refused(y, sentence):
+    with pytest.raises(FaregError, match=sentence):
+        SplitConformalClassifier().fit(np.eye(4), y)
+
+
+def test_empty_and_tiny_tables_are_refused():
+    with pytest.raises(FaregError, match="at least one row, got 0"):
+        SplitConformalClassifier().fit(pd.DataFrame({"a": []}), [])
+    with pytest.raises(FaregError, match="at least 2 rows to split, got 1 sample"):
+        SplitConformalClassifier().fit([[0.0]], [0])
+
+
+def test_labels_foreign_to_the_estimator_are_refused(reader):
+    X, _ = table(0, 30)
+    with pytest.raises(FaregError, match="no label that the estimator knows, got a; its classes"):
+        SplitConformalClassifier(reader()).conformalize(X, np.array(["a", "b"] * 15))
+
+
+# --- labels ---
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["no", "yes"]),
+        np.array(["no", "yes"], dtype=object),
+        np.array([False, True]),
+        np.array([False, True], dtype=object),
+        np.array([-5, 12]),
+        np.array([-5, 12], dtype=object),
+        np.array([1.0, 2.0]),
+    ],
+    ids=lambda labels: f"{labels.dtype}-{labels[0]}",
+)
+def test_labels_of_any_type(labels):
+    X, codes = numbers()
+    codes = np.minimum(codes, 1)
+    model = LogisticRegression()
+    expected = SplitConformalClassifier(model, random_state=0).fit(X, codes)
+    clf = SplitConformalClassifier(model, random_state=0).fit(X, labels[codes])
+    assert clf.classes_.tolist() == labels.tolist()
+    np.testing.assert_array_equal(clf.predict_set(X), expected.predict_set(X))
+    np.testing.assert_array_equal(clf.predict(X), labels[expected.predict(X)])
+
+
+@pytest.mark.parametrize(
+    "container",
+    [list, pd.Series, pl.Series, pd.Categorical, lambda y: pd.Series(y, dtype="string")],
+)
+def test_labels_in_any_container(container):
+    X, codes = numbers()
+    y = np.array(["a", "b", "c"])[codes]
+    clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
+    expected = clf.fit(X, y).predict_set(X)
+    np.testing.assert_array_equal(clf.fit(X, container(y)).predict_set(X), expected)
+
+
+def test_class_that_calibration_never_saw_is_scored(reader):
+    X, y = table(0, 200)
+    seen = y != 2
+    clf = SplitConformalClassifier(reader(), random_state=0).conformalize(X[seen], y[seen])
+    assert clf.classes_.tolist() == [0, 1, 2]
+    assert 0 < clf.predict_set(X)[:, 2].mean() < 1
+
+
+def test_label_conditional_keeps_a_class_that_calibration_never_saw(reader):
+    X, y = table(0, 200)
+    seen = y != 2
+    clf = SplitConformalClassifier(reader(), label_conditional=True, random_state=0)
+    with pytest.warns(FaregWarning, match="fewer than 9 calibration points .* with label 2: every"):
+        clf.conformalize(X[seen], y[seen])
+    assert clf.predict_set(X)[:, 2].all()
+    assert (clf.predict_p(X)[:, 2] == 1).all()
+    assert not clf.predict_set(X)[:, 0].all()
+
+
+def test_labels_that_the_estimator_never_saw_count_as_misses(reader):
+    X, y = table(0, 99)
+    foreign = np.arange(99) < 5
+    y[foreign] = 9
+    clf = SplitConformalClassifier(reader(), random_state=0)
+    with pytest.warns(FaregWarning, match=r"5 calibration rows have labels .* \(9\)") as caught:
+        clf.conformalize(X, y)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert clf.n_calibration_ == 99
+    own = aps(X.to_numpy(), row_uniforms(X, clf.key_))[np.flatnonzero(~foreign), y[~foreign]]
+    assert clf.thresholds_[0][0] == np.sort(own)[90 - 1]
+
+
+def test_too_many_foreign_labels_give_full_sets(reader):
+    X, y = table(0, 100)
+    y[:20] = 9
+    with pytest.warns(FaregWarning):
+        clf = SplitConformalClassifier(reader(), random_state=0).conformalize(X, y)
+    assert clf.predict_set(X).all()
+
+
+@pytest.mark.parametrize(("n", "full"), [(8, True), (9, False)])
+def test_full_sets_from_too_few_points_come_with_one_warning(reader, n, full):
+    X, y = table(0, n)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf = SplitConformalClassifier(reader(), random_state=0).conformalize(X, y)
+    sentences = [str(w.message) for w in caught if w.category is FaregWarning]
+    assert len(sentences) == int(full)
+    assert all(s.startswith("fewer than 9 calibration points for all rows") for s in sentences)
+    assert clf.predict_set(table(1, 200)[0]).all() == full
