@@ -1,0 +1,169 @@
+"""PLCP: its parts against definitions, its regions against a group that is known."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.optimize import check_grad
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+from fareg._validation import FaregError, FaregWarning
+from fareg.classifiers._plcp import (
+    PLCPClassifier,
+    Regions,
+    _loss,
+    learn_regions,
+    pinball,
+    region_quantiles,
+)
+from fareg.classifiers._split import SplitConformalClassifier
+from fareg.datasets import make_synthetic
+from fareg.pvalues import conformal_quantile
+
+pytestmark = pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
+
+
+class Sixths(ClassifierMixin, BaseEstimator):
+    """What the best model knows without the sensitive features: the sixth and the half."""
+
+    def __init__(self):
+        self.classes_ = np.arange(6)
+        self.is_fitted_ = True
+
+    def fit(self, X, y):
+        return self
+
+    def predict_proba(self, X):
+        signal = np.asarray(X["Feature 1"])[:, None]
+        p = 0.5 * (np.floor(6 * signal) == self.classes_)
+        return p + 0.5 / 3 * ((signal >= 0.5) == (self.classes_ >= 3))
+
+    def predict(self, X):
+        return self.predict_proba(X).argmax(axis=1)
+
+
+def conformalized(data, n=1500, **params):
+    params = {"sensitive_features": list(data.sensitive), "random_state": 0, **params}
+    return PLCPClassifier(Sixths(), **params).conformalize(data.X[:n], data.y[:n])
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_synthetic(4500, random_state=0)
+
+
+@pytest.mark.parametrize("n_hidden", [0, 3])
+def test_gradient_is_the_derivative(n_hidden):
+    rng = np.random.default_rng(0)
+    Z, losses = rng.normal(size=(30, 4)), rng.random((30, 3))
+    size = 5 * n_hidden + ((n_hidden or 4) + 1) * 3
+    theta = rng.normal(size=size)
+    error = check_grad(
+        lambda t: _loss(t, Z, losses, n_hidden)[0],
+        lambda t: _loss(t, Z, losses, n_hidden)[1],
+        theta,
+    )
+    assert error < 1e-6
+    h = Regions.unpack(theta, 4, n_hidden, 3).proba(Z)
+    np.testing.assert_allclose(h.sum(axis=1), 1)
+
+
+def test_region_quantiles_minimise_the_weighted_pinball_loss():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        scores, h = rng.integers(8, size=25) / 4.0, rng.random((25, 2))
+        q = region_quantiles(scores, h, 0.2)
+        candidates = pinball(scores, np.unique(scores), 0.2)  # a minimum lies at a score
+        best = (h.T @ candidates).min(axis=1)
+        np.testing.assert_allclose((h * pinball(scores, q, 0.2)).sum(axis=0), best)
+    assert region_quantiles(np.arange(10.0), np.ones((10, 1)), 0.1)[0] == 8
+
+
+def test_network_finds_xnor_and_a_line_does_not():
+    rng = np.random.default_rng(2)
+    bits = rng.integers(2, size=(2000, 2))
+    group = bits[:, 0] == bits[:, 1]
+    scores = np.where(group, 1.0, 0.2) * rng.random(2000)
+    Z = np.hstack([bits, 1 - bits]).astype(float)
+    found = {}
+    for name, n_hidden in (("linear", 0), ("network", 16)):
+        learned = learn_regions(
+            Z, scores, 0.1, n_regions=2, n_hidden=n_hidden, max_iter=30, n_restarts=8, rng=rng
+        )
+        high = learned.regions.proba(Z).argmax(axis=1) == learned.quantiles.argmax()
+        found[name] = (np.mean(high == group), learned.loss)
+    assert found["network"][0] == 1
+    assert found["linear"][0] < 0.8
+    assert found["network"][1] < found["linear"][1]
+
+
+@pytest.mark.parametrize("regions", ["linear", "network"])
+def test_better_than_one_threshold_for_all(data, regions):
+    clf = conformalized(data, regions=regions)
+    split = SplitConformalClassifier(Sixths(), random_state=0)
+    split.conformalize(data.X[:1500], data.y[:1500])
+    X, y, group = data.X[1500:], data.y[1500:], data.group[1500:]
+    sets, plain = clf.predict_set(X), split.predict_set(X)
+    covered = sets[np.arange(3000), y]
+    assert covered[group].mean() > plain[np.arange(3000), y][group].mean() + 0.03
+    assert sets.sum() < 0.93 * plain.sum()
+
+
+def test_split_calibrates_regions_on_the_other_half(data):
+    clf = conformalized(data)
+    np.testing.assert_array_equal(clf.predict_set(data.X), clf.predict_p(data.X) > clf.alpha_)
+    assert len(clf.calibrations_[0].pooled) == 750
+    assert set(clf.predict_region(data.X)) <= set(clf.kept_)
+    one = conformalized(data, n_regions=1)
+    assert len(np.unique(one.thresholds_[0])) == 2  # the region's and that of "never seen"
+    assert one.thresholds_[0][0] == conformal_quantile(one.calibrations_[0].pooled, 0.1)
+
+
+def test_reuse_draws_regions_and_has_no_pvalues(data):
+    clf = conformalized(data, calibration="reuse")
+    X = data.X[1500:]
+    assert not hasattr(clf, "predict_p")
+    h = clf.regions_.proba(clf._encode(X))
+    drawn = np.bincount(clf.predict_region(X), minlength=4) / len(X)
+    np.testing.assert_allclose(drawn, h.mean(axis=0), atol=0.03)
+    own = clf.quantiles_[clf.predict_region(X)]
+    np.testing.assert_array_equal(clf.predict_set(X), clf._scores(X) <= own[:, None])
+
+
+@pytest.mark.parametrize("calibration", ["split", "reuse"])
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_frames_rows_and_unseen_levels(data, calibration, label_conditional):
+    clf = conformalized(
+        data, n=600, n_restarts=2, calibration=calibration, label_conditional=label_conditional
+    )
+    X = data.X[600:700]
+    sets = clf.predict_set(X)
+    np.testing.assert_array_equal(clf.predict_set(X.iloc[::-1])[::-1], sets)
+    np.testing.assert_array_equal(clf.predict_set(X.iloc[[5]])[0], sets[5])
+    np.testing.assert_array_equal(clf.predict_set(pl.from_pandas(X)), sets)
+    assert clf.predict_set(X.assign(Color="Green")).shape == (100, 6)
+    again = conformalized(
+        data, n=600, n_restarts=2, calibration=calibration, label_conditional=label_conditional
+    )
+    np.testing.assert_array_equal(again.predict_set(X), sets)
+
+
+def test_small_data_gives_full_sets_and_bad_settings_are_told():
+    X = pd.DataFrame({"Feature 1": [0.1, 0.9, 0.5, 0.3], "a": ["x", "y", None, "x"]})
+    y = np.array([0, 5, 3, 1])
+    for n in (1, 2, 4):
+        clf = PLCPClassifier(Sixths(), sensitive_features=["a"], random_state=0)
+        with pytest.warns(FaregWarning, match="region"):
+            clf.conformalize(X[:n], y[:n])
+        assert clf.predict_set(X).all()
+    unknown = PLCPClassifier(Sixths(), calibration="reuse", n_regions=1, random_state=0)
+    assert unknown.conformalize(X, [0, 5, 9, 1]).predict_set(X).all()
+    for name, value in {
+        "n_regions": 0,
+        "regions": "tree",
+        "calibration": "all",
+        "max_iter": 0,
+        "n_restarts": 0,
+    }.items():
+        with pytest.raises(FaregError, match=name):
+            PLCPClassifier(Sixths(), **{name: value}).conformalize(X, y)
