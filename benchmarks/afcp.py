@@ -11,7 +11,7 @@ import time
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from fareg.classifiers._afcp import AFCPClassifier
+from fareg.classifiers import AFCPClassifier
 from fareg.datasets import make_synthetic
 
 ALPHA = 0.1

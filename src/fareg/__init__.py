@@ -2,15 +2,21 @@
 
 from fareg._validation import FaregError, FaregWarning
 from fareg.classifiers import (
+    AFCPClassifier,
+    CondCPClassifier,
     ExhaustiveConformalClassifier,
     PartialConformalClassifier,
+    PLCPClassifier,
     SplitConformalClassifier,
 )
 
 __all__ = [
+    "AFCPClassifier",
+    "CondCPClassifier",
     "ExhaustiveConformalClassifier",
     "FaregError",
     "FaregWarning",
+    "PLCPClassifier",
     "PartialConformalClassifier",
     "SplitConformalClassifier",
 ]

@@ -17,6 +17,18 @@ CLASSIFIERS = [
     fareg.ExhaustiveConformalClassifier(
         DecisionTreeClassifier(random_state=0), label_conditional=True
     ),
+    fareg.AFCPClassifier(DecisionTreeClassifier(random_state=0)),
+    fareg.AFCPClassifier(
+        DecisionTreeClassifier(random_state=0), label_conditional=True, n_select=2
+    ),
+    fareg.CondCPClassifier(DecisionTreeClassifier(random_state=0)),
+    fareg.CondCPClassifier(
+        DecisionTreeClassifier(random_state=0), label_conditional=True, randomized=True
+    ),
+    fareg.PLCPClassifier(DecisionTreeClassifier(random_state=0), n_restarts=2, max_iter=5),
+    fareg.PLCPClassifier(
+        DecisionTreeClassifier(random_state=0), calibration="reuse", n_restarts=2, max_iter=5
+    ),
 ]
 
 
