@@ -248,6 +248,7 @@ def test_columns_are_chosen_by_a_function():
         ([True, False], "sensitive feature True is not a column"),
         ([], "must name at least one column, got none"),
         (["text", 0], "names text twice"),
+        ([0, -7], "names text twice"),
         (lambda X: X[:2], "must return one row per row of X, got 2 for 4"),
         (lambda X: 0, "must return one row per row of X, got 1 for 4"),
     ],

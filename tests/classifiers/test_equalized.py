@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.tree import DecisionTreeClassifier
 
 from fareg import (
     ExhaustiveConformalClassifier,
@@ -255,17 +256,26 @@ def test_warning_names_the_cell_and_the_label(reader):
 # --- bins ---
 
 
-def test_numbers_with_many_values_are_cut_by_training_rows_in_fit(patients):
-    X, y = patients
-    fitted = PartialConformalClassifier(sensitive_features="age", random_state=0).fit(X, y)
-    calibrated = PartialConformalClassifier(fitted.estimator_, sensitive_features="age")
-    calibrated.conformalize(X, y)
-    ages = X["age"].dropna()
-    assert calibrated.levels_[0].edges == tuple(
-        np.quantile(ages, [0.25, 0.5, 0.75], method="inverted_cdf")
+class RememberingTree(DecisionTreeClassifier):
+    """A tree that keeps the rows it was trained on."""
+
+    def fit(self, X, y):
+        self.rows_ = X
+        return super().fit(X, y)
+
+
+def test_bins_are_quartiles_of_the_training_rows_in_fit_and_of_calibration_rows_else(patients):
+    X, y = patients[0][["age", "dose"]], patients[1]
+
+    def quartiles(rows):
+        ages = rows["age"].dropna()
+        return tuple(np.quantile(ages, [0.25, 0.5, 0.75], method="inverted_cdf"))
+
+    clf = PartialConformalClassifier(
+        RememberingTree(max_depth=3), sensitive_features="age", random_state=0
     )
-    assert len(fitted.levels_[0].edges) == 3
-    assert fitted.levels_[0].edges != calibrated.levels_[0].edges
+    assert clf.fit(X, y).levels_[0].edges == quartiles(clf.estimator_.rows_)
+    assert clf.conformalize(X[:400], y[:400]).levels_[0].edges == quartiles(X[:400])
 
 
 def test_all_columns_are_sensitive_unless_told(reader):

@@ -3,6 +3,9 @@
 All tests are seeded. Each allows one false alarm in ten thousand over all its cases (Bonferroni).
 """
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,11 +16,16 @@ from fareg import (
     PartialConformalClassifier,
     SplitConformalClassifier,
 )
-from fareg.pvalues import conformal_pvalues, conformal_quantile, conformal_rank
+from fareg.pvalues import conformal_pvalues, conformal_quantile
 from fareg.scores import SCORES
 
 FALSE_ALARM = 1e-4
 CASES = [(19, 0.1), (30, 0.2), (60, 0.1), (39, 0.05), (40, 0.45)]
+
+
+def rank(n, alpha):
+    """Return ceil((n + 1)(1 - alpha)), exactly."""
+    return math.ceil((n + 1) * (1 - Fraction(str(alpha))))
 
 
 def beta_binomial_pvalue(covered, n, m, k):
@@ -71,16 +79,16 @@ def split_counts(estimator, n, m, confidence_level, score, repeats):
 @pytest.mark.parametrize("score", ["aps", "lac"])
 def test_split_coverage_is_beta_binomial(reader, n, alpha, score):
     counts = split_counts(reader(), n, 100, 1 - alpha, score, repeats=150)
-    p = beta_binomial_pvalue(counts, n, 100, conformal_rank(n, alpha))
+    p = beta_binomial_pvalue(counts, n, 100, rank(n, alpha))
     assert p > FALSE_ALARM / (2 * len(CASES))
 
 
 @pytest.mark.parametrize("off_by", [-1, 1])
 @pytest.mark.parametrize(("n", "alpha"), [(19, 0.1), (30, 0.2)])
 def test_the_law_rejects_a_rank_that_is_off_by_one(reader, n, alpha, off_by):
-    k = conformal_rank(n, alpha)
+    k = rank(n, alpha)
     level_of_neighbour = (k + off_by - 0.5) / (n + 1)
-    assert conformal_rank(n, 1 - level_of_neighbour) == k + off_by
+    assert rank(n, 1 - level_of_neighbour) == k + off_by
     counts = split_counts(reader(), n, 100, level_of_neighbour, "aps", repeats=250)
     assert beta_binomial_pvalue(counts, n, 100, k + off_by) > FALSE_ALARM
     assert beta_binomial_pvalue(counts, n, 100, k) < FALSE_ALARM / (2 * len(CASES))
@@ -90,7 +98,7 @@ def test_the_law_rejects_a_rank_that_is_off_by_one(reader, n, alpha, off_by):
 def test_split_coverage_lies_in_its_band(reader, score):
     n, alpha, m = 39, 0.1, 50
     counts = split_counts(reader(), n, m, 1 - alpha, score, repeats=100)
-    law = betabinom(m, conformal_rank(n, alpha), n + 1 - conformal_rank(n, alpha))
+    law = betabinom(m, rank(n, alpha), n + 1 - rank(n, alpha))
     standard_error = law.std() / np.sqrt(len(counts))
     low, high = m * (1 - alpha), m * (1 - alpha + 1 / (n + 1))
     assert low - 4.5 * standard_error < counts.mean() < high + 4.5 * standard_error
@@ -99,7 +107,7 @@ def test_split_coverage_lies_in_its_band(reader, score):
 @pytest.mark.parametrize(("n", "alpha"), CASES)
 def test_one_more_point_is_covered_with_probability_k_over_n_plus_one(n, alpha):
     rng = np.random.default_rng(0)
-    repeats, k = 20_000, conformal_rank(n, alpha)
+    repeats, k = 20_000, rank(n, alpha)
     scores = rng.normal(size=(repeats, n))
     thresholds = conformal_quantile(
         scores.ravel(), alpha, categories=np.repeat(np.arange(repeats), n)

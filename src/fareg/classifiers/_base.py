@@ -262,8 +262,8 @@ def _one_type(y: Any) -> Any:
     """Return labels in the dtype of their values: objects that are all int are int labels."""
     if y.dtype != object:
         return y
-    types = sorted({type(label).__name__ for label in y} - {"str_"})
-    if len(types) > 1:
+    if pd.api.types.infer_dtype(y, skipna=False) in ("mixed", "mixed-integer"):
+        types = sorted({type(label).__name__ for label in y})
         raise InvalidInputError(
             f"y must hold labels of one type, got {', '.join(types)}; convert them to text"
         )
