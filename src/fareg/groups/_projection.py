@@ -1,0 +1,73 @@
+"""Projection of membership probabilities onto the groups of at least a given mass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fareg._validation import BoolArray, FloatArray, InvalidInputError, check_fraction
+
+
+def project_to_mass(proba: npt.ArrayLike, delta: float) -> FloatArray:
+    """Return the nearest vector in [0, 1]^n whose mean is at least ``delta``.
+
+    Solves ``min ||v - u||^2`` subject to ``mean(v) >= delta`` and ``0 <= v <= 1`` exactly, in
+    O(n log n): ``v_i = min(1, u_i + w)`` with ``w = mass_shift(u, delta)`` (Eq. project).
+
+    Parameters
+    ----------
+    proba : array-like of shape (n,) or (n_batches, n)
+        Probabilities ``u`` in [0, 1].
+    delta : float in (0, 1]
+        The smallest mean allowed.
+
+    Returns
+    -------
+    projected : ndarray of the same shape
+
+    Examples
+    --------
+    >>> project_to_mass([0.9, 0.1, 0.0, 0.0], 0.5).round(3)
+    array([1. , 0.4, 0.3, 0.3])
+    >>> project_to_mass([0.9, 0.8, 0.7, 0.6], 0.5)
+    array([0.9, 0.8, 0.7, 0.6])
+    """
+    u = np.asarray(proba, dtype=np.float64)
+    if np.isnan(u).any() or (u < 0).any() or (u > 1).any():
+        raise InvalidInputError("proba must lie in [0, 1] without NaN to be projected")
+    projected: FloatArray = np.minimum(1.0, u + mass_shift(u, delta)[..., None])
+    return projected
+
+
+def mass_shift(proba: FloatArray, delta: float) -> Any:
+    """Return the shift ``w >= 0`` of the projection, one per row of the last axis."""
+    check_fraction("delta", delta, include_one=True)
+    return shift_of_free(proba, free_entries(proba, delta), delta)
+
+
+def free_entries(proba: FloatArray, delta: float) -> BoolArray:
+    """Tell which entries stay below one when shifted; the k largest are clipped.
+
+    ``k`` is the smallest count for which the next entry stays at or below one:
+    ``u_(k+1) + w_k <= 1`` with ``w_k = (delta n - k - sum_{i>k} u_(i)) / (n - k)``.
+    """
+    n = proba.shape[-1]
+    order = np.argsort(-proba, axis=-1, kind="stable")
+    u = np.take_along_axis(proba, order, axis=-1)
+    k = np.arange(n)
+    tail = np.cumsum(u[..., ::-1], axis=-1)[..., ::-1]  # sum_{i>k} u_(i)
+    w = (delta * n - k - tail) / (n - k)
+    clipped = np.argmax(u + w <= 1 + 1e-12, axis=-1)
+    free = np.empty(proba.shape, dtype=bool)
+    np.put_along_axis(free, order, k >= clipped[..., None], axis=-1)
+    return free
+
+
+def shift_of_free(proba: Any, free: Any, delta: float) -> Any:
+    """Return ``w`` given the free entries; for tensors, differentiable in ``proba``."""
+    n = proba.shape[-1]
+    n_free = free.sum(-1)
+    w = (delta * n - (n - n_free) - (proba * free).sum(-1)) / n_free
+    return w * (w > 0)

@@ -1,0 +1,190 @@
+"""Training of the group network with torch: the group first, the reconstruction second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from fareg._validation import BoolArray, FloatArray
+from fareg.groups._network import Layers, Weights, encode, feed, layer_sizes, membership_logits
+from fareg.groups._projection import free_entries, shift_of_free
+
+CHECK_EVERY = 10  # steps between two looks at the validation loss
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """Everything that training needs to know besides the data."""
+
+    delta: float
+    beta: float
+    max_iter: int
+    batch_size: int
+    learning_rate: float
+    hidden_sizes: tuple[int, ...]
+    published_scale: bool
+    device: str
+    seed: int
+
+
+Progress = Callable[[str, int, int, float], None]
+
+
+def train_groups(
+    x: FloatArray,
+    covered: FloatArray,
+    trains: BoolArray,
+    plan: TrainingPlan,
+    progress: Progress | None = None,
+) -> tuple[dict[str, list[tuple[Any, Any]]], list[dict[str, Any]]]:
+    """Train one network per row of ``trains``; return numpy weights and the history.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n, n_inputs)
+        Encoded sensitive features.
+    covered : ndarray of shape (n,)
+        In [0, 1]; the group network looks for rows where it is low.
+    trains : bool ndarray of shape (n_restarts, n)
+        Which rows train each restart; the others tell it when to stop.
+    plan : TrainingPlan
+    progress : function (stage, step, n_steps, loss), default=None
+    """
+    generator = torch.Generator(device=plan.device).manual_seed(plan.seed)
+    X = torch.as_tensor(x, dtype=torch.float32, device=plan.device)
+    C = torch.as_tensor(covered, dtype=torch.float32, device=plan.device)
+    weights = _initial_weights(len(trains), x.shape[1], plan, generator)
+    train_rows = _rows_per_restart(trains, plan)
+    stop_rows = _rows_per_restart(~trains, plan)
+    history: list[dict[str, Any]] = []
+
+    def group_loss(rows: Any, *, sample: bool) -> Any:
+        mean, log_variance = encode(X[rows], weights, torch.maximum)
+        z = _draw(mean, log_variance, plan, generator) if sample else mean
+        q = torch.sigmoid(membership_logits(z, weights, torch.maximum))
+        q = project(q, plan.delta)
+        l_cc = (q * C[rows]).sum(-1) / q.sum(-1)  # Eq. minimize coverage
+        kl = 0.5 * (mean**2 + log_variance.exp() - log_variance - 1).sum(-1)
+        kl = kl.sum(-1) if plan.published_scale else kl.mean(-1)
+        return l_cc + plan.beta * kl if sample else l_cc
+
+    def reconstruction_loss(rows: Any, *, sample: bool) -> Any:
+        mean, _ = encode(X[rows], weights, torch.maximum)
+        x_hat = feed(mean, weights["reconstruction"], torch.maximum)
+        return ((x_hat - X[rows]) ** 2).mean(dim=(-1, -2))
+
+    stages = (
+        ("group", group_loss, ("encoder", "mean", "log_variance", "membership"), plan.max_iter),
+        ("reconstruction", reconstruction_loss, ("reconstruction",), plan.max_iter // 2),
+    )
+    for stage, loss, parts, n_steps in stages:
+        trained = [layer for part in parts for layer in weights[part]]
+        _minimise(
+            loss, trained, train_rows, stop_rows, n_steps, plan, generator, stage, history, progress
+        )
+    return _as_numpy(weights), history
+
+
+def project(q: Any, delta: float) -> Any:
+    """Project onto ``mean(q) >= delta``, differentiable in ``q``."""
+    free = free_entries(q.detach().cpu().numpy().astype(np.float64), delta)
+    w = shift_of_free(q, torch.as_tensor(free, device=q.device), delta)
+    return torch.clamp(q + w[..., None], max=1.0)
+
+
+def _draw(mean: Any, log_variance: Any, plan: TrainingPlan, generator: Any) -> Any:
+    """Draw ``z ~ p(z | x)`` by the reparameterisation ``z = mean + sigma * epsilon``.
+
+    The authors' public code scales the noise by the log-variance itself; with its summed KL that
+    makes latents nearly noiseless, and the published figures rest on it.
+    """
+    epsilon = torch.randn(mean.shape, generator=generator, device=mean.device)
+    scale = log_variance if plan.published_scale else torch.exp(0.5 * log_variance)
+    return mean + scale * epsilon
+
+
+def _minimise(
+    loss: Any,
+    layers: Layers,
+    train_rows: Any,
+    stop_rows: Any,
+    n_steps: int,
+    plan: TrainingPlan,
+    generator: Any,
+    stage: str,
+    history: list[dict[str, Any]],
+    progress: Progress | None,
+) -> None:
+    """Run Adam and leave in ``layers`` each restart's weights of lowest validation loss."""
+    parameters = [p.requires_grad_() for layer in layers for p in layer]
+    optimiser = torch.optim.Adam(parameters, lr=plan.learning_rate)
+    best = [p.detach().clone() for p in parameters]
+    lowest = torch.full((len(train_rows),), np.inf, device=plan.device)
+    for step in range(1, n_steps + 1):
+        losses = loss(_batch(train_rows, plan.batch_size, generator), sample=True)
+        optimiser.zero_grad()
+        losses.sum().backward()
+        optimiser.step()
+        if step % CHECK_EVERY and step != n_steps:
+            continue
+        with torch.no_grad():
+            stop_loss = loss(stop_rows, sample=False)
+            better = stop_loss < lowest
+            lowest = torch.where(better, stop_loss, lowest)
+            for kept, p in zip(best, parameters, strict=True):
+                kept[better] = p[better]
+        train_loss = float(losses.mean().detach())
+        history.append(
+            {
+                "stage": stage,
+                "step": step,
+                "train_loss": train_loss,
+                "validation_loss": float(stop_loss.mean()),
+            }
+        )
+        if progress is not None:
+            progress(stage, step, n_steps, train_loss)
+    with torch.no_grad():
+        for kept, p in zip(best, parameters, strict=True):
+            p.copy_(kept).requires_grad_(False)
+
+
+def _batch(rows: Any, batch_size: int, generator: Any) -> Any:
+    """Draw a batch of row numbers per restart, all of them if they fit."""
+    if rows.shape[1] <= batch_size:
+        return rows
+    chosen = torch.randint(
+        rows.shape[1], (len(rows), batch_size), generator=generator, device=rows.device
+    )
+    return torch.gather(rows, 1, chosen)
+
+
+def _rows_per_restart(mask: BoolArray, plan: TrainingPlan) -> Any:
+    """Return row numbers of shape (n_restarts, smallest count)."""
+    rows = [np.flatnonzero(row) for row in mask]
+    count = min(map(len, rows))
+    return torch.as_tensor(np.stack([r[:count] for r in rows]), device=plan.device)
+
+
+def _initial_weights(n_restarts: int, n_inputs: int, plan: TrainingPlan, generator: Any) -> Weights:
+    """Draw weights as torch's Linear does: uniform on +-1/sqrt(n_in)."""
+
+    def uniform(bound: float, *shape: int) -> Any:
+        noise = torch.rand(n_restarts, *shape, generator=generator, device=plan.device)
+        return (2 * noise - 1) * bound
+
+    return {
+        part: [(uniform(a**-0.5, a, b), uniform(a**-0.5, 1, b)) for a, b in sizes]
+        for part, sizes in layer_sizes(n_inputs, plan.hidden_sizes).items()
+    }
+
+
+def _as_numpy(weights: Weights) -> dict[str, list[tuple[Any, Any]]]:
+    return {
+        part: [tuple(p.cpu().numpy().astype(np.float64) for p in layer) for layer in layers]
+        for part, layers in weights.items()
+    }
