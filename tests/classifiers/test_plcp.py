@@ -105,6 +105,7 @@ def test_better_than_one_threshold_for_all(data, regions):
     X, y, group = data.X[1500:], data.y[1500:], data.group[1500:]
     sets, plain = clf.predict_set(X), split.predict_set(X)
     covered = sets[np.arange(3000), y]
+    assert covered[group].mean() > 0.87
     assert covered[group].mean() > plain[np.arange(3000), y][group].mean() + 0.03
     assert sets.sum() < 0.93 * plain.sum()
 
@@ -120,7 +121,7 @@ def test_split_calibrates_regions_on_the_other_half(data):
 
 
 def test_reuse_draws_regions_and_has_no_pvalues(data):
-    clf = conformalized(data, calibration="reuse")
+    clf = conformalized(data, calibration="reuse", target="score")
     X = data.X[1500:]
     assert not hasattr(clf, "predict_p")
     h = clf.regions_.proba(clf._encode(X))
@@ -156,12 +157,14 @@ def test_small_data_gives_full_sets_and_bad_settings_are_told():
         with pytest.warns(FaregWarning, match="region"):
             clf.conformalize(X[:n], y[:n])
         assert clf.predict_set(X).all()
-    unknown = PLCPClassifier(Sixths(), calibration="reuse", n_regions=1, random_state=0)
-    assert unknown.conformalize(X, [0, 5, 9, 1]).predict_set(X).all()
+    for target in ("rank", "score"):
+        one = PLCPClassifier(Sixths(), calibration="reuse", n_regions=1, target=target)
+        assert one.conformalize(X, [0, 5, 9, 1]).predict_set(X).all()
     for name, value in {
         "n_regions": 0,
         "regions": "tree",
         "calibration": "all",
+        "target": "coverage",
         "max_iter": 0,
         "n_restarts": 0,
     }.items():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
+from scipy.stats import rankdata
 from sklearn.model_selection import train_test_split
 from sklearn.utils.metaestimators import available_if
 
@@ -161,7 +162,8 @@ class PLCPClassifier(MondrianClassifier):
 
     ``P(Y in C(X) | X in region) >= 1 - alpha`` for every region with ``calibration="split"``, where
     regions are learned on one half of the calibration rows and calibrated on the other. As
-    published, ``calibration="reuse"``, there is no guarantee in finite samples.
+    published, with ``calibration="reuse"`` and ``target="score"``, no guarantee in finite samples is
+    known.
 
     Soft regions ``h_i(x)`` and quantiles ``q_i`` minimise the pinball loss
     ``mean_j sum_i h_i(x_j) pinball(q_i, V_j)`` at level ``1 - alpha`` in turns (Kiyani, Pappas &
@@ -186,6 +188,11 @@ class PLCPClassifier(MondrianClassifier):
         "split": a row belongs to its most probable region, which is calibrated on rows that the
         regions were not learned on. "reuse", the published form: all rows learn regions and
         quantiles; a row's region is drawn from h(x), by its values and ``random_state``.
+    target : {"rank", "score"}, default="rank"
+        What the pinball loss is taken of. A score may be replaced by any rising function of it
+        without changing a set, and its rank among the learning rows, spread evenly over [0, 1],
+        tells regions apart far better where scores crowd near their maximum. "score" is as
+        published.
     max_iter : int, default=30
         Rounds of updating regions and quantiles.
     n_restarts : int, default=8
@@ -195,12 +202,13 @@ class PLCPClassifier(MondrianClassifier):
     ----------
     regions_ : Regions
         The learned model of h.
-    quantiles_ : ndarray of shape (n_regions,), or (n_regions, n_classes) per label
-        The learned quantiles; thresholds with "reuse".
+    quantiles_ : ndarray of shape (n_regions,)
+        Quantiles of the learning rows, weighted by membership; with "reuse" the thresholds, and
+        then of shape (n_regions, n_classes) if ``label_conditional``.
     kept_ : ndarray of int
         The regions in use.
     loss_ : float
-        The pinball loss reached.
+        The pinball loss of the target that was reached.
     n_iter_ : int
         Rounds that the kept restart took.
 
@@ -234,6 +242,7 @@ class PLCPClassifier(MondrianClassifier):
         n_regions: int = 4,
         regions: str = "network",
         calibration: str = "split",
+        target: str = "rank",
         max_iter: int = 30,
         n_restarts: int = 8,
     ) -> None:
@@ -249,6 +258,7 @@ class PLCPClassifier(MondrianClassifier):
         self.n_regions = n_regions
         self.regions = regions
         self.calibration = calibration
+        self.target = target
         self.max_iter = max_iter
         self.n_restarts = n_restarts
 
@@ -281,13 +291,15 @@ class PLCPClassifier(MondrianClassifier):
         check_count("n_restarts", self.n_restarts)
         check_choice("regions", self.regions, MODELS)
         check_choice("calibration", self.calibration, ("split", "reuse"))
+        check_choice("target", self.target, ("rank", "score"))
 
     def _calibrate(self, X: Any, scores: FloatArray, codes: IntArray, X_train: Any) -> None:
         # a key of its own: neither the scores nor the split in fit draw from it
         rng = np.random.default_rng([self.key_, 2])
         if self.calibration == "reuse":
             self._learn(X, scores, rng)
-            self._learn_quantiles(X, scores, codes)
+            if self.label_conditional:
+                self._learn_label_quantiles(X, scores, codes)
             return
         if len(scores) < 2:  # nothing to learn from: one region
             self._learn(X, scores[:0], rng)
@@ -310,11 +322,14 @@ class PLCPClassifier(MondrianClassifier):
             self.regions_, self.quantiles_ = Regions(nothing[:, :0], nothing), np.full(1, np.inf)
             self.kept_, self.loss_, self.n_iter_ = np.zeros(1, dtype=np.int64), np.nan, 1
             return
-        # an infinite score has no gradient: a little above all others will do for learning
-        above = finite.max() + (np.ptp(finite) or 1.0) / 10
+        if self.target == "rank":
+            values = rankdata(scores) / len(scores)
+        else:  # an infinite score has no gradient: a little above all others will do
+            above = finite.max() + (np.ptp(finite) or 1.0) / 10
+            values = np.clip(scores, finite.min(), above)
         learned = learn_regions(
             Z,
-            np.clip(scores, finite.min(), above),
+            values,
             self.alpha_,
             n_regions=self.n_regions,
             n_hidden=MODELS[self.regions],
@@ -322,20 +337,17 @@ class PLCPClassifier(MondrianClassifier):
             n_restarts=self.n_restarts,
             rng=rng,
         )
-        self.regions_, self.quantiles_ = learned.regions, learned.quantiles
-        self.loss_, self.n_iter_ = learned.loss, learned.n_iter
+        self.regions_, self.loss_, self.n_iter_ = learned.regions, learned.loss, learned.n_iter
+        h = learned.regions.proba(Z)
+        self.quantiles_ = region_quantiles(scores, h, self.alpha_)
         self.kept_ = np.arange(self.n_regions)
         if self.calibration == "split":
-            counts = np.bincount(self.regions_.proba(Z).argmax(axis=1), minlength=self.n_regions)
+            counts = np.bincount(h.argmax(axis=1), minlength=self.n_regions)
             enough = counts >= min(math.ceil(1 / self.alpha_) - 1, counts.max())
             self.kept_ = np.flatnonzero(enough)
 
-    def _learn_quantiles(self, X: Any, scores: FloatArray, codes: IntArray) -> None:
-        """Compute the published thresholds: quantiles of all rows, weighted by membership."""
+    def _learn_label_quantiles(self, X: Any, scores: FloatArray, codes: IntArray) -> None:
         h = self.regions_.proba(self._encode(X))
-        if not self.label_conditional:
-            self.quantiles_ = region_quantiles(scores, h, self.alpha_)
-            return
         labels = range(len(self.classes_))
         self.quantiles_ = np.column_stack(
             [self._quantiles_of(codes == label, scores, h) for label in labels]
