@@ -162,8 +162,8 @@ class PLCPClassifier(MondrianClassifier):
 
     ``P(Y in C(X) | X in region) >= 1 - alpha`` for every region with ``calibration="split"``, where
     regions are learned on one half of the calibration rows and calibrated on the other. As
-    published, with ``calibration="reuse"`` and ``target="score"``, no guarantee in finite samples is
-    known.
+    published, with ``calibration="reuse"`` and ``target="score"``, there is no guarantee in finite
+    samples.
 
     Soft regions ``h_i(x)`` and quantiles ``q_i`` minimise the pinball loss
     ``mean_j sum_i h_i(x_j) pinball(q_i, V_j)`` at level ``1 - alpha`` in turns (Kiyani, Pappas &
