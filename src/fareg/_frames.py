@@ -144,6 +144,13 @@ def _parsed(texts: Iterable[str]) -> FloatArray:
     return np.array([number(text) for text in texts], dtype=np.float64)
 
 
+def take_rows(X: Any, rows: Any) -> Any:
+    """Return the given rows of a frame or array, in its own type."""
+    if is_frame(X):
+        return nw.from_native(X, eager_only=True)[np.asarray(rows)].to_native()
+    return np.asarray(X)[rows]
+
+
 def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
     """Return the selected columns in canonical form.
 
@@ -259,6 +266,17 @@ def row_uniforms(X: Any, key: int) -> FloatArray:
     state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
     for position, (_, column) in enumerate(canonical(X).items()):
         state = _mix(state ^ (_hashes(column) + np.uint64(position)))
+    return _uniforms(state)
+
+
+def row_draws(X: Any, key: int, n_draws: int) -> list[FloatArray]:
+    """Return ``n_draws`` independent versions of :func:`row_uniforms`, hashing the rows once."""
+    state = (row_uniforms(X, key) * 2.0**53).astype(np.uint64)
+    offsets = _mix(np.arange(1, n_draws + 1, dtype=np.uint64))
+    return [_uniforms(_mix(state + offset)) for offset in offsets]
+
+
+def _uniforms(state: Any) -> FloatArray:
     uniforms: FloatArray = (state >> np.uint64(11)) * 2.0**-53
     return uniforms
 

@@ -116,7 +116,8 @@ class CalibrationScores:
         """Return the p-value of each score in its category; with ``u``, the smoothed one."""
         categories = np.broadcast_to(np.asarray(categories, dtype=np.int64), scores.shape)
         seen = categories >= 0
-        n = np.where(seen, self.counts[categories], 0)
+        categories = np.where(seen, categories, 0)
+        n = self.counts[categories]
         end = self.starts[1:][categories]
         at_least = end - self._position(scores, categories, "left")
         if u is None:

@@ -3,6 +3,7 @@
 from fareg.classifiers._afcp import AFCPClassifier
 from fareg.classifiers._condcp import CondCPClassifier
 from fareg.classifiers._equalized import ExhaustiveConformalClassifier, PartialConformalClassifier
+from fareg.classifiers._fareg import FaReGClassifier
 from fareg.classifiers._plcp import PLCPClassifier
 from fareg.classifiers._split import SplitConformalClassifier
 
@@ -10,6 +11,7 @@ __all__ = [
     "AFCPClassifier",
     "CondCPClassifier",
     "ExhaustiveConformalClassifier",
+    "FaReGClassifier",
     "PLCPClassifier",
     "PartialConformalClassifier",
     "SplitConformalClassifier",

@@ -151,6 +151,21 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         self.n_calibration_ = len(own)
         return self
 
+    def _calibrate_within(
+        self, host: ConformalClassifier, X: Any, scores: FloatArray, codes: IntArray, X_train: Any
+    ) -> Self:
+        """Calibrate on the scores of another classifier, whose estimator and level it shares."""
+        for name in ("estimator_", "classes_", "alpha_", "key_", "n_features_in_"):
+            setattr(self, name, getattr(host, name))
+        self.label_conditional = host.label_conditional
+        self.sensitive_features = (
+            host.sensitive_features if self.sensitive_features is None else self.sensitive_features
+        )
+        self.conformity_score = host.conformity_score
+        self._calibrate(X, scores, codes, X_train)
+        self.n_calibration_ = len(scores)
+        return self
+
     @abstractmethod
     def _calibrate(self, X: Any, scores: FloatArray, codes: IntArray, X_train: Any) -> None:
         """Learn thresholds from the scores of the true labels; ``codes`` are their columns."""
@@ -230,12 +245,15 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         return X, y
 
     def _check_X(self, X: Any, *, caller: str) -> Any:
+        self._check_fitted(caller)
+        return self._validated(X, reset=False)
+
+    def _check_fitted(self, caller: str) -> None:
         if not self.__sklearn_is_fitted__():
             raise NotConformalizedError(
                 f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
                 f"conformalize(X, y) with a fitted estimator, before {caller}"
             )
-        return self._validated(X, reset=False)
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         try:

@@ -12,6 +12,8 @@ from fareg._validation import FloatArray, IntArray, warn
 from fareg.classifiers._base import ConformalClassifier
 from fareg.pvalues import CalibrationScores
 
+ABSENT = -2  # cell number of a row that a view says nothing about
+
 
 class MondrianClassifier(ConformalClassifier):
     """Calibrate each cell of one or more partitions ("views"); the set is the union over views.
@@ -36,7 +38,8 @@ class MondrianClassifier(ConformalClassifier):
         scores = self._scores(X)
         p = np.zeros_like(scores)
         for calibration, cells in zip(self.calibrations_, self._cells(X), strict=True):
-            np.maximum(p, calibration.pvalues(scores, self._categories(cells)), out=p)
+            of_view = calibration.pvalues(scores, self._categories(cells))
+            np.maximum(p, of_view, out=p, where=cells[:, None] != ABSENT)
         return p
 
     @abstractmethod
@@ -45,14 +48,18 @@ class MondrianClassifier(ConformalClassifier):
 
     @abstractmethod
     def _cells(self, X: Any) -> list[IntArray]:
-        """Return for each view the cell number of each row, -1 for a cell never seen."""
+        """Return for each view the cell of each row; -1: never seen, ABSENT: not in the view."""
 
     def _describe(self, view: int, cell: int) -> str:
         """Name a cell in words."""
         return f"cell {cell}"
 
     def _calibrate(self, X: Any, scores: FloatArray, codes: IntArray, X_train: Any) -> None:
-        n_cells = self._learn_views(X, X_train)
+        self._calibrate_views(X, scores, codes, self._learn_views(X, X_train))
+
+    def _calibrate_views(
+        self, X: Any, scores: FloatArray, codes: IntArray, n_cells: list[int]
+    ) -> None:
         self.calibrations_ = []
         for cells, count in zip(self._cells(X), n_cells, strict=True):
             categories, n_categories = cells, count
@@ -66,11 +73,12 @@ class MondrianClassifier(ConformalClassifier):
         self._warn_of_full_sets()
 
     def _thresholds(self, X: Any) -> FloatArray:
-        per_view = (
-            thresholds[self._categories(cells)]
-            for thresholds, cells in zip(self.thresholds_, self._cells(X), strict=True)
-        )
-        return np.maximum.reduce(list(per_view))
+        largest = np.full((len(X), 1), -np.inf)
+        for thresholds, cells in zip(self.thresholds_, self._cells(X), strict=True):
+            of_view = thresholds[self._categories(cells)]
+            of_view[cells == ABSENT] = -np.inf
+            largest = np.maximum(largest, of_view)
+        return largest
 
     def _categories(self, cells: IntArray) -> IntArray:
         """Return categories of shape (n_samples, 1), or (n_samples, n_classes) per label."""

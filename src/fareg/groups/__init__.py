@@ -1,6 +1,19 @@
 """Groups that nobody named: learned where coverage is low, explained in words."""
 
+from fareg.groups._explanation import Explanation, explain_groups
 from fareg.groups._learner import GroupLearner, cells_of, cut_membership
+from fareg.groups._plot import plot_membership
 from fareg.groups._projection import project_to_mass
+from fareg.groups._rules import Rule, distil_rule
 
-__all__ = ["GroupLearner", "cells_of", "cut_membership", "project_to_mass"]
+__all__ = [
+    "Explanation",
+    "GroupLearner",
+    "Rule",
+    "cells_of",
+    "cut_membership",
+    "distil_rule",
+    "explain_groups",
+    "plot_membership",
+    "project_to_mass",
+]

@@ -37,13 +37,13 @@ class GroupLearner(BaseEstimator):
 
     Parameters
     ----------
-    delta : float in (0, 1], default=0.3
+    delta : float in (0, 1], default=0.2
         Smallest mean membership.
     beta : float, default=0.01
         Weight of the KL term.
-    n_restarts : int, default=8
+    n_restarts : int, default=4
         Networks trained together as one batched network; membership is their average.
-    max_iter : int, default=150
+    max_iter : int, default=100
         Gradient steps of the group stage; the reconstruction stage takes half as many.
     select_features : bool, default=True
         Train on the features that screening selects; the network sees all of them otherwise.
@@ -55,7 +55,7 @@ class GroupLearner(BaseEstimator):
         train on the same random half, as published.
     batch_size : int, default=1024
     learning_rate : float, default=0.01
-    hidden_sizes : tuple of int, default=(32, 16)
+    hidden_sizes : tuple of int, default=(16, 8)
     published_scale : bool, default=False
         Scale the latent noise by the log-variance and sum the KL over the batch, as the authors'
         code does; ``beta`` has another meaning then.
@@ -93,16 +93,16 @@ class GroupLearner(BaseEstimator):
     def __init__(
         self,
         *,
-        delta: float = 0.3,
+        delta: float = 0.2,
         beta: float = 0.01,
-        n_restarts: int = 8,
-        max_iter: int = 150,
+        n_restarts: int = 4,
+        max_iter: int = 100,
         select_features: bool = True,
         significance: float | None = 0.1,
         cross_fit: bool = True,
         batch_size: int = 1024,
         learning_rate: float = 0.01,
-        hidden_sizes: tuple[int, ...] = (32, 16),
+        hidden_sizes: tuple[int, ...] = (16, 8),
         published_scale: bool = False,
         device: str = "cpu",
         progress: Any = None,
@@ -125,12 +125,12 @@ class GroupLearner(BaseEstimator):
 
     def fit(self, columns: pd.DataFrame, covered: FloatArray) -> Self:
         """Learn from canonical columns of shape (n, n_features) and ``covered`` in [0, 1]."""
-        self._check()
+        self.check_parameters()
         check_same_length(columns=columns, covered=covered)
         self.screening_: Screening | None = None
         self.features_ = tuple(map(str, columns.columns))
         self.history_: list[dict[str, Any]] = []
-        self.found_ = bool(np.ptp(covered) > 0)
+        self.found_ = len(covered) > 0 and bool(np.ptp(covered) > 0)
         if self.found_ and (self.select_features or self.significance is not None):
             self._screen(columns, covered)
         if self.found_:
@@ -168,11 +168,12 @@ class GroupLearner(BaseEstimator):
         bare = [str(name).split("__", 1)[1].removeprefix("missingindicator_") for name in inputs]
         return [next(f for f in by_length if name.startswith(f)) for name in bare]
 
-    def _check(self) -> None:
+    def check_parameters(self) -> None:
+        """Refuse values that make no sense, before any work is done."""
         check_fraction("delta", self.delta, include_one=True)
         for name in ("n_restarts", "max_iter", "batch_size"):
             check_count(name, getattr(self, name))
-        if not np.isfinite(self.beta) or self.beta < 0:
+        if not isinstance(self.beta, int | float) or not 0 <= self.beta < np.inf:
             raise InvalidInputError(f"beta must be a number >= 0, got {self.beta!r}")
         if self.significance is not None:
             check_fraction("significance", self.significance)

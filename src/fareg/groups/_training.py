@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fareg._validation import BoolArray, FloatArray
+from fareg._validation import BoolArray, FloatArray, InvalidInputError
 from fareg.groups._network import Layers, Weights, encode, feed, layer_sizes, membership_logits
 from fareg.groups._projection import free_entries, shift_of_free
 
@@ -54,6 +54,7 @@ def train_groups(
     plan : TrainingPlan
     progress : function (stage, step, n_steps, loss), default=None
     """
+    check_device(plan.device)
     generator = torch.Generator(device=plan.device).manual_seed(plan.seed)
     X = torch.as_tensor(x, dtype=torch.float32, device=plan.device)
     C = torch.as_tensor(covered, dtype=torch.float32, device=plan.device)
@@ -87,6 +88,16 @@ def train_groups(
             loss, trained, train_rows, stop_rows, n_steps, plan, generator, stage, history, progress
         )
     return _as_numpy(weights), history
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that torch does not have here."""
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise InvalidInputError(
+            f"device {device!r} is not available to torch; use device='cpu'"
+        ) from error
 
 
 def project(q: Any, delta: float) -> Any:
