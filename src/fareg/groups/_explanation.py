@@ -1,0 +1,122 @@
+"""Which features make the group, and how: latent perturbation, permutation, traversal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fareg._validation import FloatArray
+from fareg.groups._learner import GroupLearner
+from fareg.groups._rules import Rule
+
+STEPS = (-2.0, -1.0, 0.0, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a discovered group is made of.
+
+    Attributes
+    ----------
+    rule : Rule
+        The group in words, with its fidelity.
+    features : tuple of str
+        The features that the rule names.
+    ranking : DataFrame of shape (n_features, 2)
+        Share of each sensitive feature in the group, by latent perturbation (``latent``) and by
+        permutation (``permutation``); each column sums to one, or is zero if nothing was found.
+    traversal : DataFrame
+        One row per step along the most influential latent dimension, in units of its spread: the
+        mean membership and the mean reconstruction of every input.
+    """
+
+    rule: Rule
+    features: tuple[str, ...]
+    ranking: pd.DataFrame
+    traversal: pd.DataFrame
+
+
+def explain_groups(
+    learner: GroupLearner, columns: pd.DataFrame, rule: Rule, random_state: int
+) -> Explanation:
+    """Explain a fitted learner on canonical columns of shape (n, n_features)."""
+    ranking = pd.DataFrame(
+        0.0, index=pd.Index(columns.columns, name="feature"), columns=["latent", "permutation"]
+    )
+    traversal = pd.DataFrame()
+    if learner.found_:
+        latent = latent_importance(learner, columns)
+        permutation = permutation_importance(learner, columns, random_state)
+        for name in learner.features_:
+            ranking.loc[name] = latent[name], permutation[name]
+        traversal = latent_traversal(learner, columns)
+    ranking = ranking.sort_values(["permutation", "latent"], ascending=False)
+    return Explanation(rule, rule.features, ranking, traversal)
+
+
+def influential_dimension(learner: GroupLearner, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return per restart the unit step along the latent dimension that moves membership most.
+
+    A step is one standard deviation of that dimension over the rows, so that probes fit the
+    latent's own scale; also returns how far membership moves, shape (n_restarts,).
+    """
+    spread = z.std(axis=1)
+    base = learner.membership_of_latent(z)
+    moves = np.zeros(spread.shape)
+    for dim in range(z.shape[2]):
+        step = np.zeros_like(z[:, :1])
+        step[:, 0, dim] = spread[:, dim]
+        moves[:, dim] = np.abs(learner.membership_of_latent(z + step) - base).mean(axis=1)
+    chosen = moves.argmax(axis=1)
+    restarts = np.arange(len(z))
+    steps = np.zeros_like(z[:, :1])
+    steps[restarts, 0, chosen] = spread[restarts, chosen]
+    return steps, moves[restarts, chosen]
+
+
+def latent_importance(learner: GroupLearner, columns: pd.DataFrame) -> dict[str, float]:
+    """Return each feature's share of the change in reconstruction along that dimension."""
+    z = learner.latent(columns)
+    steps, moves = influential_dimension(learner, z)
+    change = np.abs(learner.reconstruct(z + steps) - learner.reconstruct(z - steps)).mean(axis=1)
+    weighted = (change * moves[:, None]).sum(axis=0)
+    total = dict.fromkeys(learner.features_, 0.0)
+    for name, amount in zip(learner.input_features(), weighted, strict=True):
+        total[name] += float(amount)
+    return _as_shares(total)
+
+
+def permutation_importance(
+    learner: GroupLearner, columns: pd.DataFrame, random_state: int
+) -> dict[str, float]:
+    """Return each feature's share of the change in membership when its values are shuffled."""
+    rng = np.random.default_rng(random_state)
+    base = learner.membership(columns)
+    total = {}
+    for name in learner.features_:
+        shuffled = columns.copy()
+        shuffled[name] = shuffled[name].to_numpy()[rng.permutation(len(columns))]
+        total[name] = float(np.abs(learner.membership(shuffled) - base).mean())
+    return _as_shares(total)
+
+
+def latent_traversal(learner: GroupLearner, columns: pd.DataFrame) -> pd.DataFrame:
+    """Walk along the influential dimension of the restart that it moves most."""
+    z = learner.latent(columns)
+    steps, moves = influential_dimension(learner, z)
+    r = int(moves.argmax())
+    inputs = [str(name).split("__", 1)[1] for name in learner.encoder_[-1].get_feature_names_out()]
+    rows = []
+    for size in STEPS:
+        moved = z + size * steps
+        x = learner.reconstruct(moved)[r].mean(axis=0)
+        membership = float(learner.membership_of_latent(moved)[r].mean())
+        rows.append({"step": size, "membership": membership, **dict(zip(inputs, x, strict=True))})
+    return pd.DataFrame(rows)
+
+
+def _as_shares(amounts: dict[str, float]) -> dict[str, float]:
+    total = sum(amounts.values()) or 1.0
+    return {name: amount / total for name, amount in amounts.items()}
