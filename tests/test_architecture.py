@@ -16,6 +16,7 @@ SOURCE = Path(fareg.__file__).parent
 ROOT = Path(__file__).parents[1]
 FLOORS = {
     "_validation": 0,
+    "_files": 0.5,
     "_frames": 0.5,
     "_encoding": 1,
     "scores": 1,
@@ -24,9 +25,9 @@ FLOORS = {
     "groups": 2,
     "metrics": 2,
     "classifiers": 3,
+    "report": 3,  # reads a plain dict and knows no other room, so whoever has one may call it
     "persistence": 4,
     "audit": 4,
-    "report": 5,
     "experiments": 6,
     "cli": 7,
     "__main__": 8,

@@ -1,6 +1,7 @@
 """Fair conformal classification for groups nobody named."""
 
 from fareg._validation import FaregError, FaregWarning
+from fareg.audit import AuditResult, audit
 from fareg.classifiers import (
     AFCPClassifier,
     CondCPClassifier,
@@ -10,9 +11,11 @@ from fareg.classifiers import (
     PLCPClassifier,
     SplitConformalClassifier,
 )
+from fareg.persistence import load, save
 
 __all__ = [
     "AFCPClassifier",
+    "AuditResult",
     "CondCPClassifier",
     "ExhaustiveConformalClassifier",
     "FaReGClassifier",
@@ -21,4 +24,7 @@ __all__ = [
     "PLCPClassifier",
     "PartialConformalClassifier",
     "SplitConformalClassifier",
+    "audit",
+    "load",
+    "save",
 ]

@@ -1,0 +1,73 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fareg._validation import InvalidInputError
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; move it there at the end, remove it on any error.
+
+    An existing file stays as it was until the new one is complete and on the disk. A folder that
+    does not exist, a full disk or a missing permission is an :class:`InvalidInputError`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> target = Path(tempfile.mkdtemp()) / "notes.txt"
+    >>> with replacing(target) as temporary:
+    ...     _ = temporary.write_text("whole")
+    >>> target.read_text()
+    'whole'
+    """
+    target = check_output(path)
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise InvalidInputError(f"cannot write {target}: {_reason(error)}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_output(path: str | os.PathLike[str]) -> Path:
+    """Return ``path`` if a file could be written there: its folder exists, itself is no folder."""
+    target = Path(path)
+    if target.is_dir():
+        raise InvalidInputError(f"cannot write {target}: it is a folder; name a file in it")
+    if not target.parent.is_dir():
+        raise InvalidInputError(
+            f"cannot write {target}: there is no folder {target.parent}; create it first"
+        )
+    return target
+
+
+def check_readable(path: str | os.PathLike[str]) -> Path:
+    """Return ``path`` if it is a file that can be opened."""
+    source = Path(path)
+    if source.is_dir():
+        raise InvalidInputError(f"cannot read {source}: it is a folder; name a file")
+    if not source.exists():
+        raise InvalidInputError(f"cannot read {source}: there is no such file; check the path")
+    if not source.is_file():
+        raise InvalidInputError(f"cannot read {source}: it is not a regular file")
+    if not os.access(source, os.R_OK):
+        raise InvalidInputError(f"cannot read {source}: permission denied")
+    return source
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "the disk is full; free some space or choose another folder"
+    return (error.strerror or str(error)).lower()

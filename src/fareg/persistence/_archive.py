@@ -1,0 +1,111 @@
+"""The container: a zip of stored entries, a manifest with a checksum of each, and of itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fareg._files import check_readable, replacing
+from fareg._validation import InvalidInputError
+
+KIND = "fareg model"
+FORMAT = 1  # raise it when an older fareg could not read the file
+MANIFEST = "manifest.json"
+MAX_ENTRIES = 8
+EPOCH = (1980, 1, 1, 0, 0, 0)  # entries carry no time: the same model gives the same bytes
+
+
+def write_archive(
+    path: str | os.PathLike[str], manifest: dict[str, Any], entries: dict[str, bytes]
+) -> None:
+    """Write ``manifest`` and ``entries`` to ``path``, whole or not at all."""
+    listed = {name: {"bytes": len(e), "sha256": _digest(e)} for name, e in entries.items()}
+    body = {"kind": KIND, "format": FORMAT, **manifest, "entries": listed}
+    text = json.dumps({**body, "checksum": _checksum(body)}, indent=1, ensure_ascii=False)
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "x") as archive:
+        for name, content in {MANIFEST: text.encode(), **entries}.items():
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), content)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An opened model file, whose manifest has been checked."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Archive:
+        """Read and check the manifest of a model file."""
+        source = check_readable(path)
+        if not zipfile.is_zipfile(source):
+            raise InvalidInputError(
+                f"{source} is not a fareg model file, or it was cut short; make one with fareg.save"
+            )
+        with zipfile.ZipFile(source) as archive:
+            names = _checked_names(archive, source)
+            manifest = json.loads(archive.read(MANIFEST).decode("utf-8"))
+        _check_manifest(manifest, names, source)
+        return cls(source, manifest)
+
+    def read(self, name: str) -> bytes:
+        """Return the content of an entry, checked against the manifest."""
+        with zipfile.ZipFile(self.path) as archive:
+            _checked_names(archive, self.path)
+            content = archive.read(name)
+        expected = self.manifest["entries"][name]
+        if len(content) != expected["bytes"] or _digest(content) != expected["sha256"]:
+            raise InvalidInputError(
+                f"{self.path} is damaged: {name} does not match its checksum; save the model again"
+            )
+        return content
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.manifest["entries"]
+
+
+def _checked_names(archive: zipfile.ZipFile, path: Path) -> set[str]:
+    """Return the entry names, after checks that bound what reading them can cost."""
+    infos = archive.infolist()
+    names = {info.filename for info in infos}
+    if MANIFEST not in names:
+        raise InvalidInputError(f"{path} is a zip file but no fareg model: it has no {MANIFEST}")
+    if len(infos) > MAX_ENTRIES or len(names) < len(infos):
+        raise InvalidInputError(f"{path} is no fareg model: it has entries that do not belong")
+    size = path.stat().st_size
+    # stored entries cannot grow when read: no small file unfolds to a huge one
+    if any(i.compress_type != zipfile.ZIP_STORED or i.file_size > size for i in infos):
+        raise InvalidInputError(f"{path} is damaged: an entry claims more bytes than the file has")
+    return names
+
+
+def _check_manifest(manifest: Any, names: set[str], path: Path) -> None:
+    if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
+        raise InvalidInputError(f"{path} is a zip file but no fareg model: its manifest is another")
+    format_ = manifest.get("format")
+    if isinstance(format_, int) and format_ > FORMAT:
+        version = manifest.get("versions", {}).get("fareg", "unknown")
+        raise InvalidInputError(
+            f"{path} was written by a newer fareg ({version}, format {format_}; this one reads "
+            f"format {FORMAT}); upgrade fareg"
+        )
+    body = {key: value for key, value in manifest.items() if key != "checksum"}
+    if manifest.get("checksum") != _checksum(body) or format_ != FORMAT:
+        raise InvalidInputError(
+            f"{path} is damaged: {MANIFEST} does not match its checksum; save the model again"
+        )
+    if set(manifest["entries"]) | {MANIFEST} != names:
+        raise InvalidInputError(f"{path} is damaged: its entries are not those of the manifest")
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return _digest(json.dumps(body, sort_keys=True).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

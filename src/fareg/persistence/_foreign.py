@@ -1,0 +1,177 @@
+"""Estimators of other libraries, through skops: named types only, and trees that stay in bounds."""
+
+from __future__ import annotations
+
+import io
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fareg._validation import InvalidInputError
+
+# Beyond what skops trusts by itself (scikit-learn's estimators, numpy, scipy's functions).
+TRUSTED = (
+    "builtins.object",
+    "collections.OrderedDict",
+    "fareg._encoding._all_numbers",
+    "fareg._encoding._all_text",
+    "fareg._frames.canonical",
+    "functools.partial",  # of functions that are themselves trusted
+    "lightgbm.basic.Booster",
+    "lightgbm.sklearn.LGBMClassifier",
+    "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.compose._column_transformer.make_column_selector",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.metrics._scorer._PassthroughScorer",
+    "sklearn.model_selection._split.KFold",
+    "sklearn.model_selection._split.StratifiedKFold",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+    "sklearn.utils._bunch.Bunch",
+    "sklearn.utils.validation.check_array",
+    "xgboost.core.Booster",
+    "xgboost.sklearn.XGBClassifier",
+    "xgboost.sklearn.XGBRFClassifier",
+)
+FREE_BYTES = 1 << 26  # what any file may unfold to
+MAX_RATIO = 200  # beyond that, how much larger than its packed form
+
+
+def _skops_io() -> Any:
+    """Import skops without torch.
+
+    skops lists scikit-learn's estimators by importing every module of scikit-learn; some of these
+    wrap array libraries that take seconds to load and have no say here.
+    """
+    unneeded = () if "skops.io" in sys.modules else ("torch", "dask", "cupy")
+    blocked = [name for name in unneeded if name not in sys.modules]
+    try:
+        sys.modules.update(dict.fromkeys(blocked))  # type: ignore[arg-type]  # None: no import
+        import skops.io
+    finally:
+        for name in blocked:
+            sys.modules.pop(name, None)
+    return skops.io
+
+
+def dump(estimator: Any) -> bytes:
+    """Return an estimator in the format of skops, after proof that it can be read back."""
+    skops_io = _skops_io()
+    packed: bytes = skops_io.dumps(estimator, compression=zipfile.ZIP_DEFLATED, compresslevel=6)
+    if _unfolded(packed) > _allowance(packed):
+        packed = skops_io.dumps(estimator)
+    load(packed, untrusted(packed))
+    return packed
+
+
+def untrusted(packed: bytes) -> list[str]:
+    """Return the types in a skops file that are not trusted without being named."""
+    skops_io = _skops_io()
+    return sorted(set(skops_io.get_untrusted_types(data=packed)) - set(TRUSTED))
+
+
+def load(packed: bytes, trusted: Sequence[str] = ()) -> Any:
+    """Rebuild an estimator from types that are trusted, and check its trees."""
+    skops_io = _skops_io()
+    if _unfolded(packed) > _allowance(packed):
+        raise ValueError("an estimator unfolds to far more bytes than are plausible")
+    unknown = sorted(set(untrusted(packed)) - set(trusted))
+    if unknown:
+        raise InvalidInputError(
+            f"the estimator holds types that are not trusted: {', '.join(unknown)}; if you know "
+            f"them, load(path, trusted={unknown}), or pass load(path, estimator=your_model)"
+        )
+    estimator = skops_io.loads(packed, trusted=[*TRUSTED, *trusted])
+    check_trees(estimator)
+    return estimator
+
+
+def _unfolded(packed: bytes) -> int:
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        return sum(info.file_size for info in archive.infolist())
+
+
+def _allowance(packed: bytes) -> int:
+    return FREE_BYTES + MAX_RATIO * len(packed)
+
+
+def check_trees(estimator: Any) -> None:
+    """Refuse decision trees that would send prediction out of bounds or round in circles.
+
+    scikit-learn follows the node numbers of a tree without looking; a file may hold any numbers.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    from sklearn.tree import BaseDecisionTree
+
+    for thing in _reachable(estimator):
+        if isinstance(thing, BaseDecisionTree) and hasattr(thing, "tree_"):
+            _check_tree(thing.tree_, thing.n_features_in_)
+        elif isinstance(thing, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
+            for stage in getattr(thing, "_predictors", ()):
+                for predictor in stage:
+                    _check_predictor(predictor, thing)
+        for tree in np.ravel(np.asarray(getattr(thing, "estimators_", ()), dtype=object)):
+            # forests and boosting check a row against their own width, then ask their trees
+            if isinstance(tree, BaseDecisionTree) and not hasattr(thing, "estimators_features_"):
+                _require(tree.n_features_in_ == thing.n_features_in_)
+
+
+def _check_tree(tree: Any, n_features: int) -> None:
+    left, right = tree.children_left, tree.children_right
+    _require(tree.n_features == n_features)
+    inner = np.flatnonzero(left >= 0)
+    _check_nodes(inner, left[inner], right[inner], tree.feature[inner], len(left), n_features)
+    _require(bool((left[left < 0] == -1).all() and len(left) > 0))
+
+
+def _check_predictor(predictor: Any, owner: Any) -> None:
+    nodes = predictor.nodes
+    inner = np.flatnonzero(nodes["is_leaf"] == 0)
+    feature = nodes["feature_idx"][inner]
+    left, right = (nodes[side][inner].astype(np.int64) for side in ("left", "right"))
+    _check_nodes(inner, left, right, feature, len(nodes), owner.n_features_in_)
+    categorical = nodes["is_categorical"][inner] != 0
+    if categorical.any():
+        known = np.asarray(owner._bin_mapper.is_categorical_, dtype=bool)
+        _require(len(known) == owner.n_features_in_ and known[feature[categorical]].all())
+        bitsets = nodes["bitset_idx"][inner][categorical]
+        _require(bool((bitsets < len(predictor.raw_left_cat_bitsets)).all()))
+
+
+def _check_nodes(
+    node: Any, left: Any, right: Any, feature: Any, n_nodes: int, n_features: int
+) -> None:
+    # children come after their parent: no circles
+    _require(bool(((left > node) & (right > node) & (left < n_nodes) & (right < n_nodes)).all()))
+    _require(bool(((feature >= 0) & (feature < n_features)).all()))
+
+
+def _require(condition: Any) -> None:
+    if not condition:
+        raise ValueError("a decision tree points outside itself")
+
+
+def _reachable(root: Any) -> Iterator[Any]:
+    """Yield every object that can be reached through attributes and containers, once."""
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        thing = stack.pop()
+        if id(thing) in seen or isinstance(thing, str | bytes | int | float | type):
+            continue
+        seen.add(id(thing))
+        yield thing
+        if isinstance(thing, dict):
+            stack += list(thing.values())
+        elif isinstance(thing, list | tuple | set):
+            stack += list(thing)
+        elif isinstance(thing, np.ndarray):
+            stack += thing.ravel().tolist() if thing.dtype == object else []
+        else:
+            stack += list(getattr(thing, "__dict__", {}).values())

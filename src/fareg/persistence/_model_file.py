@@ -1,0 +1,283 @@
+"""Save and load: state as JSON, arrays as safetensors, estimators through skops."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from fareg._validation import FaregError, InvalidInputError, NotConformalizedError, warn
+from fareg.classifiers._base import ConformalClassifier
+from fareg.persistence import _foreign
+from fareg.persistence._archive import Archive, write_archive
+from fareg.persistence._state import CLASSIFIERS, Reader, Writer
+
+ARRAYS, ESTIMATOR, PARTS = "arrays.safetensors", "estimator.skops", "parts.skops"
+LIBRARIES = ("fareg", "numpy", "pandas", "scikit-learn", "skops", "xgboost", "lightgbm")
+
+
+def save(
+    clf: ConformalClassifier,
+    path: str | os.PathLike[str],
+    *,
+    include_estimator: bool = True,
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a fitted classifier to a file, whole or not at all.
+
+    The file is a zip of ``manifest.json`` (parameters, columns, classes, library versions),
+    ``arrays.safetensors`` (all numbers) and ``estimator.skops`` (the wrapped estimator). It holds
+    no pickle and no code.
+
+    Parameters
+    ----------
+    clf : fitted classifier of this package
+    path : path of the file, by custom ``*.fareg``
+        An existing file is replaced, and survives if writing fails.
+    include_estimator : bool, default=True
+        Without it, ``load`` must be given the estimator. An estimator that skops cannot store is
+        left out, with a warning.
+    metadata : mapping, default=None
+        Notes of your own (names, numbers, lists), shown by ``fareg info``.
+
+    Examples
+    --------
+    >>> import tempfile, fareg
+    >>> from fareg.datasets import make_synthetic
+    >>> data = make_synthetic(1000, random_state=0)
+    >>> clf = fareg.SplitConformalClassifier(random_state=0).fit(data.X, data.y)
+    >>> path = tempfile.mkdtemp() + "/model.fareg"
+    >>> fareg.save(clf, path)
+    >>> bool((fareg.load(path).predict_set(data.X) == clf.predict_set(data.X)).all())
+    True
+    """
+    if type(clf) is not CLASSIFIERS.get(type(clf).__name__):
+        raise InvalidInputError(
+            f"save takes a classifier of fareg, got {type(clf).__module__}.{type(clf).__name__}"
+        )
+    if not clf.__sklearn_is_fitted__():
+        raise NotConformalizedError(
+            f"this {type(clf).__name__} is not conformalized yet; call fit(X, y) before save"
+        )
+    entries = {}
+    if include_estimator and (packed := _dump_estimator(clf)):
+        entries[ESTIMATOR] = packed
+    writer = Writer(clf.estimator_, clf.estimator)
+    state = writer.write(clf, "clf")
+    if writer.parts:
+        entries[PARTS] = _foreign.dump(writer.parts)
+    entries[ARRAYS] = safetensors.numpy.save(writer.arrays)
+    names = getattr(clf, "feature_names_in_", None)
+    manifest = {
+        "class": type(clf).__name__,
+        "versions": _versions(),
+        "n_features": int(clf.n_features_in_),
+        "columns": None if names is None else [str(name) for name in names],
+        "classes": [str(label) for label in clf.classes_],
+        "metadata": _plain(dict(metadata or {})),
+        "state": state,
+    }
+    write_archive(path, manifest, entries)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    trusted: Sequence[str] | None = None,
+    estimator: Any = None,
+) -> Any:
+    """Read a classifier that :func:`save` wrote.
+
+    Nothing in the file is executed. Types outside a fixed list (scikit-learn's estimators,
+    XGBoost's and LightGBM's classifiers, fareg's own) are refused by name; boosters of XGBoost and
+    LightGBM are read by their own libraries.
+
+    Parameters
+    ----------
+    path : path of the file
+    trusted : list of str, default=None
+        Names of further types that the estimator may hold, such as ``"my_module.MyModel"``.
+    estimator : fitted classifier, default=None
+        The wrapped estimator, if the file has none, or instead of the one in the file.
+
+    Returns
+    -------
+    clf : the fitted classifier, with the same answers to the bit
+
+    Raises
+    ------
+    FaregError
+        If the file is damaged, cut short, no model file, written by a newer fareg, or holds types
+        that are not trusted.
+
+    Examples
+    --------
+    >>> import fareg
+    >>> try:
+    ...     fareg.load("no-such-file.fareg")
+    ... except fareg.FaregError as error:
+    ...     print(error)
+    cannot read no-such-file.fareg: there is no such file; check the path
+    """
+    if isinstance(trusted, str):
+        raise InvalidInputError(f"trusted must be a list of type names, got {trusted!r}")
+    with _one_error(path) as archive:
+        models = {"fitted": estimator, "given": estimator}
+        if estimator is None and ESTIMATOR not in archive:
+            raise InvalidInputError(
+                f"{path} holds no estimator; pass the fitted one: load(path, estimator=model)"
+            )
+        if estimator is None:
+            models = _foreign.load(archive.read(ESTIMATOR), trusted or ())
+        parts = _foreign.load(archive.read(PARTS), trusted or ()) if PARTS in archive else []
+        reader = Reader(_arrays(archive), parts, **models)
+        clf = reader.read(archive.manifest["state"])
+        if type(clf).__name__ not in CLASSIFIERS or not clf.__sklearn_is_fitted__():
+            raise ValueError("the state is none of a classifier")
+        _check_estimator(clf)
+    return clf
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what a model file says about itself, without loading the estimator.
+
+    Parameters
+    ----------
+    path : path of the file
+
+    Returns
+    -------
+    dict
+        ``class``, ``parameters``, ``columns``, ``classes``, ``versions``, ``metadata``,
+        ``has_estimator``, ``n_calibration``, and for FaReG ``groups``, a list of dicts.
+
+    Examples
+    --------
+    >>> import tempfile, fareg
+    >>> from fareg.datasets import make_synthetic
+    >>> from fareg.persistence import describe
+    >>> data = make_synthetic(1000, random_state=0)
+    >>> path = tempfile.mkdtemp() + "/model.fareg"
+    >>> fareg.save(fareg.SplitConformalClassifier(random_state=0).fit(data.X, data.y), path)
+    >>> describe(path)["class"], describe(path)["n_calibration"]
+    ('SplitConformalClassifier', 500)
+    """
+    with _one_error(path) as archive:
+        manifest = archive.manifest
+        fitted = manifest["state"]["fitted"]
+        told = {key: manifest[key] for key in ("class", "columns", "classes", "versions")}
+        parameters = manifest["state"]["parameters"]
+        told["parameters"] = {k: _told(v) for k, v in parameters.items() if k != "estimator"}
+        told["n_features"] = manifest["n_features"]
+        told["n_calibration"] = fitted["n_calibration_"]
+        told["has_estimator"] = ESTIMATOR in archive
+        told["metadata"] = manifest["metadata"]
+        told["bytes"] = archive.path.stat().st_size
+        if "groups_" in fitted:
+            groups = Reader(_arrays(archive), [], None, None).read(fitted["groups_"])
+            told["groups"] = _plain(groups.to_dict("records"))
+    return told
+
+
+@contextmanager
+def _one_error(path: Any) -> Iterator[Archive]:
+    """Turn whatever a file's content leads to into one error that names the file."""
+    try:
+        yield Archive.open(path)
+    except FaregError:
+        raise
+    except Exception as error:  # any byte may have changed: anything may fail
+        raise InvalidInputError(
+            f"{path} is damaged or does not fit the installed libraries "
+            f"({type(error).__name__}: {_first_line(error)}); save the model again"
+        ) from error
+
+
+def _dump_estimator(clf: ConformalClassifier) -> bytes:
+    stored = {"fitted": clf.estimator_, "given": clf.estimator}
+    try:
+        packed = _foreign.dump(stored)
+        names = _foreign.untrusted(packed)
+    except Exception as error:  # estimators are anyone's code
+        warn(
+            f"the estimator cannot be stored ({_first_line(error)}) and is left out of the file; "
+            "load it with fareg.load(path, estimator=model)"
+        )
+        return b""
+    if names:
+        warn(
+            f"the estimator holds types that load refuses unless they are named: "
+            f"fareg.load(path, trusted={names})"
+        )
+    return packed
+
+
+def _check_estimator(clf: ConformalClassifier) -> None:
+    """Refuse an estimator that is not the one the classifier was calibrated with."""
+    model = clf.estimator_
+    if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
+        raise InvalidInputError(
+            f"estimator must be a fitted classifier with predict_proba, got {type(model).__name__}"
+        )
+    if not np.array_equal(np.asarray(model.classes_), clf.classes_):
+        raise InvalidInputError(
+            f"estimator has classes {_shown(model.classes_)}, the file was saved with "
+            f"{_shown(clf.classes_)}; pass the estimator that was calibrated"
+        )
+    n_features = getattr(model, "n_features_in_", clf.n_features_in_)
+    if n_features != clf.n_features_in_:
+        raise InvalidInputError(
+            f"estimator takes {n_features} features, the file was saved with "
+            f"{clf.n_features_in_}; pass the estimator that was calibrated"
+        )
+
+
+def _arrays(archive: Archive) -> dict[str, Any]:
+    # a copy: arrays over the file's bytes could not be written to
+    return {k: v.copy() for k, v in safetensors.numpy.load(archive.read(ARRAYS)).items()}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _told(node: Any) -> Any:
+    """Return a parameter as something to print."""
+    if not isinstance(node, dict) or "$" not in node:
+        return node
+    if node["$"] == "tuple":
+        return [_told(item) for item in node["items"]]
+    return node.get("name") or node.get("class") or node["$"]
+
+
+def _plain(value: Any) -> Any:
+    """Return nested notes as strict JSON: numpy's numbers as numbers, NaN and infinity as None."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(item) for item in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    raise InvalidInputError(
+        f"metadata must hold text, numbers, lists and dicts, got {type(value).__name__}"
+    )
+
+
+def _shown(labels: Any) -> str:
+    return ", ".join(map(str, labels[:6])) + (", ..." if len(labels) > 6 else "")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or ["no details"])[0][:200]
