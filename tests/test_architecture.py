@@ -28,6 +28,7 @@ FLOORS = {
     "report": 3,  # reads a plain dict and knows no other room, so whoever has one may call it
     "persistence": 4,
     "audit": 4,
+    "workflow": 5,  # whole files in, whole files out, for the command line
     "experiments": 6,
     "cli": 7,
     "__main__": 8,

@@ -1,6 +1,14 @@
-"""The command line: ``fareg fit | predict | audit | info``. It parses, calls and prints."""
+"""The command line: it parses, calls and prints."""
 
 from __future__ import annotations
+
+import json as json_format
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +20,274 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
+Target = Annotated[str, typer.Option(help="Column of true labels.")]
+Sensitive = Annotated[
+    str | None, typer.Option(help="Columns that may define a group: a,b (default: all).")
+]
+Data = Annotated[Path, typer.Argument(help="Table in a .csv or .parquet file.", show_default=False)]
+Report = Annotated[Path | None, typer.Option(help="Also write a report to this .html file.")]
+
 
 @app.callback()
 def _about() -> None:
     """Find who is under-covered, and fix it."""
+
+
+@app.command()
+def fit(
+    data: Data,
+    target: Target,
+    out: Annotated[Path, typer.Option(help="Model file to write, by custom *.fareg.")],
+    sensitive: Sensitive = None,
+    estimator: Annotated[str, typer.Option(help="hgb, forest, logistic or mlp.")] = "hgb",
+    confidence: Annotated[float, typer.Option(help="Coverage to promise.")] = 0.9,
+    seed: Seed = 0,
+    report: Report = None,
+    json: Json = False,
+) -> None:
+    """Train a model on a table, find who is under-covered, calibrate, and test."""
+    with _plain_errors(json) as told:
+        from fareg._files import check_output
+        from fareg.workflow import fit_file
+
+        if report is not None:
+            check_output(report)
+        with _busy("training, calibrating and testing", json):
+            trial = fit_file(
+                data,
+                target=target,
+                out=out,
+                sensitive=_names(sensitive),
+                estimator=estimator,
+                confidence_level=confidence,
+                seed=seed,
+            )
+            if report is not None:
+                _write_report(trial.report(), report)
+        told.update(trial.to_dict(), model=str(out), report=_text(report))
+    if not json:
+        _print_trial(told)
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model file of fareg fit.", show_default=False)],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")],
+    batch_size: Annotated[int, typer.Option(help="Rows in memory at a time.")] = 50_000,
+    json: Json = False,
+) -> None:
+    """Write the prediction set of every row: set, size, top label, group."""
+    with _plain_errors(json) as told:
+        from fareg.workflow import predict_file
+
+        with _progress(data, json) as advance:
+            told.update(predict_file(model, data, out, batch_size=batch_size, progress=advance))
+        told["out"] = str(out)
+    if not json:
+        rows, size = told["rows"], told["mean_size"]
+        typer.echo(f"{rows} sets of {size:.2f} labels on average, in {out}")
+
+
+@app.command()
+def info(
+    model: Annotated[Path, typer.Argument(help="Model file.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Tell what is in a model file, without running it."""
+    with _plain_errors(json) as told:
+        from fareg.persistence import describe
+
+        told.update(describe(model))
+    if not json:
+        _print_info(told, model)
+
+
+@app.command()
+def audit(
+    data: Data,
+    target: Target,
+    sets: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of the sets: one of lists or of text such as a|b, or True/False columns "
+            "named after the labels: a,b,c."
+        ),
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="Audit the sets of this model.")] = None,
+    sensitive: Sensitive = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Coverage promised (default: the model's own, or 0.9).")
+    ] = None,
+    seed: Seed = 0,
+    report: Report = None,
+    json: Json = False,
+) -> None:
+    """Find who is covered less often than promised, by the sets of any tool."""
+    with _plain_errors(json) as told:
+        from fareg._files import check_output
+        from fareg.workflow import audit_file
+
+        if report is not None:
+            check_output(report)
+        with _busy("looking for groups and testing them", json):
+            result = audit_file(
+                data,
+                target=target,
+                sets=_names(sets),
+                model=model,
+                sensitive=_names(sensitive),
+                confidence_level=confidence,
+                seed=seed,
+            )
+            if report is not None:
+                result.to_html(report)
+        told.update(result.to_dict(), report=_text(report))
+    if not json:
+        typer.echo(result.summary())
+        if report is not None:
+            typer.echo(f"report in {report}")
+
+
+def _names(text: str | None) -> list[str] | None:
+    """Return the column names in ``a,b``."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _write_report(summary: dict[str, Any], path: Path) -> None:
+    from fareg._files import replacing
+    from fareg.report import render_report
+
+    with replacing(path) as temporary:
+        temporary.write_text(render_report(summary), encoding="utf-8")
+
+
+@contextmanager
+def _plain_errors(json: bool) -> Iterator[dict[str, Any]]:
+    """Yield a dict to be filled, printed as JSON if asked; an error is one line and exit code 2."""
+    told: dict[str, Any] = {}
+    try:
+        from fareg._validation import FaregError, FaregWarning
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", FaregWarning)
+            try:
+                yield told
+            except (FaregError, ValueError) as error:
+                _stop(f"Error: {' '.join(str(error).split())}", 2)
+    except KeyboardInterrupt:
+        _stop("Interrupted: nothing was written.", 130)
+    notes = list(dict.fromkeys(str(warning.message) for warning in caught))
+    if json:
+        typer.echo(json_format.dumps({**told, "warnings": notes}, ensure_ascii=False))
+    else:
+        for note in notes:
+            typer.echo(f"Warning: {note}", err=True)
+
+
+def _stop(line: str, code: int) -> None:
+    typer.echo(line, err=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _busy(what: str, json: bool) -> Iterator[None]:
+    """Show that something is going on, on a terminal only."""
+    if json or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+@contextmanager
+def _progress(data: Path, json: bool) -> Iterator[Any]:
+    """Yield a function that counts finished rows, shown on a terminal only."""
+    if json or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from fareg.workflow._tables import count_rows
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("rows", total=count_rows(data))
+        yield lambda rows: bar.advance(task, rows)
+
+
+def _print_trial(told: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    rows, level = told["rows"], told["confidence_level"]
+    console.print(
+        f"{rows['train']} rows trained, {rows['calibrate']} calibrated, {rows['test']} tested; "
+        f"accuracy {told['accuracy']:.1%}"
+    )
+    table = Table("test rows", title=f"coverage, {level:.10g} asked for", title_justify="left")
+    for heading in ("n", "split conformal", "FaReG"):
+        table.add_column(heading, justify="right")
+    for name, key, form in (
+        ("everyone", "coverage", ".1%"),
+        ("labels per set", "mean_size", ".2f"),
+    ):
+        before, after = (format(told[moment][key], form) for moment in ("before", "after"))
+        table.add_row(name, str(rows["test"]), before, after)
+    for group in told["groups"]:
+        cells = (str(group["n"]), f"{group['before']:.1%}", f"{group['after']:.1%}")
+        table.add_row(escape(group["group"]), *cells)
+    console.print(table)
+    found = told["group"]
+    console.print(
+        f"discovered group: {escape(found)}"
+        if found
+        else "no group is credibly under-covered: sets are plain split conformal ones"
+    )
+    console.print(f"model in {told['model']}", highlight=False)
+    if told["report"]:
+        console.print(f"report in {told['report']}", highlight=False)
+
+
+def _print_info(told: dict[str, Any], path: Path) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    columns, metadata = told["columns"] or [], told["metadata"]
+    facts = {
+        "file": f"{path} ({told['bytes']:,} bytes)",
+        "class": told["class"],
+        "classes": ", ".join(told["classes"][:20]) + (" ..." if len(told["classes"]) > 20 else ""),
+        "columns": ", ".join(columns[:20]) + (" ..." if len(columns) > 20 else ""),
+        "calibrated on": f"{told['n_calibration']} rows",
+        "stored estimator": "yes" if told["has_estimator"] else "no: pass it to fareg.load",
+        "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),
+    }
+    facts |= {name: str(value) for name, value in told["parameters"].items() if value is not None}
+    facts |= {name: str(value) for name, value in metadata.items() if name != "columns"}
+    for number, group in enumerate(told.get("groups", ()), start=1):
+        facts[f"group {number}"] = (
+            f"{group['rule']} ({group['share']:.0%} of the rows, coverage {_percent(group)} "
+            "before it was calibrated on its own)"
+        )
+    table = Table(show_header=False, box=None)
+    for name, value in facts.items():
+        table.add_row(escape(name), escape(value))
+    Console().print(table)
+
+
+def _percent(group: dict[str, Any]) -> str:
+    return "unknown" if group["coverage"] is None else f"{group['coverage']:.1%}"

@@ -1,0 +1,7 @@
+"""Files in, files out: what the command line calls, for tables that need not fit into memory."""
+
+from fareg.workflow._audit import audit_file
+from fareg.workflow._fit import Trial, fit_file
+from fareg.workflow._predict import answer_table, predict_file
+
+__all__ = ["Trial", "answer_table", "audit_file", "fit_file", "predict_file"]

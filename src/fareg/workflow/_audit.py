@@ -1,0 +1,120 @@
+"""Audit of the prediction sets in a file, whichever tool wrote them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._validation import InvalidInputError
+from fareg.audit import AuditResult, audit
+from fareg.persistence import describe, load
+from fareg.workflow._predict import model_columns
+from fareg.workflow._tables import as_kinds, check_columns, column_kinds, label_texts, read_table
+
+SEPARATORS = re.compile(r"(?<!\\)[|;]")  # between labels of a set in text
+
+
+def audit_file(
+    data: str | os.PathLike[str],
+    *,
+    target: str,
+    sets: Sequence[str] | None = None,
+    model: str | os.PathLike[str] | None = None,
+    sensitive: Sequence[str] | None = None,
+    confidence_level: float | None = None,
+    seed: int = 0,
+) -> AuditResult:
+    """Audit prediction sets that are columns of a table, or those of a model on its rows.
+
+    Parameters
+    ----------
+    data : path of a CSV or Parquet file
+    target : str
+        Column of true labels.
+    sets : list of str, default=None
+        Columns of True and False, named after the labels; or one column of lists, or of text such
+        as ``a|b``.
+    model : path of a model file, default=None
+        Instead of ``sets``.
+    sensitive : list of str, default=None
+        Columns in which groups are looked for; None: all others.
+    confidence_level : float, default=None
+        What the sets promise; None: the model's own, or 0.9.
+    seed : int, default=0
+
+    Returns
+    -------
+    AuditResult
+    """
+    if (sets is None) == (model is None):
+        raise InvalidInputError("pass either the columns of the sets or a model; got both or none")
+    frame = read_table(data)
+    names = [str(name) for name in frame.columns]
+    check_columns([target, *(sets or ()), *(sensitive or ())], names, str(data))
+    if frame[target].isna().any():
+        raise InvalidInputError(
+            f"the target {target} has {int(frame[target].isna().sum())} missing values in "
+            f"{len(frame)} rows; fill them or drop these rows"
+        )
+    X = frame.drop(columns=[target, *(sets or ())])
+    classes: Any = None
+    if sets is None:
+        assert model is not None
+        told = describe(model)
+        confidence_level = confidence_level or told["parameters"]["confidence_level"]
+        clf = load(model)
+        X = as_kinds(frame, model_columns(told, str(model)), str(data))
+        table, classes = clf.predict_set(X), list(label_texts(clf.classes_))
+    elif len(sets) == 1:
+        table = _lists(frame[sets[0]])
+    else:
+        table, classes = _flags(frame[list(sets)]), list(sets)
+    if X.shape[1] == 0:
+        raise InvalidInputError(f"{data} has no column in which a group could be found")
+    column_kinds(X)  # refuses columns of lists
+    return audit(
+        X,
+        label_texts(frame[target]),
+        table,
+        classes=classes,
+        sensitive_features=None if sensitive is None else list(sensitive),
+        confidence_level=confidence_level or 0.9,
+        random_state=seed,
+    )
+
+
+def _lists(column: pd.Series) -> list[list[str]]:
+    """Return one list of label texts per row; a missing value is the empty set."""
+
+    def labels(value: Any) -> list[str]:
+        if isinstance(value, list | tuple | set | np.ndarray):
+            return [str(label) for label in label_texts(list(value))] if len(value) else []
+        if pd.isna(value):
+            return []
+        if isinstance(value, bool | np.bool_):
+            raise InvalidInputError(
+                f"column {column.name} holds True and False; name all columns of the sets, "
+                "one per label"
+            )
+        text = str(value) if isinstance(value, str) else str(label_texts([value])[0])
+        parts = (part.strip().replace("\\|", "|") for part in SEPARATORS.split(text.strip("{}[] ")))
+        return [part.strip("'\"") for part in parts if part]
+
+    return [labels(value) for value in column]
+
+
+def _flags(frame: pd.DataFrame) -> Any:
+    """Return columns of True and False (or 1 and 0) as a bool array."""
+    for name, column in frame.items():
+        values = set(column.dropna().unique().tolist())
+        if column.isna().any() or not values <= {True, False}:
+            strange = "missing values" if column.isna().any() else str(sorted(map(str, values))[:3])
+            raise InvalidInputError(
+                f"column {name} of the sets must hold True and False (or 1 and 0), got {strange}"
+            )
+    return frame.astype(bool).to_numpy()

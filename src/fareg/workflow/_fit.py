@@ -1,0 +1,288 @@
+"""One table in, a calibrated classifier out, with its test on rows that it never saw."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+
+from fareg._encoding import gradient_boosting, one_hot_encoder, ordinal_encoder
+from fareg._files import check_output
+from fareg._validation import BoolArray, InvalidInputError, check_choice, check_confidence_level
+from fareg.audit import audit
+from fareg.classifiers import FaReGClassifier, SplitConformalClassifier
+from fareg.metrics import coverage_by_group
+from fareg.persistence import save
+from fareg.workflow._tables import check_columns, column_kinds, read_table
+
+TEST_SIZE = 0.2
+CALIBRATION_SIZE = 0.4  # as large as the training part: groups are learned on half of it
+MIN_ROWS = 20
+MAX_CATEGORIES = 100  # rarer categories of a column share one input of a linear model or network
+MIN_GROUP_ROWS = 20  # test rows below which a group's coverage says little
+N_WORST = 5
+
+
+def _forest(seed: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return make_pipeline(
+        ordinal_encoder(),
+        RandomForestClassifier(200, min_samples_leaf=3, n_jobs=-1, random_state=seed),
+    )
+
+
+def _logistic(seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), LogisticRegression(max_iter=1000))
+
+
+def _mlp(seed: int) -> Any:
+    from sklearn.neural_network import MLPClassifier
+
+    network = MLPClassifier((64, 32), early_stopping=True, random_state=seed)
+    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), network)
+
+
+MODELS: dict[str, Callable[[int], Any]] = {
+    "hgb": gradient_boosting,
+    "forest": _forest,
+    "logistic": _logistic,
+    "mlp": _mlp,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A fitted classifier beside plain split conformal sets, on the same test rows.
+
+    Attributes
+    ----------
+    clf : FaReGClassifier
+    n_train, n_calibration, n_test : int
+    accuracy : float
+        Of the wrapped estimator, on the test rows.
+    before, after : dict
+        ``coverage`` and ``mean_size`` of the split conformal and of the FaReG sets.
+    groups : DataFrame
+        The discovered group and the worst levels: group, n, before, after, and intervals.
+    X, y, sets : the test rows, their labels and the FaReG sets
+    """
+
+    clf: FaReGClassifier
+    n_train: int
+    n_calibration: int
+    accuracy: float
+    before: dict[str, float]
+    after: dict[str, float]
+    groups: pd.DataFrame
+    X: pd.DataFrame = field(repr=False)
+    y: Any = field(repr=False)
+    sets: BoolArray = field(repr=False)
+
+    @property
+    def n_test(self) -> int:
+        """Number of test rows."""
+        return len(self.y)
+
+    @property
+    def rule(self) -> str | None:
+        """The discovered group in words, None if nobody is credibly under-covered."""
+        return str(self.clf.groups_["rule"].iloc[0]) if len(self.clf.cuts_) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain types."""
+        return {
+            "rows": {"train": self.n_train, "calibrate": self.n_calibration, "test": self.n_test},
+            "confidence_level": float(self.clf.confidence_level),
+            "accuracy": self.accuracy,
+            "before": self.before,
+            "after": self.after,
+            "group": self.rule,
+            "groups": self.groups.to_dict("records"),
+        }
+
+    def report(self) -> dict[str, Any]:
+        """Return the summary of a report: an audit of the test rows, and before beside after."""
+        result = audit(
+            self.X,
+            self.y,
+            self.sets,
+            classes=self.clf.classes_,
+            sensitive_features=self.clf.sensitive_features,
+            confidence_level=self.clf.confidence_level,
+            random_state=0,
+        )
+        summary: dict[str, Any] = result.to_dict()
+        for moment in ("before", "after"):
+            table = self.groups[["group", "n", moment, f"{moment}_low", f"{moment}_high"]]
+            table = table.set_axis(["group", "n", "coverage", "low", "high"], axis=1)
+            summary[moment] = table.to_dict("records")
+        summary["title"] = "FaReG model: coverage on test rows"
+        summary["comparison_labels"] = ["Split conformal", "FaReG"]
+        return summary
+
+
+def fit_file(
+    data: str | os.PathLike[str],
+    *,
+    target: str,
+    out: str | os.PathLike[str],
+    sensitive: Sequence[str] | None = None,
+    estimator: str = "hgb",
+    confidence_level: float = 0.9,
+    seed: int = 0,
+) -> Trial:
+    """Train, calibrate and test on a table; write the classifier to ``out``.
+
+    Parameters
+    ----------
+    data : path of a CSV or Parquet file
+    target : str
+        Column of labels.
+    out : path of the model file
+    sensitive : list of str, default=None
+        Columns that may define a group; None: all but the target.
+    estimator : {"hgb", "forest", "logistic", "mlp"}, default="hgb"
+    confidence_level : float, default=0.9
+    seed : int, default=0
+
+    Returns
+    -------
+    Trial
+    """
+    check_output(out)
+    check_confidence_level(confidence_level)
+    check_choice("estimator", estimator, MODELS)
+    frame = read_table(data)
+    names = [str(name) for name in frame.columns]
+    check_columns([target, *(sensitive or ())], names, str(data))
+    if target in (sensitive or ()):
+        raise InvalidInputError(f"the target {target} cannot be a sensitive feature")
+    X, y = frame.drop(columns=target), _check_target(frame[target])
+    if X.shape[1] == 0:
+        raise InvalidInputError(f"{data} has no column but the target {target}; nothing to learn")
+    kinds = column_kinds(X)
+    trial = fit_and_test(
+        X,
+        y,
+        sensitive=None if sensitive is None else list(sensitive),
+        estimator=MODELS[estimator](seed),
+        confidence_level=confidence_level,
+        seed=seed,
+    )
+    notes = {"target": target, "columns": kinds, "data": Path(data).name, "estimator": estimator}
+    numbers = {k: v for k, v in trial.to_dict().items() if k in ("rows", "accuracy", "after")}
+    save(trial.clf, out, metadata={**notes, **numbers})
+    return trial
+
+
+def fit_and_test(
+    X: pd.DataFrame,
+    y: Any,
+    *,
+    sensitive: list[str] | None,
+    estimator: Any,
+    confidence_level: float,
+    seed: int,
+) -> Trial:
+    """Split the rows in three: train, calibrate FaReG and split conformal sets, test both."""
+    X_rest, X_test, y_rest, y_test = train_test_split(X, y, test_size=TEST_SIZE, random_state=seed)
+    X_train, X_cal, y_train, y_cal = train_test_split(
+        X_rest, y_rest, test_size=CALIBRATION_SIZE / (1 - TEST_SIZE), random_state=seed
+    )
+    if len(np.unique(y_train)) < 2:
+        raise InvalidInputError(
+            "the training rows hold one class only; give more rows of the rare class"
+        )
+    model = FrozenEstimator(estimator.fit(X_train, y_train))
+    common: dict[str, Any] = {"confidence_level": confidence_level, "random_state": seed}
+    plain = SplitConformalClassifier(model, **common).conformalize(X_cal, y_cal)
+    clf = FaReGClassifier(model, sensitive_features=sensitive, **common).conformalize(X_cal, y_cal)
+    sets = {"before": plain.predict_set(X_test), "after": clf.predict_set(X_test)}
+    covered = {moment: _covered(s, y_test, clf.classes_) for moment, s in sets.items()}
+    overall = {
+        moment: {"coverage": float(covered[moment].mean()), "mean_size": float(s.sum(1).mean())}
+        for moment, s in sets.items()
+    }
+    return Trial(
+        clf=clf,
+        n_train=len(y_train),
+        n_calibration=len(y_cal),
+        accuracy=float((clf.predict(X_test) == y_test).mean()),
+        before=overall["before"],
+        after=overall["after"],
+        groups=_worst_groups(clf, X_test, covered),
+        X=X_test,
+        y=y_test,
+        sets=sets["after"],
+    )
+
+
+def _covered(sets: BoolArray, y: Any, classes: Any) -> BoolArray:
+    codes = pd.Index(classes, dtype=object).get_indexer(pd.Index(y, dtype=object))
+    covered: BoolArray = (codes >= 0) & sets[np.arange(len(codes)), codes]
+    return covered
+
+
+def _worst_groups(clf: FaReGClassifier, X: Any, covered: dict[str, BoolArray]) -> pd.DataFrame:
+    """Return the discovered group and the levels that the split conformal sets cover least."""
+    masks = {}
+    if len(clf.cuts_):
+        masks[str(clf.groups_["rule"].iloc[0])] = clf.predict_group(X) > clf.cuts_[-1]
+    tables = {
+        moment: coverage_by_group(X, hit, features=clf.sensitive_features, masks=masks)
+        for moment, hit in covered.items()
+    }
+    table = tables["before"][["group", "n", "share"]].copy()
+    for moment, own in tables.items():
+        for column, name in (("coverage", ""), ("low", "_low"), ("high", "_high")):
+            table[moment + name] = own[column]
+    discovered = table["group"].isin(list(masks))
+    levels = table[~discovered & (table["n"] >= MIN_GROUP_ROWS)].nsmallest(N_WORST, "before")
+    shown = table[discovered & (table["n"] > 0)]
+    return pd.concat([shown, levels], ignore_index=True)
+
+
+def _check_target(target: pd.Series) -> Any:
+    """Return labels, after checks that they are labels."""
+    missing = int(target.isna().sum())
+    if missing:
+        raise InvalidInputError(
+            f"the target {target.name} has {missing} missing values in {len(target)} rows; "
+            "fill them or drop these rows"
+        )
+    kind = column_kinds(target.to_frame())[str(target.name)]
+    distinct = target.nunique()
+    if distinct < 2:
+        raise InvalidInputError(
+            f"the target {target.name} has one class only ({target.iloc[0]}); nothing to predict"
+        )
+    if len(target) < MIN_ROWS:
+        raise InvalidInputError(
+            f"the table has {len(target)} rows; at least {MIN_ROWS} are needed to train, "
+            "calibrate and test"
+        )
+    if kind == "date" or (distinct > 20 and distinct > len(target) / 2):
+        raise InvalidInputError(
+            f"the target {target.name} has {distinct} distinct values in {len(target)} rows; "
+            "choose a column of classes, or group its values"
+        )
+    if kind == "number" and target.dtype.kind == "f":
+        fractions = target[target % 1 != 0]
+        if len(fractions):
+            raise InvalidInputError(
+                f"the target {target.name} holds fractions such as {fractions.iloc[0]}; choose a "
+                "column of classes, or group its values"
+            )
+        return target.to_numpy(np.int64)
+    return target.to_numpy() if kind == "number" else target.astype(str).to_numpy(dtype=object)

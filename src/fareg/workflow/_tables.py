@@ -1,0 +1,283 @@
+"""Tables in CSV and Parquet files: read whole or in batches, written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._files import check_output, check_readable, replacing
+from fareg._frames import canonical
+from fareg._validation import InvalidInputError
+
+CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
+ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
+SHOWN = 8
+
+
+def is_parquet(path: str | os.PathLike[str]) -> bool:
+    """Tell Parquet from CSV by the name of the file."""
+    name = Path(path).name.lower()
+    if name.endswith(PARQUET):
+        return True
+    if name.endswith(CSV):
+        return False
+    raise InvalidInputError(f"{path} must end in .csv or .parquet, so that its format is known")
+
+
+def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """Read a whole table; texts that are all ISO dates become dates."""
+    source = check_readable(path)
+    with _reading(source):
+        if is_parquet(source):
+            import pyarrow.parquet
+
+            frame = pyarrow.parquet.read_table(source).to_pandas()
+            frame = frame.reset_index(drop=True)
+        else:
+            _check_header(source)
+            frame = pd.read_csv(source, low_memory=False, encoding="utf-8-sig")
+            frame = frame.apply(_with_dates)
+    frame.columns = [str(name) for name in frame.columns]
+    _check_unique([str(name) for name in frame.columns], source)
+    if frame.empty:
+        raise InvalidInputError(f"{source} has no rows; check that it is the right file")
+    return frame
+
+
+def read_batches(
+    path: str | os.PathLike[str], kinds: Mapping[str, str | None], batch_size: int
+) -> Iterator[pd.DataFrame]:
+    """Yield the columns ``kinds`` of a table, so many rows at a time, in the form they name.
+
+    ``kinds`` maps names to "number", "text" or "date", or None if it is not known; columns are
+    found by name. With its kind, a value has one form, whichever rows come with it.
+    """
+    source = check_readable(path)
+    with _reading(source):
+        parquet = is_parquet(source)
+        if parquet:
+            import pyarrow.parquet
+
+            file = pyarrow.parquet.ParquetFile(source)
+            names = [str(name) for name in file.schema_arrow.names]
+        else:
+            names = _check_header(source)
+        _check_unique(names, source)
+        check_columns(list(kinds), names, str(source))
+        if parquet:
+            record_batches = file.iter_batches(batch_size, columns=list(kinds))
+            frames: Iterator[pd.DataFrame] = (batch.to_pandas() for batch in record_batches)
+        else:
+            texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
+            frames = iter(
+                pd.read_csv(
+                    source,
+                    usecols=lambda name: name in kinds,
+                    dtype=texts,
+                    chunksize=batch_size,
+                    encoding="utf-8-sig",
+                )
+            )
+        for frame in frames:
+            if len(frame):
+                yield _as_kinds(frame, kinds, source)
+
+
+def count_rows(path: str | os.PathLike[str]) -> int | None:
+    """Return the number of rows if the file says it at once, as Parquet does."""
+    if not is_parquet(path):
+        return None
+    import pyarrow.parquet
+
+    with _reading(check_readable(path)):
+        return int(pyarrow.parquet.ParquetFile(path).metadata.num_rows)
+
+
+def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
+    """Return "number", "text" or "date" for each column."""
+    return {str(name): _kind(column) or "number" for name, column in frame.items()}
+
+
+def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str | None], where: str) -> pd.DataFrame:
+    """Return the columns ``kinds`` of a frame, found by name and checked."""
+    check_columns(list(kinds), [str(name) for name in frame.columns], where)
+    return _as_kinds(frame, kinds, where)
+
+
+@contextmanager
+def table_writer(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Yield a function that appends frames to a file which appears when all is written."""
+    parquet = is_parquet(check_output(path))
+    with replacing(path) as temporary:
+        appender = _ParquetAppender(temporary) if parquet else _CsvAppender(temporary)
+        try:
+            yield appender.append
+        finally:
+            appender.close()
+
+
+def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> None:
+    """Refuse column names that a table does not have, with the closest that it has."""
+    missing = [name for name in wanted if name not in names]
+    if not missing:
+        return
+    close = difflib.get_close_matches(missing[0], names, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"its columns: {_shown(names)}"
+    word = "column" if len(missing) == 1 else "columns"
+    raise InvalidInputError(f"{where} has no {word} {_shown(missing)}; {hint}")
+
+
+def label_texts(labels: Any) -> Any:
+    """Return labels as text, a whole number alike whether it is stored as int or float."""
+    values = pd.Series(labels)
+    if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
+        values = values.astype("Int64")
+    return values.map(str).to_numpy(dtype=object)
+
+
+class _CsvAppender:
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "x", encoding="utf-8", newline="")  # noqa: SIM115
+        self._first = True
+
+    def append(self, frame: pd.DataFrame) -> None:
+        frame.to_csv(self._file, index=False, header=self._first)
+        self._first = False
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _ParquetAppender:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: Any = None
+
+    def append(self, frame: pd.DataFrame) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+        if self._writer is None:
+            self._writer = pyarrow.parquet.ParquetWriter(self._path, table.schema)
+        self._writer.write_table(table.cast(self._writer.schema))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _check_header(source: Path) -> list[str]:
+    """Return the column names of a CSV file, before pandas renames duplicates."""
+    import gzip
+
+    opened = gzip.open if source.name.endswith(".gz") else open
+    with opened(source, "rt", encoding="utf-8-sig", newline="") as file:
+        names = next(csv.reader(file), [])
+    if not any(names):
+        raise InvalidInputError(f"{source} is empty: its first line must name the columns")
+    _check_unique([name for name in names if name], source)
+    # pandas' own names for columns without one
+    return [name or f"Unnamed: {position}" for position, name in enumerate(names)]
+
+
+def _check_unique(names: list[str], source: Any) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInputError(f"{source} has column {_shown(twice)} twice; rename one of them")
+
+
+@contextmanager
+def _reading(source: Path) -> Iterator[None]:
+    """Turn what readers say about damaged files into one sentence."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(_not_utf8(source, error)) from error
+    except InvalidInputError:
+        raise
+    except pd.errors.EmptyDataError as error:
+        raise InvalidInputError(
+            f"{source} is empty: its first line must name the columns"
+        ) from error
+    except (pd.errors.ParserError, csv.Error, ArrowException, OSError, EOFError) as error:
+        format_ = "Parquet" if is_parquet(source) else "CSV"
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InvalidInputError(f"{source} cannot be read as {format_}: {reason[:200]}") from error
+
+
+def _not_utf8(source: Path, error: UnicodeDecodeError) -> str:
+    where = f"byte 0x{error.object[error.start]:02x}"
+    if not source.name.endswith(".gz"):
+        with open(source, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError as first:
+                    where = f"byte 0x{line[first.start]:02x} in line {number}"
+                    break
+    return (
+        f"{source} is not UTF-8 ({where}); save it as UTF-8, "
+        f"for example: iconv -f latin1 -t utf-8 {source.name} > converted.csv"
+    )
+
+
+def _with_dates(column: pd.Series) -> pd.Series:
+    """Return a column of ISO dates as dates, any other as it is."""
+    if not pd.api.types.is_string_dtype(column.dtype):
+        return column
+    present = column.dropna()
+    if present.empty or not ISO_DATE.fullmatch(str(present.iloc[0])):
+        return column
+    try:
+        return pd.to_datetime(column, format="ISO8601", utc=True)
+    except (ValueError, TypeError):
+        return column
+
+
+def _kind(column: pd.Series) -> str | None:
+    """Return the kind of a column, None if all values are missing."""
+    if column.isna().all():
+        return None
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        return "date"
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return "number"
+    first = column.dropna().iloc[0]
+    if isinstance(first, list | dict | np.ndarray):
+        raise InvalidInputError(
+            f"column {column.name} holds {type(first).__name__} values; give one column per item"
+        )
+    return "text" if canonical(pd.DataFrame({"x": column}))["x"].dtype == object else "number"
+
+
+def _as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str | None], where: Any) -> pd.DataFrame:
+    frame = frame[list(kinds)].reset_index(drop=True)
+    for name, kind in kinds.items():
+        column = _with_dates(frame[name]) if kind == "date" else frame[name]
+        found = _kind(column)
+        if found is None:
+            column = pd.Series(np.nan, index=frame.index, name=name)
+        elif kind is not None and found != kind:
+            example = column.dropna().iloc[0]
+            raise InvalidInputError(
+                f"column {name} of {where} held {kind}s when the model was fitted, here it holds "
+                f"{found}s such as {str(example)[:30]!r}; convert it"
+            )
+        frame[name] = column
+    return frame
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
