@@ -1,0 +1,227 @@
+"""Cells, the smallest pieces of work that are stored, and units, the cells of one problem.
+
+A cell is a pure function of its configuration: whoever computes it, wherever and whenever, gets
+the same numbers (all but those named ``*_seconds``).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from fareg._validation import FaregWarning
+from fareg.experiments._config import ALPHA, Method, MetricConfig, Problem, content_hash
+from fareg.experiments._methods import MARGINAL, apply_method, fitted
+from fareg.experiments._problems import MEASURE, Bench, prepare
+from fareg.experiments._store import Store
+from fareg.metrics import excess_risk, is_covered, worst_slab_coverage
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+PICTURE_STEPS = (0.0, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A piece of work on one problem."""
+
+    problem: Problem
+
+    @property
+    def key(self) -> str:
+        """The name of the result: a hash of everything that it depends on."""
+        return content_hash(self)
+
+    @property
+    def cost(self) -> float:
+        """Roughly how many seconds it takes, for the progress bar."""
+        return 1.0
+
+    def compute(self, bench: Bench) -> pd.DataFrame:
+        """Return the rows of the cell."""
+        raise NotImplementedError
+
+    def result(self, bench: Bench) -> pd.DataFrame:
+        """Return the stored rows, or compute and store them."""
+        rows = bench.store.get(self.key)
+        return bench.store.put(self.key, self.compute(bench)) if rows is None else rows
+
+
+@dataclass(frozen=True)
+class MethodCell(Cell):
+    """One method on one problem: one row of metrics."""
+
+    method: Method
+    metrics: MetricConfig = field(default_factory=MetricConfig)
+
+    @property
+    def cost(self) -> float:
+        return 6.0 if self.method.kind in ("paper", "condcp+paper", "draws") else 1.0
+
+    def compute(self, bench: Bench) -> pd.DataFrame:
+        def size_of(method: Method) -> float:
+            rows = replace(self, method=method).result(bench)
+            return float(rows["size"].iloc[0])
+
+        outcome = apply_method(self.method, bench, size_of)
+        conformalize_seconds, predict_seconds = outcome.seconds
+        row = {
+            **measure(outcome.sets, bench, self.metrics),
+            **outcome.extras,
+            "conformalize_seconds": conformalize_seconds,
+            "predict_seconds": predict_seconds,
+            "training_seconds": bench.training_seconds,
+        }
+        return pd.DataFrame([row])
+
+
+def measure(sets: Any, bench: Bench, config: MetricConfig) -> dict[str, float]:
+    """Return every metric of prediction sets on the test rows."""
+    test = bench.test
+    covered = is_covered(test.y, sets)
+    sensitive = test.X[bench.sensitive]
+    seed = int(bench.problem.rng(MEASURE).integers(2**31))
+    search: dict[str, Any] = {
+        "delta": config.delta,
+        "n_directions": config.n_directions,
+        "random_state": seed,
+    }
+    line = worst_slab_coverage(sensitive, covered, **search)
+    curve = worst_slab_coverage(
+        sensitive, covered, kind="quadratic", n_permutations=config.n_permutations, **search
+    )
+    held_out = worst_slab_coverage(sensitive, covered, kind="quadratic", test_size=0.5, **search)
+    null = curve.null
+    return {
+        "group_coverage": _mean(covered[test.group]),
+        "rest_coverage": _mean(covered[~test.group]),
+        "coverage": _mean(covered),
+        "size": float(sets.sum(axis=1).mean()),
+        "wsc": line.value,
+        "wsc_plus": curve.value,
+        "wsc_plus_held_out": np.nan if held_out.test_value is None else held_out.test_value,
+        "wsc_plus_null_low": np.nan if null is None else null.low,
+        "wsc_plus_null_median": np.nan if null is None else null.median,
+        "wsc_plus_null_high": np.nan if null is None else null.high,
+        "ert": excess_risk(sensitive, covered, confidence_level=1 - ALPHA, random_state=seed),
+    }
+
+
+def _mean(values: Any) -> float:
+    return float(values.mean()) if len(values) else np.nan
+
+
+@dataclass(frozen=True)
+class SlabCell(Cell):
+    """WSC and WSC+ of marginal sets on the first ``n_features`` features, for several deltas."""
+
+    n_features: int
+    deltas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
+    n_directions: int = 1000
+
+    def compute(self, bench: Bench) -> pd.DataFrame:
+        model, _ = fitted(MARGINAL, bench)
+        covered = is_covered(bench.test.y, model.predict_set(bench.test.X))
+        X = bench.test.X.iloc[:, : self.n_features]
+        seed = int(bench.problem.rng(MEASURE).integers(2**31))
+        rows = []
+        for kind in ("linear", "quadratic"):
+            for delta in self.deltas:
+                slab = worst_slab_coverage(
+                    X,
+                    covered,
+                    delta=delta,
+                    kind=kind,
+                    n_directions=self.n_directions,
+                    random_state=seed,
+                )
+                found = {"kind": kind, "delta": delta, "value": slab.value}
+                rows.append({**found, "values": slab.values.tolist()})
+        return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class PictureCell(Cell):
+    """The membership that a FaReG classifier learned: by level of two features, and drawn."""
+
+    method: Method
+
+    @property
+    def cost(self) -> float:
+        return 6.0
+
+    def compute(self, bench: Bench) -> pd.DataFrame:
+        model, _ = fitted(self.method, bench)
+        features = ["Color", "Gender"]
+        membership = model.predict_group(bench.test.X)
+        table = bench.test.X[features].assign(membership=membership)
+        rows = table.groupby(features, as_index=False)["membership"].mean()
+        images = {"svg": b"", "png": b""}
+        if model.learner_.found_:
+            figure = model.plot_groups(features=tuple(features), steps=PICTURE_STEPS)
+            for kind in images:
+                images[kind] = _drawn(figure, kind)
+        return rows.assign(**images)
+
+
+def _drawn(figure: Any, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else None  # the same picture is the same file
+    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+    return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unfinished cells of one problem: the work that one process does in one go."""
+
+    problem: Problem
+    cells: tuple[Cell, ...]
+
+    @property
+    def cost(self) -> float:
+        """Roughly how many seconds it takes."""
+        network = self.problem.base.kind == "mlp"
+        training = 1 + self.problem.n / 200 if network else 3.0
+        return training + sum(cell.cost for cell in self.cells)
+
+
+def units_of(cells: Iterable[Cell]) -> list[Unit]:
+    """Gather cells by problem, without repetitions, the longest units first."""
+    gathered: dict[Problem, dict[str, Cell]] = {}
+    for cell in cells:
+        gathered.setdefault(cell.problem, {})[cell.key] = cell
+    units = [Unit(problem, tuple(cells.values())) for problem, cells in gathered.items()]
+    return sorted(units, key=lambda unit: -unit.cost)
+
+
+def run_unit(unit: Unit, folder: str) -> dict[str, pd.DataFrame]:
+    """Compute the cells of a unit, store each at once, and return the rows by key."""
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FaregWarning)  # small groups are part of the experiment
+        bench = prepare(unit.problem, Store(folder))
+        return {cell.key: cell.result(bench) for cell in unit.cells}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep linear algebra to one thread: processes share the cores, and sums keep their order."""
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))  # for libraries not loaded yet
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

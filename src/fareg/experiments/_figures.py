@@ -1,0 +1,169 @@
+"""Figures in the paper's layout: four panels in a row with one legend, no pyplot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg.experiments._store import write_atomically
+
+# Okabe & Ito's colours, told apart also by line and marker
+STYLES: dict[str, dict[str, Any]] = {
+    "Marginal": {"color": "#7f7f7f", "marker": "o", "linestyle": "-"},
+    "Partial": {"color": "#56b4e9", "marker": "s", "linestyle": "-"},
+    "AFCP": {"color": "#cc79a7", "marker": "v", "linestyle": ":"},
+    "AFCP1": {"color": "#cc79a7", "marker": "^", "linestyle": "--"},
+    "AFCP2": {"color": "#cc79a7", "marker": "D", "linestyle": "-"},
+    "CondCP": {"color": "#e69f00", "marker": "P", "linestyle": "-"},
+    "PLCP": {"color": "#009e73", "marker": "X", "linestyle": "-"},
+    "FaReG (paper)": {"color": "#d55e00", "marker": "o", "linestyle": "-", "linewidth": 2.4},
+    "CondCP + FaReG (paper)": {"color": "#e69f00", "marker": "o", "linestyle": "--"},
+    "FaReG (default)": {"color": "#0072b2", "marker": "o", "linestyle": "-", "linewidth": 2.4},
+    "Marginal at the size of FaReG (paper)": {"color": "#d55e00", "linestyle": ":"},
+    "Marginal at the size of FaReG (default)": {"color": "#0072b2", "linestyle": ":"},
+    "Oracle union": {"color": "black", "linestyle": ":"},
+    "Oracle partition": {"color": "black", "linestyle": "--"},
+}
+PLAIN = {"color": "#0072b2", "marker": "o", "linestyle": "-"}
+TARGET_LEVEL = 0.9
+
+
+def draw_panels(
+    summary: pd.DataFrame,
+    panels: dict[str, str],
+    x: str,
+    *,
+    x_label: str,
+    log_x: bool = False,
+    log_y: tuple[str, ...] = (),
+) -> Any:
+    """Draw one panel per metric against ``x``, a line per method, bars of one standard error.
+
+    Parameters
+    ----------
+    summary : DataFrame
+        From ``summarise``.
+    panels : dict of str to str
+        Metrics and their titles.
+    x : str
+        The column on the horizontal axis.
+    x_label : str
+    log_x : bool, default=False
+    log_y : tuple of str, default=()
+        Metrics with a logarithmic axis.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.5 * len(panels), 3.9), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for letter, ax, (metric, title) in zip("abcdefgh", axes, panels.items(), strict=False):
+        for method, own in summary.groupby("method", sort=False):
+            own = own[own[metric].notna()]
+            if len(own):
+                _draw_line(ax, own, x, metric, str(method))
+        if "coverage" in metric or metric.startswith("wsc"):
+            ax.axhline(TARGET_LEVEL, color="black", linewidth=0.8, zorder=0)
+        ax.set_title(f"({letter}) {title}", fontsize=11)
+        ax.set_xlabel(x_label)
+        if log_x:
+            _name_ticks(ax, sorted(summary[x].unique()))
+        if metric in log_y:
+            ax.set_yscale("log")
+        ax.grid(alpha=0.25)
+    _share_legend(figure, axes)
+    return figure
+
+
+def _draw_line(ax: Any, own: pd.DataFrame, x: str, metric: str, method: str) -> None:
+    style = {"linewidth": 1.3, "markersize": 4.5, **STYLES.get(method, PLAIN)}
+    errors = own[f"{metric}_se"].fillna(0.0)
+    ax.errorbar(own[x], own[metric], yerr=errors, label=method, elinewidth=0.8, **style)
+
+
+def _name_ticks(ax: Any, values: list[Any]) -> None:
+    ax.set_xscale("log")
+    ax.set_xticks(values, [f"{value:g}" for value in values])
+    ax.minorticks_off()
+
+
+def _share_legend(figure: Any, axes: Any) -> None:
+    handles: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if len(handles) > 1:
+        figure.legend(
+            list(handles.values()),
+            list(handles),
+            loc="outside lower center",
+            ncols=5,
+            fontsize=9,
+            frameon=False,
+        )
+
+
+def draw_bars(summary: pd.DataFrame, panels: dict[str, str]) -> Any:
+    """Draw a dot with one standard error per method, one panel per metric, methods down."""
+    from matplotlib.figure import Figure
+
+    height = 0.28 * len(summary) + 1.0
+    figure = Figure(figsize=(2.9 * len(panels) + 2, height), layout="constrained")
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    rows = np.arange(len(summary))[::-1]
+    colours = [STYLES.get(method, PLAIN)["color"] for method in summary["method"]]
+    for ax, (metric, title) in zip(axes, panels.items(), strict=True):
+        errors = summary[f"{metric}_se"].fillna(0.0)
+        ax.errorbar(summary[metric], rows, xerr=errors, fmt="none", ecolor=colours, elinewidth=1)
+        ax.scatter(summary[metric], rows, c=colours, s=28, zorder=3)
+        if "coverage" in metric or metric.startswith("wsc"):
+            ax.axvline(TARGET_LEVEL, color="black", linewidth=0.8, zorder=0)
+        ax.set_title(title, fontsize=11)
+        ax.grid(alpha=0.25)
+    axes[0].set_yticks(rows, summary["method"])
+    return figure
+
+
+def draw_cdf(values: dict[str, dict[str, Any]]) -> Any:
+    """Draw the distribution of worst-slab coverage over directions: a panel per set of features.
+
+    ``values[panel][curve]`` holds the worst coverage of each direction.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.7 * len(values), 3.6), layout="constrained")
+    axes = figure.subplots(1, len(values), sharey=True, squeeze=False)[0]
+    styles = {"WSC": ("#0072b2", "--"), "WSC+": ("#d55e00", "-")}
+    for ax, (title, curves) in zip(axes, values.items(), strict=True):
+        for name, found in curves.items():
+            colour, line = styles[name]
+            ordered = np.sort(np.asarray(found))
+            shares = np.arange(1, len(ordered) + 1) / len(ordered)
+            ax.step(ordered, shares, where="post", color=colour, linestyle=line, label=name)
+        ax.set_title(title, fontsize=11)
+        ax.set_xlabel("worst coverage of a direction")
+        ax.grid(alpha=0.25)
+    axes[0].set_ylabel("share of directions")
+    axes[0].legend(frameon=False, loc="upper left")
+    return figure
+
+
+def save_figure(figure: Any, path: Path) -> list[Path]:
+    """Write a figure as SVG and PNG; ``path`` has no suffix."""
+    written = []
+    for suffix in ("svg", "png"):
+        target = path.with_suffix(f".{suffix}")
+        metadata = {"Date": None} if suffix == "svg" else None
+
+        def write(p: Path, suffix: str = suffix, metadata: Any = metadata) -> None:
+            figure.savefig(p, format=suffix, dpi=150, metadata=metadata)
+
+        write_atomically(target, write)
+        written.append(target)
+    return written

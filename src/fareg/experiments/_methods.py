@@ -1,0 +1,198 @@
+"""The rows of every comparison: how each method turns a problem into prediction sets."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fareg._validation import BoolArray, FloatArray
+from fareg.classifiers import (
+    AFCPClassifier,
+    CondCPClassifier,
+    FaReGClassifier,
+    PartialConformalClassifier,
+    PLCPClassifier,
+    SplitConformalClassifier,
+)
+from fareg.experiments._config import ALPHA, Method
+from fareg.experiments._problems import DATA, Bench
+from fareg.pvalues import conformal_quantile
+
+MOST_DRAWS = 100  # of the sweep over T; fewer draws are the first of these
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Sets of the test rows and what else is worth a column.
+
+    Attributes
+    ----------
+    sets : bool ndarray of shape (n_test, n_classes)
+    seconds : tuple of float
+        Of conformalize and of predict_set.
+    extras : dict
+        ``level`` of a size-matched marginal; how often the features that make the group were
+        selected (``selects_first``, ``selects_second``, ``selects_both``).
+    """
+
+    sets: BoolArray
+    seconds: tuple[float, float]
+    extras: dict[str, float]
+
+
+def apply_method(method: Method, bench: Bench, size_of: Callable[[Method], float]) -> Outcome:
+    """Conformalize and predict; ``size_of`` tells the mean size of another method's sets."""
+    return KINDS[method.kind](method, bench, size_of)
+
+
+def classifier(method: Method, bench: Bench) -> Any:
+    """Return the unfitted classifier that a method stands for."""
+    parameters = dict(method.parameters)
+    common = {"sensitive_features": bench.sensitive, "random_state": bench.seed}
+    if method.kind in ("paper", "draws", "condcp+paper"):
+        if method.kind == "condcp+paper":
+            parameters["base"] = CondCPClassifier()
+        published = DATA[bench.problem.data.kind].published
+        return FaReGClassifier.paper(bench.estimator, data=published, **{**common, **parameters})
+    return CLASSIFIERS[method.kind](bench.estimator, **{**common, **parameters})
+
+
+def fitted(method: Method, bench: Bench) -> tuple[Any, float]:
+    """Return the conformalized classifier and its seconds; fits are shared within a problem."""
+    key = (method.kind, method.parameters)
+    if key not in bench.fits:
+        start = time.perf_counter()
+        model = classifier(method, bench).conformalize(bench.calibration.X, bench.calibration.y)
+        bench.fits[key] = model, time.perf_counter() - start
+    return bench.fits[key]
+
+
+def _run_classifier(method: Method, bench: Bench, size_of: Any) -> Outcome:
+    model, seconds = fitted(method, bench)
+    return _outcome(model, seconds, bench)
+
+
+def _run_draws(method: Method, bench: Bench, size_of: Any) -> Outcome:
+    """Use the first T of many draws: the group is the same for every T, only learned once."""
+    n_draws = method["n_draws"]
+    most = {**dict(method.parameters), "n_draws": MOST_DRAWS}
+    model, seconds = fitted(Method(method.name, "draws", tuple(most.items())), bench)
+    fewer = copy.copy(model)
+    fewer.n_draws = n_draws
+    fewer.thresholds_ = model.thresholds_[: n_draws + 1]  # the first is marginal
+    fewer.calibrations_ = model.calibrations_[: n_draws + 1]
+    return _outcome(fewer, seconds, bench)
+
+
+def _outcome(model: Any, seconds: float, bench: Bench) -> Outcome:
+    start = time.perf_counter()
+    sets = model.predict_set(bench.test.X)
+    predict_seconds = time.perf_counter() - start
+    return Outcome(sets, (seconds, predict_seconds), _selections(model, bench))
+
+
+def _selections(model: Any, bench: Bench) -> dict[str, float]:
+    """Tell how often each of the two features that make the group was selected.
+
+    AFCP selects for each test row. FaReG learns one group for all; as in the paper, its two
+    features are those that change most when the latent is perturbed. The default also screens
+    features, and permutation importance ranks what it kept.
+    """
+    wanted = DATA[bench.problem.data.kind].target_features
+    if isinstance(model, AFCPClassifier):
+        names = [levels.name for levels in model.levels_]
+        selected = model.selected_features(bench.test.X)[:, [names.index(name) for name in wanted]]
+    elif isinstance(model, FaReGClassifier):
+        measure = "latent" if model.published_scale else "permutation"
+        share = model.explain().ranking[measure].sort_values(ascending=False, kind="stable")[:2]
+        chosen = set(share.index[share > 0])
+        selected = np.array([[name in chosen for name in wanted]])
+    else:
+        return {}
+    return {
+        "selects_first": float(selected[:, 0].mean()),
+        "selects_second": float(selected[:, 1].mean()),
+        "selects_both": float(selected.all(axis=1).mean()),
+    }
+
+
+def _scores(bench: Bench) -> tuple[FloatArray, FloatArray]:
+    """Return the calibration rows' scores of their own labels, and all scores of the test rows."""
+    if "scores" not in bench.fits:
+        model, _ = fitted(MARGINAL, bench)
+        own = model._scores(bench.calibration.X)
+        own = own[np.arange(len(own)), bench.calibration.y]
+        bench.fits["scores"] = own, model._scores(bench.test.X)
+    scores: tuple[FloatArray, FloatArray] = bench.fits["scores"]
+    return scores
+
+
+def _run_matched(method: Method, bench: Bench, size_of: Callable[[Method], float]) -> Outcome:
+    """Take the one threshold for everyone at which the mean size is that of another method."""
+    start = time.perf_counter()
+    own, scores = _scores(bench)
+    n_labels = round(size_of(method["like"]) * len(scores))
+    threshold = np.sort(scores, axis=None)[max(n_labels - 1, 0)]
+    sets = scores <= threshold
+    level = float((own <= threshold).sum() / (len(own) + 1))
+    return Outcome(sets, (time.perf_counter() - start, 0.0), {"level": level})
+
+
+def _run_oracle(method: Method, bench: Bench, size_of: Any) -> Outcome:
+    """Calibrate the true group on its own members, the others on all rows or on themselves."""
+    start = time.perf_counter()
+    own, scores = _scores(bench)
+    inside = bench.calibration.group
+    of_group = conformal_quantile(own[inside], ALPHA)
+    of_others = conformal_quantile(own[~inside], ALPHA)
+    if method["construction"] == "union":
+        of_others = conformal_quantile(own, ALPHA)
+        of_group = max(of_group, of_others)
+    thresholds = np.where(bench.test.group, of_group, of_others)
+    return Outcome(scores <= thresholds[:, None], (time.perf_counter() - start, 0.0), {})
+
+
+CLASSIFIERS: dict[str, Any] = {
+    "marginal": SplitConformalClassifier,
+    "partial": PartialConformalClassifier,
+    "afcp": AFCPClassifier,
+    "condcp": CondCPClassifier,
+    "plcp": PLCPClassifier,
+    "default": FaReGClassifier,
+}
+KINDS: dict[str, Callable[[Method, Bench, Callable[[Method], float]], Outcome]] = {
+    **dict.fromkeys([*CLASSIFIERS, "paper", "condcp+paper"], _run_classifier),
+    "draws": _run_draws,
+    "matched": _run_matched,
+    "oracle": _run_oracle,
+}
+
+MARGINAL = Method("Marginal", "marginal")
+DEFAULT = Method("FaReG (default)", "default")
+
+
+def comparison(max_iter: int | None = None) -> list[Method]:
+    """Return the methods of every comparison; ``max_iter`` shortens the training of the paper's."""
+    steps = () if max_iter is None else (("max_iter", max_iter),)
+    paper = Method("FaReG (paper)", "paper", steps)
+    return [
+        MARGINAL,
+        Method("Partial", "partial"),
+        Method("AFCP", "afcp"),
+        Method("AFCP1", "afcp", (("n_select", 1),)),
+        Method("AFCP2", "afcp", (("n_select", 2),)),
+        Method("CondCP", "condcp"),
+        Method("PLCP", "plcp"),
+        paper,
+        Method("CondCP + FaReG (paper)", "condcp+paper", steps),
+        DEFAULT,
+        Method("Marginal at the size of FaReG (paper)", "matched", (("like", paper),)),
+        Method("Marginal at the size of FaReG (default)", "matched", (("like", DEFAULT),)),
+        Method("Oracle union", "oracle", (("construction", "union"),)),
+        Method("Oracle partition", "oracle", (("construction", "partition"),)),
+    ]

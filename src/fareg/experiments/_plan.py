@@ -1,0 +1,108 @@
+"""How much to run: sizes, repetitions and settings, in full or quickly."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from fareg._validation import FaregError
+from fareg.datasets._acs import FIPS, PAPER_STATES
+from fareg.experiments._config import BaseConfig, DataConfig, MetricConfig
+
+ACS_YEAR = 2018
+ACS_FOLDER = f"{ACS_YEAR}/1-Year"
+ACS_ROWS = 20_000
+ACS_TEST = 2_000
+QUICK_BASE = BaseConfig(hidden=(64, 32), learning_rate=3e-3, max_epochs=60, patience=20)
+QUICK_METRICS = MetricConfig(n_directions=100, n_permutations=9)
+QUICK_STEPS = 200
+FULL_SIZES = {
+    "synthetic": (200, 500, 1000, 2000, 4000),
+    "nursery": (200, 500, 1000, 2000),
+}
+QUICK_SIZES = (200, 500)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Parameters
+    ----------
+    quick : bool
+        Small networks, short training, few sizes: a look at everything in minutes.
+    repeats : int
+    sizes : tuple of int or None
+        Values of N. Targets at one size take the largest.
+    acs_root, acs_extract : path or None
+        Files of the American Community Survey.
+    """
+
+    quick: bool = False
+    repeats: int = 10
+    sizes: tuple[int, ...] | None = None
+    acs_root: Path | None = None
+    acs_extract: Path | None = None
+
+    @property
+    def base(self) -> BaseConfig:
+        """The base classifier."""
+        return QUICK_BASE if self.quick else BaseConfig()
+
+    @property
+    def metrics(self) -> MetricConfig:
+        """How to measure."""
+        return QUICK_METRICS if self.quick else MetricConfig()
+
+    @property
+    def max_iter(self) -> int | None:
+        """Steps that train FaReG (paper); None: as published."""
+        return QUICK_STEPS if self.quick else None
+
+    def sizes_of(self, target: str) -> tuple[int, ...]:
+        """Return the values of N of a target that varies it."""
+        if self.sizes is not None:
+            return tuple(sorted(set(self.sizes)))
+        return QUICK_SIZES if self.quick else FULL_SIZES[target]
+
+    def size(self, n: int) -> int:
+        """Return the N of a target at one size, the paper's ``n`` unless the plan says else."""
+        if self.sizes is not None:
+            return max(self.sizes)
+        return max(QUICK_SIZES) if self.quick else n
+
+
+def acs_data(root: Path) -> DataConfig:
+    """Return the configuration of ACSIncome in a folder of PUMS files, after a look at them."""
+    names = [f"psam_p{FIPS[state]}.csv" for state in PAPER_STATES]
+    files = [root / ACS_FOLDER / name for name in names]
+    missing = [str(path) for path in files if not path.is_file()]
+    if missing:
+        raise FaregError(f"--acs-root lacks {', '.join(missing)}; {how_to_get_acs()}")
+    return DataConfig("acs", _fingerprint(files), str(root.resolve()))
+
+
+def acs_extract_data(path: Path) -> DataConfig:
+    """Return the configuration of an extract of the ACS."""
+    if not path.is_file():
+        raise FaregError(f"--acs-extract must be a CSV file of ACS people, there is no {path}")
+    return DataConfig("acs-extract", _fingerprint([path]), str(path.resolve()))
+
+
+def how_to_get_acs() -> str:
+    """Say which files to download, and where to put them."""
+    states = ", ".join(PAPER_STATES)
+    return (
+        f"download the {ACS_YEAR} 1-year PUMS person files of {states} (csv_pca.zip and so on) "
+        f"from https://www2.census.gov/programs-surveys/acs/data/pums/{ACS_FOLDER}/, unpack them "
+        f"into FOLDER/{ACS_FOLDER}/ and pass --acs-root FOLDER"
+    )
+
+
+def _fingerprint(files: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]

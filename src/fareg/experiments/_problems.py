@@ -1,0 +1,202 @@
+"""From a problem to arrays: data drawn and split, a base model trained once and remembered."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+
+from fareg._encoding import gradient_boosting, one_hot_encoder
+from fareg._validation import BoolArray, FaregError, FloatArray, IntArray
+from fareg.datasets import (
+    Dataset,
+    inject_label_noise,
+    load_acs_extract,
+    load_acs_income,
+    make_metric_benchmark,
+    make_nursery_experiment,
+    make_synthetic,
+)
+from fareg.experiments._config import BaseConfig, DataConfig, Problem, content_hash
+from fareg.experiments._store import Store
+
+DRAW, TRAIN, CONFORMALIZE, MEASURE = range(4)  # purposes of randomness
+
+
+@dataclass(frozen=True)
+class DataKind:
+    """How to draw rows, how many classes there are, and the two features that make the group."""
+
+    draw: Callable[[DataConfig, int, np.random.Generator], Dataset]
+    n_classes: int
+    target_features: tuple[str, str]
+    published: str = "synthetic"  # whose hyperparameters FaReG (paper) takes
+
+
+def _synthetic(bias: str) -> Callable[[DataConfig, int, np.random.Generator], Dataset]:
+    return lambda config, n, rng: make_synthetic(n, bias=bias, random_state=rng)
+
+
+def _metric(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
+    return make_metric_benchmark(n, random_state=rng)
+
+
+def _nursery(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
+    return _sample(make_nursery_experiment(random_state=rng), n, rng)
+
+
+def _acs(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
+    people = _people(config.kind, config.path)
+    drawn = _sample(people, n, rng)
+    y = inject_label_noise(drawn.y, drawn.group, n_classes=4, random_state=rng)  # type: ignore[arg-type]
+    return Dataset(X=drawn.X, y=y, sensitive=drawn.sensitive, group=drawn.group, name=drawn.name)
+
+
+@lru_cache(maxsize=1)
+def _people(kind: str, path: str) -> Dataset:
+    """Return everyone in the files, brackets cut over all of them, labels clean."""
+    if kind == "acs":
+        return load_acs_income(path, n_samples=None, label_noise=False, random_state=0)
+    return load_acs_extract(path, label_noise=False, random_state=0)
+
+
+def _sample(data: Dataset, n: int, rng: np.random.Generator) -> Dataset:
+    if n > len(data):
+        raise FaregError(f"{data.name} has {len(data)} rows, {n} are needed; use smaller --sizes")
+    return data.take(rng.permutation(len(data))[:n])
+
+
+DATA: dict[str, DataKind] = {
+    "xnor": DataKind(_synthetic("xnor"), 6, ("Color", "Gender")),
+    "eight": DataKind(_synthetic("eight"), 6, ("Gender", "Age Group")),
+    "metric": DataKind(_metric, 6, ("x0", "x1")),
+    "nursery": DataKind(_nursery, 4, ("parents", "finance"), "nursery"),
+    "acs": DataKind(_acs, 4, ("AGE", "SEX"), "nursery"),
+    "acs-extract": DataKind(_acs, 4, ("AGE", "SEX"), "nursery"),
+}
+
+
+class StoredProbabilities(ClassifierMixin, BaseEstimator):
+    """A trained model reduced to what it said about the rows of one problem, by row number."""
+
+    def __init__(self, proba: Any = None) -> None:
+        self.proba = proba
+
+    def fit(self, X: Any, y: Any) -> StoredProbabilities:
+        """Do nothing: the model was trained before it was stored."""
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    @property
+    def classes_(self) -> IntArray:
+        return np.arange(self.proba.shape[1])
+
+    def predict_proba(self, X: pd.DataFrame) -> FloatArray:
+        """Return the stored probabilities of rows, found by the index of the frame."""
+        proba: FloatArray = self.proba[X.index.to_numpy()]
+        return proba
+
+    def predict(self, X: pd.DataFrame) -> IntArray:
+        """Return the most probable classes."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Calibration or test rows of a problem."""
+
+    X: pd.DataFrame
+    y: IntArray
+    group: BoolArray
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All that the cells of one problem share."""
+
+    problem: Problem
+    calibration: Rows
+    test: Rows
+    sensitive: list[str]
+    estimator: FrozenEstimator
+    training_seconds: float
+    store: Store
+    fits: dict[Any, Any]  # fitted classifiers that several cells use
+
+    @property
+    def seed(self) -> int:
+        """The random state of every conformal method: all see the same randomised scores."""
+        return int(self.problem.rng(CONFORMALIZE).integers(2**31))
+
+
+def prepare(problem: Problem, store: Store) -> Bench:
+    """Draw the data of a problem and train its base model, or remember what it said."""
+    kind = DATA[problem.data.kind]
+    data = kind.draw(problem.data, problem.n + problem.n_test, problem.rng(DRAW))
+    n_train = problem.n // 2
+    train = data.take(np.arange(n_train))
+    rest = data.take(np.arange(n_train, len(data)))
+    key = content_hash("base model", problem)
+    said = store.get(key)
+    if said is None:
+        said = store.put(key, _train(problem, train, rest, kind.n_classes))
+    proba = said.drop(columns="training_seconds").to_numpy()
+    group = np.zeros(len(rest), dtype=bool) if rest.group is None else rest.group
+    n_calibration = problem.n - n_train
+    cut = [slice(0, n_calibration), slice(n_calibration, None)]
+    calibration, test = (Rows(rest.X.iloc[rows], rest.y[rows], group[rows]) for rows in cut)
+    return Bench(
+        problem=problem,
+        calibration=calibration,
+        test=test,
+        sensitive=list(rest.sensitive),
+        estimator=FrozenEstimator(StoredProbabilities(proba)),
+        training_seconds=float(said["training_seconds"].iloc[0]),
+        store=store,
+        fits={},
+    )
+
+
+def _train(problem: Problem, train: Dataset, rest: Dataset, n_classes: int) -> pd.DataFrame:
+    """Return the class probabilities of the rows that did not train, and the seconds it took."""
+    seed = int(problem.rng(TRAIN).integers(2**31))
+    model = base_model(problem.base, len(train), seed)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(train.X, train.y)
+    seconds = time.perf_counter() - start
+    proba = np.zeros((len(rest), n_classes))
+    proba[:, model.classes_] = model.predict_proba(rest.X)  # a class unseen in training: 0
+    names = [f"p{k}" for k in range(n_classes)]
+    return pd.DataFrame(proba, columns=names).assign(training_seconds=seconds)
+
+
+def base_model(config: BaseConfig, n_train: int, seed: int) -> Any:
+    """Return the untrained base classifier for ``n_train`` rows."""
+    if config.kind == "boosting":
+        return gradient_boosting(seed)
+    network = MLPClassifier(
+        config.hidden,
+        learning_rate_init=config.learning_rate,
+        max_iter=config.max_epochs,
+        batch_size=min(config.batch_size, max(1, int(n_train * (1 - config.validation)))),
+        early_stopping=True,
+        validation_fraction=config.validation,
+        n_iter_no_change=config.patience,
+        random_state=seed,
+    )
+    return make_pipeline(one_hot_encoder(), network)

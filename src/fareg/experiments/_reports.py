@@ -1,0 +1,174 @@
+"""What a target leaves under ``--out``: CSV and Markdown tables, SVG and PNG figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fareg.experiments._figures import draw_bars, draw_cdf, draw_panels, save_figure
+from fareg.experiments._problems import DATA
+from fareg.experiments._published import METRICS, published
+from fareg.experiments._tables import (
+    beside_paper,
+    markdown_table,
+    readable,
+    readable_comparison,
+    summarise,
+    with_error,
+    write_bytes,
+    write_csv,
+    write_text,
+)
+from fareg.experiments._targets import Target
+
+SELECTIONS = ("selects_first", "selects_second", "selects_both")
+SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
+FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "the first two"}
+
+
+def write_report(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write the tables and figures of a target and return their paths."""
+    if "conformalize_seconds" in rows:
+        seconds = rows["conformalize_seconds"] + rows["predict_seconds"]
+        rows = rows.assign(seconds=seconds)
+    return REPORTS[target.report](target, rows, folder / target.name)
+
+
+def _finish(
+    target: Target, folder: Path, summary: pd.DataFrame, parts: list[str], paper: pd.DataFrame
+) -> list[Path]:
+    """Write the summary, the numbers beside the paper's, and both as one Markdown page."""
+    written = [write_csv(summary, folder / "summary.csv")]
+    text = [f"# {target.title}", *parts]
+    compared = beside_paper(summary, paper)
+    if len(compared):
+        written.append(write_csv(compared, folder / "paper.csv"))
+        text += ["## Beside the paper", markdown_table(readable_comparison(compared))]
+    written.append(write_text("\n\n".join(text) + "\n", folder / "report.md"))
+    return written
+
+
+def _repeats(summary: pd.DataFrame) -> str:
+    few, many = summary["repeats"].min(), summary["repeats"].max()
+    count = f"{many}" if few == many else f"{few} to {many}"
+    return f"Mean ± standard error over {count} repetition{'s' if many > 1 else ''}."
+
+
+def _report_sizes(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+    summary = summarise(rows, ["n", "method"])
+    parts = [_repeats(summary)]
+    for n, own in summary.groupby("n", sort=True):
+        parts += [f"## N = {n}", markdown_table(readable(own, {"method": "Method"}))]
+    written = save_figure(
+        draw_panels(summary, METRICS, "n", x_label="N", log_x=True), folder / "panels"
+    )
+    kind = {"synthetic": "xnor"}.get(target.name, target.name)
+    first, second = DATA[kind].target_features
+    titles = [f"Selects {first}", f"Selects {second}", f"Selects {first} & {second}"]
+    panels = {"seconds": "Time Cost (s)", **dict(zip(SELECTIONS, titles, strict=True))}
+    figure = draw_panels(summary, panels, "n", x_label="N", log_x=True, log_y=("seconds",))
+    written += save_figure(figure, folder / "time-and-selection")
+    parts += ["## Selected features", markdown_table(_selection_table(summary, titles))]
+    return written + _finish(target, folder, summary, parts, published(target.name))
+
+
+def _selection_table(summary: pd.DataFrame, titles: list[str]) -> pd.DataFrame:
+    own = summary[summary["selects_both"].notna()]
+    table = own[["n", "method"]].rename(columns={"n": "N", "method": "Method"})
+    for name, title in zip(SELECTIONS, titles, strict=True):
+        pairs = zip(own[name], own[f"{name}_se"], strict=True)
+        table[title] = [with_error(value, error, 2) for value, error in pairs]
+    return table
+
+
+def _report_comparison(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+    summary = summarise(rows, ["n", "method"])
+    parts = [
+        f"N = {summary['n'].iloc[0]}. {_repeats(summary)}",
+        markdown_table(readable(summary, {"method": "Method"})),
+    ]
+    written = save_figure(draw_bars(summary, METRICS), folder / "comparison")
+    return written + _finish(target, folder, summary, parts, published(target.name))
+
+
+def _report_sweep(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+    summary = summarise(rows, ["n", "method", "setting"])
+    symbol = {"draws": "T"}.get(target.name, target.name)
+    parts = [
+        f"FaReG (paper), N = {summary['n'].iloc[0]}. {_repeats(summary)}",
+        markdown_table(readable(summary, {"setting": symbol})),
+    ]
+    log_x = target.name in ("beta", "draws")
+    figure = draw_panels(summary, METRICS, "setting", x_label=symbol, log_x=log_x)
+    written = save_figure(figure, folder / "panels")
+    return written + _finish(target, folder, summary, parts, published(target.name))
+
+
+def _report_slabs(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+    rows = rows.assign(
+        method=rows["kind"].map(SLAB_NAMES), setting=rows["delta"], spread=rows["value"]
+    )
+    by = ["features", "n", "method", "setting"]
+    summary = summarise(rows[[*by, "seed", "value"]], by)
+    deviation = rows.groupby(by, sort=False)["value"].std().reset_index(name="value_sd")
+    summary = summary.merge(deviation, on=by)
+    pairs = zip(summary["value"], summary["value_se"], strict=True)
+    shown = summary.assign(text=[with_error(value, error) for value, error in pairs])
+    parts = [_repeats(summary)]
+    for count, own in shown.groupby("features", sort=False):
+        wide = own.pivot(index="method", columns="setting", values="text").reset_index()
+        wide.columns = pd.Index(["Metric", *(f"delta = {d:g}" for d in wide.columns[1:])])
+        parts += [f"## On {FEATURES[count]}", markdown_table(wide)]
+    return _finish(target, folder, summary, parts, published(target.name))
+
+
+def _report_cdf(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+    own = rows[rows["delta"] == rows["delta"].max()]
+    values: dict[str, dict[str, object]] = {}
+    for _, row in own.iterrows():
+        panel = f"{FEATURES[row['features']]}, delta = {row['delta']:g}"
+        values.setdefault(panel, {})[SLAB_NAMES[row["kind"]]] = row["values"]
+    long = own.explode("values").rename(columns={"values": "worst_coverage"})
+    long = long.assign(metric=long["kind"].map(SLAB_NAMES))
+    quantiles = (
+        long.assign(worst_coverage=long["worst_coverage"].astype(float))
+        .groupby(["features", "metric"], sort=False)["worst_coverage"]
+        .describe(percentiles=[0.05, 0.25, 0.5, 0.75])
+        .drop(columns=["count", "std"])
+        .reset_index()
+    )
+    written = save_figure(draw_cdf(values), folder / "cdf")
+    written.append(write_csv(quantiles, folder / "summary.csv"))
+    text = [f"# {target.title}", "Worst coverage of a direction, over the directions of one run."]
+    text.append(markdown_table(quantiles.round(3)))
+    return [*written, write_text("\n\n".join(text) + "\n", folder / "report.md")]
+
+
+def _report_pictures(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+    written = []
+    for method, own in rows.groupby("method", sort=False):
+        name = "paper" if "paper" in str(method) else "default"
+        for suffix in ("svg", "png"):
+            image = own[suffix].iloc[0]
+            if image:
+                path = folder / f"{name}.{suffix}"
+                write_bytes(image, path)
+                written.append(path)
+    table = rows.drop(columns=["svg", "png"])[["n", "method", "Color", "Gender", "membership"]]
+    written.append(write_csv(table, folder / "summary.csv"))
+    text = [f"# {target.title}", "Mean membership of the test rows in the learned group."]
+    text.append(markdown_table(table.round(3)))
+    return [*written, write_text("\n\n".join(text) + "\n", folder / "report.md")]
+
+
+REPORTS: dict[str, Callable[[Target, pd.DataFrame, Path], list[Path]]] = {
+    "sizes": _report_sizes,
+    "comparison": _report_comparison,
+    "sweep": _report_sweep,
+    "slabs": _report_slabs,
+    "cdf": _report_cdf,
+    "pictures": _report_pictures,
+}

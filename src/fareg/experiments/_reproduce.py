@@ -1,0 +1,158 @@
+"""Reproduce the paper: from the names of tables and figures to files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+
+from fareg._validation import FaregError, check_count
+from fareg.experiments._plan import Plan, how_to_get_acs
+from fareg.experiments._reports import write_report
+from fareg.experiments._runner import run_cells
+from fareg.experiments._store import Store
+from fareg.experiments._targets import EXTRACT, TARGETS, Labelled, Target
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What a run left behind.
+
+    Attributes
+    ----------
+    folder : Path
+    files : dict of str to list of Path
+        Tables and figures per target.
+    skipped : dict of str to str
+        Targets that were left out, with the reason and what to do about it.
+    """
+
+    folder: Path
+    files: dict[str, list[Path]]
+    skipped: dict[str, str]
+
+
+def list_targets() -> dict[str, str]:
+    """Return the names of all targets and what they are.
+
+    Examples
+    --------
+    >>> from fareg.experiments import list_targets
+    >>> list_targets()["beta"]
+    'Table 3: weight beta of the KL term'
+    """
+    return {name: target.title for name, target in TARGETS.items()}
+
+
+def reproduce(
+    targets: Sequence[str] = (),
+    *,
+    out: str | Path = "reproduction",
+    quick: bool = False,
+    repeats: int | None = None,
+    sizes: Sequence[int] | None = None,
+    jobs: int | None = None,
+    engine: str = "local",
+    scheduler: str | None = None,
+    acs_root: str | Path | None = None,
+    acs_extract: str | Path | None = None,
+    console: Console | None = None,
+) -> Reproduction:
+    """Run the paper's experiments and write their tables and figures.
+
+    Finished work is stored at once: a run that was stopped, in whatever way, continues where it
+    stopped when the same call is made again, and ends with the same numbers.
+
+    Parameters
+    ----------
+    targets : sequence of str, default=()
+        Names from ``list_targets()``; none for all.
+    out : path, default="reproduction"
+        Folder for results, one subfolder per target.
+    quick : bool, default=False
+        Small networks, short training and small data: minutes for everything, rough numbers.
+    repeats : int, default=None
+        Repetitions; None for 10, quickly 1.
+    sizes : sequence of int, default=None
+        Values of N, the number of training and calibration rows. Targets at one size take the
+        largest. None for the paper's.
+    jobs : int, default=None
+        Processes; None for one per core.
+    engine : {"local", "dask"}, default="local"
+    scheduler : str, default=None
+        Address of a dask scheduler; None starts a local cluster for ``engine="dask"``.
+    acs_root : path, default=None
+        Folder with PUMS person files, as ``fareg.datasets.load_acs_income`` reads them.
+    acs_extract : path, default=None
+        File for ``fareg.datasets.load_acs_extract``; reported as "ACS 2016 extract".
+    console : rich Console, default=None
+        Shows progress if it is a terminal.
+
+    Returns
+    -------
+    Reproduction
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from fareg.experiments import reproduce
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     done = reproduce(["wsc-table"], out=folder, quick=True, sizes=[200], jobs=1)
+    ...     print(sorted(path.name for path in done.files["wsc-table"]))
+    ['paper.csv', 'report.md', 'summary.csv']
+    """
+    plan = Plan(
+        quick=quick,
+        repeats=(1 if quick else 10) if repeats is None else check_count("repeats", repeats),
+        sizes=None if sizes is None else _check_sizes(sizes),
+        acs_root=None if acs_root is None else Path(acs_root),
+        acs_extract=None if acs_extract is None else Path(acs_extract),
+    )
+    wanted, skipped = _choose(targets, plan)
+    needed = {target.name: target.cells(plan) for target in wanted}
+    store = Store.open(out)
+    cells = [labelled.cell for own in needed.values() for labelled in own]
+    run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
+    files = {
+        target.name: write_report(target, _collect(needed[target.name], store), store.folder)
+        for target in wanted
+    }
+    return Reproduction(store.folder, files, skipped)
+
+
+def _choose(names: Sequence[str], plan: Plan) -> tuple[list[Target], dict[str, str]]:
+    """Return the targets to run, and those that lack their data."""
+    unknown = [name for name in names if name not in TARGETS]
+    if unknown:
+        raise FaregError(f"unknown target {', '.join(unknown)}; known are {', '.join(TARGETS)}")
+    chosen = [target for name, target in TARGETS.items() if not names or name in names]
+    skipped = {}
+    if TARGETS["acs"] in chosen:
+        if plan.acs_root is None:
+            chosen.remove(TARGETS["acs"])
+            skipped["acs"] = f"no data: {how_to_get_acs()}"
+        if plan.acs_extract is not None:
+            chosen.append(EXTRACT)
+    return chosen, skipped
+
+
+def _check_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+    if not sizes:
+        raise FaregError("--sizes must hold at least one number of rows, got none")
+    return tuple(check_count("sizes", n, minimum=40) for n in sizes)
+
+
+def _collect(cells: list[Labelled], store: Store) -> pd.DataFrame:
+    """Return the rows of labelled cells as one table."""
+    frames = []
+    for labelled in cells:
+        rows = store.get(labelled.cell.key)
+        if rows is None:
+            raise FaregError(
+                f"{store.path(labelled.cell.key)} has gone; run the same command again"
+            )
+        frames.append(rows.assign(**labelled.labels))
+    return pd.concat(frames, ignore_index=True)

@@ -1,0 +1,70 @@
+"""The runner: what is missing is computed, what is there is kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fareg._validation import FaregError, check_choice, check_count
+from fareg.experiments._cells import Cell, units_of
+from fareg.experiments._engines import ENGINES
+from fareg.experiments._store import Store
+
+
+def run_cells(
+    cells: Iterable[Cell],
+    store: Store,
+    *,
+    jobs: int | None = None,
+    engine: str = "local",
+    scheduler: str | None = None,
+    console: Console | None = None,
+) -> None:
+    """Compute the cells that the store does not have yet.
+
+    Parameters
+    ----------
+    cells : iterable of Cell
+        May repeat themselves; those of one problem run together and share its base model.
+    store : Store
+        Every finished cell is there at once: a run that is killed continues where it stopped.
+    jobs : int, default=None
+        Processes; None for one per core.
+    engine : {"local", "dask"}, default="local"
+    scheduler : str, default=None
+        Address of a running dask scheduler.
+    console : rich Console, default=None
+        Where the progress bar goes, if it is a terminal; None: no bar.
+    """
+    check_choice("engine", engine, ENGINES)
+    if scheduler is not None and engine != "dask":
+        raise FaregError("--scheduler is for --engine dask; add it, or leave out the address")
+    jobs = (os.cpu_count() or 1) if jobs is None else check_count("jobs", jobs)
+    missing = [cell for cell in cells if store.get(cell.key) is None]
+    units = units_of(missing)
+    if not units:
+        return
+    with _progress(console) as progress:
+        task = progress.add_task("", total=sum(unit.cost for unit in units), done=0, n=len(units))
+        finished = ENGINES[engine](units, str(store.folder.resolve()), jobs, scheduler)
+        for done, (unit, rows) in enumerate(finished, start=1):
+            for key, frame in rows.items():
+                if not store.path(key).exists():  # computed on another machine's disk
+                    store.put(key, frame)
+            progress.update(task, advance=unit.cost, done=done)
+
+
+def _progress(console: Console | None) -> Any:
+    return Progress(
+        TextColumn("{task.fields[done]} of {task.fields[n]} problems"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=console is None or not console.is_terminal,
+    )

@@ -1,0 +1,105 @@
+"""Finished work on disk: one small Parquet file per cell, written at once and atomically."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import uuid
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fareg._validation import FaregError
+from fareg.experiments._config import FORMAT
+
+MANIFEST = "fareg-results.json"
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a temporary file and move it to ``path``: whole, or not there at all."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write(temporary)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise FaregError(_explain(path, error)) from error
+
+
+def _explain(path: Path, error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"the disk is full: cannot write {path}; results so far are kept, "
+            "free some space and run the same command again"
+        )
+    reason = error.strerror or str(error)
+    return f"cannot write {path} ({reason}); choose a folder you may write to with --out"
+
+
+class Store:
+    """A results folder: cells and base models by the hash of their configuration.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there. A folder written by another version of fareg is refused.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Store:
+        """Make the folder, or check that this version of fareg wrote it."""
+        store = cls(folder)
+        manifest = store.folder / MANIFEST
+        own = {"fareg": version("fareg"), "format": FORMAT}
+        try:
+            found = json.loads(manifest.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            found = None
+        except (OSError, ValueError) as error:
+            raise FaregError(
+                f"cannot read {manifest} ({error}); choose another folder with --out"
+            ) from error
+        if found is not None and found != own:
+            raise FaregError(
+                f"{store.folder} holds results of another version ({_spell(found)}; this is "
+                f"{_spell(own)}); choose another folder with --out"
+            )
+        text = json.dumps(own) + "\n"
+        # written even if it is there: better to learn now than after hours that nothing can be
+        write_atomically(manifest, lambda path: path.write_text(text, encoding="utf-8"))
+        return store
+
+    def path(self, key: str) -> Path:
+        """Return where the rows of a key are, or would be."""
+        return self.folder / "cells" / f"v{FORMAT}" / key[:2] / f"{key}.parquet"
+
+    def get(self, key: str) -> pd.DataFrame | None:
+        """Return the rows of a key; None if they are not there, or damaged."""
+        try:
+            return pq.read_table(self.path(key)).to_pandas()
+        except FileNotFoundError:
+            return None
+        except (OSError, pa.ArrowInvalid):
+            return None  # not ours to mend: the cell is computed again and replaces it
+
+    def put(self, key: str, rows: pd.DataFrame) -> pd.DataFrame:
+        """Store the rows of a key and return them."""
+        write_atomically(self.path(key), lambda path: rows.to_parquet(path, index=False))
+        return rows
+
+
+def _spell(manifest: object) -> str:
+    if not isinstance(manifest, dict):
+        return "unknown"
+    return f"fareg {manifest.get('fareg', '?')}, format {manifest.get('format', '?')}"

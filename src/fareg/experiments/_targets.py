@@ -1,0 +1,162 @@
+"""The tables and figures of the paper: which cells each needs, and how it is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fareg.experiments._cells import Cell, MethodCell, PictureCell, SlabCell
+from fareg.experiments._config import BaseConfig, DataConfig, Method, Problem
+from fareg.experiments._methods import DEFAULT, comparison
+from fareg.experiments._plan import (
+    ACS_ROWS,
+    ACS_TEST,
+    Plan,
+    acs_data,
+    acs_extract_data,
+)
+from fareg.experiments._published import BETAS, DELTAS
+
+N_SWEEP = 2000
+N_PICTURE = 4000
+DRAWS = (1, 5, 10, 20, 50, 100)
+PUBLISHED_SETTING = {"delta": 0.3, "beta": 2.0}
+FEATURE_COUNTS = (10, 3, 2)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A cell, and what its rows are called in a target's tables."""
+
+    cell: Cell
+    labels: dict[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table or figure: its name on the command line, what it shows, its cells and its report."""
+
+    name: str
+    title: str
+    cells: Callable[[Plan], list[Labelled]]
+    report: str  # a key of REPORTS
+
+
+def _problems(plan: Plan, kind: str, n: int, n_test: int = 500) -> list[Problem]:
+    return [Problem(DataConfig(kind), n, seed, plan.base, n_test) for seed in range(plan.repeats)]
+
+
+def _compare(plan: Plan, problems: Sequence[Problem], methods: Sequence[Method]) -> list[Labelled]:
+    return [
+        Labelled(
+            MethodCell(problem, method, plan.metrics),
+            {"n": problem.n, "seed": problem.seed, "method": method.name},
+        )
+        for problem in problems
+        for method in methods
+    ]
+
+
+def _sizes(kind: str, target: str) -> Callable[[Plan], list[Labelled]]:
+    """Compare all methods at several sizes."""
+
+    def cells(plan: Plan) -> list[Labelled]:
+        problems = [p for n in plan.sizes_of(target) for p in _problems(plan, kind, n)]
+        return _compare(plan, problems, comparison(plan.max_iter))
+
+    return cells
+
+
+def _one_size(kind: str) -> Callable[[Plan], list[Labelled]]:
+    """Compare all methods at one size."""
+
+    def cells(plan: Plan) -> list[Labelled]:
+        problems = _problems(plan, kind, plan.size(N_SWEEP))
+        return _compare(plan, problems, comparison(plan.max_iter))
+
+    return cells
+
+
+def _acs(source: str) -> Callable[[Plan], list[Labelled]]:
+    def cells(plan: Plan) -> list[Labelled]:
+        path = plan.acs_root if source == "acs" else plan.acs_extract
+        assert path is not None
+        data = acs_data(path) if source == "acs" else acs_extract_data(path)
+        n = plan.size(ACS_ROWS - ACS_TEST)
+        base = BaseConfig(kind="boosting")
+        seeds = range(plan.repeats)
+        problems = [Problem(data, n, seed, base, ACS_TEST) for seed in seeds]
+        return _compare(plan, problems, comparison(plan.max_iter))
+
+    return cells
+
+
+def _sweep(parameter: str, values: Sequence[float]) -> Callable[[Plan], list[Labelled]]:
+    """Vary one parameter of FaReG (paper), beside the rows that do not depend on it."""
+
+    def cells(plan: Plan) -> list[Labelled]:
+        steps = () if plan.max_iter is None else (("max_iter", plan.max_iter),)
+        found = []
+        for problem in _problems(plan, "xnor", plan.size(N_SWEEP)):
+            for value in values:
+                own = () if PUBLISHED_SETTING.get(parameter) == value else ((parameter, value),)
+                kind = "draws" if parameter == "n_draws" else "paper"
+                method = Method("FaReG (paper)", kind, (*steps, *own))
+                labels = {"n": problem.n, "seed": problem.seed, "method": method.name}
+                cell = MethodCell(problem, method, plan.metrics)
+                found.append(Labelled(cell, {**labels, "setting": value}))
+        return found
+
+    return cells
+
+
+def _slabs(plan: Plan) -> list[Labelled]:
+    return [
+        Labelled(
+            SlabCell(problem, count, DELTAS, plan.metrics.n_directions),
+            {"seed": problem.seed, "n": problem.n, "features": count},
+        )
+        for problem in _problems(plan, "metric", plan.size(N_SWEEP))
+        for count in FEATURE_COUNTS
+    ]
+
+
+def _first_slabs(plan: Plan) -> list[Labelled]:
+    return [labelled for labelled in _slabs(plan) if labelled.labels["seed"] == 0]
+
+
+def _pictures(plan: Plan) -> list[Labelled]:
+    problem = Problem(DataConfig("xnor"), plan.size(N_PICTURE), 0, plan.base)
+    steps = () if plan.max_iter is None else (("max_iter", plan.max_iter),)
+    methods = [Method("FaReG (paper)", "paper", steps), DEFAULT]
+    return [
+        Labelled(PictureCell(problem, method), {"n": problem.n, "method": method.name})
+        for method in methods
+    ]
+
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        Target("wsc-cdf", "Fig. 2: worst-slab coverage over directions", _first_slabs, "cdf"),
+        Target("wsc-table", "Table 1: WSC and WSC+ against delta", _slabs, "slabs"),
+        Target(
+            "synthetic",
+            "Fig. 3 and 4: synthetic data against N",
+            _sizes("xnor", "synthetic"),
+            "sizes",
+        ),
+        Target("nursery", "Fig. 5: Nursery against N", _sizes("nursery", "nursery"), "sizes"),
+        Target("delta", "Fig. 6: group size delta", _sweep("delta", DELTAS), "sweep"),
+        Target("draws", "Fig. 7: number of draws T", _sweep("n_draws", DRAWS), "sweep"),
+        Target("beta", "Table 3: weight beta of the KL term", _sweep("beta", BETAS), "sweep"),
+        Target("visualization", "Fig. 8: the learned group", _pictures, "pictures"),
+        Target("eight", "Table 4: eight subgroups", _one_size("eight"), "comparison"),
+        Target("condcp", "Table 5: with and without CondCP", _one_size("xnor"), "comparison"),
+        Target("acs", "Table 6: ACSIncome", _acs("acs"), "comparison"),
+    )
+}
+EXTRACT = Target(
+    "acs-extract", "ACS 2016 extract (not in the paper)", _acs("extract"), "comparison"
+)
