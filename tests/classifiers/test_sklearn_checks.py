@@ -29,6 +29,8 @@ CLASSIFIERS = [
     fareg.PLCPClassifier(
         DecisionTreeClassifier(random_state=0), calibration="reuse", n_restarts=2, max_iter=5
     ),
+    fareg.FaReGClassifier(DecisionTreeClassifier(random_state=0), max_iter=10, significance=None),
+    fareg.FaReGClassifier.paper(DecisionTreeClassifier(random_state=0), max_iter=10, n_draws=3),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,8 @@ from fareg.groups._projection import mass_shift
 from fareg.groups._screening import MANY_ROWS, Screening, screen_features
 
 MAX_CATEGORIES = 100  # rarer categories of a column share one input
+LARGEST = 1e100
+MAX_PERMUTATIONS = 999
 CHUNK = 65_536  # rows whose membership is computed at once
 
 
@@ -181,7 +184,8 @@ class GroupLearner(BaseEstimator):
     def _screen(self, columns: pd.DataFrame, covered: FloatArray) -> None:
         n_permutations = 0
         if self.significance is not None:
-            n_permutations = max(19 if len(covered) > MANY_ROWS else 99, int(1 / self.significance))
+            fewest = 19 if len(covered) > MANY_ROWS else 99
+            n_permutations = min(MAX_PERMUTATIONS, max(fewest, math.ceil(1 / self.significance)))
         screening = screen_features(
             columns, 1 - covered, n_permutations=n_permutations, random_state=self.random_state
         )
@@ -229,8 +233,9 @@ class GroupLearner(BaseEstimator):
 
 
 def _finite(columns: pd.DataFrame) -> pd.DataFrame:
-    """Treat infinite numbers as missing."""
-    return columns.replace([np.inf, -np.inf], np.nan)
+    """Treat numbers too large to be squared as missing."""
+    numbers = columns.select_dtypes("number")
+    return columns.assign(**numbers.where(numbers.abs() < LARGEST))
 
 
 def cut_membership(

@@ -85,7 +85,7 @@ def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
         parts = [f"({part})" if " and " in part else part for part in parts]
     named = {name for c in conjunctions for name in c if c[name] != everything[name]}
     return Rule(
-        text=" or ".join(parts) or "no one",
+        text=" or ".join(parts) or "no short rule",
         features=tuple(str(name) for name in columns if name in named),
         fidelity=float((tree.predict(x) == inside).mean()),
     )

@@ -21,7 +21,7 @@ from fareg._validation import FloatArray, IntArray
 N_FOLDS = 10
 N_REPEATS = 3
 PRIOR_ROWS = 8.0  # a cell mean counts as much as this many rows at the overall mean
-PARSIMONY = 0.25  # a smaller subset wins if it loses by less than this many standard errors
+PARSIMONY = 0.75  # a smaller subset wins if it loses by less than this many standard errors
 MANY_ROWS = 4_000  # beyond, one round of folds is precise enough
 MAX_ROWS = 20_000
 MAX_FEATURES = 40  # beyond, only the best single features enter pairs

@@ -103,7 +103,7 @@ def check_device(device: str) -> None:
 def project(q: Any, delta: float) -> Any:
     """Project onto ``mean(q) >= delta``, differentiable in ``q``."""
     free = free_entries(q.detach().cpu().numpy().astype(np.float64), delta)
-    w = shift_of_free(q, torch.as_tensor(free, device=q.device), delta)
+    w = shift_of_free(q, torch.as_tensor(free, dtype=q.dtype, device=q.device), delta)
     return torch.clamp(q + w[..., None], max=1.0)
 
 

@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import KFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OrdinalEncoder
 
+from fareg._encoding import gradient_boosting
 from fareg._frames import canonical, is_frame
 from fareg._validation import (
     BoolArray,
@@ -96,7 +93,7 @@ def excess_risk(
     if isinstance(random_state, np.random.Generator):
         random_state = int(random_state.integers(2**32))
     table = _table(X)
-    model = _default_estimator(table, random_state) if estimator is None else estimator
+    model = gradient_boosting(random_state) if estimator is None else estimator
     if not hasattr(model, "predict_proba"):
         raise InvalidInputError(f"estimator must have predict_proba, got {model!r}")
     folds = KFold(n_splits=n_splits, shuffle=True, random_state=random_state)
@@ -136,19 +133,6 @@ def _table(X: Any) -> Any:
     if is_frame(X) or X.dtype.kind not in "biuf":
         return canonical(X)
     return X
-
-
-def _default_estimator(table: Any, random_state: Any) -> Any:
-    boosting = HistGradientBoostingClassifier(random_state=random_state)
-    if not isinstance(table, pd.DataFrame):
-        return boosting
-    text = [name for name, column in table.items() if column.dtype.kind == "O"]
-    encoder = OrdinalEncoder(
-        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
-    )
-    return make_pipeline(
-        make_column_transformer((encoder, text), remainder="passthrough"), boosting
-    )
 
 
 def _predict(model: Any, table: Any, covered: BoolArray, train: Any, test: Any) -> FloatArray:

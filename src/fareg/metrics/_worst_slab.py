@@ -93,6 +93,11 @@ class NullBand:
         hypothesis that coverage is exchangeable over the rows.
     n_permutations : int
         Number of permutations.
+
+    Examples
+    --------
+    >>> NullBand(low=0.8, median=0.84, high=0.88, p_value=0.01, n_permutations=99).high
+    0.88
     """
 
     low: float
@@ -125,6 +130,14 @@ class WorstSlab:
         the coverage is NaN if none of them falls into it.
     null : NullBand or None
         Permutation band of ``value``, if permutations were asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(10.0)[:, None]
+    >>> slab = worst_slab_coverage(X, X[:, 0] < 5, delta=0.3, n_directions=2, random_state=0)
+    >>> slab.value, slab.contains([[6.0], [2.0]]).tolist()
+    (0.0, [True, False])
     """
 
     value: float

@@ -1,0 +1,45 @@
+# make demo    set up .venv and show what fareg does
+# make test    set up what the tests need and run them
+# make check   format, lint, types
+# make bench   timings and ratios against peers
+# make docs    the documentation site
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check bench docs clean
+
+demo: .venv/installed
+	$(BIN)/fareg demo
+
+# one thread per process: pytest-xdist keeps both cores busy
+test: .venv/installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
+
+check: .venv/installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: .venv/installed-dev
+	cd benchmarks && ../$(BIN)/python run.py
+
+docs: .venv/installed-dev
+	$(INSTALL) -e ".[docs]"
+	$(BIN)/mkdocs build --strict
+
+.venv/created:
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/installed: .venv/created pyproject.toml constraints.txt
+	$(INSTALL) torch==2.13.0
+	$(INSTALL) -e .
+	touch $@
+
+.venv/installed-dev: .venv/installed
+	$(INSTALL) -e ".[dev,dask]"
+	touch $@
+
+clean:
+	rm -rf .venv .bench-venv build dist site out

@@ -1,0 +1,288 @@
+"""FaReGClassifier: what it finds, its laws, its explanations, and what it does with bad input."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.frozen import FrozenEstimator
+
+from fareg import (
+    CondCPClassifier,
+    FaReGClassifier,
+    FaregError,
+    FaregWarning,
+    PartialConformalClassifier,
+    SplitConformalClassifier,
+)
+from fareg._encoding import gradient_boosting
+from fareg.datasets import make_synthetic
+from fareg.metrics import is_covered
+
+FAST = {"max_iter": 40, "random_state": 0}
+FAST_PAPER = {"max_iter": 60, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Return a model, its calibration rows and test rows of the XNOR data."""
+    data = make_synthetic(6000, random_state=5)
+    model = FrozenEstimator(gradient_boosting(0).fit(data.X[:1500], data.y[:1500]))
+    return model, data.take(slice(1500, 3500)), data.take(slice(3500, None))
+
+
+@pytest.fixture(scope="module")
+def fitted(world):
+    model, cal, _ = world
+    clf = FaReGClassifier(model, sensitive_features=list(cal.sensitive), **FAST)
+    return clf.conformalize(cal.X, cal.y)
+
+
+def split(world, **parameters):
+    model, cal, _ = world
+    return SplitConformalClassifier(model, random_state=0, **parameters).conformalize(cal.X, cal.y)
+
+
+def test_finds_names_and_repairs_the_group(world, fitted):
+    _, _, test = world
+    group = fitted.groups_.iloc[0]
+    assert set(fitted.explain().features) == {"Color", "Gender"}
+    assert group["rule"] == "(Color=Blue and Gender=Male) or (Color=Red and Gender=Female)"
+    assert group["fidelity"] == 1
+    assert group["p_value"] < 1e-6
+    assert group["low"] <= group["coverage"] <= group["high"] < 0.9
+    sets = fitted.predict_set(test.X)
+    marginal = split(world).predict_set(test.X)
+    repaired = is_covered(test.y, sets)[test.group].mean()
+    assert repaired > 0.87 > is_covered(test.y, marginal)[test.group].mean()
+    assert sets.sum() < marginal.sum()
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+@pytest.mark.parametrize("construction", ["partition", "union"])
+@pytest.mark.parametrize("calibration", ["split", "reuse"])
+@pytest.mark.parametrize("target", ["score", "coverage"])
+def test_every_mode_agrees_with_its_p_values(
+    world, construction, calibration, target, label_conditional
+):
+    model, cal, test = world
+    clf = FaReGClassifier(
+        model,
+        sensitive_features=list(cal.sensitive),
+        construction=construction,
+        calibration=calibration,
+        target=target,
+        label_conditional=label_conditional,
+        n_draws=5,
+        max_iter=15,
+        random_state=0,
+    ).conformalize(cal.X[:600], cal.y[:600])
+    X = test.X[:400]
+    np.testing.assert_array_equal(clf.predict_set(X), clf.predict_p(X) > clf.alpha_)
+    assert not clf.groups_.drop(columns="coverage").isna().any(axis=None)
+
+
+def test_union_contains_the_marginal_sets(world):
+    model, cal, test = world
+    clf = FaReGClassifier.paper(model, sensitive_features=list(cal.sensitive), **FAST_PAPER)
+    union = clf.conformalize(cal.X, cal.y).predict_set(test.X)
+    marginal = split(world).predict_set(test.X)
+    assert (union >= marginal).all()
+    assert union.sum() > marginal.sum()
+
+
+def test_union_is_the_union_over_draws(world):
+    model, cal, test = world
+    clf = FaReGClassifier.paper(
+        model, sensitive_features=list(cal.sensitive), n_draws=4, **FAST_PAPER
+    ).conformalize(cal.X, cal.y)
+    X = test.X[:300]
+    scores = clf._scores(X)
+    expected = np.zeros_like(scores, dtype=bool)
+    for thresholds, cells in zip(clf.thresholds_, clf._cells(X), strict=True):
+        expected |= (cells == 0)[:, None] & (scores <= thresholds[0])
+    np.testing.assert_array_equal(clf.predict_set(X), expected)
+
+
+@pytest.mark.parametrize("construction", ["partition", "union"])
+def test_delta_one_gives_split(world, construction):
+    model, cal, test = world
+    clf = FaReGClassifier(
+        model, delta=1.0, construction=construction, calibration="reuse", **FAST
+    ).conformalize(cal.X, cal.y)
+    np.testing.assert_array_equal(clf.predict_set(test.X), split(world).predict_set(test.X))
+
+
+def test_one_cell_equals_split_on_the_rows_that_calibrate(world):
+    model, cal, test = world
+    rng = np.random.default_rng(0)
+    noise = {"sensitive_features": lambda X: rng.integers(0, 2, len(X))}  # nothing to find
+    clf = FaReGClassifier(model, significance=1e-9, **noise, **FAST).conformalize(cal.X, cal.y)
+    assert clf.groups_["group"].tolist() == ["everyone"]
+    _, rest = clf._divide(len(cal.y))
+    expected = SplitConformalClassifier(model, random_state=0)
+    expected.conformalize(cal.X.iloc[rest], cal.y[rest])
+    np.testing.assert_array_equal(clf.predict_set(test.X), expected.predict_set(test.X))
+
+
+def test_rows_that_teach_do_not_calibrate(world, fitted):
+    _, cal, _ = world
+    learn, rest = fitted._divide(len(cal.y))
+    assert not set(learn) & set(rest)
+    assert sum(c.counts.sum() for c in fitted.calibrations_) == len(rest)
+
+
+def test_a_row_never_depends_on_its_neighbours(world, fitted):
+    _, _, test = world
+    together = fitted.predict_set(test.X[:60])
+    alone = np.vstack([fitted.predict_set(test.X[i : i + 1]) for i in range(60)])
+    np.testing.assert_array_equal(alone, together)
+
+
+@pytest.mark.parametrize("base", [CondCPClassifier(), PartialConformalClassifier()])
+@pytest.mark.parametrize("construction", ["partition", "union"])
+def test_the_base_joins_the_union(world, base, construction):
+    model, cal, test = world
+    clf = FaReGClassifier(
+        model,
+        base=base,
+        construction=construction,
+        calibration="reuse",
+        sensitive_features=list(cal.sensitive),
+        n_draws=3,
+        **FAST,
+    ).conformalize(cal.X, cal.y)
+    alone = type(base)(model, sensitive_features=list(cal.sensitive), random_state=0)
+    alone.conformalize(cal.X, cal.y)
+    assert (clf.predict_set(test.X) >= alone.predict_set(test.X)).all()
+
+
+def test_base_must_be_one_of_ours(world):
+    model, cal, _ = world
+    with pytest.raises(FaregError, match="base must be a conformal classifier"):
+        FaReGClassifier(model, base=gradient_boosting()).conformalize(cal.X, cal.y)
+
+
+def test_paper_is_the_published_configuration():
+    clf = FaReGClassifier.paper()
+    assert (clf.construction, clf.calibration, clf.target) == ("union", "reuse", "coverage")
+    assert (clf.beta, clf.delta, clf.n_draws, clf.max_iter) == (2.0, 0.3, 20, 2000)
+    nursery = FaReGClassifier.paper(data="nursery")
+    assert (nursery.beta, nursery.delta, nursery.n_draws, nursery.max_iter) == (0.1, 0.1, 100, 800)
+    with pytest.raises(FaregError, match="data must be one of"):
+        FaReGClassifier.paper(data="mnist")
+
+
+def test_explanations_rank_the_features_that_matter(fitted):
+    explanation = fitted.explain()
+    assert explanation.ranking.index[:2].isin(["Color", "Gender"]).all()
+    np.testing.assert_allclose(explanation.ranking.sum(), 1)
+    steps = explanation.traversal["step"].tolist()
+    assert steps == sorted(steps)
+    assert explanation.traversal["membership"].between(0, 1).all()
+    assert np.ptp(explanation.traversal["membership"]) > 0.05
+
+
+def test_plot_groups_draws_one_panel_per_step(fitted):
+    figure = fitted.plot_groups(steps=(0, 1))
+    panels = [ax for ax in figure.axes if ax.get_title()]
+    assert len(panels) == 2
+    with pytest.raises(FaregError, match="features must be two of"):
+        fitted.plot_groups(features=("Color", "no such"))
+
+
+def test_membership_is_a_probability_and_separates(world, fitted):
+    _, _, test = world
+    q = fitted.predict_group(test.X)
+    assert q.shape == (len(test.y),)
+    assert ((q >= 0) & (q <= 1)).all()
+    assert q[test.group].min() > q[~test.group].max()
+
+
+def test_polars_and_pandas_give_the_same_sets(world, fitted):
+    _, _, test = world
+    np.testing.assert_array_equal(
+        fitted.predict_set(pl.from_pandas(test.X)), fitted.predict_set(test.X)
+    )
+
+
+def test_prediction_does_not_load_torch(world, fitted, tmp_path):
+    code = "import sys, fareg.classifiers; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def mixed(n, seed=0, k=3):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "a": rng.choice(["x", "y"], n),
+            "b": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
+            "constant": 1.0,
+            "many": [f"c{j}" for j in rng.integers(0, 500, n)],
+        }
+    )
+    return X, rng.integers(0, k, n)
+
+
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+@pytest.mark.parametrize("n", [20, 61, 200])
+@pytest.mark.parametrize("sensitive", [None, ["a"], ["constant"], ["b", "many"]])
+@pytest.mark.parametrize("construction", ["partition", "union"])
+def test_hard_tables_get_an_answer(n, sensitive, construction):
+    X, y = mixed(2 * n)
+    clf = FaReGClassifier(
+        sensitive_features=sensitive,
+        construction=construction,
+        significance=None,
+        max_iter=5,
+        n_draws=3,
+        random_state=0,
+    ).fit(X, y)
+    assert clf.predict_set(X).shape == (2 * n, 3)
+    p, q = clf.predict_p(X), clf.predict_group(X)
+    assert np.isfinite(p).all()
+    assert np.isfinite(q).all()
+    clf.explain()
+
+
+def test_few_rows_fall_back_to_split_with_one_warning():
+    X, y = mixed(60)
+    with pytest.warns(FaregWarning, match="too few to look for a group") as caught:
+        FaReGClassifier(gradient_boosting(0), random_state=0).fit(X, y)
+    assert sum("too few" in str(w.message) for w in caught) == 1
+
+
+@pytest.mark.parametrize("covers", [True, False])
+def test_everything_or_nothing_covered(reader, covers):
+    """A model that is always right, or always wrong, leaves no group to find."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    right = np.eye(3)[y if covers else (y + 1) % 3]
+    X = np.hstack([right, rng.normal(size=(300, 2))])
+    clf = FaReGClassifier(
+        reader(), conformity_score="lac", target="coverage", sensitive_features=[3, 4], **FAST
+    ).conformalize(X, y)
+    assert clf.groups_["group"].tolist() == ["everyone"]
+    assert is_covered(y, clf.predict_set(X)).mean() >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "sentence"),
+    [
+        ("delta", 0, "delta must be a number in"),
+        ("delta", 1.01, "delta must be a number in"),
+        ("construction", "tree", "construction must be one of partition, union"),
+        ("calibration", "both", "calibration must be one of"),
+        ("target", "y", "target must be one of"),
+        ("n_draws", 0, "n_draws must be a whole number"),
+        ("device", "cuda:99", "device 'cuda:99' is not available"),
+        ("sensitive_features", ["nobody"], "not a column of X"),
+    ],
+)
+def test_bad_parameters_get_one_clear_sentence(world, parameter, value, sentence):
+    model, cal, _ = world
+    with pytest.raises(FaregError, match=sentence) as caught:
+        FaReGClassifier(model, **{parameter: value}).conformalize(cal.X, cal.y)
+    assert "\n" not in str(caught.value)

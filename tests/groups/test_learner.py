@@ -1,0 +1,222 @@
+"""The learner finds groups, forgets its batch, and needs no torch once it is fitted."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from fareg import FaregError
+from fareg.groups import GroupLearner, cells_of, cut_membership
+
+
+def xnor(n, seed=0, gap=0.4):
+    rng = np.random.default_rng(seed)
+    columns = pd.DataFrame(
+        {
+            "Color": rng.choice(["Red", "Blue"], n),
+            "Gender": rng.choice(["Female", "Male"], n),
+            "Age": rng.uniform(18, 90, n),
+            "Region": rng.choice(list("abcde"), n),
+        }
+    ).astype({"Color": object, "Gender": object, "Region": object})
+    hard = ((columns["Color"] == "Red") == (columns["Gender"] == "Female")).to_numpy()
+    covered = np.clip(rng.random(n) - gap * hard + gap / 2, 0, 1)
+    return columns, covered, hard
+
+
+@pytest.fixture(scope="module")
+def learned():
+    columns, covered, hard = xnor(600)
+    return GroupLearner(max_iter=60).fit(columns, covered), columns, covered, hard
+
+
+def test_finds_an_interaction(learned):
+    learner, columns, covered, hard = learned
+    assert learner.features_ == ("Color", "Gender")
+    cuts = cut_membership(learner.membership(columns), covered)
+    np.testing.assert_array_equal(cells_of(learner.membership(columns), cuts) == 1, hard)
+
+
+def test_a_row_never_depends_on_the_rows_beside_it(learned):
+    learner, columns, _, _ = learned
+    together = learner.membership(columns)
+    alone = np.concatenate([learner.membership(columns.iloc[[i]]) for i in range(30)])
+    np.testing.assert_allclose(alone, together[:30], rtol=1e-12)
+    reverse = learner.membership(columns.iloc[::-1])[::-1]
+    np.testing.assert_allclose(reverse, together, rtol=1e-12)
+
+
+def test_mean_membership_is_at_least_delta():
+    columns, covered, _ = xnor(400)
+    for delta in (0.1, 0.5, 1.0):
+        learner = GroupLearner(max_iter=20, delta=delta, n_restarts=2).fit(columns, covered)
+        assert learner.membership(columns).mean() >= delta - 1e-9
+
+
+def torch_mlp(layers, restart):
+    """Build one restart's perceptron from torch's own modules."""
+    modules = []
+    for w, b in layers:
+        linear = torch.nn.Linear(*w.shape[1:], dtype=torch.float64)
+        linear.weight.data, linear.bias.data = (
+            torch.tensor(w[restart].T),
+            torch.tensor(b[restart, 0]),
+        )
+        modules += [linear, torch.nn.LeakyReLU(0.2)]
+    return torch.nn.Sequential(*modules[:-1])
+
+
+def test_numpy_equals_torch_modules(learned):
+    learner, columns, _, _ = learned
+    x = torch.tensor(learner.encoder_.transform(columns[list(learner.features_)]))
+    latent, weights = learner.latent(columns), learner.weights_
+    for r in range(learner.n_restarts):
+        with torch.no_grad():
+            z = torch_mlp([*weights["encoder"], *weights["mean"]], r)(x)
+            q = torch.sigmoid(torch_mlp(weights["membership"], r)(z))[:, 0].numpy()
+            x_hat = torch_mlp(weights["reconstruction"], r)(z).numpy()
+        np.testing.assert_allclose(latent[r], z.numpy(), atol=1e-12)
+        np.testing.assert_allclose(learner.reconstruct(latent)[r], x_hat, atol=1e-12)
+        expected = np.minimum(1, q + learner.shift_[r])
+        np.testing.assert_allclose(learner.membership_of_latent(latent)[r], expected, atol=1e-12)
+
+
+def test_membership_needs_no_torch():
+    code = """
+import sys, numpy as np, pandas as pd
+from fareg.groups import GroupLearner
+learner = GroupLearner()
+learner.found_, learner.features_ = True, ("a",)
+from fareg._encoding import one_hot_encoder
+columns = pd.DataFrame({"a": [0.0, 1.0, 2.0]})
+learner.encoder_ = one_hot_encoder().fit(columns)
+from fareg.groups._network import layer_sizes
+learner.weights_ = {part: [(np.ones((1, a, b)), np.zeros((1, 1, b))) for a, b in sizes]
+                    for part, sizes in layer_sizes(1, (3, 2)).items()}
+learner.shift_ = np.zeros(1)
+assert learner.membership(columns).shape == (3,)
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_same_seed_same_answer_other_seed_another():
+    columns, covered, _ = xnor(300)
+    fits = [GroupLearner(max_iter=20, random_state=s).fit(columns, covered) for s in (1, 1, 2)]
+    first, again, other = (fit.membership(columns) for fit in fits)
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_restarts_train_as_if_alone_would():
+    columns, covered, _ = xnor(300)
+    learner = GroupLearner(max_iter=20, n_restarts=4).fit(columns, covered)
+    q = learner.membership_of_latent(learner.latent(columns))
+    assert len(np.unique(q[:, 0])) == 4
+    np.testing.assert_allclose(q.mean(axis=0), learner.membership(columns))
+
+
+def test_nothing_to_find_is_not_found():
+    rng = np.random.default_rng(0)
+    found = 0
+    for seed in range(40):
+        columns, _, _ = xnor(200, seed)
+        found += GroupLearner(max_iter=1, random_state=seed).fit(columns, rng.random(200)).found_
+    assert found <= 10  # binomial(40, 0.1) exceeds 10 with probability 0.1%
+
+
+def test_history_and_progress_tell_the_same_story():
+    columns, covered, _ = xnor(300)
+    seen = []
+    learner = GroupLearner(max_iter=40, progress=lambda *news: seen.append(news))
+    learner.fit(columns, covered)
+    assert [news[:2] for news in seen] == [(h["stage"], h["step"]) for h in learner.history_]
+    assert [h["step"] for h in learner.history_] == [10, 20, 30, 40, 10, 20]
+    reconstruction = [h["train_loss"] for h in learner.history_ if h["stage"] == "reconstruction"]
+    assert reconstruction[-1] < reconstruction[0]
+
+
+def test_published_scale_has_nearly_noiseless_latents():
+    columns, covered, hard = xnor(400)
+    learner = GroupLearner(
+        published_scale=True,
+        beta=2.0,
+        delta=0.3,
+        select_features=False,
+        significance=None,
+        cross_fit=False,
+        n_restarts=1,
+        max_iter=400,
+        learning_rate=1e-3,
+        hidden_sizes=(64, 32),
+    ).fit(columns, covered)
+    assert learner.latent(columns).std() < 0.1
+    q = learner.membership(columns)
+    assert q[hard].mean() > q[~hard].mean() + 0.2
+
+
+def test_mini_batches_and_many_rows():
+    columns, covered, hard = xnor(5000)
+    learner = GroupLearner(max_iter=60, batch_size=128).fit(columns, covered)
+    q = learner.membership(columns)
+    assert q[hard].min() > q[~hard].max()
+
+
+@pytest.mark.parametrize("covered", [np.ones(200), np.zeros(200)])
+def test_constant_coverage_has_no_group(covered):
+    columns, _, _ = xnor(200)
+    learner = GroupLearner().fit(columns, covered)
+    assert not learner.found_
+    np.testing.assert_array_equal(learner.membership(columns), 0)
+
+
+def test_hostile_columns_give_numbers():
+    rng = np.random.default_rng(0)
+    n = 300
+    columns = pd.DataFrame(
+        {
+            "constant": np.zeros(n),
+            "missing": np.full(n, np.nan),
+            "infinite": np.where(rng.random(n) < 0.1, np.inf, rng.normal(size=n)),
+            "many": pd.Series([f"c{j}" for j in rng.integers(0, 500, n)], dtype=object),
+            "huge": rng.normal(size=n) * 1e300,
+        }
+    )
+    learner = GroupLearner(max_iter=10, significance=None, select_features=False)
+    q = learner.fit(columns, rng.random(n)).membership(columns)
+    assert np.isfinite(q).all()
+    unseen = columns.assign(many="never seen")
+    assert np.isfinite(learner.membership(unseen)).all()
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("delta", 0),
+        ("delta", 1.5),
+        ("beta", -1),
+        ("beta", "a"),
+        ("n_restarts", 0),
+        ("max_iter", 1.5),
+        ("batch_size", -3),
+        ("significance", 2),
+        ("device", "no such device"),
+    ],
+)
+def test_bad_parameters_are_named(parameter, value):
+    columns, covered, _ = xnor(100)
+    with pytest.raises(FaregError, match=parameter):
+        GroupLearner(**{parameter: value}).fit(columns, covered)
+
+
+def test_cuts_keep_cells_large_enough_and_order():
+    rng = np.random.default_rng(0)
+    q = rng.random(200)
+    covered = (q < 0.97).astype(float)
+    cuts = cut_membership(q, covered, min_share=0.1)
+    assert (cells_of(q, cuts) == 1).mean() >= 0.1
+    assert len(cut_membership(np.full(50, 0.3), covered[:50])) == 0
+    assert len(cut_membership(q, covered, n_cells=4)) <= 3

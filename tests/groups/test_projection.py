@@ -1,0 +1,89 @@
+"""The projection onto groups of a given mass against a QP solver, and its derivative."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import LinearConstraint, minimize
+
+from fareg import FaregError
+from fareg.groups import project_to_mass
+from fareg.groups._training import project
+
+
+def solve_qp(u, delta):
+    """Minimise ||v - u||^2 subject to mean(v) >= delta, 0 <= v <= 1 with a general solver."""
+    n = len(u)
+    result = minimize(
+        lambda v: ((v - u) ** 2).sum(),
+        np.full(n, max(delta, 0.5)),
+        jac=lambda v: 2 * (v - u),
+        bounds=[(0, 1)] * n,
+        constraints=LinearConstraint(np.ones((1, n)), delta * n, np.inf),
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    return result.x
+
+
+def random_cases(n_cases):
+    rng = np.random.default_rng(0)
+    for _ in range(n_cases):
+        u = rng.beta(*rng.uniform(0.2, 3, 2), rng.integers(1, 15))
+        yield (rng.choice([u, u.round(1), np.zeros_like(u), np.ones_like(u)]), rng.uniform(0.01, 1))
+
+
+def test_equals_a_qp_solver_on_hundreds_of_cases():
+    for u, delta in random_cases(300):
+        np.testing.assert_allclose(project_to_mass(u, delta), solve_qp(u, delta), atol=2e-6)
+
+
+unit = st.floats(0, 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(unit, min_size=1, max_size=30), st.floats(0.01, 1))
+def test_is_a_projection(u, delta):
+    v = project_to_mass(u, delta)
+    assert v.mean() >= delta - 1e-9
+    assert ((np.asarray(u) <= v + 1e-12) & (v <= 1)).all()
+    np.testing.assert_allclose(project_to_mass(v, delta), v, atol=1e-9)
+
+
+def test_enough_mass_is_left_alone():
+    u = np.array([0.2, 0.9, 0.7])
+    np.testing.assert_array_equal(project_to_mass(u, 0.5), u)
+
+
+@pytest.mark.parametrize("u", [[0.3, 0.3, 0.3], [1.0, 1.0], [0.0]])
+def test_delta_one_gives_everyone(u):
+    np.testing.assert_allclose(project_to_mass(u, 1.0), 1.0)
+
+
+def test_batches_are_projected_one_by_one():
+    u = np.random.default_rng(0).random((5, 40)) ** 3
+    expected = [project_to_mass(row, 0.6) for row in u]
+    np.testing.assert_allclose(project_to_mass(u, 0.6), expected)
+
+
+@pytest.mark.parametrize("delta", [0, -0.1, 1.1, np.nan, "half", True])
+def test_impossible_mass_is_refused(delta):
+    with pytest.raises(FaregError, match="delta must be a number"):
+        project_to_mass([0.5], delta)
+
+
+@pytest.mark.parametrize("u", [[1.2], [-0.1], [np.nan]])
+def test_only_probabilities_are_projected(u):
+    with pytest.raises(FaregError, match=r"\[0, 1\]"):
+        project_to_mass(u, 0.5)
+
+
+def test_torch_version_agrees_and_has_the_right_derivative():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        u = torch.tensor(rng.random((2, 12)) ** 2, requires_grad=True)
+        np.testing.assert_allclose(
+            project(u, 0.7).detach().numpy(), project_to_mass(u.detach().numpy(), 0.7), atol=1e-12
+        )
+        assert torch.autograd.gradcheck(lambda q: project(q, 0.7), (u,), eps=1e-7, atol=1e-4)
