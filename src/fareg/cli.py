@@ -252,12 +252,12 @@ def _print_demo(result: Any, figure: Path) -> None:
     rows = result.table.set_index("method")
     marginal, fareg = rows.iloc[0], rows.loc["FaReG"]
     console.print(
-        f"A model, 90% asked for. Split conformal sets cover {marginal['average']:.1%} of all rows: "
-        f"fine on average.\nBut inside one group, which no single feature shows, they cover "
+        f"90% is asked for. Split conformal sets cover {marginal['average']:.1%} of all rows: fine "
+        f"on average.\nBut inside one group, which no single feature shows, they cover "
         f"[bold]{marginal['group']:.1%}[/bold].\nFaReG, not told about it, finds and names it "
         f"(the rule agrees with it on {result.fidelity:.0%} of rows):\n  [bold]{result.rule}[/bold]"
-        f"\nand covers {fareg['group']:.1%} of it with sets of {fareg['size']:.2f} labels instead of "
-        f"{marginal['size']:.2f}.\n"
+        f"\nand covers {fareg['group']:.1%} of it, with sets of {fareg['size']:.2f} labels instead "
+        f"of {marginal['size']:.2f}.\n"
     )
     table = Table("method")
     for heading in ("group", "everyone else", "average", "set size", "seconds"):
