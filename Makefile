@@ -21,8 +21,10 @@ check: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: .venv/installed-dev
-	cd benchmarks && ../$(BIN)/python run.py
+# peers live in an environment of their own: they are no dependency
+bench: .bench-venv/installed
+	cd benchmarks && for script in speed worst_slab afcp condcp; do \
+	  OMP_NUM_THREADS=1 ../.bench-venv/bin/python $$script.py || exit 1; done
 
 docs: .venv/installed-dev
 	$(INSTALL) -e ".[docs]"
@@ -39,6 +41,12 @@ docs: .venv/installed-dev
 
 .venv/installed-dev: .venv/installed
 	$(INSTALL) -e ".[dev,dask]"
+	touch $@
+
+.bench-venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .bench-venv
+	.bench-venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	.bench-venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	touch $@
 
 clean:

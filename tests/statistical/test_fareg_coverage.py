@@ -36,7 +36,7 @@ def excess(reader, n, gap, n_repeats, **parameters):
             sensitive_features=[3, 4],
             significance=None,
             n_restarts=2,
-            max_iter=20,
+            max_iter=10,
             n_draws=3,
             random_state=repeat,
             **parameters,
@@ -54,7 +54,7 @@ def excess(reader, n, gap, n_repeats, **parameters):
 @pytest.mark.parametrize("construction", ["partition", "union"])
 @pytest.mark.parametrize(("n", "gap"), [(60, 0.9), (200, 0.9), (200, 0.0)])
 def test_split_calibration_keeps_its_promise_on_every_cell(reader, construction, n, gap):
-    for mean, error in excess(reader, n, gap, 80, construction=construction).values():
+    for mean, error in excess(reader, n, gap, 40, construction=construction).values():
         assert mean >= -4 * error
 
 
@@ -63,5 +63,5 @@ def test_the_law_sees_a_threshold_that_is_too_low(reader, monkeypatch):
 
     honest = CalibrationScores.quantiles
     monkeypatch.setattr(CalibrationScores, "quantiles", lambda s, alpha: honest(s, alpha + 0.05))
-    cells = excess(reader, 200, 0.9, 80, construction="partition")
+    cells = excess(reader, 200, 0.9, 60, construction="partition")
     assert any(mean < -4 * error for mean, error in cells.values())
