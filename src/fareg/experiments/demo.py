@@ -78,11 +78,11 @@ def run_demo(random_state: int = 0) -> Demo:
 
 
 def _row(name: str, sets: BoolArray, test: Dataset, seconds: float) -> dict[str, Any]:
-    covered = is_covered(test.y, sets)
+    covered, group = is_covered(test.y, sets), np.asarray(test.group)
     return {
         "method": name,
-        "group": covered[test.group].mean(),
-        "outside": covered[~test.group].mean(),
+        "group": covered[group].mean(),
+        "outside": covered[~group].mean(),
         "average": covered.mean(),
         "size": sets.sum(axis=1).mean(),
         "seconds": seconds,
@@ -97,11 +97,11 @@ def _size_matched(p: FloatArray, sets: BoolArray) -> BoolArray:
 def _oracle_rows(marginal: Any, cal: Dataset, test: Dataset) -> list[dict[str, Any]]:
     """Return what knowing the true group gives: united with marginal sets, or as a partition."""
     scores, own = marginal._scores(test.X), marginal._scores(cal.X)[np.arange(len(cal.y)), cal.y]
-    alpha = marginal.alpha_
+    alpha, group = marginal.alpha_, np.asarray(test.group)
     everyone = conformal_quantile(own, alpha)
-    outside, inside = conformal_quantile(own, alpha, categories=cal.group.astype(int))
-    union = np.where(test.group, max(inside, everyone), everyone)[:, None]
-    partition = np.where(test.group, inside, outside)[:, None]
+    outside, inside = conformal_quantile(own, alpha, categories=np.asarray(cal.group, int))
+    union = np.where(group, max(inside, everyone), everyone)[:, None]
+    partition = np.where(group, inside, outside)[:, None]
     return [
         _row("Oracle: true group, united", scores <= union, test, 0.0),
         _row("Oracle: true partition", scores <= partition, test, 0.0),
