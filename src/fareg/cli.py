@@ -169,6 +169,53 @@ def demo(
         _print_demo(result, out / "demo.png")
 
 
+@app.command()
+def reproduce(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="Tables and figures, see --list (default: all).")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Name the targets and stop.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small and rough, in minutes.")] = False,
+    repeats: Annotated[int | None, typer.Option(help="Repetitions (default: 10).")] = None,
+    sizes: Annotated[str | None, typer.Option(help="Values of N: 200,500,1000.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes (default: one per core).")] = None,
+    engine: Annotated[str, typer.Option(help="local or dask.")] = "local",
+    scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
+    out: Annotated[Path, typer.Option(help="Results folder.")] = Path("reproduction"),
+    acs_root: Annotated[Path | None, typer.Option(help="Folder of ACS PUMS files.")] = None,
+    acs_extract: Annotated[Path | None, typer.Option(help="CSV extract of the ACS.")] = None,
+    json: Json = False,
+) -> None:
+    """Run the paper's experiments; a stopped run continues where it stopped."""
+    with _plain_errors(json) as told:
+        from rich.console import Console
+
+        from fareg.experiments import list_targets, parse_sizes
+        from fareg.experiments import reproduce as run
+
+        told.update(targets=list_targets())
+        if not list_:
+            try:
+                done = run(
+                    targets or (),
+                    out=out,
+                    quick=quick,
+                    repeats=repeats,
+                    sizes=parse_sizes(sizes),
+                    jobs=jobs,
+                    engine=engine,
+                    scheduler=scheduler,
+                    acs_root=acs_root,
+                    acs_extract=acs_extract,
+                    console=None if json else Console(stderr=True),
+                )
+            except KeyboardInterrupt:
+                _stop("Interrupted: results so far are kept, the same command goes on.", 130)
+            told.update(done.to_dict())
+    if not json:
+        _print_reproduction(told)
+
+
 def _names(text: str | None) -> list[str] | None:
     """Return the column names in ``a,b``."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
@@ -273,6 +320,18 @@ def _print_demo(result: Any, figure: Path) -> None:
         f"size-matched row is split conformal at the level that gives sets as large as FaReG's."
     )
     console.print(f"figure in {figure}", highlight=False)
+
+
+def _print_reproduction(told: dict[str, Any]) -> None:
+    if "files" not in told:
+        for name, title in told["targets"].items():
+            typer.echo(f"{name:14} {title}")
+        return
+    for name, reason in told["skipped"].items():
+        typer.echo(f"{name} skipped, {reason}", err=True)
+    for name, files in told["files"].items():
+        typer.echo(f"{name}: {', '.join(files)}")
+    typer.echo(f"in {told['folder']}")
 
 
 def _print_trial(told: dict[str, Any]) -> None:

@@ -4,6 +4,6 @@ An experiment is a frozen configuration; a cell is one method on one data set, s
 pure function of its configuration, stored as soon as it is there.
 """
 
-from fareg.experiments._reproduce import Reproduction, list_targets, reproduce
+from fareg.experiments._reproduce import Reproduction, list_targets, parse_sizes, reproduce
 
-__all__ = ["Reproduction", "list_targets", "reproduce"]
+__all__ = ["Reproduction", "list_targets", "parse_sizes", "reproduce"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
 
-from fareg._validation import FaregError, check_count
+from fareg._validation import FaregError, InvalidInputError, check_count
 from fareg.experiments._plan import Plan, how_to_get_acs
 from fareg.experiments._reports import write_report
 from fareg.experiments._runner import run_cells
@@ -33,6 +34,33 @@ class Reproduction:
     folder: Path
     files: dict[str, list[Path]]
     skipped: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same in plain types, with paths relative to the folder."""
+        files = {
+            name: [path.relative_to(self.folder).as_posix() for path in paths]
+            for name, paths in self.files.items()
+        }
+        return {"folder": str(self.folder), "files": files, "skipped": self.skipped}
+
+
+def parse_sizes(text: str | None) -> list[int] | None:
+    """Return the numbers in ``200,500``, None for None.
+
+    Examples
+    --------
+    >>> from fareg.experiments import parse_sizes
+    >>> parse_sizes("200, 500")
+    [200, 500]
+    """
+    if text is None:
+        return None
+    try:
+        return [int(number) for number in text.split(",") if number.strip()]
+    except ValueError as error:
+        raise InvalidInputError(
+            f"--sizes must be whole numbers such as 200,500, got {text!r}"
+        ) from error
 
 
 def list_targets() -> dict[str, str]:

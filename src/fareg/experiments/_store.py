@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import uuid
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fareg._files import replacing
 from fareg._validation import FaregError
 from fareg.experiments._config import FORMAT
 
@@ -22,26 +20,15 @@ MANIFEST = "fareg-results.json"
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file and move it to ``path``: whole, or not there at all."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            write(temporary)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise FaregError(_explain(path, error)) from error
-
-
-def _explain(path: Path, error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"the disk is full: cannot write {path}; results so far are kept, "
-            "free some space and run the same command again"
-        )
-    reason = error.strerror or str(error)
-    return f"cannot write {path} ({reason}); choose a folder you may write to with --out"
+        reason = error.strerror or str(error)
+        raise FaregError(
+            f"cannot write to {path.parent} ({reason}); choose another folder with --out"
+        ) from error
+    with replacing(path) as temporary:
+        write(temporary)
 
 
 class Store:
