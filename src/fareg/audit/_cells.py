@@ -1,0 +1,107 @@
+"""Coverage of the levels of each feature and of each two features together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom
+
+from fareg._frames import Levels
+from fareg._validation import BoolArray, FloatArray, IntArray
+from fareg.metrics import clopper_pearson
+
+MAX_PAIRED = 40  # features that enter pairs: beyond, those with the worst levels
+
+
+@dataclass(frozen=True, eq=False)
+class CodedTable:
+    """A table as level numbers, one column per feature; -1 is a level not seen in learning."""
+
+    levels: tuple[Levels, ...]
+    codes: IntArray  # (n_samples, n_features)
+
+    @classmethod
+    def of(cls, columns: pd.DataFrame, learn_from: BoolArray | None = None) -> CodedTable:
+        """Code canonical columns by the levels of the rows ``learn_from``; None: of all rows."""
+        rows = columns if learn_from is None else columns[learn_from]
+        levels = tuple(Levels.learn(column) for _, column in rows.items())
+        coded = [one.codes(columns[name]) for one, name in zip(levels, columns, strict=True)]
+        return cls(levels, np.column_stack(coded))
+
+    def inside(self, features: tuple[int, ...], codes: tuple[int, ...]) -> BoolArray:
+        """Tell which rows have the given levels."""
+        here: BoolArray = (self.codes[:, features] == codes).all(axis=1)
+        return here
+
+    def label(self, features: tuple[int, ...], codes: tuple[int, ...]) -> str:
+        """Name a cell in words: ``Color=Red and Gender=Male``."""
+        parts = (self.levels[j].label(c) for j, c in zip(features, codes, strict=True))
+        return " and ".join(parts)
+
+
+def below_level_pvalue(k: Any, n: Any, confidence_level: float) -> FloatArray:
+    """Return ``P(Binomial(n, confidence_level) <= k)``: small if coverage is below the level."""
+    p: FloatArray = np.asarray(binom.cdf(k, n, confidence_level), dtype=np.float64)
+    return p
+
+
+def cell_coverage(
+    table: CodedTable,
+    covered: BoolArray,
+    size: IntArray,
+    *,
+    confidence_level: float,
+    rows: BoolArray | None = None,
+) -> pd.DataFrame:
+    """Count every cell of one or two features that occurs among ``rows``.
+
+    Returns
+    -------
+    DataFrame
+        Columns features and codes (tuples), n, share, coverage, low, high (95% Clopper-Pearson),
+        mean_size and p_value, which is that of coverage below the level and counts this cell alone.
+    """
+    rows = np.ones(len(covered), dtype=bool) if rows is None else rows
+    codes, covered, size = table.codes[rows], covered[rows], size[rows]
+    singles = _counted([(j,) for j in range(codes.shape[1])], codes, covered, size)
+    singles["p_value"] = below_level_pvalue(singles["k"], singles["n"], confidence_level)
+    paired = list(range(codes.shape[1]))
+    if len(paired) > MAX_PAIRED:
+        worst = singles.groupby(singles["features"].str[0])["p_value"].min().nsmallest(MAX_PAIRED)
+        paired = sorted(worst.index)
+    pairs = _counted(list(combinations(paired, 2)), codes, covered, size)
+    pairs["p_value"] = below_level_pvalue(pairs["k"], pairs["n"], confidence_level)
+    cells = pd.concat([singles, pairs], ignore_index=True) if len(pairs) else singles
+    cells["share"] = cells["n"] / max(1, len(covered))
+    cells["coverage"] = cells["k"] / cells["n"]
+    cells["low"], cells["high"] = clopper_pearson(cells["k"], cells["n"])
+    return cells.drop(columns="k")
+
+
+def _counted(
+    subsets: list[tuple[int, ...]], codes: IntArray, covered: BoolArray, size: IntArray
+) -> pd.DataFrame:
+    rows = [row for subset in subsets for row in _cells(subset, codes, covered, size)]
+    cells = pd.DataFrame(rows, columns=["features", "codes", "n", "k", "mean_size"])
+    return cells.astype({"n": np.int64, "k": np.int64, "mean_size": np.float64})  # also if empty
+
+
+def _cells(
+    subset: tuple[int, ...], codes: IntArray, covered: BoolArray, size: IntArray
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int, int, float]]:
+    """Yield features, levels, rows, covered rows and mean set size of each cell that occurs."""
+    joint = codes[:, subset[0]] + 1
+    for j in subset[1:]:
+        joint = joint * (codes[:, j].max(initial=0) + 2) + codes[:, j] + 1
+    _, first, cell = np.unique(joint, return_index=True, return_inverse=True)
+    n = np.bincount(cell)
+    k = np.bincount(cell, weights=covered).astype(np.int64)
+    mean_size = np.bincount(cell, weights=size) / np.maximum(n, 1)
+    for i, row in enumerate(first):
+        levels = tuple(int(code) for code in codes[row, subset])
+        yield subset, levels, int(n[i]), int(k[i]), float(mean_size[i])

@@ -1,0 +1,74 @@
+"""A group as a picture: coverage over the levels of the two features that its rule names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._validation import BoolArray, IntArray
+from fareg.audit._cells import CodedTable
+from fareg.metrics import clopper_pearson
+
+MAX_SHOWN = 12  # levels per axis; the most frequent ones
+
+
+def group_picture(
+    columns: pd.DataFrame, covered: BoolArray, mask: BoolArray, features: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """Return a grid of cells with rows, coverage and the share that lies in the group.
+
+    Returns
+    -------
+    dict or None
+        features (one or two), row_labels, column_labels, hidden_levels (how many are left out) and
+        cells: a list of row, column, n, coverage, low, high, inside. None if the rule names none.
+    """
+    shown = [name for name in features if name in columns][:2]
+    if not shown:
+        return None
+    table = CodedTable.of(columns[shown])
+    axes = [_frequent(table.codes[:, j]) for j in range(len(shown))]
+    hidden = sum(
+        len(levels.values) - len(axis) for levels, axis in zip(table.levels, axes, strict=True)
+    )
+    labels = [[table.levels[j].label(int(code)) for code in axis] for j, axis in enumerate(axes)]
+    row_axis = axes[1] if len(axes) == 2 else np.array([-1])
+    cells = []
+    for r, row_code in enumerate(row_axis):
+        for c, code in enumerate(axes[0]):
+            here = table.codes[:, 0] == code
+            if len(axes) == 2:
+                here &= table.codes[:, 1] == row_code
+            if here.any():
+                cells.append(_cell(r, c, here, covered, mask))
+    return {
+        "features": shown,
+        "column_labels": labels[0],
+        "row_labels": labels[1] if len(labels) == 2 else [""],
+        "hidden_levels": int(hidden),
+        "cells": cells,
+    }
+
+
+def _frequent(codes: IntArray) -> IntArray:
+    counts = np.bincount(codes[codes >= 0])
+    top = np.argsort(-counts, kind="stable")[:MAX_SHOWN]
+    return np.sort(top[counts[top] > 0])
+
+
+def _cell(
+    row: int, column: int, here: BoolArray, covered: BoolArray, mask: BoolArray
+) -> dict[str, Any]:
+    n, k = int(here.sum()), int((here & covered).sum())
+    low, high = clopper_pearson(k, n)
+    return {
+        "row": row,
+        "column": column,
+        "n": n,
+        "coverage": k / n,
+        "low": float(low),
+        "high": float(high),
+        "inside": float(mask[here].mean()),
+    }

@@ -1,0 +1,266 @@
+"""Groups proposed on one half of the rows, put to the test on the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from scipy.stats import beta, binom
+
+from fareg._validation import BoolArray, FloatArray, IntArray
+from fareg.audit._cells import CodedTable, below_level_pvalue, cell_coverage
+from fareg.groups import GroupLearner, cells_of, cut_membership, distil_rule
+from fareg.metrics import clopper_pearson
+
+MAX_ITER = 80  # gradient steps of the network
+MIN_ROWS = 20  # a half with fewer rows proposes nothing
+SUSPICIOUS = 0.05  # a level or pair is tested if its p-value on the discovery half is this small
+PRIOR_ROWS = 8.0  # a cell's coverage counts as much as this many rows at the overall coverage
+MAX_CELLS = 5  # worst levels and pairs that are put to the test, beside the learned groups
+POWER = 0.8
+TYPICAL_SHARE = 0.3  # the group whose detectable coverage is reported holds this share of the rows
+
+
+@dataclass(frozen=True, eq=False)
+class VerifiedGroup:
+    """A group proposed on the discovery half, measured on the verification half.
+
+    Attributes
+    ----------
+    rule : str
+        The group in words.
+    source : str
+        "learned" (by the membership network, or as a union of cells of two features), "level" or
+        "pair".
+    features : tuple of str
+        The features that the rule names.
+    fidelity : float
+        Share of the discovery rows on which the words agree with the group; 1 for levels and pairs.
+    n, share, coverage, low, high, mean_size : numbers
+        Rows of the verification half in the group, their share and coverage, its 95%
+        Clopper-Pearson interval, and the mean size of their sets.
+    p_value, adjusted_p_value : float
+        Exact binomial test that coverage is below the confidence level; after Holm's correction.
+    is_finding : bool
+        Whether ``adjusted_p_value`` is at most the audit's significance.
+    discovery_n, discovery_coverage : numbers
+        The same on the discovery half: too pessimistic, for the group was chosen there.
+    mask : bool ndarray of shape (n_samples,)
+        The group among all audited rows.
+
+    Examples
+    --------
+    >>> from fareg import audit
+    >>> from fareg.datasets import make_synthetic
+    >>> data = make_synthetic(400, random_state=0)
+    >>> sets = [[] if hard else [label] for label, hard in zip(data.y, data.group)]
+    >>> result = audit(data.X, data.y, sets, sensitive_features=data.sensitive, random_state=0)
+    >>> result.findings[0].rule, result.findings[0].coverage
+    ('(Color=Blue and Gender=Male) or (Color=Red and Gender=Female)', 0.0)
+    """
+
+    rule: str
+    source: str
+    features: tuple[str, ...]
+    fidelity: float
+    n: int
+    share: float
+    coverage: float
+    low: float
+    high: float
+    mean_size: float
+    p_value: float
+    adjusted_p_value: float
+    is_finding: bool
+    discovery_n: int
+    discovery_coverage: float
+    mask: BoolArray = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    rule: str
+    source: str
+    features: tuple[str, ...]
+    fidelity: float
+    mask: BoolArray
+
+
+def discover_and_verify(
+    columns: pd.DataFrame,
+    covered: BoolArray,
+    size: IntArray,
+    *,
+    confidence_level: float,
+    significance: float,
+    rng: np.random.Generator,
+) -> tuple[tuple[VerifiedGroup, ...], BoolArray]:
+    """Propose groups on a random half and verify them on the other.
+
+    If the rows are independent and coverage is at least ``confidence_level`` in every group, any
+    group is a finding with probability at most ``significance``: given the discovery half, the
+    candidates are fixed, their binomial p-values exact and their number accounted for by Holm.
+
+    Returns
+    -------
+    groups : tuple of VerifiedGroup
+        The candidates, most significant first.
+    discovery : bool ndarray of shape (n_samples,)
+        The discovery half.
+    """
+    discovery = np.zeros(len(covered), dtype=bool)
+    discovery[rng.permutation(len(covered))[: len(covered) // 2]] = True
+    seed = int(rng.integers(2**31))
+    if discovery.sum() < MIN_ROWS:
+        return (), discovery
+    learned = _learned_groups(columns, covered, discovery, seed)
+    cells = _worst_cells(columns, covered, size, discovery, confidence_level)
+    candidates = _distinct([*learned, *cells], discovery)
+    groups = _verified(candidates, covered, size, discovery, confidence_level, significance)
+    return groups, discovery
+
+
+def _learned_groups(
+    columns: pd.DataFrame, covered: BoolArray, discovery: BoolArray, seed: int
+) -> list[_Candidate]:
+    """Learn on the discovery half where coverage is low: by a network, and by the best pair."""
+    target = covered[discovery].astype(np.float64)
+    learner = GroupLearner(significance=None, n_restarts=4, max_iter=MAX_ITER, random_state=seed)
+    learner.fit(columns[discovery], target)
+    if not learner.found_:
+        return []
+    proposals = [(learner.features_, learner.membership(columns))]
+    gains = learner.screening_.gains if learner.screening_ else {}
+    pairs = [subset for subset in gains if len(subset) == 2]
+    if pairs:
+        best = max(pairs, key=lambda pair: gains[pair])
+        proposals.append((best, _miscoverage_of_cells(columns[list(best)], covered, discovery)))
+    candidates = []
+    for features, membership in proposals:
+        cuts = cut_membership(membership[discovery], target)
+        mask = cells_of(membership, cuts) == 1
+        rule = distil_rule(columns.loc[discovery, list(features)], mask[discovery])
+        candidates.append(_Candidate(rule.text, "learned", rule.features, rule.fidelity, mask))
+    return candidates
+
+
+def _miscoverage_of_cells(
+    columns: pd.DataFrame, covered: BoolArray, discovery: BoolArray
+) -> FloatArray:
+    """Return for each row how rarely its joint cell is covered on the discovery half, shrunk."""
+    table = CodedTable.of(columns, learn_from=discovery)
+    cell = pd.MultiIndex.from_arrays(list(table.codes.T))
+    missed = pd.Series(~covered[discovery], index=cell[discovery], dtype=np.float64)
+    by_cell = missed.groupby(level=list(range(cell.nlevels))).agg(["sum", "count"])
+    mean = missed.mean()
+    shrunk = (by_cell["sum"] + PRIOR_ROWS * mean) / (by_cell["count"] + PRIOR_ROWS)
+    return shrunk.reindex(cell).fillna(mean).to_numpy(np.float64)
+
+
+def _worst_cells(
+    columns: pd.DataFrame,
+    covered: BoolArray,
+    size: IntArray,
+    discovery: BoolArray,
+    confidence_level: float,
+) -> list[_Candidate]:
+    """Propose the levels and pairs whose coverage on the discovery half is least like the level."""
+    table = CodedTable.of(columns, learn_from=discovery)
+    cells = cell_coverage(table, covered, size, confidence_level=confidence_level, rows=discovery)
+    # each candidate costs the others some power, so one that looks fine already here stays out
+    worst = cells[cells["p_value"] <= SUSPICIOUS].nsmallest(MAX_CELLS, "p_value")
+    names = [str(name) for name in columns.columns]
+    return [
+        _Candidate(
+            rule=table.label(features, codes),
+            source="level" if len(features) == 1 else "pair",
+            features=tuple(names[j] for j in features),
+            fidelity=1.0,
+            mask=table.inside(features, codes),
+        )
+        for features, codes in zip(worst["features"], worst["codes"], strict=True)
+    ]
+
+
+def _distinct(candidates: list[_Candidate], discovery: BoolArray) -> list[_Candidate]:
+    """Drop a candidate with the discovery rows of an earlier one, or with all or none of them."""
+    kept: dict[bytes, _Candidate] = {}
+    for candidate in candidates:
+        rows = candidate.mask[discovery]
+        if rows.any() and not rows.all():
+            kept.setdefault(rows.tobytes(), candidate)
+    return list(kept.values())
+
+
+def _verified(
+    candidates: list[_Candidate],
+    covered: BoolArray,
+    size: IntArray,
+    discovery: BoolArray,
+    confidence_level: float,
+    significance: float,
+) -> tuple[VerifiedGroup, ...]:
+    def counts(half: BoolArray) -> tuple[IntArray, IntArray]:
+        n = [int((c.mask & half).sum()) for c in candidates]
+        k = [int((c.mask & half & covered).sum()) for c in candidates]
+        return np.array(n, dtype=np.int64), np.array(k, dtype=np.int64)
+
+    n, k = counts(~discovery)
+    seen_n, seen_k = counts(discovery)
+    p = below_level_pvalue(k, n, confidence_level)
+    adjusted = holm(p)
+    low, high = clopper_pearson(k, n)
+    groups = [
+        VerifiedGroup(
+            rule=c.rule,
+            source=c.source,
+            features=c.features,
+            fidelity=c.fidelity,
+            n=int(n[i]),
+            share=float(n[i] / (~discovery).sum()),
+            coverage=float(k[i] / n[i]) if n[i] else float("nan"),
+            low=float(low[i]),
+            high=float(high[i]),
+            mean_size=float(size[c.mask & ~discovery].mean()) if n[i] else float("nan"),
+            p_value=float(p[i]),
+            adjusted_p_value=float(adjusted[i]),
+            is_finding=bool(adjusted[i] <= significance),
+            discovery_n=int(seen_n[i]),
+            discovery_coverage=float(seen_k[i] / seen_n[i]),
+            mask=c.mask,
+        )
+        for i, c in enumerate(candidates)
+    ]
+    return tuple(sorted(groups, key=lambda group: group.p_value))  # stable: learned ones first
+
+
+def holm(p: FloatArray) -> FloatArray:
+    """Return p-values adjusted for their number (Holm 1979): any is <= a with probability <= a.
+
+    Examples
+    --------
+    >>> holm(np.array([0.01, 0.04, 0.03]))
+    array([0.03, 0.06, 0.06])
+    """
+    order = np.argsort(p)
+    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(1.0, stepped)
+    return adjusted
+
+
+def detectable_coverage(
+    n_verification: int, n_candidates: int, confidence_level: float, significance: float
+) -> float | None:
+    """Return the coverage at which a typical group is found with 80% power; None: at none.
+
+    The group holds 30% of the verification rows and is tested at the first step of Holm.
+    """
+    n = int(TYPICAL_SHARE * n_verification)
+    level = significance / max(1, n_candidates)
+    k = int(binom.ppf(level, n, confidence_level)) if n else 0
+    while k >= 0 and (n == 0 or binom.cdf(k, n, confidence_level) > level):
+        k -= 1  # the largest count that is significant
+    # P(Binomial(n, c) <= k) is the survival function of Beta(k + 1, n - k) at c
+    return float(beta.ppf(1 - POWER, k + 1, n - k)) if k >= 0 else None
