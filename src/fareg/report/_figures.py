@@ -1,0 +1,250 @@
+"""The report's figures as inline SVG: numbers in, markup out, colours left to the style sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from fareg.report._svg import Scale, linear, percent, picture, tag, ticks
+
+Row = Mapping[str, Any]
+STRIP_WIDTH, STRIP_HEIGHT = 168.0, 22.0
+ENOUGH_ROWS = 20  # smaller groups do not stretch the scale of the others
+MAX_BARS = 12
+CHARACTER = 8.2  # pixels that a character of a label takes in the widest common fonts
+
+
+def strip_scale(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return the range of coverage that the strips of one table share."""
+    known = [row for row in rows if row["coverage"] is not None]
+    large = [row for row in known if row["n"] >= ENOUGH_ROWS] or known
+    smallest = min((row["low"] for row in large), default=0.0)
+    return max(0.0, int(10 * smallest) / 10), 1.0
+
+
+def strip_axis(scale: tuple[float, float], level: float) -> Markup:
+    """Draw the ends of a table's strips, and where the target lies."""
+    x = linear(*scale, 8.0, STRIP_WIDTH - 8)
+    parts = [
+        _text(2.0, 15.0, percent(scale[0], 0), "tick", "start"),
+        _text(STRIP_WIDTH - 2, 15.0, "100%", "tick", "end"),
+    ]
+    if 42 < x(level) < STRIP_WIDTH - 46:  # clear of both ends
+        parts.append(_target(x(level)))
+    hidden = tag("span", "95% interval beside the target", class_="visually-hidden")
+    return hidden + _strip(parts)
+
+
+def interval_strip(row: Row, scale: tuple[float, float], level: float) -> Markup:
+    """Draw coverage with its interval beside the target: filled if all of it lies below."""
+    x = linear(*scale, 8.0, STRIP_WIDTH - 8)
+    y = STRIP_HEIGHT / 2
+    parts = [_target(x(level))]
+    if row["coverage"] is not None:
+        left, right = x(max(row["low"], scale[0])), x(row["high"])
+        below = row["high"] < level
+        kind = "mark below" if below else "mark"
+        parts.append(tag("line", x1=left, x2=right, y1=y, y2=y, class_=f"whisker {kind}"))
+        if row["coverage"] >= scale[0]:
+            parts.append(tag("circle", cx=x(row["coverage"]), cy=y, r=4.5, class_=f"dot {kind}"))
+        else:
+            parts.append(tag("path", d=f"M8 {y - 5}L2 {y}L8 {y + 5}Z", class_=f"dot {kind}"))
+    return _strip(parts)
+
+
+def change_strip(before: Row, after: Row, scale: tuple[float, float], level: float) -> Markup:
+    """Draw coverage before (hollow) and after (filled) beside the target."""
+    x = linear(*scale, 8.0, STRIP_WIDTH - 8)
+    y = STRIP_HEIGHT / 2
+    parts = [_target(x(level))]
+    values = [before["coverage"], after["coverage"]]
+    if None not in values:
+        start, stop = (x(max(value, scale[0])) for value in values)
+        parts += [
+            tag("line", x1=start, x2=stop, y1=y, y2=y, class_="whisker mark"),
+            tag("circle", cx=start, cy=y, r=4.5, class_=f"{_side(before, level)} hollow"),
+            tag("circle", cx=stop, cy=y, r=4.5, class_=_side(after, level)),
+        ]
+    return _strip(parts)
+
+
+def _side(row: Row, level: float) -> str:
+    return "dot mark below" if row["coverage"] < level else "dot mark"
+
+
+def _target(x: float) -> Markup:
+    return tag("line", x1=x, x2=x, y1=1.0, y2=STRIP_HEIGHT - 1, class_="target")
+
+
+def _strip(parts: list[Markup]) -> Markup:
+    return tag(
+        "svg",
+        *parts,
+        class_="strip",
+        aria_hidden="true",
+        viewBox=f"0 0 {STRIP_WIDTH:g} {STRIP_HEIGHT:g}",
+        width=STRIP_WIDTH,
+        height=STRIP_HEIGHT,
+    )
+
+
+def size_figure(set_sizes: Sequence[Row]) -> Markup:
+    """Draw the share of rows by set size, and how often sets of that size hold the label."""
+    bars = _binned(set_sizes)
+    step, left, top, bottom = 64.0, 16.0, 28.0, 168.0
+    width, height = max(2 * left + step * len(bars), 240.0), 222.0
+    y = linear(0.0, max(bar["share"] for bar in bars) or 1.0, bottom, top)
+    parts = [tag("line", x1=left, x2=width - left, y1=bottom, y2=bottom, class_="axis")]
+    for i, bar in enumerate(bars):
+        center = left + step * (i + 0.5)
+        box = {"x": center - 22, "y": y(bar["share"]), "height": bottom - y(bar["share"])}
+        hint = f"{bar['n']:,} sets of size {bar['label']}"
+        parts += [
+            tag("rect", tag("title", hint), width=44.0, rx=3.0, class_="bar", **box),
+            _text(center, y(bar["share"]) - 8, percent(bar["share"]), "value"),
+            _text(center, bottom + 20, bar["label"], "tick strong"),
+            _text(center, bottom + 40, percent(bar["coverage"], 0), "tick"),
+        ]
+    spoken = "; ".join(f"size {bar['label']}: {percent(bar['share'])}" for bar in bars)
+    return picture("sizes", width, height, "Share of rows by set size", f"{spoken}.", parts)
+
+
+def _binned(set_sizes: Sequence[Row]) -> list[dict[str, Any]]:
+    """Join neighbouring sizes if there are many, so that bars stay wide enough to read."""
+    width = -(-len(set_sizes) // MAX_BARS)
+    bars = []
+    for first in range(0, len(set_sizes), width):
+        part = set_sizes[first : first + width]
+        n = sum(row["n"] for row in part)
+        held = sum(row["n"] * row["coverage"] for row in part if row["coverage"] is not None)
+        sizes = part[0]["size"], part[-1]["size"]
+        bars.append(
+            {
+                "label": str(sizes[0]) if sizes[0] == sizes[1] else f"{sizes[0]}–{sizes[1]}",
+                "n": n,
+                "share": sum(row["share"] for row in part),
+                "coverage": held / n if n else None,
+            }
+        )
+    return bars
+
+
+def slab_figure(measure: str, rows: Sequence[Row], level: float) -> Markup:
+    """Draw worst-slab coverage by mass against the band that chance alone would give."""
+    width, height, left, right, top, bottom = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0
+    keys = ("value", "held_out", "null_low", "null_high")
+    values = [row[key] for row in rows for key in keys if row[key] is not None]
+    low, high = min([*values, level]) - 0.02, max([*values, level]) + 0.02
+    x = linear(rows[0]["delta"], rows[-1]["delta"], left + 16, right - 16)
+    y = linear(max(low, 0.0), min(high, 1.02), bottom, top)
+    parts = []
+    for value in ticks(max(low, 0.0), min(high, 1.0)):
+        parts += [
+            tag("line", x1=left, x2=right, y1=y(value), y2=y(value), class_="grid"),
+            _text(left - 8, y(value) + 4, percent(value, 0), "tick", "end"),
+        ]
+    parts += [_text(x(row["delta"]), bottom + 20, percent(row["delta"], 0), "tick") for row in rows]
+    parts += _band(rows, x, y)
+    parts.append(tag("line", x1=left, x2=right, y1=y(level), y2=y(level), class_="target"))
+    parts.append(_text((left + right) / 2, bottom + 42, "smallest share of rows in a slab", "tick"))
+    parts += _curve(rows, "held_out", x, y) + _curve(rows, "value", x, y)
+    spoken = "; ".join(
+        f"at {percent(row['delta'], 0)}: {percent(row['value'])} in-sample, "
+        f"{percent(row['held_out'])} held out, chance {percent(row['null_low'])} to "
+        f"{percent(row['null_high'])}"
+        for row in rows
+    )
+    name = "slab-" + ("plus" if measure.endswith("+") else "linear")
+    title = f"{measure}: worst coverage of any slab"
+    return picture(name, width, height, title, f"{spoken}.", parts)
+
+
+def _band(rows: Sequence[Row], x: Scale, y: Scale) -> list[Markup]:
+    known = [row for row in rows if row["null_low"] is not None]
+    if len(known) < 2:
+        return []
+    upper = [f"{x(row['delta']):.1f},{y(row['null_high']):.1f}" for row in known]
+    lower = [f"{x(row['delta']):.1f},{y(row['null_low']):.1f}" for row in reversed(known)]
+    return [tag("polygon", points=" ".join(upper + lower), class_="band")]
+
+
+def _curve(rows: Sequence[Row], key: str, x: Scale, y: Scale) -> list[Markup]:
+    known = [row for row in rows if row[key] is not None]
+    points = " ".join(f"{x(row['delta']):.1f},{y(row[key]):.1f}" for row in known)
+    parts = [tag("polyline", points=points, class_=f"curve {key}")]
+    for row in known:
+        hint = tag("title", f"{percent(row[key])} at a share of {percent(row['delta'], 0)}")
+        parts.append(slab_mark(key, x(row["delta"]), y(row[key]), hint))
+    return parts
+
+
+def slab_mark(key: str, x: float, y: float, *children: Markup) -> Markup:
+    """Return the mark of a curve: a disc in-sample, a square held-out."""
+    if key == "value":
+        return tag("circle", *children, cx=x, cy=y, r=4.5, class_="point value")
+    return tag("rect", *children, x=x - 4, y=y - 4, width=8.0, height=8.0, class_="point held_out")
+
+
+def group_figure(grid: Mapping[str, Any], level: float) -> Markup:
+    """Draw coverage over the levels of one or two features; the group's cells are outlined."""
+    columns, rows = grid["column_labels"], grid["row_labels"]
+    longest = max(len(label) for label in rows)
+    left = min(18.0 + CHARACTER * longest, 240.0) if longest else 4.0
+    cell_width, cell_height, top = (148.0 if len(columns) <= 5 else 100.0), 72.0, 34.0
+    width, height = left + cell_width * len(columns) + 6, top + cell_height * len(rows) + 6
+    parts = [
+        _text(left + cell_width * (c + 0.5), top - 12, _short(label, cell_width), "tick strong")
+        for c, label in enumerate(columns)
+    ]
+    parts += [
+        _text(
+            left - 10, top + cell_height * (r + 0.5) + 4, _short(label, left), "tick strong", "end"
+        )
+        for r, label in enumerate(rows)
+    ]
+    for cell in sorted(grid["cells"], key=lambda cell: cell["inside"]):  # outlines on top
+        x, y = left + cell_width * cell["column"], top + cell_height * cell["row"]
+        parts += _grid_cell(cell, x, y, cell_width, cell_height, level)
+    spoken = "; ".join(
+        f"{' and '.join(filter(None, (columns[cell['column']], rows[cell['row']])))}: "
+        f"{percent(cell['coverage'])} of {cell['n']} rows"
+        + (", in the group" if cell["inside"] > 0.5 else "")
+        for cell in grid["cells"]
+    )
+    title = f"Coverage by {' and '.join(grid['features'])}"
+    return picture("group", width, height, title, f"{spoken}.", parts)
+
+
+def _grid_cell(
+    cell: Row, x: float, y: float, width: float, height: float, level: float
+) -> list[Markup]:
+    side = "low" if cell["coverage"] < level else "high"
+    room = level if side == "low" else 1 - level
+    strength = min(1.0, abs(cell["coverage"] - level) / max(min(room, 0.2), 1e-9))
+    member = " member" if cell["inside"] > 0.5 else ""
+    hint = f"{percent(cell['coverage'])} ({percent(cell['low'])} to {percent(cell['high'])})"
+    box = {"x": x + 3, "y": y + 3, "width": width - 6, "height": height - 6, "rx": 6.0}
+    center = x + width / 2
+    return [
+        tag("rect", class_="paper", **box),
+        tag(
+            "rect",
+            tag("title", hint),
+            class_=f"cell {side}{member}",
+            fill_opacity=0.08 + 0.42 * strength,
+            **box,
+        ),
+        _text(center, y + height / 2 + 1, percent(cell["coverage"]), "value"),
+        _text(center, y + height / 2 + 18, f"{cell['n']:,} rows", "tick"),
+    ]
+
+
+def _short(label: str, width: float) -> str:
+    room = max(4, int((width - 10) / CHARACTER))
+    return label if len(label) <= room else label[: room - 1] + "…"
+
+
+def _text(x: float, y: float, content: str, class_: str, anchor: str = "middle") -> Markup:
+    return tag("text", content, x=x, y=y, class_=class_, text_anchor=anchor)

@@ -1,0 +1,115 @@
+"""From the summary to the page: figures drawn, template filled, numbers embedded."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fareg.report import _figures
+from fareg.report._svg import percent
+
+# with no key of its own, a section is left out
+OPTIONAL = (
+    "overall",
+    "set_sizes",
+    "groups",
+    "main_group",
+    "picture",
+    "levels",
+    "pairs",
+    "slabs",
+    "excess_risk",
+    "detectable_coverage",
+    "notes",
+    "before",
+    "after",
+    "comparison_labels",
+    "fareg_version",
+)
+
+
+def render_report(summary: Mapping[str, Any]) -> str:
+    """Return a summary as one HTML page without any other file.
+
+    Parameters
+    ----------
+    summary : mapping
+        Plain JSON types; the README beside this module lists the keys. ``AuditResult.to_dict()``
+        returns one.
+
+    Returns
+    -------
+    str
+        The page. Texts are escaped; the numbers are embedded as JSON.
+
+    Examples
+    --------
+    >>> page = render_report({
+    ...     "title": "Check", "data": {"confidence_level": 0.9},
+    ...     "verdict": {"status": "pass", "label": "Fine", "sentence": "All is <well>."}})
+    >>> "All is &lt;well&gt;." in page, "<well>" in page
+    (True, False)
+    """
+    environment = Environment(
+        loader=PackageLoader("fareg.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(percent=percent, probability=_probability, level=_level)
+    loader = environment.loader
+    assert loader is not None
+    style, script = (
+        loader.get_source(environment, name)[0] for name in ("report.css", "report.js")
+    )
+    facts = {**dict.fromkeys(OPTIONAL), **summary}
+    page = environment.get_template("report.html").render(
+        s=facts,
+        level=float(summary["data"]["confidence_level"]),
+        figures=_figures,
+        style=Markup(style),
+        script=Markup(script),
+        script_hash=_hash(script),
+        changes=_changes(facts["before"], facts["after"]),
+        numbers=embedded_json(summary),
+    )
+    return page
+
+
+def embedded_json(summary: Mapping[str, Any]) -> Markup:
+    """Return JSON that is safe inside a script element: no tag can begin or end in it."""
+    text = json.dumps(summary, ensure_ascii=False, allow_nan=False, indent=1)
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _hash(script: str) -> str:
+    """Return the digest by which the page's security policy knows its only script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _changes(before: Any, after: Any) -> list[dict[str, Any]]:
+    """Pair the rows of groups that were measured both before and after."""
+    earlier = {row["group"]: row for row in before or ()}
+    return [
+        {"group": row["group"], "before": earlier[row["group"]], "after": row}
+        for row in after or ()
+        if row["group"] in earlier
+    ]
+
+
+def _probability(p: float | None) -> str:
+    if p is None:
+        return "–"
+    return "< 0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
+
+
+def _level(share: float) -> str:
+    """Return a confidence level in percent, with the decimals that it has."""
+    return f"{100 * share:.10g}%"

@@ -1,0 +1,118 @@
+"""The page shows what the summary says, and nothing that it says can act."""
+
+import html
+import json
+import re
+from itertools import pairwise
+
+import pytest
+
+from fareg.report import render_report
+from fareg.report._figures import group_figure, interval_strip, size_figure, slab_figure
+from fareg.report._render import embedded_json
+from fareg.report._svg import percent, tag, ticks
+
+EVIL = "<script>alert(1)</script>"
+
+
+def minimal(**more):
+    verdict = {"status": "pass", "label": "Fine", "sentence": "All is well."}
+    return {"title": "Check", "verdict": verdict, "data": {"confidence_level": 0.9}, **more}
+
+
+def test_a_summary_needs_little():
+    page = render_report(minimal())
+    assert "<h1>Check</h1>" in page
+    assert "All is well." in page
+    assert "<table" not in page
+    assert "None" not in page
+
+
+@pytest.mark.parametrize("status", ["finding", "low", "pass", "unclear"])
+def test_every_status_has_colour_and_words(status):
+    verdict = {"status": status, "label": "In words", "sentence": "A sentence."}
+    page = render_report(minimal(verdict=verdict))
+    assert f'class="verdict {status}"' in page
+    assert "In words" in page
+
+
+def test_before_and_after_are_matched_by_group():
+    before = [
+        {"group": name, "n": 50, "coverage": 0.7, "low": 0.6, "high": 0.8}
+        for name in ("north", "only before")
+    ]
+    after = [{"group": "north", "n": 50, "coverage": 0.9, "low": 0.8, "high": 0.95}]
+    labels = ["Split conformal", "FaReG"]
+    page = render_report(minimal(before=before, after=after, comparison_labels=labels))
+    table = re.search(r'<table id="changes">.*?</table>', page, re.S).group()
+    assert table.count('scope="row"') == 1
+    assert "70.0%" in table
+    assert "90.0%" in table
+    assert "Split conformal" in table
+    assert "only before" not in table
+
+
+def test_embedded_json_comes_back_and_cannot_end_its_element(evil_summary):
+    text = str(embedded_json(evil_summary))
+    assert json.loads(text) == evil_summary
+    assert not set(text) & set("<>&")
+    page = render_report(evil_summary)
+    found = re.search(r'<script type="application/json" id="numbers">(.*?)</script>', page, re.S)
+    assert json.loads(found.group(1)) == evil_summary
+
+
+def test_texts_are_escaped_everywhere(evil_summary):
+    page = render_report(evil_summary)
+    assert page.count("<script") == 2  # the numbers, and the page's own
+    assert "alert(1)" in page
+    assert EVIL not in page
+    assert html.escape(EVIL) in page
+
+
+def test_the_page_is_complete_small_and_alone(evil_summary):
+    page = render_report(evil_summary)
+    assert len(page.encode()) < 3_000_000
+    addresses = set(re.findall(r"https?://[^\s\"'<]+", page))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # the name of a format, not a request
+    headings = [int(level) for level in re.findall(r"<h([1-6])", page)]
+    assert headings[0] == 1
+    assert headings.count(1) == 1
+    steps = [b - a for a, b in pairwise(headings)]
+    assert max(steps) <= 1
+    ids = re.findall(r'\sid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    for target in re.findall(r'href="#([^"]+)"', page) + re.findall(r'labelledby="([^"]+)"', page):
+        assert set(target.split()) <= set(ids)
+
+
+def test_figures_speak():
+    sizes = [{"size": i, "n": 10, "share": 0.02, "coverage": 0.9} for i in range(50)]
+    figure = size_figure(sizes)
+    assert figure.count("<rect") <= 12
+    slabs = [
+        dict.fromkeys(("value", "held_out", "null_low", "null_high"), 0.8) | {"delta": delta}
+        for delta in (0.1, 0.5)
+    ]
+    cells = [{"row": 0, "column": 0, "n": 9, "coverage": 0, "low": 0, "high": 0.3, "inside": 1}]
+    grid = {"features": [EVIL], "column_labels": [EVIL], "row_labels": [""], "cells": cells}
+    for drawn in (figure, slab_figure("WSC+", slabs, 0.9), group_figure(grid, 0.9)):
+        assert 'role="img"' in drawn
+        assert "<title" in drawn
+        assert "<desc" in drawn
+        assert "<script" not in drawn
+
+
+def test_missing_numbers_are_drawn_as_nothing():
+    row = {"n": 0, "coverage": None, "low": 0.0, "high": 1.0}
+    assert "circle" not in interval_strip(row, (0.0, 1.0), 0.9)
+    slabs = [
+        dict.fromkeys(("held_out", "null_low", "null_high")) | {"delta": delta, "value": 0.5}
+        for delta in (0.1, 0.5)
+    ]
+    assert "polygon" not in slab_figure("WSC", slabs, 0.9)
+    assert percent(None) == "–"
+
+
+def test_small_pieces():
+    assert tag("a", "<", class_="x", aria_label='"') == ('<a class="x" aria-label="&#34;">&lt;</a>')
+    assert ticks(0.0, 1.0) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
