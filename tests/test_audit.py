@@ -1,0 +1,306 @@
+"""An audit reads anyone's sets, counts exactly, and never claims more than it verified."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.stats import binomtest
+from sklearn.linear_model import LogisticRegression
+
+from fareg import AuditResult, FaregError, FaregWarning, audit
+from fareg._frames import select_columns
+from fareg.audit._cells import CodedTable, cell_coverage
+from fareg.audit._sets import read_sets
+from fareg.audit._verification import detectable_coverage, holm
+from fareg.metrics import clopper_pearson, coverage_by_group, coverage_score, mean_set_size
+
+FAST = {"n_directions": 5, "n_permutations": 5, "random_state": 0}
+CLASSES = ["a", "b", "c"]
+MARKS = np.array([[1, 0, 0], [0, 1, 1], [0, 0, 0], [1, 1, 1]], dtype=bool)
+LISTS = [["a"], ["b", "c"], [], ["a", "b", "c"]]
+Y = np.array(["a", "a", "b", "c"])
+COVERED = [True, False, False, True]
+
+
+def some_rows(n=300, seed=0):
+    """Draw a mixed table, labels, and sets that miss label "a" more often in the north."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "region": rng.choice(["north", "south", "west"], n),
+            "age": np.where(rng.random(n) < 0.1, np.nan, rng.integers(18, 90, n)),
+            "member": rng.random(n) < 0.5,
+        }
+    )
+    y = rng.choice(CLASSES, n)
+    sets = rng.random((n, 3)) < 0.5
+    own = np.searchsorted(CLASSES, y)
+    sets[np.arange(n), own] = rng.random(n) < np.where(X["region"] == "north", 0.6, 0.97)
+    return X, y, sets
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        pytest.param(MARKS, id="bool"),
+        pytest.param(MARKS.astype(int), id="zeros and ones"),
+        pytest.param(MARKS[:, :, None], id="mapie"),
+        pytest.param(MARKS.tolist(), id="lists of bool"),
+        pytest.param(pd.DataFrame(MARKS), id="frame"),
+        pytest.param(pl.DataFrame(MARKS), id="polars frame"),
+        pytest.param(LISTS, id="lists"),
+        pytest.param([tuple(labels) for labels in LISTS], id="tuples"),
+        pytest.param([set(labels) for labels in LISTS], id="sets"),
+        pytest.param([np.array(labels, dtype=object) for labels in LISTS], id="arrays"),
+        pytest.param(pd.Series(LISTS), id="column"),
+        pytest.param(pl.Series(LISTS), id="polars column"),
+        pytest.param(np.array(LISTS, dtype=object), id="object array"),
+    ],
+)
+@pytest.mark.parametrize("classes", [CLASSES, np.array(CLASSES), None])
+def test_every_form_of_sets_is_read_alike(sets, classes):
+    table = read_sets(sets, Y, classes)
+    assert table.covered.tolist() == COVERED
+    assert table.size.tolist() == [1, 2, 0, 3]
+    assert table.classes == ("a", "b", "c")
+
+
+def test_lists_of_equal_length_are_labels_not_marks():
+    table = read_sets([[0, 1], [1, 2]], [1, 0])
+    assert table.covered.tolist() == [True, False]
+    table = read_sets(np.array([["a", "b"], ["b", "c"]]), ["b", "a"])
+    assert table.covered.tolist() == [True, False]
+    assert table.sets.sum() == 4
+
+
+def test_true_and_false_may_be_labels():
+    table = read_sets([[True], [False, True], [True]], np.array([True, False, False]))
+    assert table.classes == (False, True)
+    assert table.covered.tolist() == [True, True, False]
+
+
+def test_mapie_sets():
+    from mapie.classification import SplitConformalClassifier
+
+    X, y = _numbers()
+    model = LogisticRegression().fit(X[:200], y[:200])
+    mapie = SplitConformalClassifier(model, confidence_level=0.9, prefit=True)
+    _, sets = mapie.conformalize(X[200:400], y[200:400]).predict_set(X[400:])
+    assert sets.ndim == 3
+    result = audit(X[400:], y[400:], sets, classes=model.classes_, **FAST)
+    expected = coverage_score(y[400:], sets[:, :, 0], classes=model.classes_)
+    assert result.coverage == expected
+    two = SplitConformalClassifier(model, confidence_level=[0.9, 0.8], prefit=True)
+    _, sets = two.conformalize(X[200:400], y[200:400]).predict_set(X[400:])
+    with pytest.raises(FaregError, match=r"2 confidence levels.*one at a time"):
+        audit(X[400:], y[400:], sets, classes=model.classes_)
+
+
+def test_crepes_sets():
+    from crepes import WrapClassifier
+
+    X, y = _numbers()
+    model = WrapClassifier(LogisticRegression())
+    model.fit(X[:200], y[:200])
+    model.calibrate(X[200:400], y[200:400])
+    lists = model.predict_set(X[400:], confidence=0.9, smoothing=False)
+    marks = model.predict_set(X[400:], confidence=0.9, smoothing=False, labels=False)
+    by_list = audit(X[400:], y[400:], lists, **FAST)
+    by_mark = audit(X[400:], y[400:], marks, classes=model.learner.classes_, **FAST)
+    assert by_list.to_dict() == by_mark.to_dict()
+    assert by_list.mean_size == mean_set_size(marks)
+
+
+def _numbers():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = np.array(["high", "low", "mid"])[np.digitize(X[:, 0] + rng.normal(size=600), [-0.7, 0.7])]
+    return X, y
+
+
+@pytest.mark.parametrize(
+    ("sets", "y", "classes", "message"),
+    [
+        (LISTS, Y, ["a", "b"], "'c' in row 1, which is none of the classes"),
+        (MARKS, Y, ["a", "b"], "3 columns of sets, got 2 labels"),
+        (MARKS, Y, ["a", "b", "b"], "distinct labels"),
+        (MARKS, ["a", "b", "a", "b"], None, "pass classes"),
+        (MARKS[:2], Y, CLASSES, "y has 4, sets has 2"),
+        (LISTS[:2], Y, CLASSES, "y has 4, sets has 2"),
+        (["a", "b|c", "", "a"], Y, CLASSES, "'a' in row 0; split texts"),
+        ([["a"], None, [], []], Y, CLASSES, "None in row 1"),
+        (np.arange(12).reshape(4, 3), Y, CLASSES, "only True and False"),
+        (np.zeros((4, 3, 2)), Y, CLASSES, "2 confidence levels"),
+        (np.zeros(4), Y, CLASSES, "got shape"),
+        ([["1"], ["2"]], [1, 2], None, "same labels, got 1 in y and '1' in sets"),
+        (MARKS, [None, "a", "b", "c"], CLASSES, "missing labels"),
+    ],
+)
+def test_unusable_sets_get_a_sentence(sets, y, classes, message):
+    with pytest.raises(FaregError, match=message):
+        audit(np.zeros((len(y), 1)), y, sets, classes=classes)
+
+
+def test_a_label_outside_the_classes_is_never_covered_and_noted():
+    with pytest.warns(FaregWarning, match="1 rows have labels .*z.*not covered"):
+        result = audit(np.zeros((4, 1)), ["a", "z", "b", "c"], MARKS, classes=CLASSES, **FAST)
+    assert result.coverage == 0.5
+    assert "(z)" in result.to_dict()["notes"][0]
+    assert "(z)" in str(result)
+
+
+def test_cells_agree_with_coverage_by_group():
+    X, y, sets = some_rows()
+    covered = read_sets(sets, y, CLASSES).covered
+    columns = select_columns(X, None)
+    table = CodedTable.of(columns)
+    ours = cell_coverage(table, covered, sets.sum(axis=1), confidence_level=0.9)
+    ours["group"] = [table.label(*cell) for cell in ours[["features", "codes"]].to_numpy()]
+    expected = coverage_by_group(X, covered, pairs=True)
+    both = ours.merge(expected, on="group", suffixes=("", "_expected"))
+    assert len(both) == len(ours) == len(expected)
+    for name in ("n", "share", "coverage", "low", "high"):
+        np.testing.assert_allclose(both[name], both[f"{name}_expected"])
+
+
+def test_groups_are_counted_on_the_other_half():
+    X, y, sets = some_rows(1000)
+    result = audit(X, y, sets, classes=CLASSES, **FAST)
+    covered = read_sets(sets, y, CLASSES).covered
+    assert result.n_discovery + result.n_verification == 1000
+    assert len(result.groups) <= 10
+    group = result.findings[0]
+    assert group.rule == "region=north"
+    np.testing.assert_array_equal(group.mask, X["region"] == "north")
+    assert group.n + group.discovery_n == group.mask.sum()
+    k = round(group.coverage * group.n)
+    assert k + round(group.discovery_coverage * group.discovery_n) == covered[group.mask].sum()
+    test = binomtest(k, group.n, 0.9, alternative="less")
+    assert group.p_value == pytest.approx(test.pvalue)
+    assert (group.low, group.high) == tuple(map(float, clopper_pearson(k, group.n)))
+    adjusted = holm(np.array([group.p_value for group in result.groups]))
+    assert [group.adjusted_p_value for group in result.groups] == adjusted.tolist()
+    assert [group.is_finding for group in result.groups] == (adjusted <= 0.05).tolist()
+
+
+def test_holm_is_holm():
+    p = np.array([0.012, 0.001, 0.5, 0.02])
+    assert holm(p) == pytest.approx([0.036, 0.004, 0.5, 0.04])
+    assert holm(np.array([])).size == 0
+
+
+def test_detectable_coverage_has_the_power_it_states():
+    from scipy.stats import binom
+
+    coverage = detectable_coverage(1000, 5, 0.9, 0.05)
+    counts = np.arange(301)
+    significant = counts[binom.cdf(counts, 300, 0.9) <= 0.01]
+    assert binom.cdf(significant.max(), 300, coverage) == pytest.approx(0.8)
+    assert detectable_coverage(5, 5, 0.9, 0.05) is None
+
+
+def test_same_seed_same_audit_and_rows_of_any_library():
+    X, y, sets = some_rows()
+    first = audit(X, y, sets, classes=CLASSES, **FAST)
+    again = audit(pl.from_pandas(X), y.tolist(), sets, classes=CLASSES, **FAST)
+    assert first.to_dict() == again.to_dict()
+
+
+def nothing_special(n=60, **columns):
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"a": rng.normal(size=n), "b": rng.choice(["x", "y"], n), **columns})
+    return X, rng.choice(CLASSES, n), rng.random((n, 3)) < 0.8
+
+
+SMALL = {
+    "1 row": ([["u"]], ["a"], [["a"]]),
+    "2 rows": ([["u"], ["v"]], ["a", "b"], [["a"], ["a"]]),
+    "one class": ([["u"]] * 50, ["a"] * 50, [["a"]] * 50),
+    "empty sets": ([["u"], ["v"]] * 30, ["a", "b"] * 30, [[]] * 60),
+    "all covered": (*nothing_special()[:2], [CLASSES] * 60),
+    "none covered": (*nothing_special()[:2], np.zeros((60, 3), dtype=bool)),
+    "constant columns": (np.ones((60, 2)), *nothing_special()[1:]),
+    "all NaN": (np.full((60, 2), np.nan), *nothing_special()[1:]),
+    "infinite": nothing_special(c=np.where(np.arange(60) % 3, np.inf, -np.inf)),
+    "huge": nothing_special(c=np.linspace(-1e300, 1e300, 60)),
+    "500 categories": nothing_special(500, c=[f"level {i}" for i in range(500)]),
+    "missing text": nothing_special(c=np.array([None, "u", "v"] * 20, dtype=object)),
+}
+
+
+@pytest.mark.parametrize("case", SMALL.values(), ids=SMALL)
+def test_small_and_strange_data_get_an_answer(case, tmp_path):
+    X, y, sets = case
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        result = audit(X, y, sets, classes=CLASSES, **FAST)
+    assert result.status in ("finding", "low", "pass", "unclear")
+    result.to_html(tmp_path / "report.html")
+    result.to_json(tmp_path / "audit.json")
+    assert json.loads((tmp_path / "audit.json").read_text()) == result.to_dict()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.json", "report.html"]
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("1 row", "unclear"), ("all covered", "pass"), ("none covered", "finding")]
+)
+def test_verdicts(name, status):
+    assert audit(*SMALL[name], classes=CLASSES, **FAST).status == status
+
+
+def test_low_coverage_everywhere_is_said_without_a_group():
+    rng = np.random.default_rng(0)
+    covered = rng.random(200) < 0.5
+    result = audit(np.zeros((200, 1)), ["a"] * 200, [["a"] if c else [] for c in covered], **FAST)
+    assert (result.status, result.groups) == ("low", ())
+    assert "no single group stands out" in result.verdict
+
+
+def test_infinite_values_are_noted():
+    assert "infinite values count as missing in c" in str(audit(*SMALL["infinite"], **FAST))
+
+
+def test_the_summary_is_plain_and_says_what_was_found():
+    X, y, sets = some_rows(1000)
+    result = audit(X, y, sets, classes=CLASSES, **FAST)
+    assert isinstance(result, AuditResult)
+    assert "region=north" in result.verdict
+    assert str(result).startswith("Under-covered group found: rows with region=north are covered")
+    assert "region=north" in repr(result)
+    assert "\n" not in repr(result)
+    summary = result.to_dict()
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert summary["groups"][summary["main_group"]]["rule"] == "region=north"
+    assert summary["overall"]["coverage"] == result.coverage
+    assert sum(row["n"] for row in summary["set_sizes"]) == 1000
+    inside = [cell for cell in summary["picture"]["cells"] if cell["inside"] == 1]
+    assert sum(cell["n"] for cell in inside) == (X["region"] == "north").sum()
+
+
+def test_an_unwritable_path_is_one_sentence_and_leaves_nothing(tmp_path):
+    result = audit(*SMALL["1 row"])
+    for write in (result.to_html, result.to_json):
+        with pytest.raises(FaregError, match="cannot write"):
+            write(tmp_path / "missing" / "file")
+        with pytest.raises(FaregError, match="it is a folder"):
+            write(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"confidence_level": 90}, "did you mean 0.9"),
+        ({"significance": 0}, "significance must be"),
+        ({"n_directions": 0}, "n_directions must be"),
+        ({"sensitive_features": ["nose"]}, "'nose' is not a column"),
+        ({"random_state": "x"}, "random_state must be"),
+    ],
+)
+def test_bad_parameters_get_a_sentence(parameters, message):
+    X, y, sets = some_rows(50)
+    with pytest.raises(FaregError, match=message):
+        audit(X, y, sets, classes=CLASSES, **parameters)
