@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
@@ -16,6 +19,9 @@ from sklearn.preprocessing import (
 )
 
 from fareg._frames import as_numbers, as_text, canonical
+from fareg._validation import FloatArray
+
+LARGEST = 1e30  # larger numbers are cut to this: their squares and their float32 stay finite
 
 _TEXT = make_column_selector(dtype_include=object)
 _NUMBERS = make_column_selector(dtype_exclude=object)
@@ -26,36 +32,61 @@ def _all_text(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _all_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
+    numbers = pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
+    return numbers.clip(-LARGEST, LARGEST)
+
+
+def _finite_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+    infinite = [np.inf, -np.inf]
+    numbers = pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
+    return numbers.replace(infinite, np.nan).clip(-LARGEST, LARGEST)
 
 
 # A column keeps the form it had in fit: a lone row with a missing text looks like a number.
 _TO_TEXT = FunctionTransformer(_all_text, feature_names_out="one-to-one")
 _TO_NUMBERS = FunctionTransformer(_all_numbers, feature_names_out="one-to-one")
+_TO_FINITE_NUMBERS = FunctionTransformer(_finite_numbers, feature_names_out="one-to-one")
+
+
+class FillEmpty(TransformerMixin, BaseEstimator):
+    """Put zeros into columns that had no value in fit: boosting cannot cut a column of nothing."""
+
+    def fit(self, X: FloatArray, y: Any = None) -> Self:
+        """Note which columns are empty."""
+        self.empty_ = np.isnan(X).all(axis=0)
+        return self
+
+    def transform(self, X: FloatArray) -> FloatArray:
+        """Return X with those columns at zero."""
+        return np.where(self.empty_, 0.0, X)
 
 
 def ordinal_encoder() -> Pipeline:
-    """Text to level numbers, missing and unseen values to NaN, numbers as they are: for trees."""
+    """Text to level numbers, missing and unseen values to NaN, numbers as they are: for trees.
+
+    Numbers beyond 1e30, infinite ones too, are cut there: their order is all that trees need.
+    """
     levels = OrdinalEncoder(
         handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
     )
     columns = ColumnTransformer(
         [("text", make_pipeline(_TO_TEXT, levels), _TEXT), ("numbers", _TO_NUMBERS, _NUMBERS)]
     )
-    return make_pipeline(FunctionTransformer(canonical), columns)
+    return make_pipeline(FunctionTransformer(canonical), columns, FillEmpty())
 
 
 def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
     """Text to indicators (missing is a level, unseen is none), numbers standardised: for networks.
 
-    With ``max_categories``, the rarest levels of a column share one indicator.
+    With ``max_categories``, the rarest levels of a column share one indicator. An infinite number
+    counts as missing.
     """
     levels = OneHotEncoder(
         handle_unknown="infrequent_if_exist", max_categories=max_categories, sparse_output=False
     )
     # an all-missing column stays, as zeros; the indicator tells missing from the median
     numbers = make_pipeline(
-        _TO_NUMBERS,
+        _TO_FINITE_NUMBERS,
         SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
         StandardScaler(),
     )

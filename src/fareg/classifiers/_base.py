@@ -93,7 +93,13 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             X, y, test_size=self.calibration_size, random_state=seed
         )
         estimator = gradient_boosting(seed) if self.estimator is None else clone(self.estimator)
-        return self._conformalize(estimator.fit(X_train, y_train), X_cal, y_cal, X_train=X_train)
+        try:
+            estimator.fit(X_train, y_train)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"the estimator could not be trained on {len(y_train)} of the rows: {error}"
+            ) from error
+        return self._conformalize(estimator, X_cal, y_cal, X_train=X_train)
 
     def conformalize(self, X: Any, y: Any) -> Self:
         """Calibrate a fitted estimator on rows that it was not trained on.

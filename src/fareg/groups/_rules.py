@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.tree import DecisionTreeClassifier
 
+from fareg._encoding import LARGEST
 from fareg._validation import BoolArray, FloatArray, check_same_length
 
 MAX_LEAVES = 8
@@ -102,7 +103,7 @@ def _design(columns: pd.DataFrame) -> tuple[FloatArray, list[tuple[str, str | No
                 parts.append((column == level).to_numpy())
                 inputs.append((str(name), str(level)))
         else:
-            finite = column.where(np.isfinite(column))
+            finite = column.where(np.isfinite(column)).clip(-LARGEST, LARGEST)
             parts.append(finite.fillna(finite.median()).fillna(0).to_numpy())
             inputs.append((str(name), None))
         if absent.any():

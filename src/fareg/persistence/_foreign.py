@@ -16,8 +16,10 @@ from fareg._validation import InvalidInputError
 TRUSTED = (
     "builtins.object",
     "collections.OrderedDict",
+    "fareg._encoding.FillEmpty",
     "fareg._encoding._all_numbers",
     "fareg._encoding._all_text",
+    "fareg._encoding._finite_numbers",
     "fareg._frames.canonical",
     "functools.partial",  # of functions that are themselves trusted
     "lightgbm.basic.Booster",
