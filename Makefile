@@ -28,7 +28,7 @@ bench: .bench-venv/installed
 
 docs: .venv/installed-dev
 	$(INSTALL) -e ".[docs]"
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 .venv/created:
 	$(PYTHON) -m venv .venv
