@@ -74,7 +74,9 @@ def _checked_names(archive: zipfile.ZipFile, path: Path) -> set[str]:
     infos = archive.infolist()
     names = {info.filename for info in infos}
     if MANIFEST not in names:
-        raise InvalidInputError(f"{path} is a zip file but no fareg model: it has no {MANIFEST}")
+        raise InvalidInputError(
+            f"{path} is no fareg model file, or it was cut short: it has no {MANIFEST}"
+        )
     if len(infos) > MAX_ENTRIES or len(names) < len(infos):
         raise InvalidInputError(f"{path} is no fareg model: it has entries that do not belong")
     size = path.stat().st_size

@@ -1,0 +1,392 @@
+"""The command line: whole journeys, and one line for whatever goes wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import fareg
+from fareg.cli import app
+from fareg.datasets import make_synthetic
+from fareg.persistence import describe
+from fareg.workflow import answer_table
+from fareg.workflow._tables import label_texts
+
+DATA = make_synthetic(3000, random_state=0)
+FRAME = DATA.X.assign(outcome=np.array(["low", "mid", "high", "a|b", "e", "f"])[DATA.y])
+SMALL = FRAME[["Color", "Gender", "Feature 1", "outcome"]][:120]
+
+
+def run(*arguments, code=0):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if done.exit_code != code:
+        raise AssertionError(f"exit {done.exit_code}: {done.stderr}") from done.exception
+    return done
+
+
+def refused(*arguments):
+    """Run a command that must fail with one line on stderr and leave no file behind."""
+    done = run(*arguments, code=2)
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Return a folder with a table in both formats and a model."""
+    folder = tmp_path_factory.mktemp("cli")
+    FRAME[:2400].to_csv(folder / "train.csv", index=False)
+    FRAME[2400:].to_csv(folder / "new.csv", index=False)
+    FRAME[2400:].to_parquet(folder / "new.parquet")
+    arguments = ("--target", "outcome", "--sensitive", "Color, Gender", "--estimator", "logistic")
+    done = run("fit", folder / "train.csv", *arguments, "--out", folder / "m.fareg")
+    (folder / "fit.txt").write_text(done.stdout, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def small(tmp_path):
+    SMALL.to_csv(tmp_path / "small.csv", index=False)
+    return tmp_path / "small.csv"
+
+
+def test_fit_tells_the_story(place):
+    told = (place / "fit.txt").read_text(encoding="utf-8")
+    assert "960 rows trained, 960 calibrated, 480 tested" in told
+    assert "(Color=Blue and Gender=Male) or (Color=Red and Gender=Female)" in " ".join(told.split())
+    assert "split conformal" in told
+    assert describe(place / "m.fareg")["metadata"]["target"] == "outcome"
+
+
+def test_fit_in_json_with_a_report(place, tmp_path):
+    out, report = tmp_path / "m.fareg", tmp_path / "r.html"
+    options = ("--target", "outcome", "--estimator", "forest", "--json", "--report", report)
+    done = run("fit", place / "new.parquet", *options, "--out", out)
+    told = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert told["rows"] == {"train": 240, "calibrate": 240, "test": 120}
+    assert 0 <= told["accuracy"] <= 1
+    assert 0 <= told["before"]["coverage"] <= 1
+    assert told["model"] == str(out)
+    page = report.read_text(encoding="utf-8")
+    assert "Split conformal" in page
+    assert sorted(os.listdir(tmp_path)) == ["m.fareg", "r.html"]
+
+
+def test_fit_with_one_seed_gives_one_answer(small, tmp_path):
+    def told(seed):
+        options = ("--target", "outcome", "--estimator", "logistic", "--seed", seed, "--json")
+        return json.loads(run("fit", small, *options, "--out", tmp_path / "m.fareg").stdout)
+
+    assert told(1) == told(1)
+    assert told(1) != told(2)
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+@pytest.mark.parametrize("batch_size", [1, 97, 50_000])
+def test_predict_streams_to_the_same_sets(place, tmp_path, format_, batch_size):
+    if batch_size == 1:  # slow: a few rows will do
+        FRAME[2400:2410].to_csv(tmp_path / "new.csv", index=False)
+        FRAME[2400:2410].to_parquet(tmp_path / "new.parquet")
+    rows = tmp_path if batch_size == 1 else place
+    out = tmp_path / f"sets.{format_}"
+    model = place / "m.fareg"
+    run("predict", model, rows / f"new.{format_}", "--out", out, "--batch-size", batch_size)
+    read = pd.read_parquet if format_ == "parquet" else pd.read_csv
+    clf = fareg.load(model)
+    X = read(rows / f"new.{format_}").drop(columns="outcome")
+    expected = answer_table(clf, X)
+    written = read(out)
+    assert list(written) == ["set", "size", "top", "group", "membership"]
+    assert written["set"].fillna("").tolist() == expected["set"].tolist()
+    # matrix products of other shapes round differently in the last digit
+    np.testing.assert_allclose(written["membership"], expected["membership"], rtol=1e-12)
+    np.testing.assert_array_equal(written["size"], clf.predict_set(X).sum(axis=1))
+    assert set(written["group"]) <= {"group", "rest"}
+
+
+def test_predict_finds_columns_by_name(place, tmp_path):
+    FRAME[2400:][[*reversed(FRAME.columns)]].assign(extra="x").to_csv(
+        tmp_path / "turned.csv", index=False
+    )
+    first = json.loads(
+        run(
+            "predict", place / "m.fareg", place / "new.csv", "--out", tmp_path / "a.csv", "--json"
+        ).stdout
+    )
+    run("predict", place / "m.fareg", tmp_path / "turned.csv", "--out", tmp_path / "b.csv")
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    assert first["rows"] == 600
+    assert sum(first["sizes"].values()) == 600
+
+
+def test_a_text_of_digits_stays_text(tmp_path):
+    table = pd.DataFrame({"code": ["007", "7", "x", "1.0"] * 30, "y": ["a", "b", "c", "d"] * 30})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    model, out = tmp_path / "m.fareg", tmp_path / "sets.csv"
+    run("fit", tmp_path / "t.csv", "--target", "y", "--estimator", "logistic", "--out", model)
+    table[:2].to_csv(tmp_path / "digits.csv", index=False)
+    run("predict", model, tmp_path / "digits.csv", "--out", out)
+    assert pd.read_csv(out)["top"].tolist() == ["a", "b"]
+
+
+def test_dates_and_many_categories_and_gaps_are_learned_from(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 12_000
+    day = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 1000, n), "D")
+    table = pd.DataFrame({"day": day.strftime("%Y-%m-%d"), "id": np.arange(n).astype(str)})
+    table["id"] = "customer " + table["id"]  # ten thousand categories
+    table["empty"] = np.nan
+    table["gaps"] = np.where(rng.random(n) < 0.5, None, "here")
+    table["y"] = (day > pd.Timestamp("2021-06-01")).astype(int)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    options = ("--target", "y", "--out", tmp_path / "m.fareg", "--json")
+    assert json.loads(run("fit", tmp_path / "t.csv", *options).stdout)["accuracy"] > 0.95
+    assert describe(tmp_path / "m.fareg")["metadata"]["columns"]["day"] == "date"
+    table[:9].to_csv(tmp_path / "new.csv", index=False)
+    run("predict", tmp_path / "m.fareg", tmp_path / "new.csv", "--out", tmp_path / "s.csv")
+    assert pd.read_csv(tmp_path / "s.csv")["top"].tolist() == table["y"][:9].tolist()
+
+
+def test_info_in_words_and_json(place):
+    assert "FaReGClassifier" in run("info", place / "m.fareg").stdout
+    told = json.loads(run("info", place / "m.fareg", "--json").stdout)
+    assert told["metadata"]["rows"]["train"] == 960
+    assert len(told["groups"]) == 2
+
+
+def test_audit_reads_the_sets_of_any_tool(place, tmp_path):
+    clf = fareg.load(place / "m.fareg")
+    rows = FRAME[2400:2600].reset_index(drop=True)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    sets = clf.predict_set(rows.drop(columns="outcome"))
+    classes = [str(label) for label in clf.classes_]
+    lists = [[label for label, is_in in zip(classes, row, strict=True) if is_in] for row in sets]
+    few = rows[["Color", "Gender", "outcome"]]
+    texts = answer_table(clf, rows.drop(columns="outcome"))["set"]
+    few.assign(sets=texts).to_csv(tmp_path / "text.csv", index=False)
+    few.assign(sets=lists).to_parquet(tmp_path / "lists.parquet")
+    flags = pd.DataFrame(sets, columns=classes)
+    pd.concat([few, flags], axis=1).to_csv(tmp_path / "flags.csv", index=False)
+    asked = [
+        (tmp_path / "text.csv", "--sets", "sets"),
+        (tmp_path / "lists.parquet", "--sets", "sets"),
+        (tmp_path / "flags.csv", "--sets", ",".join(classes)),
+        (tmp_path / "rows.csv", "--model", place / "m.fareg", "--sensitive", "Color,Gender"),
+    ]
+    told = [
+        json.loads(run("audit", *options, "--target", "outcome", "--json").stdout)
+        for options in asked
+    ]
+    for one in told:
+        assert one["overall"] == told[0]["overall"]
+        assert one["overall"]["n"] == 200
+    assert told[0]["overall"]["mean_size"] == pytest.approx(sets.sum(axis=1).mean())
+
+
+def test_audit_finds_the_group_and_writes_a_report(tmp_path):
+    table = FRAME[:1000].copy()
+    # nothing for those in the group, the right label for all others
+    table["sets"] = table["outcome"].str.replace("|", "\\|").where(~DATA.group[:1000])
+    table.to_csv(tmp_path / "t.csv", index=False)
+    report = tmp_path / "audit.html"
+    options = ("--target", "outcome", "--sets", "sets", "--sensitive", "Color,Gender")
+    done = run("audit", tmp_path / "t.csv", *options, "--report", report)
+    assert "Color=Blue and Gender=Male" in done.stdout
+    assert "<html" in report.read_text(encoding="utf-8")
+
+
+def test_labels_are_compared_as_text():
+    assert label_texts([1, 2]).tolist() == ["1", "2"]
+    assert label_texts([1.0, 2.0]).tolist() == ["1", "2"]
+    assert label_texts(["a", "1"]).tolist() == ["a", "1"]
+    assert label_texts([True, False]).tolist() == ["True", "False"]
+    assert label_texts([0.5]).tolist() == ["0.5"]
+
+
+# --- bad input -------------------------------------------------------------------------------
+
+
+def fit_refused(path, tmp_path, *options, target="outcome"):
+    before = set(os.listdir(tmp_path))
+    line = refused("fit", path, "--target", target, "--out", tmp_path / "m.fareg", *options)
+    assert set(os.listdir(tmp_path)) == before, "nothing may be left behind"
+    return line
+
+
+def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
+    assert "there is no such file" in fit_refused(tmp_path / "no.csv", tmp_path)
+    assert "did you mean outcome?" in fit_refused(small, tmp_path, target="outcom")
+    assert "did you mean Gender?" in fit_refused(small, tmp_path, "--sensitive", "gender")
+    assert "its columns: Color" in fit_refused(small, tmp_path, target="zzz")
+    assert "cannot be a sensitive" in fit_refused(small, tmp_path, "--sensitive", "outcome")
+    assert "hgb, forest, logistic, mlp" in fit_refused(small, tmp_path, "--estimator", "xgb")
+    assert "did you mean 0.9?" in fit_refused(small, tmp_path, "--confidence", "90")
+    (tmp_path / "t.xlsx").write_bytes(b"x")
+    assert "must end in .csv or .parquet" in fit_refused(tmp_path / "t.xlsx", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"\n\n", "is empty"),
+        (b"a,outcome\n", "has no rows"),
+        (b"a,a,outcome\n1,2,x\n", "has column a twice"),
+        (b"a,outcome\n1,x\n1,2,3,4,x\n", "line 3"),
+        (b"a,outcome\n1,x\nj\xe9,y\n", "byte 0xe9 in line 3"),
+        (b"a,outcome\n" + b"1,x\n" * 50, "one class only (x)"),
+        (b"a,outcome\n" + b"1,x\n2,\n" * 25, "25 missing values in 50 rows"),
+        (b"a,outcome\n1,x\n2,y\n", "at least 20"),
+        (b"outcome\n" + b"x\ny\n" * 25, "no column but the target"),
+        (b"a,outcome\n" + b"1,0.5\n2,1\n" * 25, "fractions such as 0.5"),
+        (b"a,outcome\n" + b"".join(b"1,%d\n" % i for i in range(50)), "50 distinct values"),
+        (b"a,outcome\n" + b"1,2020-01-02\n2,2020-01-03\n" * 25, "distinct values"),
+        (b"a,outcome\n\x00\x01\x02,\x00\n", "Error"),
+    ],
+)
+def test_strange_tables_are_refused(content, words, tmp_path):
+    (tmp_path / "t.csv").write_bytes(content)
+    assert words in fit_refused(tmp_path / "t.csv", tmp_path)
+
+
+def test_broken_parquet_is_refused(place, tmp_path):
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 nothing")
+    assert "cannot be read as Parquet" in fit_refused(tmp_path / "t.parquet", tmp_path)
+    (tmp_path / "t.parquet").write_bytes((place / "new.parquet").read_bytes()[:3000])
+    assert "cannot be read as Parquet" in fit_refused(tmp_path / "t.parquet", tmp_path)
+    pd.DataFrame({"a": [[1], [2]] * 20, "outcome": ["x", "y"] * 20}).to_parquet(
+        tmp_path / "t.parquet"
+    )
+    assert "column a holds" in fit_refused(tmp_path / "t.parquet", tmp_path)
+
+
+def test_numbers_as_text_are_learned_as_text(tmp_path):
+    table = pd.DataFrame({"price": ["1,5 kg", "2,5 kg"] * 60, "y": ["a", "b"] * 60})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    options = ("--target", "y", "--estimator", "logistic", "--out", tmp_path / "m.fareg", "--json")
+    assert json.loads(run("fit", tmp_path / "t.csv", *options).stdout)["accuracy"] == 1
+
+
+def test_a_small_table_is_answered_with_a_warning(small, tmp_path):
+    options = ("--target", "outcome", "--estimator", "logistic", "--out", tmp_path / "m.fareg")
+    done = run("fit", small, *options)
+    assert all(line.startswith("Warning: ") for line in done.stderr.splitlines())
+    assert "too few to look for a group" in done.stderr
+    told = json.loads(run("fit", small, *options, "--json").stdout)
+    assert any("too few" in note for note in told["warnings"])
+
+
+def test_predict_refuses_tables_that_do_not_fit(place, tmp_path):
+    def predict_refused(frame, **kwargs):
+        frame.to_csv(tmp_path / "bad.csv", index=False)
+        return refused(
+            "predict", place / "m.fareg", tmp_path / "bad.csv", "--out", tmp_path / "s.csv"
+        )
+
+    rows = FRAME[2400:2420]
+    renamed = rows.rename(columns={"Color": "Colour"})
+    assert "has no column Color; did you mean Colour?" in predict_refused(renamed)
+    assert "has no rows" in predict_refused(rows[:0])
+    text = predict_refused(rows.assign(**{"Feature 1": "tall"}))
+    assert "Feature 1" in text
+    assert "held numbers" in text
+    assert "'tall'" in text
+    rows.assign(Color=1.5).to_parquet(tmp_path / "bad.parquet")
+    out = tmp_path / "s.parquet"
+    line = refused("predict", place / "m.fareg", tmp_path / "bad.parquet", "--out", out)
+    assert "held texts when the model was fitted, here it holds numbers" in line
+    assert not (tmp_path / "s.csv").exists()
+
+
+def test_a_late_error_leaves_the_old_output(place, tmp_path):
+    late = FRAME[2400:2500].astype({"Feature 1": object}).reset_index(drop=True)
+    late.loc[90, "Feature 1"] = "tall"
+    late.to_csv(tmp_path / "late.csv", index=False)
+    out = tmp_path / "s.csv"
+    out.write_text("old")
+    options = ("--out", out, "--batch-size", 10)
+    assert "'tall'" in refused("predict", place / "m.fareg", tmp_path / "late.csv", *options)
+    assert out.read_text() == "old"
+    assert sorted(os.listdir(tmp_path)) == ["late.csv", "s.csv"]
+
+
+def test_bad_places_are_refused_before_any_work(place, small, tmp_path):
+    fit = ("fit", small, "--target", "outcome", "--out")
+    assert "it is a folder" in refused(*fit, tmp_path)
+    assert "there is no folder" in refused(*fit, tmp_path / "no" / "m.fareg")
+    predict = ("predict", place / "m.fareg", place / "new.csv", "--out")
+    assert "it is a folder" in refused(*predict, tmp_path)
+    assert "there is no folder" in refused(*predict, tmp_path / "no" / "s.csv")
+    assert "must end in .csv or .parquet" in refused(*predict, tmp_path / "s.txt.zip")
+    report = ("--report", tmp_path / "no" / "r.html")
+    assert "there is no folder" in refused(*fit, tmp_path / "m.fareg", *report)
+    assert not (tmp_path / "m.fareg").exists()
+
+
+def test_damaged_models_are_refused(place, tmp_path):
+    bad = tmp_path / "bad.fareg"
+    bad.write_bytes((place / "m.fareg").read_bytes()[:-100])
+    for arguments in (
+        ("info", bad),
+        ("predict", bad, place / "new.csv", "--out", tmp_path / "s.csv"),
+        ("audit", place / "new.csv", "--target", "outcome", "--model", bad),
+    ):
+        assert "cut short" in refused(*arguments)
+
+
+def test_audit_refuses_sets_that_are_none(small):
+    audit = ("audit", small, "--target", "outcome")
+    assert "either" in refused(*audit)
+    assert "has no column set" in refused(*audit, "--sets", "set")
+    assert "must hold True and False" in refused(*audit, "--sets", "Color,Gender")
+
+
+def test_usage_errors_exit_with_2(small):
+    run("fit", small, code=2)
+    run("nonsense", code=2)
+    run("predict", "--batch-size", "many", code=2)
+
+
+def test_control_c_is_one_line_and_leaves_nothing(place, tmp_path):
+    big = tmp_path / "big.csv"
+    FRAME.to_csv(big, index=False)
+    command = [sys.executable, "-m", "fareg", "predict", place / "m.fareg", big]
+    command = [*map(str, command), "--out", str(tmp_path / "s.csv"), "--batch-size", "1"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):  # until the first rows are being written
+        if any(name.endswith(".tmp") for name in os.listdir(tmp_path)):
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr == "Interrupted: nothing was written.\n"
+    assert os.listdir(tmp_path) == ["big.csv"]
+
+
+@pytest.mark.parametrize("command", ["--help", "info", "predict"])
+def test_light_commands_load_neither_torch_nor_matplotlib(command, place, tmp_path):
+    arguments = {
+        "--help": ["--help"],
+        "info": ["info", str(place / "m.fareg")],
+        "predict": ["predict", str(place / "m.fareg"), str(place / "new.csv")],
+    }[command]
+    if command == "predict":
+        arguments += ["--out", str(tmp_path / "s.csv")]
+    code = (
+        "import sys\nfrom fareg.cli import app\n"
+        f"try:\n    app({arguments!r})\n"
+        "finally:\n    print(sorted({'torch', 'matplotlib', 'jinja2'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
