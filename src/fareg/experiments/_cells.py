@@ -6,7 +6,6 @@ the same numbers (all but those named ``*_seconds``).
 
 from __future__ import annotations
 
-import io
 import os
 import warnings
 from collections.abc import Iterable, Iterator
@@ -23,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from fareg._encoding import ordinal_encoder
 from fareg._validation import FaregWarning
 from fareg.experiments._config import ALPHA, Method, MetricConfig, Problem, content_hash
+from fareg.experiments._figures import draw_image
 from fareg.experiments._methods import MARGINAL, apply_method, fitted
 from fareg.experiments._problems import MEASURE, Bench, prepare
 from fareg.experiments._store import Store
@@ -184,15 +184,8 @@ class PictureCell(Cell):
         if model.learner_.found_:
             figure = model.plot_groups(features=tuple(features), steps=PICTURE_STEPS)
             for kind in images:
-                images[kind] = _drawn(figure, kind)
+                images[kind] = draw_image(figure, kind)
         return rows.assign(**images)
-
-
-def _drawn(figure: Any, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else None  # the same picture is the same file
-    figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-    return buffer.getvalue()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import pandas as pd
@@ -13,7 +14,11 @@ from fareg.experiments._cells import Unit, run_unit
 
 Finished = Iterator[tuple[Unit, dict[str, pd.DataFrame]]]
 CONNECT_SECONDS = 10
-RETRIES = 3  # of a unit whose worker dies
+RETRIES = 3  # of a unit that fails with its worker
+DIED = (
+    "a worker process died, perhaps for lack of memory; results so far are kept, "
+    "run the same command again with fewer --jobs"
+)
 
 
 def run_local(units: list[Unit], folder: str, jobs: int, scheduler: str | None) -> Finished:
@@ -24,7 +29,10 @@ def run_local(units: list[Unit], folder: str, jobs: int, scheduler: str | None) 
         return
     with parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        yield from parallel(delayed(_run)(unit, folder) for unit in units)
+        try:
+            yield from parallel(delayed(_run)(unit, folder) for unit in units)
+        except BrokenProcessPool as error:
+            raise FaregError(DIED) from error
 
 
 def run_dask(units: list[Unit], folder: str, jobs: int, scheduler: str | None) -> Finished:
@@ -33,7 +41,7 @@ def run_dask(units: list[Unit], folder: str, jobs: int, scheduler: str | None) -
     Workers store cells in ``folder`` if they share the disk; rows also come back with the result.
     """
     try:
-        from distributed import Client, LocalCluster, as_completed
+        from distributed import Client, KilledWorker, LocalCluster, as_completed
     except ImportError as error:
         raise FaregError(
             "--engine dask needs dask and distributed; install them with "
@@ -47,8 +55,10 @@ def run_dask(units: list[Unit], folder: str, jobs: int, scheduler: str | None) -
     try:
         with _connect(Client, cluster, scheduler) as client:
             futures = client.map(_run, units, folder=folder, pure=False, retries=RETRIES)
-            for _, result in as_completed(futures, with_results=True):
+            for _, result in as_completed(futures, loop=client.loop, with_results=True):
                 yield result
+    except KilledWorker as error:
+        raise FaregError(DIED) from error
     finally:
         if scheduler is None:
             cluster.close()

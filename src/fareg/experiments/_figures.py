@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fareg.experiments._store import write_atomically
+from fareg.experiments._tables import write_bytes
 
 # Okabe & Ito's colours, told apart also by line and marker
 STYLES: dict[str, dict[str, Any]] = {
@@ -29,6 +30,7 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 PLAIN = {"color": "#0072b2", "marker": "o", "linestyle": "-"}
 TARGET_LEVEL = 0.9
+DPI = 120
 
 
 def draw_panels(
@@ -157,13 +159,18 @@ def draw_cdf(values: dict[str, dict[str, Any]]) -> Any:
 def save_figure(figure: Any, path: Path) -> list[Path]:
     """Write a figure as SVG and PNG; ``path`` has no suffix."""
     written = []
-    for suffix in ("svg", "png"):
-        target = path.with_suffix(f".{suffix}")
-        metadata = {"Date": None} if suffix == "svg" else None
-
-        def write(p: Path, suffix: str = suffix, metadata: Any = metadata) -> None:
-            figure.savefig(p, format=suffix, dpi=150, metadata=metadata)
-
-        write_atomically(target, write)
-        written.append(target)
+    for kind in ("svg", "png"):
+        target = path.with_suffix(f".{kind}")
+        written.append(write_bytes(draw_image(figure, kind), target))
     return written
+
+
+def draw_image(figure: Any, kind: str) -> bytes:
+    """Return a figure as the bytes of an SVG or PNG file: the same figure, the same bytes."""
+    import matplotlib
+
+    buffer = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else None
+    with matplotlib.rc_context({"svg.hashsalt": "fareg", "svg.fonttype": "none"}):
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+    return buffer.getvalue()

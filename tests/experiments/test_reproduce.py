@@ -1,0 +1,230 @@
+"""Every target leaves its tables and figures; bad input leaves one clear line."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from fareg.cli import app
+from fareg.experiments import list_targets, reproduce
+from fareg.experiments._config import BaseConfig, MetricConfig
+from fareg.experiments._figures import draw_panels
+from fareg.experiments._published import published
+from fareg.experiments._tables import beside_paper, summarise
+from fareg.experiments._targets import DRAWS
+
+SMALLER = {
+    "fareg.experiments._plan.QUICK_BASE": BaseConfig(
+        hidden=(8,), learning_rate=0.01, max_epochs=5, patience=5
+    ),
+    "fareg.experiments._plan.QUICK_METRICS": MetricConfig(n_directions=10, n_permutations=2),
+    "fareg.experiments._plan.QUICK_STEPS": 10,
+    "fareg.experiments._cells.ERT_ROUNDS": 2,
+    "fareg.experiments._targets.ACS_TEST": 60,
+}
+FIGURES = {
+    "wsc-cdf": ["cdf"],
+    "wsc-table": [],
+    "synthetic": ["panels", "time-and-selection"],
+    "nursery": ["panels", "time-and-selection"],
+    "delta": ["panels"],
+    "draws": ["panels"],
+    "beta": ["panels"],
+    "visualization": ["paper"],
+    "eight": ["comparison"],
+    "condcp": ["comparison"],
+    "acs": ["comparison"],
+    "acs-extract": ["comparison"],
+}
+
+
+@pytest.fixture(scope="module")
+def smaller():
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SMALLER.items():
+            patch.setattr(name, value)
+        yield
+
+
+def write_people(path, n, seed):
+    rng = np.random.default_rng(seed)
+    people = pd.DataFrame(
+        {
+            "AGEP": rng.integers(17, 57, n),
+            "COW": rng.integers(1, 8, n),
+            "SCHL": rng.integers(1, 24, n),
+            "MAR": rng.integers(1, 6, n),
+            "OCCP": rng.integers(10, 30, n),
+            "POBP": rng.integers(1, 9, n),
+            "RELP": rng.integers(0, 5, n),
+            "WKHP": rng.integers(10, 60, n),
+            "SEX": rng.integers(1, 3, n),
+            "RAC1P": rng.integers(1, 10, n),
+            "PINCP": rng.integers(1000, 90000, n),
+            "PWGTP": 1,
+            "ST": 6,
+        }
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    people.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def everything(smaller, tmp_path_factory):
+    """Run every target once, the census ones on made-up people."""
+    folder = tmp_path_factory.mktemp("everything")
+    for number, fips in enumerate(("06", "36", "48", "02", "01")):
+        write_people(folder / f"census/2018/1-Year/psam_p{fips}.csv", 60, number)
+    arguments = {
+        "out": folder / "results",
+        "quick": True,
+        "sizes": [100],
+        "jobs": 1,
+        "acs_root": folder / "census",
+        "acs_extract": write_people(folder / "extract.csv", 250, 9),
+    }
+    return reproduce(**arguments), arguments
+
+
+def test_every_target_leaves_tables_and_figures(everything):
+    done, _ = everything
+    assert set(done.files) == {*list_targets(), "acs-extract"}
+    assert done.skipped == {}
+    for target, paths in done.files.items():
+        names = {path.name for path in paths}
+        assert {"summary.csv", "report.md"} <= names
+        assert {
+            f"{figure}.{kind}" for figure in FIGURES[target] for kind in ("svg", "png")
+        } <= names
+        for path in paths:
+            content = path.read_bytes()
+            starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".md": b"# "}
+            assert content.startswith(starts.get(path.suffix, b""))
+            if path.suffix == ".csv":
+                assert len(pd.read_csv(path))
+
+
+def test_comparisons_hold_every_method_and_metric(everything):
+    done, _ = everything
+    for target in ("synthetic", "nursery", "eight", "condcp", "acs", "acs-extract"):
+        summary = pd.read_csv(done.folder / target / "summary.csv")
+        assert len(summary) == 14
+        for metric in ("group_coverage", "wsc", "wsc_plus", "wsc_plus_held_out", "ert", "coverage"):
+            assert summary[metric].between(-1, 1).all()
+            assert f"{metric}_se" in summary
+        assert (summary["size"] <= 6).all()
+        assert {"wsc_plus_null_low", "wsc_plus_null_high", "seconds"} <= set(summary)
+        by_name = summary.set_index("method")["size"]
+        for like in ("FaReG (paper)", "FaReG (default)"):
+            assert by_name[f"Marginal at the size of {like}"] == by_name[like]
+    assert len(pd.read_csv(done.folder / "draws" / "summary.csv")) == len(DRAWS)
+
+
+def test_the_paper_is_beside_ours_where_it_prints_numbers(everything):
+    done, _ = everything
+    printed = pd.read_csv(done.folder / "wsc-table" / "paper.csv")
+    assert len(printed) == 2 * 5 * 3  # metrics, deltas, sets of features
+    assert (printed["difference"] - (printed["ours"] - printed["paper"])).abs().max() < 2e-6
+    assert set(pd.read_csv(done.folder / "acs" / "paper.csv")["method"]) == {
+        "AFCP2",
+        "FaReG (paper)",
+    }
+    assert not (done.folder / "acs-extract" / "paper.csv").exists()  # never the paper's table
+
+
+def test_a_second_run_computes_nothing_and_says_the_same(everything, monkeypatch):
+    done, arguments = everything
+    targets = ["wsc-table", "condcp", "visualization"]
+    before = {path: path.read_bytes() for target in targets for path in done.files[target]}
+
+    def nothing(*args):
+        raise AssertionError("there is nothing to do")
+
+    monkeypatch.setitem(reproduce.__globals__["run_cells"].__globals__["ENGINES"], "local", nothing)
+    again = reproduce(targets, **arguments)
+    assert again.files == {target: done.files[target] for target in targets}
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_without_census_files_that_target_is_skipped_with_advice(smaller, tmp_path):
+    done = reproduce(["acs", "wsc-cdf"], out=tmp_path, quick=True, sizes=[60], jobs=1)
+    assert set(done.files) == {"wsc-cdf"}
+    assert "download" in done.skipped["acs"]
+    assert "--acs-root" in done.skipped["acs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["wsc"], "unknown target wsc; known are wsc-cdf, wsc-table, synthetic"),
+        (["beta", "--sizes", "10"], "sizes must be a whole number >= 40, got 10"),
+        (["beta", "--sizes", "a,b"], "--sizes must be whole numbers such as 200,500"),
+        (["beta", "--repeats", "0"], "repeats must be"),
+        (["beta", "--jobs", "0"], "jobs must be"),
+        (["beta", "--engine", "ray"], "engine must be one of local, dask"),
+        (["acs", "--acs-root", "nowhere"], "--acs-root lacks"),
+        (["acs", "--acs-extract", "nowhere.csv"], "there is no nowhere.csv"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(arguments, message, tmp_path):
+    result = CliRunner().invoke(
+        app, ["reproduce", *arguments, "--quick", "--out", str(tmp_path / "results")]
+    )
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_the_command_line_lists_runs_and_reports(smaller, tmp_path):
+    listed = CliRunner().invoke(app, ["reproduce", "--list"])
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(list_targets())
+    options = ["--quick", "--sizes", "60", "--jobs", "1", "--out", str(tmp_path), "--json"]
+    result = CliRunner().invoke(app, ["reproduce", "wsc-cdf", *options])
+    assert result.exit_code == 0, result.stderr
+    assert "wsc-cdf/summary.csv" in json.loads(result.stdout)["files"]["wsc-cdf"]
+
+
+def test_interruption_keeps_what_is_there(smaller, tmp_path, monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(
+        reproduce.__globals__["run_cells"].__globals__["ENGINES"], "local", interrupted
+    )
+    result = CliRunner().invoke(
+        app, ["reproduce", "beta", "--quick", "--sizes", "60", "--out", str(tmp_path)]
+    )
+    assert result.exit_code == 130
+    assert "results so far are kept" in result.stderr
+
+
+def test_a_summary_holds_means_and_standard_errors():
+    rows = pd.DataFrame({"method": list("aab"), "seed": [0, 1, 0], "x": [1.0, 3.0, 5.0]})
+    summary = summarise(rows, ["method"]).set_index("method")
+    assert summary.loc["a", ["repeats", "x", "x_se"]].tolist() == [2, 2.0, 1.0]
+    assert np.isnan(summary.loc["b", "x_se"])
+
+
+def test_numbers_meet_the_paper_only_at_the_papers_size():
+    table = published("eight")
+    ours = table.pivot(index="method", columns="metric", values="paper").reset_index()
+    ours = ours.assign(repeats=3, **{f"{name}_se": 0.0 for name in table["metric"].unique()})
+    assert (beside_paper(ours.assign(n=2000), table)["difference"] == 0).all()
+    assert len(beside_paper(ours.assign(n=2000), table)) == 8
+    assert len(beside_paper(ours.assign(n=500), table)) == 0
+
+
+def test_a_panel_shows_every_method_once_in_the_legend():
+    methods = ["Marginal", "FaReG (paper)", "unheard of"]
+    rows = [(n, m, 0, n / 1e4, 0.9) for n in (200, 500) for m in methods]
+    summary = summarise(
+        pd.DataFrame(rows, columns=["n", "method", "seed", "size", "coverage"]), ["n", "method"]
+    )
+    panels = {"coverage": "Average Coverage", "size": "Average Size"}
+    figure = draw_panels(summary, panels, "n", x_label="N", log_x=True)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == methods
+    assert len(figure.axes) == 2

@@ -1,0 +1,139 @@
+"""A run may die at any moment, on any engine: it ends with the same numbers."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from fareg import FaregError
+from fareg.experiments._cells import units_of
+from fareg.experiments._engines import run_dask
+from fareg.experiments._runner import run_cells
+from fareg.experiments._store import Store
+
+
+def stored(folder):
+    return sorted(path.name for path in folder.rglob("*.parquet"))
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def test_cells_of_one_problem_run_together_and_once(tiny):
+    cells = tiny.tiny_cells()
+    units = units_of([*cells, *cells])
+    assert sorted(len(unit.cells) for unit in units) == [5] * 4
+    assert {cell.key for unit in units for cell in unit.cells} == {cell.key for cell in cells}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_numbers(
+    jobs, tiny, expected, numbers_of, tmp_path
+):
+    command = [sys.executable, str(tiny.script), str(tmp_path), str(jobs)]
+    for _ in range(3 if jobs == 1 else 1):
+        before = len(stored(tmp_path))
+        run = subprocess.Popen(command, start_new_session=True)
+        wait_for(lambda run=run, n=before: run.poll() is not None or len(stored(tmp_path)) > n + 1)
+        os.killpg(run.pid, signal.SIGKILL)  # the whole session: workers die with their parent
+        assert run.wait() == -signal.SIGKILL
+        wait_for(lambda pid=run.pid: not alive(pid))
+    cells = tiny.tiny_cells()
+    assert 0 < len(stored(tmp_path)) < len(cells) + 4  # killed in mid-run, for real
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    assert subprocess.run(command, check=True, timeout=120).returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert len(stored(tmp_path)) == len(cells) + 4  # and four base models
+    pd.testing.assert_frame_equal(numbers_of(cells, tmp_path), expected)
+
+
+def alive(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_changed_configuration_reuses_nothing(tiny, tmp_path):
+    cell = tiny.tiny_cells(1)[1]
+    changed = replace(cell, metrics=replace(cell.metrics, n_directions=5))
+    retrained = replace(cell, problem=replace(cell.problem, base=tiny.BaseConfig("boosting")))
+    store = Store.open(tmp_path)
+    counts = []
+    for one in (cell, cell, changed, retrained):
+        run_cells([one], store, jobs=1)
+        counts.append(len(stored(tmp_path)))
+    assert counts == [2, 2, 3, 5]  # cell and model; nothing; a cell; cell and model
+
+
+def test_a_dask_cluster_survives_the_death_of_a_worker(tiny, expected, numbers_of, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    cells = tiny.tiny_cells()
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        victim = next(iter(cluster.workers.values())).pid
+        killed = threading.Event()
+
+        def kill():
+            wait_for(lambda: len(stored(tmp_path)) > 1)
+            os.kill(victim, signal.SIGKILL)
+            killed.set()
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        store = Store.open(tmp_path)
+        run_cells(cells, store, engine="dask", scheduler=cluster.scheduler_address)
+        thread.join()
+    assert killed.is_set()
+    assert len(stored(tmp_path)) == len(cells) + 4
+    pd.testing.assert_frame_equal(numbers_of(cells, tmp_path), expected)
+
+
+def test_dask_starts_a_cluster_of_its_own(tiny, expected, tmp_path):
+    pytest.importorskip("distributed")
+    unit = units_of(tiny.tiny_cells(1))[0]
+    ((_, rows),) = run_dask([unit], str(tmp_path), 1, None)
+    table = pd.concat(rows)
+    table = table[[name for name in table if not name.endswith("_seconds")]]
+    pd.testing.assert_frame_equal(table, expected.loc[list(rows)], check_like=True)
+
+
+def test_rows_from_a_machine_with_another_disk_are_stored_here(tiny, tmp_path, monkeypatch):
+    cells = tiny.tiny_cells(1)[1:2]
+    far = tmp_path / "far"
+    near = Store.open(tmp_path / "near")
+
+    def elsewhere(units, folder, jobs, scheduler):
+        from fareg.experiments._cells import run_unit
+
+        for unit in units:
+            yield unit, run_unit(unit, str(far))
+
+    monkeypatch.setitem(run_cells.__globals__["ENGINES"], "local", elsewhere)
+    run_cells(cells, near)
+    assert near.get(cells[0].key) is not None
+
+
+def test_a_scheduler_out_of_reach_is_one_clear_error(tiny, tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("fareg.experiments._engines.CONNECT_SECONDS", 1)
+    store = Store.open(tmp_path)
+    address = "tcp://127.0.0.1:9"
+    with pytest.raises(FaregError, match=f"cannot reach the dask scheduler at {address}"):
+        run_cells(tiny.tiny_cells(1), store, engine="dask", scheduler=address)
+    with pytest.raises(FaregError, match="--scheduler is for --engine dask"):
+        run_cells(tiny.tiny_cells(1), store, engine="local", scheduler=address)
+    with pytest.raises(FaregError, match="engine must be one of local, dask"):
+        run_cells(tiny.tiny_cells(1), store, engine="ray")

@@ -1,0 +1,33 @@
+"""A tiny run of real cells: imported by tests, and started as a script to be killed."""
+
+import sys
+
+from fareg.experiments._cells import MethodCell
+from fareg.experiments._config import BaseConfig, DataConfig, Method, MetricConfig, Problem
+from fareg.experiments._methods import DEFAULT, MARGINAL
+from fareg.experiments._runner import run_cells
+from fareg.experiments._store import Store
+
+BASE = BaseConfig(hidden=(8,), learning_rate=0.01, max_epochs=5, patience=5)
+METRICS = MetricConfig(n_directions=20, n_permutations=3)
+
+
+def tiny_cells(n_problems=4):
+    """Return cells that take a fraction of a second each; one depends on another."""
+    methods = [
+        Method("matched", "matched", (("like", DEFAULT),)),
+        MARGINAL,
+        DEFAULT,
+        Method("AFCP2", "afcp", (("n_select", 2),)),
+        Method("Oracle", "oracle", (("construction", "partition"),)),
+    ]
+    problems = [Problem(DataConfig("xnor"), 200, s, BASE, 100) for s in range(n_problems)]
+    return [MethodCell(problem, method, METRICS) for problem in problems for method in methods]
+
+
+def tiny_problem(kind="xnor", n=400, seed=0):
+    return Problem(DataConfig(kind), n, seed, BASE, 200)
+
+
+if __name__ == "__main__":
+    run_cells(tiny_cells(), Store.open(sys.argv[1]), jobs=int(sys.argv[2]))
