@@ -1,0 +1,23 @@
+"""Reproduce one table of the paper, small and rough: FaReG with and without CondCP.
+
+Every finished piece is stored at once; start the script again with the same folder and it only
+reads. Without ``quick`` and ``sizes`` it is the paper's table, with ten repetitions.
+
+Run: ``python 04_reproduce_one_table.py [folder]``
+"""
+
+import sys
+import tempfile
+
+import pandas as pd
+
+from fareg.experiments import reproduce
+
+if __name__ == "__main__":  # other processes import this file when jobs is above 1
+    folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
+    done = reproduce(["condcp"], out=folder, quick=True, sizes=[300], jobs=1)
+
+    summary = pd.read_csv(done.folder / "condcp" / "summary.csv")
+    columns = ["method", "group_coverage", "coverage", "size", "wsc_plus", "wsc_plus_null_median"]
+    print(summary[columns].round(3).to_string(index=False))
+    print("tables and figures:", *done.to_dict()["files"]["condcp"])
