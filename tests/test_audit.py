@@ -145,7 +145,7 @@ def test_unusable_sets_get_a_sentence(sets, y, classes, message):
 
 
 def test_a_label_outside_the_classes_is_never_covered_and_noted():
-    with pytest.warns(FaregWarning, match="1 rows have labels .*z.*not covered"):
+    with pytest.warns(FaregWarning, match=r"1 of 4 labels .*z.*not covered"):
         result = audit(np.zeros((4, 1)), ["a", "z", "b", "c"], MARKS, classes=CLASSES, **FAST)
     assert result.coverage == 0.5
     assert "(z)" in result.to_dict()["notes"][0]

@@ -97,13 +97,7 @@ class Chromium:
         """Load a file and wait until it is there; events before it are forgotten."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=900,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        self._set_screen(width, 900)
         self.events.clear()
         self.call("Page.navigate", url=path.as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
@@ -123,11 +117,20 @@ class Chromium:
         self.call("Input.insertText", text=text)
 
     def screenshot(self, path):
-        height = self.evaluate("document.documentElement.scrollHeight")
-        width = self.evaluate("innerWidth")
-        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-        shot = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        """Save a picture of the whole page."""
+        width, height = self.evaluate("[innerWidth, document.documentElement.scrollHeight]")
+        self._set_screen(width, height)
+        shot = self.call("Page.captureScreenshot")
         path.write_bytes(base64.b64decode(shot["data"]))
+
+    def _set_screen(self, width, height):
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def problems(self):
         """Return console messages and exceptions since the page was opened."""

@@ -204,10 +204,10 @@ def _notes(labels: Any, known: BoolArray) -> tuple[str, ...]:
     if known.all():
         return ()
     strange = _sorted(pd.unique(labels[~known]).tolist())
+    shown = ", ".join(map(str, strange[:SHOWN])) + (", ..." if len(strange) > SHOWN else "")
     note = (
-        f"{int((~known).sum())} rows have labels that are none of the classes "
-        f"({', '.join(map(str, strange[:SHOWN]))}): no set can hold these, "
-        "they count as not covered"
+        f"{int((~known).sum())} of {len(known)} labels are none of the classes ({shown}): "
+        "no set can hold these, they count as not covered"
     )
     warn(note)
     return (note,)

@@ -192,7 +192,9 @@ def group_figure(grid: Mapping[str, Any], level: float) -> Markup:
     columns, rows = grid["column_labels"], grid["row_labels"]
     longest = max(len(label) for label in rows)
     left = min(18.0 + CHARACTER * longest, 240.0) if longest else 4.0
-    cell_width, cell_height, top = (148.0 if len(columns) <= 5 else 100.0), 72.0, 34.0
+    widest = CHARACTER * max(len(label) for label in columns) + 16
+    cell_width = min(max(widest, 120.0), 240.0 if len(columns) <= 4 else 110.0)
+    cell_height, top = 72.0, 34.0
     width, height = left + cell_width * len(columns) + 6, top + cell_height * len(rows) + 6
     parts = [
         _text(left + cell_width * (c + 0.5), top - 12, _short(label, cell_width), "tick strong")
@@ -237,7 +239,7 @@ def _grid_cell(
             **box,
         ),
         _text(center, y + height / 2 + 1, percent(cell["coverage"]), "value"),
-        _text(center, y + height / 2 + 18, f"{cell['n']:,} rows", "tick"),
+        _text(center, y + height / 2 + 18, f"{cell['n']:,} rows", "tick strong"),
     ]
 
 
