@@ -192,10 +192,15 @@ def _condition_in_words(name: str, c: _Condition, all_of_it: _Condition) -> str:
     if c.missing:
         return f"{name} {MISSING}"
     if np.isfinite(c.low) and np.isfinite(c.high):
-        return f"{c.low:.4g} < {name} <= {c.high:.4g}"
+        return f"{_number(c.low)} < {name} <= {_number(c.high)}"
     if np.isfinite(c.low):
-        return f"{name} > {c.low:.4g}"
-    return f"{name} <= {c.high:.4g}" if np.isfinite(c.high) else f"{name} not {MISSING}"
+        return f"{name} > {_number(c.low)}"
+    return f"{name} <= {_number(c.high)}" if np.isfinite(c.high) else f"{name} not {MISSING}"
+
+
+def _number(value: float) -> str:
+    """Write four significant digits, and large numbers without an exponent."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
 def _levels_in_words(name: str, levels: frozenset[str], one: str, many: str) -> str:
