@@ -174,11 +174,11 @@ def _train(problem: Problem, train: Dataset, rest: Dataset, n_classes: int) -> p
     """Return the class probabilities of the rows that did not train, and the seconds it took."""
     seed = int(problem.rng(TRAIN).integers(2**31))
     model = base_model(problem.base, len(train), seed)
-    start = time.perf_counter()
+    start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(train.X, train.y)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     proba = np.zeros((len(rest), n_classes))
     proba[:, model.classes_] = model.predict_proba(rest.X)  # a class unseen in training: 0
     names = [f"p{k}" for k in range(n_classes)]

@@ -18,7 +18,7 @@ METRIC_NAMES = {
     "ert": "ERT",
     "coverage": "Average Coverage",
     "size": "Average Size",
-    "seconds": "Seconds",
+    "seconds": "Seconds",  # of one core, conformalize and predict_set together
 }
 DIGITS = {"size": 2, "seconds": 2}
 
