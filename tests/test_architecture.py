@@ -39,6 +39,7 @@ PUBLIC = [
     "fareg.classifiers",
     "fareg.datasets",
     "fareg.metrics",
+    "fareg.persistence",
     "fareg.pvalues",
     "fareg.scores",
 ]

@@ -48,19 +48,6 @@ _TO_NUMBERS = FunctionTransformer(_all_numbers, feature_names_out="one-to-one")
 _TO_FINITE_NUMBERS = FunctionTransformer(_finite_numbers, feature_names_out="one-to-one")
 
 
-class FillEmpty(TransformerMixin, BaseEstimator):
-    """Put zeros into columns that had no value in fit: boosting cannot cut a column of nothing."""
-
-    def fit(self, X: FloatArray, y: Any = None) -> Self:
-        """Note which columns are empty."""
-        self.empty_ = np.isnan(X).all(axis=0)
-        return self
-
-    def transform(self, X: FloatArray) -> FloatArray:
-        """Return X with those columns at zero."""
-        return np.where(self.empty_, 0.0, X)
-
-
 def ordinal_encoder() -> Pipeline:
     """Text to level numbers, missing and unseen values to NaN, numbers as they are: for trees.
 
@@ -72,7 +59,7 @@ def ordinal_encoder() -> Pipeline:
     columns = ColumnTransformer(
         [("text", make_pipeline(_TO_TEXT, levels), _TEXT), ("numbers", _TO_NUMBERS, _NUMBERS)]
     )
-    return make_pipeline(FunctionTransformer(canonical), columns, FillEmpty())
+    return make_pipeline(FunctionTransformer(canonical), columns)
 
 
 def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
@@ -96,8 +83,20 @@ def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
     return make_pipeline(FunctionTransformer(canonical), columns)
 
 
+class FillEmpty(TransformerMixin, BaseEstimator):
+    """Put zeros into columns that had no value in fit: boosting cannot cut a column of nothing."""
+
+    def fit(self, X: FloatArray, y: Any = None) -> Self:
+        """Note which columns are empty."""
+        self.empty_ = np.isnan(X).all(axis=0)
+        return self
+
+    def transform(self, X: FloatArray) -> FloatArray:
+        """Return X with those columns at zero."""
+        return np.where(self.empty_, 0.0, X)
+
+
 def gradient_boosting(random_state: int | None = None) -> Pipeline:
     """Gradient boosting on any table: the default where no estimator is given."""
-    return make_pipeline(
-        ordinal_encoder(), HistGradientBoostingClassifier(random_state=random_state)
-    )
+    boosting = HistGradientBoostingClassifier(random_state=random_state)
+    return make_pipeline(ordinal_encoder(), FillEmpty(), boosting)
