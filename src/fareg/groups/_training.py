@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,12 +83,33 @@ def train_groups(
         ("group", group_loss, ("encoder", "mean", "log_variance", "membership"), plan.max_iter),
         ("reconstruction", reconstruction_loss, ("reconstruction",), plan.max_iter // 2),
     )
-    for stage, loss, parts, n_steps in stages:
-        trained = [layer for part in parts for layer in weights[part]]
-        _minimise(
-            loss, trained, train_rows, stop_rows, n_steps, plan, generator, stage, history, progress
-        )
+    with one_thread():
+        for stage, loss, parts, n_steps in stages:
+            trained = [layer for part in parts for layer in weights[part]]
+            _minimise(
+                loss,
+                trained,
+                train_rows,
+                stop_rows,
+                n_steps,
+                plan,
+                generator,
+                stage,
+                history,
+                progress,
+            )
     return _as_numpy(weights), history
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch on one thread: these matrices are too small to share, and sums stay in order."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 def check_device(device: str) -> None:
