@@ -1,7 +1,9 @@
 """How well FaReG finds and repairs a group: the paper's XNOR data and groups of other shapes.
 
     python benchmarks/quality.py xnor --rows 2000 --seeds 20
-    python benchmarks/quality.py all --seeds 10 --out benchmarks/quality.csv
+    python benchmarks/quality.py all --seeds 10 --out quality.csv
+
+``quality.csv`` holds what was measured: means over ``seeds`` repetitions.
 
 Every row is the mean over seeds on 5,000 test rows. Defaults were chosen on seeds from 1000 on;
 reported seeds start at 0.
