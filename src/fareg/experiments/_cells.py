@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
-from fareg._encoding import ordinal_encoder
 from fareg._validation import FaregWarning
 from fareg.experiments._config import ALPHA, Method, MetricConfig, Problem, content_hash
 from fareg.experiments._figures import draw_image
@@ -29,7 +27,7 @@ from fareg.experiments._store import Store
 from fareg.metrics import excess_risk, is_covered, worst_slab_coverage
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-ERT_ROUNDS = 20
+ERT_ROUNDS = 20  # of boosting: few, as befits some hundred rows of few features
 PICTURE_STEPS = (0.0, 1.0, 2.0)
 
 
@@ -91,18 +89,17 @@ def measure(sets: Any, bench: Bench, config: MetricConfig) -> dict[str, float]:
     """Return every metric of prediction sets on the test rows."""
     test = bench.test
     covered = is_covered(test.y, sets)
-    sensitive = test.X[bench.sensitive]
     seed = int(bench.problem.rng(MEASURE).integers(2**31))
     search: dict[str, Any] = {
         "delta": config.delta,
         "n_directions": config.n_directions,
         "random_state": seed,
     }
-    line = worst_slab_coverage(sensitive, covered, **search)
+    line = worst_slab_coverage(bench.codes, covered, **search)
     curve = worst_slab_coverage(
-        sensitive, covered, kind="quadratic", n_permutations=config.n_permutations, **search
+        bench.codes, covered, kind="quadratic", n_permutations=config.n_permutations, **search
     )
-    held_out = worst_slab_coverage(sensitive, covered, kind="quadratic", test_size=0.5, **search)
+    held_out = worst_slab_coverage(bench.codes, covered, kind="quadratic", test_size=0.5, **search)
     null = curve.null
     return {
         "group_coverage": _mean(covered[test.group]),
@@ -116,19 +113,13 @@ def measure(sets: Any, bench: Bench, config: MetricConfig) -> dict[str, float]:
         "wsc_plus_null_median": np.nan if null is None else null.median,
         "wsc_plus_null_high": np.nan if null is None else null.high,
         "ert": excess_risk(
-            sensitive,
+            bench.codes,
             covered,
             confidence_level=1 - ALPHA,
-            estimator=_coverage_model(seed),
+            estimator=HistGradientBoostingClassifier(max_iter=ERT_ROUNDS, random_state=seed),
             random_state=seed,
         ),
     }
-
-
-def _coverage_model(seed: int) -> Any:
-    """Predict coverage: boosting of few rounds, as befits some hundred rows of few features."""
-    boosting = HistGradientBoostingClassifier(max_iter=ERT_ROUNDS, random_state=seed)
-    return make_pipeline(ordinal_encoder(), boosting)
 
 
 def _mean(values: Any) -> float:

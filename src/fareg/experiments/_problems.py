@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 
-from fareg._encoding import gradient_boosting, one_hot_encoder
+from fareg._encoding import gradient_boosting, one_hot_encoder, ordinal_encoder
 from fareg._validation import BoolArray, FaregError, FloatArray, IntArray
 from fareg.datasets import (
     Dataset,
@@ -131,6 +131,7 @@ class Bench:
     calibration: Rows
     test: Rows
     sensitive: list[str]
+    codes: FloatArray  # (n_test, n_sensitive) the test rows' sensitive features as level numbers
     estimator: FrozenEstimator
     training_seconds: float
     store: Store
@@ -163,6 +164,7 @@ def prepare(problem: Problem, store: Store) -> Bench:
         calibration=calibration,
         test=test,
         sensitive=list(rest.sensitive),
+        codes=ordinal_encoder().fit_transform(test.X[list(rest.sensitive)]),
         estimator=FrozenEstimator(StoredProbabilities(proba)),
         training_seconds=float(said["training_seconds"].iloc[0]),
         store=store,
