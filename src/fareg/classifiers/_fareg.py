@@ -96,6 +96,8 @@ published_scale, device
         p-value (Fisher's exact test that coverage is lower than outside), threshold.
     learner_ : GroupLearner
         With ``history_``, ``screening_`` and ``membership``.
+    n_iter_ : int
+        Gradient steps taken to learn the group, 1 if none were.
     classes_, estimator_, n_calibration_, thresholds_
         As in :class:`SplitConformalClassifier`.
 
@@ -263,6 +265,8 @@ published_scale, device
         columns = select_columns(X_learn, self.sensitive_features)
         covered = self._covered(X_learn, scores[learn], codes[learn], X_train)
         self.learner_ = self._new_learner(self.key_ % 2**32).fit(columns, covered)
+        steps = [entry["step"] for entry in self.learner_.history_ if entry["stage"] == "group"]
+        self.n_iter_ = max(steps, default=1)
         q = self.learner_.membership(columns)
         self.cuts_ = (
             cut_membership(q, covered, min_share=MIN_CELL_SHARE)
