@@ -17,6 +17,8 @@ from fareg.experiments._engines import run_dask
 from fareg.experiments._runner import run_cells
 from fareg.experiments._store import Store
 
+pytestmark = pytest.mark.xdist_group("runner")
+
 
 def stored(folder):
     return sorted(path.name for path in folder.rglob("*.parquet"))
