@@ -20,6 +20,7 @@ check: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/pip check
 
 # peers live in an environment of their own: they are no dependency
 bench: .bench-venv/installed

@@ -109,8 +109,8 @@ def _pivoted(matrix: FloatArray) -> tuple[FloatArray, IntArray]:
     """Return R and the order of columns of a QR decomposition, most independent columns first."""
     if matrix.size == 0:
         return np.zeros((0, matrix.shape[1])), np.arange(matrix.shape[1])
-    R, order = qr(matrix, mode="r", pivoting=True)  # type: ignore[misc]
-    return R, order.astype(np.int64)
+    R, order = qr(matrix, mode="r", pivoting=True)
+    return R.astype(np.float64), order.astype(np.int64)
 
 
 def _descend(

@@ -363,7 +363,8 @@ published_scale, device
             inside = cells == cell
             hit, n = int(covered[inside].sum()), int(inside.sum())
             low, high = clopper_pearson(hit, n)
-            table = [[hit, n - hit], [covered.sum() - hit, len(covered) - n - covered.sum() + hit]]
+            rest = covered.sum() - hit
+            table = np.array([[hit, n - hit], [rest, len(covered) - n - rest]])
             rows.append(
                 {
                     "group": self._name(cell),

@@ -100,7 +100,7 @@ def cross_fitted_gain(cells: IntArray, targets: FloatArray, folds: IntArray) -> 
     n, n_cells = len(cells), int(cells.max()) + 1
     key = cells * N_FOLDS + folds
     adder = sparse.csr_matrix((np.ones(n), (key, np.arange(n))), (n_cells * N_FOLDS, n))
-    sums = (adder @ targets).reshape(n_cells, N_FOLDS, -1)
+    sums = np.asarray(adder @ targets).reshape(n_cells, N_FOLDS, -1)
     counts = np.bincount(key, minlength=n_cells * N_FOLDS).reshape(n_cells, N_FOLDS, 1)
     other_sums = sums.sum(axis=1, keepdims=True) - sums
     other_counts = counts.sum(axis=1, keepdims=True) - counts
