@@ -14,30 +14,33 @@ import numpy as np
 
 Layers = list[tuple[Any, Any]]
 Weights = dict[str, Layers]
+Activation = Callable[[Any, float], Any]
 LATENT_DIM = 4
+SLOPE = 0.2  # of LeakyReLU below zero
 
 
-def feed(x: Any, layers: Layers, maximum: Callable[[Any, Any], Any] = np.maximum) -> Any:
-    """Run a multilayer perceptron with LeakyReLU(0.2) between its layers."""
+def leaky_relu(x: Any, slope: float) -> Any:
+    """Return ``x`` where it is positive, ``slope * x`` elsewhere."""
+    return np.maximum(x, slope * x)
+
+
+def feed(x: Any, layers: Layers, activate: Activation = leaky_relu) -> Any:
+    """Run a multilayer perceptron with LeakyReLU between its layers."""
     for w, b in layers[:-1]:
-        h = x @ w + b
-        x = maximum(h, 0.2 * h)
+        x = activate(x @ w + b, SLOPE)
     w, b = layers[-1]
     return x @ w + b
 
 
-def encode(x: Any, weights: Weights, maximum: Callable[[Any, Any], Any] = np.maximum) -> Any:
+def encode(x: Any, weights: Weights, activate: Activation = leaky_relu) -> Any:
     """Return mean and log-variance of ``p(z | x)``, each of shape (n_restarts, n, LATENT_DIM)."""
-    h = feed(x, weights["encoder"], maximum)
-    h = maximum(h, 0.2 * h)
-    return feed(h, weights["mean"], maximum), feed(h, weights["log_variance"], maximum)
+    h = activate(feed(x, weights["encoder"], activate), SLOPE)
+    return feed(h, weights["mean"], activate), feed(h, weights["log_variance"], activate)
 
 
-def membership_logits(
-    z: Any, weights: Weights, maximum: Callable[[Any, Any], Any] = np.maximum
-) -> Any:
+def membership_logits(z: Any, weights: Weights, activate: Activation = leaky_relu) -> Any:
     """Return the logits of ``q(s = 1 | z)``, shape (n_restarts, n)."""
-    return feed(z, weights["membership"], maximum)[..., 0]
+    return feed(z, weights["membership"], activate)[..., 0]
 
 
 def layer_sizes(n_inputs: int, hidden_sizes: tuple[int, ...]) -> dict[str, list[tuple[int, int]]]:

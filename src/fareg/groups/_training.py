@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import leaky_relu
 
 from fareg._validation import BoolArray, FloatArray, InvalidInputError
 from fareg.groups._network import Layers, Weights, encode, feed, layer_sizes, membership_logits
@@ -65,9 +66,9 @@ def train_groups(
     history: list[dict[str, Any]] = []
 
     def group_loss(rows: Any, *, sample: bool) -> Any:
-        mean, log_variance = encode(X[rows], weights, torch.maximum)
+        mean, log_variance = encode(X[rows], weights, leaky_relu)
         z = _draw(mean, log_variance, plan, generator) if sample else mean
-        q = torch.sigmoid(membership_logits(z, weights, torch.maximum))
+        q = torch.sigmoid(membership_logits(z, weights, leaky_relu))
         q = project(q, plan.delta)
         l_cc = (q * C[rows]).sum(-1) / q.sum(-1)  # Eq. minimize coverage
         kl = 0.5 * (mean**2 + log_variance.exp() - log_variance - 1).sum(-1)
@@ -75,8 +76,8 @@ def train_groups(
         return l_cc + plan.beta * kl if sample else l_cc
 
     def reconstruction_loss(rows: Any, *, sample: bool) -> Any:
-        mean, _ = encode(X[rows], weights, torch.maximum)
-        x_hat = feed(mean, weights["reconstruction"], torch.maximum)
+        mean, _ = encode(X[rows], weights, leaky_relu)
+        x_hat = feed(mean, weights["reconstruction"], leaky_relu)
         return ((x_hat - X[rows]) ** 2).mean(dim=(-1, -2))
 
     stages = (
@@ -154,7 +155,7 @@ def _minimise(
 ) -> None:
     """Run Adam and leave in ``layers`` each restart's weights of lowest validation loss."""
     parameters = [p.requires_grad_() for layer in layers for p in layer]
-    optimiser = torch.optim.Adam(parameters, lr=plan.learning_rate)
+    optimiser = torch.optim.Adam(parameters, lr=plan.learning_rate, fused=True)
     best = [p.detach().clone() for p in parameters]
     lowest = torch.full((len(train_rows),), np.inf, device=plan.device)
     for step in range(1, n_steps + 1):
