@@ -16,6 +16,7 @@ SOURCE = Path(fareg.__file__).parent
 ROOT = Path(__file__).parents[1]
 FLOORS = {
     "_validation": 0,
+    "_engines": 0.5,
     "_files": 0.5,
     "_frames": 0.5,
     "_encoding": 1,

@@ -31,14 +31,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = check_output(path)
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
     try:
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        raise InvalidInputError(f"cannot write {target}: {_reason(error)}") from error
+        with writing(target):
+            yield temporary
+            with open(temporary, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Turn what the disk says while ``target`` is written into an :class:`InvalidInputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInputError(f"cannot write {target}: {_reason(error)}") from error
 
 
 def check_output(path: str | os.PathLike[str]) -> Path:

@@ -151,6 +151,23 @@ def take_rows(X: Any, rows: Any) -> Any:
     return np.asarray(X)[rows]
 
 
+def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
+    """Return where each distinct row of canonical columns comes first, and which one each row is.
+
+    Examples
+    --------
+    >>> first, which = distinct_rows(pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": ["u", "v", "u"]}))
+    >>> first.tolist(), which.tolist()
+    ([0, 1], [0, 1, 0])
+    """
+    which: IntArray = np.zeros(len(columns), dtype=np.int64)
+    for _, column in columns.items():
+        codes, distinct = pd.factorize(column)
+        which = pd.factorize(which * (len(distinct) + 1) + codes + 1)[0]
+    is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0  # codes count up from 0
+    return np.flatnonzero(is_first), which
+
+
 def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
     """Return the selected columns in canonical form.
 

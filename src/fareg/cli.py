@@ -27,6 +27,9 @@ Sensitive = Annotated[
     str | None, typer.Option(help="Columns that may define a group: a,b (default: all).")
 ]
 Data = Annotated[Path, typer.Argument(help="Table in a .csv or .parquet file.", show_default=False)]
+Engine = Annotated[str, typer.Option(help="local or dask.")]
+Jobs = Annotated[int | None, typer.Option(help="Processes (default: one per core).")]
+Scheduler = Annotated[str | None, typer.Option(help="Address of a dask scheduler.")]
 Report = Annotated[Path | None, typer.Option(help="Also write a report to this .html file.")]
 
 
@@ -74,17 +77,41 @@ def fit(
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="Model file of fareg fit.", show_default=False)],
-    data: Data,
-    out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")],
+    data: Annotated[
+        Path,
+        typer.Argument(help="A .csv or .parquet file, or a folder of .parquet files."),
+    ],
+    out: Annotated[Path, typer.Option(help="File to write (.csv, .parquet), or a new folder.")],
     batch_size: Annotated[int, typer.Option(help="Rows in memory at a time.")] = 50_000,
+    engine: Engine = "local",
+    jobs: Jobs = None,
+    scheduler: Scheduler = None,
     json: Json = False,
 ) -> None:
-    """Write the prediction set of every row: set, size, top label, group."""
-    with _plain_errors(json) as told:
-        from fareg.workflow import predict_file
+    """Write the prediction set of every row: set, size, top label, group.
 
+    Engine, jobs and scheduler are for folders: their files are answered in parallel, here or on a
+    dask cluster, and a stopped run continues where it stopped.
+    """
+    with _plain_errors(json) as told:
+        from fareg._validation import InvalidInputError
+        from fareg.workflow import predict_file, predict_folder
+
+        if not data.is_dir() and (engine, jobs, scheduler) != ("local", None, None):
+            raise InvalidInputError(
+                f"--engine, --jobs and --scheduler are for a folder of Parquet files, {data} is "
+                "none; leave them out, or split the file"
+            )
         with _progress(data, json) as advance:
-            told.update(predict_file(model, data, out, batch_size=batch_size, progress=advance))
+            common: dict[str, Any] = {"batch_size": batch_size, "progress": advance}
+            if not data.is_dir():
+                told.update(predict_file(model, data, out, **common))
+            else:
+                where: dict[str, Any] = {"engine": engine, "jobs": jobs, "scheduler": scheduler}
+                try:
+                    told.update(predict_folder(model, data, out, **common, **where))
+                except KeyboardInterrupt:
+                    _stop("Interrupted: finished parts are kept, the same command goes on.", 130)
         told["out"] = str(out)
     if not json:
         rows, size = told["rows"], told["mean_size"]
@@ -178,9 +205,9 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="Small and rough, in minutes.")] = False,
     repeats: Annotated[int | None, typer.Option(help="Repetitions (default: 10).")] = None,
     sizes: Annotated[str | None, typer.Option(help="Values of N: 200,500,1000.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes (default: one per core).")] = None,
-    engine: Annotated[str, typer.Option(help="local or dask.")] = "local",
-    scheduler: Annotated[str | None, typer.Option(help="Address of a dask scheduler.")] = None,
+    jobs: Jobs = None,
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
     out: Annotated[Path, typer.Option(help="Results folder.")] = Path("reproduction"),
     acs_root: Annotated[Path | None, typer.Option(help="Folder of ACS PUMS files.")] = None,
     acs_extract: Annotated[Path | None, typer.Option(help="CSV extract of the ACS.")] = None,

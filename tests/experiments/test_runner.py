@@ -7,13 +7,14 @@ import sys
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 import pytest
 
 from fareg import FaregError
-from fareg.experiments._cells import units_of
-from fareg.experiments._engines import run_dask
+from fareg._engines import run_tasks
+from fareg.experiments._cells import run_unit, units_of
 from fareg.experiments._runner import run_cells
 from fareg.experiments._store import Store
 
@@ -106,7 +107,8 @@ def test_a_dask_cluster_survives_the_death_of_a_worker(tiny, expected, numbers_o
 def test_dask_starts_a_cluster_of_its_own(tiny, expected, tmp_path):
     pytest.importorskip("distributed")
     unit = units_of(tiny.tiny_cells(1))[0]
-    ((_, rows),) = run_dask([unit], str(tmp_path), 1, None)
+    compute = partial(run_unit, folder=str(tmp_path))
+    ((_, rows),) = run_tasks(compute, [unit], engine="dask", jobs=1)
     table = pd.concat(rows)
     table = table[[name for name in table if not name.endswith("_seconds")]]
     pd.testing.assert_frame_equal(table, expected.loc[list(rows)], check_like=True)
@@ -117,20 +119,17 @@ def test_rows_from_a_machine_with_another_disk_are_stored_here(tiny, tmp_path, m
     far = tmp_path / "far"
     near = Store.open(tmp_path / "near")
 
-    def elsewhere(units, folder, jobs, scheduler):
-        from fareg.experiments._cells import run_unit
+    def elsewhere(compute, units, **where):
+        return (run_unit(unit, str(far)) for unit in units)
 
-        for unit in units:
-            yield unit, run_unit(unit, str(far))
-
-    monkeypatch.setitem(run_cells.__globals__["ENGINES"], "local", elsewhere)
+    monkeypatch.setattr("fareg.experiments._runner.run_tasks", elsewhere)
     run_cells(cells, near)
     assert near.get(cells[0].key) is not None
 
 
 def test_a_scheduler_out_of_reach_is_one_clear_error(tiny, tmp_path, monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("fareg.experiments._engines.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("fareg._engines.CONNECT_SECONDS", 1)
     store = Store.open(tmp_path)
     address = "tcp://127.0.0.1:9"
     with pytest.raises(FaregError, match=f"cannot reach the dask scheduler at {address}"):

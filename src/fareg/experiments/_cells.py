@@ -203,12 +203,12 @@ def units_of(cells: Iterable[Cell]) -> list[Unit]:
     return sorted(units, key=lambda unit: -unit.cost)
 
 
-def run_unit(unit: Unit, folder: str) -> dict[str, pd.DataFrame]:
+def run_unit(unit: Unit, folder: str) -> tuple[Unit, dict[str, pd.DataFrame]]:
     """Compute the cells of a unit, store each at once, and return the rows by key."""
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FaregWarning)  # small groups are part of the experiment
         bench = prepare(unit.problem, Store(folder))
-        return {cell.key: cell.result(bench) for cell in unit.cells}
+        return unit, {cell.key: cell.result(bench) for cell in unit.cells}
 
 
 @contextmanager

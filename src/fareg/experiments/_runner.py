@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fareg._validation import FaregError, check_choice, check_count
-from fareg.experiments._cells import Cell, units_of
-from fareg.experiments._engines import ENGINES
+from fareg._engines import run_tasks
+from fareg.experiments._cells import Cell, run_unit, units_of
 from fareg.experiments._store import Store
 
 
@@ -40,17 +39,12 @@ def run_cells(
     console : rich Console, default=None
         Where the progress bar goes, if it is a terminal; None: no bar.
     """
-    check_choice("engine", engine, ENGINES)
-    if scheduler is not None and engine != "dask":
-        raise FaregError("--scheduler is for --engine dask; add it, or leave out the address")
-    jobs = (os.cpu_count() or 1) if jobs is None else check_count("jobs", jobs)
     missing = [cell for cell in cells if store.get(cell.key) is None]
     units = units_of(missing)
-    if not units:
-        return
+    compute = partial(run_unit, folder=str(store.folder.resolve()))
+    finished = run_tasks(compute, units, engine=engine, jobs=jobs, scheduler=scheduler)
     with _progress(console) as progress:
         task = progress.add_task("", total=sum(unit.cost for unit in units), done=0, n=len(units))
-        finished = ENGINES[engine](units, str(store.folder.resolve()), jobs, scheduler)
         for done, (unit, rows) in enumerate(finished, start=1):
             for key, frame in rows.items():
                 if not store.path(key).exists():  # computed on another machine's disk

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.tree import DecisionTreeRegressor
 
 from fareg._encoding import one_hot_encoder
+from fareg._frames import distinct_rows
 from fareg._validation import (
     FloatArray,
     IntArray,
@@ -144,9 +145,13 @@ class GroupLearner(BaseEstimator):
         """Return the membership probability of each row, shape (n,); zeros if nothing was found."""
         if not self.found_:
             return np.zeros(len(columns))
-        chunks = range(0, len(columns), CHUNK)
-        parts = [self._membership(self._encoded(columns.iloc[i : i + CHUNK])) for i in chunks]
-        return np.concatenate(parts)
+        columns = columns[list(self.features_)]
+        first, which = distinct_rows(columns)  # few if the features are categories
+        parts = [
+            self._membership(self._encoded(columns.iloc[first[i : i + CHUNK]]))
+            for i in range(0, len(first), CHUNK)
+        ]
+        return np.concatenate(parts)[which]
 
     def latent(self, columns: pd.DataFrame) -> FloatArray:
         """Return the latent means, shape (n_restarts, n, latent_dim)."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fareg._validation import InvalidInputError, check_count
+from fareg._frames import distinct_rows
+from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.persistence import describe, load
 from fareg.workflow._tables import read_batches, table_writer
 
@@ -27,8 +29,8 @@ def answer_table(clf: Any, X: Any) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        ``set`` (labels joined by ``|``), ``size``, ``top`` (the estimator's label); for FaReG also
-        ``group`` ("group" or "rest") and ``membership``; for PLCP ``group``, the region.
+        ``set`` (labels joined by ``|``), ``size``, ``top`` (the most probable label); for FaReG
+        also ``group`` ("group" or "rest") and ``membership``; for PLCP ``group``, the region.
 
     Examples
     --------
@@ -39,12 +41,15 @@ def answer_table(clf: Any, X: Any) -> pd.DataFrame:
     >>> list(answer_table(clf, data.X[1990:]))
     ['set', 'size', 'top']
     """
+    clf = copy(clf)
+    clf.estimator_ = _Remembering(clf.estimator_)
     sets = clf.predict_set(X)
+    labels = np.array([str(label) for label in clf.classes_], dtype=object)
     table = pd.DataFrame(
         {
             "set": joined(sets, clf.classes_),
             "size": sets.sum(axis=1).astype(np.int64),
-            "top": [str(label) for label in clf.predict(X)],
+            "top": labels[clf.estimator_.proba.argmax(axis=1)],
         }
     )
     if hasattr(clf, "predict_group"):
@@ -57,12 +62,23 @@ def answer_table(clf: Any, X: Any) -> pd.DataFrame:
     return table
 
 
-def joined(sets: Any, classes: Any) -> list[str]:
+class _Remembering:
+    """An estimator whose last probabilities stay at hand: it is the slow part, and asked once."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def predict_proba(self, X: Any) -> Any:
+        self.proba = np.asarray(self.estimator.predict_proba(X))
+        return self.proba
+
+
+def joined(sets: Any, classes: Any) -> Any:
     """Return each set as text: its labels, joined by ``|`` (one inside a label becomes ``\\|``)."""
     labels = [str(label).replace(SEPARATOR, "\\" + SEPARATOR) for label in classes]
-    distinct, which = np.unique(sets, axis=0, return_inverse=True)
-    texts = [SEPARATOR.join(labels[j] for j in np.flatnonzero(row)) for row in distinct]
-    return [texts[k] for k in np.ravel(which)]
+    first, which = distinct_rows(pd.DataFrame(sets))
+    texts = [SEPARATOR.join(labels[j] for j in np.flatnonzero(row)) for row in sets[first]]
+    return np.array(texts, dtype=object)[which]
 
 
 def predict_file(
@@ -92,23 +108,30 @@ def predict_file(
     check_count("batch_size", batch_size)
     clf = load(model)
     kinds = model_columns(describe(model), str(model))
-    counts = np.zeros(len(clf.classes_) + 1, dtype=np.int64)
+    batches = read_batches(data, kinds, batch_size)
+    return summary_of(write_answers(clf, batches, out, source=data, progress=progress))
+
+
+def write_answers(
+    clf: Any,
+    batches: Iterable[pd.DataFrame],
+    out: str | os.PathLike[str],
+    *,
+    source: Any,
+    progress: Callable[[int], None] | None = None,
+) -> IntArray:
+    """Write the answers to batches of rows, and count the sets of each size."""
+    n_classes = len(clf.classes_)
+    counts = count_sizes([], n_classes)
     with table_writer(out) as append:
-        for frame in read_batches(data, kinds, batch_size):
+        for frame in batches:
             table = answer_table(clf, frame)
             append(table)
-            counts += np.bincount(table["size"], minlength=len(counts))
+            counts += count_sizes(table["size"], n_classes)
             if progress is not None:
                 progress(len(frame))
-        rows = int(counts.sum())
-        if rows == 0:
-            raise InvalidInputError(f"{data} has no rows; check that it is the right file")
-    sizes = {str(size): int(count) for size, count in enumerate(counts) if count}
-    return {
-        "rows": rows,
-        "mean_size": float(counts @ np.arange(len(counts)) / rows),
-        "sizes": sizes,
-    }
+        check_any(counts, source)
+    return counts
 
 
 def model_columns(told: dict[str, Any], path: str) -> dict[str, str | None]:
@@ -121,3 +144,24 @@ def model_columns(told: dict[str, Any], path: str) -> dict[str, str | None]:
             f"{path} was fitted on an array without column names; load it in Python instead"
         )
     return dict.fromkeys(told["columns"])
+
+
+def count_sizes(sizes: Any, n_classes: int) -> IntArray:
+    """Return how many sets have each size from 0 to ``n_classes``."""
+    return np.bincount(sizes, minlength=n_classes + 1).astype(np.int64)
+
+
+def check_any(counts: IntArray, source: Any) -> None:
+    """Refuse a source without rows."""
+    if not counts.any():
+        raise InvalidInputError(f"{source} has no rows; check that it is the right path")
+
+
+def summary_of(counts: IntArray) -> dict[str, Any]:
+    """Return ``rows``, ``mean_size`` and ``sizes`` (how many sets have each size)."""
+    rows = int(counts.sum())
+    return {
+        "rows": rows,
+        "mean_size": float(counts @ np.arange(len(counts)) / rows),
+        "sizes": {str(size): int(count) for size, count in enumerate(counts) if count},
+    }

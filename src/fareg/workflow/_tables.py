@@ -53,17 +53,59 @@ def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
     return frame
 
 
+def folder_parts(folder: Path) -> list[str]:
+    """Return the Parquet files in a folder and below it, by their path in it, in order.
+
+    Names that begin with a dot or an underscore are skipped, as writers of such folders mean it.
+    """
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder} must be a folder of Parquet files, it is none")
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    parts = [path.relative_to(folder) for path in paths]
+    parts = [part for part in parts if not any(name[0] in "._" for name in part.parts)]
+    strange = [part for part in parts if not part.name.lower().endswith(PARQUET)]
+    if strange:
+        raise InvalidInputError(f"{folder} must hold Parquet files only, got {strange[0]}; move it")
+    if not parts:
+        raise InvalidInputError(f"{folder} holds no Parquet file; check that it is the right one")
+    return [part.as_posix() for part in parts]
+
+
+def _folder_values(
+    path: Path, root: Path | None, kinds: Mapping[str, str | None]
+) -> dict[str, Any]:
+    """Return the columns that folders named ``name=value`` between root and file give its rows."""
+    if root is None:
+        return {}
+    import pyarrow
+    from pyarrow import dataset
+
+    types = {"number": pyarrow.float64()}
+    schema = pyarrow.schema(
+        (name, types.get(kind or "", pyarrow.string())) for name, kind in kinds.items()
+    )
+    below = path.relative_to(root).as_posix()
+    values = dataset.get_partition_keys(dataset.partitioning(schema, flavor="hive").parse(below))
+    return dict(values)
+
+
 def read_batches(
-    path: str | os.PathLike[str], kinds: Mapping[str, str | None], batch_size: int
+    path: str | os.PathLike[str],
+    kinds: Mapping[str, str | None],
+    batch_size: int,
+    *,
+    root: Path | None = None,
 ) -> Iterator[pd.DataFrame]:
     """Yield the columns ``kinds`` of a table, so many rows at a time, in the form they name.
 
     ``kinds`` maps names to "number", "text" or "date", or None if it is not known; columns are
-    found by name. With its kind, a value has one form, whichever rows come with it.
+    found by name. With its kind, a value has one form, whichever rows come with it. Folders below
+    ``root`` that are named ``name=value`` are columns too.
     """
     source = check_readable(path)
     with _reading(source):
         parquet = is_parquet(source)
+        given = _folder_values(source, root, kinds)
         if parquet:
             import pyarrow.parquet
 
@@ -72,9 +114,11 @@ def read_batches(
         else:
             names = _check_header(source)
         _check_unique(names, source)
-        check_columns(list(kinds), names, str(source))
+        given = {name: value for name, value in given.items() if name not in names}
+        check_columns(list(kinds), [*names, *given], str(source))
         if parquet:
-            record_batches = file.iter_batches(batch_size, columns=list(kinds))
+            stored = [name for name in kinds if name not in given]
+            record_batches = file.iter_batches(batch_size, columns=stored)
             frames: Iterator[pd.DataFrame] = (batch.to_pandas() for batch in record_batches)
         else:
             texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
@@ -89,11 +133,13 @@ def read_batches(
             )
         for frame in frames:
             if len(frame):
-                yield _as_kinds(frame, kinds, source)
+                yield _as_kinds(frame.assign(**given), kinds, source)
 
 
 def count_rows(path: str | os.PathLike[str]) -> int | None:
-    """Return the number of rows if the file says it at once, as Parquet does."""
+    """Return the number of rows if the file or folder says it at once, as Parquet does."""
+    if Path(path).is_dir():
+        return sum(count_rows(Path(path, part)) or 0 for part in folder_parts(Path(path)))
     if not is_parquet(path):
         return None
     import pyarrow.parquet

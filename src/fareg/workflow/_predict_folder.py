@@ -1,0 +1,132 @@
+"""Prediction sets for a folder of Parquet files, on one machine or on many."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+
+from fareg._engines import run_tasks
+from fareg._files import check_output, check_readable, writing
+from fareg._validation import IntArray, InvalidInputError, check_count
+from fareg.persistence import describe, load
+from fareg.workflow._predict import (
+    check_any,
+    count_sizes,
+    model_columns,
+    summary_of,
+    write_answers,
+)
+from fareg.workflow._tables import count_rows, folder_parts, read_batches
+
+
+def predict_folder(
+    model: str | os.PathLike[str],
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    batch_size: int = 50_000,
+    engine: str = "local",
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Write the sets of every row of a partitioned Parquet folder to a folder of the same parts.
+
+    Each part is read, answered and written where it runs; only its count of set sizes comes back.
+    ``out`` appears when all parts are there, and the same call after a run that was killed goes on
+    with the parts that are missing. Whatever the engine, the number of processes and the workers
+    that died, the files are the same to the byte.
+
+    Parameters
+    ----------
+    model : path of a model file
+    data : path of a folder
+        Of Parquet files, in folders of its own if need be; ``name=value`` in the name of such a
+        folder is a column. Workers on other machines must see the paths as this one does.
+    out : path of a folder that does not exist yet
+    batch_size : int, default=50000
+        Rows that are in memory at a time, in each process.
+    engine : {"local", "dask"}, default="local"
+    jobs : int, default=None
+        Processes on this machine; None for one per core.
+    scheduler : str, default=None
+        Address of a running dask scheduler; None starts a cluster on this machine.
+    progress : function, default=None
+        Called with the number of rows of each finished part.
+
+    Returns
+    -------
+    dict
+        ``rows``, ``mean_size``, ``sizes`` (how many sets have each size) and ``files``.
+    """
+    check_count("batch_size", batch_size)
+    target, root = Path(out).absolute(), Path(data).resolve()
+    if target.exists():
+        raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
+    check_output(target)
+    digest = _digest(model)
+    parts = folder_parts(root)
+    stamps = [(part, (root / part).stat().st_mtime_ns) for part in parts]
+    plan = hashlib.sha256(repr((digest, batch_size, stamps)).encode()).hexdigest()[:16]
+    unfinished = target.with_name(f".{target.name}.{plan}.partial")  # the same plan goes on there
+    with writing(target):
+        for folder in {(unfinished / part).parent for part in parts}:
+            folder.mkdir(parents=True, exist_ok=True)
+    answer = PartAnswer(str(Path(model).resolve()), digest, str(root), str(unfinished), batch_size)
+    counts = count_sizes([], len(answer.model_and_columns()[0].classes_))
+    for found in run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler):
+        counts += found
+        if progress is not None:
+            progress(int(found.sum()))
+    check_any(counts, data)
+    with writing(target):
+        for leftover in unfinished.rglob(".*.tmp"):  # of workers that were killed
+            leftover.unlink()
+        os.replace(unfinished, target)
+    return {**summary_of(counts), "files": len(parts)}
+
+
+@dataclass(frozen=True)
+class PartAnswer:
+    """What a process needs to answer one part of a folder; called with it, it counts set sizes."""
+
+    model: str
+    digest: str
+    root: str
+    out: str
+    batch_size: int
+
+    def model_and_columns(self) -> tuple[Any, dict[str, str | None]]:
+        """Return the classifier and the kinds of its columns, loaded once per process."""
+        return _loaded(self.model, self.digest)
+
+    def __call__(self, part: str) -> IntArray:
+        clf, kinds = self.model_and_columns()
+        source, target = Path(self.root, part), Path(self.out, part)
+        n_classes = len(clf.classes_)
+        if target.exists():  # by a run that was stopped
+            sizes = pyarrow.parquet.read_table(target, columns=["size"])["size"]
+            return count_sizes(sizes.to_numpy(), n_classes)
+        if count_rows(source) == 0:
+            return count_sizes([], n_classes)
+        batches = read_batches(source, kinds, self.batch_size, root=Path(self.root))
+        return write_answers(clf, batches, target, source=source)
+
+
+@lru_cache(maxsize=1)
+def _loaded(model: str, digest: str) -> tuple[Any, dict[str, str | None]]:
+    if _digest(model) != digest:
+        raise InvalidInputError(f"{model} is not the file that it was; do not change it in mid-run")
+    return load(model), model_columns(describe(model), model)
+
+
+def _digest(path: str | os.PathLike[str]) -> str:
+    with open(check_readable(path), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

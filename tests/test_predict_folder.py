@@ -1,0 +1,206 @@
+"""A folder of Parquet files: same answers as one file, on every engine, whoever dies."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from fareg import FaregError
+from fareg.cli import app
+from fareg.datasets import make_synthetic
+from fareg.workflow import fit_file, predict_file, predict_folder
+
+pytestmark = pytest.mark.xdist_group("runner")
+
+DATA = make_synthetic(4000, random_state=0)
+FRAME = DATA.X.assign(outcome=DATA.y)
+N_PARTS, PART_ROWS = 12, 200
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Return a folder with a model, a table as one file, and as parts in folders by colour."""
+    folder = tmp_path_factory.mktemp("folder")
+    FRAME[:1600].to_parquet(folder / "train.parquet")
+    fit_file(
+        folder / "train.parquet",
+        target="outcome",
+        out=folder / "m.fareg",
+        sensitive=["Color", "Gender"],
+        estimator="logistic",
+    )
+    rows = DATA.X[1600:].reset_index(drop=True)
+    rows.to_parquet(folder / "new.parquet")
+    write_parts(folder / "parts", np.array_split(np.arange(len(rows)), N_PARTS), rows)
+    return folder
+
+
+def write_parts(folder, pieces, rows):
+    folder.mkdir()
+    for number, piece in enumerate(pieces):
+        rows.iloc[piece].to_parquet(folder / f"part-{number:03}.parquet", row_group_size=50)
+
+
+def contents(folder):
+    """Return the digest of every file below a folder."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+    }
+
+
+@pytest.fixture(scope="module")
+def expected(place):
+    predict_folder(place / "m.fareg", place / "parts", place / "expected", jobs=1)
+    return contents(place / "expected")
+
+
+def test_parts_hold_the_answers_of_one_file(place, expected, tmp_path):
+    told = predict_file(place / "m.fareg", place / "new.parquet", tmp_path / "sets.parquet")
+    again = predict_folder(place / "m.fareg", place / "parts", tmp_path / "sets")
+    assert again == {**told, "files": N_PARTS}
+    assert contents(tmp_path / "sets") == expected
+    parts = [pd.read_parquet(path) for path in sorted((tmp_path / "sets").iterdir())]
+    whole = pd.read_parquet(tmp_path / "sets.parquet")
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), whole, rtol=1e-12)
+    assert sorted(os.listdir(tmp_path)) == ["sets", "sets.parquet"]
+
+
+def test_the_command_on_a_dask_cluster_of_its_own(place, expected, tmp_path):
+    pytest.importorskip("distributed")
+    arguments = ["predict", place / "m.fareg", place / "parts", "--out", tmp_path / "sets"]
+    options = ["--engine", "dask", "--jobs", 2, "--json"]
+    done = CliRunner().invoke(app, [str(argument) for argument in [*arguments, *options]])
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["rows"] == 2400
+    assert contents(tmp_path / "sets") == expected
+
+
+def test_a_worker_that_dies_loses_and_duplicates_nothing(place, expected, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    out = tmp_path / "sets"
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        victim = next(iter(cluster.workers.values())).pid
+        killed_after = []
+
+        def kill():
+            wait_for(lambda: list(tmp_path.glob(".sets.*/*.parquet")))
+            os.kill(victim, signal.SIGKILL)
+            killed_after.append(len(list(tmp_path.glob(".sets.*/*.parquet"))))
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        told = predict_folder(
+            place / "m.fareg",
+            place / "parts",
+            out,
+            engine="dask",
+            scheduler=cluster.scheduler_address,
+            batch_size=50,  # slow enough to be caught in the middle
+        )
+        thread.join()
+    assert killed_after[0] < N_PARTS
+    assert told["rows"] == 2400
+    small = predict_folder(
+        place / "m.fareg", place / "parts", tmp_path / "small", jobs=1, batch_size=50
+    )
+    assert small == told
+    assert contents(out) == contents(tmp_path / "small")
+    assert contents(out).keys() == expected.keys()
+
+
+def test_a_run_that_is_killed_goes_on_where_it_stopped(place, expected, tmp_path):
+    arguments = ["predict", place / "m.fareg", place / "parts", "--out", tmp_path / "sets"]
+    command = [sys.executable, "-m", "fareg", *map(str, arguments), "--jobs", "1"]
+    run = subprocess.Popen([*command, "--batch-size", "50"], start_new_session=True)
+    wait_for(lambda: len(list(tmp_path.glob(".sets.*/*.parquet"))) > 1)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    assert not (tmp_path / "sets").exists()
+    kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob(".sets.*/*.parquet")}
+    assert 0 < len(kept) < N_PARTS
+    subprocess.run([*command, "--batch-size", "50"], check=True, timeout=120, capture_output=True)
+    after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "sets").iterdir()}
+    assert after.items() >= kept.items()
+    assert after.keys() == expected.keys()
+    assert os.listdir(tmp_path) == ["sets"]
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.01)
+
+
+def test_names_of_folders_are_columns(place, tmp_path):
+    rows = pd.read_parquet(place / "new.parquet")
+    rows.to_parquet(tmp_path / "by_color", partition_cols=["Color"])
+    told = predict_folder(place / "m.fareg", tmp_path / "by_color", tmp_path / "sets", jobs=1)
+    assert told["rows"] == len(rows)
+    assert {path.name for path in (tmp_path / "sets").iterdir()} == {"Color=Blue", "Color=Red"}
+    (blue,) = (tmp_path / "sets" / "Color=Blue").iterdir()
+    whole = predict_file(place / "m.fareg", place / "new.parquet", tmp_path / "whole.parquet")
+    assert told["sizes"] == whole["sizes"]
+    expected = pd.read_parquet(tmp_path / "whole.parquet")[(rows["Color"] == "Blue").to_numpy()]
+    assert pd.read_parquet(blue, partitioning=None)["set"].tolist() == expected["set"].tolist()
+
+
+def test_parts_without_rows_are_left_out(place, tmp_path):
+    shutil.copytree(place / "parts", tmp_path / "parts")
+    empty = pd.read_parquet(tmp_path / "parts" / "part-000.parquet")[:0]
+    empty.to_parquet(tmp_path / "parts" / "part-000.parquet")
+    told = predict_folder(place / "m.fareg", tmp_path / "parts", tmp_path / "sets", jobs=1)
+    assert told["rows"] == 2200
+    assert len(os.listdir(tmp_path / "sets")) == N_PARTS - 1
+    for path in (tmp_path / "parts").iterdir():
+        empty.to_parquet(path)
+    with pytest.raises(FaregError, match="has no rows"):
+        predict_folder(place / "m.fareg", tmp_path / "parts", tmp_path / "none", jobs=1)
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_is_wrong_with_a_folder_is_said_in_one_line(place, tmp_path):
+    model, parts = place / "m.fareg", place / "parts"
+
+    def refused(match, data, out=tmp_path / "sets", **options):
+        with pytest.raises(FaregError, match=match) as caught:
+            predict_folder(model, data, out, **options)
+        assert "\n" not in str(caught.value)
+        assert not (tmp_path / "sets").exists()
+
+    (tmp_path / "empty").mkdir()
+    refused("holds no Parquet file", tmp_path / "empty")
+    (tmp_path / "empty" / "notes.txt").write_text("hello")
+    refused("must hold Parquet files only, got notes.txt", tmp_path / "empty")
+    refused("it exists", parts, out=tmp_path / "empty")
+    refused("there is no folder", parts, out=tmp_path / "no" / "sets")
+    refused("engine must be one of local, dask", parts, engine="spark")
+    refused("jobs must be", parts, jobs=0)
+    shutil.copytree(parts, tmp_path / "odd")
+    pd.DataFrame({"Color": ["Red"]}).to_parquet(tmp_path / "odd" / "part-003.parquet")
+    refused("part-003.parquet has no columns Gender", tmp_path / "odd", jobs=1)
+    (tmp_path / "odd" / "part-003.parquet").write_bytes(b"PAR1 and no more")
+    refused("part-003.parquet cannot be read as Parquet", tmp_path / "odd", jobs=2)
+
+
+def test_engines_are_for_folders(place, tmp_path):
+    command = ["predict", place / "m.fareg", place / "new.parquet", "--out", tmp_path / "s.parquet"]
+    for option in (["--engine", "dask"], ["--jobs", "2"], ["--scheduler", "tcp://x:1"]):
+        done = CliRunner().invoke(app, [str(argument) for argument in [*command, *option]])
+        assert done.exit_code == 2
+        assert "are for a folder of Parquet files" in done.stderr
+    assert os.listdir(tmp_path) == []
