@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fareg import FaregError
-from fareg.scores import SCORES, aps, get_score, lac, margin, raps, saps, topk
+from fareg.scores import SCORES, aps, get_score, is_randomised, lac, margin, raps, saps, topk
 
 laws = settings(max_examples=30, deadline=None)
 
@@ -155,6 +155,23 @@ def test_ties_are_ranked_by_column():
     np.testing.assert_array_equal(
         topk([[0.25, 0.5, 0.25], [0.2, 0.4, 0.4]]), [[2, 1, 3], [3, 1, 2]]
     )
+
+
+@pytest.mark.parametrize("n_classes", [2, 6, 12, 13, 40])
+def test_many_and_few_labels_follow_one_definition(n_classes):
+    counts = np.random.default_rng(n_classes).integers(0, 4, (20, n_classes))  # ties and zeros
+    counts[:, 0] += 1
+    proba = counts / counts.sum(axis=1, keepdims=True)
+    ranks, mass = topk(proba), aps(proba)
+    for i, j in np.ndindex(proba.shape):
+        assert ranks[i, j] == rank(proba[i], j)
+        assert mass[i, j] == pytest.approx(slow_aps(proba[i], 1.0, j))
+
+
+def test_scores_that_ignore_u_are_known():
+    proba = np.array([[0.5, 0.3, 0.2]])
+    for score in SCORES.values():
+        assert is_randomised(score) == bool((score(proba, [0.2]) != score(proba, [0.7])).any())
 
 
 def test_labels_of_probability_zero_share_the_last_score():

@@ -24,25 +24,37 @@ from fareg._validation import (
 )
 
 Score = Callable[[Any, Any], FloatArray]
+FEW_LABELS = 12  # up to here comparing pairs of columns is faster than a sort per row
 
 __all__ = ["SCORES", "aps", "get_score", "lac", "margin", "raps", "saps", "topk"]
 
 
 def _ranks(proba: FloatArray) -> IntArray:
     """Return the rank of each label in its row, 1 for the most probable."""
-    order = np.argsort(-proba, axis=1, kind="stable")
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.arange(1, proba.shape[1] + 1)[None, :], axis=1)
-    return ranks
+    n, n_classes = proba.shape
+    ranks: IntArray
+    if n_classes > FEW_LABELS:
+        order = np.argsort(-proba, axis=1, kind="stable")
+        ranks = np.empty_like(order)
+        np.put_along_axis(ranks, order, np.arange(1, n_classes + 1)[None, :], axis=1)
+        return ranks
+    columns = np.ascontiguousarray(proba.T)
+    ranks = np.ones((n_classes, n), dtype=np.int64)
+    for i in range(n_classes):
+        for j in range(i):
+            before = columns[j] >= columns[i]
+            ranks[i] += before
+            ranks[j] += ~before
+    return np.ascontiguousarray(ranks.T)
 
 
 def _mass_through(proba: FloatArray) -> FloatArray:
     """Return the probability of each label together with all labels ranked before it."""
-    order = np.argsort(-proba, axis=1, kind="stable")
-    mass = np.empty_like(proba)
-    np.put_along_axis(
-        mass, order, np.cumsum(np.take_along_axis(proba, order, axis=1), axis=1), axis=1
-    )
+    n, n_classes = proba.shape
+    place = (_ranks(proba) - 1 + n_classes * np.arange(n)[:, None]).ravel()
+    in_order = np.empty(n * n_classes)
+    in_order[place] = proba.ravel()
+    mass = np.cumsum(in_order.reshape(n, n_classes), axis=1).ravel()[place].reshape(n, n_classes)
     # labels of probability zero end at one and the same value, whatever rounding did before them
     return np.where(proba > 0, np.minimum(mass, 1.0), 1.0)
 
@@ -243,6 +255,11 @@ SCORES: dict[str, Score] = {
     "saps": saps,
     "topk": topk,
 }
+
+
+def is_randomised(score: Score) -> bool:
+    """Tell whether a score may depend on ``u``."""
+    return score not in (lac, margin)
 
 
 def get_score(conformity_score: str | Score) -> Score:

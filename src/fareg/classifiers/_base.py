@@ -28,7 +28,7 @@ from fareg._validation import (
     check_same_length,
     warn,
 )
-from fareg.scores import get_score
+from fareg.scores import get_score, is_randomised
 
 
 class ConformalClassifier(ClassifierMixin, BaseEstimator):
@@ -183,7 +183,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
     def _scores(self, X: Any) -> FloatArray:
         proba = check_proba(self.estimator_.predict_proba(X))
         score = get_score(self.conformity_score)
-        scores = np.asarray(score(proba, row_uniforms(X, self.key_)), dtype=np.float64)
+        u = row_uniforms(X, self.key_) if is_randomised(score) else None
+        scores = np.asarray(score(proba, u), dtype=np.float64)
         if scores.shape != proba.shape or np.isnan(scores).any():
             raise InvalidInputError(
                 f"conformity_score must return an array of shape {proba.shape} without NaN, "
@@ -193,7 +194,9 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
 
     def _label_codes(self, y: Any) -> IntArray:
         """Return the column of each label in ``classes_``, -1 for labels that are not there."""
-        codes = pd.Index(self.classes_, dtype=object).get_indexer(pd.Index(y, dtype=object))
+        # alike as objects: 1 and 1.0, "a" of any width; the same dtype needs no objects
+        dtype = self.classes_.dtype if self.classes_.dtype == np.asarray(y).dtype else object
+        codes = pd.Index(self.classes_, dtype=dtype).get_indexer(pd.Index(y, dtype=dtype))
         unknown = codes < 0
         if unknown.all():
             raise InvalidInputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from fareg._validation import FaregError, InvalidInputError, NotConformalizedErr
 from fareg.classifiers._base import ConformalClassifier
 from fareg.persistence import _foreign
 from fareg.persistence._archive import Archive, write_archive
+from fareg.persistence._consistency import check_consistency, check_groups
 from fareg.persistence._state import CLASSIFIERS, Reader, Writer
 
 ARRAYS, ESTIMATOR, PARTS = "arrays.safetensors", "estimator.skops", "parts.skops"
@@ -69,16 +71,13 @@ def save(
         entries[ESTIMATOR] = packed
     writer = Writer(clf.estimator_, clf.estimator)
     state = writer.write(clf, "clf")
+    _check_own(clf)
     if writer.parts:
         entries[PARTS] = _foreign.dump(writer.parts)
     entries[ARRAYS] = safetensors.numpy.save(writer.arrays)
-    names = getattr(clf, "feature_names_in_", None)
     manifest = {
-        "class": type(clf).__name__,
+        **_words(clf),
         "versions": _versions(),
-        "n_features": int(clf.n_features_in_),
-        "columns": None if names is None else [str(name) for name in names],
-        "classes": [str(label) for label in clf.classes_],
         "metadata": _plain(dict(metadata or {})),
         "state": state,
     }
@@ -140,6 +139,8 @@ def load(
         if type(clf).__name__ not in CLASSIFIERS or not clf.__sklearn_is_fitted__():
             raise ValueError("the state is none of a classifier")
         _check_estimator(clf)
+        _check_words(clf, archive)
+        _check_loaded(clf, path)
     return clf
 
 
