@@ -24,8 +24,7 @@ check: .venv/installed-dev
 
 # peers live in an environment of their own: they are no dependency
 bench: .bench-venv/installed
-	cd benchmarks && for script in speed worst_slab afcp condcp; do \
-	  OMP_NUM_THREADS=1 ../.bench-venv/bin/python $$script.py || exit 1; done
+	OMP_NUM_THREADS=1 .bench-venv/bin/python benchmarks/run.py
 
 docs: .venv/installed-dev
 	$(INSTALL) -e ".[docs]"

@@ -1,38 +1,17 @@
-"""How fast AFCP is beside its definition, and at size.
+"""AFCP beside its definition, which loops over rows, labels and points.
 
-Run ``python benchmarks/afcp.py``. The definition loops over rows, labels and points; it is timed on
-a few rows and extrapolated to all, rows being independent of each other.
+The definition is timed on a few rows and extrapolated to all, rows being independent of each other.
 """
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from measure import N_LABELS, Ready, Row, in_turn
 
-from fareg.classifiers import AFCPClassifier
+from fareg import AFCPClassifier
 from fareg.datasets import make_synthetic
 
 ALPHA = 0.1
-N_LABELS = 6
-
-
-class Ready(ClassifierMixin, BaseEstimator):
-    """Probabilities that look like a model's: this measures AFCP, not a classifier."""
-
-    classes_ = np.arange(N_LABELS)
-
-    def predict_proba(self, X):
-        distance = np.abs(6 * X["Feature 1"].to_numpy()[:, None] - 0.5 - self.classes_)
-        p = np.exp(-distance)
-        return p / p.sum(axis=1, keepdims=True)
-
-    def fit(self, X, y):
-        return self
-
-    def __sklearn_is_fitted__(self):
-        return True
 
 
 def definition(s, A, T, B, n_select):
@@ -63,54 +42,27 @@ def definition(s, A, T, B, n_select):
     return sets
 
 
-def prepared(n, m, n_select, seed=0):
-    data = make_synthetic(n + m, random_state=seed)
+def beside_the_definition(n_select: int, n: int = 1000, m: int = 500, n_rows: int = 5) -> Row:
+    data = make_synthetic(n + m, random_state=0)
+    X_cal, y_cal, X = data.X[:n], data.y[:n], data.X[n:]
     clf = AFCPClassifier(
-        Ready(), sensitive_features=list(data.sensitive), n_select=n_select, random_state=seed
+        Ready(), sensitive_features=list(data.sensitive), n_select=n_select, random_state=0
+    ).conformalize(X_cal, y_cal)
+    s = clf._scores(X_cal)[np.arange(n), y_cal]
+    A, B, scores = clf._level_codes(X_cal), clf._level_codes(X), clf._scores(X)
+    (fast, mine), (slow, theirs) = in_turn(
+        lambda: clf.conformalize(X_cal, y_cal).predict_set(X),
+        lambda: definition(s, A, scores[:n_rows], B[:n_rows], n_select),
     )
-    return clf, data.X[:n], data.y[:n], data.X[n:]
+    equal = (theirs == mine[:n_rows]).all(axis=1).mean()
+    return Row(
+        f"AFCP{n_select}, {n:,} calibration rows, {m} rows, {N_LABELS} labels",
+        fast,
+        "brute force",
+        slow * m / n_rows,
+        note=f"{equal:.0%} of the sets equal; brute force extrapolated from {n_rows} rows",
+    )
 
 
-def beside_the_definition(n=1000, m=500, n_rows=5):
-    for n_select in (1, 2):
-        clf, X_cal, y_cal, X = prepared(n, m, n_select)
-        clf.conformalize(X_cal, y_cal)
-        clf.predict_set(X)  # warm up
-        start = time.perf_counter()
-        fast_sets = clf.conformalize(X_cal, y_cal).predict_set(X)
-        fast = time.perf_counter() - start
-        scores = clf._scores(X)
-        s = clf._scores(X_cal)[np.arange(n), y_cal]
-        A, B = clf._level_codes(X_cal), clf._level_codes(X)
-        start = time.perf_counter()
-        sets = definition(s, A, scores[:n_rows], B[:n_rows], n_select)
-        slow = (time.perf_counter() - start) / n_rows * m
-        assert (sets == fast_sets[:n_rows]).all()
-        start = time.perf_counter()
-        clf._thresholds_at(X, scores)
-        core = time.perf_counter() - start
-        print(
-            f"AFCP{n_select}: {m} rows, {n} calibration rows, {N_LABELS} labels: by the definition "
-            f"{slow:.0f} s (extrapolated from {n_rows} rows, same sets); conformalize and "
-            f"predict_set {fast:.4f} s, {slow / fast:,.0f} times faster; of that, thresholds from "
-            f"scores, which is all the definition does, {core:.4f} s, {slow / core:,.0f} times"
-        )
-
-
-def at_size(n=100_000, m=100_000):
-    for n_select in (None, 1, 2):
-        clf, X_cal, y_cal, X = prepared(n, m, n_select)
-        start = time.perf_counter()
-        clf.conformalize(X_cal, y_cal)
-        middle = time.perf_counter()
-        clf.predict_set(X)
-        end = time.perf_counter()
-        print(
-            f"n_select={n_select}: conformalize {n:,} rows {middle - start:.2f} s, "
-            f"predict_set {m:,} rows {end - middle:.2f} s"
-        )
-
-
-if __name__ == "__main__":
-    beside_the_definition()
-    at_size()
+def measure() -> dict:
+    return {"rows": [beside_the_definition(n_select) for n_select in (1, 2)]}

@@ -1,31 +1,21 @@
-"""Time and memory of the worst-slab search, beside covmetrics on the same directions.
-
-Run ``python benchmarks/worst_slab.py`` for a table, with ``--json`` for one line of JSON.
-"""
+"""The worst-slab search beside covmetrics and MAPIE, on the same slabs where they allow it."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-import tracemalloc
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import numpy as np
-from covmetrics.slab_metrics import wsc_all_numpy
-from rich.console import Console
-from rich.table import Table
+from measure import Row, in_child, in_turn, memory, seconds
 
 from fareg.metrics import worst_slab_coverage
+from fareg.metrics._worst_slab import Directions
 
 DELTA = 0.1
 N_FEATURES = 10
-SPEED_GOAL = 20
-MEMORY_GOAL = 1024  # MiB
+LARGE = {"n_samples": 100_000, "n_directions": 200}
 
 
-def make(n_samples: int) -> tuple[Any, Any]:
+def make(n_samples: int) -> tuple[np.ndarray, np.ndarray]:
     """Return uniform features and a coverage that is lower in one corner."""
     rng = np.random.default_rng(0)
     X = rng.random((n_samples, N_FEATURES))
@@ -33,85 +23,99 @@ def make(n_samples: int) -> tuple[Any, Any]:
     return X, rng.random(n_samples) < np.where(hard, 0.7, 0.93)
 
 
-def seconds(function: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
-    """Return the shortest time over some repeats, and the answer."""
-    times, answer = [], None
-    for _ in range(repeats):
-        start = time.perf_counter()
-        answer = function()
-        times.append(time.perf_counter() - start)
-    return min(times), answer
-
-
-def compare(n_samples: int = 2000, n_directions: int = 100) -> dict[str, Any]:
-    """Search the same slabs with both packages, in turn, and compare the value per direction."""
-    X, covered = make(n_samples)
-    # without repeated projections both conventions search the same slabs; the first draws of
-    # the generator are the directions
-    vectors = np.random.default_rng(0).standard_normal((n_directions, N_FEATURES))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    ours, found = seconds(
-        lambda: worst_slab_coverage(
-            X, covered, delta=DELTA, n_directions=n_directions, slab="index", random_state=0
-        ),
-        repeats=5,
+def search(X, covered, kind, n_directions):
+    # without repeated projections both conventions search the same slabs
+    return worst_slab_coverage(
+        X,
+        covered,
+        delta=DELTA,
+        kind=kind,
+        n_directions=n_directions,
+        slab="index",
+        random_state=0,
     )
-    theirs, answer = seconds(lambda: wsc_all_numpy(X, covered.astype(float), DELTA, vectors))
-    return {
-        "n_samples": n_samples,
-        "n_directions": n_directions,
-        "fareg_seconds": ours,
-        "covmetrics_seconds": theirs,
-        "speedup": theirs / ours,
-        "largest_difference": float(np.abs(found.values - answer[0]).max()),
-    }
 
 
-def scale(
-    n_samples: int = 100_000, n_directions: int = 1000, kind: str = "linear"
-) -> dict[str, Any]:
-    """Time a large search, then repeat it with memory tracing on."""
+def as_linear(X, kind, n_directions):
+    """Return features and vectors whose products are the projections that ``search`` draws.
+
+    ``x' W x + v' x`` is linear in the products of two features, so a package with linear slabs
+    only can be asked for the quadratic ones.
+    """
+    drawn = Directions.draw(n_directions, N_FEATURES, kind, np.random.default_rng(0))
+    if drawn.W is None:
+        return X, drawn.v
+    i, j = np.triu_indices(N_FEATURES)
+    both = drawn.W + drawn.W.transpose(0, 2, 1)
+    both[:, range(N_FEATURES), range(N_FEATURES)] /= 2
+    return np.hstack([X, X[:, i] * X[:, j]]), np.hstack([drawn.v, both[:, i, j]])
+
+
+def beside_covmetrics(kind: str, n_samples: int = 2000, n_directions: int = 100) -> list[Row]:
+    """Search the same slabs with both packages and compare the value of each direction."""
+    import torch
+    from covmetrics.slab_metrics import wsc_all_numpy, wsc_all_torch
+
     X, covered = make(n_samples)
-    options: dict[str, Any] = {"delta": DELTA, "kind": kind, "random_state": 0}
-    elapsed, found = seconds(
-        lambda: worst_slab_coverage(X, covered, n_directions=n_directions, **options)
+    features, vectors = as_linear(X, kind, n_directions)
+    arrays = features, covered.astype(float)
+    tensors = [torch.as_tensor(array, dtype=torch.float32) for array in (*arrays, vectors)]
+    (fast, found), (slow, numpy_answer), (slow_torch, torch_answer) = in_turn(
+        lambda: search(X, covered, kind, n_directions),
+        lambda: wsc_all_numpy(*arrays, DELTA, vectors),
+        lambda: wsc_all_torch(*tensors[:2], DELTA, tensors[2]),
     )
-    tracemalloc.start()
-    worst_slab_coverage(X, covered, n_directions=n_directions, **options)
-    peak = tracemalloc.get_traced_memory()[1] / 2**20
-    tracemalloc.stop()
-    return {
-        "n_samples": n_samples,
-        "n_directions": n_directions,
-        "kind": kind,
-        "seconds": elapsed,
-        "peak_mebibytes": peak,
-        "value": found.value,
-    }
+    what = f"{NAMES[kind]}, {n_samples:,} rows, {n_directions} directions"
+    rows = []
+    for peer, time, values in (
+        ("covmetrics", slow, numpy_answer[0]),
+        ("covmetrics on torch (float32)", slow_torch, torch_answer[0].numpy()),
+    ):
+        note = f"same directions, largest difference {np.abs(found.values - values).max():.0e}"
+        rows.append(Row(what, fast, peer, time, note=note))
+    return rows
 
 
-def main() -> dict[str, Any]:
-    """Run both parts and print them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    as_json = parser.parse_args().json
-    beside, large = compare(), scale()
-    result = {"beside_covmetrics": beside, "large": large}
-    if as_json:
-        print(json.dumps(result))
-        return result
-    table = Table("search", "points", "directions", "seconds", "note", title="Worst-slab coverage")
-    size = str(beside["n_samples"]), str(beside["n_directions"])
-    equal = f"largest difference {beside['largest_difference']:.1e}"
-    table.add_row("covmetrics", *size, f"{beside['covmetrics_seconds']:.3f}", equal)
-    speed = f"{beside['speedup']:.0f} times faster, goal {SPEED_GOAL}"
-    table.add_row("fareg", *size, f"{beside['fareg_seconds']:.3f}", speed)
-    memory = f"peak {large['peak_mebibytes']:.0f} MiB, goal below {MEMORY_GOAL}"
-    size = str(large["n_samples"]), str(large["n_directions"])
-    table.add_row("fareg", *size, f"{large['seconds']:.1f}", memory)
-    Console().print(table)
-    return result
+def beside_mapie(n_samples: int = 2000, n_directions: int = 100) -> Row:
+    """Ask MAPIE, which draws directions of its own."""
+    from mapie.metrics.conditional import worst_slab_coverage as mapie
+
+    X, covered = make(n_samples)
+    y = np.zeros(n_samples, dtype=int)
+    sets = np.column_stack([covered, ~covered])
+    (fast, found), (slow, value) = in_turn(
+        partial(search, X, covered, "linear", n_directions),
+        lambda: mapie(X, y, y_sets=sets, delta=DELTA, n_directions=n_directions),
+    )
+    note = f"wraps covmetrics, other directions: {found.value:.3f} and {value:.3f}"
+    what = f"WSC, {n_samples:,} rows, {n_directions} directions"
+    return Row(what, fast, "MAPIE", slow, note=note)
 
 
-if __name__ == "__main__":
-    main()
+def large_peak(kind: str) -> float:
+    X, covered = make(LARGE["n_samples"])
+    search(X[:100], covered[:100], kind, 2)
+    with memory() as used:
+        search(X, covered, kind, LARGE["n_directions"])
+    return used.peak_mib
+
+
+def large(kind: str) -> Row:
+    """Time a search that is out of reach of the peers, whose steps are quadratic in the rows."""
+    n_samples, n_directions = LARGE.values()
+    X, covered = make(n_samples)
+    elapsed, _ = seconds(partial(search, X, covered, kind, n_directions))
+    return Row(
+        f"{NAMES[kind]}, {n_samples:,} rows, {n_directions} directions",
+        elapsed,
+        ours_peak_mib=in_child("worst_slab", "large_peak", kind=kind),
+        note="the peers compare all pairs of rows: out of reach",
+    )
+
+
+NAMES = {"linear": "WSC", "quadratic": "WSC+"}
+
+
+def measure() -> dict:
+    rows = [*beside_covmetrics("linear"), beside_mapie(), *beside_covmetrics("quadratic")]
+    return {"rows": [*rows, *map(large, NAMES)]}

@@ -1,0 +1,61 @@
+"""FaReG beside the training of its base model: learning alone, and everything it does."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from measure import Row, seconds
+from quality import base_model
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from stages import Stages
+
+from fareg import FaReGClassifier
+from fareg._encoding import gradient_boosting
+from fareg.datasets import make_synthetic
+from fareg.groups import GroupLearner
+
+N_NEW = 5_000
+REPEATS = 3
+
+
+def beside(base: str, methods: dict[str, Any], model: Any, n: int) -> list[Row]:
+    """Train the base model on n rows, then time methods on n others and N_NEW new ones."""
+    data = make_synthetic(2 * n + N_NEW, random_state=0)
+    X, y = data.X.assign(**{"true group": "unknown"}), data.y
+    training, _ = seconds(lambda: model.fit(X[:n], y[:n]))
+    rows = []
+    for name, method in methods.items():
+        clf = method(FrozenEstimator(model), sensitive_features=list(data.sensitive))
+        clf.set_params(random_state=0, significance=None)  # look for a group in any case
+        clf.conformalize(X[n : n + 100], y[n : n + 100])  # loads torch
+        runs = [timed(clf, X[n:], y[n:], n) for _ in range(REPEATS)]
+        learning, everything = np.min(runs, axis=0).tolist()
+        size = f"{n:,} rows train, {n:,} calibrate"
+        note = f"{size}; scores, learning, calibration, rule, sets of {N_NEW:,} new rows"
+        rows += [
+            Row(f"{name} learns a group", learning, base, training, note=size),
+            Row(f"{name}, everything", everything, base, training, note=note),
+        ]
+    return rows
+
+
+def timed(clf: Any, X: Any, y: Any, n: int) -> tuple[float, float]:
+    """Return the seconds of learning the group, and of everything."""
+    stages = Stages()
+    fit = stages.timed("learning", GroupLearner.fit)
+    with mock.patch.object(GroupLearner, "fit", fit):
+        elapsed, _ = seconds(lambda: clf.conformalize(X[:n], y[:n]).predict_set(X[n:]))
+    return stages.seconds["learning"], elapsed
+
+
+def measure() -> dict:
+    """Compare with the paper's network and with the default boosting."""
+    warnings.simplefilter("ignore", ConvergenceWarning)  # the epochs are the paper's
+    default, paper = {"FaReG": FaReGClassifier}, {"FaReG.paper()": FaReGClassifier.paper}
+    network, boosting = base_model("xnor", 0), gradient_boosting(0)
+    rows = beside("the paper's network", {**default, **paper}, network, 1_000)
+    return {"rows": [*rows, *beside("gradient boosting", default, boosting, 10_000)]}

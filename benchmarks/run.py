@@ -1,0 +1,88 @@
+"""Every timing in one run: ``make bench``, or ``python benchmarks/run.py [SECTION]...``.
+
+Each finished section is stored in ``results.json`` at once, so a stopped run keeps what it has, and
+single sections can be measured again. The page ``docs/performance.md`` is written from that file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import afcp
+import condcp
+import growth
+import learning
+import million
+import page
+import split
+import stages
+import start
+import typer
+import worst_slab
+from rich.console import Console
+
+from fareg._files import replacing
+
+RESULTS = Path(__file__).with_name("results.json")
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "torch")
+PEERS = ("MAPIE", "crepes", "covmetrics", "conditionalconformal")
+WIDTH = 160  # of the printed table
+SECTIONS: dict[str, Callable[[], dict]] = {
+    "learning": learning.measure,
+    "p-values": split.pvalues,
+    "split": split.split,
+    "worst slab": worst_slab.measure,
+    "AFCP": afcp.measure,
+    "CondCP": condcp.measure,
+    "growth": growth.measure,
+    "stages": stages.measure,
+    "start": start.measure,
+    "million": million.measure,
+}
+
+
+def machine() -> dict:
+    """Return what the figures depend on."""
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "libraries": {name: version(name) for name in LIBRARIES},
+        "peers": {name: version(name) for name in PEERS},
+    }
+
+
+def main(
+    sections: Annotated[
+        list[str] | None, typer.Argument(help=f"Of: {', '.join(SECTIONS)} (default: all).")
+    ] = None,
+) -> None:
+    """Measure, store, print one table, write the page."""
+    chosen = sections or list(SECTIONS)
+    unknown = sorted(set(chosen) - set(SECTIONS))
+    if unknown:
+        raise typer.BadParameter(f"unknown {', '.join(unknown)}; known: {', '.join(SECTIONS)}")
+    known = json.loads(RESULTS.read_text())["sections"] if RESULTS.exists() else {}
+    load = os.getloadavg()[0]
+    console = Console(width=WIDTH)
+    for name in chosen:
+        with console.status(name):
+            found = SECTIONS[name]()
+        rows = [row.to_dict() for row in found.pop("rows")]
+        known[name] = {"load_before": round(load, 2), "rows": rows, **found}
+        ordered = {section: known[section] for section in SECTIONS if section in known}
+        with replacing(RESULTS) as temporary:
+            text = json.dumps({"machine": machine(), "sections": ordered}, indent=1)
+            temporary.write_text(text + "\n")
+    results = json.loads(RESULTS.read_text())
+    console.print(page.table(results))
+    page.write(results)
+
+
+if __name__ == "__main__":
+    typer.run(main)
