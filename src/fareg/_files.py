@@ -6,7 +6,7 @@ import errno
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fareg._validation import InvalidInputError
@@ -17,7 +17,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; move it there at the end, remove it on any error.
 
     An existing file stays as it was until the new one is complete and on the disk. A folder that
-    does not exist, a full disk or a missing permission is an :class:`InvalidInputError`.
+    does not exist, a full disk or a missing permission is an :class:`InvalidInputError`. A process
+    that is killed leaves at most its temporary file, ``.<name>.<8 hex digits>.tmp``: nothing reads
+    it, and it may be deleted.
 
     Examples
     --------
@@ -37,7 +39,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 os.fsync(file.fileno())
             os.replace(temporary, target)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only disk says so even of a file that is not there
+            temporary.unlink()
 
 
 @contextmanager

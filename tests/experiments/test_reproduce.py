@@ -1,6 +1,7 @@
 """Every target leaves its tables and figures; bad input leaves one clear line."""
 
 import json
+import subprocess
 
 import numpy as np
 import pandas as pd
@@ -230,3 +231,93 @@ def test_a_panel_shows_every_method_once_in_the_legend():
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == methods
     assert len(figure.axes) == 2
+
+
+# --- faults, through the command ----------------------------------------------------------------
+
+
+def reproduce_command(out, *options):
+    arguments = ["beta", "--quick", "--sizes", "60", "--jobs", "1", "--out", str(out), *options]
+    return CliRunner().invoke(app, ["reproduce", *arguments])
+
+
+def refused(out, *options):
+    """Run the command, which must end with one line and exit code 2; return the line."""
+    result = reproduce_command(out, *options)
+    assert result.exit_code == 2, result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def stored(folder):
+    """Return when each stored cell was written."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Return a folder on a small disk of its own, and a function that mounts it with options."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+
+    def mount(options):
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        if subprocess.run(command, capture_output=True).returncode:
+            pytest.skip("mounting a small disk needs root")
+
+    mount("size=40k")
+    yield folder, mount
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_stops_a_run_in_one_line_and_loses_nothing(smaller, disk):
+    folder, mount = disk
+    assert "the disk is full; free some space or choose another folder" in refused(folder)
+    kept = stored(folder)
+    assert kept
+    assert not list(folder.rglob("*.tmp"))
+    mount("remount,size=10m")
+    assert reproduce_command(folder).exit_code == 0
+    assert stored(folder).items() > kept.items()
+
+
+def test_a_disk_that_cannot_be_written_is_refused_at_once(disk):
+    folder, mount = disk
+    mount("remount,ro")
+    assert "read-only file system" in refused(folder)
+
+
+def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert "choose another folder with --out" in refused(tmp_path / "file" / "results")
+
+
+@pytest.fixture(scope="module")
+def finished(smaller, tmp_path_factory):
+    """Return the folder of a run that ended well."""
+    folder = tmp_path_factory.mktemp("finished")
+    assert reproduce_command(folder).exit_code == 0
+    return folder
+
+
+def test_a_scheduler_out_of_reach_is_one_line_and_loses_nothing(finished, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("fareg._engines.CONNECT_SECONDS", 1)
+    before = stored(finished)
+    address = "tcp://127.0.0.1:9"
+    line = refused(finished, "--repeats", "2", "--engine", "dask", "--scheduler", address)
+    assert f"cannot reach the dask scheduler at {address}" in line
+    assert stored(finished) == before
+
+
+def test_results_of_another_version_are_refused_and_kept(finished):
+    manifest = finished / "fareg-results.json"
+    other = json.dumps({**json.loads(manifest.read_text()), "fareg": "0.0.1"})
+    manifest.write_text(other)
+    before = stored(finished)
+    line = refused(finished)
+    assert "holds results of another version (fareg 0.0.1" in line
+    assert "choose another folder with --out" in line
+    assert stored(finished) == before
+    assert manifest.read_text() == other
