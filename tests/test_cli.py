@@ -114,6 +114,30 @@ def test_predict_streams_to_the_same_sets(place, tmp_path, format_, batch_size):
     assert set(written["group"]) <= {"group", "rest"}
 
 
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_a_model_saved_from_python_reads_files_as_it_was_fitted(tmp_path, format_):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(
+        {
+            "code": rng.choice(["007", "08", "9"], 600),  # numbers to the eye of a CSV reader
+            "day": pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, 600), "D"),
+            "flag": rng.random(600) < 0.5,
+        }
+    )
+    y = np.where(X["code"] == "007", "yes", np.where(X["day"] < "2021-01-01", "no", "maybe"))
+    clf = fareg.SplitConformalClassifier(random_state=0).fit(X[:500], y[:500])
+    fareg.save(clf, tmp_path / "m.fareg")
+    new = X[500:].reset_index(drop=True)
+    write = new.to_parquet if format_ == "parquet" else new.to_csv
+    write(tmp_path / f"new.{format_}", index=False)
+    options = ("--out", tmp_path / "sets.parquet", "--batch-size", 7)
+    run("predict", tmp_path / "m.fareg", tmp_path / f"new.{format_}", *options)
+    expected = answer_table(clf, new)
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(tmp_path / "sets.parquet"), expected, check_dtype=False
+    )
+
+
 def test_predict_finds_columns_by_name(place, tmp_path):
     FRAME[2400:][[*reversed(FRAME.columns)]].assign(extra="x").to_csv(
         tmp_path / "turned.csv", index=False

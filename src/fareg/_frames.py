@@ -63,6 +63,26 @@ def canonical(X: Any) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(names, series, strict=True)))
 
 
+def column_kinds(X: Any) -> dict[str, str]:
+    """Return what each column of a frame holds: "number", "text" or "date".
+
+    Examples
+    --------
+    >>> column_kinds(pd.DataFrame({"age": [40, 50], "born": pd.to_datetime(["1980-01-31"] * 2)}))
+    {'age': 'number', 'born': 'date'}
+    """
+    frame = nw.from_native(X, eager_only=True)
+    return {str(series.name): _kind(series) for series in frame.iter_columns()}
+
+
+def _kind(series: nw.Series[Any]) -> str:
+    if series.dtype in (nw.Date, nw.Datetime):
+        return "date"
+    if series.dtype.is_numeric() or series.dtype == nw.Boolean:
+        return "number"
+    return "text" if _canonical_series(series).dtype == object else "number"
+
+
 def as_text(column: pd.Series) -> pd.Series:
     """Return a canonical column as text: 1.0 becomes "1", missing values None."""
     if column.dtype == object:

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from fareg._encoding import gradient_boosting
-from fareg._frames import hash_key, is_frame, row_uniforms
+from fareg._frames import column_kinds, hash_key, is_frame, row_uniforms
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -273,6 +273,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInputError(str(error)) from error
         if len(X) == 0:
             raise InvalidInputError("X must have at least one row, got 0 sample(s)")
+        if reset:
+            self.column_kinds_ = column_kinds(X) if is_frame(X) else None
         return X
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -40,6 +40,8 @@ class SplitConformalClassifier(MondrianClassifier):
     alpha_ : float
         ``1 - confidence_level``, exact in decimals: 0.1 for 0.9.
     classes_ : ndarray of shape (n_classes,)
+    column_kinds_ : dict or None
+        "number", "text" or "date" for each column of a frame; None for an array.
     estimator_ : the fitted estimator
     n_calibration_ : int
     thresholds_ : list of ndarray

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fareg._validation import InvalidInputError
 from fareg.audit import AuditResult, audit
-from fareg.persistence import describe, load
+from fareg.persistence import load
 from fareg.workflow._predict import model_columns
 from fareg.workflow._tables import as_kinds, check_columns, column_kinds, label_texts, read_table
 
@@ -65,10 +65,9 @@ def audit_file(
     classes: Any = None
     if sets is None:
         assert model is not None
-        told = describe(model)
-        confidence_level = confidence_level or told["parameters"]["confidence_level"]
         clf = load(model)
-        X = as_kinds(frame, model_columns(told, str(model)), str(data))
+        confidence_level = confidence_level or clf.confidence_level
+        X = as_kinds(frame, model_columns(clf, model), str(data))
         table, classes = clf.predict_set(X), list(label_texts(clf.classes_))
     elif len(sets) == 1:
         table = _lists(frame[sets[0]])

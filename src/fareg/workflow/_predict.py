@@ -107,7 +107,7 @@ def predict_file(
     """
     check_count("batch_size", batch_size)
     clf = load(model)
-    kinds = model_columns(describe(model), str(model))
+    kinds = model_columns(clf, model)
     batches = read_batches(data, kinds, batch_size)
     return summary_of(write_answers(clf, batches, out, source=data, progress=progress))
 
@@ -134,16 +134,16 @@ def write_answers(
     return counts
 
 
-def model_columns(told: dict[str, Any], path: str) -> dict[str, str | None]:
-    """Return the columns that a model needs, with their kinds as far as they are known."""
-    kinds = told["metadata"].get("columns")
-    if isinstance(kinds, dict):
-        return dict(kinds)
-    if told["columns"] is None:
+def model_columns(clf: Any, model: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the columns that a loaded model needs, with what they hold."""
+    kinds = describe(model)["metadata"].get("columns")  # of all rows that fareg fit has seen
+    if not isinstance(kinds, dict):
+        kinds = clf.column_kinds_
+    if kinds is None:
         raise InvalidInputError(
-            f"{path} was fitted on an array without column names; load it in Python instead"
+            f"{model} was fitted on an array without column names; load it in Python instead"
         )
-    return dict.fromkeys(told["columns"])
+    return dict(kinds)
 
 
 def count_sizes(sizes: Any, n_classes: int) -> IntArray:

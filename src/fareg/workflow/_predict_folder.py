@@ -15,7 +15,7 @@ import pyarrow.parquet
 from fareg._engines import run_tasks
 from fareg._files import check_output, check_readable, writing
 from fareg._validation import IntArray, InvalidInputError, check_count
-from fareg.persistence import describe, load
+from fareg.persistence import load
 from fareg.workflow._predict import (
     check_any,
     count_sizes,
@@ -103,7 +103,7 @@ class PartAnswer:
     out: str
     batch_size: int
 
-    def model_and_columns(self) -> tuple[Any, dict[str, str | None]]:
+    def model_and_columns(self) -> tuple[Any, dict[str, str]]:
         """Return the classifier and the kinds of its columns, loaded once per process."""
         return _loaded(self.model, self.digest)
 
@@ -121,10 +121,11 @@ class PartAnswer:
 
 
 @lru_cache(maxsize=1)
-def _loaded(model: str, digest: str) -> tuple[Any, dict[str, str | None]]:
+def _loaded(model: str, digest: str) -> tuple[Any, dict[str, str]]:
     if _digest(model) != digest:
         raise InvalidInputError(f"{model} is not the file that it was; do not change it in mid-run")
-    return load(model), model_columns(describe(model), model)
+    clf = load(model)
+    return clf, model_columns(clf, model)
 
 
 def _digest(path: str | os.PathLike[str]) -> str:

@@ -71,9 +71,7 @@ def folder_parts(folder: Path) -> list[str]:
     return [part.as_posix() for part in parts]
 
 
-def _folder_values(
-    path: Path, root: Path | None, kinds: Mapping[str, str | None]
-) -> dict[str, Any]:
+def _folder_values(path: Path, root: Path | None, kinds: Mapping[str, str]) -> dict[str, Any]:
     """Return the columns that folders named ``name=value`` between root and file give its rows."""
     if root is None:
         return {}
@@ -82,7 +80,7 @@ def _folder_values(
 
     types = {"number": pyarrow.float64()}
     schema = pyarrow.schema(
-        (name, types.get(kind or "", pyarrow.string())) for name, kind in kinds.items()
+        (name, types.get(kind, pyarrow.string())) for name, kind in kinds.items()
     )
     below = path.relative_to(root).as_posix()
     values = dataset.get_partition_keys(dataset.partitioning(schema, flavor="hive").parse(below))
@@ -91,16 +89,16 @@ def _folder_values(
 
 def read_batches(
     path: str | os.PathLike[str],
-    kinds: Mapping[str, str | None],
+    kinds: Mapping[str, str],
     batch_size: int,
     *,
     root: Path | None = None,
 ) -> Iterator[pd.DataFrame]:
     """Yield the columns ``kinds`` of a table, so many rows at a time, in the form they name.
 
-    ``kinds`` maps names to "number", "text" or "date", or None if it is not known; columns are
-    found by name. With its kind, a value has one form, whichever rows come with it. Folders below
-    ``root`` that are named ``name=value`` are columns too.
+    ``kinds`` maps names to "number", "text" or "date"; columns are found by name. With its kind, a
+    value has one form, whichever rows come with it. Folders below ``root`` that are named
+    ``name=value`` are columns too.
     """
     source = check_readable(path)
     with _reading(source):
@@ -153,7 +151,7 @@ def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
     return {str(name): _kind(column) or "number" for name, column in frame.items()}
 
 
-def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str | None], where: str) -> pd.DataFrame:
+def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.DataFrame:
     """Return the columns ``kinds`` of a frame, found by name and checked."""
     check_columns(list(kinds), [str(name) for name in frame.columns], where)
     return _as_kinds(frame, kinds, where)
@@ -308,14 +306,14 @@ def _kind(column: pd.Series) -> str | None:
     return "text" if canonical(pd.DataFrame({"x": column}))["x"].dtype == object else "number"
 
 
-def _as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str | None], where: Any) -> pd.DataFrame:
+def _as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: Any) -> pd.DataFrame:
     frame = frame[list(kinds)].reset_index(drop=True)
     for name, kind in kinds.items():
         column = _with_dates(frame[name]) if kind == "date" else frame[name]
         found = _kind(column)
         if found is None:
             column = pd.Series(np.nan, index=frame.index, name=name)
-        elif kind is not None and found != kind:
+        elif found != kind:
             example = column.dropna().iloc[0]
             raise InvalidInputError(
                 f"column {name} of {where} held {kind}s when the model was fitted, here it holds "
