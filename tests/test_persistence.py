@@ -1,5 +1,7 @@
 """A model file gives back the same classifier to the bit, or one clear error."""
 
+import contextlib
+import copy
 import errno
 import functools
 import io
@@ -14,8 +16,9 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.numpy
 import xgboost
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
@@ -30,6 +33,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg._encoding import one_hot_encoder, ordinal_encoder
@@ -500,43 +504,187 @@ REPLACEMENTS = st.recursive(
 )
 
 
-@settings(
-    max_examples=400,
+many = functools.partial(
+    settings,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(data=st.data(), signed=st.booleans())
-def test_edited_manifests_give_an_error_or_a_classifier(data, signed, small_file, tmp_path):
-    content, _ = small_file
+
+
+def edited(manifest, where, value):
+    """Return the manifest with another value at a path."""
+    manifest = copy.deepcopy(manifest)
+    node = manifest
+    for key in where[:-1]:
+        node = node[key]
+    node[where[-1]] = value
+    return manifest
+
+
+def manifest_of(content):
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        manifest = json.loads(archive.read("manifest.json"))
-    paths = [path for path in nodes_of(manifest) if path and path != ("checksum",)]
+        return json.loads(archive.read("manifest.json"))
+
+
+@many(max_examples=200)
+@given(data=st.data(), value=REPLACEMENTS)
+def test_edits_without_the_right_checksum_are_noticed(data, value, small_file, tmp_path):
+    manifest = manifest_of(small_file[0])
+    where = data.draw(st.sampled_from([path for path in nodes_of(manifest) if path]))
+    changed = edited(manifest, where, value)
+    assume(json.dumps(changed) != json.dumps(manifest))
+    text = json.dumps(changed).encode()
+    content = rezipped(small_file[0], lambda entries: {**entries, "manifest.json": text})
+    assert load_or_none(tmp_path / "m.fareg", content) is None
+
+
+@pytest.fixture(scope="module")
+def small_files(tmp_path_factory):
+    """Return a function that gives the bytes of a small model by name, and rows to ask it about."""
+    names = ["Color", "Gender", "Feature 1"]
+    rows, y = X_CAL[names].iloc[:150], Y_CAL[:150]
+    model = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=2)).fit(rows, y)
+    path = tmp_path_factory.mktemp("small") / "m.fareg"
+    contents = {}
+    for name, make in CLASSIFIERS.items():
+        clf = make(FrozenEstimator(model), random_state=0, label_conditional=name == "partial")
+        if name in ("fareg", "paper"):
+            clf.set_params(max_iter=2, n_restarts=1, significance=None)
+        if "plcp" in name:
+            clf.set_params(max_iter=1, n_restarts=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", fareg.FaregWarning)
+            fareg.save(clf.conformalize(rows, y), path)
+        contents[name] = path.read_bytes()
+    return lambda name: contents[name], X_TEST[names].iloc[:20]
+
+
+RUNS_CODE = (
+    "ctypes.dlopen",
+    "exec",
+    "os.exec",
+    "os.fork",
+    "os.posix_spawn",
+    "os.system",
+    "pickle.find_class",
+    "subprocess.Popen",
+)
+
+
+@pytest.fixture(scope="module")
+def events_of():
+    """Return a function that calls another and tells which events in it could run code."""
+    events, is_on = [], False
+
+    def watch(event, arguments):
+        if is_on and event in RUNS_CODE:
+            events.append(event)
+
+    def call(function, *arguments):
+        nonlocal is_on
+        events.clear()
+        is_on = True
+        try:
+            return function(*arguments), list(events)
+        finally:
+            is_on = False
+
+    sys.addaudithook(watch)
+    return call
+
+
+def assert_refused_or_harmless(path, content, rows, events_of):
+    """Load an edited file: a FaregError or a classifier that answers; no code, no other error."""
+    clf, events = events_of(load_or_none, path, content)
+    assert not events
+    with warnings.catch_warnings(), contextlib.suppress(fareg.FaregError):
+        warnings.simplefilter("ignore")
+        json.dumps(describe(path))
+        if clf is not None:
+            assert clf.predict_set(rows).shape == (len(rows), len(clf.classes_))
+            answers(clf, rows)
+
+
+@pytest.mark.timeout(120)
+@many(max_examples=400)
+@given(data=st.data(), name=st.sampled_from(sorted(CLASSIFIERS)), value=REPLACEMENTS)
+def test_edits_with_the_right_checksum_are_refused_or_harmless(
+    data, name, value, small_files, events_of, tmp_path
+):
+    content_of, rows = small_files
+    paths = [path for path in nodes_of(manifest_of(content_of(name))) if path]
     where = data.draw(st.sampled_from(paths))
-    value = data.draw(REPLACEMENTS)
+    content = resigned(content_of(name), lambda manifest: edited(manifest, where, value))
+    assert_refused_or_harmless(tmp_path / "m.fareg", content, rows, events_of)
 
-    def change(manifest):
-        node = manifest
-        for key in where[:-1]:
-            node = node[key]
-        changed = node[where[-1]] != value or type(node[where[-1]]) is not type(value)
-        node[where[-1]] = value
-        return manifest if changed or signed else {**manifest, "format": -1}
 
-    if signed:
-        edited = resigned(content, change)
-    else:
-        edited = rezipped(
-            content,
-            lambda e: {
-                **e,
-                "manifest.json": json.dumps(change(json.loads(e["manifest.json"]))).encode(),
-            },
-        )
-    back = load_or_none(tmp_path / "m.fareg", edited)
-    if back is not None:
-        assert signed, "an edit without the right checksum must be noticed"
-        assert type(back).__name__ in dir(fareg)
-        assert back.predict_set.__func__.__module__.startswith("fareg.")
+@pytest.mark.timeout(120)
+@many(max_examples=150)
+@given(
+    data=st.data(),
+    name=st.sampled_from(sorted(CLASSIFIERS)),
+    value=st.sampled_from(np.array([np.nan, np.inf, -np.inf, -1, 0, 1, 2, 1e3, 2**40, 1e300])),
+)
+def test_edited_numbers_with_the_right_checksum_are_refused_or_harmless(
+    data, name, value, small_files, events_of, tmp_path
+):
+    content_of, rows = small_files
+
+    def change(entries):
+        arrays = safetensors.numpy.load(entries["arrays.safetensors"])
+        array = arrays[data.draw(st.sampled_from(sorted(arrays)))]
+        if array.size:
+            with np.errstate(all="ignore"):
+                array.flat[data.draw(st.integers(0, array.size - 1))] = value.astype(array.dtype)
+        return {**entries, "arrays.safetensors": safetensors.numpy.save(arrays)}
+
+    content = resigned(rezipped(content_of(name), change), dict)
+    assert_refused_or_harmless(tmp_path / "m.fareg", content, rows, events_of)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        (("state", "parameters", "confidence_level"), 0.5, "see alpha_"),
+        (("state", "parameters", "confidence_level"), 5, "confidence_level must be in"),
+        (("state", "parameters", "construction"), "both", "construction must be one of"),
+        (("state", "parameters", "construction"), "union", "see calibrations_"),
+        (("state", "parameters", "label_conditional"), True, "see starts"),
+        (("state", "parameters", "delta"), 0.7, "see learner_"),
+        (("state", "fitted", "n_calibration_"), 3, "see n_calibration_"),
+        (("classes",), ["no", "yes"], "speaks of another model"),
+        (("class",), "AFCPClassifier", "speaks of another model"),
+    ],
+)
+def test_a_file_that_contradicts_itself_says_where(where, value, words, small_files, tmp_path):
+    path = tmp_path / "m.fareg"
+    content = small_files[0]("fareg")
+    path.write_bytes(resigned(content, lambda manifest: edited(manifest, where, value)))
+    with pytest.raises(fareg.FaregError, match=f"m.fareg is damaged .*{words}"):
+        fareg.load(path)
+
+
+def test_a_classifier_that_was_changed_after_fit_is_not_saved(tmp_path):
+    clf = conformal().set_params(confidence_level=0.5)
+    with pytest.raises(fareg.FaregError, match=r"cannot save .*see alpha_.*changed after fit"):
+        fareg.save(clf, tmp_path / "m.fareg")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("seed", "where"),
+    [
+        (np.random.RandomState(1), ("state", "pos")),
+        (np.random.Generator(np.random.MT19937(1)), ("state", "pos")),
+        (np.random.Generator(np.random.Philox(1)), ("buffer_pos",)),
+    ],
+)
+def test_generators_that_point_outside_themselves_are_refused(seed, where, tmp_path):
+    content = saved(conformal(random_state=seed), tmp_path).read_bytes()
+    where = ("state", "parameters", "random_state", "state", *where)
+    for value in (-1, 10_000):
+        outside = resigned(content, lambda manifest, v=value: edited(manifest, where, v))
+        assert load_or_none(tmp_path / "m.fareg", outside) is None
 
 
 def test_trees_that_point_outside_themselves_are_refused():

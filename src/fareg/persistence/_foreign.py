@@ -48,10 +48,12 @@ MAX_RATIO = 200  # beyond that, how much larger than its packed form
 def _skops_io() -> Any:
     """Import skops without torch.
 
-    skops lists scikit-learn's estimators by importing every module of scikit-learn; some of these
-    wrap array libraries that take seconds to load and have no say here.
+    skops lists scikit-learn's estimators by importing every module of scikit-learn; three of these
+    wrap array libraries that take seconds to load and have no say here. Only the wrappers are kept
+    out, so another thread may import torch itself meanwhile.
     """
-    unneeded = () if "skops.io" in sys.modules else ("torch", "dask", "cupy")
+    wrappers = [f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy")]
+    unneeded = () if "skops.io" in sys.modules else wrappers
     blocked = [name for name in unneeded if name not in sys.modules]
     try:
         sys.modules.update(dict.fromkeys(blocked))  # type: ignore[arg-type]  # None: no import

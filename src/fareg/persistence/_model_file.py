@@ -20,6 +20,14 @@ from fareg.persistence._consistency import check_consistency, check_groups
 from fareg.persistence._state import CLASSIFIERS, Reader, Writer
 
 ARRAYS, ESTIMATOR, PARTS = "arrays.safetensors", "estimator.skops", "parts.skops"
+KINDS: dict[str, Any] = {
+    "class": str,
+    "n_features": int,
+    "columns": list | None,
+    "classes": list,
+    "versions": dict,
+    "metadata": dict,
+}
 LIBRARIES = ("fareg", "numpy", "pandas", "scikit-learn", "skops", "xgboost", "lightgbm")
 
 
@@ -139,8 +147,9 @@ def load(
         if type(clf).__name__ not in CLASSIFIERS or not clf.__sklearn_is_fitted__():
             raise ValueError("the state is none of a classifier")
         _check_estimator(clf)
-        _check_words(clf, archive)
-        _check_loaded(clf, path)
+        if any(archive.manifest[key] != value for key, value in _words(clf).items()):
+            raise ValueError("its manifest speaks of another model")
+        check_consistency(clf)
     return clf
 
 
@@ -170,6 +179,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     with _one_error(path) as archive:
         manifest = archive.manifest
+        _check_manifest(manifest)
         fitted = manifest["state"]["fitted"]
         told = {key: manifest[key] for key in ("class", "columns", "classes", "versions")}
         parameters = manifest["state"]["parameters"]
@@ -181,6 +191,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         told["bytes"] = archive.path.stat().st_size
         if "groups_" in fitted:
             groups = Reader(_arrays(archive), [], None, None).read(fitted["groups_"])
+            check_groups(groups)
             told["groups"] = _plain(groups.to_dict("records"))
     return told
 
@@ -197,6 +208,38 @@ def _one_error(path: Any) -> Iterator[Archive]:
             f"{path} is damaged or does not fit the installed libraries "
             f"({type(error).__name__}: {_first_line(error)}); save the model again"
         ) from error
+
+
+def _words(clf: ConformalClassifier) -> dict[str, Any]:
+    """Return what the manifest tells of a classifier without its state."""
+    names = getattr(clf, "feature_names_in_", None)
+    return {
+        "class": type(clf).__name__,
+        "n_features": int(clf.n_features_in_),
+        "columns": None if names is None else [str(name) for name in names],
+        "classes": [str(label) for label in clf.classes_],
+    }
+
+
+def _check_own(clf: ConformalClassifier) -> None:
+    """Refuse to save what could not be loaded again."""
+    try:
+        check_consistency(clf)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"cannot save this {type(clf).__name__} ({error}); was a parameter changed after fit? "
+            "call fit(X, y) again"
+        ) from error
+
+
+def _check_manifest(manifest: dict[str, Any]) -> None:
+    """Refuse a manifest whose words have other types than those that ``save`` wrote."""
+    for key, kind in KINDS.items():
+        if not isinstance(manifest[key], kind):
+            raise ValueError(f"{key} of the manifest is a {type(manifest[key]).__name__}")
+    texts = [*manifest["classes"], *(manifest["columns"] or ()), *manifest["versions"].values()]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a name in the manifest is no text")
 
 
 def _dump_estimator(clf: ConformalClassifier) -> bytes:
@@ -243,6 +286,7 @@ def _arrays(archive: Archive) -> dict[str, Any]:
     return {k: v.copy() for k, v in safetensors.numpy.load(archive.read(ARRAYS)).items()}
 
 
+@functools.cache
 def _versions() -> dict[str, str]:
     found = {}
     for name in LIBRARIES:

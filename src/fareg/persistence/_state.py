@@ -243,7 +243,10 @@ class Reader:
         return array
 
     def _view(self, node: dict[str, Any]) -> Any:
-        return self.read(node["of"]).view(np.dtype(node["dtype"]))
+        dtype = np.dtype(node["dtype"])
+        if dtype.kind not in "mM":
+            raise ValueError(f"no view of dtype {dtype}")
+        return self.read(node["of"]).view(dtype)
 
     def _values(self, node: dict[str, Any]) -> Any:
         dtype = np.dtype(node["dtype"])
@@ -286,13 +289,16 @@ class Reader:
         state = self.read(node["state"])
         if state["bit_generator"] not in GENERATORS:
             raise ValueError("no such bit generator")
+        _check_positions(state)
         bits = getattr(np.random, state["bit_generator"])()
         bits.state = state
         return np.random.Generator(bits)
 
     def _random_state(self, node: dict[str, Any]) -> Any:
         generator = np.random.RandomState()
-        generator.set_state(self.read(node["state"]))
+        state = self.read(node["state"])
+        _check_positions(state)
+        generator.set_state(state)
         return generator
 
     def _partial(self, node: dict[str, Any]) -> Any:
@@ -318,6 +324,13 @@ class Reader:
         "fitted estimator": lambda self, node: self.fitted,
         "given estimator": lambda self, node: self.given,
     }
+
+
+def _check_positions(state: dict[str, Any]) -> None:
+    """Refuse a generator that would read outside its memory: numpy does not look."""
+    where = state["state"].get("pos", 0), state.get("buffer_pos", 0)
+    if not (0 <= where[0] <= 624 and 0 <= where[1] <= 4):  # of MT19937, of Philox
+        raise ValueError("a random generator points outside itself")
 
 
 def is_fitted_name(name: str) -> bool:
