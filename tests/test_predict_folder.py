@@ -181,6 +181,7 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line(place, tmp_path):
             predict_folder(model, data, out, **options)
         assert "\n" not in str(caught.value)
         assert not (tmp_path / "sets").exists()
+        assert all(any(kept.iterdir()) for kept in tmp_path.glob(".sets*"))
 
     (tmp_path / "empty").mkdir()
     refused("holds no Parquet file", tmp_path / "empty")
@@ -195,6 +196,9 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line(place, tmp_path):
     refused("part-003.parquet has no columns Gender", tmp_path / "odd", jobs=1)
     (tmp_path / "odd" / "part-003.parquet").write_bytes(b"PAR1 and no more")
     refused("part-003.parquet cannot be read as Parquet", tmp_path / "odd", jobs=2)
+    assert list(tmp_path.glob(".sets*"))  # parts that could be answered
+    predict_folder(model, parts, tmp_path / "sets", jobs=1)
+    assert not list(tmp_path.glob(".sets*"))
 
 
 def test_engines_are_for_folders(place, tmp_path):

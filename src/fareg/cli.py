@@ -90,8 +90,7 @@ def predict(
 ) -> None:
     """Write the prediction set of every row: set, size, top label, group.
 
-    Engine, jobs and scheduler are for folders: their files are answered in parallel, here or on a
-    dask cluster, and a stopped run continues where it stopped.
+    The files of a folder are answered in parallel; a run that was stopped goes on there.
     """
     with _plain_errors(json) as told:
         from fareg._validation import InvalidInputError

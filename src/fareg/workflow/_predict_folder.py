@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -76,21 +79,33 @@ def predict_folder(
     stamps = [(part, (root / part).stat().st_mtime_ns) for part in parts]
     plan = hashlib.sha256(repr((digest, batch_size, stamps)).encode()).hexdigest()[:16]
     unfinished = target.with_name(f".{target.name}.{plan}.partial")  # the same plan goes on there
-    with writing(target):
-        for folder in {(unfinished / part).parent for part in parts}:
-            folder.mkdir(parents=True, exist_ok=True)
     answer = PartAnswer(str(Path(model).resolve()), digest, str(root), str(unfinished), batch_size)
     counts = count_sizes([], len(answer.model_and_columns()[0].classes_))
-    for found in run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler):
-        counts += found
-        if progress is not None:
-            progress(int(found.sum()))
-    check_any(counts, data)
-    with writing(target):
+    finished = run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler)
+    with _kept_if_used(unfinished), writing(target):
+        for folder in {(unfinished / part).parent for part in parts}:
+            folder.mkdir(parents=True, exist_ok=True)
+        for found in finished:
+            counts += found
+            if progress is not None:
+                progress(int(found.sum()))
+        check_any(counts, data)
         for leftover in unfinished.rglob(".*.tmp"):  # of workers that were killed
             leftover.unlink()
         os.replace(unfinished, target)
+    for other in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):  # older plans
+        shutil.rmtree(other, ignore_errors=True)
     return {**summary_of(counts), "files": len(parts)}
+
+
+@contextmanager
+def _kept_if_used(folder: Path) -> Iterator[None]:
+    """Leave a folder behind after an error only if there is a finished part in it."""
+    try:
+        yield
+    finally:
+        if not any(path.is_file() and path.name[0] != "." for path in folder.rglob("*")):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)
