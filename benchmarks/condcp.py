@@ -23,6 +23,7 @@ LEVEL = 0.9
 N_LEVELS = (2, 2, 4, 5)
 N_CALIBRATION = 1_000
 N_CHECKED = 20
+FAR = 1e3  # stands for an infinite score
 PATIENCE = 1.0  # seconds per row: the peers' pivots can go in circles
 
 
@@ -99,16 +100,19 @@ def each_row(X, threshold):
     return thresholds
 
 
-def is_right(Phi, S, phi, threshold, step=1e-6):
-    """Does the dual variable of a test point reach 0.9 at the threshold, and not before?"""
+def n_right(Phi, S, basis_rows, thresholds, step=1e-6):
+    """Count thresholds at which the dual variable of a test point reaches 0.9, and not before."""
 
-    def dual_variable(s):
+    def reaches(phi, s):
         rows, scores = np.vstack([Phi, phi]), np.append(S, s)
         zeros = np.zeros(len(phi))
-        return linprog(-scores, A_eq=rows.T, b_eq=zeros, bounds=(LEVEL - 1, LEVEL)).x[-1]
+        dual = linprog(-scores, A_eq=rows.T, b_eq=zeros, bounds=(LEVEL - 1, LEVEL)).x
+        return dual[-1] >= LEVEL - 1e-6
 
-    under, over = dual_variable(threshold - step), dual_variable(threshold + step)
-    return bool(under < LEVEL - 1e-6 <= over)
+    return sum(
+        not reaches(phi, min(t - step, FAR)) and (np.isinf(t) or reaches(phi, t + step))
+        for phi, t in zip(basis_rows, thresholds, strict=True)
+    )
 
 
 def beside(peer: str, n: int = N_CALIBRATION, m: int = 300) -> Row:
@@ -119,14 +123,11 @@ def beside(peer: str, n: int = N_CALIBRATION, m: int = 300) -> Row:
         lambda: ours(X_cal, y_cal, X, levels), lambda: PEERS[peer](X_cal, y_cal, X, levels)
     )
     answered = np.flatnonzero(~np.isnan(theirs))
+    checked = answered[:N_CHECKED]
     Phi, S = levels(X_cal), score(X_cal, y_cal)
-    right = [
-        sum(is_right(Phi, S, levels(X[[i]])[0], values[i]) for i in answered[:N_CHECKED])
-        for values in (mine, theirs)
-    ]
-    n_checked = len(answered[:N_CHECKED])
+    right = [n_right(Phi, S, levels(X[checked]), values[checked]) for values in (mine, theirs)]
     note = (
-        f"right thresholds {right[0]} and {right[1]} of {n_checked}; "
+        f"right thresholds {right[0]} and {right[1]} of {len(checked)}; "
         f"{peer} answers {len(answered)} of {m} rows"
     )
     return Row(f"CondCP, levels of 4 features, {n:,} + {m} rows", fast, peer, slow, note=note)
@@ -141,7 +142,12 @@ def in_general_position(peer: str, n: int = N_CALIBRATION, m: int = 200) -> Row:
         lambda: ours(X_cal, y_cal, X, with_constant),
         lambda: PEERS[peer](X_cal, y_cal, X, with_constant),
     )
-    note = f"{np.mean(np.abs(theirs - mine) < 1e-9):.1%} of the thresholds equal"
+    other = ~(np.abs(theirs - mine) < 1e-9)
+    Phi, S = with_constant(X_cal), score(X_cal, y_cal)
+    right = [n_right(Phi, S, with_constant(X[other]), values[other]) for values in (mine, theirs)]
+    note = f"{m - other.sum()} of {m} thresholds equal"
+    if other.any():
+        note += f"; of the others ours are right {right[0]} times, theirs {right[1]} times"
     return Row(f"CondCP, 4 numbers, {n:,} + {m} rows", fast, peer, slow, note=note)
 
 

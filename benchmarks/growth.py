@@ -83,7 +83,7 @@ def audited(n: int) -> Callable[[], Any]:
 
 
 def curve(name: str, axis: str, make: Callable[[int], Callable[[], Any]]) -> dict[str, Any]:
-    """Time growing sizes and fit the exponent to those from 10,000 rows on."""
+    """Time growing sizes; fit the exponent to all but the first, or to two at least."""
     sizes: list[int] = []
     times: list[float] = []
     for n in SIZES:
@@ -93,7 +93,8 @@ def curve(name: str, axis: str, make: Callable[[int], Callable[[], Any]]) -> dic
                 break
         times.append(in_turn(make(n), repeats=3)[0][0])
         sizes.append(n)
-    exponent = np.polyfit(np.log(sizes[1:]), np.log(times[1:]), 1)[0]
+    last = max(2, len(sizes) - 1)
+    exponent = np.polyfit(np.log(sizes[-last:]), np.log(times[-last:]), 1)[0]
     return {
         "name": name,
         "axis": axis,

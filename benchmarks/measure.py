@@ -66,15 +66,17 @@ def seconds(function: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - start, answer
 
 
-def in_turn(*functions: Callable[[], Any], repeats: int = 5) -> list[tuple[float, Any]]:
+def in_turn(
+    *functions: Callable[[], Any], repeats: int = 5, enough: float = ENOUGH
+) -> list[tuple[float, Any]]:
     """Call functions in turn; return the shortest time and the answer of each.
 
-    Turns end early once they took some seconds: long runs need no repeats.
+    Turns end early once they took ``enough`` seconds: long runs need no repeats.
     """
     results = [seconds(function) for function in functions]
     spent = sum(result[0] for result in results)
     for _ in range(repeats - 1):
-        if spent > ENOUGH:
+        if spent > enough:
             break
         for k, function in enumerate(functions):
             elapsed, _ = seconds(function)
