@@ -13,7 +13,7 @@ import numpy as np
 from measure import Row, seconds
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from fareg import FaReGClassifier
 from fareg._encoding import one_hot_encoder
@@ -28,7 +28,9 @@ STAGES = [  # (stage, where a function lives, its name)
     ("hashing rows", _base, "row_uniforms"),
     ("screening features", _learner, "screen_features"),
     ("encoding features", GroupLearner, "_encoded"),
+    ("encoding features", Pipeline, "fit"),
     ("training", _training, "train_groups"),
+    ("training", GroupLearner, "_train"),
     ("membership", GroupLearner, "membership"),
     ("calibration", _mondrian.MondrianClassifier, "_calibrate_views"),
     ("rule and description", _fareg, "distil_rule"),
