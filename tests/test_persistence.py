@@ -293,9 +293,10 @@ def test_describe_tells_without_loading(discovered, tmp_path):
 def test_the_same_model_gives_the_same_bytes(discovered, tmp_path):
     fareg.save(discovered, tmp_path / "a.fareg", include_estimator=False)
     fareg.save(discovered, tmp_path / "b.fareg", include_estimator=False)
-    first, second = (_archive.Archive.open(tmp_path / f"{n}.fareg") for n in "ab")
-    assert first.read("arrays.safetensors") == second.read("arrays.safetensors")
-    assert first.manifest["state"] == second.manifest["state"]
+    opened = (_archive.Archive.open(tmp_path / f"{name}.fareg") for name in "ab")
+    with next(opened) as first, next(opened) as second:
+        assert first.read("arrays.safetensors") == second.read("arrays.safetensors")
+        assert first.manifest["state"] == second.manifest["state"]
 
 
 # --- files that cannot be written ------------------------------------------------------------
@@ -376,10 +377,10 @@ def resigned(content, change):
         manifest = json.loads(entries["manifest.json"])
         manifest.pop("checksum")
         manifest = change(manifest)
-        for name, entry in entries.items():
-            if name in manifest.get("entries", {}):
-                digest = _archive._digest(entry)
-                manifest["entries"][name] = {"bytes": len(entry), "sha256": digest}
+        listed = manifest.get("entries")
+        for name in entries.keys() & (listed if isinstance(listed, dict) else ()):
+            digest = _archive._digest(entries[name])
+            listed[name] = {"bytes": len(entries[name]), "sha256": digest}
         manifest["checksum"] = _archive._checksum(manifest)
         return {**entries, "manifest.json": json.dumps(manifest).encode()}
 

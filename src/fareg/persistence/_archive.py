@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,30 +36,37 @@ def write_archive(
 
 @dataclass(frozen=True)
 class Archive:
-    """An opened model file, whose manifest has been checked."""
+    """An opened model file, whose manifest has been checked.
+
+    It stays open, so that all entries come from one file even if another replaces it meanwhile.
+    """
 
     path: Path
+    size: int
     manifest: dict[str, Any]
+    content: zipfile.ZipFile
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Archive:
-        """Read and check the manifest of a model file."""
+    @contextmanager
+    def open(cls, path: str | os.PathLike[str]) -> Iterator[Archive]:
+        """Read and check the manifest of a model file; close the file at the end."""
         source = check_readable(path)
-        if not zipfile.is_zipfile(source):
-            raise InvalidInputError(
-                f"{source} is not a fareg model file, or it was cut short; make one with fareg.save"
-            )
-        with zipfile.ZipFile(source) as archive:
-            names = _checked_names(archive, source)
-            manifest = json.loads(archive.read(MANIFEST).decode("utf-8"))
-        _check_manifest(manifest, names, source)
-        return cls(source, manifest)
+        with open(source, "rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise InvalidInputError(
+                    f"{source} is not a fareg model file, or it was cut short; "
+                    "make one with fareg.save"
+                )
+            size = os.fstat(file.fileno()).st_size
+            with zipfile.ZipFile(file) as content:
+                names = _checked_names(content, size, source)
+                manifest = json.loads(content.read(MANIFEST).decode("utf-8"))
+                _check_manifest(manifest, names, source)
+                yield cls(source, size, manifest, content)
 
     def read(self, name: str) -> bytes:
         """Return the content of an entry, checked against the manifest."""
-        with zipfile.ZipFile(self.path) as archive:
-            _checked_names(archive, self.path)
-            content = archive.read(name)
+        content = self.content.read(name)
         expected = self.manifest["entries"][name]
         if len(content) != expected["bytes"] or _digest(content) != expected["sha256"]:
             raise InvalidInputError(
@@ -69,7 +78,7 @@ class Archive:
         return name in self.manifest["entries"]
 
 
-def _checked_names(archive: zipfile.ZipFile, path: Path) -> set[str]:
+def _checked_names(archive: zipfile.ZipFile, size: int, path: Path) -> set[str]:
     """Return the entry names, after checks that bound what reading them can cost."""
     infos = archive.infolist()
     names = {info.filename for info in infos}
@@ -79,7 +88,6 @@ def _checked_names(archive: zipfile.ZipFile, path: Path) -> set[str]:
         )
     if len(infos) > MAX_ENTRIES or len(names) < len(infos):
         raise InvalidInputError(f"{path} is no fareg model: it has entries that do not belong")
-    size = path.stat().st_size
     # stored entries cannot grow when read: no small file unfolds to a huge one
     if any(i.compress_type != zipfile.ZIP_STORED or i.file_size > size for i in infos):
         raise InvalidInputError(f"{path} is damaged: an entry claims more bytes than the file has")

@@ -64,34 +64,40 @@ def _skops_io() -> Any:
     return skops.io
 
 
-def dump(estimator: Any) -> bytes:
-    """Return an estimator in the format of skops, after proof that it can be read back."""
+def dump(estimator: Any) -> tuple[bytes, list[str]]:
+    """Return an estimator in the format of skops, after proof that it can be read back.
+
+    The second item names the types in it that :func:`load` refuses unless they are trusted.
+    """
     skops_io = _skops_io()
     packed: bytes = skops_io.dumps(estimator, compression=zipfile.ZIP_DEFLATED, compresslevel=6)
     if _unfolded(packed) > _allowance(packed):
         packed = skops_io.dumps(estimator)
-    load(packed, untrusted(packed))
-    return packed
-
-
-def untrusted(packed: bytes) -> list[str]:
-    """Return the types in a skops file that are not trusted without being named."""
-    skops_io = _skops_io()
-    return sorted(set(skops_io.get_untrusted_types(data=packed)) - set(TRUSTED))
+    names = _untrusted(packed)
+    _rebuilt(packed, names)
+    return packed, names
 
 
 def load(packed: bytes, trusted: Sequence[str] = ()) -> Any:
     """Rebuild an estimator from types that are trusted, and check its trees."""
-    skops_io = _skops_io()
     if _unfolded(packed) > _allowance(packed):
         raise ValueError("an estimator unfolds to far more bytes than are plausible")
-    unknown = sorted(set(untrusted(packed)) - set(trusted))
+    unknown = sorted(set(_untrusted(packed)) - set(trusted))
     if unknown:
         raise InvalidInputError(
             f"the estimator holds types that are not trusted: {', '.join(unknown)}; if you know "
             f"them, load(path, trusted={unknown}), or pass load(path, estimator=your_model)"
         )
-    estimator = skops_io.loads(packed, trusted=[*TRUSTED, *trusted])
+    return _rebuilt(packed, trusted)
+
+
+def _untrusted(packed: bytes) -> list[str]:
+    """Return the types in a skops file that are not trusted without being named."""
+    return sorted(set(_skops_io().get_untrusted_types(data=packed)) - set(TRUSTED))
+
+
+def _rebuilt(packed: bytes, trusted: Sequence[str]) -> Any:
+    estimator = _skops_io().loads(packed, trusted=[*TRUSTED, *trusted])
     check_trees(estimator)
     return estimator
 

@@ -81,7 +81,7 @@ def save(
     state = writer.write(clf, "clf")
     _check_own(clf)
     if writer.parts:
-        entries[PARTS] = _foreign.dump(writer.parts)
+        entries[PARTS], _ = _foreign.dump(writer.parts)
     entries[ARRAYS] = safetensors.numpy.save(writer.arrays)
     manifest = {
         **_words(clf),
@@ -188,7 +188,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         told["n_calibration"] = fitted["n_calibration_"]
         told["has_estimator"] = ESTIMATOR in archive
         told["metadata"] = manifest["metadata"]
-        told["bytes"] = archive.path.stat().st_size
+        told["bytes"] = archive.size
         if "groups_" in fitted:
             groups = Reader(_arrays(archive), [], None, None).read(fitted["groups_"])
             check_groups(groups)
@@ -200,7 +200,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _one_error(path: Any) -> Iterator[Archive]:
     """Turn whatever a file's content leads to into one error that names the file."""
     try:
-        yield Archive.open(path)
+        with Archive.open(path) as archive:
+            yield archive
     except FaregError:
         raise
     except Exception as error:  # any byte may have changed: anything may fail
@@ -245,8 +246,7 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
 def _dump_estimator(clf: ConformalClassifier) -> bytes:
     stored = {"fitted": clf.estimator_, "given": clf.estimator}
     try:
-        packed = _foreign.dump(stored)
-        names = _foreign.untrusted(packed)
+        packed, names = _foreign.dump(stored)
     except Exception as error:  # estimators are anyone's code
         warn(
             f"the estimator cannot be stored ({_first_line(error)}) and is left out of the file; "
