@@ -64,6 +64,19 @@ def test_a_known_ratio_is_beaten_or_kept(case):
         assert found == min(brute_force(row, size, min_points), Fraction(1, 3))
 
 
+@settings(max_examples=100, deadline=None)
+@given(sequences(), st.randoms(use_true_random=False))
+def test_rows_with_blocks_of_their_own_equal_each_row_alone(case, random):
+    covered, size, min_points = case
+    orders = [random.sample(range(len(size)), len(size)) for _ in covered]
+    covered = np.take_along_axis(covered, np.array(orders), axis=1)
+    together = worst_segment(covered, Segments.at_least(min_points, size[np.array(orders)]))
+    for r, order in enumerate(orders):
+        alone = worst_segment(covered[r : r + 1], Segments.at_least(min_points, size[order]))
+        for name, value in vars(alone).items():
+            assert getattr(together, name)[r] == value[0]
+
+
 def test_long_sequences_do_not_overflow():
     n = 60_000  # n * n needs more than 32 bits
     covered = np.ones((1, n), dtype=np.uint8)

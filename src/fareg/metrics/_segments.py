@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 from typing import Any
@@ -45,19 +45,19 @@ def smallest_slab(delta: float, n_samples: int, *, rule: str = "ceil") -> int:
 
 @dataclass(frozen=True)
 class Segments:
-    """The segments of a sequence of blocks that hold at least ``min_points`` points.
+    """The segments of sequences of blocks that hold at least ``min_points`` points.
 
     Cut ``j`` lies before block ``j``. A segment from cut ``i`` to cut ``j`` is allowed if
     ``first_end <= j`` and ``i <= latest[j - first_end]``.
 
     Attributes
     ----------
-    points : ndarray of shape (n_blocks + 1,)
-        Number of points before each cut.
+    points : ndarray of shape (n_blocks + 1,) or (n_rows, n_blocks + 1)
+        Number of points before each cut: in all sequences, or in each.
     first_end : int
         The first cut at which a segment may end.
-    latest : ndarray of shape (n_blocks + 1 - first_end,)
-        For each such end, the latest cut at which its segment may start.
+    latest : ndarray of shape (n_blocks + 1 - first_end,) or (n_rows, n_blocks + 1 - first_end)
+        For each such end, the latest cut at which its segment may start; -1: at none.
     """
 
     points: IntArray
@@ -74,13 +74,40 @@ class Segments:
         >>> segments = Segments.at_least(3, np.array([2, 2, 1]))
         >>> segments.first_end, segments.latest.tolist()  # blocks 0-1; 0-2 or 1-2
         (2, [0, 1])
+        >>> Segments.at_least(3, np.array([[2, 2, 1], [1, 1, 3]])).latest.tolist()
+        [[0, 1], [-1, 2]]
         """
-        points = np.concatenate([[0], np.cumsum(size, dtype=np.int64)])
-        first_end = int(np.searchsorted(points, min_points))
-        if points[-1] == len(size):  # one point per block: no search needed
-            return cls(points, first_end, np.arange(len(points) - first_end))
-        latest = np.searchsorted(points, points[first_end:] - min_points, side="right") - 1
-        return cls(points, first_end, latest)
+        points = np.zeros((*size.shape[:-1], size.shape[-1] + 1), dtype=np.int64)
+        np.cumsum(size, axis=-1, out=points[..., 1:])
+        n_points = int(points.flat[-1])
+        if points.shape == (n_points + 1,):  # one point per block: no search needed
+            return cls(points, min_points, np.arange(len(points) - min_points))
+        # one search for all rows, each lifted above the one before
+        rows = points.reshape(-1, points.shape[-1])
+        lifted = rows + 2 * n_points * np.arange(len(rows))[:, None]
+        first_end = int((rows < min_points).sum(axis=1).min())
+        found = np.searchsorted(lifted.ravel(), lifted[:, first_end:] - min_points, side="right")
+        latest = found - 1 - rows.shape[1] * np.arange(len(rows))[:, None]
+        return cls(points, first_end, latest.reshape(*points.shape[:-1], -1))
+
+    def of(self, rows: IntArray) -> Segments:
+        """Return the segments of some rows, the same if all rows share them."""
+        if self.points.ndim == 1:
+            return self
+        return Segments(self.points[rows], self.first_end, self.latest[rows])
+
+    def spans(self, ends: npt.NDArray[Any], starts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return for every end the value of ``ends`` there minus ``starts`` at its latest start.
+
+        Both hold a value per cut; 0 stands for an end without a start.
+        """
+        last = ends[..., self.first_end :]
+        if self.latest.ndim == 2:
+            first = np.take_along_axis(starts, self.latest, axis=-1)
+            return np.where(self.latest < 0, 0, last - first)
+        if len(self.points) == self.points[-1] + 1:  # one point per block: no search needed
+            return np.asarray(last - starts[..., : len(self.latest)])
+        return np.asarray(last - np.take(starts, self.latest, axis=-1))
 
 
 @dataclass(frozen=True)
@@ -113,9 +140,9 @@ def worst_segment(
     Parameters
     ----------
     covered : ndarray of shape (n_rows, n_blocks)
-        Covered points of each block; each row is one coverage of the same sequence of blocks.
+        Covered points of each block, one sequence of blocks per row.
     segments : Segments
-        The segments to choose from.
+        The segments to choose from, in all rows or in each.
     below : pair of ndarray of shape (n_rows,), optional
         Covered and points of a known ratio per row: only better segments are looked for.
 
@@ -136,37 +163,43 @@ def worst_segment(
     >>> worst.covered.item(), worst.points.item()
     (1, 4)
     """
-    n_rows, n_points = len(covered), int(segments.points[-1])
+    n_rows, n_points = len(covered), int(segments.points.flat[-1])
     dtype = np.int32 if n_points**2 < 2**31 else np.int64  # holds b * covered - a * points
-    sums: npt.NDArray[Any] = np.zeros((n_rows, len(segments.points)), dtype=dtype)
+    segments = replace(segments, points=segments.points.astype(dtype))
+    sums: npt.NDArray[Any] = np.zeros((n_rows, segments.points.shape[-1]), dtype=dtype)
     np.cumsum(covered, axis=1, out=sums[:, 1:])
-    points: npt.NDArray[Any] = segments.points.astype(dtype)
+    points = np.broadcast_to(segments.points, sums.shape)
     rows = np.arange(n_rows)
     if below is None:
-        start, stop = _shortest(sums, points, segments)
-        a, b = sums[rows, stop] - sums[rows, start], points[stop] - points[start]
+        start, stop = _shortest(sums, segments)
+        a, b = sums[rows, stop] - sums[rows, start], points[rows, stop] - points[rows, start]
     else:
         start, stop = np.zeros((2, n_rows), dtype=np.int64)
         a, b = below[0].astype(dtype), below[1].astype(dtype)
+    here, own = sums, segments
     while len(rows):
-        P = b[rows, None] * sums[rows] - a[rows, None] * points
-        best = np.maximum.accumulate(P, axis=1)
-        slack = P[:, segments.first_end :] - np.take(best, segments.latest, axis=1)
+        P = b[rows, None] * here
+        P -= a[rows, None] * own.points
+        # numpy takes running maxima of int64 four times faster than those of int32
+        highest = np.maximum.accumulate(P.astype(np.int64), axis=1).astype(dtype)
+        slack = own.spans(P, highest)
         end = np.argmin(slack, axis=1)
-        better = slack[np.arange(len(rows)), end] < 0
-        rows, end, P, best = rows[better], end[better], P[better], best[better]
-        peak = best[np.arange(len(rows)), segments.latest[end]]
-        start[rows] = np.argmax(peak[:, None] == P, axis=1)
-        stop[rows] = end + segments.first_end
-        a[rows] = sums[rows, stop[rows]] - sums[rows, start[rows]]
-        b[rows] = points[stop[rows]] - points[start[rows]]
+        least = slack[np.arange(len(rows)), end]
+        better = least < 0
+        rows, end, P, least = rows[better], end[better] + own.first_end, P[better], least[better]
+        here, own = here[better], own.of(better)
+        peak = P[np.arange(len(rows)), end] - least
+        start[rows], stop[rows] = np.argmax(peak[:, None] == P, axis=1), end
+        a[rows] = sums[rows, end] - sums[rows, start[rows]]
+        b[rows] = points[rows, end] - points[rows, start[rows]]
     return WorstSegments(start, stop, a.astype(np.int64), b.astype(np.int64))
 
 
-def _shortest(
-    sums: npt.NDArray[Any], points: npt.NDArray[Any], segments: Segments
-) -> tuple[IntArray, IntArray]:
+def _shortest(sums: npt.NDArray[Any], segments: Segments) -> tuple[IntArray, IntArray]:
     """Return the worst of the segments that start as late as they may: close to the optimum."""
-    count = sums[:, segments.first_end :] - np.take(sums, segments.latest, axis=1)
-    end = np.argmin(count / (points[segments.first_end :] - points[segments.latest]), axis=1)
-    return segments.latest[end], end + segments.first_end
+    count = segments.spans(sums, sums)
+    size = np.broadcast_to(segments.spans(segments.points, segments.points), count.shape)
+    ratio = np.divide(count, size, out=np.full(count.shape, np.inf), where=size > 0)
+    end = np.argmin(ratio, axis=1)
+    latest = np.broadcast_to(segments.latest, count.shape)
+    return latest[np.arange(len(end)), end], end + segments.first_end

@@ -353,27 +353,29 @@ class _Points:
                 order = np.argsort(projection, axis=1, kind="stable")
             if not self.merge or (no_ties and len(self.size) == len(self.row)):
                 yield _Blocks(ordered, order, None, self.size)
-                continue
-            for z, one, start in zip(ordered, order, is_start, strict=True):
-                starts = np.flatnonzero(start)
-                size = np.add.reduceat(self.size[one], starts)
-                yield _Blocks(z[None, starts], one[None], starts, size)
+            elif no_ties:
+                yield _Blocks(ordered, order, None, self.size[order])
+            else:
+                for z, one, start in zip(ordered, order, is_start, strict=True):
+                    starts = np.flatnonzero(start)
+                    size = np.add.reduceat(self.size[one], starts)
+                    yield _Blocks(z[None, starts], one[None], starts, size)
 
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The blocks of points with equal projections, in increasing order.
+    """The blocks of points with equal projections, in increasing order, along some directions.
 
-    Directions whose blocks have the same sizes, one point each, come together; others alone.
+    Directions with as many blocks as distinct rows come together, others alone.
     """
 
     projection: FloatArray  # (n_directions, n_blocks)
     order: IntArray  # (n_directions, n_distinct)
     starts: IntArray | None  # first position of each block in order; None: one row each
-    size: IntArray  # (n_blocks,): points of each block
+    size: IntArray  # (n_blocks,) or (n_directions, n_blocks): points of each block
 
     def sum(self, counts: npt.NDArray[Any], order: IntArray) -> npt.NDArray[Any]:
-        """Add up counts of shape (..., n_distinct) over each block."""
+        """Add up counts of shape (..., n_distinct) over each block, along some of the orders."""
         counts = np.take(counts, order, axis=-1)
         if self.starts is None:
             return counts
@@ -393,11 +395,7 @@ def _search(
 ) -> tuple[_Best, FloatArray, FloatArray]:
     """Return the worst slab, the worst coverage of each direction, and that of each permutation."""
     values = np.empty(len(directions.v))
-    # each permutation carries its worst ratio from direction to direction: most cannot beat it,
-    # and one linear pass proves it
-    null_covered = counts[1:].sum(axis=1, dtype=np.int64)
-    null_points = np.full(len(counts) - 1, len(points.row))
-    step = max(1, CHUNK_ELEMENTS // len(points.size))
+    null = [counts[1:].sum(axis=1, dtype=np.int64), np.full(len(counts) - 1, len(points.row))]
     best = _Best(0, -np.inf, np.inf, len(points.row))
     done = 0
     for blocks in points.in_order(directions):
@@ -410,10 +408,34 @@ def _search(
             lower, upper = blocks.projection[r, [worst.start[r], worst.stop[r] - 1]].tolist()
             best = _Best(done + r, lower, upper, int(worst.points[r]))
         done += len(chunk)
-        for order in blocks.order if len(null_points) else ():
-            for first in range(0, len(null_points), step):
-                part = slice(first, first + step)
-                below = null_covered[part], null_points[part]
-                worst = worst_segment(blocks.sum(counts[1:][part], order), segments, below=below)
-                null_covered[part], null_points[part] = worst.covered, worst.points
-    return best, values, null_covered / null_points
+        _search_null(null, counts[1:], blocks, segments)
+    return best, values, null[0] / null[1]
+
+
+def _search_null(
+    null: list[IntArray], counts: npt.NDArray[Any], blocks: _Blocks, segments: Segments
+) -> None:
+    """Lower the worst ratio of each permutation, covered and points, along more directions.
+
+    A permutation carries its worst ratio from direction to direction: most cannot beat it, and one
+    linear pass proves it.
+    """
+    n_permutations, n_distinct = counts.shape
+    step = max(1, CHUNK_ELEMENTS // n_distinct)
+    for together in _parts(len(blocks.order), step // max(1, n_permutations)):
+        for part in _parts(n_permutations, step):
+            covered = blocks.sum(counts[part], blocks.order[together])
+            n_part, n_together = covered.shape[:2]
+            worst = worst_segment(
+                covered.reshape(n_part * n_together, -1),
+                segments.of(np.tile(together, n_part)),
+                below=(null[0][part].repeat(n_together), null[1][part].repeat(n_together)),
+            )
+            ratio = (worst.covered / worst.points).reshape(n_part, n_together)
+            least = ratio.argmin(axis=1) + n_together * np.arange(n_part)
+            null[0][part], null[1][part] = worst.covered[least], worst.points[least]
+
+
+def _parts(n: int, step: int) -> list[IntArray]:
+    """Return the numbers 0, ..., n - 1 in parts of at most ``step``, at least one each."""
+    return [np.arange(n)[i : i + max(1, step)] for i in range(0, n, max(1, step))]
