@@ -245,7 +245,7 @@ def test_small_and_strange_data_get_an_answer(case, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "status"), [("1 row", "unclear"), ("all covered", "pass"), ("none covered", "finding")]
+    ("name", "status"), [("1 row", "unclear"), ("all covered", "pass"), ("none covered", "low")]
 )
 def test_verdicts(name, status):
     assert audit(*SMALL[name], classes=CLASSES, **FAST).status == status
@@ -259,6 +259,50 @@ def test_low_coverage_everywhere_is_said_without_a_group():
     assert "no single group stands out" in result.verdict
 
 
+def low_rows(north, south, n=1000):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"region": rng.choice(["north", "south"], n), "noise": rng.normal(size=n)})
+    covered = rng.random(n) < np.where(X["region"] == "north", north, south)
+    return X, ["a"] * n, [["a"] if c else [] for c in covered]
+
+
+def test_broken_coverage_of_everyone_is_said_first_and_then_the_worst_group():
+    result = audit(*low_rows(0.5, 0.8), **FAST)
+    assert result.status == "low"
+    told = str(result)
+    assert told.startswith(f"Coverage below target: sets cover {result.coverage:.1%} of everyone")
+    assert "instead of 90%; worst: region=north, " in told
+
+
+def test_groups_that_together_are_everyone_are_no_group():
+    result = audit(*low_rows(0.7, 0.7), **FAST)
+    assert {"region=north", "region=south"} <= {group.rule for group in result.findings}
+    assert result.verdict.endswith("instead of 90%; no single group stands out.")
+    assert result.to_dict()["main_group"] is None
+
+
+def test_no_group_is_suspected_whose_coverage_is_as_promised():
+    X, y, sets = low_rows(0.93, 0.93)
+    for seed in range(5):
+        summary = audit(X, y, sets, **{**FAST, "random_state": seed}).to_dict()
+        if summary["main_group"] is not None:
+            assert summary["groups"][summary["main_group"]]["coverage"] < 0.9
+
+
+def test_tiny_groups_are_not_proposed():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"id": [f"level {i // 5}" for i in range(1000)]})
+    sets = [["a"] if c else [] for c in rng.random(1000) < 0.9]
+    result = audit(X, ["a"] * 1000, sets, **FAST)
+    assert all(group.discovery_n >= 10 for group in result.groups)
+
+
+def test_a_vanishing_p_value_is_not_called_zero():
+    told = str(audit(*low_rows(0.0, 1.0), **FAST))
+    assert "adjusted p < 1e-16" in told
+    assert "p = 0" not in told
+
+
 def test_infinite_values_are_noted():
     assert "infinite values count as missing in c" in str(audit(*SMALL["infinite"], **FAST))
 
@@ -268,7 +312,7 @@ def test_the_summary_is_plain_and_says_what_was_found():
     result = audit(X, y, sets, classes=CLASSES, **FAST)
     assert isinstance(result, AuditResult)
     assert "region=north" in result.verdict
-    assert str(result).startswith("Under-covered group found: rows with region=north are covered")
+    assert str(result).startswith("Coverage below target: sets cover ")
     assert "region=north" in repr(result)
     assert "\n" not in repr(result)
     summary = result.to_dict()

@@ -178,7 +178,7 @@ def evil_summary():
             "member": rng.random(n) < 0.5,
         }
     )
-    covered = rng.random(n) < np.where(X[evil] == evil, 0.5, 0.98)
+    covered = rng.random(n) < np.where(X[evil] == evil, 0.7, 1.0)
     sets = [["yes", "no"][: 1 + (i % 2)] if c else [] for i, c in enumerate(covered)]
     result = audit(X, ["yes"] * n, sets, n_directions=10, n_permutations=20, random_state=0)
     assert result.status == "finding"

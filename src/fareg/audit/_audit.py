@@ -85,8 +85,8 @@ def audit(
     >>> data = make_synthetic(400, random_state=0)
     >>> guess = [[label] if easy else [] for label, easy in zip(data.y, ~data.group)]
     >>> print(audit(data.X, data.y, guess, sensitive_features=["Color", "Gender"],
-    ...             random_state=0).verdict)  # doctest: +ELLIPSIS
-    rows with (Color=Blue and Gender=Male) or (Color=Red and Gender=Female) are covered 0.0% ...
+    ...             random_state=0).findings[0].rule)
+    (Color=Blue and Gender=Male) or (Color=Red and Gender=Female)
     """
     check_confidence_level(confidence_level)
     check_fraction("significance", significance)
@@ -107,7 +107,7 @@ def audit(
     )
     low, high = clopper_pearson(int(covered.sum()), n)
     levels, pairs = _cell_tables(columns, covered, size, confidence_level)
-    main = main_group(groups)
+    main = main_group(groups, float(covered.mean()), float(high), confidence_level)
     n_verification = int((~discovery).sum())
     return AuditResult(
         confidence_level=float(confidence_level),

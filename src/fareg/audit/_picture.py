@@ -11,7 +11,7 @@ from fareg._validation import BoolArray, IntArray
 from fareg.audit._cells import CodedTable
 from fareg.metrics import clopper_pearson
 
-MAX_SHOWN = 12  # levels per axis; the most frequent ones
+MAX_SHOWN = (12, 5)  # levels down and across, the most frequent ones: a phone is narrow
 
 
 def group_picture(
@@ -29,32 +29,35 @@ def group_picture(
     if not shown:
         return None
     table = CodedTable.of(columns[shown])
-    axes = [_frequent(table.codes[:, j]) for j in range(len(shown))]
+    order = sorted(range(len(shown)), key=lambda j: -len(table.levels[j].values))  # longer is down
+    axes = [_frequent(table.codes[:, j], most) for j, most in zip(order, MAX_SHOWN, strict=False)]
     hidden = sum(
-        len(levels.values) - len(axis) for levels, axis in zip(table.levels, axes, strict=True)
+        len(table.levels[j].values) - len(axis) for j, axis in zip(order, axes, strict=True)
     )
-    labels = [[table.levels[j].label(int(code)) for code in axis] for j, axis in enumerate(axes)]
-    row_axis = axes[1] if len(axes) == 2 else np.array([-1])
+    labels = [
+        [table.levels[j].label(int(code)) for code in axis]
+        for j, axis in zip(order, axes, strict=True)
+    ]
     cells = []
-    for r, row_code in enumerate(row_axis):
-        for c, code in enumerate(axes[0]):
-            here = table.codes[:, 0] == code
+    for r, row_code in enumerate(axes[0]):
+        for c, code in enumerate(axes[1] if len(axes) == 2 else [-1]):
+            here = table.codes[:, order[0]] == row_code
             if len(axes) == 2:
-                here &= table.codes[:, 1] == row_code
+                here &= table.codes[:, order[1]] == code
             if here.any():
                 cells.append(_cell(r, c, here, covered, mask))
     return {
         "features": shown,
-        "column_labels": labels[0],
-        "row_labels": labels[1] if len(labels) == 2 else [""],
+        "row_labels": labels[0],
+        "column_labels": labels[1] if len(labels) == 2 else [""],
         "hidden_levels": int(hidden),
         "cells": cells,
     }
 
 
-def _frequent(codes: IntArray) -> IntArray:
+def _frequent(codes: IntArray, most: int) -> IntArray:
     counts = np.bincount(codes[codes >= 0])
-    top = np.argsort(-counts, kind="stable")[:MAX_SHOWN]
+    top = np.argsort(-counts, kind="stable")[:most]
     return np.sort(top[counts[top] > 0])
 
 

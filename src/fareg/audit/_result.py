@@ -16,6 +16,7 @@ from fareg._files import replacing
 from fareg.audit._verification import VerifiedGroup
 
 MAX_SHOWN = 200  # rows of a table in the summary, worst first
+SMALLEST_P = 1e-16  # smaller p-values are not told apart in words
 
 STATUS = {
     "finding": "Under-covered group found",
@@ -97,17 +98,18 @@ class AuditResult:
 
     @property
     def status(self) -> str:
-        """One of "finding", "low", "pass" and "unclear"."""
-        if self.findings:
-            return "finding"
+        """One of "low" (all rows together are below the level), "finding", "pass", "unclear"."""
         if self.high < self.confidence_level:
             return "low"
+        if self.findings:
+            return "finding"
         return "pass" if self.detectable_coverage is not None else "unclear"
 
     @property
     def verdict(self) -> str:
         """The headline, in one sentence."""
         target = _percent(self.confidence_level, digits=0)
+        main = self._main_group()
         if self.status == "finding":
             group = self.findings[0]
             return (
@@ -116,9 +118,12 @@ class AuditResult:
                 "them."
             )
         if self.status == "low":
+            worst = (
+                f"worst: {main.rule}, {_percent(main.coverage)} of {_rows(main.n)}" if main else ""
+            )
             return (
-                f"{_percent(self.coverage)} of all rows are covered instead of {target}; "
-                "no single group stands out."
+                f"sets cover {_percent(self.coverage)} of everyone instead of {target}; "
+                f"{worst or 'no single group stands out'}."
             )
         if self.status == "pass":
             return (
@@ -129,6 +134,9 @@ class AuditResult:
             f"{_rows(self.n_samples)} cannot show which groups are covered less often than "
             f"{target}."
         )
+
+    def _main_group(self) -> VerifiedGroup | None:
+        return main_group(self.groups, self.coverage, self.high, self.confidence_level)
 
     def summary(self) -> str:
         """Return the verdict and the key numbers as a few lines of text."""
@@ -141,8 +149,8 @@ class AuditResult:
         for group in self.findings:
             lines.append(
                 f"  finding    {group.rule}: {_percent(group.coverage)} ({_percent(group.low)} to "
-                f"{_percent(group.high)}) of {_rows(group.n)}, adjusted p = "
-                f"{group.adjusted_p_value:.2g}"
+                f"{_percent(group.high)}) of {_rows(group.n)}, adjusted p "
+                f"{_equals(group.adjusted_p_value)}"
             )
         if not self.findings and self.detectable_coverage is not None:
             lines.append(
@@ -161,7 +169,7 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything the report shows, in plain JSON types; NaN becomes None."""
-        main = main_group(self.groups)
+        main = self._main_group()
         summary: dict[str, Any] = {
             "title": "Coverage audit",
             "fareg_version": version("fareg"),
@@ -214,11 +222,20 @@ class AuditResult:
         _write(path, render_report(self.to_dict()))
 
 
-def main_group(groups: tuple[VerifiedGroup, ...]) -> VerifiedGroup | None:
-    """Return the group that a report describes: the best finding, or else the learned one."""
-    learned = [group for group in groups if group.source == "learned"]
+def main_group(
+    groups: tuple[VerifiedGroup, ...], coverage: float, high: float, confidence_level: float
+) -> VerifiedGroup | None:
+    """Return the group that a report describes, if any.
+
+    The most significant finding, or else a learned group below the level. If all rows together are
+    below it (``high``), every group may be: then the worst finding that lies below ``coverage``.
+    """
     findings = [group for group in groups if group.is_finding]
-    return next(iter([*findings, *learned]), None)
+    if high < confidence_level:
+        apart = [group for group in findings if group.high < coverage]
+        return min(apart, key=lambda group: group.high, default=None)
+    below = (g for g in groups if g.source == "learned" and g.coverage < confidence_level)
+    return next(iter([*findings, *below]), None)
 
 
 def _write(path: str | os.PathLike[str], text: str) -> None:
@@ -231,6 +248,10 @@ def _percent(share: float, digits: int = 1) -> str:
     if digits == 0:
         return f"{100 * share:.10g}%"
     return f"{100 * share:.{digits}f}%"
+
+
+def _equals(p: float) -> str:
+    return f"= {p:.2g}" if p >= SMALLEST_P else f"< {SMALLEST_P:g}"
 
 
 def _rows(n: int) -> str:

@@ -15,6 +15,7 @@ from fareg.metrics import clopper_pearson
 
 MAX_ITER = 80  # gradient steps of the network
 MIN_ROWS = 20  # a half with fewer rows proposes nothing
+MIN_GROUP_ROWS = 10  # a group with fewer on the discovery half could hardly be verified
 SUSPICIOUS = 0.05  # a level or pair is tested if its p-value on the discovery half is this small
 PRIOR_ROWS = 8.0  # a cell's coverage counts as much as this many rows at the overall coverage
 MAX_CELLS = 5  # worst levels and pairs that are put to the test, beside the learned groups
@@ -169,7 +170,8 @@ def _worst_cells(
     table = CodedTable.of(columns, learn_from=discovery)
     cells = cell_coverage(table, covered, size, confidence_level=confidence_level, rows=discovery)
     # each candidate costs the others some power, so one that looks fine already here stays out
-    worst = cells[cells["p_value"] <= SUSPICIOUS].nsmallest(MAX_CELLS, "p_value")
+    eligible = (cells["p_value"] <= SUSPICIOUS) & (cells["n"] >= MIN_GROUP_ROWS)
+    worst = cells[eligible].nsmallest(MAX_CELLS, "p_value")
     names = [str(name) for name in columns.columns]
     return [
         _Candidate(
@@ -184,11 +186,11 @@ def _worst_cells(
 
 
 def _distinct(candidates: list[_Candidate], discovery: BoolArray) -> list[_Candidate]:
-    """Drop a candidate with the discovery rows of an earlier one, or with all or none of them."""
+    """Drop a candidate with the discovery rows of an earlier one, with hardly any, or with all."""
     kept: dict[bytes, _Candidate] = {}
     for candidate in candidates:
         rows = candidate.mask[discovery]
-        if rows.any() and not rows.all():
+        if rows.sum() >= MIN_GROUP_ROWS and not rows.all():
             kept.setdefault(rows.tobytes(), candidate)
     return list(kept.values())
 
