@@ -29,6 +29,7 @@ STYLES: dict[str, tuple[str, str, str]] = {
     "WSC+": ("black", "D", "--"),
     "audit": ("#d55e00", "*", ":"),
 }
+QUIET = 0.5  # load average up to which nothing else counts
 PANELS = {
     "N": "calibrate on N rows and predict 1,000\n(audit, WSC, WSC+: search N rows)",
     "M": "predict M rows, calibrated on 10,000",
@@ -93,7 +94,11 @@ def render(results: dict[str, Any]) -> str:
     environment.filters.update(time=time_text, ratio=ratio_text, mib=mib_text)
     return environment.from_string(TEMPLATE.read_text()).render(
         **results,
-        load=max(section["load_before"] for section in sections.values()),
+        busy={
+            name: section["load_of_others"]
+            for name, section in sections.items()
+            if section["load_of_others"] > QUIET
+        },
         compared=compared,
         behind=[row for row in compared if row["ratio"] < 1],
         exponents=[

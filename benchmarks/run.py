@@ -69,13 +69,14 @@ def main(
     if unknown:
         raise typer.BadParameter(f"unknown {', '.join(unknown)}; known: {', '.join(SECTIONS)}")
     known = json.loads(RESULTS.read_text())["sections"] if RESULTS.exists() else {}
-    load = os.getloadavg()[0]
+    load = os.getloadavg()[0]  # before this process adds to it
     console = Console(width=WIDTH)
     for name in chosen:
         with console.status(name):
             found = SECTIONS[name].measure()
         rows = [row.to_dict() for row in found.pop("rows")]
-        known[name] = {"load_before": round(load, 2), "rows": rows, **found}
+        others = max(load, os.getloadavg()[0] - 1)  # afterwards, one of it is this process
+        known[name] = {"load_of_others": round(others, 2), "rows": rows, **found}
         ordered = {section: known[section] for section in SECTIONS if section in known}
         with replacing(RESULTS) as temporary:
             text = json.dumps({"machine": machine(), "sections": ordered}, indent=1)
