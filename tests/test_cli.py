@@ -229,6 +229,35 @@ def test_audit_finds_the_group_and_writes_a_report(tmp_path):
     assert "<html" in report.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    "form", ["{0}|{1}", "{0} ; {1}", "{0},{1}", "['{0}', '{1}']", '["{0}", "{1}"]', "{{{0}, {1}}}"]
+)
+def test_audit_reads_sets_as_tools_write_them(tmp_path, form):
+    table = SMALL[["Color", "Gender"]].assign(y=["low", "mid"] * 60, sets=form.format("low", "mid"))
+    table.to_csv(tmp_path / "t.csv", index=False)
+    told = run("audit", tmp_path / "t.csv", "--target", "y", "--sets", "sets", "--json").stdout
+    assert json.loads(told)["overall"]["coverage"] == 1.0
+
+
+def test_audit_refuses_sets_without_any_true_label(tmp_path):
+    table = SMALL[["Color", "Gender"]].assign(y=["low", "mid"] * 60, sets="LOW|MID")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    options = ("--target", "y", "--sets")
+    assert "must use the same labels" in refused("audit", tmp_path / "t.csv", *options, "sets")
+    table.assign(low=True, mid=False).to_csv(tmp_path / "t.csv", index=False)
+    assert "name all columns" in refused("audit", tmp_path / "t.csv", *options, "low,sets")
+
+
+def test_audit_of_predictions_beside_the_table_finds_no_group_in_them(place, tmp_path):
+    rows = FRAME[2400:].reset_index(drop=True)
+    answers = answer_table(fareg.load(place / "m.fareg"), rows.drop(columns="outcome"))
+    pd.concat([rows, answers], axis=1).to_csv(tmp_path / "t.csv", index=False)
+    options = ("--target", "outcome", "--sets", "set", "--json")
+    told = json.loads(run("audit", tmp_path / "t.csv", *options).stdout)
+    assert "size, top, group, membership belong to the predictions" in " ".join(told["warnings"])
+    assert told["data"]["sensitive_features"] == list(DATA.X.columns)
+
+
 def test_labels_are_compared_as_text():
     assert label_texts([1, 2]).tolist() == ["1", "2"]
     assert label_texts([1.0, 2.0]).tolist() == ["1", "2"]
@@ -281,6 +310,28 @@ def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
 def test_strange_tables_are_refused(content, words, tmp_path):
     (tmp_path / "t.csv").write_bytes(content)
     assert words in fit_refused(tmp_path / "t.csv", tmp_path)
+
+
+def test_no_command_replaces_its_own_input(place, tmp_path):
+    files = {name: (place / name).read_bytes() for name in ("m.fareg", "new.csv")}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    table, model = tmp_path / "new.csv", tmp_path / "m.fareg"
+    target = ("--target", "outcome")
+    report = tmp_path / "x.html"
+    lines = [
+        refused("fit", table, *target, "--out", table),
+        refused("fit", table, *target, "--out", report, "--report", report),
+        refused("predict", model, table, "--out", table),
+        refused("predict", model, table, "--out", tmp_path / "." / "m.fareg"),
+        refused("audit", table, *target, "--model", model, "--report", model),
+    ]
+    assert all("choose a new one" in line for line in lines)
+    assert {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == files
+
+
+def test_the_version_is_told():
+    assert run("--version").stdout.strip() == f"fareg {fareg.__version__}"
 
 
 def test_broken_parquet_is_refused(place, tmp_path):

@@ -1,5 +1,7 @@
 """Fair conformal classification for groups nobody named."""
 
+from importlib.metadata import version as _version
+
 from fareg._validation import FaregError, FaregWarning
 from fareg.audit import AuditResult, audit
 from fareg.classifiers import (
@@ -12,6 +14,8 @@ from fareg.classifiers import (
     SplitConformalClassifier,
 )
 from fareg.persistence import load, save
+
+__version__ = _version("fareg")
 
 __all__ = [
     "AFCPClassifier",

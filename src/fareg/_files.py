@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -52,14 +52,24 @@ def writing(target: Path) -> Iterator[None]:
         raise InvalidInputError(f"cannot write {target}: {_reason(error)}") from error
 
 
-def check_output(path: str | os.PathLike[str]) -> Path:
-    """Return ``path`` if a file could be written there: its folder exists, itself is no folder."""
+def check_output(
+    path: str | os.PathLike[str], *, apart_from: Iterable[str | os.PathLike[str] | None] = ()
+) -> Path:
+    """Return ``path`` if a file could be written there: its folder exists, itself is no folder.
+
+    ``apart_from`` are files of the same job that it must not replace.
+    """
     target = Path(path)
     if target.is_dir():
         raise InvalidInputError(f"cannot write {target}: it is a folder; name a file in it")
     if not target.parent.is_dir():
         raise InvalidInputError(
             f"cannot write {target}: there is no folder {target.parent}; create it first"
+        )
+    if any(other is not None and Path(other).resolve() == target.resolve() for other in apart_from):
+        raise InvalidInputError(
+            f"cannot write {target}: this command reads or writes another file of that name; "
+            "choose a new one"
         )
     return target
 

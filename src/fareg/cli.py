@@ -33,8 +33,20 @@ Scheduler = Annotated[str | None, typer.Option(help="Address of a dask scheduler
 Report = Annotated[Path | None, typer.Option(help="Also write a report to this .html file.")]
 
 
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"fareg {version('fareg')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _about() -> None:
+def _about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell it.")
+    ] = False,
+) -> None:
     """Find who is under-covered, and fix it."""
 
 
@@ -56,7 +68,7 @@ def fit(
         from fareg.workflow import fit_file
 
         if report is not None:
-            check_output(report)
+            check_output(report, apart_from=[data, out])
         with _busy("training, calibrating and testing", json):
             trial = fit_file(
                 data,
@@ -157,7 +169,7 @@ def audit(
         from fareg.workflow import audit_file
 
         if report is not None:
-            check_output(report)
+            check_output(report, apart_from=[data, model])
         with _busy("looking for groups and testing them", json):
             result = audit_file(
                 data,

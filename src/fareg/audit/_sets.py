@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -163,12 +162,10 @@ def _all_labels(labels: Any, flat: pd.Index) -> list[Any]:
     ours = pd.unique(labels).tolist()
     theirs = [getattr(label, "item", lambda label=label: label)() for label in flat.unique()]
     if theirs and not set(ours) & set(theirs):
-        kinds = {isinstance(ours[0], Number), isinstance(theirs[0], Number)}
-        if len(kinds) == 2:
-            raise InvalidInputError(
-                f"y and sets must use the same labels, got {ours[0]!r} in y and {theirs[0]!r} in "
-                "sets; convert one of them"
-            )
+        raise InvalidInputError(
+            f"y and sets must use the same labels, got {ours[0]!r} in y and {theirs[0]!r} in "
+            "sets; convert one of them"
+        )
     return _sorted(list(dict.fromkeys([*ours, *theirs])))
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._validation import InvalidInputError
+from fareg._validation import InvalidInputError, warn
 from fareg.audit import AuditResult, audit
 from fareg.persistence import load
 from fareg.workflow._predict import model_columns
 from fareg.workflow._tables import as_kinds, check_columns, column_kinds, label_texts, read_table
 
 SEPARATORS = re.compile(r"(?<!\\)[|;]")  # between labels of a set in text
+COMMAS = re.compile(",")
 
 
 def audit_file(
@@ -52,7 +53,10 @@ def audit_file(
     AuditResult
     """
     if (sets is None) == (model is None):
-        raise InvalidInputError("pass either the columns of the sets or a model; got both or none")
+        got = "none" if sets is None else "both"
+        raise InvalidInputError(
+            f"pass either the columns of the sets (--sets) or a model (--model), got {got}"
+        )
     frame = read_table(data)
     names = [str(name) for name in frame.columns]
     check_columns([target, *(sets or ()), *(sensitive or ())], names, str(data))
@@ -62,6 +66,7 @@ def audit_file(
             f"{len(frame)} rows; fill them or drop these rows"
         )
     X = frame.drop(columns=[target, *(sets or ())])
+    y = label_texts(frame[target])
     classes: Any = None
     if sets is None:
         assert model is not None
@@ -70,15 +75,18 @@ def audit_file(
         X = as_kinds(frame, model_columns(clf, model), str(data))
         table, classes = clf.predict_set(X), list(label_texts(clf.classes_))
     elif len(sets) == 1:
-        table = _lists(frame[sets[0]])
+        table = _lists(frame[sets[0]], set(y))
+        X = _without_answers(X, np.array([len(labels) for labels in table]), sensitive or ())
     else:
+        _check_all_named(X, sets, set(y))
         table, classes = _flags(frame[list(sets)]), list(sets)
+        X = _without_answers(X, table.sum(axis=1), sensitive or ())
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
     column_kinds(X)  # refuses columns of lists
     return audit(
         X,
-        label_texts(frame[target]),
+        y,
         table,
         classes=classes,
         sensitive_features=None if sensitive is None else list(sensitive),
@@ -87,7 +95,7 @@ def audit_file(
     )
 
 
-def _lists(column: pd.Series) -> list[list[str]]:
+def _lists(column: pd.Series, known: set[str]) -> list[list[str]]:
     """Return one list of label texts per row; a missing value is the empty set."""
 
     def labels(value: Any) -> list[str]:
@@ -101,10 +109,43 @@ def _lists(column: pd.Series) -> list[list[str]]:
                 "one per label"
             )
         text = str(value) if isinstance(value, str) else str(label_texts([value])[0])
-        parts = (part.strip().replace("\\|", "|") for part in SEPARATORS.split(text.strip("{}[] ")))
-        return [part.strip("'\"") for part in parts if part]
+        parts = _parts(SEPARATORS, text)
+        listed = _parts(COMMAS, text)  # as Python and JSON write lists
+        return listed if not set(parts) <= known and set(listed) <= known else parts
 
     return [labels(value) for value in column]
+
+
+def _parts(separators: re.Pattern[str], text: str) -> list[str]:
+    parts = (part.strip().replace("\\|", "|") for part in separators.split(text.strip("{}[]() ")))
+    return [part.strip("'\"") for part in parts if part]
+
+
+def _without_answers(X: pd.DataFrame, sizes: Any, sensitive: Sequence[str]) -> pd.DataFrame:
+    """Leave out what the predictor said: whoever has an empty set is covered never."""
+    answers = [
+        name
+        for name, column in X.items()
+        if pd.api.types.is_numeric_dtype(column.dtype) and (column == sizes).all()
+    ]
+    if "size" in answers:
+        answers += [name for name in ("top", "group", "membership") if name in X]
+    answers = [name for name in answers if name not in sensitive]
+    if answers:
+        warn(
+            f"{', '.join(map(str, answers))} belong to the predictions and define no groups; "
+            "name them in sensitive if they should"
+        )
+    return X.drop(columns=answers)
+
+
+def _check_all_named(X: pd.DataFrame, sets: Sequence[str], known: set[str]) -> None:
+    left_out = [name for name in X if name in known and set(X[name].unique()) <= {True, False}]
+    if left_out:
+        raise InvalidInputError(
+            f"column {left_out[0]} is named after a label and holds True and False like "
+            f"{sets[0]}; name all columns of the sets"
+        )
 
 
 def _flags(frame: pd.DataFrame) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._files import check_output
 from fareg._frames import distinct_rows
 from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.persistence import describe, load
@@ -106,6 +107,7 @@ def predict_file(
         ``rows``, ``mean_size`` and ``sizes`` (how many sets have each size).
     """
     check_count("batch_size", batch_size)
+    check_output(out, apart_from=[model, data])
     clf = load(model)
     kinds = model_columns(clf, model)
     batches = read_batches(data, kinds, batch_size)

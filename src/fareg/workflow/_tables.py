@@ -107,7 +107,7 @@ def read_batches(
         if parquet:
             import pyarrow.parquet
 
-            file = pyarrow.parquet.ParquetFile(source)
+            file = pyarrow.parquet.ParquetFile(source, pre_buffer=False)  # keeps what it read
             names = [str(name) for name in file.schema_arrow.names]
         else:
             names = _check_header(source)
