@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import qr, solve_triangular
 
-from fareg._frames import row_uniforms
+from fareg._frames import distinct_rows, row_uniforms
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, warn
 from fareg.classifiers._base import ConformalClassifier
 from fareg.classifiers._equalized import LevelCoding
@@ -258,7 +258,9 @@ random_state
         ]
 
     def _thresholds(self, X: Any) -> FloatArray:
-        rows, group = np.unique(self._basis(X), axis=0, return_inverse=True)
+        basis = self._basis(X)
+        first, group = distinct_rows(pd.DataFrame(basis))
+        rows = basis[first]
         levels = np.full(len(group), 1 - self.alpha_)
         if self.randomized:  # uniform on (-alpha, 1 - alpha); another key than the scores'
             levels = row_uniforms(X, self.key_ + 1) - self.alpha_
