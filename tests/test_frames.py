@@ -22,6 +22,7 @@ from fareg._frames import (
     canonical,
     column_names,
     hash_key,
+    held,
     row_uniforms,
     select_columns,
 )
@@ -121,6 +122,18 @@ TABLES = [
 @pytest.mark.parametrize("table", TABLES)
 def test_canonical_form_does_not_depend_on_the_library(table):
     assert_frame_equal(canonical(table()), EXPECTED, check_exact=True)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_flags_and_dates_are_noted_in_every_library_and_choice_of_rows_and_columns(table):
+    columns = select_columns(table(), ["moment", "flag", "count", "day", "text"])
+    chosen = columns.iloc[:3][["flag", "day", "count", "moment"]]
+    assert [held(column) for _, column in chosen.items()] == ["flag", "date", None, "date"]
+
+
+def test_flags_of_an_array_are_noted_by_their_own_names():
+    X = np.array([[1, "a", True], [2, "b", False]], dtype=object)
+    assert [held(column) for _, column in select_columns(X, [2, 0]).items()] == ["flag", None]
 
 
 def test_canonical_form_of_an_array():
@@ -300,6 +313,29 @@ def test_bins_are_quartiles_closed_on_the_right():
     assert np.bincount(levels.codes(column(range(100)))).tolist() == [25, 25, 25, 25]
     words = ["age <= 24", "age in (24, 49]", "age in (49, 74]", "age > 74", "age missing"]
     assert [levels.label(code) for code in range(5)] == words
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([True, None, False], ["c=False", "c=True", "c missing"]),
+        ([1, 0], ["c=0", "c=1"]),
+        ([DAY, dt.date(1901, 1, 1)], ["c=1901-01-01", "c=2024-02-29"]),
+        ([NOON], ["c=1969-07-20 12:30:00"]),
+        (
+            [dt.date(2024, 1, day) for day in range(1, 29)],
+            [
+                "c <= 2024-01-07",
+                "c in (2024-01-07, 2024-01-14]",
+                "c in (2024-01-14, 2024-01-21]",
+                "c > 2024-01-21",
+            ],
+        ),
+    ],
+)
+def test_labels_speak_of_flags_and_dates(values, words):
+    levels = Levels.learn(column(values))
+    assert [levels.label(code) for code in range(len(levels.values))] == words
 
 
 def test_edges_come_from_the_reference():

@@ -20,6 +20,14 @@ SensitiveFeatures = Sequence[str] | Sequence[int] | str | int | Callable[[Any], 
 
 MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
 N_BINS = 4
+HELD = {"boolean": "flag", "date": "date", "datetime": "date", "datetime64": "date"}
+
+
+class _Held(dict[str, str]):
+    """What columns held before they became numbers: "flag" or "date", by name."""
+
+    def __deepcopy__(self, memo: Any) -> _Held:
+        return self  # pandas copies its notes with every column it hands out
 
 
 def is_frame(X: Any) -> bool:
@@ -42,25 +50,70 @@ def _check_unique(names: list[str]) -> None:
         raise InvalidInputError(f"column names must be unique, got {', '.join(twice)} twice")
 
 
-def canonical(X: Any) -> pd.DataFrame:
+def canonical(X: Any, names: list[str] | None = None) -> pd.DataFrame:
     """Copy any table into a pandas frame whose columns are float64 or object (text or None).
 
     Numbers, booleans, dates and durations become float64 with NaN for missing values; everything
     else becomes text with None. So a value has one form, whichever library and dtype held it. A
     column of objects that mixes numbers and text becomes text; :func:`as_text` and
     :func:`as_numbers` give its rows the same form whichever rows came with them.
+
+    ``names`` are those of the columns, if X has others. The frame notes which columns held booleans
+    and dates, for :func:`held` and :func:`in_words`.
     """
-    names = column_names(X)
+    names = column_names(X) if names is None else names
     _check_unique(names)
     if is_frame(X):
         frame = nw.from_native(X, eager_only=True)
         columns = [_canonical_series(series) for series in frame.iter_columns()]
+        kinds = [_held_by_series(series) for series in frame.iter_columns()]
     else:
         array = np.asarray(X)
         columns = [_canonical_array(array[:, j]) for j in range(array.shape[1])]
+        kinds = [_held_by_values(array[:, j]) for j in range(array.shape[1])]
     # a Series of its own dtype: pandas would turn bare object arrays of text into "str"
     series = (pd.Series(column, dtype=column.dtype) for column in columns)
-    return pd.DataFrame(dict(zip(names, series, strict=True)))
+    table = pd.DataFrame(dict(zip(names, series, strict=True)))
+    table.attrs["held"] = _Held(
+        (name, kind) for name, kind in zip(names, kinds, strict=True) if kind is not None
+    )
+    return table
+
+
+def _held_by_series(series: nw.Series[Any]) -> str | None:
+    if series.dtype in (nw.Date, nw.Datetime):
+        return "date"
+    if series.dtype == nw.Boolean:
+        return "flag"
+    if series.dtype in (nw.Object, nw.Categorical):
+        return _held_by_values(np.asarray(series.to_pandas(), dtype=object))
+    return None
+
+
+def _held_by_values(values: Any) -> str | None:
+    return HELD.get(pd.api.types.infer_dtype(values, skipna=True))
+
+
+def held(column: pd.Series) -> str | None:
+    """Return what a canonical column held before: "flag", "date", or None for anything else."""
+    kind: str | None = column.attrs.get("held", {}).get(column.name)
+    return kind
+
+
+def in_words(value: float, kind: str | None) -> str:
+    """Write a number as what it was: True for a flag, a day (and time, if any) for a date.
+
+    Examples
+    --------
+    >>> in_words(1.0, "flag"), in_words(1484265600.0, "date"), in_words(1484308800.0, "date")
+    ('True', '2017-01-13', '2017-01-13 12:00:00')
+    """
+    if kind == "flag":
+        return str(bool(value))
+    if kind == "date":
+        day, time = str(np.datetime64(round(value), "s")).split("T")
+        return day if time == "00:00:00" else f"{day} {time}"
+    return f"{value:g}"
 
 
 def column_kinds(X: Any) -> dict[str, str]:
@@ -132,7 +185,12 @@ def _seconds(times: pd.Series) -> Any:
 
 
 def _plain_values(column: pd.Series) -> Any:
-    codes, distinct = pd.factorize(column)  # values repeat: convert each distinct one once
+    try:
+        codes, distinct = pd.factorize(column)  # values repeat: convert each distinct one once
+    except TypeError as error:  # no hash
+        raise InvalidInputError(
+            "a cell must hold one value, got a list, dict or array; give one column per item"
+        ) from error
     plain = [_plain(value) for value in np.asarray(distinct, dtype=object)]
     if all(isinstance(value, float) for value in plain):
         return np.array([*plain, np.nan])[codes]  # code -1 is missing
@@ -144,7 +202,10 @@ def _plain(value: Any) -> float | str:
     if isinstance(value, date | timedelta | np.datetime64 | np.timedelta64):
         return float(_seconds(pd.Series([value]))[0])
     if isinstance(value, Real | Decimal | np.bool_):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # a whole number beyond 1e308
+            return float(np.copysign(np.inf, int(value > 0) - 0.5))
     return str(value)
 
 
@@ -221,9 +282,7 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
     if is_frame(X):
         frame = nw.from_native(X, eager_only=True)
         return canonical(frame[:, positions].to_native())
-    chosen = canonical(np.asarray(X)[:, positions])
-    chosen.columns = pd.Index([names[p] for p in positions])
-    return chosen
+    return canonical(np.asarray(X)[:, positions], [names[p] for p in positions])
 
 
 def _position(item: Any, names: list[str]) -> int:
@@ -243,6 +302,7 @@ class Levels:
     name: str
     values: tuple[Any, ...]  # level values; None stands for missing
     edges: tuple[float, ...] | None = None  # bin j holds edges[j-1] < x <= edges[j]
+    kind: str | None = None  # "flag" or "date": how to write the numbers
 
     @classmethod
     def learn(cls, column: pd.Series, reference: pd.Series | None = None) -> Levels:
@@ -255,12 +315,13 @@ class Levels:
         present = (column if reference is None else as_numbers(reference)).dropna()
         if column.dtype == object or present.nunique() <= MAX_DISCRETE:
             distinct = np.unique(np.asarray(column.dropna()))
-            return cls(str(column.name), (*distinct.tolist(), *missing))
+            return cls(str(column.name), (*distinct.tolist(), *missing), kind=held(column))
         inner = np.arange(1, N_BINS) / N_BINS
         edges = np.unique(
             np.quantile(np.asarray(present, np.float64), inner, method="inverted_cdf")
         )
-        return cls(str(column.name), (*range(len(edges) + 1), *missing), tuple(edges.tolist()))
+        values = (*range(len(edges) + 1), *missing)
+        return cls(str(column.name), values, tuple(edges.tolist()), held(column))
 
     def codes(self, column: pd.Series) -> IntArray:
         """Return the level number of each row, -1 for a value that is none of the levels."""
@@ -279,15 +340,15 @@ class Levels:
         return codes
 
     def label(self, code: int) -> str:
-        """Describe one level in words: ``Color=Red``, ``Age in (18, 40]``, ``Region missing``."""
+        """Describe one level in words: ``Color=Red``, ``Age in (18, 40]``, ``Urban=True``."""
         value = self.values[code] if code >= 0 else "unseen"
         if value is None:
             return f"{self.name} missing"
         if self.edges is None:
-            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            shown = in_words(value, self.kind) if isinstance(value, float) else str(value)
             return f"{self.name}={shown}"
-        low = f"{self.edges[code - 1]:g}" if code > 0 else None
-        high = f"{self.edges[code]:g}" if code < len(self.edges) else None
+        low = in_words(self.edges[code - 1], self.kind) if code > 0 else None
+        high = in_words(self.edges[code], self.kind) if code < len(self.edges) else None
         if low is None:
             return f"{self.name} <= {high}"
         return f"{self.name} > {low}" if high is None else f"{self.name} in ({low}, {high}]"
@@ -323,7 +384,9 @@ def _hashes(column: pd.Series) -> Any:
     if column.dtype != object:
         return _bits(column.to_numpy(np.float64))
     codes, distinct = pd.factorize(column)
-    texts = np.asarray(distinct, dtype=object)
+    # half a surrogate pair has no UTF-8: it is hashed as its escape
+    plain = [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in distinct]
+    texts = np.array([*plain, None], dtype=object)[:-1]
     numbers = _parsed(texts)
     hashes = np.where(
         np.isnan(numbers), pd.util.hash_array(texts, categorize=False), _bits(numbers)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fareg._frames import canonical
 from fareg.groups import distil_rule
 
 RNG = np.random.default_rng(0)
@@ -65,3 +66,42 @@ def test_five_hundred_categories_and_odd_names_give_a_rule():
     rule = distil_rule(columns, RNG.random(N) < 0.5)
     assert "a <b>" in rule.text or rule.text == "no short rule"
     assert 0 <= rule.fidelity <= 1
+
+
+DAYS = pd.Timestamp("2015-01-01") + pd.to_timedelta(np.arange(N) % 900, "D")
+MINUTES = pd.Timestamp("2015-01-01") + pd.to_timedelta(np.arange(N) % 60 * 10, "min")
+USERS = pd.DataFrame(
+    {
+        "urban": np.arange(N) % 7 < 3,
+        "maybe": pd.Series(np.resize([True, None, False, False, True], N), dtype=object),
+        "joined": DAYS,
+        "seen": MINUTES,
+        "owner": np.arange(N) % 11 < 4,
+        "children": np.arange(N) // 8 % 5,
+    }
+).astype({"owner": int})
+
+
+@pytest.mark.parametrize(
+    ("inside", "text"),
+    [
+        (USERS["urban"], "urban=True"),
+        (~USERS["urban"], "urban=False"),
+        (USERS["maybe"] == True, "maybe=True"),  # noqa: E712
+        (USERS["maybe"].isna(), "maybe missing"),
+        (DAYS < "2017-01-13", "joined before 2017-01-13"),
+        (DAYS >= "2017-01-13", "joined from 2017-01-13 on"),
+        (
+            (DAYS >= "2016-01-01") & (DAYS < "2017-01-13"),
+            "joined from 2016-01-01 to before 2017-01-13",
+        ),
+        (MINUTES < "2015-01-01 05:00", "seen before 2015-01-01 05:00:00"),
+        (USERS["owner"] == 1, "owner=1"),
+        (USERS["owner"] == 0, "owner=0"),
+        (USERS["children"] == 2, "children=2"),
+        (USERS["children"] > 2, "children > 2.5"),
+    ],
+)
+def test_rules_speak_of_flags_dates_and_whole_numbers_as_the_table_does(inside, text):
+    rule = distil_rule(canonical(USERS), np.asarray(inside, dtype=bool))
+    assert (rule.text, rule.fidelity) == (text, 1.0)

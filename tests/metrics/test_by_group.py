@@ -51,6 +51,20 @@ def test_levels_of_each_feature():
     assert ((table.low <= table.coverage) & (table.coverage <= table.high)).all()
 
 
+def test_flags_and_dates_are_named_in_their_own_words():
+    joined = pd.to_datetime(["2017-01-13", "2018-02-01"] * 2)
+    table = coverage_by_group(
+        pd.DataFrame({"urban": [True, True, False, None], "joined": joined}), [1, 0, 1, 0]
+    )
+    assert table.group.tolist() == [
+        "urban=False",
+        "urban=True",
+        "urban missing",
+        "joined=2017-01-13",
+        "joined=2018-02-01",
+    ]
+
+
 def test_each_feature_and_each_pair_partitions_the_rows():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(
@@ -60,7 +74,7 @@ def test_each_feature_and_each_pair_partitions_the_rows():
     table = coverage_by_group(X, covered, pairs=True)
     assert table.n.sum() == 200 * (3 + 3)
     assert (table.coverage * table.n).sum() == pytest.approx(covered.sum() * (3 + 3))
-    assert "a=0 and c=1" in set(table.group)
+    assert "a=0 and c=True" in set(table.group)
 
 
 def test_masks_and_empty_groups():

@@ -11,12 +11,14 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.tree import DecisionTreeClassifier
 
 from fareg._encoding import LARGEST
+from fareg._frames import MAX_DISCRETE, held, in_words
 from fareg._validation import BoolArray, FloatArray, check_same_length
 
 MAX_LEAVES = 8
 MAX_LEVELS = 50  # levels of a text column that a rule may name
 MAX_ROWS = 20_000
 MISSING = "missing"
+DAY = 86_400  # seconds
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
     Parameters
     ----------
     columns : DataFrame of shape (n, n_features)
-        Canonical columns.
+        Canonical columns; those that held booleans and dates are described as such.
     inside : bool ndarray of shape (n,)
         Membership in the group.
 
@@ -81,7 +83,7 @@ def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
     tree = _smallest_tree(x, inside)
     everything = {str(name): _everything(columns[name]) for name in columns}
     conjunctions = _simplified(list(_positive_paths(tree.tree_, inputs, everything)))
-    parts = sorted(_in_words(conjunction, everything) for conjunction in conjunctions)
+    parts = sorted(_in_words(conjunction, everything, columns) for conjunction in conjunctions)
     if len(parts) > 1:
         parts = [f"({part})" if " and " in part else part for part in parts]
     named = {name for c in conjunctions for name in c if c[name] != everything[name]}
@@ -174,16 +176,18 @@ def _simplified(conjunctions: list[dict[str, _Condition]]) -> list[dict[str, _Co
     return conjunctions
 
 
-def _in_words(conjunction: dict[str, _Condition], everything: dict[str, _Condition]) -> str:
+def _in_words(
+    conjunction: dict[str, _Condition], everything: dict[str, _Condition], columns: pd.DataFrame
+) -> str:
     words = [
-        _condition_in_words(name, condition, everything[name])
+        _condition_in_words(name, condition, everything[name], columns[name])
         for name, condition in conjunction.items()
         if condition != everything[name]
     ]
     return " and ".join(words) or "everyone"
 
 
-def _condition_in_words(name: str, c: _Condition, all_of_it: _Condition) -> str:
+def _condition_in_words(name: str, c: _Condition, all_of_it: _Condition, column: pd.Series) -> str:
     if c.levels is not None and all_of_it.levels is not None:
         excluded = all_of_it.levels - c.levels
         if len(c.levels) <= max(1, len(excluded)):
@@ -191,11 +195,32 @@ def _condition_in_words(name: str, c: _Condition, all_of_it: _Condition) -> str:
         return _levels_in_words(name, excluded, " is not ", "not in")
     if c.missing:
         return f"{name} {MISSING}"
+    if np.isinf(c.low) and np.isinf(c.high):
+        return f"{name} not {MISSING}"
+    return _interval_in_words(name, c, np.unique(column[np.isfinite(column)]), held(column))
+
+
+def _interval_in_words(name: str, c: _Condition, values: FloatArray, kind: str | None) -> str:
+    """Describe an interval of a column with these distinct values: ``x=1`` if it holds only 1."""
+    inside = values[(c.low < values) & (values <= c.high)]
+    if len(inside) == 1 and len(values) <= MAX_DISCRETE and (values % 1 == 0).all():
+        return f"{name}={in_words(inside[0], kind)}"
+    if kind == "date":
+        start, end = (_date(t, values) if np.isfinite(t) else None for t in (c.low, c.high))
+        if start is None:
+            return f"{name} before {end}"
+        return f"{name} from {start} " + ("on" if end is None else f"to before {end}")
     if np.isfinite(c.low) and np.isfinite(c.high):
         return f"{_number(c.low)} < {name} <= {_number(c.high)}"
     if np.isfinite(c.low):
         return f"{name} > {_number(c.low)}"
-    return f"{name} <= {_number(c.high)}" if np.isfinite(c.high) else f"{name} not {MISSING}"
+    return f"{name} <= {_number(c.high)}"
+
+
+def _date(threshold: float, values: FloatArray) -> str:
+    """Write the next midnight if it parts the values like the threshold, else the next value."""
+    midnight = (threshold // DAY + 1) * DAY
+    return in_words(values[values > threshold].min(initial=midnight), "date")
 
 
 def _number(value: float) -> str:
