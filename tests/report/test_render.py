@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from fareg.report import render_report
-from fareg.report._figures import group_figure, interval_strip, size_figure, slab_figure
+from fareg.report._figures import heat_cell, interval_strip, size_figure, slab_figure
 from fareg.report._render import embedded_json
 from fareg.report._svg import percent, tag, ticks
 
@@ -93,13 +93,30 @@ def test_figures_speak():
         dict.fromkeys(("value", "held_out", "null_low", "null_high"), 0.8) | {"delta": delta}
         for delta in (0.1, 0.5)
     ]
-    cells = [{"row": 0, "column": 0, "n": 9, "coverage": 0, "low": 0, "high": 0.3, "inside": 1}]
-    grid = {"features": [EVIL], "column_labels": [EVIL], "row_labels": [""], "cells": cells}
-    for drawn in (figure, slab_figure("WSC+", slabs, 0.9), group_figure(grid, 0.9)):
+    for drawn in (figure, slab_figure("WSC+", slabs, 0.9)):
         assert 'role="img"' in drawn
         assert "<title" in drawn
         assert "<desc" in drawn
         assert "<script" not in drawn
+
+
+def test_cells_with_few_rows_get_no_colour():
+    cell = {"n": 19, "coverage": 0.5, "inside": 1.0}
+    assert heat_cell(cell, 0.9) == {"kind": "few", "tint": 0.0}
+    assert heat_cell({**cell, "n": 20}, 0.9) == {"kind": "low member", "tint": 0.5}
+    assert heat_cell({**cell, "n": 20, "coverage": 0.9, "inside": 0}, 0.9)["kind"] == "high"
+
+
+def test_small_levels_are_left_out_and_counted(evil_summary):
+    small = {**evil_summary["levels"]["rows"][0], "group": "tiny", "n": 9}
+    rows = [*evil_summary["levels"]["rows"], small]
+    levels = {"n_total": len(rows), "n_small": 1, "few_rows": 10, "rows": rows}
+    page = render_report({**evil_summary, "levels": levels})
+    table = re.search(r'<table id="levels">.*?</table>', page, re.S).group()
+    assert table.count('scope="row"') == len(rows) - 1
+    assert "tiny" not in table
+    assert "Left out: 1 with fewer than 10 rows." in page
+    assert '"tiny"' in page  # among the numbers
 
 
 def test_missing_numbers_are_drawn_as_nothing():

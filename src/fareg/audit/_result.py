@@ -16,6 +16,7 @@ from fareg._files import replacing
 from fareg.audit._verification import VerifiedGroup
 
 MAX_SHOWN = 200  # rows of a table in the summary, worst first
+FEW_ROWS = 10  # smaller levels and pairs are left out of the report's tables
 SMALLEST_P = 1e-16  # smaller p-values are not told apart in words
 
 STATUS = {
@@ -263,7 +264,9 @@ def _group_dict(group: VerifiedGroup) -> dict[str, Any]:
 
 
 def _table_dict(table: pd.DataFrame) -> dict[str, Any]:
-    return {"n_total": len(table), "rows": table.head(MAX_SHOWN).to_dict("records")}
+    n_small = int((table["n"] < FEW_ROWS).sum())
+    rows = table.head(MAX_SHOWN).to_dict("records")
+    return {"n_total": len(table), "n_small": n_small, "few_rows": FEW_ROWS, "rows": rows}
 
 
 def _plain(value: Any) -> Any:

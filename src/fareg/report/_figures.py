@@ -11,9 +11,8 @@ from fareg.report._svg import Scale, linear, percent, picture, tag, ticks
 
 Row = Mapping[str, Any]
 STRIP_WIDTH, STRIP_HEIGHT = 168.0, 22.0
-ENOUGH_ROWS = 20  # smaller groups do not stretch the scale of the others
+ENOUGH_ROWS = 20  # smaller groups neither stretch the scale of the others nor get a colour
 MAX_BARS = 12
-CHARACTER = 8.2  # pixels that a character of a label takes in the widest common fonts
 
 
 def strip_scale(rows: Sequence[Row]) -> tuple[float, float]:
@@ -187,65 +186,15 @@ def slab_mark(key: str, x: float, y: float, *children: Markup) -> Markup:
     return tag("rect", *children, x=x - 4, y=y - 4, width=8.0, height=8.0, class_="point held_out")
 
 
-def group_figure(grid: Mapping[str, Any], level: float) -> Markup:
-    """Draw coverage over the levels of one or two features; the group's cells are outlined."""
-    columns, rows = grid["column_labels"], grid["row_labels"]
-    longest = max(len(label) for label in rows)
-    left = min(18.0 + CHARACTER * longest, 240.0) if longest else 4.0
-    widest = CHARACTER * max(len(label) for label in columns) + 16
-    cell_width = min(max(widest, 120.0), 240.0 if len(columns) <= 4 else 110.0)
-    cell_height, top = 72.0, 34.0
-    width, height = left + cell_width * len(columns) + 6, top + cell_height * len(rows) + 6
-    parts = [
-        _text(left + cell_width * (c + 0.5), top - 12, _short(label, cell_width), "tick strong")
-        for c, label in enumerate(columns)
-    ]
-    parts += [
-        _text(
-            left - 10, top + cell_height * (r + 0.5) + 4, _short(label, left), "tick strong", "end"
-        )
-        for r, label in enumerate(rows)
-    ]
-    for cell in sorted(grid["cells"], key=lambda cell: cell["inside"]):  # outlines on top
-        x, y = left + cell_width * cell["column"], top + cell_height * cell["row"]
-        parts += _grid_cell(cell, x, y, cell_width, cell_height, level)
-    spoken = "; ".join(
-        f"{' and '.join(filter(None, (columns[cell['column']], rows[cell['row']])))}: "
-        f"{percent(cell['coverage'])} of {cell['n']} rows"
-        + (", in the group" if cell["inside"] > 0.5 else "")
-        for cell in grid["cells"]
-    )
-    title = f"Coverage by {' and '.join(grid['features'])}"
-    return picture("group", width, height, title, f"{spoken}.", parts)
-
-
-def _grid_cell(
-    cell: Row, x: float, y: float, width: float, height: float, level: float
-) -> list[Markup]:
+def heat_cell(cell: Row, level: float) -> dict[str, Any]:
+    """Return the class and the tint of a cell of the picture of a group; few rows stay grey."""
+    if cell["n"] < ENOUGH_ROWS:
+        return {"kind": "few", "tint": 0.0}
     side = "low" if cell["coverage"] < level else "high"
     room = level if side == "low" else 1 - level
     strength = min(1.0, abs(cell["coverage"] - level) / max(min(room, 0.2), 1e-9))
     member = " member" if cell["inside"] > 0.5 else ""
-    hint = f"{percent(cell['coverage'])} ({percent(cell['low'])} to {percent(cell['high'])})"
-    box = {"x": x + 3, "y": y + 3, "width": width - 6, "height": height - 6, "rx": 6.0}
-    center = x + width / 2
-    return [
-        tag("rect", class_="paper", **box),
-        tag(
-            "rect",
-            tag("title", hint),
-            class_=f"cell {side}{member}",
-            fill_opacity=0.08 + 0.42 * strength,
-            **box,
-        ),
-        _text(center, y + height / 2 + 1, percent(cell["coverage"]), "value"),
-        _text(center, y + height / 2 + 18, f"{cell['n']:,} rows", "tick strong"),
-    ]
-
-
-def _short(label: str, width: float) -> str:
-    room = max(4, int((width - 10) / CHARACTER))
-    return label if len(label) <= room else label[: room - 1] + "…"
+    return {"kind": f"{side}{member}", "tint": round(0.08 + 0.42 * strength, 3)}
 
 
 def _text(x: float, y: float, content: str, class_: str, anchor: str = "middle") -> Markup:

@@ -16,6 +16,8 @@ from fareg.report._svg import percent
 
 # with no key of its own, a section is left out
 OPTIONAL = (
+    "repair",
+    "residual",
     "overall",
     "set_sizes",
     "groups",

@@ -16,8 +16,10 @@ from sklearn.pipeline import make_pipeline
 
 from fareg._encoding import gradient_boosting, one_hot_encoder, ordinal_encoder
 from fareg._files import check_output
+from fareg._frames import select_columns
 from fareg._validation import BoolArray, InvalidInputError, check_choice, check_confidence_level
 from fareg.audit import audit
+from fareg.audit._picture import group_picture
 from fareg.classifiers import FaReGClassifier, SplitConformalClassifier
 from fareg.metrics import coverage_by_group
 from fareg.persistence import save
@@ -76,6 +78,8 @@ class Trial:
     groups : DataFrame
         The discovered group and the worst levels: group, n, before, after, and intervals.
     X, y, sets : the test rows, their labels and the FaReG sets
+    covered : dict
+        Which test rows are covered ``before`` and ``after``.
     """
 
     clf: FaReGClassifier
@@ -88,6 +92,7 @@ class Trial:
     X: pd.DataFrame = field(repr=False)
     y: Any = field(repr=False)
     sets: BoolArray = field(repr=False)
+    covered: dict[str, BoolArray] = field(repr=False)
 
     @property
     def n_test(self) -> int:
@@ -112,7 +117,7 @@ class Trial:
         }
 
     def report(self) -> dict[str, Any]:
-        """Return the summary of a report: an audit of the test rows, and before beside after."""
+        """Return the summary of a report: what was repaired, and an audit of what is left."""
         result = audit(
             self.X,
             self.y,
@@ -129,7 +134,77 @@ class Trial:
             summary[moment] = table.to_dict("records")
         summary["title"] = "FaReG model: coverage on test rows"
         summary["comparison_labels"] = ["Split conformal", "FaReG"]
+        summary["residual"] = summary["verdict"]
+        summary["verdict"] = fit_verdict(self.to_dict(), summary["residual"])
+        summary["repair"] = self._repair()
         return summary
+
+    def _repair(self) -> dict[str, Any] | None:
+        """Return the discovered group in words, numbers and pictures; None: no test row in it."""
+        if self.rule is None or self.rule not in set(self.groups["group"]):
+            return None
+        columns = select_columns(self.X, self.clf.sensitive_features)
+        mask = _in_group(self.clf, self.X)
+        row: dict[str, Any] = self.to_dict()["groups"][0]  # the discovered group comes first
+        pictures = {
+            f"{moment}_picture": group_picture(columns, hit, mask, self.clf.rule_.features)
+            for moment, hit in self.covered.items()
+        }
+        return {**row, "fidelity": float(self.clf.rule_.fidelity), **pictures}
+
+
+def fit_verdict(trial: dict[str, Any], residual: dict[str, Any]) -> dict[str, str]:
+    """Return status, label and sentence of a fit: what was repaired, then what is left.
+
+    ``trial`` is ``Trial.to_dict()`` and ``residual`` the verdict of an audit of the FaReG sets,
+    which leads if all rows together are covered too rarely.
+    """
+    verdict = _repair_verdict(trial)
+    if residual["status"] == "low":
+        sentence = f"{residual['sentence']} {verdict['label']}. {verdict['sentence']}"
+        return {**residual, "sentence": sentence}
+    if residual["status"] == "finding":
+        sentence = f"{verdict['sentence']} What is left: {residual['sentence']}"
+        return {**verdict, "status": "finding", "sentence": sentence}
+    return verdict
+
+
+def _repair_verdict(trial: dict[str, Any]) -> dict[str, str]:
+    level, rule = trial["confidence_level"], trial["group"]
+    target = f"{100 * level:.10g}%"
+    if rule is None:
+        return {
+            "status": "pass",
+            "label": "No group is credibly under-covered",
+            "sentence": f"Sets are plain split conformal ones: they cover "
+            f"{trial['after']['coverage']:.1%} of {trial['rows']['test']:,} test rows "
+            f"(target {target}).",
+        }
+    row = next((row for row in trial["groups"] if row["group"] == rule), None)
+    if row is None:
+        status, label, numbers = "unclear", "One group was repaired, untested", "no test row in it"
+    else:
+        status, label = _repair_status(row, level)
+        numbers = (
+            f"{row['before']:.1%} → {row['after']:.1%} on {row['n']:,} test "
+            f"{'row' if row['n'] == 1 else 'rows'} (95% interval {row['after_low']:.1%} to "
+            f"{row['after_high']:.1%}, target {target})"
+        )
+    return {"status": status, "label": label, "sentence": f"{rule}: {numbers}."}
+
+
+def _repair_status(row: dict[str, Any], level: float) -> tuple[str, str]:
+    """Say no more about a repair than the test rows of the group do."""
+    if row["n"] < MIN_GROUP_ROWS:
+        return "unclear", "One group was repaired, on too few test rows to tell"
+    if row["after_high"] < level:
+        much = "only partly" if row["after"] > row["before"] else "not"
+        return "finding", f"One group was under-covered and is {much} repaired"
+    if row["before"] >= level:
+        return "unclear", "One group was repaired whose need the test rows do not show"
+    if row["after"] >= level:
+        return "pass", "One group was under-covered and is repaired"
+    return "pass", "One group was under-covered and now reaches the target within chance"
 
 
 def fit_file(
@@ -160,7 +235,7 @@ def fit_file(
     -------
     Trial
     """
-    check_output(out)
+    check_output(out, apart_from=[data])
     check_confidence_level(confidence_level)
     check_choice("estimator", estimator, MODELS)
     frame = read_table(data)
@@ -225,6 +300,7 @@ def fit_and_test(
         X=X_test,
         y=y_test,
         sets=sets["after"],
+        covered=covered,
     )
 
 
@@ -234,11 +310,17 @@ def _covered(sets: BoolArray, y: Any, classes: Any) -> BoolArray:
     return covered
 
 
+def _in_group(clf: FaReGClassifier, X: Any) -> BoolArray:
+    """Tell which rows lie in the discovered group."""
+    inside: BoolArray = clf.predict_group(X) > clf.cuts_[-1]
+    return inside
+
+
 def _worst_groups(clf: FaReGClassifier, X: Any, covered: dict[str, BoolArray]) -> pd.DataFrame:
     """Return the discovered group and the levels that the split conformal sets cover least."""
     masks = {}
     if len(clf.cuts_):
-        masks[str(clf.groups_["rule"].iloc[0])] = clf.predict_group(X) > clf.cuts_[-1]
+        masks[str(clf.groups_["rule"].iloc[0])] = _in_group(clf, X)
     tables = {
         moment: coverage_by_group(X, hit, features=clf.sensitive_features, masks=masks)
         for moment, hit in covered.items()

@@ -47,7 +47,7 @@
     body.append(...keyed.map(([, row]) => row));
   };
 
-  for (const table of document.querySelectorAll("table")) {
+  for (const table of document.querySelectorAll("table[id]")) {
     for (const button of table.querySelectorAll(".sort"))
       button.addEventListener("click", () => sortBy(table, button.closest("th")));
     const search = document.getElementById(`${table.id}-search`);
