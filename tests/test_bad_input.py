@@ -190,6 +190,8 @@ CELLS = {
     "dates": [pd.Timestamp("2020-01-01"), date(2021, 1, 1), pd.Timestamp("2020-01-01", tz="UTC")],
     "times": [time(1, 2), pd.Timedelta("1D"), pd.Period("2020-01"), pd.Interval(0, 1)],
     "strangers": [object(), len, int, (1, 2), frozenset({1})],
+    "several": [[1, 2], {"a": 1}, np.arange(2)],
+    "endless": [10**400, -(10**400)],
 }
 DTYPES = ["str", "string", "category", "object", "float32", "Int64", "bool", "complex"]
 SHAPES = {
@@ -203,10 +205,13 @@ SHAPES = {
     "rows twice": lambda frame, name: pd.concat([frame, frame]),
     "indexed": lambda frame, name: frame.set_index(name, drop=False),
     "nullable": lambda frame, name: frame.convert_dtypes(),
+    "numbered": lambda frame, name: frame.set_axis(range(frame.shape[1]), axis=1),
 }
 FORMS = {
     "frame": lambda frame: frame,
     "polars": lambda frame: pl.from_pandas(frame.reset_index(drop=True)),
+    "array": lambda frame: frame.to_numpy(),
+    "lists": lambda frame: frame.to_numpy().tolist(),
     "column": lambda frame: frame.iloc[:, 0],
     "nothing": lambda frame: None,
 }
@@ -269,7 +274,7 @@ def fitted(name):
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-@many(max_examples=180)
+@many(max_examples=130)
 @given(table=distorted())
 def test_any_distorted_table_in_predict_is_an_answer_or_a_fareg_error(name, table):
     try:

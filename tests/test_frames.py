@@ -475,3 +475,8 @@ def test_default_model_takes_any_table(patients):
     polars = pl.from_pandas(X)
     np.testing.assert_array_equal(model.predict_proba(X), model.predict_proba(polars))
     assert model.score(X, y) > 0.6
+
+
+def test_half_a_surrogate_pair_and_endless_numbers_have_a_hash():
+    frame = pd.DataFrame({"a": pd.Series(["\ud800", "b", 10**400, -(10**400)], dtype=object)})
+    assert len(set(row_uniforms(frame, 0))) == 4

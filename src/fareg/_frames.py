@@ -205,7 +205,7 @@ def _plain(value: Any) -> float | str:
         try:
             return float(value)
         except OverflowError:  # a whole number beyond 1e308
-            return float(np.copysign(np.inf, int(value > 0) - 0.5))
+            return -np.inf if str(value).startswith("-") else np.inf
     return str(value)
 
 

@@ -120,7 +120,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,)."""
         X = self._check_X(X, caller="predict")
-        return np.asarray(self.estimator_.predict(X))
+        return np.asarray(self._ask("predict", X))
 
     def predict_set(self, X: Any) -> BoolArray:
         """Return prediction sets.
@@ -181,7 +181,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         """Return thresholds of shape (n_samples, 1) or (n_samples, n_classes)."""
 
     def _scores(self, X: Any) -> FloatArray:
-        proba = check_proba(self.estimator_.predict_proba(X))
+        proba = check_proba(self._ask("predict_proba", X))
         score = get_score(self.conformity_score)
         u = row_uniforms(X, self.key_) if is_randomised(score) else None
         scores = np.asarray(score(proba, u), dtype=np.float64)
@@ -191,6 +191,14 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
                 f"got shape {scores.shape}"
             )
         return scores
+
+    def _ask(self, method: str, X: Any) -> Any:
+        """Return what the estimator says about rows; if it refuses them, say so in one line."""
+        try:
+            return getattr(self.estimator_, method)(X)
+        except (ValueError, TypeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InvalidInputError(f"the estimator refuses these rows: {reason}") from error
 
     def _label_codes(self, y: Any) -> IntArray:
         """Return the column of each label in ``classes_``, -1 for labels that are not there."""
