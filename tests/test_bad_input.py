@@ -241,7 +241,7 @@ def distort(frame, kind, name, seed):
 def as_dtype(column, dtype):
     try:
         return column.astype(dtype)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return column.astype(str)
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from fareg._encoding import gradient_boosting
-from fareg._frames import column_kinds, hash_key, is_frame, row_uniforms
+from fareg._frames import column_kinds, column_names, hash_key, is_frame, row_uniforms
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -283,6 +283,11 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             raise InvalidInputError("X must have at least one row, got 0 sample(s)")
         if reset:
             self.column_kinds_ = column_kinds(X) if is_frame(X) else None
+            return X
+        names = list(getattr(self, "column_kinds_", None) or ())
+        if names and column_names(X) != names:  # no names to compare: columns count by position
+            named = isinstance(X, pd.DataFrame)
+            X = X.set_axis(names, axis=1) if named else pd.DataFrame(X, columns=names)
         return X
 
     def __sklearn_is_fitted__(self) -> bool:
