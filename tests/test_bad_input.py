@@ -274,7 +274,7 @@ def fitted(name):
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-@many(max_examples=130)
+@many(max_examples=170)
 @given(table=distorted())
 def test_any_distorted_table_in_predict_is_an_answer_or_a_fareg_error(name, table):
     try:

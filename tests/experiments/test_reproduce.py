@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from fareg._engines import ENGINES
 from fareg.cli import app
 from fareg.experiments import list_targets, reproduce
 from fareg.experiments._config import BaseConfig, MetricConfig
@@ -146,7 +147,7 @@ def test_a_second_run_computes_nothing_and_says_the_same(everything, monkeypatch
     def nothing(*args):
         raise AssertionError("there is nothing to do")
 
-    monkeypatch.setitem(reproduce.__globals__["run_cells"].__globals__["ENGINES"], "local", nothing)
+    monkeypatch.setitem(ENGINES, "local", nothing)
     again = reproduce(targets, **arguments)
     assert again.files == {target: done.files[target] for target in targets}
     assert {path: path.read_bytes() for path in before} == before
@@ -194,9 +195,7 @@ def test_interruption_keeps_what_is_there(smaller, tmp_path, monkeypatch):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(
-        reproduce.__globals__["run_cells"].__globals__["ENGINES"], "local", interrupted
-    )
+    monkeypatch.setitem(ENGINES, "local", interrupted)
     result = CliRunner().invoke(
         app, ["reproduce", "beta", "--quick", "--sizes", "60", "--out", str(tmp_path)]
     )

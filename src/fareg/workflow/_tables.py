@@ -255,7 +255,7 @@ def _reading(source: Path) -> Iterator[None]:
         raise InvalidInputError(
             f"{source} is empty: its first line must name the columns"
         ) from error
-    except (pd.errors.ParserError, csv.Error, ArrowException, OSError, EOFError) as error:
+    except (ValueError, csv.Error, ArrowException, OSError, EOFError) as error:
         format_ = "Parquet" if is_parquet(source) else "CSV"
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise InvalidInputError(f"{source} cannot be read as {format_}: {reason[:200]}") from error
