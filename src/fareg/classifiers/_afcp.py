@@ -303,12 +303,15 @@ random_state
         self.calibration_levels_ = levels[known]
         self.calibration_problems_ = problems[known]
         self.n_problems_ = n_problems
-        self.worst_levels_ = WorstLevels.count(
+        self.worst_levels_ = self._count_worst_levels()
+
+    def _count_worst_levels(self) -> WorstLevels:
+        return WorstLevels.count(
             self.calibration_scores_,
             self.calibration_levels_,
             self.calibration_problems_,
             n_levels=[len(level.values) for level in self.levels_],
-            n_problems=n_problems,
+            n_problems=self.n_problems_,
             alpha=self.alpha_,
         )
 

@@ -21,7 +21,6 @@ from fareg.classifiers import (
     PartialConformalClassifier,
     PLCPClassifier,
 )
-from fareg.classifiers._afcp import WorstLevels
 from fareg.classifiers._equalized import LevelCoding
 from fareg.classifiers._mondrian import MondrianClassifier
 from fareg.groups import Rule
@@ -126,15 +125,7 @@ def _check_exhaustive(clf: Any, rows: Any) -> None:
 def _check_afcp(clf: Any, rows: Any) -> None:
     n_problems = len(clf.classes_) if clf.label_conditional else 1
     _require(clf.n_problems_ == n_problems, "n_problems_")
-    again = WorstLevels.count(
-        clf.calibration_scores_,
-        clf.calibration_levels_,
-        clf.calibration_problems_,
-        n_levels=[len(levels.values) for levels in clf.levels_],
-        n_problems=n_problems,
-        alpha=clf.alpha_,
-    )
-    for name, value in vars(again).items():
+    for name, value in vars(clf._count_worst_levels()).items():
         _require(np.array_equal(value, getattr(clf.worst_levels_, name)), name)
 
 
