@@ -244,7 +244,9 @@ def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
     which: IntArray = np.zeros(len(columns), dtype=np.int64)
     for _, column in columns.items():
         codes, distinct = pd.factorize(column)
-        which = pd.factorize(which * (len(distinct) + 1) + codes + 1)[0]
+        which, distinct = pd.factorize(which * (len(distinct) + 1) + codes + 1)
+        if len(distinct) == len(columns):
+            break
     is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0  # codes count up from 0
     return np.flatnonzero(is_first), which
 
@@ -314,7 +316,7 @@ class Levels:
         missing: tuple[Any, ...] = (None,) if column.isna().any() else ()
         present = (column if reference is None else as_numbers(reference)).dropna()
         if column.dtype == object or present.nunique() <= MAX_DISCRETE:
-            distinct = np.unique(np.asarray(column.dropna()))
+            distinct = np.sort(np.asarray(column.dropna().unique()))
             return cls(str(column.name), (*distinct.tolist(), *missing), kind=held(column))
         inner = np.arange(1, N_BINS) / N_BINS
         edges = np.unique(

@@ -55,7 +55,7 @@ def data():
 @pytest.mark.parametrize("n_hidden", [0, 3])
 def test_gradient_is_the_derivative(n_hidden):
     rng = np.random.default_rng(0)
-    Z, losses = rng.normal(size=(30, 4)), rng.random((30, 3))
+    Z, losses = rng.normal(size=(30, 4)), rng.random((30, 3)) / 30
     size = 5 * n_hidden + ((n_hidden or 4) + 1) * 3
     theta = rng.normal(size=size)
     error = check_grad(
@@ -66,6 +66,18 @@ def test_gradient_is_the_derivative(n_hidden):
     assert error < 1e-6
     h = Regions.unpack(theta, 4, n_hidden, 3).proba(Z)
     np.testing.assert_allclose(h.sum(axis=1), 1)
+
+
+def test_equal_rows_may_be_learned_from_as_one():
+    rng = np.random.default_rng(3)
+    Z, which, scores = rng.normal(size=(5, 3)), rng.integers(5, size=300), rng.random(300)
+    settings = {"n_regions": 2, "n_hidden": 3, "max_iter": 3, "n_restarts": 2}
+    apart, together = (
+        learn_regions(*rows, scores, 0.1, **settings, rng=np.random.default_rng(0))
+        for rows in ((Z[which], np.arange(300)), (Z, which))
+    )
+    np.testing.assert_allclose(together.quantiles, apart.quantiles, atol=1e-3)
+    np.testing.assert_allclose(together.loss, apart.loss, rtol=1e-4)
 
 
 def test_region_quantiles_minimise_the_weighted_pinball_loss():
@@ -88,7 +100,15 @@ def test_network_finds_xnor_and_a_line_does_not():
     found = {}
     for name, n_hidden in (("linear", 0), ("network", 16)):
         learned = learn_regions(
-            Z, scores, 0.1, n_regions=2, n_hidden=n_hidden, max_iter=30, n_restarts=8, rng=rng
+            Z,
+            np.arange(2000),
+            scores,
+            0.1,
+            n_regions=2,
+            n_hidden=n_hidden,
+            max_iter=30,
+            n_restarts=8,
+            rng=rng,
         )
         high = learned.regions.proba(Z).argmax(axis=1) == learned.quantiles.argmax()
         found[name] = (np.mean(high == group), learned.loss)
@@ -124,7 +144,7 @@ def test_reuse_draws_regions_and_has_no_pvalues(data):
     clf = conformalized(data, calibration="reuse", target="score")
     X = data.X[1500:]
     assert not hasattr(clf, "predict_p")
-    h = clf.regions_.proba(clf._encode(X))
+    h = clf._memberships(X)
     drawn = np.bincount(clf.predict_region(X), minlength=4) / len(X)
     np.testing.assert_allclose(drawn, h.mean(axis=0), atol=0.03)
     own = clf.quantiles_[clf.predict_region(X)]

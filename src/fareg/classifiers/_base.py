@@ -30,6 +30,8 @@ from fareg._validation import (
 )
 from fareg.scores import get_score, is_randomised
 
+MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
+
 
 class ConformalClassifier(ClassifierMixin, BaseEstimator):
     """Base of the conformal classifiers; subclasses say how thresholds depend on the row.

@@ -18,7 +18,7 @@ from fareg._validation import (
     check_count,
     warn,
 )
-from fareg.classifiers._base import ConformalClassifier
+from fareg.classifiers._base import MAX_LEARNING_ROWS, ConformalClassifier
 from fareg.classifiers._mondrian import ABSENT, MondrianClassifier
 from fareg.groups import (
     Explanation,
@@ -33,7 +33,6 @@ from fareg.metrics import clopper_pearson
 from fareg.pvalues import CalibrationScores
 
 MIN_ROWS = 60  # fewer calibration rows are not worth dividing
-MAX_LEARNING_ROWS = 50_000  # enough to learn a group; the rest calibrates
 MIN_CELL_SHARE = 0.05
 REFERENCE_ROWS = 2_000  # rows kept for explain()
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import minimize
 from scipy.special import softmax
 from scipy.stats import rankdata
@@ -14,8 +15,9 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.metaestimators import available_if
 
 from fareg._encoding import one_hot_encoder
-from fareg._frames import row_uniforms, select_columns
+from fareg._frames import distinct_rows, row_uniforms, select_columns
 from fareg._validation import BoolArray, FloatArray, IntArray, check_choice, check_count
+from fareg.classifiers._base import MAX_LEARNING_ROWS
 from fareg.classifiers._mondrian import MondrianClassifier
 
 MODELS = {"linear": 0, "network": 16}  # hidden units
@@ -67,18 +69,18 @@ def region_quantiles(scores: FloatArray, h: FloatArray, alpha: float) -> FloatAr
 def _loss(
     theta: FloatArray, Z: FloatArray, losses: FloatArray, n_hidden: int
 ) -> tuple[float, FloatArray]:
-    """Return ``mean_j sum_i h_i(x_j) losses[j, i]`` with a penalty, and its gradient."""
+    """Return ``sum_j sum_i h_i(x_j) losses[j, i]`` with a penalty, and its gradient."""
     regions = Regions.unpack(theta, Z.shape[1], n_hidden, losses.shape[1])
     A, h = regions.activations(Z), regions.proba(Z)
     value = (h * losses).sum(axis=1, keepdims=True)
-    d_logits = h * (losses - value) / len(Z)
+    d_logits = h * (losses - value)
     d_output = np.vstack([A.T @ d_logits, d_logits.sum(axis=0)])
     d_hidden = np.zeros_like(regions.hidden)
     if n_hidden:
         d_inner = (d_logits @ regions.output[:-1].T) * (1 - A**2)
         d_hidden = np.vstack([Z.T @ d_inner, d_inner.sum(axis=0)])
     gradient = np.concatenate([d_hidden.ravel(), d_output.ravel()]) + 2 * PENALTY * theta
-    return float(value.mean() + PENALTY * theta @ theta), gradient
+    return float(value.sum() + PENALTY * theta @ theta), gradient
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class LearnedRegions:
 
 def learn_regions(
     Z: FloatArray,
+    which: IntArray,
     scores: FloatArray,
     alpha: float,
     *,
@@ -106,12 +109,16 @@ def learn_regions(
 
     Parameters
     ----------
-    Z : ndarray of shape (n, n_inputs)
-        Encoded sensitive features.
+    Z : ndarray of shape (n_distinct, n_inputs)
+        Encoded sensitive features, each distinct row once: the loss depends on the others through
+        sums over their equals only.
+    which : int ndarray of shape (n,)
+        The distinct row of each score.
     scores : ndarray of shape (n,)
     """
     spread = float(scores.std()) or 1.0
-    v = scores / spread
+    order = np.argsort(scores, kind="stable")
+    which, v = which[order], scores[order] / spread
     n_output = (n_hidden or Z.shape[1]) + 1
     size = (Z.shape[1] + 1) * n_hidden + n_output * n_regions
     found = []
@@ -119,13 +126,15 @@ def learn_regions(
         # quantiles apart from each other, around the level: regions have something to choose from
         strata = (np.arange(n_regions) + rng.random(n_regions)) / n_regions
         q = np.quantile(v, np.maximum(1 - 3 * alpha * (1 - strata), 0))
-        found.append(_alternate(Z, v, alpha, rng.normal(size=size), q, n_hidden, max_iter))
+        start = rng.normal(size=size)
+        found.append(_alternate(Z, which, v, alpha, start, q, n_hidden, max_iter))
     best = min(found, key=lambda result: result.loss)
     return replace(best, quantiles=best.quantiles * spread, loss=best.loss * spread)
 
 
 def _alternate(
     Z: FloatArray,
+    which: IntArray,
     v: FloatArray,
     alpha: float,
     theta: FloatArray,
@@ -139,18 +148,23 @@ def _alternate(
         theta = minimize(
             _loss,
             theta,
-            args=(Z, pinball(v, q, alpha), n_hidden),
+            args=(Z, _sums(pinball(v, q, alpha), which, len(Z)) / len(v), n_hidden),
             jac=True,
             method="L-BFGS-B",
             options={"maxiter": STEPS},
         ).x
         regions = Regions.unpack(theta, Z.shape[1], n_hidden, len(q))
-        h = regions.proba(Z)
+        h = regions.proba(Z)[which]
         q = region_quantiles(v, h, alpha)
         losses.append(float((h * pinball(v, q, alpha)).sum(axis=1).mean()))
         if len(losses) > 1 and losses[-1] > losses[-2] - 1e-5:
             break
     return LearnedRegions(regions, q, losses[-1], len(losses))
+
+
+def _sums(values: FloatArray, which: IntArray, n_groups: int) -> FloatArray:
+    """Add up the rows of each group, shape (n_groups, n_columns)."""
+    return np.column_stack([np.bincount(which, column, n_groups) for column in values.T])
 
 
 def _has_pvalues(clf: Any) -> bool:
@@ -161,9 +175,9 @@ class PLCPClassifier(MondrianClassifier):
     """Learned regions of the sensitive features, with one threshold each.
 
     ``P(Y in C(X) | X in region) >= 1 - alpha`` for every region with ``calibration="split"``, where
-    regions are learned on one half of the calibration rows and calibrated on the other. As
-    published, with ``calibration="reuse"`` and ``target="score"``, there is no guarantee in finite
-    samples.
+    regions are learned on one half of the calibration rows (50,000 at most) and calibrated on the
+    others. As published, with ``calibration="reuse"`` and ``target="score"``, there is no guarantee
+    in finite samples.
 
     Soft regions ``h_i(x)`` and quantiles ``q_i`` minimise the pinball loss
     ``mean_j sum_i h_i(x_j) pinball(q_i, V_j)`` at level ``1 - alpha`` in turns (Kiyani, Pappas &
@@ -304,9 +318,10 @@ class PLCPClassifier(MondrianClassifier):
         if len(scores) < 2:  # nothing to learn from: one region
             self._learn(X, scores[:0], rng)
         else:
+            n_learn = min(len(scores) // 2, MAX_LEARNING_ROWS)
             seed = int(rng.integers(2**32))
             X_learn, X, learned, scores, _, codes = train_test_split(
-                X, scores, codes, test_size=0.5, random_state=seed
+                X, scores, codes, train_size=n_learn, random_state=seed
             )
             self._learn(X_learn, learned, rng)
         super()._calibrate(X, scores, codes, X_train)
@@ -315,7 +330,8 @@ class PLCPClassifier(MondrianClassifier):
         """Learn regions and choose those in use; without scores, one region for all."""
         features = select_columns(X, self.sensitive_features)
         self.encoder_ = one_hot_encoder().fit(features)
-        Z = self._encode(X)
+        first, which = distinct_rows(features)
+        Z = self._encode(features.iloc[first])
         finite = scores[np.isfinite(scores)]
         if len(finite) == 0:
             nothing = np.zeros((Z.shape[1] + 1, 1))
@@ -329,6 +345,7 @@ class PLCPClassifier(MondrianClassifier):
             values = np.clip(scores, finite.min(), above)
         learned = learn_regions(
             Z,
+            which,
             values,
             self.alpha_,
             n_regions=self.n_regions,
@@ -338,7 +355,7 @@ class PLCPClassifier(MondrianClassifier):
             rng=rng,
         )
         self.regions_, self.loss_, self.n_iter_ = learned.regions, learned.loss, learned.n_iter
-        h = learned.regions.proba(Z)
+        h = learned.regions.proba(Z)[which]
         self.quantiles_ = region_quantiles(scores, h, self.alpha_)
         self.kept_ = np.arange(self.n_regions)
         if self.calibration == "split":
@@ -347,7 +364,7 @@ class PLCPClassifier(MondrianClassifier):
             self.kept_ = np.flatnonzero(enough)
 
     def _learn_label_quantiles(self, X: Any, scores: FloatArray, codes: IntArray) -> None:
-        h = self.regions_.proba(self._encode(X))
+        h = self._memberships(X)
         labels = range(len(self.classes_))
         self.quantiles_ = np.column_stack(
             [self._quantiles_of(codes == label, scores, h) for label in labels]
@@ -363,16 +380,20 @@ class PLCPClassifier(MondrianClassifier):
             return super()._thresholds(X)
         return self.quantiles_.reshape(len(self.kept_), -1)[self._cells(X)[0]]
 
-    def _encode(self, X: Any) -> FloatArray:
-        return np.asarray(
-            self.encoder_.transform(select_columns(X, self.sensitive_features)), np.float64
-        )
+    def _memberships(self, X: Any) -> FloatArray:
+        """Return h of each row, shape (n_samples, n_regions), computed once per distinct row."""
+        features = select_columns(X, self.sensitive_features)
+        first, which = distinct_rows(features)
+        return self.regions_.proba(self._encode(features.iloc[first]))[which]
+
+    def _encode(self, features: pd.DataFrame) -> FloatArray:
+        return np.asarray(self.encoder_.transform(features), np.float64)
 
     def _learn_views(self, X: Any, X_train: Any) -> list[int]:
         return [len(self.kept_)]
 
     def _cells(self, X: Any) -> list[IntArray]:
-        h = self.regions_.proba(self._encode(X))[:, self.kept_]
+        h = self._memberships(X)[:, self.kept_]
         if self.calibration == "split":
             return [h.argmax(axis=1)]
         # draw from h: the first region whose cumulated membership exceeds the row's uniform

@@ -203,8 +203,12 @@ class GroupLearner(BaseEstimator):
     def _train(self, columns: pd.DataFrame, covered: FloatArray) -> None:
         from fareg.groups._training import TrainingPlan, train_groups
 
-        self.encoder_ = one_hot_encoder(MAX_CATEGORIES).fit(_finite(columns))
-        x = self._encoded(columns)
+        first, which = distinct_rows(columns)
+        distinct = columns.iloc[first]
+        # scikit-learn counts levels one by one if there is a limit: six times slower than without
+        crowded = distinct.select_dtypes(object).nunique().max() > MAX_CATEGORIES
+        self.encoder_ = one_hot_encoder(MAX_CATEGORIES if crowded else None).fit(_finite(columns))
+        x = self._encoded(distinct)
         plan = TrainingPlan(
             delta=self.delta,
             beta=self.beta,
@@ -217,10 +221,10 @@ class GroupLearner(BaseEstimator):
             seed=self.random_state,
         )
         self.weights_, self.history_ = train_groups(
-            x, covered, self._training_rows(len(x)), plan, self.progress
+            x, which, covered, self._training_rows(len(which)), plan, self.progress
         )
         q = expit(membership_logits(encode(x, self.weights_)[0], self.weights_))
-        self.shift_ = mass_shift(q, self.delta)
+        self.shift_ = mass_shift(q[:, which], self.delta)
 
     def _training_rows(self, n: int) -> Any:
         n_folds = 4 if self.cross_fit else 2

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.functional import leaky_relu
 
-from fareg._validation import BoolArray, FloatArray, InvalidInputError
+from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 from fareg.groups._network import Layers, Weights, encode, feed, layer_sizes, membership_logits
 from fareg.groups._projection import free_entries, shift_of_free
 
 CHECK_EVERY = 10  # steps between two looks at the validation loss
+MAX_STOP_ROWS = 4096  # rows that it is taken of
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ Progress = Callable[[str, int, int, float], None]
 
 def train_groups(
     x: FloatArray,
+    which: IntArray,
     covered: FloatArray,
     trains: BoolArray,
     plan: TrainingPlan,
@@ -47,8 +50,10 @@ def train_groups(
 
     Parameters
     ----------
-    x : ndarray of shape (n, n_inputs)
-        Encoded sensitive features.
+    x : ndarray of shape (n_distinct, n_inputs)
+        Encoded sensitive features, each distinct row once.
+    which : int ndarray of shape (n,)
+        The distinct row of each row.
     covered : ndarray of shape (n,)
         In [0, 1]; the group network looks for rows where it is low.
     trains : bool ndarray of shape (n_restarts, n)
@@ -59,14 +64,15 @@ def train_groups(
     check_device(plan.device)
     generator = torch.Generator(device=plan.device).manual_seed(plan.seed)
     X = torch.as_tensor(x, dtype=torch.float32, device=plan.device)
+    source = torch.as_tensor(which, device=plan.device)
     C = torch.as_tensor(covered, dtype=torch.float32, device=plan.device)
     weights = _initial_weights(len(trains), x.shape[1], plan, generator)
     train_rows = _rows_per_restart(trains, plan)
-    stop_rows = _rows_per_restart(~trains, plan)
+    stop_rows = _rows_per_restart(~trains, plan)[:, :MAX_STOP_ROWS]
     history: list[dict[str, Any]] = []
 
     def group_loss(rows: Any, *, sample: bool) -> Any:
-        mean, log_variance = encode(X[rows], weights, leaky_relu)
+        mean, log_variance = encode(X[source[rows]], weights, leaky_relu)
         z = _draw(mean, log_variance, plan, generator) if sample else mean
         q = torch.sigmoid(membership_logits(z, weights, leaky_relu))
         q = project(q, plan.delta)
@@ -75,30 +81,30 @@ def train_groups(
         kl = kl.sum(-1) if plan.published_scale else kl.mean(-1)
         return l_cc + plan.beta * kl if sample else l_cc
 
-    def reconstruction_loss(rows: Any, *, sample: bool) -> Any:
-        mean, _ = encode(X[rows], weights, leaky_relu)
-        x_hat = feed(mean, weights["reconstruction"], leaky_relu)
-        return ((x_hat - X[rows]) ** 2).mean(dim=(-1, -2))
-
-    stages = (
-        ("group", group_loss, ("encoder", "mean", "log_variance", "membership"), plan.max_iter),
-        ("reconstruction", reconstruction_loss, ("reconstruction",), plan.max_iter // 2),
+    minimise = partial(
+        _minimise,
+        train_rows=train_rows,
+        stop_rows=stop_rows,
+        plan=plan,
+        generator=generator,
+        history=history,
+        progress=progress,
     )
     with one_thread():
-        for stage, loss, parts, n_steps in stages:
-            trained = [layer for part in parts for layer in weights[part]]
-            _minimise(
-                loss,
-                trained,
-                train_rows,
-                stop_rows,
-                n_steps,
-                plan,
-                generator,
-                stage,
-                history,
-                progress,
-            )
+        parts = ("encoder", "mean", "log_variance", "membership")
+        layers = [layer for part in parts for layer in weights[part]]
+        minimise("group", group_loss, layers, n_steps=plan.max_iter)
+        with torch.no_grad():
+            latent = encode(X, weights, leaky_relu)[0]
+        restart = torch.arange(len(trains), device=plan.device)[:, None]
+
+        def reconstruction_loss(rows: Any, *, sample: bool) -> Any:
+            z = latent[restart, source[rows]]
+            x_hat = feed(z, weights["reconstruction"], leaky_relu)
+            return ((x_hat - X[source[rows]]) ** 2).mean(dim=(-1, -2))
+
+        layers = weights["reconstruction"]
+        minimise("reconstruction", reconstruction_loss, layers, n_steps=plan.max_iter // 2)
     return _as_numpy(weights), history
 
 
@@ -142,14 +148,15 @@ def _draw(mean: Any, log_variance: Any, plan: TrainingPlan, generator: Any) -> A
 
 
 def _minimise(
+    stage: str,
     loss: Any,
     layers: Layers,
+    *,
+    n_steps: int,
     train_rows: Any,
     stop_rows: Any,
-    n_steps: int,
     plan: TrainingPlan,
     generator: Any,
-    stage: str,
     history: list[dict[str, Any]],
     progress: Progress | None,
 ) -> None:

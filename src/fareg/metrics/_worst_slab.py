@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fareg._frames import distinct_rows
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -324,10 +325,7 @@ class _Points:
                 np.ones(n_samples, np.int64),
                 merge,
             )
-        table = pd.DataFrame(numbers)
-        groups = table.groupby(list(table.columns), sort=False)
-        row = np.asarray(groups.ngroup(), dtype=np.int64)
-        first = np.unique(row, return_index=True)[1]
+        first, row = distinct_rows(pd.DataFrame(numbers))
         return cls(np.asfortranarray(numbers[first]), row, np.bincount(row), merge)
 
     def count(
@@ -346,7 +344,7 @@ class _Points:
         for first in range(0, len(directions.v), step):
             projection = directions[first : first + step].project(self.numbers)
             order = np.argsort(projection, axis=1)
-            ordered = np.take_along_axis(projection, order, axis=1)
+            ordered = np.stack([z[one] for z, one in zip(projection, order, strict=True)])
             is_start = np.diff(ordered, axis=1, prepend=-np.inf) > 0
             no_ties = bool(is_start.all())
             if not self.merge and not no_ties:  # split points keep their order of appearance
