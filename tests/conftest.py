@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import settings
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
+
+# The same cases on every machine; HYPOTHESIS_PROFILE=default looks for new ones.
+settings.register_profile("same", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 class ProbabilityReader(ClassifierMixin, BaseEstimator):

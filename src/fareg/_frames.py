@@ -20,6 +20,7 @@ SensitiveFeatures = Sequence[str] | Sequence[int] | str | int | Callable[[Any], 
 
 MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
 N_BINS = 4
+KINDS = ("number", "text", "date")
 HELD = {"boolean": "flag", "date": "date", "datetime": "date", "datetime64": "date"}
 
 
@@ -117,7 +118,7 @@ def in_words(value: float, kind: str | None) -> str:
 
 
 def column_kinds(X: Any) -> dict[str, str]:
-    """Return what each column of a frame holds: "number", "text" or "date".
+    """Return what each column of a frame holds, one of ``KINDS``.
 
     Examples
     --------
@@ -244,8 +245,8 @@ def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
     which: IntArray = np.zeros(len(columns), dtype=np.int64)
     for _, column in columns.items():
         codes, distinct = pd.factorize(column)
-        which, distinct = pd.factorize(which * (len(distinct) + 1) + codes + 1)
-        if len(distinct) == len(columns):
+        which, known = pd.factorize(which * (len(distinct) + 1) + codes + 1)
+        if len(known) == len(columns):
             break
     is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0  # codes count up from 0
     return np.flatnonzero(is_first), which

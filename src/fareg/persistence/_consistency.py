@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._frames import KINDS
 from fareg._validation import FaregError, check_confidence_level
 from fareg.classifiers import (
     AFCPClassifier,
@@ -54,6 +55,7 @@ def check_consistency(clf: Any, rows: Any = None) -> None:
     _require(type(clf.n_calibration_) is int and clf.n_calibration_ > 0, "n_calibration_")
     _require(type(clf.n_features_in_) is int and clf.n_features_in_ > 0, "n_features_in_")
     _require(isinstance(clf.classes_, np.ndarray) and clf.classes_.ndim == 1, "classes_")
+    _check_column_kinds(clf)
     if rows is None:
         rows = _probe_rows(clf)
     for kind, check in CHECKS:
@@ -61,6 +63,16 @@ def check_consistency(clf: Any, rows: Any = None) -> None:
             check(clf, rows)
     if isinstance(clf, MondrianClassifier) and not _draws_regions(clf):
         _check_calibrations(clf)
+
+
+def _check_column_kinds(clf: Any) -> None:
+    kinds = getattr(clf, "column_kinds_", None)
+    if kinds is None:
+        return
+    _require(isinstance(kinds, dict), "column_kinds_")
+    _require(all(kind in KINDS for kind in kinds.values()), "column_kinds_")
+    names = getattr(clf, "feature_names_in_", list(kinds))
+    _require(list(kinds) == list(names) and len(kinds) == clf.n_features_in_, "column_kinds_")
 
 
 def check_groups(groups: Any) -> None:
@@ -154,7 +166,7 @@ def _check_program(program: Any) -> None:
 
 
 def _check_plcp(clf: Any, rows: Any) -> None:
-    h = _asked(lambda some: clf.regions_.proba(clf._encode(some)), rows)
+    h = _asked(clf._memberships, rows)
     n_regions = clf.regions_.output.shape[1]
     _require(h is None or h.shape == (len(PROBES), n_regions), "regions_")
     _require(h is None or np.isfinite(h).all(), "regions_")

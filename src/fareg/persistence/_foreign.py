@@ -82,13 +82,14 @@ def load(packed: bytes, trusted: Sequence[str] = ()) -> Any:
     """Rebuild an estimator from types that are trusted, and check its trees."""
     if _unfolded(packed) > _allowance(packed):
         raise ValueError("an estimator unfolds to far more bytes than are plausible")
-    unknown = sorted(set(_untrusted(packed)) - set(trusted))
-    if unknown:
+    try:
+        return _rebuilt(packed, trusted)
+    except _skops_io().exceptions.UntrustedTypesFoundException as error:
+        unknown = sorted(set(_untrusted(packed)) - set(trusted))
         raise InvalidInputError(
             f"the estimator holds types that are not trusted: {', '.join(unknown)}; if you know "
             f"them, load(path, trusted={unknown}), or pass load(path, estimator=your_model)"
-        )
-    return _rebuilt(packed, trusted)
+        ) from error
 
 
 def _untrusted(packed: bytes) -> list[str]:
