@@ -8,39 +8,44 @@ arrays afterwards, so prediction needs no torch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 Layers = list[tuple[Any, Any]]
 Weights = dict[str, Layers]
-Activation = Callable[[Any, float], Any]
 LATENT_DIM = 4
 SLOPE = 0.2  # of LeakyReLU below zero
 
 
-def leaky_relu(x: Any, slope: float) -> Any:
-    """Return ``x`` where it is positive, ``slope * x`` elsewhere."""
-    return np.maximum(x, slope * x)
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a library computes a layer."""
+
+    affine: Callable[[Any, Any, Any], Any]  # (x, w, b) -> x @ w + b
+    leaky_relu: Callable[[Any, float], Any]  # (x, slope) -> x where positive, else slope * x
 
 
-def feed(x: Any, layers: Layers, activate: Activation = leaky_relu) -> Any:
+NUMPY = Arithmetic(lambda x, w, b: x @ w + b, lambda x, slope: np.maximum(x, slope * x))
+
+
+def feed(x: Any, layers: Layers, do: Arithmetic = NUMPY) -> Any:
     """Run a multilayer perceptron with LeakyReLU between its layers."""
-    for w, b in layers[:-1]:
-        x = activate(x @ w + b, SLOPE)
-    w, b = layers[-1]
-    return x @ w + b
+    for layer in layers[:-1]:
+        x = do.leaky_relu(do.affine(x, *layer), SLOPE)
+    return do.affine(x, *layers[-1])
 
 
-def encode(x: Any, weights: Weights, activate: Activation = leaky_relu) -> Any:
+def encode(x: Any, weights: Weights, do: Arithmetic = NUMPY) -> Any:
     """Return mean and log-variance of ``p(z | x)``, each of shape (n_restarts, n, LATENT_DIM)."""
-    h = activate(feed(x, weights["encoder"], activate), SLOPE)
-    return feed(h, weights["mean"], activate), feed(h, weights["log_variance"], activate)
+    h = do.leaky_relu(feed(x, weights["encoder"], do), SLOPE)
+    return feed(h, weights["mean"], do), feed(h, weights["log_variance"], do)
 
 
-def membership_logits(z: Any, weights: Weights, activate: Activation = leaky_relu) -> Any:
+def membership_logits(z: Any, weights: Weights, do: Arithmetic = NUMPY) -> Any:
     """Return the logits of ``q(s = 1 | z)``, shape (n_restarts, n)."""
-    return feed(z, weights["membership"], activate)[..., 0]
+    return feed(z, weights["membership"], do)[..., 0]
 
 
 def layer_sizes(n_inputs: int, hidden_sizes: tuple[int, ...]) -> dict[str, list[tuple[int, int]]]:

@@ -26,7 +26,7 @@ from fareg.metrics._encoding import NumericCode
 from fareg.metrics._segments import Segments, smallest_slab, worst_segment
 
 KINDS = ("linear", "quadratic")
-CHUNK_ELEMENTS = 2**15  # numbers per working array, so that memory does not grow with directions
+CHUNK_ELEMENTS = 2**16  # numbers per working array, so that memory does not grow with directions
 BAND = (0.05, 0.5, 0.95)
 
 
