@@ -43,18 +43,20 @@ def answer_table(clf: Any, X: Any) -> pd.DataFrame:
     ['set', 'size', 'top']
     """
     clf = copy(clf)
-    clf.estimator_ = _Remembering(clf.estimator_)
+    clf.estimator_ = _Remembering(clf.estimator_, "predict_proba")
+    if hasattr(clf, "learner_"):
+        clf.learner_ = _Remembering(clf.learner_, "membership")
     sets = clf.predict_set(X)
     labels = np.array([str(label) for label in clf.classes_], dtype=object)
     table = pd.DataFrame(
         {
             "set": joined(sets, clf.classes_),
             "size": sets.sum(axis=1).astype(np.int64),
-            "top": labels[clf.estimator_.proba.argmax(axis=1)],
+            "top": labels[clf.estimator_.answer.argmax(axis=1)],
         }
     )
-    if hasattr(clf, "predict_group"):
-        membership = clf.predict_group(X)
+    if hasattr(clf, "learner_"):
+        membership = clf.learner_.answer
         names = np.array(["rest", "group"]) if len(clf.cuts_) else np.array(["everyone"])
         table["group"] = names[np.searchsorted(clf.cuts_, membership, side="left")]
         table["membership"] = membership
@@ -64,14 +66,15 @@ def answer_table(clf: Any, X: Any) -> pd.DataFrame:
 
 
 class _Remembering:
-    """An estimator whose last probabilities stay at hand: it is the slow part, and asked once."""
+    """A model whose last answer stays at hand: asking is the slow part, once is enough."""
 
-    def __init__(self, estimator: Any) -> None:
-        self.estimator = estimator
+    def __init__(self, model: Any, question: str) -> None:
+        self._ask = getattr(model, question)
+        setattr(self, question, self._remember)
 
-    def predict_proba(self, X: Any) -> Any:
-        self.proba = np.asarray(self.estimator.predict_proba(X))
-        return self.proba
+    def _remember(self, X: Any) -> Any:
+        self.answer = np.asarray(self._ask(X))
+        return self.answer
 
 
 def joined(sets: Any, classes: Any) -> Any:

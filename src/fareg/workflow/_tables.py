@@ -298,6 +298,8 @@ def _kind(column: pd.Series) -> str | None:
         return "date"
     if pd.api.types.is_numeric_dtype(column.dtype):
         return "number"
+    if isinstance(column.dtype, pd.StringDtype):
+        return "text"
     first = column.dropna().iloc[0]
     if isinstance(first, list | dict | np.ndarray):
         raise InvalidInputError(
