@@ -29,7 +29,7 @@ STYLES: dict[str, tuple[str, str, str]] = {
     "WSC+": ("black", "D", "--"),
     "audit": ("#d55e00", "*", ":"),
 }
-QUIET = 0.5  # load average up to which nothing else counts
+QUIET = 1.0  # load average of others that the second core can carry
 PANELS = {
     "N": "calibrate on N rows and predict 1,000\n(audit, WSC, WSC+: search N rows)",
     "M": "predict M rows, calibrated on 10,000",
