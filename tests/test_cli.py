@@ -17,6 +17,7 @@ from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.persistence import describe
 from fareg.workflow import answer_table
+from fareg.workflow._predict import ANSWERS
 from fareg.workflow._tables import label_texts
 
 DATA = make_synthetic(3000, random_state=0)
@@ -106,12 +107,37 @@ def test_predict_streams_to_the_same_sets(place, tmp_path, format_, batch_size):
     X = read(rows / f"new.{format_}").drop(columns="outcome")
     expected = answer_table(clf, X)
     written = read(out)
-    assert list(written) == ["set", "size", "top", "group", "membership"]
+    assert list(written) == list(ANSWERS)
     assert written["set"].fillna("").tolist() == expected["set"].tolist()
     # matrix products of other shapes round differently in the last digit
     np.testing.assert_allclose(written["membership"], expected["membership"], rtol=1e-12)
     np.testing.assert_array_equal(written["size"], clf.predict_set(X).sum(axis=1))
     assert set(written["group"]) <= {"group", "rest"}
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_predict_keeps_columns_beside_the_sets(place, tmp_path, format_):
+    rows = FRAME[2400:2440].assign(
+        id=[f"{i:04}" for i in range(40)], note=[None] * 20 + ["seen", None] * 10
+    )
+    write = rows.to_parquet if format_ == "parquet" else rows.to_csv
+    write(tmp_path / f"new.{format_}", index=False)
+    keep = ["id", "outcome", "note", "Feature 1", "Color"]
+    for out in ("sets.parquet", "sets.csv"):
+        options = ("--out", tmp_path / out, "--batch-size", 7, "--keep", ",".join(keep))
+        run("predict", place / "m.fareg", tmp_path / f"new.{format_}", *options)
+    written = pd.read_parquet(tmp_path / "sets.parquet")
+    assert list(written) == [*keep, *ANSWERS]
+    for name in keep:
+        kept, given = (frame[name].reset_index(drop=True) for frame in (written, rows))
+        assert kept.isna().equals(given.isna())
+        assert kept.dropna().astype(str).tolist() == given.dropna().astype(str).tolist()
+    text = pd.read_csv(tmp_path / "sets.csv", dtype=str)
+    assert text["id"].tolist() == rows["id"].tolist()
+    arguments = ("predict", place / "m.fareg", tmp_path / f"new.{format_}", "--out", tmp_path / "o")
+    for column, words in (("identity", "did you mean id?"), ("id,id", "named once")):
+        assert words in refused(*arguments, "--keep", column)
+    assert "answers have a column of that name" in refused(*arguments, "--keep", "size")
 
 
 @pytest.mark.parametrize("format_", ["csv", "parquet"])
@@ -295,6 +321,7 @@ def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
         (b"\n\n", "is empty"),
         (b"a,outcome\n", "has no rows"),
         (b"a,a,outcome\n1,2,x\n", "has column a twice"),
+        (b"a;outcome\n1;x\n", "by commas"),
         (b"a,outcome\n1,x\n1,2,3,4,x\n", "line 3"),
         (b"a,outcome\n1,x\nj\xe9,y\n", "byte 0xe9 in line 3"),
         (b"a,outcome\n" + b"1,x\n" * 50, "one class only (x)"),

@@ -163,6 +163,20 @@ def test_native_categories_and_missing_values_come_back(tmp_path):
         assert_same(clf, fareg.load(saved(clf, tmp_path)), table[2000:])
 
 
+def test_flags_and_dates_are_still_called_so(tmp_path):
+    table = X_CAL.assign(
+        hard=DATA.group[800:2000],
+        born=pd.Timestamp("1980-01-31") + pd.to_timedelta(np.arange(1200) % 3, "D"),
+    )
+    clf = fareg.FaReGClassifier(FrozenEstimator(TRAINED), sensitive_features=["hard", "born"])
+    clf.set_params(random_state=0, significance=None).conformalize(table, Y_CAL)
+    figure = fareg.load(saved(clf, tmp_path)).plot_groups(features=("hard", "born"))
+    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert labels == ["hard=False", "hard=True"]
+    labels = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert labels == ["born=1980-01-31", "born=1980-02-01", "born=1980-02-02"]
+
+
 def test_a_classifier_that_trained_its_estimator_keeps_the_untrained_one(tmp_path):
     clf = fareg.SplitConformalClassifier(RandomForestClassifier(5), random_state=0)
     numbers = X.select_dtypes("number")

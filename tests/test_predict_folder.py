@@ -157,6 +157,13 @@ def test_names_of_folders_are_columns(place, tmp_path):
     assert told["sizes"] == whole["sizes"]
     expected = pd.read_parquet(tmp_path / "whole.parquet")[(rows["Color"] == "Blue").to_numpy()]
     assert pd.read_parquet(blue, partitioning=None)["set"].tolist() == expected["set"].tolist()
+    keep = ["Color", "Feature 1"]
+    predict_folder(place / "m.fareg", tmp_path / "by_color", tmp_path / "kept", jobs=1, keep=keep)
+    (blue,) = (tmp_path / "kept" / "Color=Blue").iterdir()
+    kept = pd.read_parquet(blue, partitioning=None)
+    assert set(kept["Color"]) == {"Blue"}
+    assert kept["Feature 1"].tolist() == rows.loc[rows["Color"] == "Blue", "Feature 1"].tolist()
+    assert kept["set"].tolist() == expected["set"].tolist()
 
 
 def test_parts_without_rows_are_left_out(place, tmp_path):

@@ -75,10 +75,8 @@ def canonical(X: Any, names: list[str] | None = None) -> pd.DataFrame:
     # a Series of its own dtype: pandas would turn bare object arrays of text into "str"
     series = (pd.Series(column, dtype=column.dtype) for column in columns)
     table = pd.DataFrame(dict(zip(names, series, strict=True)))
-    table.attrs["held"] = _Held(
-        (name, kind) for name, kind in zip(names, kinds, strict=True) if kind is not None
-    )
-    return table
+    held_before = zip(names, kinds, strict=True)
+    return note_held(table, {name: kind for name, kind in held_before if kind is not None})
 
 
 def _held_by_series(series: nw.Series[Any]) -> str | None:
@@ -93,6 +91,12 @@ def _held_by_series(series: nw.Series[Any]) -> str | None:
 
 def _held_by_values(values: Any) -> str | None:
     return HELD.get(pd.api.types.infer_dtype(values, skipna=True))
+
+
+def note_held(columns: pd.DataFrame, kinds: dict[str, str]) -> pd.DataFrame:
+    """Note on canonical columns which of them held a "flag" or a "date"; return them."""
+    columns.attrs["held"] = _Held(kinds)
+    return columns
 
 
 def held(column: pd.Series) -> str | None:

@@ -94,6 +94,9 @@ def predict(
         typer.Argument(help="A .csv or .parquet file, or a folder of .parquet files."),
     ],
     out: Annotated[Path, typer.Option(help="File to write (.csv, .parquet), or a new folder.")],
+    keep: Annotated[
+        str | None, typer.Option(help="Columns to copy beside the sets: id,y (default: none).")
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Rows in memory at a time.")] = 50_000,
     engine: Engine = "local",
     jobs: Jobs = None,
@@ -114,7 +117,11 @@ def predict(
                 "none; leave them out, or split the file"
             )
         with _progress(data, json) as advance:
-            common: dict[str, Any] = {"batch_size": batch_size, "progress": advance}
+            common: dict[str, Any] = {
+                "keep": _names(keep) or (),
+                "batch_size": batch_size,
+                "progress": advance,
+            }
             if not data.is_dir():
                 told.update(predict_file(model, data, out, **common))
             else:
@@ -422,8 +429,8 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
         "stored estimator": "yes" if told["has_estimator"] else "no: pass it to fareg.load",
         "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),
     }
-    facts |= {name: str(value) for name, value in told["parameters"].items() if value is not None}
-    facts |= {name: str(value) for name, value in metadata.items() if name != "columns"}
+    facts |= {name: _words(value) for name, value in told["parameters"].items() if value is not None}
+    facts |= {name: _words(value) for name, value in metadata.items() if name != "columns"}
     for number, group in enumerate(told.get("groups", ()), start=1):
         facts[f"group {number}"] = (
             f"{group['rule']} ({group['share']:.0%} of the rows, coverage {_percent(group)} "
@@ -433,6 +440,13 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     for name, value in facts.items():
         table.add_row(escape(name), escape(value))
     Console().print(table)
+
+
+def _words(value: Any) -> str:
+    """Write lists and dicts without brackets."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _percent(group: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from fareg import classifiers, scores
-from fareg._frames import Levels
+from fareg._frames import HELD, Levels, note_held
 from fareg._validation import InvalidInputError
 from fareg.classifiers._afcp import WorstLevels
 from fareg.classifiers._condcp import QuantileProgram, Vertex
@@ -119,6 +119,7 @@ class Writer:
             "names": names,
             "columns": columns,
             "index": self._index(value, where),
+            "held": dict(value.attrs.get("held", {})),
         }
 
     def _column(self, column: pd.Series, where: str) -> Any:
@@ -263,7 +264,11 @@ class Reader:
         frame.columns = pd.Index(self.read(node["names"]))
         index = node["index"]
         rows = pd.RangeIndex(*index) if isinstance(index, list) else pd.Index(self._column(index))
-        return frame.set_axis(rows) if columns else pd.DataFrame(index=rows)
+        frame = frame.set_axis(rows) if columns else pd.DataFrame(index=rows)
+        kinds = node.get("held", {})
+        if not all(kind in HELD.values() for kind in kinds.values()):
+            raise ValueError(f"no column holds {kinds}")
+        return note_held(frame, kinds)
 
     def _column(self, node: dict[str, Any]) -> pd.Series:
         if "$" in node:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any
 
@@ -17,6 +17,7 @@ from fareg.persistence import describe, load
 from fareg.workflow._tables import read_batches, table_writer
 
 SEPARATOR = "|"
+ANSWERS = ("set", "size", "top", "group", "membership")
 
 
 def answer_table(clf: Any, X: Any) -> pd.DataFrame:
@@ -90,6 +91,7 @@ def predict_file(
     data: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
+    keep: Sequence[str] = (),
     batch_size: int = 50_000,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -99,6 +101,8 @@ def predict_file(
     ----------
     model : path of a model file
     data, out : paths of CSV or Parquet files
+    keep : list of str, default=()
+        Columns of ``data`` to copy beside the sets, such as an id.
     batch_size : int, default=50000
         Rows that are in memory at a time.
     progress : function, default=None
@@ -111,30 +115,31 @@ def predict_file(
     """
     check_count("batch_size", batch_size)
     check_output(out, apart_from=[model, data])
+    check_kept(keep)
     clf = load(model)
     kinds = model_columns(clf, model)
-    batches = read_batches(data, kinds, batch_size)
+    batches = read_batches(data, kinds, batch_size, keep=keep)
     return summary_of(write_answers(clf, batches, out, source=data, progress=progress))
 
 
 def write_answers(
     clf: Any,
-    batches: Iterable[pd.DataFrame],
+    batches: Iterable[tuple[pd.DataFrame, pd.DataFrame]],
     out: str | os.PathLike[str],
     *,
     source: Any,
     progress: Callable[[int], None] | None = None,
 ) -> IntArray:
-    """Write the answers to batches of rows, and count the sets of each size."""
+    """Write what is kept of rows and the answers to them, and count the sets of each size."""
     n_classes = len(clf.classes_)
     counts = count_sizes([], n_classes)
     with table_writer(out) as append:
-        for frame in batches:
-            table = answer_table(clf, frame)
-            append(table)
+        for X, kept in batches:
+            table = answer_table(clf, X)
+            append(pd.concat([kept, table], axis=1))
             counts += count_sizes(table["size"], n_classes)
             if progress is not None:
-                progress(len(frame))
+                progress(len(X))
         check_any(counts, source)
     return counts
 
@@ -149,6 +154,17 @@ def model_columns(clf: Any, model: str | os.PathLike[str]) -> dict[str, str]:
             f"{model} was fitted on an array without column names; load it in Python instead"
         )
     return dict(kinds)
+
+
+def check_kept(keep: Sequence[str]) -> None:
+    """Refuse to keep columns that would have the name of an answer, or to keep one twice."""
+    taken = [name for name in keep if name in ANSWERS]
+    if taken:
+        raise InvalidInputError(
+            f"cannot keep column {taken[0]}: the answers have a column of that name; rename it"
+        )
+    if len(set(keep)) < len(keep):
+        raise InvalidInputError(f"each column to keep must be named once, got {', '.join(keep)}")
 
 
 def count_sizes(sizes: Any, n_classes: int) -> IntArray:

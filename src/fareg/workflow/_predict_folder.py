@@ -6,7 +6,7 @@ import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +21,7 @@ from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.persistence import load
 from fareg.workflow._predict import (
     check_any,
+    check_kept,
     count_sizes,
     model_columns,
     summary_of,
@@ -34,6 +35,7 @@ def predict_folder(
     data: str | os.PathLike[str],
     out: str | os.PathLike[str],
     *,
+    keep: Sequence[str] = (),
     batch_size: int = 50_000,
     engine: str = "local",
     jobs: int | None = None,
@@ -54,6 +56,8 @@ def predict_folder(
         Of Parquet files, in folders of its own if need be; ``name=value`` in the name of such a
         folder is a column. Workers on other machines must see the paths as this one does.
     out : path of a folder that does not exist yet
+    keep : list of str, default=()
+        Columns of ``data`` to copy beside the sets, such as an id.
     batch_size : int, default=50000
         Rows that are in memory at a time, in each process.
     engine : {"local", "dask"}, default="local"
@@ -70,6 +74,7 @@ def predict_folder(
         ``rows``, ``mean_size``, ``sizes`` (how many sets have each size) and ``files``.
     """
     check_count("batch_size", batch_size)
+    check_kept(keep)
     target, root = Path(out).absolute(), Path(data).resolve()
     if target.exists():
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
@@ -77,9 +82,16 @@ def predict_folder(
     digest = _digest(model)
     parts = folder_parts(root)
     stamps = [(part, (root / part).stat().st_mtime_ns) for part in parts]
-    plan = hashlib.sha256(repr((digest, batch_size, stamps)).encode()).hexdigest()[:16]
+    plan = hashlib.sha256(repr((digest, batch_size, list(keep), stamps)).encode()).hexdigest()[:16]
     unfinished = target.with_name(f".{target.name}.{plan}.partial")  # the same plan goes on there
-    answer = PartAnswer(str(Path(model).resolve()), digest, str(root), str(unfinished), batch_size)
+    answer = PartAnswer(
+        model=str(Path(model).resolve()),
+        digest=digest,
+        root=str(root),
+        out=str(unfinished),
+        keep=tuple(keep),
+        batch_size=batch_size,
+    )
     counts = count_sizes([], len(answer.model_and_columns()[0].classes_))
     finished = run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler)
     with _kept_if_used(unfinished), writing(target):
@@ -116,6 +128,7 @@ class PartAnswer:
     digest: str
     root: str
     out: str
+    keep: tuple[str, ...]
     batch_size: int
 
     def model_and_columns(self) -> tuple[Any, dict[str, str]]:
@@ -131,7 +144,9 @@ class PartAnswer:
             return count_sizes(sizes.to_numpy(), n_classes)
         if count_rows(source) == 0:
             return count_sizes([], n_classes)
-        batches = read_batches(source, kinds, self.batch_size, root=Path(self.root))
+        batches = read_batches(
+            source, kinds, self.batch_size, keep=self.keep, root=Path(self.root)
+        )
         return write_answers(clf, batches, target, source=source)
 
 

@@ -92,18 +92,20 @@ def read_batches(
     kinds: Mapping[str, str],
     batch_size: int,
     *,
+    keep: Sequence[str] = (),
     root: Path | None = None,
-) -> Iterator[pd.DataFrame]:
-    """Yield the columns ``kinds`` of a table, so many rows at a time, in the form they name.
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Yield the columns ``kinds`` of a table in the form they name, and those to keep as they are.
 
     ``kinds`` maps names to "number", "text" or "date"; columns are found by name. With its kind, a
-    value has one form, whichever rows come with it. Folders below ``root`` that are named
-    ``name=value`` are columns too.
+    value has one form, whichever rows come with it. So many rows come at a time. Folders below
+    ``root`` that are named ``name=value`` are columns too.
     """
     source = check_readable(path)
+    wanted = {**dict.fromkeys(keep, "text"), **kinds}
     with _reading(source):
         parquet = is_parquet(source)
-        given = _folder_values(source, root, kinds)
+        given = _folder_values(source, root, wanted)
         if parquet:
             import pyarrow.parquet
 
@@ -113,25 +115,49 @@ def read_batches(
             names = _check_header(source)
         _check_unique(names, source)
         given = {name: value for name, value in given.items() if name not in names}
-        check_columns(list(kinds), [*names, *given], str(source))
-        if parquet:
-            stored = [name for name in kinds if name not in given]
-            record_batches = file.iter_batches(batch_size, columns=stored)
-            frames: Iterator[pd.DataFrame] = (batch.to_pandas() for batch in record_batches)
-        else:
-            texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
-            frames = iter(
-                pd.read_csv(
-                    source,
-                    usecols=lambda name: name in kinds,
-                    dtype=texts,
-                    chunksize=batch_size,
-                    encoding="utf-8-sig",
-                )
-            )
-        for frame in frames:
+        check_columns(list(wanted), [*names, *given], str(source))
+        stored = [name for name in wanted if name not in given]
+        batches = (
+            _parquet_batches(file, stored, keep, batch_size)
+            if parquet
+            else _csv_batches(source, wanted, keep, batch_size)
+        )
+        for frame, kept in batches:
             if len(frame):
-                yield _as_kinds(frame.assign(**given), kinds, source)
+                from_folders = {name: given[name] for name in keep if name in given}
+                kept = kept.set_axis(range(len(frame))).assign(**from_folders)[list(keep)]
+                yield _as_kinds(frame.assign(**given), kinds, source), kept
+
+
+def _parquet_batches(
+    file: Any, columns: list[str], keep: Sequence[str], batch_size: int
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Yield frames, and the columns to keep in the types of the file."""
+    own = [name for name in columns if name in keep]
+    for batch in file.iter_batches(batch_size, columns=columns):
+        frame = batch.to_pandas()
+        kept = {name: pd.array(batch[name], dtype=pd.ArrowDtype(batch[name].type)) for name in own}
+        yield frame, pd.DataFrame(kept, index=frame.index)
+
+
+def _csv_batches(
+    source: Path, kinds: Mapping[str, str], keep: Sequence[str], batch_size: int
+) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    """Yield frames, and the columns to keep as text, or as float64 where the model reads them."""
+    texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
+    for frame in pd.read_csv(
+        source,
+        usecols=lambda name: name in kinds,
+        dtype=texts,
+        chunksize=batch_size,
+        encoding="utf-8-sig",
+    ):
+        numbers = {  # of one type in all batches
+            name: pd.to_numeric(frame[name], errors="coerce").astype(np.float64)
+            for name in keep
+            if kinds[name] == "number"
+        }
+        yield frame, frame[list(keep)].assign(**numbers)
 
 
 def count_rows(path: str | os.PathLike[str]) -> int | None:
@@ -229,6 +255,11 @@ def _check_header(source: Path) -> list[str]:
         names = next(csv.reader(file), [])
     if not any(names):
         raise InvalidInputError(f"{source} is empty: its first line must name the columns")
+    if len(names) == 1 and re.search(r"[;\t]", names[0]):
+        raise InvalidInputError(
+            f"{source} must separate its columns by commas, its first line has only semicolons or "
+            "tabs; save it as comma-separated"
+        )
     _check_unique([name for name in names if name], source)
     # pandas' own names for columns without one
     return [name or f"Unnamed: {position}" for position, name in enumerate(names)]
