@@ -168,7 +168,8 @@ def test_flags_and_dates_are_still_called_so(tmp_path):
         hard=DATA.group[800:2000],
         born=pd.Timestamp("1980-01-31") + pd.to_timedelta(np.arange(1200) % 3, "D"),
     )
-    clf = fareg.FaReGClassifier(FrozenEstimator(TRAINED), sensitive_features=["hard", "born"])
+    model = make_pipeline(one_hot_encoder(), LogisticRegression()).fit(table, Y_CAL)
+    clf = fareg.FaReGClassifier(FrozenEstimator(model), sensitive_features=["hard", "born"])
     clf.set_params(random_state=0, significance=None).conformalize(table, Y_CAL)
     figure = fareg.load(saved(clf, tmp_path)).plot_groups(features=("hard", "born"))
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]

@@ -429,7 +429,9 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
         "stored estimator": "yes" if told["has_estimator"] else "no: pass it to fareg.load",
         "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),
     }
-    facts |= {name: _words(value) for name, value in told["parameters"].items() if value is not None}
+    facts |= {
+        name: _words(value) for name, value in told["parameters"].items() if value is not None
+    }
     facts |= {name: _words(value) for name, value in metadata.items() if name != "columns"}
     for number, group in enumerate(told.get("groups", ()), start=1):
         facts[f"group {number}"] = (

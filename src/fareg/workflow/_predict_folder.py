@@ -144,9 +144,7 @@ class PartAnswer:
             return count_sizes(sizes.to_numpy(), n_classes)
         if count_rows(source) == 0:
             return count_sizes([], n_classes)
-        batches = read_batches(
-            source, kinds, self.batch_size, keep=self.keep, root=Path(self.root)
-        )
+        batches = read_batches(source, kinds, self.batch_size, keep=self.keep, root=Path(self.root))
         return write_answers(clf, batches, target, source=source)
 
 
