@@ -62,35 +62,36 @@ def canonical(X: Any, names: list[str] | None = None) -> pd.DataFrame:
     ``names`` are those of the columns, if X has others. The frame notes which columns held booleans
     and dates, for :func:`held` and :func:`in_words`.
     """
-    names = column_names(X) if names is None else names
-    _check_unique(names)
+    columns, kinds = {}, {}
+    for name, column in zip(names or column_names(X), _columns(X), strict=True):
+        codes, values = _coded(column)
+        # a Series of its own dtype: pandas would turn bare object arrays of text into "str"
+        columns[name] = pd.Series(values if codes is None else values[codes], dtype=values.dtype)
+        kind = _held(column)
+        if kind is not None:
+            kinds[name] = kind
+    return note_held(pd.DataFrame(columns), kinds)
+
+
+def _columns(X: Any) -> list[Any]:
+    """Return the columns of a frame as narwhals series, those of an array as arrays."""
+    _check_unique(column_names(X))
     if is_frame(X):
-        frame = nw.from_native(X, eager_only=True)
-        columns = [_canonical_series(series) for series in frame.iter_columns()]
-        kinds = [_held_by_series(series) for series in frame.iter_columns()]
-    else:
-        array = np.asarray(X)
-        columns = [_canonical_array(array[:, j]) for j in range(array.shape[1])]
-        kinds = [_held_by_values(array[:, j]) for j in range(array.shape[1])]
-    # a Series of its own dtype: pandas would turn bare object arrays of text into "str"
-    series = (pd.Series(column, dtype=column.dtype) for column in columns)
-    table = pd.DataFrame(dict(zip(names, series, strict=True)))
-    held_before = zip(names, kinds, strict=True)
-    return note_held(table, {name: kind for name, kind in held_before if kind is not None})
+        return list(nw.from_native(X, eager_only=True).iter_columns())
+    array = np.asarray(X)
+    return [array[:, j] for j in range(array.shape[1])]
 
 
-def _held_by_series(series: nw.Series[Any]) -> str | None:
-    if series.dtype in (nw.Date, nw.Datetime):
-        return "date"
-    if series.dtype == nw.Boolean:
-        return "flag"
-    if series.dtype in (nw.Object, nw.Categorical):
-        return _held_by_values(np.asarray(series.to_pandas(), dtype=object))
-    return None
-
-
-def _held_by_values(values: Any) -> str | None:
-    return HELD.get(pd.api.types.infer_dtype(values, skipna=True))
+def _held(column: Any) -> str | None:
+    if isinstance(column, nw.Series):
+        if column.dtype in (nw.Date, nw.Datetime):
+            return "date"
+        if column.dtype == nw.Boolean:
+            return "flag"
+        if column.dtype not in (nw.Object, nw.Categorical):
+            return None
+        column = np.asarray(column.to_pandas(), dtype=object)
+    return HELD.get(pd.api.types.infer_dtype(column, skipna=True))
 
 
 def note_held(columns: pd.DataFrame, kinds: dict[str, str]) -> pd.DataFrame:
@@ -138,7 +139,7 @@ def _kind(series: nw.Series[Any]) -> str:
         return "date"
     if series.dtype.is_numeric() or series.dtype == nw.Boolean:
         return "number"
-    return "text" if _canonical_series(series).dtype == object else "number"
+    return "text" if _coded(series)[1].dtype == object else "number"
 
 
 def as_text(column: pd.Series) -> pd.Series:
@@ -159,25 +160,26 @@ def as_numbers(column: pd.Series) -> pd.Series:
     return pd.Series(values[codes], index=column.index, name=column.name)
 
 
-def _canonical_series(series: nw.Series[Any]) -> Any:
-    dtype = series.dtype
+def _coded(column: Any) -> tuple[IntArray | None, Any]:
+    """Return a code per row and the canonical value of each code, or None and all values.
+
+    The last value stands for missing ones, whose code is -1.
+    """
+    if not isinstance(column, nw.Series):
+        if column.dtype.kind in "biuf":
+            return None, column.astype(np.float64)
+        if column.dtype.kind in "mM":
+            return None, _seconds(pd.Series(column))
+        return _distinct(pd.Series(column, dtype=object))
+    dtype, native = column.dtype, column.to_native()
     if dtype.is_numeric() or dtype == nw.Boolean:
-        native = series.to_native()
         if isinstance(native, pd.Series):
-            return native.to_numpy(dtype=np.float64, na_value=np.nan)
-        return series.cast(nw.Float64).to_numpy()
-    values = pd.Series(series.to_pandas())
+            return None, native.to_numpy(dtype=np.float64, na_value=np.nan)
+        return None, column.cast(nw.Float64).to_numpy()
+    values = pd.Series(column.to_pandas())
     if dtype in (nw.Date, nw.Datetime, nw.Duration):
-        return _seconds(values)
-    return _plain_values(values)
-
-
-def _canonical_array(column: Any) -> Any:
-    if column.dtype.kind in "biuf":
-        return column.astype(np.float64)
-    if column.dtype.kind in "mM":
-        return _seconds(pd.Series(column))
-    return _plain_values(pd.Series(column, dtype=object))
+        return None, _seconds(values)
+    return _distinct(values)
 
 
 def _seconds(times: pd.Series) -> Any:
@@ -189,7 +191,7 @@ def _seconds(times: pd.Series) -> Any:
     return times.dt.as_unit("us").dt.total_seconds().to_numpy(np.float64)
 
 
-def _plain_values(column: pd.Series) -> Any:
+def _distinct(column: pd.Series) -> tuple[IntArray, Any]:
     try:
         codes, distinct = pd.factorize(column)  # values repeat: convert each distinct one once
     except TypeError as error:  # no hash
@@ -198,8 +200,8 @@ def _plain_values(column: pd.Series) -> Any:
         ) from error
     plain = [_plain(value) for value in np.asarray(distinct, dtype=object)]
     if all(isinstance(value, float) for value in plain):
-        return np.array([*plain, np.nan])[codes]  # code -1 is missing
-    return np.array([*map(_text, plain), None], dtype=object)[codes]
+        return codes, np.array([*plain, np.nan])
+    return codes, np.array([*map(_text, plain), None], dtype=object)
 
 
 def _plain(value: Any) -> float | str:
@@ -369,8 +371,10 @@ def row_uniforms(X: Any, key: int) -> FloatArray:
     conformal guarantees hold as for any other score.
     """
     state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
-    for position, (_, column) in enumerate(canonical(X).items()):
-        state = _mix(state ^ (_hashes(column) + np.uint64(position)))
+    for position, column in enumerate(_columns(X)):
+        codes, values = _coded(column)
+        hashes = _hashes(values) + np.uint64(position)
+        state = _mix(state ^ (hashes if codes is None else hashes[codes]))
     return _uniforms(state)
 
 
@@ -386,19 +390,18 @@ def _uniforms(state: Any) -> FloatArray:
     return uniforms
 
 
-def _hashes(column: pd.Series) -> Any:
-    """Hash values to 64 bits, a number alike whether its column is float64 or text."""
-    if column.dtype != object:
-        return _bits(column.to_numpy(np.float64))
-    codes, distinct = pd.factorize(column)
+def _hashes(values: Any) -> Any:
+    """Hash canonical values to 64 bits, a number alike whether it is float64 or text."""
+    if values.dtype != object:
+        return _bits(values)
     # half a surrogate pair has no UTF-8: it is hashed as its escape
-    plain = [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in distinct]
+    plain = [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in values[:-1]]
     texts = np.array([*plain, None], dtype=object)[:-1]
     numbers = _parsed(texts)
     hashes = np.where(
         np.isnan(numbers), pd.util.hash_array(texts, categorize=False), _bits(numbers)
     )
-    return np.append(hashes, _bits(np.array([np.nan])))[codes]  # code -1 is missing
+    return np.append(hashes, _bits(np.array([np.nan])))
 
 
 def _bits(values: FloatArray) -> Any:
