@@ -27,7 +27,7 @@ from fareg.pvalues import conformal_pvalues
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 N_FIXED, M_FIXED = 10_000, 1_000
-LIMIT = 20.0  # seconds: a size that would take longer, by the last slope, is left out
+LIMIT = 60.0  # seconds: a size that would take longer, by the last slope, is left out
 METHODS: dict[str, Callable[..., Any]] = {
     "Split": SplitConformalClassifier,
     "Partial": PartialConformalClassifier,
@@ -87,10 +87,8 @@ def curve(name: str, axis: str, make: Callable[[int], Callable[[], Any]]) -> dic
     sizes: list[int] = []
     times: list[float] = []
     for n in SIZES:
-        if len(times) > 1:
-            slope = np.log(times[-1] / times[-2]) / np.log(sizes[-1] / sizes[-2])
-            if times[-1] * (n / sizes[-1]) ** slope > LIMIT:
-                break
+        if len(times) > 1 and times[-1] * (n / sizes[-1]) ** slope_of(sizes, times) > LIMIT:
+            break
         times.append(in_turn(make(n), repeats=3)[0][0])
         sizes.append(n)
     last = max(2, len(sizes) - 1)
@@ -101,11 +99,17 @@ def curve(name: str, axis: str, make: Callable[[int], Callable[[], Any]]) -> dic
         "sizes": sizes,
         "seconds": times,
         "exponent": float(exponent),
+        "last": slope_of(sizes, times),
     }
 
 
+def slope_of(sizes: list[int], times: list[float]) -> float:
+    """Return the exponent of the last step."""
+    return float(np.log(times[-1] / times[-2]) / np.log(sizes[-1] / sizes[-2]))
+
+
 def measure() -> dict:
-    """Time every method on 10^3 to 10^6 rows, as far as it gets in a call of 20 seconds."""
+    """Time every method on 10^3 to 10^6 rows, as far as it gets in a call of a minute."""
     warnings.simplefilter("ignore", FaregWarning)  # small cells are part of it
     conformalized("FaReG", 1_000)  # loads torch
     curves = [curve(name, "N", functools.partial(in_calibration, name)) for name in METHODS]

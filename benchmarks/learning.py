@@ -11,10 +11,12 @@ from measure import Row, seconds
 from quality import base_model
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from stages import Stages
 
 from fareg import FaReGClassifier, FaregWarning
-from fareg._encoding import gradient_boosting
+from fareg._encoding import gradient_boosting, one_hot_encoder
 from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner
 
@@ -53,10 +55,15 @@ def timed(clf: Any, X: Any, y: Any, n: int) -> tuple[float, float]:
 
 
 def measure() -> dict:
-    """Compare with the paper's network and with the default boosting."""
+    """Compare with the paper's network, with the default boosting, and with a linear model."""
     warnings.simplefilter("ignore", ConvergenceWarning)  # the epochs are the paper's
     warnings.simplefilter("ignore", FaregWarning)  # warming up takes few rows
     default, paper = {"FaReG": FaReGClassifier}, {"FaReG.paper()": FaReGClassifier.paper}
-    network, boosting = base_model("xnor", 0), gradient_boosting(0)
-    rows = beside("the paper's network", {**default, **paper}, network, 1_000)
-    return {"rows": [*rows, *beside("gradient boosting", default, boosting, 10_000)]}
+    linear = make_pipeline(one_hot_encoder(), LogisticRegression(max_iter=200))
+    return {
+        "rows": [
+            *beside("the paper's network", {**default, **paper}, base_model("xnor", 0), 1_000),
+            *beside("gradient boosting", default, gradient_boosting(0), 10_000),
+            *beside("logistic regression", default, linear, 10_000),
+        ]
+    }

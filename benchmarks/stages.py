@@ -22,7 +22,7 @@ from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner, _learner, _training
 
 BASE, PRODUCTS = "base model", "matrix products"
-STEPS = "activations, gradients, Adam"  # the rest of training
+STEPS = "the rest of training"
 STAGES = [  # (stage, where a function lives, its name)
     ("reading the table", _fareg, "select_columns"),
     ("reading the table", _fareg, "take_rows"),
@@ -31,7 +31,6 @@ STAGES = [  # (stage, where a function lives, its name)
     ("encoding features", GroupLearner, "_encoded"),
     ("encoding features", Pipeline, "fit"),
     (STEPS, _training, "train_groups"),
-    (STEPS, GroupLearner, "_train"),
     ("membership", GroupLearner, "membership"),
     ("calibration", _mondrian.MondrianClassifier, "_calibrate_views"),
     ("rule and description", _fareg, "distil_rule"),

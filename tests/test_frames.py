@@ -21,6 +21,7 @@ from fareg._frames import (
     as_text,
     canonical,
     column_names,
+    distinct_rows,
     hash_key,
     held,
     row_uniforms,
@@ -28,6 +29,23 @@ from fareg._frames import (
 )
 
 laws = settings(max_examples=30, deadline=None)
+
+
+@laws
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([0.0, -0.0, 1.5, np.nan]))))
+def test_distinct_rows_come_in_order_of_appearance(rows):
+    columns = pd.DataFrame(
+        {
+            "text": pd.Series([None if text == "b" else text for text, _ in rows], dtype=object),
+            "number": pd.Series([number for _, number in rows], dtype=np.float64),
+        }
+    )
+    first, which = distinct_rows(columns)
+    keys = [(text, str(number + 0.0)) for text, number in rows]
+    assert [keys[i] for i in first] == list(dict.fromkeys(keys))
+    assert [keys[first[i]] for i in which] == keys
+    assert list(first) == sorted(first)
+
 
 DAY, NOON = dt.date(2024, 2, 29), dt.datetime(1969, 7, 20, 12, 30)
 COLUMNS = {

@@ -669,6 +669,7 @@ def test_edited_numbers_with_the_right_checksum_are_refused_or_harmless(
         (("state", "parameters", "delta"), 0.7, "see learner_"),
         (("state", "fitted", "n_calibration_"), 3, "see n_calibration_"),
         (("state", "fitted", "column_kinds_"), True, "see column_kinds_"),
+        (("state", "fitted", "reference_", "held"), {"Color": "date"}, "no columns held"),
         (("classes",), ["no", "yes"], "speaks of another model"),
         (("class",), "AFCPClassifier", "speaks of another model"),
     ],

@@ -161,9 +161,35 @@ def test_names_of_folders_are_columns(place, tmp_path):
     predict_folder(place / "m.fareg", tmp_path / "by_color", tmp_path / "kept", jobs=1, keep=keep)
     (blue,) = (tmp_path / "kept" / "Color=Blue").iterdir()
     kept = pd.read_parquet(blue, partitioning=None)
-    assert set(kept["Color"]) == {"Blue"}
+    assert list(kept)[:2] == ["Feature 1", "set"]  # the folder says the color
     assert kept["Feature 1"].tolist() == rows.loc[rows["Color"] == "Blue", "Feature 1"].tolist()
     assert kept["set"].tolist() == expected["set"].tolist()
+    assert pd.read_parquet(tmp_path / "kept")["Color"].value_counts().to_dict() == (
+        rows["Color"].value_counts().to_dict()
+    )
+
+
+def test_a_full_disk_is_one_line_and_loses_no_finished_part(place, expected, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def mount(*options):
+        command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "tmpfs", str(disk)]
+        return subprocess.run(command, capture_output=True).returncode == 0
+
+    if not mount("size=32k"):
+        pytest.skip("mounting a small disk needs root")
+    try:
+        with pytest.raises(FaregError, match="the disk is full; free some space"):
+            predict_folder(place / "m.fareg", place / "parts", disk / "sets", jobs=2)
+        assert not (disk / "sets").exists()
+        finished = list(disk.glob(".sets.*.partial/*.parquet"))
+        assert 0 < len(finished) < N_PARTS
+        assert mount("remount", "size=1m")
+        predict_folder(place / "m.fareg", place / "parts", disk / "sets", jobs=2)
+        assert contents(disk / "sets") == expected
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_parts_without_rows_are_left_out(place, tmp_path):

@@ -140,6 +140,11 @@ def test_split_calibrates_regions_on_the_other_half(data):
     assert one.thresholds_[0][0] == conformal_quantile(one.calibrations_[0].pooled, 0.1)
 
 
+def test_few_rows_learn_and_all_others_calibrate(data, monkeypatch):
+    monkeypatch.setattr("fareg.classifiers._plcp.MAX_LEARNING_ROWS", 100)
+    assert len(conformalized(data, n_restarts=1).calibrations_[0].pooled) == 1400
+
+
 def test_reuse_draws_regions_and_has_no_pvalues(data):
     clf = conformalized(data, calibration="reuse", target="score")
     X = data.X[1500:]

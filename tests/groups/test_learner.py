@@ -165,6 +165,25 @@ def test_mini_batches_and_many_rows():
     assert q[hard].min() > q[~hard].max()
 
 
+def test_a_sorted_table_is_stopped_on_rows_from_all_of_it(monkeypatch):
+    monkeypatch.setattr("fareg.groups._training.MAX_STOP_ROWS", 50)
+    columns, covered, hard = xnor(2000)
+    order = np.argsort(hard, kind="stable")  # the first half of the table has no hard row
+    columns, covered, hard = columns.iloc[order], covered[order], hard[order]
+    q = GroupLearner(max_iter=60).fit(columns, covered).membership(columns)
+    assert q[hard].min() > q[~hard].max()
+
+
+@pytest.mark.parametrize("n_levels", [99, 100, 101])
+def test_missing_counts_as_a_category(n_levels):
+    rng = np.random.default_rng(0)
+    levels = [f"l{i}" for i in range(n_levels)] * 3
+    columns = pd.DataFrame({"a": pd.Series([*levels, *[None] * 3], dtype=object)})
+    covered = rng.random(len(columns))
+    learner = GroupLearner(max_iter=2, significance=None).fit(columns, covered)
+    assert len(learner.input_features()) == min(n_levels + 1, 100)
+
+
 @pytest.mark.parametrize("covered", [np.ones(200), np.zeros(200)])
 def test_constant_coverage_has_no_group(covered):
     columns, _, _ = xnor(200)

@@ -169,8 +169,9 @@ published_scale, device
         """Return the published configuration, with its hyperparameters for one of its data sets.
 
         Union over random draws, groups learned on half of the calibration rows, stopped early on
-        the other half, and calibrated on both; one network on all sensitive features, at the
-        scale of the authors' code. Proven guarantees: none in finite samples.
+        the other half (4,096 rows of it at most), and calibrated on both; one network on all
+        sensitive features, at the scale of the authors' code. Proven guarantees: none in finite
+        samples.
 
         Parameters
         ----------

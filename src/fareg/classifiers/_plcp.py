@@ -117,7 +117,7 @@ def learn_regions(
     scores : ndarray of shape (n,)
     """
     spread = float(scores.std()) or 1.0
-    order = np.argsort(scores, kind="stable")
+    order = np.argsort(scores, kind="stable")  # once: in order, later sorts are a single pass
     which, v = which[order], scores[order] / spread
     n_output = (n_hidden or Z.shape[1]) + 1
     size = (Z.shape[1] + 1) * n_hidden + n_output * n_regions
@@ -193,7 +193,7 @@ class PLCPClassifier(MondrianClassifier):
     label_conditional : bool, default=False
         Calibrate every label on its own within each region.
     random_state : int, Generator or None, default=None
-        Also seeds the halves and the restarts.
+        Also seeds who learns and the restarts.
     n_regions : int, default=4
         An upper bound: regions that hold too few learning rows to be calibrated are left out.
     regions : {"network", "linear"}, default="network"
@@ -330,8 +330,7 @@ class PLCPClassifier(MondrianClassifier):
         """Learn regions and choose those in use; without scores, one region for all."""
         features = select_columns(X, self.sensitive_features)
         self.encoder_ = one_hot_encoder().fit(features)
-        first, which = distinct_rows(features)
-        Z = self._encode(features.iloc[first])
+        Z, which = self._encode(features)
         finite = scores[np.isfinite(scores)]
         if len(finite) == 0:
             nothing = np.zeros((Z.shape[1] + 1, 1))
@@ -382,12 +381,13 @@ class PLCPClassifier(MondrianClassifier):
 
     def _memberships(self, X: Any) -> FloatArray:
         """Return h of each row, shape (n_samples, n_regions), computed once per distinct row."""
-        features = select_columns(X, self.sensitive_features)
-        first, which = distinct_rows(features)
-        return self.regions_.proba(self._encode(features.iloc[first]))[which]
+        Z, which = self._encode(select_columns(X, self.sensitive_features))
+        return self.regions_.proba(Z)[which]
 
-    def _encode(self, features: pd.DataFrame) -> FloatArray:
-        return np.asarray(self.encoder_.transform(features), np.float64)
+    def _encode(self, features: pd.DataFrame) -> tuple[FloatArray, IntArray]:
+        """Return each distinct row as numbers, and which of them each row is."""
+        first, which = distinct_rows(features)
+        return np.asarray(self.encoder_.transform(features.iloc[first]), np.float64), which
 
     def _learn_views(self, X: Any, X_train: Any) -> list[int]:
         return [len(self.kept_)]

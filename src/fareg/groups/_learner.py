@@ -21,7 +21,7 @@ from fareg._validation import (
     check_fraction,
     check_same_length,
 )
-from fareg.groups._network import encode, feed, membership_logits
+from fareg.groups._network import feed, latent_mean, membership_logits
 from fareg.groups._projection import mass_shift
 from fareg.groups._screening import MANY_ROWS, Screening, screen_features
 
@@ -155,7 +155,7 @@ class GroupLearner(BaseEstimator):
 
     def latent(self, columns: pd.DataFrame) -> FloatArray:
         """Return the latent means, shape (n_restarts, n, latent_dim)."""
-        z: FloatArray = encode(self._encoded(columns), self.weights_)[0]
+        z: FloatArray = latent_mean(self._encoded(columns), self.weights_)
         return z
 
     def membership_of_latent(self, z: FloatArray) -> FloatArray:
@@ -206,7 +206,7 @@ class GroupLearner(BaseEstimator):
         first, which = distinct_rows(columns)
         distinct = columns.iloc[first]
         # scikit-learn counts levels one by one if there is a limit: six times slower than without
-        crowded = distinct.select_dtypes(object).nunique().max() > MAX_CATEGORIES
+        crowded = distinct.select_dtypes(object).nunique(dropna=False).max() > MAX_CATEGORIES
         self.encoder_ = one_hot_encoder(MAX_CATEGORIES if crowded else None).fit(_finite(columns))
         x = self._encoded(distinct)
         plan = TrainingPlan(
@@ -223,7 +223,7 @@ class GroupLearner(BaseEstimator):
         self.weights_, self.history_ = train_groups(
             x, which, covered, self._training_rows(len(which)), plan, self.progress
         )
-        q = expit(membership_logits(encode(x, self.weights_)[0], self.weights_))
+        q = expit(membership_logits(latent_mean(x, self.weights_), self.weights_))
         self.shift_ = mass_shift(q[:, which], self.delta)
 
     def _training_rows(self, n: int) -> Any:
@@ -237,7 +237,7 @@ class GroupLearner(BaseEstimator):
         return x
 
     def _membership(self, x: FloatArray) -> FloatArray:
-        q: FloatArray = self.membership_of_latent(encode(x, self.weights_)[0]).mean(axis=0)
+        q: FloatArray = self.membership_of_latent(latent_mean(x, self.weights_)).mean(axis=0)
         return q
 
 

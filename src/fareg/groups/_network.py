@@ -39,8 +39,17 @@ def feed(x: Any, layers: Layers, do: Arithmetic = NUMPY) -> Any:
 
 def encode(x: Any, weights: Weights, do: Arithmetic = NUMPY) -> Any:
     """Return mean and log-variance of ``p(z | x)``, each of shape (n_restarts, n, LATENT_DIM)."""
-    h = do.leaky_relu(feed(x, weights["encoder"], do), SLOPE)
+    h = _hidden(x, weights, do)
     return feed(h, weights["mean"], do), feed(h, weights["log_variance"], do)
+
+
+def latent_mean(x: Any, weights: Weights, do: Arithmetic = NUMPY) -> Any:
+    """Return the mean of ``p(z | x)`` alone."""
+    return feed(_hidden(x, weights, do), weights["mean"], do)
+
+
+def _hidden(x: Any, weights: Weights, do: Arithmetic) -> Any:
+    return do.leaky_relu(feed(x, weights["encoder"], do), SLOPE)
 
 
 def membership_logits(z: Any, weights: Weights, do: Arithmetic = NUMPY) -> Any:

@@ -344,6 +344,7 @@ class _Points:
         for first in range(0, len(directions.v), step):
             projection = directions[first : first + step].project(self.numbers)
             order = np.argsort(projection, axis=1)
+            # row by row: take_along_axis is three times slower, and half as slow as the sort
             ordered = np.stack([z[one] for z, one in zip(projection, order, strict=True)])
             is_start = np.diff(ordered, axis=1, prepend=-np.inf) > 0
             no_ties = bool(is_start.all())

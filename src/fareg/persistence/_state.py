@@ -266,8 +266,9 @@ class Reader:
         rows = pd.RangeIndex(*index) if isinstance(index, list) else pd.Index(self._column(index))
         frame = frame.set_axis(rows) if columns else pd.DataFrame(index=rows)
         kinds = node.get("held", {})
-        if not all(kind in HELD.values() for kind in kinds.values()):
-            raise ValueError(f"no column holds {kinds}")
+        known = all(kind in HELD.values() for kind in kinds.values())
+        if not known or not set(kinds) <= set(frame.select_dtypes("number")):
+            raise ValueError(f"no columns held {kinds}")
         return note_held(frame, kinds)
 
     def _column(self, node: dict[str, Any]) -> pd.Series:

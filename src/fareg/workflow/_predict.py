@@ -44,9 +44,9 @@ def answer_table(clf: Any, X: Any) -> pd.DataFrame:
     ['set', 'size', 'top']
     """
     clf = copy(clf)
-    clf.estimator_ = _Remembering(clf.estimator_, "predict_proba")
+    clf.estimator_ = _Remembering(clf.estimator_.predict_proba)
     if hasattr(clf, "learner_"):
-        clf.learner_ = _Remembering(clf.learner_, "membership")
+        clf.learner_ = _Remembering(clf.learner_.membership)
     sets = clf.predict_set(X)
     labels = np.array([str(label) for label in clf.classes_], dtype=object)
     table = pd.DataFrame(
@@ -67,15 +67,16 @@ def answer_table(clf: Any, X: Any) -> pd.DataFrame:
 
 
 class _Remembering:
-    """A model whose last answer stays at hand: asking is the slow part, once is enough."""
+    """A model whose last answer stays at hand: ``predict_set`` asks it once, and asking is slow."""
 
-    def __init__(self, model: Any, question: str) -> None:
-        self._ask = getattr(model, question)
-        setattr(self, question, self._remember)
+    def __init__(self, ask: Callable[[Any], Any]) -> None:
+        self._ask = ask
 
-    def _remember(self, X: Any) -> Any:
+    def predict_proba(self, X: Any) -> Any:
         self.answer = np.asarray(self._ask(X))
         return self.answer
+
+    membership = predict_proba
 
 
 def joined(sets: Any, classes: Any) -> Any:
@@ -158,6 +159,10 @@ def model_columns(clf: Any, model: str | os.PathLike[str]) -> dict[str, str]:
 
 def check_kept(keep: Sequence[str]) -> None:
     """Refuse to keep columns that would have the name of an answer, or to keep one twice."""
+    if isinstance(keep, str):
+        raise InvalidInputError(
+            f"keep must be a list of column names, got {keep!r}; use [{keep!r}]"
+        )
     taken = [name for name in keep if name in ANSWERS]
     if taken:
         raise InvalidInputError(

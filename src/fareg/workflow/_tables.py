@@ -102,10 +102,9 @@ def read_batches(
     ``root`` that are named ``name=value`` are columns too.
     """
     source = check_readable(path)
-    wanted = {**dict.fromkeys(keep, "text"), **kinds}
     with _reading(source):
         parquet = is_parquet(source)
-        given = _folder_values(source, root, wanted)
+        given = _folder_values(source, root, {**dict.fromkeys(keep, "text"), **kinds})
         if parquet:
             import pyarrow.parquet
 
@@ -115,49 +114,49 @@ def read_batches(
             names = _check_header(source)
         _check_unique(names, source)
         given = {name: value for name, value in given.items() if name not in names}
-        check_columns(list(wanted), [*names, *given], str(source))
-        stored = [name for name in wanted if name not in given]
+        check_columns([*kinds, *keep], [*names, *given], str(source))
+        stored = [name for name in kinds if name not in given]
+        kept = [name for name in keep if name not in given]  # the path of the file says the others
         batches = (
-            _parquet_batches(file, stored, keep, batch_size)
+            _parquet_batches(file, stored, kept, batch_size)
             if parquet
-            else _csv_batches(source, wanted, keep, batch_size)
+            else _csv_batches(source, kinds, kept, batch_size)
         )
-        for frame, kept in batches:
+        for frame, copied in batches:
             if len(frame):
-                from_folders = {name: given[name] for name in keep if name in given}
-                kept = kept.set_axis(range(len(frame))).assign(**from_folders)[list(keep)]
-                yield _as_kinds(frame.assign(**given), kinds, source), kept
+                yield _as_kinds(frame.assign(**given), kinds, source), copied
 
 
 def _parquet_batches(
-    file: Any, columns: list[str], keep: Sequence[str], batch_size: int
+    file: Any, columns: list[str], keep: list[str], batch_size: int
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Yield frames, and the columns to keep in the types of the file."""
-    own = [name for name in columns if name in keep]
-    for batch in file.iter_batches(batch_size, columns=columns):
-        frame = batch.to_pandas()
-        kept = {name: pd.array(batch[name], dtype=pd.ArrowDtype(batch[name].type)) for name in own}
-        yield frame, pd.DataFrame(kept, index=frame.index)
+    for batch in file.iter_batches(batch_size, columns=list(dict.fromkeys([*columns, *keep]))):
+        copies = {
+            name: pd.array(batch[name], dtype=pd.ArrowDtype(batch[name].type)) for name in keep
+        }
+        yield batch.select(columns).to_pandas(), pd.DataFrame(copies, index=range(len(batch)))
 
 
 def _csv_batches(
-    source: Path, kinds: Mapping[str, str], keep: Sequence[str], batch_size: int
+    source: Path, kinds: Mapping[str, str], keep: list[str], batch_size: int
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
-    """Yield frames, and the columns to keep as text, or as float64 where the model reads them."""
+    """Yield frames, and the columns to keep as the text that they are."""
+
+    def chunks(names: Any, **options: Any) -> Iterator[pd.DataFrame]:
+        yield from pd.read_csv(
+            source,
+            usecols=lambda name: name in names,
+            chunksize=batch_size,
+            encoding="utf-8-sig",
+            **options,
+        )
+
     texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
-    for frame in pd.read_csv(
-        source,
-        usecols=lambda name: name in kinds,
-        dtype=texts,
-        chunksize=batch_size,
-        encoding="utf-8-sig",
-    ):
-        numbers = {  # of one type in all batches
-            name: pd.to_numeric(frame[name], errors="coerce").astype(np.float64)
-            for name in keep
-            if kinds[name] == "number"
-        }
-        yield frame, frame[list(keep)].assign(**numbers)
+    copies = chunks(keep, dtype="str", keep_default_na=False) if keep else None
+    for frame in chunks(kinds, dtype=texts):
+        copied = pd.DataFrame(index=frame.index) if copies is None else next(copies)
+        yield frame, copied[keep].reset_index(drop=True)
 
 
 def count_rows(path: str | os.PathLike[str]) -> int | None:
@@ -237,6 +236,7 @@ class _ParquetAppender:
         import pyarrow.parquet
 
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+        table = table.replace_schema_metadata(None)  # pandas cannot read all types it notes there
         if self._writer is None:
             self._writer = pyarrow.parquet.ParquetWriter(self._path, table.schema)
         self._writer.write_table(table.cast(self._writer.schema))
