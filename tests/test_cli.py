@@ -225,7 +225,11 @@ def test_dates_and_many_categories_and_gaps_are_learned_from(tmp_path):
 
 
 def test_info_in_words_and_json(place):
-    assert "FaReGClassifier" in run("info", place / "m.fareg").stdout
+    shown = " ".join(run("info", place / "m.fareg").stdout.split())
+    assert "FaReGClassifier" in shown
+    assert "target score" in shown  # the parameter
+    assert "fit: target outcome" in shown  # the column
+    assert "fit: rows train 960, calibrate 960, test 480" in shown
     told = json.loads(run("info", place / "m.fareg", "--json").stdout)
     assert told["metadata"]["rows"]["train"] == 960
     assert len(told["groups"]) == 2

@@ -432,7 +432,7 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     facts |= {
         name: _words(value) for name, value in told["parameters"].items() if value is not None
     }
-    facts |= {name: _words(value) for name, value in metadata.items() if name != "columns"}
+    facts |= {f"fit: {name}": _words(v) for name, v in metadata.items() if name != "columns"}
     for number, group in enumerate(told.get("groups", ()), start=1):
         facts[f"group {number}"] = (
             f"{group['rule']} ({group['share']:.0%} of the rows, coverage {_percent(group)} "
