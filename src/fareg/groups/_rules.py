@@ -15,6 +15,7 @@ from fareg._frames import MAX_DISCRETE, held, in_words
 from fareg._validation import BoolArray, FloatArray, check_same_length
 
 MAX_LEAVES = 8
+CLOSE = 0.005  # a tree that agrees so much worse may be the smaller one
 MAX_LEVELS = 50  # levels of a text column that a rule may name
 MAX_ROWS = 20_000
 MISSING = "missing"
@@ -115,19 +116,20 @@ def _design(columns: pd.DataFrame) -> tuple[FloatArray, list[tuple[str, str | No
 
 
 def _smallest_tree(x: FloatArray, inside: BoolArray) -> DecisionTreeClassifier:
-    """Return the tree of fewest leaves within 0.005 of the best balanced accuracy."""
+    """Return the tree of fewest leaves within ``CLOSE`` of the best balanced accuracy."""
     min_rows = max(1, len(x) // 200)
-    trees = [
-        DecisionTreeClassifier(
-            max_leaf_nodes=leaves,
+    trees: list[DecisionTreeClassifier] = []
+    agreement: list[float] = []
+    while len(trees) < MAX_LEAVES - 1 and max(agreement, default=0.0) < 1 - CLOSE:
+        tree = DecisionTreeClassifier(
+            max_leaf_nodes=len(trees) + 2,
             min_samples_leaf=min_rows,
             class_weight="balanced",
             random_state=0,
         ).fit(x, inside)
-        for leaves in range(2, MAX_LEAVES + 1)
-    ]
-    agreement = [balanced_accuracy_score(inside, tree.predict(x)) for tree in trees]
-    return next(t for t, a in zip(trees, agreement, strict=True) if a >= max(agreement) - 0.005)
+        trees.append(tree)
+        agreement.append(balanced_accuracy_score(inside, tree.predict(x)))
+    return next(t for t, a in zip(trees, agreement, strict=True) if a >= max(agreement) - CLOSE)
 
 
 def _everything(column: pd.Series) -> _Condition:
