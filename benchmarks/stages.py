@@ -148,7 +148,7 @@ def taken_apart(job: str, stages: Stages, function: Callable[[], Any]) -> dict:
 
 
 def measure() -> dict:
-    """Take fit with the default model apart; conformalize and predict_set with a linear one."""
+    """Take fit and predict_set apart, with the default base model and with a linear one."""
     stages = Stages()
     data = make_synthetic(N_PREDICT, random_state=0)
     X, y = data.X[:N_FIT], data.y[:N_FIT]
@@ -163,19 +163,14 @@ def measure() -> dict:
     boosted = classifier(BaseModel(gradient_boosting(random_state=0).steps))
     linear = BaseModel([("code", one_hot_encoder()), ("model", LogisticRegression(max_iter=200))])
     clf = classifier(FrozenEstimator(linear.fit(X[:2000], y[:2000])))
-    parts = [
-        taken_apart(f"fit on {N_FIT:,} rows, gradient boosting", stages, lambda: boosted.fit(X, y)),
-        taken_apart(
-            f"conformalize on {N_FIT:,} rows, logistic regression",
-            stages,
-            lambda: clf.conformalize(X, y),
-        ),
-        taken_apart(
-            f"predict_set of {N_PREDICT:,} rows, logistic regression",
-            stages,
-            lambda: clf.predict_set(data.X),
-        ),
-    ]
+    heavy, light = "gradient boosting", "logistic regression"
+    jobs: dict[str, Callable[[], Any]] = {
+        f"fit on {N_FIT:,} rows, {heavy}": lambda: boosted.fit(X, y),
+        f"predict_set of {N_FIT:,} rows, {heavy}": lambda: boosted.predict_set(X),
+        f"conformalize on {N_FIT:,} rows, {light}": lambda: clf.conformalize(X, y),
+        f"predict_set of {N_PREDICT:,} rows, {light}": lambda: clf.predict_set(data.X),
+    }
+    parts = [taken_apart(job, stages, function) for job, function in jobs.items()]
     rows = [
         Row(
             f"FaReG, {part['job']}",
