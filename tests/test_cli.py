@@ -303,6 +303,11 @@ def test_audit_of_predictions_beside_the_table_finds_no_group_in_them(place, tmp
     told = json.loads(run("audit", tmp_path / "t.csv", *options).stdout)
     assert "size, top, group, membership belong to the predictions" in " ".join(told["warnings"])
     assert told["data"]["sensitive_features"] == list(DATA.X.columns)
+    named = json.loads(
+        run("audit", tmp_path / "t.csv", *options, "--sensitive", "Color,size").stdout
+    )
+    assert named["data"]["sensitive_features"] == ["Color", "size"]
+    assert not any("belong to the predictions" in note for note in named["warnings"])
 
 
 def test_labels_are_compared_as_text():

@@ -76,11 +76,13 @@ def audit_file(
         table, classes = clf.predict_set(X), list(label_texts(clf.classes_))
     elif len(sets) == 1:
         table = _lists(frame[sets[0]], set(y))
-        X = _without_answers(X, np.array([len(labels) for labels in table]), sensitive or ())
+        if sensitive is None:
+            X = _without_answers(X, np.array([len(labels) for labels in table]))
     else:
         _check_all_named(X, sets, set(y))
         table, classes = _flags(frame[list(sets)]), list(sets)
-        X = _without_answers(X, table.sum(axis=1), sensitive or ())
+        if sensitive is None:
+            X = _without_answers(X, table.sum(axis=1))
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
     column_kinds(X)  # refuses columns of lists
@@ -121,7 +123,7 @@ def _parts(separators: re.Pattern[str], text: str) -> list[str]:
     return [part.strip("'\"") for part in parts if part]
 
 
-def _without_answers(X: pd.DataFrame, sizes: Any, sensitive: Sequence[str]) -> pd.DataFrame:
+def _without_answers(X: pd.DataFrame, sizes: Any) -> pd.DataFrame:
     """Leave out what the predictor said: whoever has an empty set is covered never."""
     answers = [
         name
@@ -130,7 +132,6 @@ def _without_answers(X: pd.DataFrame, sizes: Any, sensitive: Sequence[str]) -> p
     ]
     if "size" in answers:
         answers += [name for name in ("top", "group", "membership") if name in X]
-    answers = [name for name in answers if name not in sensitive]
     if answers:
         warn(
             f"{', '.join(map(str, answers))} belong to the predictions and define no groups; "
