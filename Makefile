@@ -12,9 +12,9 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 demo: .venv/installed
 	$(BIN)/fareg demo
 
-# one thread per process: pytest-xdist keeps both cores busy
+# one thread per process: pytest-xdist keeps both cores busy; what a file prepares is prepared once
 test: .venv/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .

@@ -20,8 +20,6 @@ from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.workflow import fit_file, predict_file, predict_folder
 
-pytestmark = pytest.mark.xdist_group("runner")
-
 DATA = make_synthetic(4000, random_state=0)
 FRAME = DATA.X.assign(outcome=DATA.y)
 N_PARTS, PART_ROWS = 12, 200

@@ -17,8 +17,6 @@ from fareg.experiments._published import published
 from fareg.experiments._tables import beside_paper, summarise
 from fareg.experiments._targets import DRAWS
 
-pytestmark = pytest.mark.xdist_group("reproduce")  # one run of everything serves them all
-
 SMALLER = {
     "fareg.experiments._plan.QUICK_BASE": BaseConfig(
         hidden=(8,), learning_rate=0.01, max_epochs=5, patience=5

@@ -18,8 +18,6 @@ from fareg.experiments._cells import run_unit, units_of
 from fareg.experiments._runner import run_cells
 from fareg.experiments._store import Store
 
-pytestmark = pytest.mark.xdist_group("runner")
-
 
 def stored(folder):
     return sorted(path.name for path in folder.rglob("*.parquet"))
