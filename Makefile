@@ -14,7 +14,7 @@ demo: .venv/installed
 
 # one thread per process: pytest-xdist keeps both cores busy; what a file prepares is prepared once
 test: .venv/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .
