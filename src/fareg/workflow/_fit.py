@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
 
-from fareg._encoding import gradient_boosting, one_hot_encoder, ordinal_encoder
 from fareg._files import check_output
 from fareg._frames import select_columns
 from fareg._validation import BoolArray, InvalidInputError, check_choice, check_confidence_level
@@ -23,44 +21,14 @@ from fareg.audit._picture import group_picture
 from fareg.classifiers import FaReGClassifier, SplitConformalClassifier
 from fareg.metrics import coverage_by_group
 from fareg.persistence import save
+from fareg.workflow._models import MODELS
 from fareg.workflow._tables import check_columns, column_kinds, read_table
+from fareg.workflow._target import check_target
 
 TEST_SIZE = 0.2
 CALIBRATION_SIZE = 0.4  # as large as the training part: groups are learned on half of it
-MIN_ROWS = 20
-MAX_CATEGORIES = 100  # rarer categories of a column share one input of a linear model or network
 MIN_GROUP_ROWS = 20  # test rows below which a group's coverage says little
 N_WORST = 5
-
-
-def _forest(seed: int) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return make_pipeline(
-        ordinal_encoder(),
-        RandomForestClassifier(200, min_samples_leaf=3, n_jobs=-1, random_state=seed),
-    )
-
-
-def _logistic(seed: int) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), LogisticRegression(max_iter=1000))
-
-
-def _mlp(seed: int) -> Any:
-    from sklearn.neural_network import MLPClassifier
-
-    network = MLPClassifier((64, 32), early_stopping=True, random_state=seed)
-    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), network)
-
-
-MODELS: dict[str, Callable[[int], Any]] = {
-    "hgb": gradient_boosting,
-    "forest": _forest,
-    "logistic": _logistic,
-    "mlp": _mlp,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +211,7 @@ def fit_file(
     check_columns([target, *(sensitive or ())], names, str(data))
     if target in (sensitive or ()):
         raise InvalidInputError(f"the target {target} cannot be a sensitive feature")
-    X, y = frame.drop(columns=target), _check_target(frame[target])
+    X, y = frame.drop(columns=target), check_target(frame[target])
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column but the target {target}; nothing to learn")
     kinds = column_kinds(X)
@@ -333,38 +301,3 @@ def _worst_groups(clf: FaReGClassifier, X: Any, covered: dict[str, BoolArray]) -
     levels = table[~discovered & (table["n"] >= MIN_GROUP_ROWS)].nsmallest(N_WORST, "before")
     shown = table[discovered & (table["n"] > 0)]
     return pd.concat([shown, levels], ignore_index=True)
-
-
-def _check_target(target: pd.Series) -> Any:
-    """Return labels, after checks that they are labels."""
-    missing = int(target.isna().sum())
-    if missing:
-        raise InvalidInputError(
-            f"the target {target.name} has {missing} missing values in {len(target)} rows; "
-            "fill them or drop these rows"
-        )
-    kind = column_kinds(target.to_frame())[str(target.name)]
-    distinct = target.nunique()
-    if distinct < 2:
-        raise InvalidInputError(
-            f"the target {target.name} has one class only ({target.iloc[0]}); nothing to predict"
-        )
-    if len(target) < MIN_ROWS:
-        raise InvalidInputError(
-            f"the table has {len(target)} rows; at least {MIN_ROWS} are needed to train, "
-            "calibrate and test"
-        )
-    if kind == "date" or (distinct > 20 and distinct > len(target) / 2):
-        raise InvalidInputError(
-            f"the target {target.name} has {distinct} distinct values in {len(target)} rows; "
-            "choose a column of classes, or group its values"
-        )
-    if kind == "number" and target.dtype.kind == "f":
-        fractions = target[target % 1 != 0]
-        if len(fractions):
-            raise InvalidInputError(
-                f"the target {target.name} holds fractions such as {fractions.iloc[0]}; choose a "
-                "column of classes, or group its values"
-            )
-        return target.to_numpy(np.int64)
-    return target.to_numpy() if kind == "number" else target.astype(str).to_numpy(dtype=object)
