@@ -288,3 +288,18 @@ def test_all_columns_are_sensitive_unless_told(reader):
 def test_unknown_sensitive_feature_is_refused(reader, cls):
     with pytest.raises(FaregError, match="sensitive feature 'Color' is not a column of X; columns"):
         cls(reader(), sensitive_features=["Color"]).conformalize(*table(0))
+
+
+def test_a_level_with_too_many_labels_that_the_estimator_never_saw_is_named(reader):
+    X, y = table(0, 1000)
+    X["color"] = ["Red"] * 100 + ["Blue"] * 900
+    y[:30] = 7  # 3% of all rows, 30% of the red ones
+    clf = PartialConformalClassifier(reader(), sensitive_features="color", random_state=0)
+    with pytest.warns(FaregWarning) as caught:
+        clf.conformalize(X, y)
+    said = [str(w.message) for w in caught]
+    assert len(said) == 2
+    assert "30 of 1000 calibration rows (3.0%)" in said[0]
+    assert "(7)" in said[0]
+    assert "color=Red" in said[1]
+    assert "Blue" not in said[1]

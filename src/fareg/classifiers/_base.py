@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 
 from fareg._encoding import gradient_boosting
 from fareg._frames import column_kinds, column_names, hash_key, is_frame, row_uniforms
+from fareg._labels import calibration_codes
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -26,7 +27,6 @@ from fareg._validation import (
     check_fraction,
     check_proba,
     check_same_length,
-    warn,
 )
 from fareg.scores import get_score, is_randomised
 
@@ -151,7 +151,9 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = np.asarray(estimator.classes_)
         self.alpha_ = check_confidence_level(self.confidence_level)
         self.key_ = hash_key(self.random_state)
-        codes = self._label_codes(y)
+        codes = calibration_codes(
+            y, self.classes_, alpha=self.alpha_, label_conditional=self.label_conditional
+        )
         scores = self._scores(X)
         # a label that the estimator does not know is in no set: stranger than any threshold
         own = np.where(codes >= 0, scores[np.arange(len(codes)), codes], np.inf)
@@ -201,25 +203,6 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         except (ValueError, TypeError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InvalidInputError(f"the estimator refuses these rows: {reason}") from error
-
-    def _label_codes(self, y: Any) -> IntArray:
-        """Return the column of each label in ``classes_``, -1 for labels that are not there."""
-        # alike as objects: 1 and 1.0, "a" of any width; the same dtype needs no objects
-        dtype = self.classes_.dtype if self.classes_.dtype == np.asarray(y).dtype else object
-        codes = pd.Index(self.classes_, dtype=dtype).get_indexer(pd.Index(y, dtype=dtype))
-        unknown = codes < 0
-        if unknown.all():
-            raise InvalidInputError(
-                f"y holds no label that the estimator knows, got {y[0]}; "
-                f"its classes are {', '.join(map(str, self.classes_[:10]))}"
-            )
-        if unknown.any():
-            labels = sorted({str(label) for label in np.asarray(y, dtype=object)[unknown]})
-            warn(
-                f"{unknown.sum()} calibration rows have labels that the estimator never saw "
-                f"({', '.join(labels[:5])}): no set can contain these, sets of the others grow"
-            )
-        return codes.astype(np.int64)
 
     def _fitted_estimator(self) -> Any:
         for candidate in (self.estimator, getattr(self, "estimator_", None)):

@@ -10,7 +10,7 @@ import numpy as np
 
 from fareg._validation import FloatArray, IntArray, warn
 from fareg.classifiers._base import ConformalClassifier
-from fareg.pvalues import CalibrationScores
+from fareg.pvalues import CalibrationScores, conformal_rank
 
 ABSENT = -2  # cell number of a row that a view says nothing about
 
@@ -70,6 +70,7 @@ class MondrianClassifier(ConformalClassifier):
                 n_categories = count * n_labels
             self.calibrations_.append(CalibrationScores.sort(scores, categories, n_categories))
         self.thresholds_ = [c.quantiles(self.alpha_) for c in self.calibrations_]
+        self._warn_of_unseen_labels(codes)
         self._warn_of_full_sets()
 
     def _thresholds(self, X: Any) -> FloatArray:
@@ -88,15 +89,39 @@ class MondrianClassifier(ConformalClassifier):
         n_labels = len(self.classes_)
         return np.where(column >= 0, column * n_labels + np.arange(n_labels), -1)
 
+    def _warn_of_unseen_labels(self, codes: IntArray) -> None:
+        """Name a cell in which labels that the estimator never saw are too many for the promise."""
+        share = np.mean(codes < 0)
+        if not 0 < share <= self.alpha_ or self.label_conditional:
+            return  # there are none, or all rows together have been warned of already
+        full = [
+            self._describe(view, int(cell))
+            for view, (calibration, thresholds) in enumerate(
+                zip(self.calibrations_, self.thresholds_, strict=True)
+            )
+            for cell in np.flatnonzero(np.isinf(thresholds[:-1]))
+            if conformal_rank(int(calibration.counts[cell]), self.alpha_)
+            <= calibration.counts[cell]
+        ]
+        if full:
+            others = f" and {len(full) - 1} more" if len(full) > 1 else ""
+            warn(
+                f"too many calibration labels for {full[0]}{others} were never seen by the "
+                f"estimator, the promise allows a share of {self.alpha_:.3g}: sets there are full "
+                "and still miss these labels"
+            )
+
     def _warn_of_full_sets(self) -> None:
+        n_needed = math.ceil(1 / self.alpha_) - 1  # smallest n with conformal_rank(n) <= n
         small = [
             (view, category)
-            for view, thresholds in enumerate(self.thresholds_)
-            for category in np.flatnonzero(np.isinf(thresholds[:-1]))
+            for view, calibration in enumerate(self.calibrations_)
+            for category in np.flatnonzero(
+                conformal_rank(calibration.counts, self.alpha_) > calibration.counts
+            )
         ]
         if not small:
             return
-        n_needed = math.ceil(1 / self.alpha_) - 1  # smallest n with conformal_rank(n) <= n
         view, category = small[0]
         cell, label = int(category), ""
         if self.label_conditional:
