@@ -3,16 +3,37 @@ import pandas as pd
 import polars as pl
 import pytest
 from covmetrics import ERT
-from covmetrics.losses import L1_miscoverage, brier_score, logloss
+from covmetrics.losses import (
+    L1_miscoverage,
+    L1_miscoverage_over,
+    L1_miscoverage_under,
+    brier_score,
+    brier_score_over,
+    brier_score_under,
+    logloss,
+    logloss_over,
+    logloss_under,
+)
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from fareg._validation import InvalidInputError
-from fareg.metrics import excess_risk
+from fareg.metrics import excess_risk, excess_risk_parts
 
-LOSSES = {"l1": L1_miscoverage, "brier": brier_score, "log": logloss}
+LOSSES = ("l1", "brier", "log")
+PARTS = {
+    ("l1", "total"): L1_miscoverage,
+    ("l1", "under"): L1_miscoverage_under,
+    ("l1", "over"): L1_miscoverage_over,
+    ("brier", "total"): brier_score,
+    ("brier", "under"): brier_score_under,
+    ("brier", "over"): brier_score_over,
+    ("log", "total"): logloss,
+    ("log", "under"): logloss_under,
+    ("log", "over"): logloss_over,
+}
 SMALL = HistGradientBoostingClassifier(max_iter=10, random_state=0)
 
 
@@ -22,14 +43,47 @@ def make(n, seed=0):
     return X, rng.random(n) < np.where(X[:, 0] < 0.5, 0.8, 1.0)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_equals_covmetrics(loss):
+@pytest.mark.parametrize(("loss", "part"), PARTS)
+def test_equals_covmetrics(loss, part):
     X, covered = make(300)
-    theirs = ERT(HistGradientBoostingClassifier, random_state=0).evaluate(
-        X, covered.astype(float), 0.1, n_splits=3, random_state=11, loss=LOSSES[loss]
+    theirs = ERT(HistGradientBoostingClassifier, max_iter=20, random_state=0).evaluate(
+        X, covered.astype(float), 0.1, n_splits=3, random_state=11, loss=PARTS[loss, part]
     )
-    ours = excess_risk(X, covered, loss=loss, n_splits=3, random_state=11)
+    booster = HistGradientBoostingClassifier(max_iter=20, random_state=0)
+    ours = excess_risk(
+        X, covered, loss=loss, part=part, estimator=booster, n_splits=3, random_state=11
+    )
     assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_parts_add_up_to_the_total(loss):
+    X, covered = make(300, seed=4)
+    parts = excess_risk_parts(X, covered, loss=loss, estimator=SMALL)
+    assert parts.under + parts.over == pytest.approx(parts.total, abs=1e-12)
+    for part in ("total", "under", "over"):
+        alone = excess_risk(X, covered, loss=loss, part=part, estimator=SMALL)
+        assert alone == getattr(parts, part)
+
+
+@pytest.mark.parametrize(("loss", "under", "over"), [("l1", 0.1, 0.05), ("brier", 0.02, 0.005)])
+def test_parts_measure_who_lacks_and_who_has_more(loss, under, over):
+    rng = np.random.default_rng(0)
+    X = rng.random((20_000, 2))
+    covered = rng.random(20_000) < np.where(X[:, 0] < 0.5, 0.7, 1.0)
+    stump = DecisionTreeClassifier(max_depth=1)
+    parts = excess_risk_parts(X, covered, loss=loss, estimator=stump)
+    assert parts.under == pytest.approx(under, rel=0.1)
+    assert parts.over == pytest.approx(over, rel=0.1)
+
+
+def test_the_under_part_ignores_people_who_are_covered_too_often():
+    rng = np.random.default_rng(0)
+    X = rng.random((20_000, 1))
+    covered = rng.random(20_000) < np.where(X[:, 0] < 0.5, 0.9, 1.0)
+    parts = excess_risk_parts(X, covered, estimator=DecisionTreeClassifier(max_depth=1))
+    assert parts.under < 0.004
+    assert parts.over == pytest.approx(0.05, abs=0.004)
 
 
 @pytest.mark.parametrize(("loss", "distance"), [("l1", 0.1), ("brier", 0.01)])
@@ -86,6 +140,7 @@ def test_generators_are_seeds_too():
     ("change", "message"),
     [
         ({"loss": "l2"}, "loss must be one of l1, brier, log"),
+        ({"part": "left"}, "part must be one of total, under, over"),
         ({"confidence_level": 90}, "did you mean 0.9"),
         ({"n_splits": 1}, "n_splits must be a whole number >= 2"),
         ({"n_splits": 200}, "at most the 100 rows"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,31 @@ from fareg._validation import (
 from fareg.metrics._encoding import check_table
 
 CLIP = 1e-6  # keeps the log loss finite
+PARTS = ("total", "under", "over")
+
+
+@dataclass(frozen=True)
+class ExcessRisk:
+    """Excess risk of the target coverage and its two parts, which add up to it.
+
+    Attributes
+    ----------
+    total : float
+        How far coverage can be told from X, in both directions.
+    under : float
+        The part of rows that are predicted to be covered too rarely: who is short-changed.
+    over : float
+        The part of rows that are predicted to be covered more often than promised.
+
+    Examples
+    --------
+    >>> ExcessRisk(total=0.05, under=0.04, over=0.01).under
+    0.04
+    """
+
+    total: float
+    under: float
+    over: float
 
 
 def excess_risk(
@@ -33,6 +59,7 @@ def excess_risk(
     *,
     confidence_level: float = 0.9,
     loss: str = "l1",
+    part: str = "total",
     estimator: Any = None,
     n_splits: int = 5,
     random_state: Any = 42,
@@ -56,6 +83,11 @@ def excess_risk(
         Target coverage.
     loss : {"l1", "brier", "log"}, default="l1"
         The proper loss that compares the two predictions.
+    part : {"total", "under", "over"}, default="total"
+        Which deviations count: all, only those below ``confidence_level``, or only those above.
+        The under part is the one that matters for fairness: it is large if X tells who is covered
+        too rarely, and is not changed by people who are covered more often than promised. The two
+        parts add up to the total.
     estimator : scikit-learn classifier, optional
         Predicts ``covered`` with ``predict_proba``. It gets numeric arrays as they are, any other
         table as a pandas frame of float and text columns. None: gradient boosting, with text
@@ -84,9 +116,59 @@ def excess_risk(
     >>> bool(0.08 < risk < 0.12)  # E|p(x) - 0.9| is 0.1
     True
     """
+    check_choice("part", part, PARTS)
+    parts = excess_risk_parts(
+        X,
+        covered,
+        confidence_level=confidence_level,
+        loss=loss,
+        estimator=estimator,
+        n_splits=n_splits,
+        random_state=random_state,
+    )
+    return float(getattr(parts, part))
+
+
+def excess_risk_parts(
+    X: Any,
+    covered: Any,
+    *,
+    confidence_level: float = 0.9,
+    loss: str = "l1",
+    estimator: Any = None,
+    n_splits: int = 5,
+    random_state: Any = 42,
+) -> ExcessRisk:
+    """Estimate the excess risk of the target coverage with its under and over parts.
+
+    The under part cuts every prediction from above at ``confidence_level`` before its risk is
+    measured, the over part from below. A row contributes to one of them only, so they add up to
+    the total. In expectation ``under`` is a lower bound of ``E max(level - p(x), 0)`` for "l1".
+
+    Parameters
+    ----------
+    X, covered, confidence_level, loss, estimator, n_splits, random_state
+        As in `excess_risk`, whose answers for all parts come from one cross-fit here.
+
+    Returns
+    -------
+    ExcessRisk
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(4000, 1))
+    >>> covered = rng.uniform(size=4000) < np.where(X[:, 0] < 0.5, 0.7, 1.0)
+    >>> risk = excess_risk_parts(X, covered, estimator=DecisionTreeClassifier(max_depth=1))
+    >>> print(f"{risk.under:.1f} {risk.over:.2f}")  # half of the rows lack 0.2, half have 0.1 more
+    0.1 0.05
+    """
     covered = check_covered(covered)
     n_samples = check_same_length(X=X, covered=covered)
     check_confidence_level(confidence_level)
+    level = float(confidence_level)
     risk = LOSSES[check_choice("loss", loss, LOSSES)]
     if check_count("n_splits", n_splits, minimum=2) > n_samples:
         raise InvalidInputError(f"n_splits must be at most the {n_samples} rows, got {n_splits}")
@@ -97,13 +179,13 @@ def excess_risk(
     if not hasattr(model, "predict_proba"):
         raise InvalidInputError(f"estimator must have predict_proba, got {model!r}")
     folds = KFold(n_splits=n_splits, shuffle=True, random_state=random_state)
-    target = np.array([float(confidence_level)])
     excess = []
     for train, test in folds.split(covered):
-        predicted = _predict(model, table, covered, train, test)
-        constant = risk(target, covered[test], confidence_level)
-        excess.append(constant.mean() - risk(predicted, covered[test], confidence_level).mean())
-    return float(np.mean(excess))
+        p = _predict(model, table, covered, train, test)
+        constant = risk(np.array([level]), covered[test], level).mean()
+        cuts = (p, np.minimum(p, level), np.maximum(p, level))
+        excess.append([constant - risk(cut, covered[test], level).mean() for cut in cuts])
+    return ExcessRisk(*np.mean(excess, axis=0).tolist())
 
 
 def _l1(p: FloatArray, covered: BoolArray, level: float) -> FloatArray:
