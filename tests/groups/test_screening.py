@@ -3,8 +3,19 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binomtest
 
-from fareg.groups._screening import N_FOLDS, PRIOR_ROWS, cross_fitted_gain, screen_features
+from fareg.groups._screening import (
+    FEW_TARGETS,
+    N_FOLDS,
+    PRIOR_ROWS,
+    _Cells,
+    _search,
+    cross_fitted_gain,
+    mean_gains,
+    screen_features,
+    smallest_p_value,
+)
 
 
 def table(rng, n, n_noise=4):
@@ -22,6 +33,15 @@ def test_gain_equals_its_definition():
         others = (cells == cells[i]) & (folds != folds[i])
         mean = targets[others].sum(axis=0) / (others.sum() + PRIOR_ROWS)
         np.testing.assert_allclose(gain[i], targets[i] ** 2 - (targets[i] - mean) ** 2)
+
+
+@pytest.mark.parametrize("n_targets", [1, FEW_TARGETS + 1])
+def test_mean_gains_are_the_means_of_the_gains(n_targets):
+    rng = np.random.default_rng(0)
+    cells, folds = rng.integers(0, 4, 60), np.stack([rng.permutation(60) % N_FOLDS] * 2)
+    targets = rng.normal(size=(60, n_targets))
+    rows = [cross_fitted_gain(cells, targets, fold) for fold in folds]
+    np.testing.assert_allclose(mean_gains(cells, 7, targets, folds), np.mean(rows, axis=(0, 1)))
 
 
 def test_an_interaction_without_main_effects_is_found():
@@ -54,6 +74,38 @@ def test_p_value_is_uniform_when_there_is_nothing_to_find():
     for level in (0.05, 0.1, 0.25, 0.5):
         share = np.mean(np.array(p) <= level)
         assert abs(share - level) < 4 * np.sqrt(level * (1 - level) / 200)
+
+
+@pytest.mark.parametrize(("n_features", "repeats"), [(3, 200), (20, 40), (60, 15)])
+def test_p_value_is_valid_however_many_features_are_searched(n_features, repeats):
+    """With triples chosen by the true target alone, 60 features gave p <= 0.1 in half the runs."""
+    rng = np.random.default_rng(n_features)
+    small = 0
+    for seed in range(repeats):
+        levels = {f"f{j}": rng.choice(list("abc"), 80) for j in range(n_features)}
+        columns = pd.DataFrame(levels, dtype=object)
+        screening = screen_features(columns, rng.random(80), n_permutations=9, random_state=seed)
+        small += screening.p_value <= 0.1
+    assert binomtest(small, repeats, 0.1).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("n_features", [4, 14, 45])
+def test_every_target_gets_the_search_that_it_would_get_alone(n_features):
+    rng = np.random.default_rng(5)
+    cells = _Cells([rng.integers(0, 3, 60) for _ in range(n_features)])
+    targets = rng.normal(size=(60, 3))
+    folds = rng.permutation(60)[None] % N_FOLDS
+    together = _search(cells, targets, folds)[1]
+    alone = [_search(cells, targets[:, [j]], folds)[1][0] for j in range(3)]
+    np.testing.assert_allclose(together, alone)
+
+
+def test_no_p_value_is_smaller_than_the_shuffles_allow():
+    rng = np.random.default_rng(6)
+    columns = table(rng, 200)
+    target = (columns["a"] == "x").to_numpy(float)
+    screening = screen_features(columns, target, n_permutations=19, random_state=0)
+    assert screening.p_value == smallest_p_value(19) == 0.05
 
 
 @pytest.mark.parametrize("n_rows", [2, 7])

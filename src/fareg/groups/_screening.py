@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
 from fareg._frames import Levels
-from fareg._validation import FloatArray, IntArray
+from fareg._validation import BoolArray, FloatArray, IntArray
 
 N_FOLDS = 10
 N_REPEATS = 3
@@ -27,6 +26,14 @@ MAX_ROWS = 20_000
 MAX_FEATURES = 40  # beyond, only the best single features enter pairs
 MAX_FEATURES_TRIPLES = 10  # beyond, only the best pairs are extended
 N_EXTENDED = 10
+MAX_EMPTY_CELLS = 256  # joint cells are numbered without gaps if there would be more
+FEW_TARGETS = 10
+MAX_SUMS = 2_000_000  # numbers held at once while gains are computed
+TIE = (
+    1e-12  # gains that differ by less, relative to the target's square, are equal but for rounding
+)
+
+Subset = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,17 @@ class Screening:
     selected: tuple[str, ...]
     gains: dict[tuple[str, ...], float]  # share of the target's variance predicted on other folds
     p_value: float
+
+
+def smallest_p_value(n_permutations: int) -> float:
+    """Return the smallest p-value that this many shuffles can give: ``1 / (1 + n_permutations)``.
+
+    Examples
+    --------
+    >>> smallest_p_value(99)
+    0.01
+    """
+    return 1 / (1 + n_permutations)
 
 
 def screen_features(
@@ -51,8 +69,9 @@ def screen_features(
         Strangeness of each row, for example the rank of its score.
     n_permutations : int
         Number of shuffles of ``target`` behind the p-value, which is
-        ``(1 + #{null >= observed}) / (1 + n_permutations)`` for the best gain over all subsets:
-        exact for any search, if the target is independent of the features.
+        ``(1 + #{null >= observed}) / (1 + n_permutations)`` for the best gain over all subsets.
+        Each shuffle gets the whole search, the choice of promising pairs and triples included, so
+        the p-value is exact for any number of features if the target is independent of them.
     random_state : int
 
     Returns
@@ -67,29 +86,138 @@ def screen_features(
     shuffles = [rng.permutation(target) for _ in range(n_permutations)]
     targets = np.column_stack([target, *shuffles]) - target.mean()
     n_repeats = N_REPEATS if len(target) <= MANY_ROWS else 1
-    folds = [rng.permutation(len(target)) % N_FOLDS for _ in range(n_repeats)]
+    folds = np.stack([rng.permutation(len(target)) % N_FOLDS for _ in range(n_repeats)])
     variance = float(np.mean(targets[:, 0] ** 2)) or 1.0
 
-    observed: dict[tuple[int, ...], FloatArray] = {}
-    largest = np.full(n_permutations, -np.inf)
-
-    def score(subset: tuple[int, ...]) -> float:
-        if subset not in observed:
-            gain = np.mean([cross_fitted_gain(_joint(codes, subset), targets, f) for f in folds], 0)
-            observed[subset] = gain[:, 0]
-            np.maximum(largest, gain[:, 1:].mean(0), out=largest)
-        return float(observed[subset].mean())
-
-    for subset in _subsets(len(codes), score):
-        score(subset)
-    best = max(observed, key=score)
-    p_value = (1 + int((largest >= score(best)).sum())) / (1 + n_permutations)
+    gains, largest = _search(_Cells(codes), targets, folds)
+    rounding = TIE * float(np.abs(targets[:, 0]).max()) ** 2
+    as_large = int((largest[1:] >= largest[0] - rounding).sum())
     names = [str(name) for name in columns.columns]
+    selected = _smallest_close_to(gains, _Cells(codes), targets[:, :1], folds)
     return Screening(
-        selected=tuple(names[j] for j in _smallest_close_to(best, observed)),
-        gains={tuple(names[j] for j in s): float(g.mean() / variance) for s, g in observed.items()},
-        p_value=p_value,
+        selected=tuple(names[j] for j in selected),
+        gains={tuple(names[j] for j in s): gain / variance for s, gain in gains.items()},
+        p_value=(1 + as_large) / (1 + n_permutations),
     )
+
+
+class _Cells:
+    """The joint cells of subsets of features, numbered from 0."""
+
+    def __init__(self, codes: list[IntArray]) -> None:
+        self.codes = [code - code.min(initial=0) for code in codes]
+        self.sizes = [int(code.max(initial=0)) + 1 for code in self.codes]
+        self._pairs: dict[Subset, tuple[IntArray, int]] = {}
+
+    def of(self, subset: Subset) -> tuple[IntArray, int]:
+        """Return the cell of each row and the number of cells."""
+        if len(subset) == 1:
+            return self.codes[subset[0]], self.sizes[subset[0]]
+        if subset not in self._pairs:
+            cells, n_cells = self.of(subset[:-1])
+            last = subset[-1]
+            joint, n_joint = cells * self.sizes[last] + self.codes[last], n_cells * self.sizes[last]
+            if n_joint > MAX_EMPTY_CELLS:
+                joint = np.unique(joint, return_inverse=True)[1]
+                n_joint = int(joint.max(initial=0)) + 1
+            if len(subset) > 2:
+                return joint, n_joint
+            self._pairs[subset] = joint, n_joint  # triples are built on pairs
+        return self._pairs[subset]
+
+
+def _search(
+    cells: _Cells, targets: FloatArray, folds: IntArray
+) -> tuple[dict[Subset, float], FloatArray]:
+    """Run one search per column of ``targets``, each led by that column alone.
+
+    Returns
+    -------
+    gains : dict of float by subset
+        What the search of the first column tried, with the mean gains.
+    largest : ndarray of shape (n_targets,)
+        The largest mean gain that each search met.
+    """
+    n_features, n_targets = len(cells.codes), targets.shape[1]
+    largest = np.full(n_targets, -np.inf)
+    gains: dict[Subset, float] = {}
+
+    def score(subset: Subset, searches: IntArray) -> FloatArray:
+        gain = mean_gains(*cells.of(subset), targets[:, searches], folds)
+        largest[searches] = np.maximum(largest[searches], gain)
+        if searches[0] == 0:
+            gains[subset] = float(gain[0])
+        return gain
+
+    everyone = np.arange(n_targets)
+    single = np.stack([score((j,), everyone) for j in range(n_features)])
+    ranks = np.argsort(np.argsort(-single, axis=0, kind="stable"), axis=0)
+    is_kept = ranks < MAX_FEATURES  # per feature and search
+    pairs = list(combinations(range(n_features), 2))
+    paired = np.full((len(pairs), n_targets), -np.inf)
+    for row, (i, j) in enumerate(pairs):
+        searches = np.flatnonzero(is_kept[i] & is_kept[j])
+        if len(searches):
+            paired[row, searches] = score((i, j), searches)
+    for triple, searches in _triples(pairs, paired, is_kept).items():
+        score(triple, searches)
+    return gains, largest
+
+
+def _triples(
+    pairs: list[tuple[int, int]], paired: FloatArray, is_kept: BoolArray
+) -> dict[Subset, IntArray]:
+    """Return the triples to try and the searches that try each: all, or its best pairs extended."""
+    n_features, n_targets = is_kept.shape
+    if n_features <= MAX_FEATURES_TRIPLES:
+        everyone = np.arange(n_targets)
+        return dict.fromkeys(combinations(range(n_features), 3), everyone)
+    wanted: dict[Subset, set[int]] = {}
+    for search in range(n_targets):
+        kept = np.flatnonzero(is_kept[:, search]).tolist()
+        for row in np.argsort(-paired[:, search], kind="stable")[:N_EXTENDED]:
+            pair = pairs[row]
+            for j in kept:
+                if j not in pair:
+                    wanted.setdefault(tuple(sorted((*pair, j))), set()).add(search)
+    return {triple: np.array(sorted(wanted[triple])) for triple in sorted(wanted)}
+
+
+def mean_gains(cells: IntArray, n_cells: int, targets: FloatArray, folds: IntArray) -> FloatArray:
+    """Return the mean of :func:`cross_fitted_gain` over rows and rounds of folds, per target.
+
+    With S and N the sum and number of the rows of one cell in one fold, and P their prediction,
+    these rows gain ``sum(t^2 - (t - P)^2) = P (2 S - N P)`` together, so no row is visited twice.
+    ``folds`` has shape (n_rounds, n).
+    """
+    n_rounds, n = folds.shape
+    shape = (n_rounds, n_cells, N_FOLDS)
+    n_keys = n_rounds * n_cells * N_FOLDS
+    keys = (folds + N_FOLDS * (cells + n_cells * np.arange(n_rounds)[:, None])).T.ravel()
+    N = np.bincount(keys, minlength=n_keys).reshape(*shape, 1).astype(np.float64)
+    weight = 1 / (N.sum(axis=2, keepdims=True) - N + PRIOR_ROWS)
+    at_once = max(1, MAX_SUMS // n_keys)
+    parts = []
+    for start in range(0, targets.shape[1], at_once):
+        S = _sums(keys, n_keys, targets[:, start : start + at_once]).reshape(*shape, -1)
+        P = (S.sum(axis=2, keepdims=True) - S) * weight
+        parts.append((P * (2 * S - N * P)).sum(axis=(0, 1, 2)))
+    gains: FloatArray = np.concatenate(parts) / (n_rounds * max(1, n))
+    return gains
+
+
+def _sums(keys: IntArray, n_keys: int, targets: FloatArray) -> FloatArray:
+    """Sum each target over the rows of each key, shape (n_keys, n_targets).
+
+    A row has several keys, one after the other.
+    """
+    n, n_targets = targets.shape
+    per_row = len(keys) // max(1, n)
+    if n_targets <= FEW_TARGETS:  # a sparse matrix takes longer to build than these sums
+        columns = (np.repeat(t, per_row) for t in targets.T)
+        return np.column_stack([np.bincount(keys, t, minlength=n_keys) for t in columns])
+    adder = sparse.csc_matrix((np.ones(len(keys)), keys, per_row * np.arange(n + 1)), (n_keys, n))
+    return np.asarray(adder @ targets)
 
 
 def cross_fitted_gain(cells: IntArray, targets: FloatArray, folds: IntArray) -> FloatArray:
@@ -97,10 +225,9 @@ def cross_fitted_gain(cells: IntArray, targets: FloatArray, folds: IntArray) -> 
 
     ``targets`` is centred, of shape (n, n_targets); a row's cell mean comes from the other folds.
     """
-    n, n_cells = len(cells), int(cells.max()) + 1
+    n_cells = int(cells.max()) + 1
     key = cells * N_FOLDS + folds
-    adder = sparse.csr_matrix((np.ones(n), (key, np.arange(n))), (n_cells * N_FOLDS, n))
-    sums = np.asarray(adder @ targets).reshape(n_cells, N_FOLDS, -1)
+    sums = _sums(key, n_cells * N_FOLDS, targets).reshape(n_cells, N_FOLDS, -1)
     counts = np.bincount(key, minlength=n_cells * N_FOLDS).reshape(n_cells, N_FOLDS, 1)
     other_sums = sums.sum(axis=1, keepdims=True) - sums
     other_counts = counts.sum(axis=1, keepdims=True) - counts
@@ -109,35 +236,25 @@ def cross_fitted_gain(cells: IntArray, targets: FloatArray, folds: IntArray) -> 
     return gain
 
 
-def _joint(codes: list[IntArray], subset: tuple[int, ...]) -> IntArray:
-    cells = codes[subset[0]]
-    for j in subset[1:]:
-        cells = np.unique(cells * (codes[j].max() + 2) + codes[j] + 1, return_inverse=True)[1]
-    return cells.astype(np.int64)
-
-
-def _subsets(n_features: int, score: Any) -> Any:
-    """Yield all subsets of one, two and three features, or the most promising of many."""
-    singles = [(j,) for j in range(n_features)]
-    yield from singles
-    kept = sorted(sorted(range(n_features), key=lambda j: -score((j,)))[:MAX_FEATURES])
-    pairs = list(combinations(kept, 2))
-    yield from pairs
-    if len(kept) <= MAX_FEATURES_TRIPLES:
-        yield from combinations(kept, 3)
-        return
-    best_pairs = sorted(pairs, key=lambda pair: -score(pair))[:N_EXTENDED]
-    yield from sorted({tuple(sorted({*p, j})) for p in best_pairs for j in kept if j not in p})
-
-
 def _smallest_close_to(
-    best: tuple[int, ...], observed: dict[tuple[int, ...], FloatArray]
-) -> tuple[int, ...]:
+    gains: dict[Subset, float], cells: _Cells, target: FloatArray, folds: IntArray
+) -> Subset:
     """Return the smallest subset that loses to the best by a fraction of a standard error."""
+    best = max(gains, key=lambda s: gains[s])
 
-    def is_close(subset: tuple[int, ...]) -> bool:
-        loss = observed[best] - observed[subset]
+    def by_row(subset: Subset) -> FloatArray:
+        here = cells.of(subset)[0]
+        rounds = [cross_fitted_gain(here, target, fold)[:, 0] for fold in folds]
+        return np.asarray(np.mean(rounds, axis=0))
+
+    of_best = by_row(best)
+
+    def is_close(subset: Subset) -> bool:
+        loss = of_best - by_row(subset)
         return bool(loss.mean() <= PARSIMONY * loss.std() / np.sqrt(len(loss)))
 
-    close = [s for s in observed if len(s) <= len(best) and is_close(s)]
-    return min(close, key=lambda s: (len(s), -observed[s].mean()))
+    for size in range(1, len(best)):
+        for subset in sorted((s for s in gains if len(s) == size), key=lambda s: -gains[s]):
+            if is_close(subset):
+                return subset
+    return best
