@@ -1,46 +1,20 @@
-"""Estimators of other libraries, through skops: named types only, and trees that stay in bounds."""
+"""Estimators of other libraries, through skops: trusted types only, trees that stay in bounds."""
 
 from __future__ import annotations
 
 import io
+import json
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from fareg._validation import InvalidInputError
+from fareg.persistence._recipes import as_made, as_recipes, reachable
+from fareg.persistence._trust import is_function, is_trusted
 
-# Beyond what skops trusts by itself (scikit-learn's estimators, numpy, scipy's functions).
-TRUSTED = (
-    "builtins.object",
-    "collections.OrderedDict",
-    "fareg._encoding.FillEmpty",
-    "fareg._encoding._all_numbers",
-    "fareg._encoding._all_text",
-    "fareg._encoding._finite_numbers",
-    "fareg._frames.canonical",
-    "functools.partial",  # of functions that are themselves trusted
-    "lightgbm.basic.Booster",
-    "lightgbm.sklearn.LGBMClassifier",
-    "numpy.dtype",
-    "sklearn.calibration._CalibratedClassifier",
-    "sklearn.calibration._SigmoidCalibration",
-    "sklearn.compose._column_transformer.make_column_selector",
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    "sklearn.metrics._scorer._PassthroughScorer",
-    "sklearn.model_selection._split.KFold",
-    "sklearn.model_selection._split.StratifiedKFold",
-    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
-    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
-    "sklearn.tree._tree.Tree",
-    "sklearn.utils._bunch.Bunch",
-    "sklearn.utils.validation.check_array",
-    "xgboost.core.Booster",
-    "xgboost.sklearn.XGBClassifier",
-    "xgboost.sklearn.XGBRFClassifier",
-)
 FREE_BYTES = 1 << 26  # what any file may unfold to
 MAX_RATIO = 200  # beyond that, how much larger than its packed form
 
@@ -70,37 +44,58 @@ def dump(estimator: Any) -> tuple[bytes, list[str]]:
     The second item names the types in it that :func:`load` refuses unless they are trusted.
     """
     skops_io = _skops_io()
-    packed: bytes = skops_io.dumps(estimator, compression=zipfile.ZIP_DEFLATED, compresslevel=6)
+    stored = as_recipes(estimator)
+    packed: bytes = skops_io.dumps(stored, compression=zipfile.ZIP_DEFLATED, compresslevel=6)
     if _unfolded(packed) > _allowance(packed):
-        packed = skops_io.dumps(estimator)
-    names = _untrusted(packed)
+        packed = skops_io.dumps(stored)
+    names = _types(packed)
     _rebuilt(packed, names)
-    return packed, names
+    return packed, [name for name in names if not is_trusted(name)]
 
 
-def load(packed: bytes, trusted: Sequence[str] = ()) -> Any:
+def load(packed: bytes, trusted: Collection[str] = ()) -> Any:
     """Rebuild an estimator from types that are trusted, and check its trees."""
     if _unfolded(packed) > _allowance(packed):
         raise ValueError("an estimator unfolds to far more bytes than are plausible")
-    try:
-        return _rebuilt(packed, trusted)
-    except _skops_io().exceptions.UntrustedTypesFoundException as error:
-        unknown = sorted(set(_untrusted(packed)) - set(trusted))
+    names = _types(packed)
+    unknown = [name for name in names if not is_trusted(name) and name not in trusted]
+    if unknown:
         raise InvalidInputError(
             f"the estimator holds types that are not trusted: {', '.join(unknown)}; if you know "
             f"them, load(path, trusted={unknown}), or pass load(path, estimator=your_model)"
-        ) from error
+        )
+    return _rebuilt(packed, names)
 
 
-def _untrusted(packed: bytes) -> list[str]:
-    """Return the types in a skops file that are not trusted without being named."""
-    return sorted(set(_skops_io().get_untrusted_types(data=packed)) - set(TRUSTED))
+def _types(packed: bytes) -> list[str]:
+    """Return the types and functions in a skops file that skops does not trust by itself."""
+    return sorted(_skops_io().get_untrusted_types(data=packed))
 
 
-def _rebuilt(packed: bytes, trusted: Sequence[str]) -> Any:
-    estimator = _skops_io().loads(packed, trusted=[*TRUSTED, *trusted])
+def _rebuilt(packed: bytes, names: Sequence[str]) -> Any:
+    _check_calls(packed, names)
+    estimator = as_made(_skops_io().loads(packed, trusted=names))
     check_trees(estimator)
     return estimator
+
+
+def _check_calls(packed: bytes, names: Sequence[str]) -> None:
+    """Refuse a file in which a function stands where a class belongs.
+
+    skops keeps one list of trusted names, and some of its readers call what they find under a
+    name. A function may be part of an estimator; it is not called while the estimator is read.
+    """
+    functions = {name for name in names if is_function(name)}
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        stack = [json.loads(archive.read("schema.json"))]
+    while stack:
+        node = stack.pop()
+        items = node.values() if isinstance(node, dict) else node
+        stack += [item for item in items if isinstance(item, dict | list)]
+        if isinstance(node, dict) and node.get("__loader__") != "FunctionNode":
+            name = f"{node.get('__module__')}.{node.get('__class__')}"
+            if name in functions:
+                raise ValueError(f"the function {name} stands where a class belongs")
 
 
 def _unfolded(packed: bytes) -> int:
@@ -120,7 +115,7 @@ def check_trees(estimator: Any) -> None:
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from sklearn.tree import BaseDecisionTree
 
-    for thing in _reachable(estimator):
+    for thing in reachable(estimator):
         if isinstance(thing, BaseDecisionTree) and hasattr(thing, "tree_"):
             _check_tree(thing.tree_, thing.n_features_in_)
         elif isinstance(thing, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
@@ -166,23 +161,3 @@ def _check_nodes(
 def _require(condition: Any) -> None:
     if not condition:
         raise ValueError("a decision tree points outside itself")
-
-
-def _reachable(root: Any) -> Iterator[Any]:
-    """Yield every object that can be reached through attributes and containers, once."""
-    seen: set[int] = set()
-    stack = [root]
-    while stack:
-        thing = stack.pop()
-        if id(thing) in seen or isinstance(thing, str | bytes | int | float | type):
-            continue
-        seen.add(id(thing))
-        yield thing
-        if isinstance(thing, dict):
-            stack += list(thing.values())
-        elif isinstance(thing, list | tuple | set):
-            stack += list(thing)
-        elif isinstance(thing, np.ndarray):
-            stack += thing.ravel().tolist() if thing.dtype == object else []
-        else:
-            stack += list(getattr(thing, "__dict__", {}).values())

@@ -100,15 +100,19 @@ def load(
 ) -> Any:
     """Read a classifier that :func:`save` wrote.
 
-    Nothing in the file is executed. Types outside a fixed list (scikit-learn's estimators,
-    XGBoost's and LightGBM's classifiers, fareg's own) are refused by name; boosters of XGBoost and
-    LightGBM are read by their own libraries.
+    Nothing in the file is executed. Trusted are the classes that scikit-learn's models are made of,
+    its functions of arrays (metrics, preprocessing, feature selection and extraction), numpy's
+    scalar types and dtypes, XGBoost's and LightGBM's classifiers, and fareg's own. Every other type
+    is refused by name. Search trees of neighbours, splines, and scipy's distributions of a
+    randomised search are made anew from numbers; boosters of XGBoost and LightGBM are read by their
+    own libraries.
 
     Parameters
     ----------
     path : path of the file
     trusted : list of str, default=None
-        Names of further types that the estimator may hold, such as ``"my_module.MyModel"``.
+        Names of further types that the estimator may hold, such as ``"my_module.MyModel"``. Their
+        code runs: name them only in files of people whom you trust.
     estimator : fitted classifier, default=None
         The wrapped estimator, if the file has none, or instead of the one in the file.
 

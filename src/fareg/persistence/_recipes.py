@@ -1,0 +1,154 @@
+"""Objects that are stored as the call that makes them, and made anew when they are read.
+
+These are objects whose stored inside would have to be trusted blindly: search trees over neighbours
+read memory at stored positions, splines too, and distributions of scipy run a text of theirs as
+Python code when their state is restored. Made by their constructor, they are as safe as its
+arguments, which are names and numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A call that makes an object: which kind of object, and the arguments."""
+
+    kind: str
+    arguments: dict[str, Any]
+
+    def make(self) -> Any:
+        """Return the object."""
+        return MAKERS[self.kind](**self.arguments)
+
+
+def as_recipes(root: Any) -> Any:
+    """Return a copy of ``root`` with recipes in place of what they make; itself, if there are none.
+
+    Examples
+    --------
+    >>> import scipy.stats
+    >>> as_recipes({"C": scipy.stats.uniform(0, 2)})["C"].arguments
+    {'name': 'uniform', 'args': (0, 2), 'kwds': {}}
+    """
+    found = [(thing, _recipe(thing)) for thing in reachable(root)]
+    replaced = {id(thing): recipe for thing, recipe in found if recipe is not None}
+    # deepcopy takes objects that its memo knows from there
+    return copy.deepcopy(root, replaced) if replaced else root
+
+
+def as_made(root: Any) -> Any:
+    """Return a copy of ``root`` with objects in place of their recipes; itself if it has none."""
+    recipes = [thing for thing in reachable(root) if isinstance(thing, Recipe)]
+    return copy.deepcopy(root, {id(r): r.make() for r in recipes}) if recipes else root
+
+
+def reachable(root: Any) -> Iterator[Any]:
+    """Yield every object that can be reached through attributes and containers, once."""
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        thing = stack.pop()
+        if id(thing) in seen or isinstance(thing, str | bytes | int | float | type):
+            continue
+        seen.add(id(thing))
+        yield thing
+        if isinstance(thing, dict):
+            stack += list(thing.values())
+        elif isinstance(thing, list | tuple | set):
+            stack += list(thing)
+        elif isinstance(thing, np.ndarray):
+            stack += thing.ravel().tolist() if thing.dtype == object else []
+        else:
+            stack += list(getattr(thing, "__dict__", {}).values())
+
+
+def _recipe(thing: Any) -> Recipe | None:
+    """Return how to make an object, None if it is stored as it is."""
+    module = type(thing).__module__
+    if module in ("sklearn.neighbors._kd_tree", "sklearn.neighbors._ball_tree"):
+        return _neighbours_recipe(thing)
+    if module == "scipy.interpolate._bsplines" and type(thing).__name__ == "BSpline":
+        names = ("t", "c", "k", "extrapolate", "axis")
+        return Recipe("spline", {name: getattr(thing, name) for name in names})
+    if module == "scipy.stats._distn_infrastructure" and hasattr(thing, "dist"):
+        arguments = {"name": thing.dist.name, "args": tuple(thing.args), "kwds": dict(thing.kwds)}
+        known = type(_distributions().get(thing.dist.name)) is type(thing.dist)
+        plain = _are_numbers([*thing.args, *thing.kwds.values()])
+        return Recipe("distribution", arguments) if known and plain else None
+    return None
+
+
+def _neighbours_recipe(tree: Any) -> Recipe | None:
+    data, leaf_size, metric, weights = (tree.__getstate__()[j] for j in (0, 4, 11, 12))
+    name = type(metric).__name__.removesuffix("Distance64").lower()
+    if name not in METRICS or weights is not None:
+        return None
+    p, vector, matrix = metric.__getstate__()
+    known = {"p": p, "V": vector, "VI": matrix, "w": vector if len(vector) else None}
+    parameters = {key: known[key] for key in METRICS[name]}
+    arguments = {"data": data, "leaf_size": leaf_size, "metric": name, "parameters": parameters}
+    return Recipe(type(tree).__name__, arguments)
+
+
+# metrics of neighbours, with the parameters that they take
+METRICS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("euclidean", "manhattan", "chebyshev", "hamming", "canberra"), ()),
+    **dict.fromkeys(("braycurtis", "haversine", "jaccard", "dice", "rogerstanimoto"), ()),
+    "minkowski": ("p", "w"),
+    "seuclidean": ("V",),
+    "mahalanobis": ("VI",),
+}
+
+
+def _make_neighbours(
+    kind: str, data: Any, leaf_size: int, metric: str, parameters: dict[str, Any]
+) -> Any:
+    from sklearn import neighbors
+
+    _require(metric in METRICS and set(parameters) == set(METRICS[metric]), "a metric")
+    return getattr(neighbors, kind)(data, leaf_size=leaf_size, metric=metric, **parameters)
+
+
+def _make_spline(t: Any, c: Any, k: int, extrapolate: Any, axis: int) -> Any:
+    from scipy.interpolate import BSpline
+
+    # the constructor checks that there are as many coefficients as the knots ask for
+    return BSpline(t, c, k, extrapolate, axis)
+
+
+def _make_distribution(name: str, args: tuple[Any, ...], kwds: dict[str, Any]) -> Any:
+    _require(_are_numbers([*args, *kwds.values()]), "a parameter of a distribution")
+    return _distributions()[name](*args, **kwds)
+
+
+@functools.cache
+def _distributions() -> dict[str, Any]:
+    import scipy.stats
+
+    kinds = scipy.stats.rv_continuous | scipy.stats.rv_discrete
+    return {name: thing for name, thing in vars(scipy.stats).items() if isinstance(thing, kinds)}
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(isinstance(value, int | float | np.number) for value in values)
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(f"{what} is not one that is stored")
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "KDTree": functools.partial(_make_neighbours, "KDTree"),
+    "BallTree": functools.partial(_make_neighbours, "BallTree"),
+    "spline": _make_spline,
+    "distribution": _make_distribution,
+}
