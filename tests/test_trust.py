@@ -6,6 +6,7 @@ import warnings
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 import skops.io
@@ -21,8 +22,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, SplineTransformer, scale
 from sklearn.tree import export_graphviz
+from typer.testing import CliRunner
 
 import fareg
+from fareg.cli import app
 from fareg.persistence import _foreign
 from fareg.persistence._recipes import Recipe
 from fareg.persistence._trust import MODEL_PACKAGES, is_trusted
@@ -212,7 +215,12 @@ def test_functions_are_not_called_while_a_file_is_read():
         ("spline", {"t": np.arange(9.0), "c": np.ones(2), "k": 3, "extrapolate": True, "axis": 0}),
         (
             "KDTree",
-            {"data": np.ones((4, 2)), "leaf_size": 2, "metric": "euclidean", "parameters": {"p": 1}},
+            {
+                "data": np.ones((4, 2)),
+                "leaf_size": 2,
+                "metric": "euclidean",
+                "parameters": {"p": 1},
+            },
         ),
         (
             "BallTree",
@@ -230,3 +238,44 @@ def test_recipes_of_nothing_that_is_stored_are_refused(kind, arguments):
     packed = skops.io.dumps([Recipe(kind, arguments)])
     with pytest.raises((ValueError, KeyError)):
         _foreign.load(packed)
+
+
+OWN = """
+from sklearn.linear_model import LogisticRegression
+
+class Own(LogisticRegression):
+    pass
+"""
+
+
+def test_the_shell_trusts_types_that_are_named(tmp_path, monkeypatch):
+    (tmp_path / "own_model.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    from own_model import Own
+
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(400, 2)), columns=["a", "b"])
+    y = (X["a"] + rng.normal(size=400) > 0).astype(int)
+    clf = fareg.SplitConformalClassifier(Own(), random_state=0).fit(X, y)
+    with pytest.warns(fareg.FaregWarning, match="own_model.Own"):
+        fareg.save(clf, tmp_path / "m.fareg")
+    (tmp_path / "parts").mkdir()
+    X.assign(y=y).to_parquet(tmp_path / "parts" / "rows.parquet")
+
+    def run(command, *arguments):
+        done = CliRunner().invoke(app, [command, *map(str, arguments)])
+        return done.exit_code, " ".join(done.output.split())
+
+    model, table = tmp_path / "m.fareg", tmp_path / "parts" / "rows.parquet"
+    assert "needs --trust own_model.Own" in run("info", model)[1]
+    for command in (
+        ("predict", model, table, "--out", tmp_path / "sets.csv"),
+        ("predict", model, tmp_path / "parts", "--out", tmp_path / "sets", "--jobs", "1"),
+        ("audit", table, "--target", "y", "--model", model),
+    ):
+        code, words = run(*command)
+        assert code == 2
+        assert words.startswith("Error: the estimator holds types that are not trusted")
+        assert words.endswith("add --trust own_model.Own")
+        code, words = run(*command, "--trust", "own_model.Own")
+        assert code == 0, words

@@ -30,6 +30,12 @@ Data = Annotated[Path, typer.Argument(help="Table in a .csv or .parquet file.", 
 Engine = Annotated[str, typer.Option(help="local or dask.")]
 Jobs = Annotated[int | None, typer.Option(help="Processes (default: one per core).")]
 Scheduler = Annotated[str | None, typer.Option(help="Address of a dask scheduler.")]
+Trust = Annotated[
+    str | None,
+    typer.Option(
+        help="Types in the model file that you know: my_module.MyModel (their code runs)."
+    ),
+]
 Report = Annotated[Path | None, typer.Option(help="Also write a report to this .html file.")]
 
 
@@ -101,6 +107,7 @@ def predict(
     engine: Engine = "local",
     jobs: Jobs = None,
     scheduler: Scheduler = None,
+    trust: Trust = None,
     json: Json = False,
 ) -> None:
     """Write the prediction set of every row: set, size, top label, group.
@@ -120,6 +127,7 @@ def predict(
             common: dict[str, Any] = {
                 "keep": _names(keep) or (),
                 "batch_size": batch_size,
+                "trusted": _names(trust),
                 "progress": advance,
             }
             if not data.is_dir():
@@ -168,6 +176,7 @@ def audit(
     ] = None,
     seed: Seed = 0,
     report: Report = None,
+    trust: Trust = None,
     json: Json = False,
 ) -> None:
     """Find who is covered less often than promised, by the sets of any tool."""
@@ -186,6 +195,7 @@ def audit(
                 sensitive=_names(sensitive),
                 confidence_level=confidence,
                 seed=seed,
+                trusted=_names(trust),
             )
             if report is not None:
                 result.to_html(report)
@@ -291,7 +301,7 @@ def _plain_errors(json: bool) -> Iterator[dict[str, Any]]:
             try:
                 yield told
             except (FaregError, ValueError) as error:
-                _stop(f"Error: {' '.join(str(error).split())}", 2)
+                _stop(f"Error: {_in_shell(error)}", 2)
     except KeyboardInterrupt:
         _stop("Interrupted: nothing was written.", 130)
     notes = list(dict.fromkeys(str(warning.message) for warning in caught))
@@ -300,6 +310,17 @@ def _plain_errors(json: bool) -> Iterator[dict[str, Any]]:
     else:
         for note in notes:
             typer.echo(f"Warning: {note}", err=True)
+
+
+def _in_shell(error: Exception) -> str:
+    """Return an error in one line, with the fix as it is typed in a shell."""
+    if type(error).__name__ == "UntrustedTypesError":  # by name: its module is heavy to import
+        names = ",".join(error.names)  # type: ignore[attr-defined]
+        return (
+            f"the estimator holds types that are not trusted: {names}; if you know them and who "
+            f"wrote the file, add --trust {names}"
+        )
+    return " ".join(str(error).split())
 
 
 def _stop(line: str, code: int) -> None:
@@ -427,6 +448,7 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
         "columns": ", ".join(columns[:20]) + (" ..." if len(columns) > 20 else ""),
         "calibrated on": f"{told['n_calibration']} rows",
         "stored estimator": "yes" if told["has_estimator"] else "no: pass it to fareg.load",
+        "needs --trust": ",".join(told["untrusted"]) or "no",
         "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),
     }
     facts |= {

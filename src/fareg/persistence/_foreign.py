@@ -19,6 +19,17 @@ FREE_BYTES = 1 << 26  # what any file may unfold to
 MAX_RATIO = 200  # beyond that, how much larger than its packed form
 
 
+class UntrustedTypesError(InvalidInputError):
+    """A stored estimator holds types that nobody trusted; ``names`` are theirs."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+        super().__init__(
+            f"the estimator holds types that are not trusted: {', '.join(names)}; if you know "
+            f"them, load(path, trusted={self.names}), or pass load(path, estimator=your_model)"
+        )
+
+
 def _skops_io() -> Any:
     """Import skops without torch.
 
@@ -60,10 +71,7 @@ def load(packed: bytes, trusted: Collection[str] = ()) -> Any:
     names = _types(packed)
     unknown = [name for name in names if not is_trusted(name) and name not in trusted]
     if unknown:
-        raise InvalidInputError(
-            f"the estimator holds types that are not trusted: {', '.join(unknown)}; if you know "
-            f"them, load(path, trusted={unknown}), or pass load(path, estimator=your_model)"
-        )
+        raise UntrustedTypesError(unknown)
     return _rebuilt(packed, names)
 
 

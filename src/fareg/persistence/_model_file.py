@@ -74,9 +74,11 @@ def save(
         raise NotConformalizedError(
             f"this {type(clf).__name__} is not conformalized yet; call fit(X, y) before save"
         )
-    entries = {}
-    if include_estimator and (packed := _dump_estimator(clf)):
-        entries[ESTIMATOR] = packed
+    entries: dict[str, bytes] = {}
+    untrusted: list[str] = []
+    if include_estimator:
+        packed, untrusted = _dump_estimator(clf)
+        entries |= {ESTIMATOR: packed} if packed else {}
     writer = Writer(clf.estimator_, clf.estimator)
     state = writer.write(clf, "clf")
     _check_own(clf)
@@ -87,6 +89,7 @@ def save(
         **_words(clf),
         "versions": _versions(),
         "metadata": _plain(dict(metadata or {})),
+        "untrusted": untrusted,
         "state": state,
     }
     write_archive(path, manifest, entries)
@@ -168,7 +171,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     dict
         ``class``, ``parameters``, ``columns``, ``classes``, ``versions``, ``metadata``,
-        ``has_estimator``, ``n_calibration``, and for FaReG ``groups``, a list of dicts.
+        ``has_estimator``, ``untrusted`` (types that :func:`load` asks to name), ``n_calibration``,
+        and for FaReG ``groups``, a list of dicts.
 
     Examples
     --------
@@ -191,6 +195,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         told["n_features"] = manifest["n_features"]
         told["n_calibration"] = fitted["n_calibration_"]
         told["has_estimator"] = ESTIMATOR in archive
+        told["untrusted"] = manifest.get("untrusted", [])  # files of fareg 0.1 do not tell
         told["metadata"] = manifest["metadata"]
         told["bytes"] = archive.size
         if "groups_" in fitted:
@@ -243,11 +248,11 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
         if not isinstance(manifest[key], kind):
             raise ValueError(f"{key} of the manifest is a {type(manifest[key]).__name__}")
     texts = [*manifest["classes"], *(manifest["columns"] or ()), *manifest["versions"].values()]
-    if not all(isinstance(text, str) for text in texts):
+    if not all(isinstance(text, str) for text in [*texts, *manifest.get("untrusted", [])]):
         raise ValueError("a name in the manifest is no text")
 
 
-def _dump_estimator(clf: ConformalClassifier) -> bytes:
+def _dump_estimator(clf: ConformalClassifier) -> tuple[bytes, list[str]]:
     stored = {"fitted": clf.estimator_, "given": clf.estimator}
     try:
         packed, names = _foreign.dump(stored)
@@ -256,13 +261,13 @@ def _dump_estimator(clf: ConformalClassifier) -> bytes:
             f"the estimator cannot be stored ({_first_line(error)}) and is left out of the file; "
             "load it with fareg.load(path, estimator=model)"
         )
-        return b""
+        return b"", []
     if names:
         warn(
             f"the estimator holds types that load refuses unless they are named: "
             f"fareg.load(path, trusted={names})"
         )
-    return packed
+    return packed, names
 
 
 def _check_estimator(clf: ConformalClassifier) -> None:

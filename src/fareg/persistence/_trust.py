@@ -133,7 +133,7 @@ def _found(name: str) -> Any:
         return None
 
 
-def _subclasses(cls: type) -> Iterator[type]:
+def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
     yield cls
     for below in cls.__subclasses__():
         yield from _subclasses(below)

@@ -29,6 +29,7 @@ def audit_file(
     sensitive: Sequence[str] | None = None,
     confidence_level: float | None = None,
     seed: int = 0,
+    trusted: Sequence[str] | None = None,
 ) -> AuditResult:
     """Audit prediction sets that are columns of a table, or those of a model on its rows.
 
@@ -47,6 +48,8 @@ def audit_file(
     confidence_level : float, default=None
         What the sets promise; None: the model's own, or 0.9.
     seed : int, default=0
+    trusted : list of str, default=None
+        Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
 
     Returns
     -------
@@ -70,7 +73,7 @@ def audit_file(
     classes: Any = None
     if sets is None:
         assert model is not None
-        clf = load(model)
+        clf = load(model, trusted=trusted)
         confidence_level = confidence_level or clf.confidence_level
         X = as_kinds(frame, model_columns(clf, model), str(data))
         table, classes = clf.predict_set(X), list(label_texts(clf.classes_))

@@ -94,6 +94,7 @@ def predict_file(
     *,
     keep: Sequence[str] = (),
     batch_size: int = 50_000,
+    trusted: Sequence[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the sets of every row of a table to a file, whole or not at all.
@@ -106,6 +107,8 @@ def predict_file(
         Columns of ``data`` to copy beside the sets, such as an id.
     batch_size : int, default=50000
         Rows that are in memory at a time.
+    trusted : list of str, default=None
+        Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
     progress : function, default=None
         Called with the number of rows of each finished batch.
 
@@ -117,7 +120,7 @@ def predict_file(
     check_count("batch_size", batch_size)
     check_output(out, apart_from=[model, data])
     check_kept(keep)
-    clf = load(model)
+    clf = load(model, trusted=trusted)
     kinds = model_columns(clf, model)
     batches = read_batches(data, kinds, batch_size, keep=keep)
     return summary_of(write_answers(clf, batches, out, source=data, progress=progress))

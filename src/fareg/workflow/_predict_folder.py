@@ -40,6 +40,7 @@ def predict_folder(
     engine: str = "local",
     jobs: int | None = None,
     scheduler: str | None = None,
+    trusted: Sequence[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the sets of every row of a partitioned Parquet folder to a folder of the same parts.
@@ -65,6 +66,8 @@ def predict_folder(
         Processes on this machine; None for one per core.
     scheduler : str, default=None
         Address of a running dask scheduler; None starts a cluster on this machine.
+    trusted : list of str, default=None
+        Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
     progress : function, default=None
         Called with the number of rows of each finished part.
 
@@ -91,6 +94,7 @@ def predict_folder(
         out=str(unfinished),
         keep=tuple(keep),
         batch_size=batch_size,
+        trusted=tuple(trusted or ()),
     )
     counts = count_sizes([], len(answer.model_and_columns()[0].classes_))
     finished = run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler)
@@ -130,10 +134,11 @@ class PartAnswer:
     out: str
     keep: tuple[str, ...]
     batch_size: int
+    trusted: tuple[str, ...] = ()
 
     def model_and_columns(self) -> tuple[Any, dict[str, str]]:
         """Return the classifier and the kinds of its columns, loaded once per process."""
-        return _loaded(self.model, self.digest)
+        return _loaded(self.model, self.digest, self.trusted)
 
     def __call__(self, part: str) -> IntArray:
         clf, kinds = self.model_and_columns()
@@ -149,10 +154,10 @@ class PartAnswer:
 
 
 @lru_cache(maxsize=1)
-def _loaded(model: str, digest: str) -> tuple[Any, dict[str, str]]:
+def _loaded(model: str, digest: str, trusted: tuple[str, ...]) -> tuple[Any, dict[str, str]]:
     if _digest(model) != digest:
         raise InvalidInputError(f"{model} is not the file that it was; do not change it in mid-run")
-    clf = load(model)
+    clf = load(model, trusted=trusted)
     return clf, model_columns(clf, model)
 
 
