@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from fareg._validation import InvalidInputError
-from fareg.metrics import clopper_pearson, coverage_by_group
+from fareg._validation import FaregError, InvalidInputError
+from fareg.metrics import clopper_pearson, coverage_by_group, coverage_by_label
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
@@ -94,3 +94,25 @@ def test_errors_say_what_to_fix():
         coverage_by_group(FRAME, [1, 0])
     with pytest.raises(InvalidInputError, match="level must be a number"):
         coverage_by_group(FRAME, [1, 0, 1, 0], interval_level=95)
+
+
+def test_true_labels_are_rows_beside_the_groups():
+    X, covered = pd.DataFrame({"a": ["u", "v"] * 4}), np.array([1, 1, 1, 0, 0, 0, 1, 1])
+    y = ["no", "no", "yes", "yes", "yes", "yes", "yes", "no"]
+    table = coverage_by_group(X, covered, y=y)
+    assert table["group"].tolist() == ["a=u", "a=v", "label=no", "label=yes"]
+    alone = coverage_by_label(y, covered)
+    assert alone["label"].tolist() == ["yes", "no"]  # worst first
+    for row in alone.itertuples():
+        same = table.set_index("group").loc[f"label={row.label}"]
+        assert (row.n, row.share, row.coverage) == (same["n"], same["share"], same["coverage"])
+        assert (row.low, row.high) == (same["low"], same["high"])
+    assert alone["n"].sum() == len(y)
+    assert (alone["n"] * alone["coverage"]).sum() == covered.sum()
+
+
+def test_labels_of_any_kind_are_counted():
+    assert coverage_by_label([1, "a", None, 1], [1, 0, 1, 0])["n"].tolist() == [1, 2, 1]
+    assert coverage_by_label(np.array([[3], [10], [3]]), [1, 0, 0])["label"].tolist() == [10, 3]
+    with pytest.raises(FaregError, match="same number of rows"):
+        coverage_by_label([1, 2], [True])

@@ -1,13 +1,13 @@
 """Measures of coverage, overall and conditional: functions of arrays, no models needed.
 
 ``coverage_score`` and ``mean_set_size`` describe prediction sets as a whole;
-``coverage_by_group`` the groups that a table names, ``coverage_by_level`` the levels of
-disadvantage; ``worst_slab_coverage`` (WSC and WSC+) searches for the worst group of a geometric
-shape; ``excess_risk`` (ERT) measures how far coverage can be told from X, and its under part how
-far it can be told who is short-changed.
+``coverage_by_group`` the groups that a table names, ``coverage_by_label`` the rows of each true
+label, ``coverage_by_level`` the levels of disadvantage; ``worst_slab_coverage`` (WSC and WSC+)
+searches for the worst group of a geometric shape; ``excess_risk`` (ERT) measures how far coverage
+can be told from X, and its under part how far it can be told who is short-changed.
 """
 
-from fareg.metrics._by_group import clopper_pearson, coverage_by_group
+from fareg.metrics._by_group import clopper_pearson, coverage_by_group, coverage_by_label
 from fareg.metrics._by_level import coverage_by_level
 from fareg.metrics._coverage import coverage_score, is_covered, mean_set_size
 from fareg.metrics._excess_risk import ExcessRisk, excess_risk, excess_risk_parts
@@ -19,6 +19,7 @@ __all__ = [
     "WorstSlab",
     "clopper_pearson",
     "coverage_by_group",
+    "coverage_by_label",
     "coverage_by_level",
     "coverage_score",
     "excess_risk",

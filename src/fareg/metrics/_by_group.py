@@ -14,6 +14,7 @@ from fareg._frames import Levels, SensitiveFeatures, select_columns
 from fareg._validation import (
     BoolArray,
     FloatArray,
+    IntArray,
     InvalidInputError,
     check_covered,
     check_fraction,
@@ -64,6 +65,7 @@ def coverage_by_group(
     features: SensitiveFeatures = None,
     pairs: bool = False,
     masks: Mapping[str, Any] | None = None,
+    y: Any = None,
     interval_level: float = 0.95,
 ) -> pd.DataFrame:
     """Report the coverage of each level of each feature, with exact intervals.
@@ -81,6 +83,9 @@ def coverage_by_group(
         Also report the levels of every two features together, as far as they occur.
     masks : mapping of str to bool array of shape (n_samples,), optional
         Further groups, by name.
+    y : array of shape (n_samples,), optional
+        True labels; each adds a row named ``label=...``, after all others. Sets that are right on
+        average may miss most rows of a rare label.
     interval_level : float, default=0.95
         Confidence of each Clopper-Pearson interval, taken alone.
 
@@ -97,11 +102,16 @@ def coverage_by_group(
       group  n  coverage
     0  x0=a  2       1.0
     1  x0=b  2       0.5
+    >>> coverage_by_group(X, [1, 1, 1, 0], y=["no", "yes", "no", "yes"])["group"].tolist()
+    ['x0=a', 'x0=b', 'label=no', 'label=yes']
     """
     covered = check_covered(covered)
     check_same_length(X=X, covered=covered)
     table = select_columns(check_table(X), features)
     groups = [*_groups(table, pairs=pairs), *_masks(masks or {}, len(covered))]
+    if y is not None:
+        labels, codes = _label_codes(y, covered)
+        groups += [(f"label={label}", codes == code) for code, label in enumerate(labels)]
     n = np.array([mask.sum() for _, mask in groups])
     k = np.array([(mask & covered).sum() for _, mask in groups])
     low, high = clopper_pearson(k, n, interval_level)
@@ -116,6 +126,57 @@ def coverage_by_group(
             "high": high,
         }
     )
+
+
+def coverage_by_label(y: Any, covered: Any, *, interval_level: float = 0.95) -> pd.DataFrame:
+    """Report the coverage of the rows of each true label, with exact intervals.
+
+    Parameters
+    ----------
+    y : array of shape (n_samples,)
+        True labels.
+    covered : array of shape (n_samples,)
+        Whether each label is in its set.
+    interval_level : float, default=0.95
+        Confidence of each Clopper-Pearson interval, taken alone.
+
+    Returns
+    -------
+    DataFrame
+        Columns label, n, share, coverage, low, high; worst coverage first.
+
+    Examples
+    --------
+    >>> coverage_by_label(["no", "no", "yes"], [1, 1, 0])[["label", "n", "coverage"]]
+      label  n  coverage
+    0   yes  1       0.0
+    1    no  2       1.0
+    """
+    covered = check_covered(covered)
+    labels, codes = _label_codes(y, covered)
+    n = np.bincount(codes, minlength=len(labels))
+    k = np.bincount(codes, weights=covered, minlength=len(labels)).astype(np.int64)
+    low, high = clopper_pearson(k, n, interval_level)
+    shares = {"share": n / len(covered), "coverage": k / n, "low": low, "high": high}
+    table = pd.DataFrame({"label": pd.Series(labels, dtype=object), "n": n, **shares})
+    return table.sort_values("coverage", kind="stable", ignore_index=True)
+
+
+def _label_codes(y: Any, covered: BoolArray) -> tuple[list[Any], IntArray]:
+    """Return the sorted distinct labels, and the position of each row's label among them.
+
+    Labels that cannot be sorted together, such as 1 and "a", are sorted as text.
+    """
+    given = np.asarray(y, dtype=object).ravel()
+    check_same_length(covered=covered, y=given)
+    codes, labels = pd.factorize(given, use_na_sentinel=False)
+    try:
+        order = sorted(range(len(labels)), key=lambda i: labels[i])
+    except TypeError:
+        order = sorted(range(len(labels)), key=lambda i: str(labels[i]))
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[order] = np.arange(len(labels))
+    return [labels[i] for i in order], rank[codes]
 
 
 def _groups(table: pd.DataFrame, *, pairs: bool) -> Iterator[tuple[str, BoolArray]]:
