@@ -64,6 +64,9 @@ def fit(
     sensitive: Sensitive = None,
     estimator: Annotated[str, typer.Option(help="hgb, forest, logistic or mlp.")] = "hgb",
     confidence: Annotated[float, typer.Option(help="Coverage to promise.")] = 0.9,
+    label_conditional: Annotated[
+        bool, typer.Option("--label-conditional", help="Promise it for every true label.")
+    ] = False,
     seed: Seed = 0,
     report: Report = None,
     json: Json = False,
@@ -83,6 +86,8 @@ def fit(
                 sensitive=_names(sensitive),
                 estimator=estimator,
                 confidence_level=confidence,
+                label_conditional=label_conditional,
+                measures=report is not None,
                 seed=seed,
             )
             if report is not None:
@@ -405,34 +410,46 @@ def _print_trial(told: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
-    rows, level = told["rows"], told["confidence_level"]
+    from fareg.report import words, worst_label
+
+    console = Console(highlight=False)
+    rows, level = told["rows"], words.level(told["confidence_level"])
     console.print(
         f"{rows['train']} rows trained, {rows['calibrate']} calibrated, {rows['test']} tested; "
-        f"accuracy {told['accuracy']:.1%}"
+        f"accuracy {words.percent(told['accuracy'])}"
     )
-    table = Table("test rows", title=f"coverage, {level:.10g} asked for", title_justify="left")
-    for heading in ("n", "split conformal", "FaReG"):
+    table = Table("test rows", title=f"coverage, {level} asked for", title_justify="left")
+    for heading in ("n", "split conformal", "FaReG", "95% interval"):
         table.add_column(heading, justify="right")
-    for name, key, form in (
-        ("everyone", "coverage", ".1%"),
-        ("labels per set", "mean_size", ".2f"),
-    ):
-        before, after = (format(told[moment][key], form) for moment in ("before", "after"))
-        table.add_row(name, str(rows["test"]), before, after)
+    overall = [words.percent(told[moment]["coverage"]) for moment in ("before", "after")]
+    table.add_row("everyone", words.count(rows["test"]), *overall)
+    sizes = [words.size(told[moment]["mean_size"]) for moment in ("before", "after")]
+    table.add_row("labels per set", words.count(rows["test"]), *sizes)
     for group in told["groups"]:
-        cells = (str(group["n"]), f"{group['before']:.1%}", f"{group['after']:.1%}")
-        table.add_row(escape(group["group"]), *cells)
-    console.print(table)
-    found = told["group"]
-    console.print(
-        f"discovered group: {escape(found)}"
-        if found
-        else "no group is credibly under-covered: sets are plain split conformal ones"
+        cells = [words.percent(group[moment]) for moment in ("before", "after")]
+        interval = words.interval(group["after_low"], group["after_high"]) if group["n"] else ""
+        table.add_row(escape(group["group"]), words.count(group["n"]), *cells, interval)
+    worst = worst_label(told["by_label"]) or {}
+    table.add_row(
+        f"true label {escape(worst['label'])}",
+        words.count(worst["n"]),
+        words.percent(worst["before"]),
+        words.percent(worst["coverage"]),
+        words.interval(worst["low"], worst["high"]),
     )
-    console.print(f"model in {told['model']}", highlight=False)
+    console.print(table)
+    _print_verdict(console, told["verdict"])
+    console.print(f"model in {escape(told['model'])}")
     if told["report"]:
-        console.print(f"report in {told['report']}", highlight=False)
+        console.print(f"report in {escape(told['report'])}")
+
+
+def _print_verdict(console: Any, verdict: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    console.print(f"[bold]{escape(verdict['label'])}.[/bold] {escape(verdict['sentence'])}")
+    for step in verdict["next_steps"]:
+        console.print(f"Next: {escape(step)}")
 
 
 def _print_info(told: dict[str, Any], path: Path) -> None:
@@ -440,13 +457,16 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    columns, metadata = told["columns"] or [], told["metadata"]
+    from fareg.report import words
+
+    columns, metadata = told["columns"] or [], dict(told["metadata"])
+    verdict = metadata.pop("verdict", None)
     facts = {
-        "file": f"{path} ({told['bytes']:,} bytes)",
+        "file": f"{path} ({words.count(told['bytes'])} bytes)",
         "class": told["class"],
         "classes": ", ".join(told["classes"][:20]) + (" ..." if len(told["classes"]) > 20 else ""),
         "columns": ", ".join(columns[:20]) + (" ..." if len(columns) > 20 else ""),
-        "calibrated on": f"{told['n_calibration']} rows",
+        "calibrated on": words.rows(told["n_calibration"]),
         "stored estimator": "yes" if told["has_estimator"] else "no: pass it to fareg.load",
         "needs --trust": ",".join(told["untrusted"]) or "no",
         "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),
@@ -457,13 +477,17 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     facts |= {f"fit: {name}": _words(v) for name, v in metadata.items() if name != "columns"}
     for number, group in enumerate(told.get("groups", ()), start=1):
         facts[f"group {number}"] = (
-            f"{group['rule']} ({group['share']:.0%} of the rows, coverage {_percent(group)} "
-            "before it was calibrated on its own)"
+            f"{group['rule']} ({words.percent(group['share'], 0)} of the rows, coverage "
+            f"{words.percent(group['coverage'])} before it was calibrated on its own; "
+            f"{words.evidence(group)})"
         )
     table = Table(show_header=False, box=None)
     for name, value in facts.items():
         table.add_row(escape(name), escape(value))
-    Console().print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    if isinstance(verdict, dict):
+        _print_verdict(console, verdict)
 
 
 def _words(value: Any) -> str:
@@ -471,7 +495,3 @@ def _words(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _percent(group: dict[str, Any]) -> str:
-    return "unknown" if group["coverage"] is None else f"{group['coverage']:.1%}"

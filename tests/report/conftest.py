@@ -170,7 +170,7 @@ def chromium(tmp_path_factory):
 def evil_summary():
     """Return the summary of an audit whose column and level names are markup."""
     rng = np.random.default_rng(0)
-    n, evil = 600, "<script>alert(1)</script>"
+    n, evil = 900, "<script>alert(1)</script>"
     X = pd.DataFrame(
         {
             evil: rng.choice([evil, "a & b", '"quoted"'], n),

@@ -1,84 +1,116 @@
-"""The report of a fit leads with the group that was repaired; the audit of what is left follows."""
+"""A fit says one thing, in every place: terminal, JSON, report and model file."""
 
+import json
+
+import numpy as np
+import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from fareg._encoding import gradient_boosting
+from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.report import render_report
-from fareg.workflow._fit import fit_and_test, fit_verdict
+from fareg.workflow._fit import fit_and_test
 
-FINE = {"status": "pass", "label": "No under-covered group found", "sentence": "Fine."}
-
-
-def told(**row):
-    row = {"group": "RULE", "n": 411, "before": 0.847, "after": 0.929} | row
-    row = {"after_low": 0.90, "after_high": 0.95} | row
-    return {
-        "rows": {"test": 800},
-        "confidence_level": 0.9,
-        "after": {"coverage": 0.91},
-        "group": "RULE",
-        "groups": [row],
-    }
+DATA = make_synthetic(3000, random_state=0)
 
 
-def test_a_repair_is_the_headline():
-    verdict = fit_verdict(told(), FINE)
-    assert verdict["status"] == "pass"
-    assert verdict["label"] == "One group was under-covered and is repaired"
-    assert verdict["sentence"].startswith("RULE: 84.7% → 92.9% on 411 test rows (95% interval")
-
-
-@pytest.mark.parametrize(
-    ("row", "status", "words"),
-    [
-        ({"after": 0.88, "after_low": 0.84}, "pass", "within chance"),
-        ({"after": 0.86, "after_high": 0.89}, "finding", "only partly repaired"),
-        ({"after": 0.84, "after_high": 0.87}, "finding", "not repaired"),
-        ({"before": 0.91}, "unclear", "do not show"),
-        ({"n": 19}, "unclear", "too few test rows"),
-        ({"group": "other"}, "unclear", "untested"),
-    ],
-)
-def test_no_more_is_claimed_than_the_test_rows_show(row, status, words):
-    verdict = fit_verdict(told(**row), FINE)
-    assert verdict["status"] == status
-    assert words in verdict["label"]
-
-
-def test_without_a_group_the_sets_are_split_conformal_ones():
-    verdict = fit_verdict({**told(), "group": None}, FINE)
-    assert verdict["label"] == "No group is credibly under-covered"
-    assert verdict["sentence"].startswith("Sets are plain split conformal ones")
-
-
-def test_what_is_left_is_not_hidden_by_the_repair():
-    low = {"status": "low", "label": "Coverage below target", "sentence": "Sets cover 80%."}
-    verdict = fit_verdict(told(), low)
-    assert verdict["label"] == "Coverage below target"
-    assert verdict["sentence"].startswith("Sets cover 80%. One group was under-covered")
-    verdict = fit_verdict(told(), {"status": "finding", "label": "Found", "sentence": "Rows."})
-    assert verdict["status"] == "finding"
-    assert verdict["sentence"].endswith("What is left: Rows.")
-
-
-def test_the_page_shows_the_group_before_the_audit_of_what_is_left():
-    data = make_synthetic(3000, random_state=0)
+def tried(**options):
     estimator = gradient_boosting(0).set_params(histgradientboostingclassifier__max_iter=20)
-    trial = fit_and_test(
-        data.X,
-        data.y,
-        sensitive=data.sensitive,
+    return fit_and_test(
+        DATA.X,
+        DATA.y,
+        sensitive=DATA.sensitive,
         estimator=estimator,
         confidence_level=0.9,
         seed=0,
+        **options,
     )
+
+
+@pytest.fixture(scope="module")
+def trial():
+    return tried(about={"file": "t.csv", "target": "y", "base_model": "hgb"})
+
+
+def test_the_page_shows_the_group_before_the_audit_of_what_is_left(trial):
     summary = trial.report()
-    repair = summary["repair"]
-    assert repair["group"] == trial.rule
-    assert f"{repair['before']:.1%} → {repair['after']:.1%}" in summary["verdict"]["sentence"]
+    (repair,) = summary["repairs"]
+    assert repair["group"] == trial.clf.groups_["rule"].iloc[0]
+    assert f"{repair['before']:.1%}" in summary["verdict"]["sentence"]
     inside = [cell for cell in repair["before_picture"]["cells"] if cell["inside"] > 0.5]
     assert sum(cell["n"] for cell in inside) == pytest.approx(repair["n"], rel=0.1)
     page = render_report(summary)
     assert 0 < page.index('id="repair-heading"') < page.index('id="residual-heading"')
     assert page.index('id="residual-heading"') < page.index('id="tested-heading"')
+    assert 'id="labels-heading"' in page
+
+
+def test_the_verdict_does_not_depend_on_what_else_is_measured(trial):
+    quick = tried(measures=False)
+    assert quick.verdict == trial.verdict
+    assert quick.to_dict()["left"] == trial.to_dict()["left"]
+    render_report(quick.report())
+
+
+def test_coverage_by_true_label_before_and_after(trial):
+    for row in trial.by_label:
+        here = trial.y.astype(str) == row["label"]
+        assert row["n"] == here.sum()
+        assert row["before"] == pytest.approx(trial.covered["before"][here].mean())
+        assert row["coverage"] == pytest.approx(trial.covered["after"][here].mean())
+
+
+def test_the_numbers_are_plain_and_say_where_they_come_from(trial):
+    told = trial.to_dict()
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert set(told["about"]) >= {"file", "target", "date", "seed", "base_model", "accuracy"}
+    assert told["fareg_version"]
+    for group in told["groups"]:
+        assert {"fidelity", "p_value", "before_low", "after_high"} <= set(group)
+
+
+def imbalanced(n=4000):
+    """Return a table whose rare label nobody can tell from the common one."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(n) < 0.12, "rare", "common")
+    return pd.DataFrame({"a": rng.normal(size=n), "b": rng.choice(["u", "v"], n), "y": y})
+
+
+def fit(folder, *options):
+    run = ("fit", folder / "t.csv", "--target", "y", "--estimator", "logistic")
+    done = CliRunner().invoke(app, [str(part) for part in (*run, *options)])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def test_terminal_json_report_and_model_file_say_the_same(tmp_path):
+    imbalanced().to_csv(tmp_path / "t.csv", index=False)
+    model, page = tmp_path / "m.fareg", tmp_path / "r.html"
+    shown = " ".join(fit(tmp_path, "--out", model).split())
+    told = json.loads(fit(tmp_path, "--out", model, "--report", page, "--json"))
+    verdict = told["verdict"]
+    stored = json.loads(CliRunner().invoke(app, ["info", str(model), "--json"]).stdout)
+    information = " ".join(CliRunner().invoke(app, ["info", str(model)]).stdout.split())
+    html = page.read_text(encoding="utf-8")
+    assert stored["metadata"]["verdict"] == verdict
+    assert verdict["status"] == "label"
+    for text in (verdict["label"], verdict["sentence"], *verdict["next_steps"]):
+        assert text in shown
+        assert text in information
+        assert text in html
+    assert "true label rare" in shown
+    for fact in ("t.csv", "logistic", told["about"]["date"], told["fareg_version"]):
+        assert fact in html
+
+
+def test_label_conditional_calibration_covers_the_rare_label(tmp_path):
+    imbalanced().to_csv(tmp_path / "t.csv", index=False)
+    out = ("--out", tmp_path / "m.fareg", "--json")
+    rare = [
+        next(row for row in json.loads(text)["by_label"] if row["label"] == "rare")["coverage"]
+        for text in (fit(tmp_path, *out), fit(tmp_path, "--label-conditional", *out))
+    ]
+    assert rare[0] < 0.5
+    assert rare[1] > 0.8

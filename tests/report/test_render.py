@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from fareg.report import render_report
+from fareg.report import render_report, words
 from fareg.report._figures import heat_cell, interval_strip, size_figure, slab_figure
 from fareg.report._render import embedded_json
-from fareg.report._svg import percent, tag, ticks
+from fareg.report._svg import tag, ticks
 
 EVIL = "<script>alert(1)</script>"
 
@@ -28,7 +28,7 @@ def test_a_summary_needs_little():
     assert "None" not in page
 
 
-@pytest.mark.parametrize("status", ["finding", "low", "pass", "unclear"])
+@pytest.mark.parametrize("status", ["finding", "low", "label", "pass", "unclear"])
 def test_every_status_has_colour_and_words(status):
     verdict = {"status": status, "label": "In words", "sentence": "A sentence."}
     page = render_report(minimal(verdict=verdict))
@@ -127,7 +127,7 @@ def test_missing_numbers_are_drawn_as_nothing():
         for delta in (0.1, 0.5)
     ]
     assert "polygon" not in slab_figure("WSC", slabs, 0.9)
-    assert percent(None) == "–"
+    assert words.percent(None) == "–"
 
 
 def test_small_pieces():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,15 @@ from fareg._validation import (
     check_fraction,
     check_same_length,
 )
-from fareg.audit._cells import CodedTable, cell_coverage
+from fareg.audit._cells import CodedTable, cell_coverage, label_coverage
 from fareg.audit._picture import group_picture
-from fareg.audit._result import AuditResult, main_group
+from fareg.audit._result import AuditResult
 from fareg.audit._sets import read_sets
-from fareg.audit._slabs import slab_curve
+from fareg.audit._slabs import no_slabs, slab_curve
 from fareg.audit._verification import detectable_coverage, discover_and_verify
 from fareg.metrics import clopper_pearson, excess_risk
 from fareg.metrics._encoding import check_table
+from fareg.report import headline_group
 
 MAX_ROWS_ERT = 50_000  # more rows are sampled
 LARGEST = 1e30
@@ -40,6 +42,7 @@ def audit(
     significance: float = 0.05,
     n_directions: int = 200,
     n_permutations: int = 100,
+    measures: bool = True,
     random_state: Any = None,
 ) -> AuditResult:
     """Find who is covered less often than promised, whoever made the prediction sets.
@@ -71,6 +74,9 @@ def audit(
         Probability of any false finding that is allowed.
     n_directions, n_permutations : int, default=200 and 100
         Effort of the worst-slab search: random directions, and shuffles behind its null band.
+    measures : bool, default=True
+        Whether to compute worst slabs and excess risk too. The verdict needs neither, and most of
+        the time goes there.
     random_state : int, RandomState, Generator or None
         Seed of the split and of everything else.
 
@@ -107,7 +113,8 @@ def audit(
     )
     low, high = clopper_pearson(int(covered.sum()), n)
     levels, pairs = _cell_tables(columns, covered, size, confidence_level)
-    main = main_group(groups, float(covered.mean()), float(high), confidence_level)
+    overall = {"coverage": float(covered.mean()), "high": float(high)}
+    main = headline_group([vars(group) for group in groups], overall, confidence_level)
     n_verification = int((~discovery).sum())
     return AuditResult(
         confidence_level=float(confidence_level),
@@ -125,16 +132,27 @@ def audit(
         groups=groups,
         levels=levels,
         pairs=pairs,
+        by_label=label_coverage(y, covered, size, confidence_level=confidence_level),
         slabs=slab_curve(
             columns, covered, n_directions=n_directions, n_permutations=n_permutations, rng=rng
-        ),
-        excess_risk=_excess_risk(columns, covered, confidence_level, rng),
+        )
+        if measures
+        else no_slabs(),
+        excess_risk=_excess_risk(columns, covered, confidence_level, rng)
+        if measures
+        else float("nan"),
         detectable_coverage=detectable_coverage(
             n_verification, len(groups), confidence_level, significance
         ),
-        picture=group_picture(columns, covered, main.mask, main.features) if main else None,
+        picture=group_picture(columns, covered, main["mask"], main["features"]) if main else None,
         notes=(*table.notes, *notes),
+        about={"date": date.today().isoformat(), "seed": _seed(random_state)},
     )
+
+
+def _seed(random_state: Any) -> int | None:
+    """Return a seed that can be written down."""
+    return int(random_state) if isinstance(random_state, int | np.integer) else None
 
 
 def _tamed(columns: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from fareg._frames import Levels
 from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg.metrics import clopper_pearson
+from fareg.metrics import clopper_pearson, coverage_by_label
 
 MAX_PAIRED = 40  # features that enter pairs: beyond, those with the worst levels
 
@@ -81,6 +81,27 @@ def cell_coverage(
     cells["coverage"] = cells["k"] / cells["n"]
     cells["low"], cells["high"] = clopper_pearson(cells["k"], cells["n"])
     return cells.drop(columns="k")
+
+
+def label_coverage(
+    y: Any, covered: BoolArray, size: IntArray, *, confidence_level: float
+) -> pd.DataFrame:
+    """Count the rows of every true label.
+
+    Returns
+    -------
+    DataFrame
+        Columns label (as text), n, share, coverage, low, high (95% Clopper-Pearson), mean_size and
+        p_value, which is that of coverage below the level and counts this label alone. Worst
+        coverage first.
+    """
+    table = coverage_by_label(y, covered)
+    sizes = pd.Series(size).groupby(np.asarray(y, dtype=object).ravel(), sort=False).mean()
+    table["mean_size"] = table["label"].map(sizes).astype(np.float64)
+    hits = (table["n"] * table["coverage"]).round()
+    table["p_value"] = below_level_pvalue(hits, table["n"], confidence_level)
+    table["label"] = [str(label) for label in table["label"]]
+    return table
 
 
 def _counted(

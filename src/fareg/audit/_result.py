@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
@@ -14,17 +15,10 @@ import pandas as pd
 
 from fareg._files import replacing
 from fareg.audit._verification import VerifiedGroup
+from fareg.report import audit_verdict, headline_group, render_report, words, worst_label
 
 MAX_SHOWN = 200  # rows of a table in the summary, worst first
 FEW_ROWS = 10  # smaller levels and pairs are left out of the report's tables
-SMALLEST_P = 1e-16  # smaller p-values are not told apart in words
-
-STATUS = {
-    "finding": "Under-covered group found",
-    "low": "Coverage below target",
-    "pass": "No under-covered group found",
-    "unclear": "Too few rows to tell",
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -50,15 +44,21 @@ class AuditResult:
     levels, pairs : DataFrame
         Every level and every two levels that occur: group, n, share, coverage, low, high,
         mean_size, p_value. Worst first; each interval and p-value counts its row alone.
+    by_label : DataFrame
+        Every true label: label, n, share, coverage, low, high, mean_size, p_value, worst first.
     slabs : DataFrame
         Columns measure (WSC, WSC+), delta, value, held_out, held_out_mass, null_low, null_median,
-        null_high, p_value.
+        null_high, p_value; empty if they were not computed.
     excess_risk : float
-        How far coverage can be told from the sensitive features (ERT, L1); NaN for one row.
+        How far coverage can be told from the sensitive features (ERT, L1); NaN for one row, or
+        if it was not computed.
     detectable_coverage : float or None
         A group with 30% of the rows is found with 80% power if its coverage is this low.
     picture : dict or None
         Coverage over the levels of the features that the main group's rule names.
+    about : dict
+        Where the numbers come from: the date, the seed, and what else is known, such as file,
+        target, base_model and accuracy.
     notes : tuple of str
         What a reader should know about the data.
 
@@ -86,11 +86,13 @@ class AuditResult:
     groups: tuple[VerifiedGroup, ...]
     levels: pd.DataFrame
     pairs: pd.DataFrame
+    by_label: pd.DataFrame
     slabs: pd.DataFrame
     excess_risk: float
     detectable_coverage: float | None
     picture: dict[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
+    about: dict[str, Any] = field(default_factory=dict)
 
     @property
     def findings(self) -> tuple[VerifiedGroup, ...]:
@@ -99,64 +101,58 @@ class AuditResult:
 
     @property
     def status(self) -> str:
-        """One of "low" (all rows together are below the level), "finding", "pass", "unclear"."""
-        if self.high < self.confidence_level:
-            return "low"
-        if self.findings:
-            return "finding"
-        return "pass" if self.detectable_coverage is not None else "unclear"
+        """One of "low" (all rows together are below the level), "finding", "label" (the rows of a
+        true label are far below), "pass", "unclear"."""
+        return str(self._decided["status"])
 
     @property
     def verdict(self) -> str:
-        """The headline, in one sentence."""
-        target = _percent(self.confidence_level, digits=0)
-        main = self._main_group()
-        if self.status == "finding":
-            group = self.findings[0]
-            return (
-                f"rows with {group.rule} are covered {_percent(group.coverage)} of the time "
-                f"instead of {target}, verified on {_rows(group.n)} that played no part in finding "
-                "them."
-            )
-        if self.status == "low":
-            worst = (
-                f"worst: {main.rule}, {_percent(main.coverage)} of {_rows(main.n)}" if main else ""
-            )
-            return (
-                f"sets cover {_percent(self.coverage)} of everyone instead of {target}; "
-                f"{worst or 'no single group stands out'}."
-            )
-        if self.status == "pass":
-            return (
-                f"{_percent(self.coverage)} of all rows are covered (target {target}), and no "
-                "group was verified to be covered less often."
-            )
-        return (
-            f"{_rows(self.n_samples)} cannot show which groups are covered less often than "
-            f"{target}."
+        """The headline, in one or a few sentences."""
+        return str(self._decided["sentence"])
+
+    @cached_property
+    def _decided(self) -> dict[str, Any]:
+        return audit_verdict(
+            confidence_level=self.confidence_level,
+            overall=self._overall(),
+            groups=[_group_dict(group) for group in self.groups],
+            by_label=records(self.by_label),
+            detectable_coverage=self.detectable_coverage,
         )
 
-    def _main_group(self) -> VerifiedGroup | None:
-        return main_group(self.groups, self.coverage, self.high, self.confidence_level)
+    def _overall(self) -> dict[str, Any]:
+        return {
+            "n": self.n_samples,
+            "coverage": self.coverage,
+            "low": self.low,
+            "high": self.high,
+            "mean_size": self.mean_size,
+        }
 
     def summary(self) -> str:
         """Return the verdict and the key numbers as a few lines of text."""
         lines = [
-            f"{STATUS[self.status]}: {self.verdict}",
-            f"  overall    {_percent(self.coverage)} covered (95% interval {_percent(self.low)} to "
-            f"{_percent(self.high)}), {self.mean_size:.2f} labels per set, "
-            f"{_rows(self.n_samples)}",
+            f"{self._decided['label']}: {self.verdict}",
+            *(f"  next       {step}" for step in self._decided["next_steps"]),
+            f"  overall    {words.percent(self.coverage)} covered (95% interval "
+            f"{words.interval(self.low, self.high)}), {words.size(self.mean_size)} labels per "
+            f"set, {words.rows(self.n_samples)}",
         ]
         for group in self.findings:
             lines.append(
-                f"  finding    {group.rule}: {_percent(group.coverage)} ({_percent(group.low)} to "
-                f"{_percent(group.high)}) of {_rows(group.n)}, adjusted p "
-                f"{_equals(group.adjusted_p_value)}"
+                f"  finding    {group.rule}: {words.percent(group.coverage)} of "
+                f"{words.rows(group.n)} ({words.evidence(vars(group))})"
+            )
+        if len(self.by_label) > 1:
+            worst = worst_label(records(self.by_label)) or {}
+            lines.append(
+                f"  by label   worst is {worst['label']}: {words.percent(worst['coverage'])} of "
+                f"{words.rows(worst['n'])} ({words.evidence(worst)})"
             )
         if not self.findings and self.detectable_coverage is not None:
             lines.append(
                 "  power      a group with 30% of the rows would be found with 80% power at "
-                f"{_percent(self.detectable_coverage)} coverage"
+                f"{words.percent(self.detectable_coverage)} coverage"
             )
         return "\n".join(lines + [f"  note       {note}" for note in self.notes])
 
@@ -170,15 +166,13 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything the report shows, in plain JSON types; NaN becomes None."""
-        main = self._main_group()
+        groups = [_group_dict(group) for group in self.groups]
+        main = headline_group(groups, self._overall(), self.confidence_level)
         summary: dict[str, Any] = {
             "title": "Coverage audit",
             "fareg_version": version("fareg"),
-            "verdict": {
-                "status": self.status,
-                "label": STATUS[self.status],
-                "sentence": self.verdict[0].upper() + self.verdict[1:],
-            },
+            "about": self.about,
+            "verdict": self._decided,
             "data": {
                 "n_samples": self.n_samples,
                 "n_discovery": self.n_discovery,
@@ -189,19 +183,14 @@ class AuditResult:
                 "confidence_level": self.confidence_level,
                 "significance": self.significance,
             },
-            "overall": {
-                "n": self.n_samples,
-                "coverage": self.coverage,
-                "low": self.low,
-                "high": self.high,
-                "mean_size": self.mean_size,
-            },
+            "overall": self._overall(),
             "set_sizes": self.set_sizes.to_dict("records"),
-            "groups": [_group_dict(group) for group in self.groups],
-            "main_group": self.groups.index(main) if main else None,
+            "groups": groups,
+            "main_group": groups.index(main) if main else None,
             "picture": self.picture,
             "levels": _table_dict(self.levels),
             "pairs": _table_dict(self.pairs),
+            "by_label": _table_dict(self.by_label),
             "slabs": self.slabs.to_dict("records"),
             "excess_risk": self.excess_risk,
             "detectable_coverage": self.detectable_coverage,
@@ -217,26 +206,7 @@ class AuditResult:
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the report, one HTML file that needs nothing else, at once or not at all."""
-        # here, so that importing fareg does not load the template engine
-        from fareg.report import render_report
-
         _write(path, render_report(self.to_dict()))
-
-
-def main_group(
-    groups: tuple[VerifiedGroup, ...], coverage: float, high: float, confidence_level: float
-) -> VerifiedGroup | None:
-    """Return the group that a report describes, if any.
-
-    The most significant finding, or else a learned group below the level. If all rows together are
-    below it (``high``), every group may be: then the worst finding that lies below ``coverage``.
-    """
-    findings = [group for group in groups if group.is_finding]
-    if high < confidence_level:
-        apart = [group for group in findings if group.high < coverage]
-        return min(apart, key=lambda group: group.high, default=None)
-    below = (g for g in groups if g.source == "learned" and g.coverage < confidence_level)
-    return next(iter([*findings, *below]), None)
 
 
 def _write(path: str | os.PathLike[str], text: str) -> None:
@@ -244,19 +214,10 @@ def _write(path: str | os.PathLike[str], text: str) -> None:
         draft.write_text(text, encoding="utf-8")
 
 
-def _percent(share: float, digits: int = 1) -> str:
-    """Return a share in percent; a confidence level keeps the decimals that it has."""
-    if digits == 0:
-        return f"{100 * share:.10g}%"
-    return f"{100 * share:.{digits}f}%"
-
-
-def _equals(p: float) -> str:
-    return f"= {p:.2g}" if p >= SMALLEST_P else f"< {SMALLEST_P:g}"
-
-
-def _rows(n: int) -> str:
-    return "1 row" if n == 1 else f"{n:,} rows"
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table in plain JSON types; NaN becomes None."""
+    rows: list[dict[str, Any]] = _plain(table.to_dict("records"))
+    return rows
 
 
 def _group_dict(group: VerifiedGroup) -> dict[str, Any]:

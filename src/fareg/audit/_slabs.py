@@ -37,7 +37,7 @@ def slab_curve(
 ) -> pd.DataFrame:
     """Return WSC and WSC+ at masses 0.1 to 0.5: in-sample, held-out, and the permutation band."""
     if len(covered) < 2:
-        return pd.DataFrame(columns=list(COLUMNS))
+        return no_slabs()
     if len(covered) > MAX_ROWS:
         rows = rng.choice(len(covered), MAX_ROWS, replace=False)
         columns, covered = columns.iloc[rows], covered[rows]
@@ -48,6 +48,11 @@ def slab_curve(
         for delta in DELTAS
     ]
     return pd.DataFrame(curve, columns=list(COLUMNS))
+
+
+def no_slabs() -> pd.DataFrame:
+    """Return the table of a search that was not made."""
+    return pd.DataFrame(columns=list(COLUMNS))
 
 
 def _slab(

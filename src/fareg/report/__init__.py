@@ -1,5 +1,23 @@
-"""Reports: a summary in plain types becomes one HTML file that needs nothing else."""
+"""Reports: numbers and verdicts in words, and a summary in plain types as one HTML file."""
 
+from fareg.report import _words as words
 from fareg.report._render import render_report
+from fareg.report._verdict import (
+    MIN_HEADLINE_ROWS,
+    audit_verdict,
+    fit_verdict,
+    headline_group,
+    short_labels,
+    worst_label,
+)
 
-__all__ = ["render_report"]
+__all__ = [
+    "MIN_HEADLINE_ROWS",
+    "audit_verdict",
+    "fit_verdict",
+    "headline_group",
+    "render_report",
+    "short_labels",
+    "words",
+    "worst_label",
+]

@@ -7,7 +7,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fareg.report._svg import Scale, linear, percent, picture, tag, ticks
+from fareg.report._svg import Scale, linear, picture, tag, ticks
+from fareg.report._words import count, percent
 
 Row = Mapping[str, Any]
 STRIP_WIDTH, STRIP_HEIGHT = 168.0, 22.0
@@ -99,7 +100,7 @@ def size_figure(set_sizes: Sequence[Row]) -> Markup:
     for i, bar in enumerate(bars):
         center = left + step * (i + 0.5)
         box = {"x": center - 22, "y": y(bar["share"]), "height": bottom - y(bar["share"])}
-        hint = f"{bar['n']:,} sets of size {bar['label']}"
+        hint = f"{count(bar['n'])} sets of size {bar['label']}"
         parts += [
             tag("rect", tag("title", hint), width=44.0, rx=3.0, class_="bar", **box),
             _text(center, y(bar["share"]) - 8, percent(bar["share"]), "value"),

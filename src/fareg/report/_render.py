@@ -8,16 +8,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fareg.report import _figures
-from fareg.report._svg import percent
+from fareg.report import _figures, _words
 
 # with no key of its own, a section is left out
 OPTIONAL = (
-    "repair",
+    "about",
+    "repairs",
     "residual",
+    "by_label",
     "overall",
     "set_sizes",
     "groups",
@@ -34,6 +34,7 @@ OPTIONAL = (
     "comparison_labels",
     "fareg_version",
 )
+FORMATS = ("percent", "probability", "level", "count", "rows", "size", "evidence")
 
 
 def render_report(summary: Mapping[str, Any]) -> str:
@@ -58,6 +59,9 @@ def render_report(summary: Mapping[str, Any]) -> str:
     >>> "All is &lt;well&gt;." in page, "<well>" in page
     (True, False)
     """
+    # here, so that whoever only needs the words does not load the template engine
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     environment = Environment(
         loader=PackageLoader("fareg.report", "templates"),
         autoescape=True,
@@ -65,7 +69,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(percent=percent, probability=_probability, level=_level)
+    environment.filters.update({name: getattr(_words, name) for name in FORMATS})
     loader = environment.loader
     assert loader is not None
     style, script = (
@@ -104,14 +108,3 @@ def _changes(before: Any, after: Any) -> list[dict[str, Any]]:
         for row in after or ()
         if row["group"] in earlier
     ]
-
-
-def _probability(p: float | None) -> str:
-    if p is None:
-        return "–"
-    return "< 0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
-
-
-def _level(share: float) -> str:
-    """Return a confidence level in percent, with the decimals that it has."""
-    return f"{100 * share:.10g}%"

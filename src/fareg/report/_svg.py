@@ -66,8 +66,3 @@ def ticks(low: float, high: float, n_at_most: int = 6) -> list[float]:
     step = next((s for s in steps if (high - low) / s < n_at_most), steps[-1])
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 10) for i in range(first, last + 1)]
-
-
-def percent(share: float | None, digits: int = 1) -> str:
-    """Return a share in percent, a dash for a missing one."""
-    return "–" if share is None else f"{100 * share:.{digits}f}%"

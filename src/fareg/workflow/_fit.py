@@ -16,18 +16,21 @@ from sklearn.model_selection import train_test_split
 from fareg._files import check_output
 from fareg._frames import select_columns
 from fareg._validation import BoolArray, InvalidInputError, check_choice, check_confidence_level
-from fareg.audit import audit
+from fareg.audit import AuditResult, audit
+from fareg.audit._cells import below_level_pvalue
 from fareg.audit._picture import group_picture
+from fareg.audit._result import records
 from fareg.classifiers import FaReGClassifier, SplitConformalClassifier
-from fareg.metrics import coverage_by_group
+from fareg.metrics import coverage_by_group, coverage_by_label
 from fareg.persistence import save
+from fareg.report import fit_verdict
 from fareg.workflow._models import MODELS
 from fareg.workflow._tables import check_columns, column_kinds, read_table
 from fareg.workflow._target import check_target
 
 TEST_SIZE = 0.2
 CALIBRATION_SIZE = 0.4  # as large as the training part: groups are learned on half of it
-MIN_GROUP_ROWS = 20  # test rows below which a group's coverage says little
+MIN_GROUP_ROWS = 20  # smaller levels are not listed
 N_WORST = 5
 
 
@@ -44,7 +47,13 @@ class Trial:
     before, after : dict
         ``coverage`` and ``mean_size`` of the split conformal and of the FaReG sets.
     groups : DataFrame
-        The discovered group and the worst levels: group, n, before, after, and intervals.
+        The groups that the classifier named and the worst levels: group, named, fidelity (share
+        of rows on which the words agree with what was learned), n, share, p_value (exact, that
+        coverage before is below the level), before and after, each with the ends of its interval.
+    left : AuditResult
+        The audit of the FaReG sets on the test rows.
+    about : dict
+        Where the numbers come from: date and seed, and file, target and base_model if known.
     X, y, sets : the test rows, their labels and the FaReG sets
     covered : dict
         Which test rows are covered ``before`` and ``after``.
@@ -57,6 +66,8 @@ class Trial:
     before: dict[str, float]
     after: dict[str, float]
     groups: pd.DataFrame
+    left: AuditResult
+    about: dict[str, Any]
     X: pd.DataFrame = field(repr=False)
     y: Any = field(repr=False)
     sets: BoolArray = field(repr=False)
@@ -68,111 +79,70 @@ class Trial:
         return len(self.y)
 
     @property
-    def rule(self) -> str | None:
-        """The discovered group in words, None if nobody is credibly under-covered."""
-        return str(self.clf.groups_["rule"].iloc[0]) if len(self.clf.cuts_) else None
+    def repairs(self) -> list[dict[str, Any]]:
+        """The groups that the classifier named, with their figures on the test rows."""
+        return records(self.groups[self.groups["named"]])
+
+    @property
+    def by_label(self) -> list[dict[str, Any]]:
+        """Coverage of the test rows by true label: the FaReG sets, and the split ones before."""
+        earlier = coverage_by_label(self.y, self.covered["before"])
+        before = dict(zip(map(str, earlier["label"]), earlier["coverage"], strict=True))
+        return [{**row, "before": before[row["label"]]} for row in records(self.left.by_label)]
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        """What the fit says, from what was repaired and from the audit of what is left."""
+        return fit_verdict(
+            self.repairs,
+            self.left.to_dict()["verdict"],
+            confidence_level=float(self.clf.confidence_level),
+            by_label=self.by_label,
+            label_conditional=bool(self.clf.label_conditional),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain types."""
+        left = self.left.to_dict()
         return {
+            "verdict": self.verdict,
+            "about": {**self.about, "accuracy": self.accuracy},
+            "fareg_version": left["fareg_version"],
             "rows": {"train": self.n_train, "calibrate": self.n_calibration, "test": self.n_test},
             "confidence_level": float(self.clf.confidence_level),
             "accuracy": self.accuracy,
             "before": self.before,
             "after": self.after,
-            "group": self.rule,
-            "groups": self.groups.to_dict("records"),
+            "groups": records(self.groups),
+            "by_label": self.by_label,
+            "left": {"verdict": left["verdict"], "groups": left["groups"]},
         }
 
     def report(self) -> dict[str, Any]:
         """Return the summary of a report: what was repaired, and an audit of what is left."""
-        result = audit(
-            self.X,
-            self.y,
-            self.sets,
-            classes=self.clf.classes_,
-            sensitive_features=self.clf.sensitive_features,
-            confidence_level=self.clf.confidence_level,
-            random_state=0,
-        )
-        summary: dict[str, Any] = result.to_dict()
+        summary: dict[str, Any] = self.left.to_dict()
         for moment in ("before", "after"):
             table = self.groups[["group", "n", moment, f"{moment}_low", f"{moment}_high"]]
             table = table.set_axis(["group", "n", "coverage", "low", "high"], axis=1)
-            summary[moment] = table.to_dict("records")
+            summary[moment] = table[table["n"] > 0].to_dict("records")
         summary["title"] = "FaReG model: coverage on test rows"
         summary["comparison_labels"] = ["Split conformal", "FaReG"]
+        summary["about"] = {**self.about, "accuracy": self.accuracy}
         summary["residual"] = summary["verdict"]
-        summary["verdict"] = fit_verdict(self.to_dict(), summary["residual"])
-        summary["repair"] = self._repair()
+        summary["verdict"] = self.verdict
+        summary["repairs"] = [{**row, **self._pictures(row)} for row in self.repairs]
         return summary
 
-    def _repair(self) -> dict[str, Any] | None:
-        """Return the discovered group in words, numbers and pictures; None: no test row in it."""
-        if self.rule is None or self.rule not in set(self.groups["group"]):
-            return None
+    def _pictures(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return coverage over the features that the words of a group name, before and after."""
+        if row["n"] == 0:
+            return {}
         columns = select_columns(self.X, self.clf.sensitive_features)
-        mask = _in_group(self.clf, self.X)
-        row: dict[str, Any] = self.to_dict()["groups"][0]  # the discovered group comes first
-        pictures = {
+        mask = named_groups(self.clf, self.X)[row["group"]]
+        return {
             f"{moment}_picture": group_picture(columns, hit, mask, self.clf.rule_.features)
             for moment, hit in self.covered.items()
         }
-        return {**row, "fidelity": float(self.clf.rule_.fidelity), **pictures}
-
-
-def fit_verdict(trial: dict[str, Any], residual: dict[str, Any]) -> dict[str, str]:
-    """Return status, label and sentence of a fit: what was repaired, then what is left.
-
-    ``trial`` is ``Trial.to_dict()`` and ``residual`` the verdict of an audit of the FaReG sets,
-    which leads if all rows together are covered too rarely.
-    """
-    verdict = _repair_verdict(trial)
-    if residual["status"] == "low":
-        sentence = f"{residual['sentence']} {verdict['label']}. {verdict['sentence']}"
-        return {**residual, "sentence": sentence}
-    if residual["status"] == "finding":
-        sentence = f"{verdict['sentence']} What is left: {residual['sentence']}"
-        return {**verdict, "status": "finding", "sentence": sentence}
-    return verdict
-
-
-def _repair_verdict(trial: dict[str, Any]) -> dict[str, str]:
-    level, rule = trial["confidence_level"], trial["group"]
-    target = f"{100 * level:.10g}%"
-    if rule is None:
-        return {
-            "status": "pass",
-            "label": "No group is credibly under-covered",
-            "sentence": f"Sets are plain split conformal ones: they cover "
-            f"{trial['after']['coverage']:.1%} of {trial['rows']['test']:,} test rows "
-            f"(target {target}).",
-        }
-    row = next((row for row in trial["groups"] if row["group"] == rule), None)
-    if row is None:
-        status, label, numbers = "unclear", "One group was repaired, untested", "no test row in it"
-    else:
-        status, label = _repair_status(row, level)
-        numbers = (
-            f"{row['before']:.1%} → {row['after']:.1%} on {row['n']:,} test "
-            f"{'row' if row['n'] == 1 else 'rows'} (95% interval {row['after_low']:.1%} to "
-            f"{row['after_high']:.1%}, target {target})"
-        )
-    return {"status": status, "label": label, "sentence": f"{rule}: {numbers}."}
-
-
-def _repair_status(row: dict[str, Any], level: float) -> tuple[str, str]:
-    """Say no more about a repair than the test rows of the group do."""
-    if row["n"] < MIN_GROUP_ROWS:
-        return "unclear", "One group was repaired, on too few test rows to tell"
-    if row["after_high"] < level:
-        much = "only partly" if row["after"] > row["before"] else "not"
-        return "finding", f"One group was under-covered and is {much} repaired"
-    if row["before"] >= level:
-        return "unclear", "One group was repaired whose need the test rows do not show"
-    if row["after"] >= level:
-        return "pass", "One group was under-covered and is repaired"
-    return "pass", "One group was under-covered and now reaches the target within chance"
 
 
 def fit_file(
@@ -183,6 +153,8 @@ def fit_file(
     sensitive: Sequence[str] | None = None,
     estimator: str = "hgb",
     confidence_level: float = 0.9,
+    label_conditional: bool = False,
+    measures: bool = False,
     seed: int = 0,
 ) -> Trial:
     """Train, calibrate and test on a table; write the classifier to ``out``.
@@ -197,6 +169,10 @@ def fit_file(
         Columns that may define a group; None: all but the target.
     estimator : {"hgb", "forest", "logistic", "mlp"}, default="hgb"
     confidence_level : float, default=0.9
+    label_conditional : bool, default=False
+        Whether to promise the level for every label.
+    measures : bool, default=False
+        Whether the audit of what is left computes worst slabs and excess risk too, for a report.
     seed : int, default=0
 
     Returns
@@ -221,10 +197,20 @@ def fit_file(
         sensitive=None if sensitive is None else list(sensitive),
         estimator=MODELS[estimator](seed),
         confidence_level=confidence_level,
+        label_conditional=label_conditional,
+        measures=measures,
         seed=seed,
+        about={"file": Path(data).name, "target": target, "base_model": estimator},
     )
-    notes = {"target": target, "columns": kinds, "data": Path(data).name, "estimator": estimator}
-    numbers = {k: v for k, v in trial.to_dict().items() if k in ("rows", "accuracy", "after")}
+    notes: dict[str, Any] = {
+        "target": target,
+        "columns": kinds,
+        "data": Path(data).name,
+        "estimator": estimator,
+    }
+    notes |= {"date": trial.about["date"], "seed": seed}
+    kept = ("verdict", "rows", "accuracy", "after")
+    numbers = {name: value for name, value in trial.to_dict().items() if name in kept}
     save(trial.clf, out, metadata={**notes, **numbers})
     return trial
 
@@ -237,6 +223,9 @@ def fit_and_test(
     estimator: Any,
     confidence_level: float,
     seed: int,
+    label_conditional: bool = False,
+    measures: bool = True,
+    about: dict[str, Any] | None = None,
 ) -> Trial:
     """Split the rows in three: train, calibrate FaReG and split conformal sets, test both."""
     X_rest, X_test, y_rest, y_test = train_test_split(X, y, test_size=TEST_SIZE, random_state=seed)
@@ -248,7 +237,11 @@ def fit_and_test(
             "the training rows hold one class only; give more rows of the rare class"
         )
     model = FrozenEstimator(estimator.fit(X_train, y_train))
-    common: dict[str, Any] = {"confidence_level": confidence_level, "random_state": seed}
+    common: dict[str, Any] = {
+        "confidence_level": confidence_level,
+        "label_conditional": label_conditional,
+        "random_state": seed,
+    }
     plain = SplitConformalClassifier(model, **common).conformalize(X_cal, y_cal)
     clf = FaReGClassifier(model, sensitive_features=sensitive, **common).conformalize(X_cal, y_cal)
     sets = {"before": plain.predict_set(X_test), "after": clf.predict_set(X_test)}
@@ -257,6 +250,16 @@ def fit_and_test(
         moment: {"coverage": float(covered[moment].mean()), "mean_size": float(s.sum(1).mean())}
         for moment, s in sets.items()
     }
+    left = audit(
+        X_test,
+        y_test,
+        sets["after"],
+        classes=clf.classes_,
+        sensitive_features=sensitive,
+        confidence_level=confidence_level,
+        measures=measures,
+        random_state=seed,
+    )
     return Trial(
         clf=clf,
         n_train=len(y_train),
@@ -265,6 +268,8 @@ def fit_and_test(
         before=overall["before"],
         after=overall["after"],
         groups=_worst_groups(clf, X_test, covered),
+        left=left,
+        about={**(about or {}), **left.about},
         X=X_test,
         y=y_test,
         sets=sets["after"],
@@ -278,26 +283,31 @@ def _covered(sets: BoolArray, y: Any, classes: Any) -> BoolArray:
     return covered
 
 
-def _in_group(clf: FaReGClassifier, X: Any) -> BoolArray:
-    """Tell which rows lie in the discovered group."""
+def named_groups(clf: FaReGClassifier, X: Any) -> dict[str, BoolArray]:
+    """Return the rows of each group that the classifier named, by the group's rule."""
+    if not len(clf.cuts_):
+        return {}
     inside: BoolArray = clf.predict_group(X) > clf.cuts_[-1]
-    return inside
+    return {str(clf.groups_["rule"].iloc[0]): inside}
 
 
 def _worst_groups(clf: FaReGClassifier, X: Any, covered: dict[str, BoolArray]) -> pd.DataFrame:
-    """Return the discovered group and the levels that the split conformal sets cover least."""
-    masks = {}
-    if len(clf.cuts_):
-        masks[str(clf.groups_["rule"].iloc[0])] = _in_group(clf, X)
+    """Return the groups with a name and the levels that the split conformal sets cover least."""
+    masks = named_groups(clf, X)
     tables = {
         moment: coverage_by_group(X, hit, features=clf.sensitive_features, masks=masks)
         for moment, hit in covered.items()
     }
     table = tables["before"][["group", "n", "share"]].copy()
+    table.insert(1, "named", np.arange(len(table)) >= len(table) - len(masks))
+    fidelity = dict(zip(clf.groups_["rule"], clf.groups_["fidelity"], strict=True))
+    table.insert(2, "fidelity", [fidelity.get(group, 1.0) for group in table["group"]])
     for moment, own in tables.items():
         for column, name in (("coverage", ""), ("low", "_low"), ("high", "_high")):
             table[moment + name] = own[column]
-    discovered = table["group"].isin(list(masks))
-    levels = table[~discovered & (table["n"] >= MIN_GROUP_ROWS)].nsmallest(N_WORST, "before")
-    shown = table[discovered & (table["n"] > 0)]
-    return pd.concat([shown, levels], ignore_index=True)
+    hits = (table["n"] * table["before"].fillna(0)).round().astype(np.int64)
+    table["p_value"] = below_level_pvalue(hits, table["n"], clf.confidence_level)
+    # a named group may be a level too, and is then listed once
+    levels = table[~table["named"] & ~table["group"].isin(list(masks))]
+    large = levels[levels["n"] >= MIN_GROUP_ROWS]
+    return pd.concat([table[table["named"]], large.nsmallest(N_WORST, "before")], ignore_index=True)

@@ -1,0 +1,330 @@
+"""The verdict of an audit and of a fit: status, label, sentence, and what to do next.
+
+Terminal, JSON, report and model file all show what these functions return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fareg.report._words import evidence, interval, level, p_value, percent, rows
+
+Row = Mapping[str, Any]
+
+MIN_HEADLINE_ROWS = 100  # a group or label with fewer test rows never makes a headline
+LABEL_GAP = 0.05  # a label is far below if its whole 95% interval is this far below the target
+MAX_LABELS_NAMED = 3
+
+LABELS = {
+    "low": "Coverage below target",
+    "finding": "Under-covered group found",
+    "label": "Labels below target",
+    "pass": "No under-covered group found",
+    "unclear": "Too few rows to tell",
+}
+NEXT_OF_AUDIT = {
+    "low": "Calibrate again on recent rows like these: the promise is broken for all rows together,"
+    " as it is when the population has changed or when training rows were used to calibrate.",
+    "finding": "Calibrate the sets for this group: FaReGClassifier looks for such groups, and a "
+    "group that you can name may be calibrated by itself.",
+    "pass": "Audit again when new rows with labels arrive.",
+    "unclear": f"Collect more rows: a group needs at least {MIN_HEADLINE_ROWS} of them in the half "
+    "that verifies.",
+}
+NEXT_OF_FIT = {
+    **NEXT_OF_AUDIT,
+    "finding": "Do not rely on these sets for this group yet: fit again with more rows, with its "
+    "columns as the only sensitive ones, or calibrate the group by itself.",
+    "pass": "Use the model, and audit its sets when new rows with labels arrive.",
+    "unclear": f"Fit on more rows: a group needs at least {MIN_HEADLINE_ROWS} test rows before its "
+    "coverage can be judged.",
+}
+
+
+def audit_verdict(
+    *,
+    confidence_level: float,
+    overall: Row,
+    groups: Sequence[Row],
+    by_label: Sequence[Row],
+    detectable_coverage: float | None,
+) -> dict[str, Any]:
+    """Decide what an audit says.
+
+    Parameters
+    ----------
+    confidence_level : float
+        Coverage that was promised.
+    overall : mapping
+        ``n``, ``coverage`` and the end ``high`` of its 95% interval, of all rows.
+    groups : sequence of mappings
+        Groups that were put to the test, most significant first; see ``VerifiedGroup``.
+    by_label : sequence of mappings
+        ``label``, ``n``, ``coverage``, ``low``, ``high`` of each true label.
+    detectable_coverage : float or None
+        Coverage at which a group would be found; None: at none.
+
+    Returns
+    -------
+    dict
+        ``status`` ("low": all rows together are below the level; "finding": a group is; "label":
+        the rows of a true label are far below; "pass"; "unclear"), ``label``, ``sentence`` and
+        ``next_steps``. Groups and labels with fewer than ``MIN_HEADLINE_ROWS`` rows may be
+        mentioned in the sentence but never decide the status.
+    """
+    target = level(confidence_level)
+    main = headline_group(groups, overall, confidence_level)
+    short = short_labels(by_label, confidence_level)
+    small = [g for g in groups if g["is_finding"] and g["n"] < MIN_HEADLINE_ROWS]
+    status = _audit_status(overall, groups, short, small, confidence_level, detectable_coverage)
+    sentences = {
+        "low": f"Sets cover {percent(overall['coverage'])} of everyone instead of {target}; "
+        + (_worst(main) if main and main["is_finding"] else "no single group stands out."),
+        "finding": _finding(main, target) if main else "",
+        "unclear": f"{rows(overall['n']).capitalize()} cannot show which groups are covered less "
+        f"often than {target}.",
+    }
+    fine = (
+        f"{percent(overall['coverage'])} of {rows(overall['n'])} are covered (target {target}), "
+        "and no group was verified to be covered less often."
+    )
+    told = [sentences.get(status, fine)]
+    if short:
+        told.append(_short_sentence(short, target))
+    if small and status != "low":
+        told.append(_small_sentence(small))
+    title = LABELS[status]
+    if status == "label":
+        title = f"No under-covered group found, but {_short_title(short)}"
+    return {
+        "status": status,
+        "label": title,
+        "sentence": " ".join(told),
+        "next_steps": _next_steps(NEXT_OF_AUDIT, status, short, label_conditional=False),
+    }
+
+
+def headline_group(groups: Sequence[Row], overall: Row, confidence_level: float) -> Any | None:
+    """Return the group that a report describes, if any has enough rows for it.
+
+    It is the most significant finding, or else a learned group below the level. If all rows
+    together are below the level, every group may be: then it is the worst finding that lies below
+    the overall coverage.
+    """
+    large = [group for group in groups if group["n"] >= MIN_HEADLINE_ROWS]
+    findings = [group for group in large if group["is_finding"]]
+    if overall["high"] < confidence_level:
+        apart = [group for group in findings if group["high"] < overall["coverage"]]
+        return min(apart, key=lambda group: group["high"], default=None)
+    below = (g for g in large if g["source"] == "learned" and g["coverage"] < confidence_level)
+    return next(iter([*findings, *below]), None)
+
+
+def short_labels(by_label: Sequence[Row], confidence_level: float) -> list[Row]:
+    """Return the labels that are covered far too rarely, worst first.
+
+    The whole 95% interval of such a label lies more than ``LABEL_GAP`` below the level, and below
+    the coverage of all rows together, and it has at least ``MIN_HEADLINE_ROWS`` rows.
+
+    Examples
+    --------
+    >>> rows = [{"label": "yes", "n": 500, "coverage": 0.3, "low": 0.26, "high": 0.34},
+    ...         {"label": "no", "n": 5000, "coverage": 0.96, "low": 0.95, "high": 0.97}]
+    >>> [row["label"] for row in short_labels(rows, 0.9)]
+    ['yes']
+    """
+    n = sum(row["n"] for row in by_label)
+    everyone = sum(row["n"] * row["coverage"] for row in by_label) / max(1, n)
+    bound = min(confidence_level, everyone) - LABEL_GAP
+    far = [row for row in by_label if row["n"] >= MIN_HEADLINE_ROWS and row["high"] < bound]
+    return sorted(far, key=lambda row: float(row["coverage"]))
+
+
+def worst_label(by_label: Sequence[Row]) -> Row | None:
+    """Return the label that is covered least: among those with enough rows, if there are any."""
+    large = [row for row in by_label if row["n"] >= MIN_HEADLINE_ROWS]
+    return min(large or by_label, key=lambda row: float(row["coverage"]), default=None)
+
+
+def fit_verdict(
+    repairs: Sequence[Row],
+    left: Row,
+    *,
+    confidence_level: float,
+    by_label: Sequence[Row] = (),
+    label_conditional: bool = False,
+) -> dict[str, Any]:
+    """Decide what a fit says, from what was repaired and from the audit of what is left.
+
+    Parameters
+    ----------
+    repairs : sequence of mappings
+        The groups that the classifier named, on test rows: ``group`` (the rule), its ``fidelity``,
+        ``n``, coverage ``before`` and ``after``, each also with ``_low`` and ``_high``, and
+        ``p_value``, that it is below the level before. It may be empty.
+    left : mapping
+        :func:`audit_verdict` of the repaired sets on the same rows.
+    confidence_level : float
+        Coverage that was promised.
+    by_label : sequence of mappings, default=()
+        Coverage of the repaired sets by true label, as in :func:`audit_verdict`.
+    label_conditional : bool, default=False
+        Whether every label was calibrated by itself.
+
+    Returns
+    -------
+    dict
+        As :func:`audit_verdict`. What is left leads if it is bad; a repair never hides it.
+    """
+    status, title = _repair_title(repairs, confidence_level)
+    short = short_labels(by_label, confidence_level)
+    told = [_repair_sentence(repairs, confidence_level), left["sentence"]]
+    if left["status"] in ("low", "finding"):
+        status, told = left["status"], told[::-1]
+        if status == "low":
+            title = left["label"]
+        elif repairs:
+            title += ", but an under-covered group is left"
+        else:
+            title = f"{left['label']}, not repaired"
+    elif status != "finding":
+        if short:
+            status, title = "label", f"{title}, but {_short_title(short)}"
+        elif left["status"] == "unclear":
+            status = "unclear"
+            title = title if repairs else "Too few test rows to tell whether a group is missed"
+    steps = _next_steps(NEXT_OF_FIT, status, short, label_conditional=label_conditional)
+    return {"status": status, "label": title, "sentence": " ".join(told), "next_steps": steps}
+
+
+def _audit_status(
+    overall: Row,
+    groups: Sequence[Row],
+    short: list[Row],
+    small: list[Row],
+    confidence_level: float,
+    detectable_coverage: float | None,
+) -> str:
+    if overall["high"] < confidence_level:
+        return "low"
+    if any(group["is_finding"] and group["n"] >= MIN_HEADLINE_ROWS for group in groups):
+        return "finding"
+    if short:
+        return "label"
+    return "unclear" if small or detectable_coverage is None else "pass"
+
+
+def _finding(group: Row, target: str) -> str:
+    return (
+        f"Rows with {group['rule']} are covered {percent(group['coverage'])} of the time instead "
+        f"of {target} ({evidence(group)}), verified on {rows(group['n'])} that played no part in "
+        "finding them."
+    )
+
+
+def _worst(group: Row) -> str:
+    return (
+        f"worst: {group['rule']}, {percent(group['coverage'])} of {rows(group['n'])} "
+        f"({evidence(group)})."
+    )
+
+
+def _small_sentence(small: list[Row]) -> str:
+    group = small[0]
+    more = f", and {len(small) - 1} more like it" if len(small) > 1 else ""
+    return (
+        f"A small group stands out: {group['rule']}, {percent(group['coverage'])} of "
+        f"{rows(group['n'])} ({evidence(group)}){more}; fewer than {MIN_HEADLINE_ROWS} rows are "
+        "too few for a verdict."
+    )
+
+
+def _short_title(short: list[Row]) -> str:
+    names = [str(row["label"]) for row in short[:MAX_LABELS_NAMED]]
+    more = f" and {len(short) - len(names)} more" if len(short) > len(names) else ""
+    return (
+        f"label {names[0]} is far below"
+        if len(short) == 1
+        else (f"labels {', '.join(names)}{more} are far below")
+    )
+
+
+def _short_sentence(short: list[Row], target: str) -> str:
+    told = [
+        f"{percent(row['coverage'])} of {rows(row['n'])} whose true label is {row['label']} "
+        f"(95% interval {interval(row['low'], row['high'])})"
+        for row in short[:MAX_LABELS_NAMED]
+    ]
+    return f"By true label, sets cover only {'; '.join(told)}, instead of {target}."
+
+
+def _next_steps(
+    table: Mapping[str, str], status: str, short: list[Row], *, label_conditional: bool
+) -> list[str]:
+    steps = [table[status]] if status in table else []
+    if short:
+        names = ", ".join(str(row["label"]) for row in short[:MAX_LABELS_NAMED])
+        steps.append(
+            f"Give more calibration rows of {names}: each label was calibrated by itself already."
+            if label_conditional
+            else f"If it matters that {names} is missed, use label-conditional calibration, which "
+            "promises the level for every label; sets grow."
+        )
+    return steps
+
+
+def _repair_outcome(row: Row, confidence_level: float) -> tuple[str, str]:
+    """Say no more about a repair than the test rows of the group do."""
+    if row["n"] == 0:
+        return "unclear", "was named, but no test row lies in it"
+    if row["n"] < MIN_HEADLINE_ROWS:
+        return "unclear", "was repaired, on too few test rows to tell"
+    if row["after_high"] < confidence_level:
+        much = "only partly" if row["after"] > row["before"] else "not"
+        return "finding", f"was under-covered and is {much} repaired"
+    if row["before"] >= confidence_level:
+        return "unclear", "was repaired whose need the test rows do not show"
+    if row["after"] >= confidence_level:
+        return "pass", "was under-covered and is repaired"
+    return "pass", "was under-covered and now reaches the target within chance"
+
+
+def _repair_title(repairs: Sequence[Row], confidence_level: float) -> tuple[str, str]:
+    """Return the status of the worst repair, and a title that counts groups by their outcome."""
+    if not repairs:
+        return "pass", "No group is credibly under-covered"
+    outcomes = [_repair_outcome(row, confidence_level) for row in repairs]
+    status = min((one for one, _ in outcomes), key=("finding", "unclear", "pass").index)
+    texts = [text for _, text in outcomes]
+    counted = {text: texts.count(text) for text in texts}
+    title = ", ".join(
+        f"{'one group' if n == 1 else f'{n} groups'} {text if n == 1 else _plural(text)}"
+        for text, n in counted.items()
+    )
+    return status, title[0].upper() + title[1:]
+
+
+def _plural(outcome: str) -> str:
+    several = {"was": "were", "is": "are", "reaches": "reach", "it": "them", "lies": "lies"}
+    return " ".join(several.get(word, word) for word in outcome.split(" "))
+
+
+def _repair_sentence(repairs: Sequence[Row], confidence_level: float) -> str:
+    if not repairs:
+        return "No group was named, so the sets are plain split conformal ones."
+    return " ".join(_repaired(row, confidence_level) for row in repairs)
+
+
+def _repaired(row: Row, confidence_level: float) -> str:
+    if row["n"] == 0:
+        return f"{row['group']}: no test row in it."
+    test_rows = rows(row["n"]).replace("row", "test row")
+    before, after = (
+        f"{percent(row[moment])} ({interval(row[f'{moment}_low'], row[f'{moment}_high'])})"
+        for moment in ("before", "after")
+    )
+    return (
+        f"{row['group']}: {before} → {after} on {test_rows}, target {level(confidence_level)}; "
+        f"{p_value(row['p_value'])} before, words agree with {percent(row['fidelity'])} of rows."
+    )

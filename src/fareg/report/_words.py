@@ -1,0 +1,115 @@
+"""How numbers are written for people: one format each, for terminal, report and model file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MISSING = "–"
+SMALLEST_P = 1e-4  # smaller p-values are not told apart in words
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share in percent, a dash for a missing one.
+
+    Examples
+    --------
+    >>> percent(0.8567), percent(None)
+    ('85.7%', '–')
+    """
+    return MISSING if share is None else f"{100 * share:.{digits}f}%"
+
+
+def level(share: float) -> str:
+    """Return a confidence level in percent, with the decimals that it has.
+
+    Examples
+    --------
+    >>> level(0.9), level(0.975)
+    ('90%', '97.5%')
+    """
+    return f"{100 * share:.10g}%"
+
+
+def count(n: int) -> str:
+    """Return a number of things with commas between thousands."""
+    return f"{n:,}"
+
+
+def rows(n: int) -> str:
+    """Return a number of rows.
+
+    Examples
+    --------
+    >>> rows(1), rows(12345)
+    ('1 row', '12,345 rows')
+    """
+    return "1 row" if n == 1 else f"{count(n)} rows"
+
+
+def size(labels: float | None) -> str:
+    """Return a mean number of labels per set."""
+    return MISSING if labels is None else f"{labels:.2f}"
+
+
+def interval(low: float, high: float) -> str:
+    """Return an interval of shares.
+
+    Examples
+    --------
+    >>> interval(0.812, 0.9)
+    '81.2% to 90.0%'
+    """
+    return f"{percent(low)} to {percent(high)}"
+
+
+def probability(p: float | None) -> str:
+    """Return a p-value with as many decimals as it needs.
+
+    Examples
+    --------
+    >>> probability(1e-9), probability(0.00123), probability(0.0451), probability(0.7)
+    ('< 0.0001', '0.0012', '0.045', '0.70')
+    """
+    if p is None:
+        return MISSING
+    if p < SMALLEST_P:
+        return f"< {SMALLEST_P:.4f}"
+    return f"{p:.4f}" if p < 0.01 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def p_value(p: float | None, name: str = "p") -> str:
+    """Return a p-value as an equation.
+
+    Examples
+    --------
+    >>> p_value(0.031), p_value(0.0, "adjusted p")
+    ('p = 0.031', 'adjusted p < 0.0001')
+    """
+    text = probability(p)
+    return f"{name} {text}" if text.startswith("<") else f"{name} = {text}"
+
+
+def evidence(group: Mapping[str, Any]) -> str:
+    """Return what must stand beside a group's rule: interval, p-value and fidelity of the words.
+
+    Parameters
+    ----------
+    group : mapping
+        With ``low`` and ``high``, ``adjusted_p_value`` or ``p_value``, and ``fidelity``, the share
+        of rows on which the words agree with the group that was learned. Levels and pairs of
+        features (``source``) are exactly what their words say.
+
+    Examples
+    --------
+    >>> evidence({"low": 0.8, "high": 0.85, "p_value": 0.001, "fidelity": 0.97})
+    '95% interval 80.0% to 85.0%, p = 0.0010, words agree with 97.0% of rows'
+    """
+    parts = [f"95% interval {interval(group['low'], group['high'])}"]
+    if group.get("adjusted_p_value") is not None:
+        parts.append(p_value(group["adjusted_p_value"], "adjusted p"))
+    elif group.get("p_value") is not None:
+        parts.append(p_value(group["p_value"]))
+    if group.get("fidelity") is not None and group.get("source", "learned") == "learned":
+        parts.append(f"words agree with {percent(group['fidelity'])} of rows")
+    return ", ".join(parts)

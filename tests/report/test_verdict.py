@@ -1,0 +1,192 @@
+"""One verdict for a fit and one for an audit: what is bad leads, few rows never do."""
+
+import re
+
+import pytest
+
+from fareg.report import (
+    MIN_HEADLINE_ROWS,
+    audit_verdict,
+    fit_verdict,
+    headline_group,
+    worst_label,
+)
+
+FEW, ENOUGH = MIN_HEADLINE_ROWS - 1, MIN_HEADLINE_ROWS
+
+
+def overall(coverage=0.9, low=0.88, high=0.92, n=2000):
+    return {"n": n, "coverage": coverage, "low": low, "high": high}
+
+
+def group(rule="north", n=400, **more):
+    return {
+        "rule": rule,
+        "source": "learned",
+        "fidelity": 0.97,
+        "n": n,
+        "coverage": 0.7,
+        "low": 0.65,
+        "high": 0.75,
+        "p_value": 1e-9,
+        "adjusted_p_value": 2e-9,
+        "is_finding": True,
+    } | more
+
+
+def label(name="rare", n=400, coverage=0.3):
+    return {"label": name, "n": n, "coverage": coverage, "low": coverage, "high": coverage + 0.05}
+
+
+COMMON = label("common", 4000, 0.97)
+
+
+def audited(groups=(), by_label=(), detectable=0.8, **everyone):
+    return audit_verdict(
+        confidence_level=0.9,
+        overall=overall(**everyone),
+        groups=list(groups),
+        by_label=list(by_label),
+        detectable_coverage=detectable,
+    )
+
+
+def repair(**row):
+    row = {"group": "RULE", "fidelity": 0.97, "n": 411, "before": 0.847, "after": 0.929} | row
+    ends = {"before_low": 0.81, "before_high": 0.88, "after_low": 0.90, "after_high": 0.95}
+    return ends | {"p_value": 0.0004} | row
+
+
+def fitted(repairs=(), left=None, **more):
+    left = left or audited()
+    return fit_verdict(list(repairs), left, confidence_level=0.9, **more)
+
+
+# --- audits ----------------------------------------------------------------------------------
+
+
+def test_a_rule_never_stands_without_its_evidence():
+    told = audited([group()])
+    assert told["status"] == "finding"
+    for words in ("north", "70.0%", "65.0% to 75.0%", "adjusted p < 0.0001", "97.0%", "400 rows"):
+        assert words in told["sentence"]
+
+
+@pytest.mark.parametrize("n", [6, 13, 26, FEW])
+def test_a_finding_on_few_rows_drives_no_headline(n):
+    told = audited([group(n=n)])
+    assert told["status"] == "unclear"
+    assert "north" not in told["label"]
+    assert "too few for a verdict" in told["sentence"]
+    assert headline_group([group(n=n)], overall(), 0.9) is None
+    assert audited([group(n=ENOUGH)])["status"] == "finding"
+
+
+def test_the_headline_skips_small_findings():
+    told = audited([group("tiny", n=13, p_value=1e-30), group("large")])
+    assert told["sentence"].startswith("Rows with large are covered")
+    low = audited([group("tiny", n=13, high=0.2)], coverage=0.8, high=0.82)
+    assert low["status"] == "low"
+    assert "tiny" not in low["sentence"]
+
+
+def test_a_label_far_below_is_said_and_has_a_remedy():
+    told = audited(by_label=[label(), COMMON])
+    assert told["status"] == "label"
+    assert "rare" in told["label"]
+    assert "30.0% of 400 rows whose true label is rare" in told["sentence"]
+    assert any("label-conditional" in step for step in told["next_steps"])
+    assert "common" not in told["sentence"]
+
+
+@pytest.mark.parametrize("row", [label(n=FEW), label(coverage=0.86)])
+def test_few_rows_or_a_small_gap_of_a_label_change_nothing(row):
+    assert audited(by_label=[row, COMMON]) == audited()
+
+
+def test_labels_that_together_are_everyone_are_no_finding_of_their_own():
+    rows = [label("a", 500, 0.7), label("b", 500, 0.7)]
+    assert audited(by_label=rows, coverage=0.7, high=0.72) == audited(coverage=0.7, high=0.72)
+
+
+def test_the_worst_label_is_one_with_enough_rows_if_there_is_one():
+    assert worst_label([label("tiny", 3, 0.0), label("large")])["label"] == "large"
+    assert worst_label([label("tiny", 3, 0.0), label("small", 4, 0.5)])["label"] == "tiny"
+    assert worst_label([]) is None
+
+
+# --- fits ------------------------------------------------------------------------------------
+
+
+def test_a_repair_is_the_headline():
+    told = fitted([repair()])
+    assert told["status"] == "pass"
+    assert told["label"] == "One group was under-covered and is repaired"
+    for words in ("RULE: 84.7% (81.0% to 88.0%) → 92.9%", "411 test rows", "p = 0.0004", "97.0%"):
+        assert words in told["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("row", "status", "words"),
+    [
+        ({"after": 0.88, "after_low": 0.84}, "pass", "within chance"),
+        ({"after": 0.86, "after_high": 0.89}, "finding", "only partly repaired"),
+        ({"after": 0.84, "after_high": 0.87}, "finding", "not repaired"),
+        ({"before": 0.91}, "unclear", "do not show"),
+        ({"n": FEW}, "unclear", "too few test rows"),
+        ({"n": 0, "before": None, "after": None}, "unclear", "no test row"),
+    ],
+)
+def test_no_more_is_claimed_than_the_test_rows_show(row, status, words):
+    told = fitted([repair(**row)])
+    assert told["status"] == status
+    assert words in told["label"]
+    assert told["next_steps"]
+
+
+def test_several_groups_are_told_as_several():
+    both = fitted([repair(), repair(group="OTHER")])
+    assert both["label"] == "2 groups were under-covered and are repaired"
+    assert "RULE: " in both["sentence"]
+    assert "OTHER: " in both["sentence"]
+    mixed = fitted([repair(), repair(group="OTHER", after=0.86, after_high=0.89)])
+    assert mixed["status"] == "finding"
+    assert "one group was under-covered and is only partly repaired" in mixed["label"]
+
+
+def test_without_a_group_the_sets_are_split_conformal_ones():
+    told = fitted()
+    assert (told["status"], told["label"]) == ("pass", "No group is credibly under-covered")
+    assert told["sentence"].startswith("No group was named, so the sets are plain split conformal")
+
+
+@pytest.mark.parametrize("repairs", [[], [repair()], [repair(), repair(group="OTHER")]])
+def test_a_group_that_is_left_is_never_called_fine(repairs):
+    told = fitted(repairs, audited([group()]))
+    assert told["status"] == "finding"
+    assert told["sentence"].startswith("Rows with north are covered 70.0%")
+    assert not re.search("(?i)no group is credibly|^[^,]*is repaired$", told["label"])
+    assert "not rely" in told["next_steps"][0]
+
+
+def test_all_rows_below_the_target_lead():
+    told = fitted([repair()], audited(coverage=0.8, high=0.82))
+    assert (told["status"], told["label"]) == ("low", "Coverage below target")
+    assert told["sentence"].startswith("Sets cover 80.0% of everyone instead of 90%")
+    assert "RULE: " in told["sentence"]
+
+
+def test_a_label_far_below_is_not_hidden_by_a_repair():
+    rows = [label(), COMMON]
+    told = fitted([repair()], audited(by_label=rows), by_label=rows)
+    assert told["status"] == "label"
+    assert told["label"].endswith("is repaired, but label rare is far below")
+    assert "label-conditional" in told["next_steps"][-1]
+    done = fitted([], audited(by_label=rows), by_label=rows, label_conditional=True)
+    assert "more calibration rows of rare" in done["next_steps"][-1]
+
+
+def test_too_few_test_rows_are_not_called_a_pass():
+    told = fitted([], audited(detectable=None, n=40))
+    assert told["status"] == "unclear"
+    assert "more rows" in told["next_steps"][0]
