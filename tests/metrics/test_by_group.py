@@ -112,7 +112,7 @@ def test_true_labels_are_rows_beside_the_groups():
 
 
 def test_labels_of_any_kind_are_counted():
-    assert coverage_by_label([1, "a", None, 1], [1, 0, 1, 0])["n"].tolist() == [1, 2, 1]
+    assert coverage_by_label([1, "a", 2, 1.0], [1, 0, 1, 0])["n"].tolist() == [1, 2, 1]
     assert coverage_by_label(np.array([[3], [10], [3]]), [1, 0, 0])["label"].tolist() == [10, 3]
     with pytest.raises(FaregError, match="same number of rows"):
         coverage_by_label([1, 2], [True])

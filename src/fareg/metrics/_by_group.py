@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.stats import beta
 
 from fareg._frames import Levels, SensitiveFeatures, select_columns
+from fareg._labels import label_codes, sorted_labels
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -110,7 +111,7 @@ def coverage_by_group(
     table = select_columns(check_table(X), features)
     groups = [*_groups(table, pairs=pairs), *_masks(masks or {}, len(covered))]
     if y is not None:
-        labels, codes = _label_codes(y, covered)
+        labels, codes = _distinct_labels(y, covered)
         groups += [(f"label={label}", codes == code) for code, label in enumerate(labels)]
     n = np.array([mask.sum() for _, mask in groups])
     k = np.array([(mask & covered).sum() for _, mask in groups])
@@ -153,7 +154,7 @@ def coverage_by_label(y: Any, covered: Any, *, interval_level: float = 0.95) -> 
     1    no  2       1.0
     """
     covered = check_covered(covered)
-    labels, codes = _label_codes(y, covered)
+    labels, codes = _distinct_labels(y, covered)
     n = np.bincount(codes, minlength=len(labels))
     k = np.bincount(codes, weights=covered, minlength=len(labels)).astype(np.int64)
     low, high = clopper_pearson(k, n, interval_level)
@@ -162,21 +163,12 @@ def coverage_by_label(y: Any, covered: Any, *, interval_level: float = 0.95) -> 
     return table.sort_values("coverage", kind="stable", ignore_index=True)
 
 
-def _label_codes(y: Any, covered: BoolArray) -> tuple[list[Any], IntArray]:
-    """Return the sorted distinct labels, and the position of each row's label among them.
-
-    Labels that cannot be sorted together, such as 1 and "a", are sorted as text.
-    """
-    given = np.asarray(y, dtype=object).ravel()
+def _distinct_labels(y: Any, covered: BoolArray) -> tuple[list[Any], IntArray]:
+    """Return the sorted distinct labels, and the position of each row's label among them."""
+    given = y if isinstance(y, list | tuple) else np.asarray(y).ravel()
     check_same_length(covered=covered, y=given)
-    codes, labels = pd.factorize(given, use_na_sentinel=False)
-    try:
-        order = sorted(range(len(labels)), key=lambda i: labels[i])
-    except TypeError:
-        order = sorted(range(len(labels)), key=lambda i: str(labels[i]))
-    rank = np.empty(len(labels), dtype=np.int64)
-    rank[order] = np.arange(len(labels))
-    return [labels[i] for i in order], rank[codes]
+    labels = sorted_labels(given)
+    return labels, label_codes(given, labels)
 
 
 def _groups(table: pd.DataFrame, *, pairs: bool) -> Iterator[tuple[str, BoolArray]]:
