@@ -96,7 +96,28 @@ class FillEmpty(TransformerMixin, BaseEstimator):
         return np.where(self.empty_, 0.0, X)
 
 
+def lone_rows_twice(X: FloatArray, y: Any) -> tuple[FloatArray, Any]:
+    """Return the rows, and once more each row that is the only one of its class.
+
+    Early stopping sets aside rows of each class, and a class of one row cannot be in both parts.
+    """
+    labels = np.asarray(y)
+    _, first, counts = np.unique(labels, return_index=True, return_counts=True)
+    rows = np.concatenate([np.arange(len(labels)), first[counts == 1]])
+    return np.asarray(X)[rows], labels[rows]
+
+
+class AnySizeBoosting(HistGradientBoostingClassifier):
+    """Gradient boosting for classes of any size, down to one row."""
+
+    def fit(self, X: FloatArray, y: Any) -> Self:
+        """Train on numbers of shape (n_samples, n_features)."""
+        super().fit(*lone_rows_twice(X, y))
+        return self
+
+
 def gradient_boosting(random_state: int | None = None) -> Pipeline:
     """Gradient boosting on any table: the default where no estimator is given."""
-    boosting = HistGradientBoostingClassifier(random_state=random_state)
-    return make_pipeline(ordinal_encoder(), FillEmpty(), boosting)
+    boosting = AnySizeBoosting(random_state=random_state)
+    steps = make_pipeline(ordinal_encoder(), FillEmpty()).steps
+    return Pipeline([*steps, ("histgradientboostingclassifier", boosting)])

@@ -31,11 +31,13 @@ NAMED = frozenset(
     {
         "builtins.object",
         "collections.OrderedDict",
+        "fareg._encoding.AnySizeBoosting",
         "fareg._encoding.FillEmpty",
         "fareg._encoding._all_numbers",
         "fareg._encoding._all_text",
         "fareg._encoding._finite_numbers",
         "fareg._frames.canonical",
+        "fareg.workflow._models.AnySizeNetwork",
         "fareg.persistence._recipes.Recipe",
         "functools.partial",  # of functions that are themselves trusted
         "lightgbm.basic.Booster",

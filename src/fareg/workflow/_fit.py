@@ -26,7 +26,7 @@ from fareg.persistence import save
 from fareg.report import fit_verdict
 from fareg.workflow._models import MODELS
 from fareg.workflow._tables import check_columns, column_kinds, read_table
-from fareg.workflow._target import check_target
+from fareg.workflow._target import check_target, check_training_labels, warn_of_leak
 
 TEST_SIZE = 0.2
 CALIBRATION_SIZE = 0.4  # as large as the training part: groups are learned on half of it
@@ -232,10 +232,7 @@ def fit_and_test(
     X_train, X_cal, y_train, y_cal = train_test_split(
         X_rest, y_rest, test_size=CALIBRATION_SIZE / (1 - TEST_SIZE), random_state=seed
     )
-    if len(np.unique(y_train)) < 2:
-        raise InvalidInputError(
-            "the training rows hold one class only; give more rows of the rare class"
-        )
+    check_training_labels(y_train, y)
     model = FrozenEstimator(estimator.fit(X_train, y_train))
     common: dict[str, Any] = {
         "confidence_level": confidence_level,
@@ -260,11 +257,13 @@ def fit_and_test(
         measures=measures,
         random_state=seed,
     )
+    accuracy = float((clf.predict(X_test) == y_test).mean())
+    warn_of_leak(X_test, y_test, accuracy)
     return Trial(
         clf=clf,
         n_train=len(y_train),
         n_calibration=len(y_cal),
-        accuracy=float((clf.predict(X_test) == y_test).mean()),
+        accuracy=accuracy,
         before=overall["before"],
         after=overall["after"],
         groups=_worst_groups(clf, X_test, covered),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
-from sklearn.pipeline import make_pipeline
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
 
-from fareg._encoding import gradient_boosting, one_hot_encoder, ordinal_encoder
+from fareg._encoding import gradient_boosting, lone_rows_twice, one_hot_encoder, ordinal_encoder
+from fareg._validation import FloatArray
 
 MAX_CATEGORIES = 100  # rarer categories of a column share one input of a linear model or network
 
@@ -27,11 +29,22 @@ def _logistic(seed: int) -> Any:
     return make_pipeline(one_hot_encoder(MAX_CATEGORIES), LogisticRegression(max_iter=1000))
 
 
-def _mlp(seed: int) -> Any:
-    from sklearn.neural_network import MLPClassifier
+class AnySizeNetwork(MLPClassifier):
+    """A network for classes of any size, down to one row."""
 
-    network = MLPClassifier((64, 32), early_stopping=True, random_state=seed)
-    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), network)
+    def fit(self, X: FloatArray, y: Any) -> Self:
+        """Train on numbers of shape (n_samples, n_features)."""
+        super().fit(*lone_rows_twice(X, y))
+        return self
+
+
+def _mlp(seed: int) -> Any:
+    # a fifth of the rows decides when to stop: two at least, which the smallest tables need
+    network = AnySizeNetwork(
+        (64, 32), early_stopping=True, validation_fraction=0.2, random_state=seed
+    )
+    steps = make_pipeline(one_hot_encoder(MAX_CATEGORIES)).steps
+    return Pipeline([*steps, ("mlpclassifier", network)])
 
 
 MODELS: dict[str, Callable[[int], Any]] = {

@@ -1,4 +1,4 @@
-"""The column of labels: what may be one."""
+"""The column of labels: what may be one, and what looks wrong about it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._validation import InvalidInputError
-from fareg.workflow._tables import column_kinds
+from fareg._frames import canonical
+from fareg._validation import InvalidInputError, warn
+from fareg.workflow._tables import column_kinds, label_texts
 
 MIN_ROWS = 20
+MANY_VALUES = 20  # more whole numbers than these look like amounts
+ROWS_PER_NUMBER = 10  # and are refused as classes if they repeat more rarely
+RARE = 10  # training rows below which a class is hardly learned
+SHOWN = 5
 
 
 def check_target(target: pd.Series) -> Any:
@@ -32,7 +37,7 @@ def check_target(target: pd.Series) -> Any:
             f"the table has {len(target)} rows; at least {MIN_ROWS} are needed to train, "
             "calibrate and test"
         )
-    if kind == "date" or (distinct > 20 and distinct > len(target) / 2):
+    if kind == "date" or (distinct > MANY_VALUES and distinct > len(target) / 2):
         raise InvalidInputError(
             f"the target {target.name} has {distinct} distinct values in {len(target)} rows; "
             "choose a column of classes, or group its values"
@@ -44,5 +49,73 @@ def check_target(target: pd.Series) -> Any:
                 f"the target {target.name} holds fractions such as {fractions.iloc[0]}; choose a "
                 "column of classes, or group its values"
             )
-        return target.to_numpy(np.int64)
-    return target.to_numpy() if kind == "number" else target.astype(str).to_numpy(dtype=object)
+        target = target.astype(np.int64)
+    if kind == "number":
+        _ask_about_amounts(target, distinct)
+        return target.to_numpy()
+    return target.astype(str).to_numpy(dtype=object)
+
+
+def _ask_about_amounts(target: pd.Series, distinct: int) -> None:
+    """Refuse numbers that hardly repeat, and warn of many: they may be amounts, not classes."""
+    if distinct <= MANY_VALUES:
+        return
+    if len(target) < ROWS_PER_NUMBER * distinct:
+        raise InvalidInputError(
+            f"the target {target.name} has {distinct} different numbers in {len(target)} rows, "
+            "which looks like an amount; group its values, or write them as text (such as "
+            f"c{target.iloc[0]}) if they are classes"
+        )
+    warn(
+        f"the target {target.name} has {distinct} different numbers and each is taken as a class "
+        "of its own; group its values if they are amounts"
+    )
+
+
+def check_training_labels(y_train: Any, y: Any) -> None:
+    """Refuse training rows of a single class; warn of classes that they hold rarely or not at all.
+
+    ``y`` are the labels of all rows, to train, to calibrate and to test.
+    """
+    total = pd.Series(label_texts(y)).value_counts()
+    trained = pd.Series(label_texts(y_train)).value_counts().reindex(total.index, fill_value=0)
+    if (trained > 0).sum() < 2:
+        raise InvalidInputError(
+            f"the training rows hold one class only ({trained.idxmax()}); give more rows of "
+            f"{_listed(total[trained == 0])}"
+        )
+    if (trained == 0).any():
+        warn(
+            f"no training row has the label {_listed(total[trained == 0])}: no set can contain it "
+            "and its rows count as not covered; give more rows of it or join it with another class"
+        )
+    few = trained[(trained > 0) & (trained < RARE)]
+    if len(few):
+        warn(
+            f"few training rows have the label {_listed(few)}: sets may rarely contain it, and the "
+            "promise is about all rows together; look at the coverage of this label"
+        )
+
+
+def _listed(counts: pd.Series) -> str:
+    shown = [f"{label} ({n} row{'s' * (n != 1)})" for label, n in counts[:SHOWN].items()]
+    more = len(counts) - SHOWN
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def warn_of_leak(X: pd.DataFrame, y: Any, accuracy: float) -> None:
+    """Warn when the model is right on all test rows, with the columns that give the label away."""
+    if f"{accuracy:.1%}" != "100.0%":
+        return
+    labels = pd.Series(pd.factorize(np.asarray(y))[0])
+    telling = [
+        str(name)
+        for name, column in canonical(X).reset_index(drop=True).items()
+        if column.nunique() <= len(column) / 2  # an id tells every row apart, and nothing else
+        and labels.groupby(column, dropna=False).nunique().max() == 1
+    ]
+    hint = f"such as {', '.join(telling[:SHOWN])}, " if telling else ""
+    warn(
+        f"the model is right on 100.0% of the {len(labels)} test rows; leave out columns that are "
+        f"known only once the label is, {hint}unless the task is that easy"
+    )
