@@ -83,6 +83,31 @@ def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
     return make_pipeline(FunctionTransformer(canonical), columns)
 
 
+def encoded_columns(encoder: Pipeline) -> list[tuple[str, str]]:
+    """Return for each output of a fitted :func:`one_hot_encoder` its column and its own name.
+
+    Which column an output comes from is counted, because names do not tell: ``a_b`` may be level
+    ``b`` of column ``a``, or a column.
+    """
+    sources: list[str] = []
+    for name, transformer, columns in encoder[-1].transformers_:
+        if len(columns) == 0:
+            continue
+        if name == "text":
+            levels = transformer[-1]
+            rare = levels.infrequent_categories_ if levels.max_categories else [None] * len(columns)
+            for column, known, shared in zip(columns, levels.categories_, rare, strict=True):
+                n_outputs = len(known) if shared is None else len(known) - len(shared) + 1
+                sources += [column] * n_outputs
+        elif name == "numbers":
+            missing = transformer[1].indicator_.features_
+            sources += [*columns, *(columns[position] for position in missing)]
+    full = [str(name) for name in encoder[-1].get_feature_names_out()]
+    short = [name.split("__", 1)[1] for name in full]
+    names = short if len(set(short)) == len(short) else full
+    return list(zip(map(str, sources), names, strict=True))
+
+
 class FillEmpty(TransformerMixin, BaseEstimator):
     """Put zeros into columns that had no value in fit: boosting cannot cut a column of nothing."""
 

@@ -133,6 +133,28 @@ def test_sets_contain_the_marginal_set_and_more_so_with_selection():
         np.testing.assert_array_equal(own, clf._scores(X[1000:]) <= clf._thresholds(X[1000:]))
 
 
+@pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
+def test_many_of_many_features_are_selected(reader):
+    rng = np.random.default_rng(0)
+    proba = rng.dirichlet(np.ones(3), size=130)
+    # each feature comes ten times, so that the joint cells of twelve hold many rows
+    levels = np.tile(rng.integers(3, size=(130, 6)), 10)
+    X, y = np.column_stack([proba, levels]), rng.integers(3, size=130)
+    clf = fitted(reader(), X[:100], y[:100], n_select=12, sensitive_features=list(range(3, 63)))
+    X = X[100:]
+    selected = clf._select(clf._scores(X), clf._level_codes(X))
+    selections = {tuple(features) for features in selected.reshape(-1, 12)}
+    scores = clf._scores(X)
+    assert len(selections) > 1
+    thresholds = np.full((len(X), 1), -np.inf)
+    for features in [(), *selections]:
+        rows = (selected == features).all(axis=2).any(axis=1) if features else slice(None)
+        calibration, cells = clf._calibration_of(features, clf._level_codes(X)[rows])
+        own = calibration.quantiles(clf.alpha_)[cells]
+        thresholds[rows] = np.maximum(thresholds[rows], own)
+    np.testing.assert_array_equal(clf.predict_set(X), scores <= thresholds)
+
+
 def test_finds_the_feature_that_matters(reader):
     rng = np.random.default_rng(0)
     n = 3000

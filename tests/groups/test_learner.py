@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fareg import FaregError
+from fareg._encoding import encoded_columns, one_hot_encoder
 from fareg.groups import GroupLearner, cells_of, cut_membership
 from fareg.groups._training import _minimise
 
@@ -190,6 +191,27 @@ def test_missing_counts_as_a_category(n_levels):
     covered = rng.random(len(columns))
     learner = GroupLearner(max_iter=2, significance=None).fit(columns, covered)
     assert len(learner.input_features()) == min(n_levels + 1, 100)
+
+
+@pytest.mark.parametrize("max_categories", [None, 2])
+def test_outputs_are_credited_to_the_column_they_come_from(max_categories):
+    columns = pd.DataFrame(
+        {
+            "a": pd.Series(["b", "c", "d", None], dtype=object),
+            "a_b": [1.0, np.nan, 2.0, 3.0],
+            "missingindicator_a": [1.0, 2.0, 3.0, 4.0],
+        }
+    )
+    encoder = one_hot_encoder(max_categories).fit(columns)
+    outputs = encoded_columns(encoder)
+    n_levels = max_categories or 4
+    sources = ["a"] * n_levels + ["a_b", "missingindicator_a", "a_b"]
+    assert [source for source, _ in outputs] == sources
+    assert len({name for _, name in outputs}) == len(outputs)
+    # moving a column moves the outputs that are credited to it, and no others
+    moved = encoder.transform(columns.assign(a_b=[9.0, 9.0, 9.0, np.nan]))
+    changed = (moved != encoder.transform(columns)).any(axis=0)
+    np.testing.assert_array_equal(changed, np.array(sources) == "a_b")
 
 
 @pytest.mark.parametrize("covered", [np.ones(200), np.zeros(200)])

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from fareg._frames import distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, check_count, warn
 from fareg.classifiers._base import ConformalClassifier
 from fareg.classifiers._equalized import LevelCoding
@@ -338,16 +339,17 @@ random_state
         """
         levels = self._level_codes(X)
         selected = self._select(scores, levels)
-        n_features = len(self.levels_)
         everyone = np.ones(len(scores), dtype=bool)
         yield everyone, *self._calibration_of((), levels)
-        # a selection as one number, digits in base n_features + 1
-        powers = (n_features + 1) ** np.arange(selected.shape[2])
-        numbers = ((selected + 1) * powers).sum(axis=2)
+        selections = selected.reshape(-1, selected.shape[2])
+        first, which = distinct_rows(pd.DataFrame(selections))
+        which = which.reshape(selected.shape[:2])
         full = np.zeros(len(scores), dtype=bool)
-        for number in np.unique(numbers[numbers > 0]):
-            rows = (numbers == number).any(axis=1)
-            features = tuple(int(number // power % (n_features + 1)) - 1 for power in powers)
+        for number, selection in enumerate(selections[first]):
+            if selection[0] < 0:  # nothing was selected
+                continue
+            rows = (which == number).any(axis=1)
+            features = tuple(int(feature) for feature in selection)
             calibration, categories = self._calibration_of(features, levels[rows])
             full[rows] |= np.isinf(calibration.quantiles(self.alpha_)[categories]).any(axis=1)
             yield rows, calibration, categories

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from fareg._encoding import encoded_columns
 from fareg._validation import FloatArray
 from fareg.groups._learner import GroupLearner
 from fareg.groups._rules import Rule
@@ -107,7 +108,7 @@ def latent_traversal(learner: GroupLearner, columns: pd.DataFrame) -> pd.DataFra
     z = learner.latent(columns)
     steps, moves = influential_dimension(learner, z)
     r = int(moves.argmax())
-    inputs = [str(name).split("__", 1)[1] for name in learner.encoder_[-1].get_feature_names_out()]
+    inputs = [name for _, name in encoded_columns(learner.encoder_)]
     rows = []
     for size in STEPS:
         moved = z + size * steps

@@ -11,7 +11,7 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.tree import DecisionTreeRegressor
 
-from fareg._encoding import one_hot_encoder
+from fareg._encoding import encoded_columns, one_hot_encoder
 from fareg._frames import distinct_rows
 from fareg._validation import (
     FloatArray,
@@ -171,10 +171,7 @@ class GroupLearner(BaseEstimator):
 
     def input_features(self) -> list[str]:
         """Return for each input of the network the feature that it encodes."""
-        inputs = self.encoder_[-1].get_feature_names_out()
-        by_length = sorted(self.features_, key=len, reverse=True)
-        bare = [str(name).split("__", 1)[1].removeprefix("missingindicator_") for name in inputs]
-        return [next(f for f in by_length if name.startswith(f)) for name in bare]
+        return [feature for feature, _ in encoded_columns(self.encoder_)]
 
     def check_parameters(self) -> None:
         """Refuse values that make no sense, before any work is done."""
