@@ -60,7 +60,7 @@ def audit_file(
         raise InvalidInputError(
             f"pass either the columns of the sets (--sets) or a model (--model), got {got}"
         )
-    frame = read_table(data)
+    frame = read_table(data, labels=[target, *(sets or ())])
     names = [str(name) for name in frame.columns]
     check_columns([target, *(sets or ()), *(sensitive or ())], names, str(data))
     if frame[target].isna().any():

@@ -182,7 +182,7 @@ def fit_file(
     check_output(out, apart_from=[data])
     check_confidence_level(confidence_level)
     check_choice("estimator", estimator, MODELS)
-    frame = read_table(data)
+    frame = read_table(data, labels=[target])
     names = [str(name) for name in frame.columns]
     check_columns([target, *(sensitive or ())], names, str(data))
     if target in (sensitive or ()):

@@ -16,10 +16,11 @@ import pandas as pd
 
 from fareg._files import check_output, check_readable, replacing
 from fareg._frames import canonical
-from fareg._validation import InvalidInputError
+from fareg._validation import InvalidInputError, warn
 
 CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
+LABEL_WORDS = ("None", "NA", "N/A", "n/a")  # words for a missing value that may name a class
 SHOWN = 8
 
 
@@ -33,19 +34,24 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
     raise InvalidInputError(f"{path} must end in .csv or .parquet, so that its format is known")
 
 
-def read_table(path: str | os.PathLike[str]) -> pd.DataFrame:
-    """Read a whole table; texts that are all ISO dates become dates."""
+def read_table(path: str | os.PathLike[str], *, labels: Sequence[str] = ()) -> pd.DataFrame:
+    """Read a whole table; texts that are all ISO dates become dates.
+
+    A CSV file cannot tell a missing value from the word for it. In the columns ``labels``, words
+    such as ``None`` and ``NA`` among other texts are labels, with a warning; elsewhere they are
+    missing values.
+    """
     source = check_readable(path)
     with _reading(source):
         if is_parquet(source):
             import pyarrow.parquet
 
-            frame = pyarrow.parquet.read_table(source).to_pandas()
+            frame = pyarrow.parquet.read_table(source).to_pandas(date_as_object=False)
             frame = frame.reset_index(drop=True)
         else:
             _check_header(source)
             frame = pd.read_csv(source, low_memory=False, encoding="utf-8-sig")
-            frame = frame.apply(_with_dates)
+            frame = _with_label_words(frame, source, labels).apply(_with_dates)
     frame.columns = [str(name) for name in frame.columns]
     _check_unique([str(name) for name in frame.columns], source)
     if frame.empty:
@@ -135,7 +141,8 @@ def _parquet_batches(
         copies = {
             name: pd.array(batch[name], dtype=pd.ArrowDtype(batch[name].type)) for name in keep
         }
-        yield batch.select(columns).to_pandas(), pd.DataFrame(copies, index=range(len(batch)))
+        frame = batch.select(columns).to_pandas(date_as_object=False)
+        yield frame, pd.DataFrame(copies, index=range(len(batch)))
 
 
 def _csv_batches(
@@ -306,6 +313,31 @@ def _not_utf8(source: Path, error: UnicodeDecodeError) -> str:
         f"{source} is not UTF-8 ({where}); save it as UTF-8, "
         f"for example: iconv -f latin1 -t utf-8 {source.name} > converted.csv"
     )
+
+
+def _with_label_words(frame: pd.DataFrame, source: Path, labels: Sequence[str]) -> pd.DataFrame:
+    """Put back words that pandas took for missing values in columns of texts that are labels."""
+    texts = [
+        name
+        for name in labels
+        if name in frame
+        and pd.api.types.is_string_dtype(frame[name].dropna())
+        and frame[name].isna().any()
+    ]
+    if not texts:
+        return frame
+    written = pd.read_csv(
+        source, usecols=texts, dtype="str", keep_default_na=False, encoding="utf-8-sig"
+    )
+    for name in texts:
+        words = written[name].where(frame[name].isna() & written[name].isin(LABEL_WORDS))
+        if words.notna().any():
+            warn(
+                f"column {name} holds {words.dropna().iloc[0]} in {words.notna().sum()} of "
+                f"{len(words)} rows, taken as a label; drop these rows if it means missing"
+            )
+            frame[name] = frame[name].fillna(words)
+    return frame
 
 
 def _with_dates(column: pd.Series) -> pd.Series:

@@ -1,0 +1,87 @@
+"""A table means the same in CSV and in Parquet: kinds of columns, and words that name classes."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from fareg._validation import FaregWarning, InvalidInputError
+from fareg.workflow import audit_file, fit_file, predict_file
+from fareg.workflow._tables import column_kinds, read_batches, read_table
+
+
+@pytest.fixture
+def days(tmp_path):
+    """The same rows in both formats; days are of Parquet's own type for them."""
+    rng = np.random.default_rng(0)
+    start = datetime.date(2020, 1, 1)
+    day = [start + datetime.timedelta(int(n)) for n in rng.integers(900, size=300)]
+    late = np.array([d.year > 2020 for d in day])
+    frame = pd.DataFrame({"day": day, "y": np.where(late ^ (rng.random(300) < 0.2), "a", "b")})
+    frame.loc[5, "day"] = None
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    assert table.schema.field("day").type == pa.date32()
+    pa.parquet.write_table(table, tmp_path / "days.parquet")
+    frame.to_csv(tmp_path / "days.csv", index=False)
+    return tmp_path
+
+
+def test_days_have_one_kind_in_csv_and_parquet(days):
+    kinds = {"day": "date", "y": "text"}
+    for name in ("days.csv", "days.parquet"):
+        assert column_kinds(read_table(days / name)) == kinds
+        ((batch, _),) = read_batches(days / name, kinds, 1000)
+        assert column_kinds(batch) == kinds
+
+
+@pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
+def test_a_model_of_days_answers_alike_from_csv_and_parquet(days):
+    model = days / "m.fareg"
+    fit_file(days / "days.parquet", target="y", out=model, estimator="logistic")
+    answers = []
+    for name in ("days.csv", "days.parquet"):
+        predict_file(model, days / name, days / "out.csv")
+        answers.append(pd.read_csv(days / "out.csv"))
+    pd.testing.assert_frame_equal(*answers)
+
+
+@pytest.fixture
+def drugs(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    y = np.where(x > 0, "None", ">30").astype(object)
+    y[:20] = "NA"
+    frame = pd.DataFrame({"x": x, "z": rng.normal(size=200), "y": y})
+    frame.to_csv(tmp_path / "drugs.csv", index=False)
+    return tmp_path / "drugs.csv"
+
+
+@pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
+def test_words_for_missing_are_classes_of_a_target(drugs, tmp_path):
+    model, answers = tmp_path / "m.fareg", tmp_path / "p.csv"
+    trial = fit_file(drugs, target="y", out=model, estimator="logistic")
+    assert sorted(trial.clf.classes_) == [">30", "NA", "None"]
+    predict_file(model, drugs, answers, keep=["y", "z"])
+    assert (pd.read_csv(answers, keep_default_na=False)["set"] == "None").any()
+    # the sets are the same, asked from the model or read from the file
+    from_file = audit_file(answers, target="y", sets=["set"], sensitive=["z"])
+    from_model = audit_file(drugs, target="y", model=model)
+    assert from_file.coverage == from_model.coverage
+
+
+def test_words_taken_as_labels_are_told(drugs):
+    with pytest.warns(FaregWarning, match="column y holds NA in .* of 200 rows, taken as a label"):
+        read_table(drugs, labels=["y"])
+    assert read_table(drugs)["y"].isna().any()  # in any other column they are missing values
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("values", [[0, 1, "NA"], ["a", "b", ""], ["a", "b", "NaN"]])
+def test_missing_labels_stay_missing(values, tmp_path):
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"x": range(30), "y": values * 10}).to_csv(path, index=False)
+    with pytest.raises(InvalidInputError, match="the target y has 10 missing values in 30 rows"):
+        fit_file(path, target="y", out=tmp_path / "m.fareg")
