@@ -92,7 +92,7 @@ def run_seed(name: str, n_rows: int, seed: int, with_paper: bool) -> list[dict]:
     rows, sets = [], {}
 
     def measure(method: str, prediction: np.ndarray, seconds: float, **more: object) -> None:
-        covered = is_covered(data.y[test], prediction)
+        covered = is_covered(data.y[test], prediction, classes=model.classes_)
         rows.append(
             {
                 "data": name,

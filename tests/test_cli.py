@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 import fareg
+from fareg._labels import label_texts
 from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.persistence import describe
 from fareg.workflow import answer_table
 from fareg.workflow._predict import ANSWERS
-from fareg.workflow._tables import label_texts
 
 DATA = make_synthetic(3000, random_state=0)
 FRAME = DATA.X.assign(outcome=np.array(["low", "mid", "high", "a|b", "e", "f"])[DATA.y])
@@ -291,8 +291,8 @@ def test_audit_refuses_sets_without_any_true_label(tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     options = ("--target", "y", "--sets")
     assert "must use the same labels" in refused("audit", tmp_path / "t.csv", *options, "sets")
-    table.assign(low=True, mid=False).to_csv(tmp_path / "t.csv", index=False)
-    assert "name all columns" in refused("audit", tmp_path / "t.csv", *options, "low,sets")
+    table.assign(low=True, mid=False, high=1).to_csv(tmp_path / "t.csv", index=False)
+    assert "name all columns" in refused("audit", tmp_path / "t.csv", *options, "low,high")
 
 
 def test_audit_of_predictions_beside_the_table_finds_no_group_in_them(place, tmp_path):

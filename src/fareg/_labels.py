@@ -1,16 +1,25 @@
-"""Labels and columns: which column of a table belongs to which label, in one place."""
+"""Labels and columns: which column of a table belongs to which label, in one place.
+
+A table of prediction sets has one column of True and False per class. The label of a column is,
+in this order, what ``classes`` says, the name of the column in a frame, or its place among the
+sorted labels if there are as many of them as columns. In any other case ``classes`` is asked for.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fareg._validation import IntArray, InvalidInputError, warn
+from fareg._frames import column_names, is_frame
+from fareg._validation import BoolArray, IntArray, InvalidInputError, check_same_length, warn
 
 SHOWN = 8  # labels that a sentence names
+WHOLE = re.compile(r"-?\d+\.0+")
 
 
 def label_codes(y: Any, classes: Any) -> IntArray:
@@ -68,8 +77,8 @@ def calibration_codes(
             )
         else:
             effect = (
-                f"the promised {1 - alpha:.3g} needs a share of at most {alpha:.3g}, here even full "
-                f"sets cover only {1 - share:.1%}; train the estimator on rows with these labels"
+                f"the promised {1 - alpha:.3g} needs a share of at most {alpha:.3g}, here even "
+                f"full sets cover only {1 - share:.1%}; train the estimator on these labels too"
             )
         warn(
             f"{int(unknown.sum())} of {len(codes)} calibration rows ({share:.1%}) have labels that "
@@ -77,6 +86,260 @@ def calibration_codes(
             f"contain: {effect}"
         )
     return codes
+
+
+@dataclass(frozen=True, eq=False)
+class SetTable:
+    """Prediction sets with the label of each column, and which true labels they hold."""
+
+    sets: BoolArray  # (n_samples, n_classes)
+    classes: tuple[Any, ...]
+    codes: IntArray  # (n_samples,) column of the true label, -1 for a label that has none
+    notes: tuple[str, ...]  # what a reader should know about how the sets were read
+
+    @classmethod
+    def of(cls, sets: BoolArray, classes: list[Any], labels: Any, *notes: str) -> SetTable:
+        """Find the true labels among the classes, and note those that are not there."""
+        codes = label_codes(labels, classes)
+        strange = codes < 0
+        if strange.any():
+            notes += (
+                f"{int(strange.sum())} of {len(codes)} labels are none of the classes "
+                f"({shown(sorted_labels(labels[strange]))}): no set can hold these, they count as "
+                "not covered",
+            )
+        return cls(sets, tuple(classes), codes, notes)
+
+    @property
+    def size(self) -> IntArray:
+        """Number of labels in each set, shape (n_samples,)."""
+        return self.sets.sum(axis=1).astype(np.int64)
+
+    @property
+    def covered(self) -> BoolArray:
+        """Whether each set holds the true label; a label without a column is not covered."""
+        hit: BoolArray = self.sets[np.arange(len(self.codes)), self.codes]
+        return hit & (self.codes >= 0)
+
+
+def read_set_table(sets: Any, y: Any, classes: Any = None) -> SetTable:
+    """Read prediction sets that mark the classes, one column per class."""
+    labels = check_labels(y)
+    marks = check_marks(sets)
+    check_same_length(y=labels, sets=marks)
+    columns = column_classes(labels, marks.shape[1], names=_frame_names(sets), classes=classes)
+    return SetTable.of(marks, columns.classes, labels, *columns.notes)
+
+
+def check_labels(y: Any) -> Any:
+    """Return true labels as an array of shape (n_samples,) without missing ones."""
+    labels = _values(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or len(labels) == 0:
+        raise InvalidInputError(
+            f"y must be one-dimensional and not empty, got shape {labels.shape}; one label per row"
+        )
+    missing = int(pd.isna(labels).sum())
+    if missing:
+        raise InvalidInputError(
+            f"y must not have missing labels (NaN or None), got {missing} of {len(labels)}; "
+            "drop those rows"
+        )
+    return labels
+
+
+def check_marks(sets: Any) -> BoolArray:
+    """Return prediction sets as a bool array of shape (n_samples, n_classes)."""
+    try:
+        table = np.asarray(sets)
+    except ValueError:  # rows of several lengths
+        table = np.empty(0)
+    if table.ndim == 3 and table.shape[2] > 1:
+        raise InvalidInputError(
+            f"sets holds {table.shape[2]} confidence levels, got shape {table.shape}; "
+            "pass one at a time: sets[:, :, 0]"
+        )
+    if table.ndim == 3:
+        table = table[:, :, 0]
+    if table.ndim != 2 or table.size == 0:
+        raise InvalidInputError(
+            "sets must be a table of shape (n_samples, n_classes) and not be empty, "
+            f"got shape {table.shape}"
+        )
+    if table.dtype == object and all(isinstance(mark, bool | np.bool_) for mark in table.flat):
+        table = table.astype(bool)
+    if table.dtype.kind not in "biuf" or not np.isin(table, (0, 1)).all():
+        raise InvalidInputError(
+            "sets must hold only True and False: is the class in the set? "
+            "Pass probabilities to a conformal classifier first"
+        )
+    marks: BoolArray = table.astype(bool)
+    return marks
+
+
+@dataclass(frozen=True)
+class ColumnClasses:
+    """The label of each column, and what had to be stripped from names to find it."""
+
+    classes: list[Any]
+    prefix: str = ""
+    suffix: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def column_classes(
+    y: Any, n_columns: int, *, names: list[Any] | None = None, classes: Any = None
+) -> ColumnClasses:
+    """Decide which label each column of a table of sets belongs to.
+
+    Parameters
+    ----------
+    y : array of shape (n_samples,)
+        True labels.
+    n_columns : int
+    names : list, optional
+        Names of the columns, None for a table without names.
+    classes : array of shape (n_columns,), optional
+        The label of each column, as the user says.
+
+    Returns
+    -------
+    ColumnClasses
+
+    Examples
+    --------
+    >>> column_classes(["low", "high"], 3, names=["in_low", "in_mid", "in_high"]).classes
+    ['low', 'mid', 'high']
+    """
+    labels = sorted_labels(y)
+    if classes is not None:
+        given = check_classes(classes, n_columns)
+        return ColumnClasses(_as_labels(given if names is None else _by_name(given, names), labels))
+    if names is not None:
+        return _named_columns(names, labels)
+    if len(labels) == n_columns and not _is_mixed(labels):
+        return ColumnClasses(labels)
+    raise InvalidInputError(
+        f"sets has {n_columns} columns without names but y holds {len(labels)} labels "
+        f"({shown(labels)}); pass classes, the label of each column"
+    )
+
+
+def check_classes(classes: Any, n_columns: int | None = None) -> list[Any]:
+    """Return the label of each column as a list of distinct labels."""
+    known = classes if isinstance(classes, list) else np.asarray(classes).tolist()
+    if not isinstance(known, list) or not known or not pd.Index(known, dtype=object).is_unique:
+        raise InvalidInputError(f"classes must be a list of distinct labels, got {classes!r}")
+    if n_columns is not None and len(known) != n_columns:
+        raise InvalidInputError(
+            f"classes must name each of the {n_columns} columns of sets, got {len(known)} labels"
+        )
+    return known
+
+
+def label_texts(labels: Any) -> Any:
+    """Return labels as text, a whole number alike whether it is stored as int or float."""
+    values = pd.Series(labels)
+    if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
+        values = values.astype("Int64")
+    return values.map(str).to_numpy(dtype=object)
+
+
+def plain_text(label: Any) -> str:
+    """Return one label as text, in which 1, 1.0, "1" and "1.0" are alike."""
+    text = str(label)
+    return text.split(".")[0] if WHOLE.fullmatch(text) else text
+
+
+def _frame_names(sets: Any) -> list[Any] | None:
+    """Return the column names of a frame, None if nobody gave it names."""
+    if not is_frame(sets):
+        return None
+    if isinstance(sets, pd.DataFrame):
+        return None if isinstance(sets.columns, pd.RangeIndex) else list(sets.columns)
+    names: list[Any] = list(column_names(sets))
+    default = [f"column_{j}" for j in range(len(names))]  # what polars calls them
+    return None if names == default else names
+
+
+def _named_columns(names: list[Any], labels: list[Any]) -> ColumnClasses:
+    """Read names as labels: as they are, as text, or without what all of them begin or end with."""
+    if not pd.Index(names, dtype=object).is_unique:
+        raise InvalidInputError(f"columns of sets must have distinct names, got {shown(names)}")
+    if _n_matches(names, labels):
+        return ColumnClasses(_as_labels(names, labels))
+    found = _stripped(list(map(str, names)), labels)
+    if found is not None:
+        return found
+    raise InvalidInputError(
+        f"sets has columns {shown(names)}, of which none is a label of y ({shown(labels)}); "
+        "name its columns after the labels, or pass classes, the label of each column"
+    )
+
+
+def _stripped(names: list[str], labels: list[Any]) -> ColumnClasses | None:
+    """Return the reading without a common prefix and suffix that finds most labels, if only one."""
+    best = 0
+    ways: list[tuple[str, str, list[str]]] = []
+    for begin in range(_n_shared(names) + 1):
+        for end in range(_n_shared([name[::-1] for name in names]) + 1):
+            inner = [name[begin : len(name) - end] for name in names]
+            if not all(inner):
+                continue
+            found = _n_matches(inner, labels)
+            if found > best:
+                best, ways = found, []
+            if found and found == best:
+                ways.append((names[0][:begin], names[0][len(names[0]) - end :], inner))
+    if len(ways) != 1:
+        return None
+    prefix, suffix, inner = ways[0]
+    classes = _as_labels(inner, labels)
+    note = f"columns {shown(names)} of the sets are read as labels {shown(classes)}"
+    return ColumnClasses(classes, prefix, suffix, (note,))
+
+
+def _n_shared(names: list[str]) -> int:
+    """Return how many characters all names begin with."""
+    first, last = min(names), max(names)  # all others lie between them
+    pairs = zip(first, last, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), len(first))
+
+
+def _by_name(classes: list[Any], names: list[Any]) -> list[Any]:
+    """Return classes in the order of a frame's columns, if these are named after them."""
+    texts = {plain_text(label): label for label in classes}
+    own = [plain_text(name) for name in names]
+    if not set(own) & set(texts):
+        return classes  # the names say something else, the place of a column counts
+    if set(own) != set(texts):
+        raise InvalidInputError(
+            f"sets has columns {shown(names)} but classes are {shown(classes)}; rename the "
+            "columns, or leave classes None"
+        )
+    return [texts[name] for name in own]
+
+
+def _n_matches(names: list[Any], labels: list[Any]) -> int:
+    """Count the names that are labels, as values or else as text."""
+    equal = int((label_codes(labels, names) >= 0).sum())
+    own = set(map(plain_text, names))
+    alike = len(own & set(map(plain_text, labels))) if len(own) == len(names) else 0
+    return max(equal, alike)
+
+
+def _as_labels(names: list[Any], labels: list[Any]) -> list[Any]:
+    """Return names in the type of the labels: "1" is the label 1 if y holds numbers."""
+    if (label_codes(labels, names) >= 0).any() or not _n_matches(names, labels):
+        return names
+    known = {plain_text(label): label for label in labels}
+    return [known.get(plain_text(name), name) for name in names]
+
+
+def _is_mixed(labels: list[Any]) -> bool:
+    """Tell whether labels have no order of their own, such as 1 and "a"."""
+    return len({isinstance(label, str) for label in labels}) > 1
 
 
 def sorted_labels(labels: Any) -> list[Any]:
@@ -96,6 +359,6 @@ def shown(labels: Iterable[Any]) -> str:
 
 def _values(labels: Any) -> Any:
     """Return labels as an array; a list keeps the type of each of its labels."""
-    if isinstance(labels, list | tuple):
+    if isinstance(labels, list | tuple) and not any(map(np.ndim, labels[:1])):
         return pd.Series(list(labels), dtype=object).infer_objects().to_numpy()
     return np.asarray(labels)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fareg._validation import InvalidInputError
+from fareg._validation import FaregWarning, InvalidInputError
 from fareg.metrics import coverage_score, is_covered, mean_set_size
 
 SETS = np.array([[True, False, False], [True, True, False], [False, False, False]])
@@ -15,32 +15,36 @@ def test_column_codes_and_labels_agree():
     assert coverage_score([0, 2, 1], SETS) == pytest.approx(1 / 3)
 
 
-def test_unknown_labels_are_not_covered():
+def test_unknown_labels_are_not_covered_and_named():
     everything = np.ones((3, 2), dtype=bool)
-    np.testing.assert_array_equal(is_covered([0, 7, -1], everything), [True, False, False])
-    np.testing.assert_array_equal(
-        is_covered(["a", "z", None], everything, classes=["a", "b"]), [True, False, False]
-    )
-    np.testing.assert_array_equal(is_covered([0.0, 0.5, np.nan], everything), [True, False, False])
+    with pytest.warns(FaregWarning, match=r"2 of 3 labels are none of the classes \(-1, 7\)"):
+        covered = is_covered([0, 7, -1], everything, classes=[0, 1])
+    np.testing.assert_array_equal(covered, [True, False, False])
+    with pytest.warns(FaregWarning, match=r"1 of 3 labels are none of the classes \(z\)"):
+        covered = is_covered(["a", "z", "b"], everything, classes=["a", "b"])
+    np.testing.assert_array_equal(covered, [True, False, True])
 
 
 def test_sets_of_mapie_shape():
-    assert coverage_score([0, 1, 1], SETS[:, :, None]) == coverage_score([0, 1, 1], SETS)
+    assert coverage_score([0, 1, 2], SETS[:, :, None]) == coverage_score([0, 1, 2], SETS)
     assert mean_set_size(SETS[:, :, None]) == mean_set_size(SETS) == 1
 
 
 @pytest.mark.parametrize(
     ("y", "sets", "classes", "message"),
     [
-        ([0], np.ones((1, 2, 3)), None, "one confidence level at a time"),
-        ([], np.ones((0, 2)), None, "not be empty"),
+        ([0], np.ones((1, 2, 3)), None, "one at a time"),
+        ([], np.ones((0, 2)), None, "not empty"),
         ([0, 1], np.ones((1, 2)), None, "same number of rows"),
-        ([[0]], np.ones((1, 2)), None, "one-dimensional"),
+        ([[0, 1]], np.ones((1, 2)), None, "one-dimensional"),
         ([0], [[0.3, 0.7]], None, "only True and False"),
         ([0], [["a", "b"]], None, "only True and False"),
         (["a"], np.ones((1, 2)), None, "pass classes"),
-        (["a"], np.ones((1, 2)), ["a"], "one distinct label per column"),
-        (["a"], np.ones((1, 2)), ["a", "a"], "one distinct label per column"),
+        ([0, None], np.ones((2, 2)), [0, 1], "missing labels"),
+        ([1, 2], np.ones((2, 3)), None, "pass classes"),
+        ([0, 7, -1], np.ones((3, 2)), None, "pass classes"),
+        (["a"], np.ones((1, 2)), ["a"], "each of the 2 columns"),
+        (["a"], np.ones((1, 2)), ["a", "a"], "distinct labels"),
     ],
 )
 def test_errors_say_what_to_fix(y, sets, classes, message):

@@ -64,8 +64,8 @@ def audit(
         fareg makes, or (n_samples, n_classes, 1), as MAPIE does; or one list of labels per row, as
         crepes does, also as a column of a frame.
     classes : array of shape (n_classes,), optional
-        The label of each column of ``sets``. None: the sorted labels of ``y`` if there are as many
-        as columns, else column numbers 0, 1, ...; for lists, all labels that occur.
+        The label of each column of ``sets``. None: the names of a frame, or the sorted labels of
+        ``y`` if there are as many of them as columns; for lists, all labels that occur.
     sensitive_features : names, positions or callable, optional
         Columns of ``X`` in which groups are looked for. None: all.
     confidence_level : float, default=0.9

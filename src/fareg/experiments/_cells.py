@@ -88,7 +88,7 @@ class MethodCell(Cell):
 def measure(sets: Any, bench: Bench, config: MetricConfig) -> dict[str, float]:
     """Return every metric of prediction sets on the test rows."""
     test = bench.test
-    covered = is_covered(test.y, sets)
+    covered = is_covered(test.y, sets, classes=range(sets.shape[1]))
     seed = int(bench.problem.rng(MEASURE).integers(2**31))
     search: dict[str, Any] = {
         "delta": config.delta,
@@ -136,7 +136,8 @@ class SlabCell(Cell):
 
     def compute(self, bench: Bench) -> pd.DataFrame:
         model, _ = fitted(MARGINAL, bench)
-        covered = is_covered(bench.test.y, model.predict_set(bench.test.X))
+        sets = model.predict_set(bench.test.X)
+        covered = is_covered(bench.test.y, sets, classes=model.classes_)
         X = bench.test.X.iloc[:, : self.n_features]
         seed = int(bench.problem.rng(MEASURE).integers(2**31))
         rows = []

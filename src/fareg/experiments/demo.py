@@ -78,7 +78,8 @@ def run_demo(random_state: int = 0) -> Demo:
 
 
 def _row(name: str, sets: BoolArray, test: Dataset, seconds: float) -> dict[str, Any]:
-    covered, group = is_covered(test.y, sets), np.asarray(test.group)
+    covered = is_covered(test.y, sets, classes=range(sets.shape[1]))
+    group = np.asarray(test.group)
     return {
         "method": name,
         "group": covered[group].mean(),

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._labels import column_classes, label_texts, plain_text
 from fareg._validation import InvalidInputError, warn
 from fareg.audit import AuditResult, audit
 from fareg.persistence import load
 from fareg.workflow._predict import model_columns
-from fareg.workflow._tables import as_kinds, check_columns, column_kinds, label_texts, read_table
+from fareg.workflow._tables import as_kinds, check_columns, column_kinds, read_table
 
 SEPARATORS = re.compile(r"(?<!\\)[|;]")  # between labels of a set in text
 COMMAS = re.compile(",")
@@ -39,8 +40,8 @@ def audit_file(
     target : str
         Column of true labels.
     sets : list of str, default=None
-        Columns of True and False, named after the labels; or one column of lists, or of text such
-        as ``a|b``.
+        Columns of True and False, named after the labels, all perhaps with one prefix or suffix; or
+        one column of lists, or of text such as ``a|b``.
     model : path of a model file, default=None
         Instead of ``sets``.
     sensitive : list of str, default=None
@@ -82,10 +83,10 @@ def audit_file(
         if sensitive is None:
             X = _without_answers(X, np.array([len(labels) for labels in table]))
     else:
-        _check_all_named(X, sets, set(y))
-        table, classes = _flags(frame[list(sets)]), list(sets)
+        table = _flags(frame[list(sets)])
+        _check_all_named(X, list(sets), y)
         if sensitive is None:
-            X = _without_answers(X, table.sum(axis=1))
+            X = _without_answers(X, table.sum(axis=1).to_numpy())
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
     column_kinds(X)  # refuses columns of lists
@@ -118,7 +119,8 @@ def _lists(column: pd.Series, known: set[str]) -> list[list[str]]:
         listed = _parts(COMMAS, text)  # as Python and JSON write lists
         return listed if not set(parts) <= known and set(listed) <= known else parts
 
-    return [labels(value) for value in column]
+    numbers = {plain_text(label): label for label in known}  # "1.0" is the label "1"
+    return [[numbers.get(plain_text(label), label) for label in labels(value)] for value in column]
 
 
 def _parts(separators: re.Pattern[str], text: str) -> list[str]:
@@ -143,8 +145,11 @@ def _without_answers(X: pd.DataFrame, sizes: Any) -> pd.DataFrame:
     return X.drop(columns=answers)
 
 
-def _check_all_named(X: pd.DataFrame, sets: Sequence[str], known: set[str]) -> None:
-    left_out = [name for name in X if name in known and set(X[name].unique()) <= {True, False}]
+def _check_all_named(X: pd.DataFrame, sets: list[str], y: Any) -> None:
+    """Refuse to leave out a column that is named like those of the sets and holds such marks."""
+    columns = column_classes(y, len(sets), names=sets)
+    wanted = {columns.prefix + label + columns.suffix for label in set(y)}
+    left_out = [name for name in X if name in wanted and set(X[name].unique()) <= {True, False}]
     if left_out:
         raise InvalidInputError(
             f"column {left_out[0]} is named after a label and holds True and False like "
@@ -152,8 +157,8 @@ def _check_all_named(X: pd.DataFrame, sets: Sequence[str], known: set[str]) -> N
         )
 
 
-def _flags(frame: pd.DataFrame) -> Any:
-    """Return columns of True and False (or 1 and 0) as a bool array."""
+def _flags(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return columns of True and False (or 1 and 0) as a frame of bool."""
     for name, column in frame.items():
         values = set(column.dropna().unique().tolist())
         if column.isna().any() or not values <= {True, False}:
@@ -161,4 +166,4 @@ def _flags(frame: pd.DataFrame) -> Any:
             raise InvalidInputError(
                 f"column {name} of the sets must hold True and False (or 1 and 0), got {strange}"
             )
-    return frame.astype(bool).to_numpy()
+    return frame.astype(bool)

@@ -21,7 +21,7 @@ from fareg.audit._cells import below_level_pvalue
 from fareg.audit._picture import group_picture
 from fareg.audit._result import records
 from fareg.classifiers import FaReGClassifier, SplitConformalClassifier
-from fareg.metrics import coverage_by_group, coverage_by_label
+from fareg.metrics import coverage_by_group, coverage_by_label, is_covered
 from fareg.persistence import save
 from fareg.report import fit_verdict
 from fareg.workflow._models import MODELS
@@ -242,7 +242,7 @@ def fit_and_test(
     plain = SplitConformalClassifier(model, **common).conformalize(X_cal, y_cal)
     clf = FaReGClassifier(model, sensitive_features=sensitive, **common).conformalize(X_cal, y_cal)
     sets = {"before": plain.predict_set(X_test), "after": clf.predict_set(X_test)}
-    covered = {moment: _covered(s, y_test, clf.classes_) for moment, s in sets.items()}
+    covered = {moment: is_covered(y_test, s, classes=clf.classes_) for moment, s in sets.items()}
     overall = {
         moment: {"coverage": float(covered[moment].mean()), "mean_size": float(s.sum(1).mean())}
         for moment, s in sets.items()
@@ -274,12 +274,6 @@ def fit_and_test(
         sets=sets["after"],
         covered=covered,
     )
-
-
-def _covered(sets: BoolArray, y: Any, classes: Any) -> BoolArray:
-    codes = pd.Index(classes, dtype=object).get_indexer(pd.Index(y, dtype=object))
-    covered: BoolArray = (codes >= 0) & sets[np.arange(len(codes)), codes]
-    return covered
 
 
 def named_groups(clf: FaReGClassifier, X: Any) -> dict[str, BoolArray]:

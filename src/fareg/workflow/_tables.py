@@ -212,14 +212,6 @@ def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> No
     raise InvalidInputError(f"{where} has no {word} {_shown(missing)}; {hint}")
 
 
-def label_texts(labels: Any) -> Any:
-    """Return labels as text, a whole number alike whether it is stored as int or float."""
-    values = pd.Series(labels)
-    if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
-        values = values.astype("Int64")
-    return values.map(str).to_numpy(dtype=object)
-
-
 class _CsvAppender:
     def __init__(self, path: Path) -> None:
         self._file = open(path, "x", encoding="utf-8", newline="")  # noqa: SIM115

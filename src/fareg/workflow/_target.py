@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from fareg._frames import canonical
+from fareg._labels import label_texts
 from fareg._validation import InvalidInputError, warn
-from fareg.workflow._tables import column_kinds, label_texts
+from fareg.workflow._tables import column_kinds
 
 MIN_ROWS = 20
 MANY_VALUES = 20  # more whole numbers than these look like amounts

@@ -1,0 +1,222 @@
+"""Metrics, audit and shell read the columns of sets alike, and ask rather than guess."""
+
+import itertools
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from fareg import FaregWarning, audit
+from fareg._validation import InvalidInputError
+from fareg.audit._sets import read_sets
+from fareg.cli import app
+from fareg.metrics import coverage_score, is_covered
+from fareg.workflow import audit_file
+
+LABELS = {
+    "numbers from 0": [0, 1, 2],
+    "numbers from 1": [1, 2, 3],
+    "floats": [0.5, 1.0, 2.5],
+    "negative": [-1, 0, 1],
+    "text": ["high", "low", "mid"],
+    "text of numbers": ["1", "10", "2"],
+    "bool": [False, True],
+}
+N = 60
+AGES = pd.DataFrame({"age": np.arange(N) % 7})
+
+
+def drawn(labels, seed=0):
+    """Return sorted classes, true labels, sets that mark them, and the coverage."""
+    rng = np.random.default_rng(seed)
+    codes = rng.permutation(np.arange(N) % len(labels))
+    sets = rng.random((N, len(labels))) < 0.4
+    covered = sets[np.arange(N), codes]
+    return np.array(labels)[codes], sets, covered
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_metrics_and_audit_agree_on_every_kind_of_label(name):
+    labels = LABELS[name]
+    y, sets, covered = drawn(labels)
+    for kind in (y, y.astype(object), y.tolist(), pd.Series(y)):
+        for given in (sets, sets[:, :, None], sets.astype(int), pd.DataFrame(sets)):
+            for classes in (None, labels, np.array(labels)):
+                table = read_sets(given, kind, classes)
+                np.testing.assert_array_equal(table.covered, covered)
+                assert list(table.classes) == labels
+                if np.ndim(given) == 2:
+                    np.testing.assert_array_equal(is_covered(kind, given, classes=classes), covered)
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_columns_of_a_frame_may_have_any_order(name):
+    labels = LABELS[name]
+    y, sets, covered = drawn(labels)
+    for order in itertools.permutations(range(len(labels))):
+        names = pd.Index([labels[j] for j in order], dtype=object)
+        texts = [str(name) for name in names]
+        for frame in (
+            pd.DataFrame(sets[:, order], columns=names),
+            pd.DataFrame(sets[:, order], columns=texts),
+            pl.DataFrame(sets[:, order], schema=texts),
+        ):
+            for classes in (None, labels):  # named columns are found by name
+                np.testing.assert_array_equal(is_covered(y, frame, classes=classes), covered)
+                np.testing.assert_array_equal(read_sets(frame, y, classes).covered, covered)
+
+
+@pytest.mark.parametrize("name", [name for name in LABELS if name != "bool"])
+def test_labels_that_do_not_occur_need_names_or_classes(name):
+    labels = LABELS[name]
+    y, sets, covered = drawn(labels)
+    some = y != y[0]
+    y, sets, covered = y[some], sets[some], covered[some]
+    for ask in (is_covered, coverage_score, lambda y, sets: read_sets(sets, y)):
+        for given in (sets, pd.DataFrame(sets), pl.DataFrame(sets)):
+            with pytest.raises(InvalidInputError, match=r"3 columns .* 2 labels .* pass classes"):
+                ask(y, given)
+    texts = pd.DataFrame(sets, columns=[str(label) for label in labels])
+    for given, classes in ((sets, labels), (texts, None)):
+        np.testing.assert_array_equal(is_covered(y, given, classes=classes), covered)
+        np.testing.assert_array_equal(read_sets(given, y, classes).covered, covered)
+
+
+def test_text_of_whole_floats_names_whole_numbers():
+    y, sets, covered = drawn([1, 2, 3])
+    frame = pd.DataFrame(sets, columns=["1.0", "2.0", "3.0"])
+    np.testing.assert_array_equal(is_covered(y, frame), covered)
+    np.testing.assert_array_equal(is_covered(y.astype(float), frame), covered)
+    np.testing.assert_array_equal(is_covered(y.astype(str), sets, classes=[1, 2, 3]), covered)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["<=50K", ">50K"], ["in_<=50K", "in_>50K"]),
+        (["high", "low", "mid"], ["high_in", "low_in", "mid_in"]),
+        (["high", "low", "mid"], ["set[high]", "set[low]", "set[mid]"]),
+        ([10, 11, 12], ["p_10", "p_11", "p_12"]),  # also what the names share is part of the label
+        ([1, 2, 10], ["y=1", "y=2", "y=10"]),
+        ([False, True], ["in_False", "in_True"]),
+    ],
+)
+def test_a_common_prefix_or_suffix_is_stripped_and_said(labels, names):
+    y, sets, covered = drawn(labels)
+    for frame in (pd.DataFrame(sets, columns=names), pl.DataFrame(sets, schema=names)):
+        with pytest.warns(FaregWarning, match="are read as labels"):
+            np.testing.assert_array_equal(is_covered(y, frame), covered)
+        with pytest.warns(FaregWarning, match="are read as labels"):
+            table = read_sets(frame, y)
+        np.testing.assert_array_equal(table.covered, covered)
+        assert list(table.classes) == labels
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            ["p", "q", "r"],
+            r"columns p, q, r, of which none is a label of y \(high, low, mid\); name",
+        ),
+        (["in_LOW", "in_MID", "in_HIGH"], "name its columns after the labels"),
+        (["low", "low", "mid"], "distinct names"),
+    ],
+)
+def test_names_that_fit_no_label_are_refused(names, message):
+    y, sets, _ = drawn(["high", "low", "mid"])
+    frame = pd.DataFrame(sets, columns=names)
+    for ask in (is_covered, coverage_score, lambda y, sets: audit(AGES, y, sets)):
+        with pytest.raises(InvalidInputError, match=message):
+            ask(y, frame)
+
+
+def test_classes_that_contradict_the_names_are_refused():
+    y, sets, covered = drawn(["high", "low", "mid"])
+    frame = pd.DataFrame(sets, columns=["high", "low", "other"])
+    with pytest.raises(InvalidInputError, match="high, low, other but classes are high, low, mid"):
+        is_covered(y, frame, classes=["high", "low", "mid"])
+    renamed = pd.DataFrame(sets, columns=["p", "q", "r"])  # these say nothing: places count
+    np.testing.assert_array_equal(is_covered(y, renamed, classes=["high", "low", "mid"]), covered)
+
+
+def test_two_ways_to_strip_are_not_guessed():
+    y = np.array(["1", "11"] * 5)
+    frame = pd.DataFrame(np.ones((10, 2), dtype=bool), columns=["a111", "a112"])
+    with pytest.raises(InvalidInputError, match="name its columns after the labels"):
+        is_covered(y, frame)
+
+
+def test_lists_of_two_bools_for_bool_labels_are_not_guessed():
+    with pytest.raises(InvalidInputError, match="pass marks as an array"):
+        read_sets([[True, False], [False, True]], [True, False])
+    assert read_sets([[True, True], [False, True]], [True, False]).covered.tolist() == [True, False]
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch):
+    """Return what the audit of a file would measure, without the measuring."""
+
+    def read_only(X, y, sets, *, classes, **options):
+        return read_sets(sets, y, classes)
+
+    def ask(table, sets):
+        table.to_csv(tmp_path / "t.csv", index=False)
+        return audit_file(tmp_path / "t.csv", target="y", sets=sets)
+
+    monkeypatch.setattr("fareg.workflow._audit.audit", read_only)
+    return ask
+
+
+@pytest.mark.parametrize("name", LABELS)
+@pytest.mark.parametrize("form", ["{}", "in_{}", "{}?"])
+def test_the_shell_reads_columns_as_the_metrics_do(shell, name, form):
+    labels = LABELS[name]
+    y, sets, covered = drawn(labels)
+    names = [form.format(label) for label in labels]
+    table = pd.DataFrame(sets, columns=names).assign(y=y, **AGES)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read = shell(table, names[::-1])  # reversed, because names count and not places
+    np.testing.assert_array_equal(read.covered, covered)
+    said = [str(w.message) for w in caught if "are read as labels" in str(w.message)]
+    assert len(said) == (form != "{}")
+
+
+def test_the_shell_refuses_names_that_fit_no_label(shell):
+    y, sets, _ = drawn(["high", "low", "mid"])
+    names = ["in_H", "in_L", "in_M"]
+    with pytest.raises(InvalidInputError, match="name its columns after the labels"):
+        shell(pd.DataFrame(sets, columns=names).assign(y=y, **AGES), names)
+
+
+def test_the_shell_refuses_to_leave_out_a_column_with_the_same_prefix(shell):
+    y, sets, _ = drawn(["high", "low", "mid"])
+    names = ["in_high", "in_low", "in_mid"]
+    with pytest.raises(InvalidInputError, match="column in_mid is named after a label"):
+        shell(pd.DataFrame(sets, columns=names).assign(y=y, **AGES), names[:2])
+
+
+def test_the_shell_reads_numbers_in_text_as_the_target_has_them(shell):
+    y, sets, covered = drawn([1, 2, 3])
+    written = ["|".join(f"{label}.0" for label in np.array([1, 2, 3])[row]) for row in sets]
+    read = shell(AGES.assign(y=y, sets=written), ["sets"])
+    np.testing.assert_array_equal(read.covered, covered)
+
+
+def test_the_command_line_says_how_it_read_a_prefix(tmp_path):
+    y, sets, covered = drawn(["<=50K", ">50K"])
+    names = ["in_<=50K", "in_>50K"]
+    pd.DataFrame(sets, columns=names).assign(y=y, **AGES).to_csv(tmp_path / "t.csv", index=False)
+    options = ["--target", "y", "--sets", ",".join(names), "--json"]
+    done = CliRunner().invoke(app, ["audit", str(tmp_path / "t.csv"), *options])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert told["overall"]["coverage"] == pytest.approx(covered.mean())
+    note = "columns in_<=50K, in_>50K of the sets are read as labels <=50K, >50K"
+    assert note in told["warnings"]
+    assert note in told["notes"]
