@@ -370,12 +370,17 @@ def row_uniforms(X: Any, key: int) -> FloatArray:
     nor on the rows beside it. Given ``key``, a score built on it is a fixed function of (x, y), and
     conformal guarantees hold as for any other score.
     """
+    return _uniforms(row_hashes(X, key))
+
+
+def row_hashes(X: Any, key: int) -> Any:
+    """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone."""
     state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
     for position, column in enumerate(_columns(X)):
         codes, values = _coded(column)
         hashes = _hashes(values) + np.uint64(position)
         state = _mix(state ^ (hashes if codes is None else hashes[codes]))
-    return _uniforms(state)
+    return state
 
 
 def row_draws(X: Any, key: int, n_draws: int) -> list[FloatArray]:

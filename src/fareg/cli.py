@@ -69,6 +69,9 @@ def fit(
     ] = False,
     seed: Seed = 0,
     report: Report = None,
+    test_out: Annotated[
+        Path | None, typer.Option(help="Also write the test rows to this file, for an audit.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Train a model on a table, find who is under-covered, calibrate, and test."""
@@ -77,7 +80,7 @@ def fit(
         from fareg.workflow import fit_file
 
         if report is not None:
-            check_output(report, apart_from=[data, out])
+            check_output(report, apart_from=[data, out, test_out])
         with _busy("training, calibrating and testing", json):
             trial = fit_file(
                 data,
@@ -89,10 +92,12 @@ def fit(
                 label_conditional=label_conditional,
                 measures=report is not None,
                 seed=seed,
+                test_out=test_out,
             )
             if report is not None:
                 _write_report(trial.report(), report)
-        told.update(trial.to_dict(), model=str(out), report=_text(report))
+        files = {"model": str(out), "report": _text(report), "test_rows": _text(test_out)}
+        told.update(trial.to_dict(), **files)
     if not json:
         _print_trial(told)
 
@@ -442,6 +447,8 @@ def _print_trial(told: dict[str, Any]) -> None:
     console.print(f"model in {escape(told['model'])}")
     if told["report"]:
         console.print(f"report in {escape(told['report'])}")
+    if told["test_rows"]:
+        console.print(f"test rows in {escape(told['test_rows'])}")
 
 
 def _print_verdict(console: Any, verdict: dict[str, Any]) -> None:

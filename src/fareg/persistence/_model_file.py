@@ -17,9 +17,11 @@ from fareg.classifiers._base import ConformalClassifier
 from fareg.persistence import _foreign
 from fareg.persistence._archive import Archive, write_archive
 from fareg.persistence._consistency import check_consistency, check_groups
+from fareg.persistence._seen import SeenRows, check_seen
 from fareg.persistence._state import CLASSIFIERS, Reader, Writer
 
 ARRAYS, ESTIMATOR, PARTS = "arrays.safetensors", "estimator.skops", "parts.skops"
+SEEN = "seen.safetensors"
 KINDS: dict[str, Any] = {
     "class": str,
     "n_features": int,
@@ -37,6 +39,7 @@ def save(
     *,
     include_estimator: bool = True,
     metadata: Mapping[str, Any] | None = None,
+    seen: tuple[Any, Any] | None = None,
 ) -> None:
     """Write a fitted classifier to a file, whole or not at all.
 
@@ -54,6 +57,9 @@ def save(
         left out, with a warning.
     metadata : mapping, default=None
         Notes of your own (names, numbers, lists), shown by ``fareg info``.
+    seen : tuple (X, y), default=None
+        Rows that trained or calibrated the model, with their labels. The file remembers a
+        fingerprint of them, eight bytes a row, and ``fareg audit`` leaves them out.
 
     Examples
     --------
@@ -84,6 +90,8 @@ def save(
     _check_own(clf)
     if writer.parts:
         entries[PARTS], _ = _foreign.dump(writer.parts)
+    if seen is not None:
+        entries[SEEN] = SeenRows.of(*check_seen(seen, clf.n_features_in_, path)).to_bytes()
     entries[ARRAYS] = safetensors.numpy.save(writer.arrays)
     manifest = {
         **_words(clf),
@@ -203,6 +211,29 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             check_groups(groups)
             told["groups"] = _plain(groups.to_dict("records"))
     return told
+
+
+def seen_rows(path: str | os.PathLike[str]) -> SeenRows | None:
+    """Return the fingerprint of the rows that a model has seen, None if its file has none.
+
+    Parameters
+    ----------
+    path : path of the file
+
+    Examples
+    --------
+    >>> import tempfile, fareg
+    >>> from fareg.datasets import make_synthetic
+    >>> from fareg.persistence import seen_rows
+    >>> data = make_synthetic(1000, random_state=0)
+    >>> clf = fareg.SplitConformalClassifier(random_state=0).fit(data.X[:900], data.y[:900])
+    >>> path = tempfile.mkdtemp() + "/model.fareg"
+    >>> fareg.save(clf, path, seen=(data.X[:900], data.y[:900]))
+    >>> int(seen_rows(path).contains(data.X, data.y).sum())
+    900
+    """
+    with _one_error(path) as archive:
+        return SeenRows.from_bytes(archive.read(SEEN)) if SEEN in archive else None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pandas as pd
 from fareg._labels import column_classes, label_texts, plain_text
 from fareg._validation import InvalidInputError, warn
 from fareg.audit import AuditResult, audit
-from fareg.persistence import load
+from fareg.persistence import load, seen_rows
 from fareg.workflow._predict import model_columns
 from fareg.workflow._tables import as_kinds, check_columns, column_kinds, read_table
 
@@ -43,7 +43,9 @@ def audit_file(
         Columns of True and False, named after the labels, all perhaps with one prefix or suffix; or
         one column of lists, or of text such as ``a|b``.
     model : path of a model file, default=None
-        Instead of ``sets``.
+        Instead of ``sets``. Rows that trained or calibrated it, which a file of ``fareg fit``
+        remembers, are left out with a warning; so are rows that equal one of them by value, label
+        included.
     sensitive : list of str, default=None
         Columns in which groups are looked for; None: all others.
     confidence_level : float, default=None
@@ -77,6 +79,7 @@ def audit_file(
         clf = load(model, trusted=trusted)
         confidence_level = confidence_level or clf.confidence_level
         X = as_kinds(frame, model_columns(clf, model), str(data))
+        X, y = _unseen(X, y, model, str(data))
         table, classes = clf.predict_set(X), list(label_texts(clf.classes_))
     elif len(sets) == 1:
         table = _lists(frame[sets[0]], set(y))
@@ -99,6 +102,23 @@ def audit_file(
         confidence_level=confidence_level or 0.9,
         random_state=seed,
     )
+
+
+def _unseen(X: pd.DataFrame, y: Any, model: Any, data: str) -> tuple[pd.DataFrame, Any]:
+    """Leave out the rows that trained or calibrated a model, as far as its file remembers them."""
+    seen = seen_rows(model)
+    used = np.zeros(len(y), dtype=bool) if seen is None else seen.contains(X, y)
+    if used.all():
+        raise InvalidInputError(
+            f"all {len(y)} rows of {data} were used to train or calibrate this model and say "
+            "nothing about new ones; audit it on rows that it has not seen"
+        )
+    if used.any():
+        warn(
+            f"{used.sum()} of {len(y)} rows were used to train or calibrate this model and are "
+            "left out"
+        )
+    return X[~used].reset_index(drop=True), y[~used]
 
 
 def _lists(column: pd.Series, known: set[str]) -> list[list[str]]:

@@ -25,7 +25,7 @@ from fareg.metrics import coverage_by_group, coverage_by_label, is_covered
 from fareg.persistence import save
 from fareg.report import fit_verdict
 from fareg.workflow._models import MODELS
-from fareg.workflow._tables import check_columns, column_kinds, read_table
+from fareg.workflow._tables import check_columns, check_copy, column_kinds, copy_rows, read_table
 from fareg.workflow._target import check_target, check_training_labels, warn_of_leak
 
 TEST_SIZE = 0.2
@@ -156,6 +156,7 @@ def fit_file(
     label_conditional: bool = False,
     measures: bool = False,
     seed: int = 0,
+    test_out: str | os.PathLike[str] | None = None,
 ) -> Trial:
     """Train, calibrate and test on a table; write the classifier to ``out``.
 
@@ -174,12 +175,17 @@ def fit_file(
     measures : bool, default=False
         Whether the audit of what is left computes worst slabs and excess risk too, for a report.
     seed : int, default=0
+    test_out : path, default=None
+        File for the test rows as they stand in ``data``, in the same format: rows that the model
+        has not seen, for an audit.
 
     Returns
     -------
     Trial
     """
     check_output(out, apart_from=[data])
+    if test_out is not None:
+        check_copy(data, test_out, apart_from=[out])
     check_confidence_level(confidence_level)
     check_choice("estimator", estimator, MODELS)
     frame = read_table(data, labels=[target])
@@ -211,7 +217,10 @@ def fit_file(
     notes |= {"date": trial.about["date"], "seed": seed}
     kept = ("verdict", "rows", "accuracy", "after")
     numbers = {name: value for name, value in trial.to_dict().items() if name in kept}
-    save(trial.clf, out, metadata={**notes, **numbers})
+    if test_out is not None:
+        copy_rows(data, trial.X.index, test_out)
+    seen = frame.drop(index=trial.X.index)
+    save(trial.clf, out, metadata={**notes, **numbers}, seen=(seen[list(X)], seen[target]))
     return trial
 
 

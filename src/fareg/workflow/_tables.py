@@ -201,6 +201,41 @@ def table_writer(path: str | os.PathLike[str]) -> Iterator[Any]:
             appender.close()
 
 
+def check_copy(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    apart_from: Sequence[str | os.PathLike[str]],
+) -> None:
+    """Refuse a file for :func:`copy_rows` that could not be written, or is of another format."""
+    check_output(out, apart_from=[source, *apart_from])
+    if is_parquet(out) != is_parquet(source):
+        raise InvalidInputError(
+            f"{out} must have the format of {source}, whose rows are copied as they stand; give it "
+            "the same ending"
+        )
+
+
+def copy_rows(source: str | os.PathLike[str], rows: Any, out: str | os.PathLike[str]) -> None:
+    """Write the given rows of a table to a file of the same format, in order, as they stand."""
+    positions = np.sort(np.asarray(rows))
+    with _reading(check_readable(source)):
+        if is_parquet(source):
+            import pyarrow.parquet
+
+            table = pyarrow.parquet.read_table(source).take(positions)
+        else:
+            # text that is not interpreted: 007 and NA come out as they went in
+            table = pd.read_csv(source, dtype="str", keep_default_na=False, encoding="utf-8-sig")
+            table = table.iloc[positions]
+    with replacing(out) as temporary:
+        if is_parquet(source):
+            pyarrow.parquet.write_table(table, temporary)
+        else:
+            packed = "gzip" if str(out).endswith(".gz") else None
+            table.to_csv(temporary, index=False, compression=packed)
+
+
 def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> None:
     """Refuse column names that a table does not have, with the closest that it has."""
     missing = [name for name in wanted if name not in names]

@@ -1,0 +1,186 @@
+"""A model file remembers which rows the model has seen, and an audit leaves them out."""
+
+import gzip
+import json
+import time
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet
+import pytest
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
+
+import fareg
+from fareg.cli import app
+from fareg.persistence import seen_rows
+from fareg.persistence._seen import SeenRows
+from fareg.workflow import audit_file, fit_file
+
+N = 600
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Return a table with leading zeros, gaps, quotes, dates and labels that are numbers."""
+    rng = np.random.default_rng(0)
+    dose = rng.normal(size=N)
+    return pd.DataFrame(
+        {
+            "code": [f"{i:05d}" for i in range(N)],
+            "dose": np.where(rng.random(N) < 0.1, np.nan, dose.round(3)),
+            "note": rng.choice(['a "quoted", one', "b\nc", "é"], N),
+            "seen on": pd.Timestamp("2020-01-31") + pd.to_timedelta(rng.integers(0, 9, N), "D"),
+            "outcome": (dose + rng.normal(size=N) > 0).astype(int),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def place(people, tmp_path_factory):
+    """Return a folder with the table in both formats, a model and its test rows."""
+    folder = tmp_path_factory.mktemp("seen")
+    people.to_csv(folder / "all.csv", index=False)
+    people.astype({"code": int}).to_parquet(folder / "all.parquet")  # as a CSV file is read
+    fit_file(
+        folder / "all.csv",
+        target="outcome",
+        out=folder / "m.fareg",
+        estimator="logistic",
+        test_out=folder / "test.csv",
+    )
+    return folder
+
+
+def told(*arguments):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_rows_are_known_by_value_whatever_holds_them():
+    X = pd.DataFrame({"a": [1, 2, 3], "b": ["u", None, "1"]})
+    seen = SeenRows.of(X, [0, 1, 1])
+    assert seen.contains(X.astype({"a": "float32"}), ["0", "1", "1"]).all()
+    assert seen.contains(X.astype(object), np.array([0.0, 1.0, 1.0])).all()
+    assert not seen.contains(X, [1, 0, 0]).any()  # the label counts
+    assert not seen.contains(X[["b", "a"]], [0, 1, 1]).any()  # and the order of columns
+    assert seen.contains(X[::-1], [1, 1, 0]).all()  # but not that of rows
+    assert SeenRows.of(X[:0], []).contains(X, [0, 1, 1]).sum() == 0
+
+
+def test_a_fingerprint_is_small_salted_and_says_nothing_of_a_row():
+    X = pd.DataFrame({"income": np.arange(1000.0)})
+    first, second = (SeenRows.of(X, np.zeros(1000)) for _ in range(2))
+    assert len(first.to_bytes()) < 8 * 1000 + 300
+    assert not np.isin(first.hashes, second.hashes).any()
+    assert first.contains(X, np.zeros(1000)).all()
+    assert SeenRows.from_bytes(first.to_bytes()).contains(X, np.zeros(1000)).all()
+
+
+def test_many_rows_are_remembered_in_seconds():
+    n = 200_000
+    rows = np.random.default_rng(0).normal(size=(n, 2))
+    start = time.process_time()
+    seen = SeenRows.of(rows, np.zeros(n, dtype=int))
+    assert seen.hashes.nbytes <= 8 * n
+    assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize("hashes", [np.array([2, 1], np.uint64), np.array([1.0])])
+def test_a_fingerprint_that_is_none_is_refused(hashes):
+    with pytest.raises(ValueError, match="is none"):
+        SeenRows.from_bytes(SeenRows(b"0" * 16, hashes).to_bytes())
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_an_audit_of_the_fitted_table_is_one_of_its_test_rows(format_, place):
+    with pytest.warns(fareg.FaregWarning, match=r"^480 of 600 rows were used to train or calib"):
+        result = audit_file(place / f"all.{format_}", target="outcome", model=place / "m.fareg")
+    clean = audit_file(place / "test.csv", target="outcome", model=place / "m.fareg")
+    assert result.to_dict() == clean.to_dict()
+
+
+def test_the_shell_says_how_many_rows_are_left_out(place):
+    arguments = ("audit", place / "all.csv", "--target", "outcome", "--model", place / "m.fareg")
+    code, words = told(*arguments)
+    assert code == 0
+    assert "480 of 600 rows were used to train or calibrate this model and are left out" in words
+    assert "480 of 600" in json.loads(told(*arguments, "--json")[1])["warnings"][0]
+
+
+def test_a_table_of_nothing_but_seen_rows_is_refused(place, people, tmp_path):
+    test = pd.read_csv(place / "test.csv", dtype={"code": str})
+    rest = people[~people["code"].isin(test["code"])]
+    rest.to_csv(tmp_path / "rest.csv", index=False)
+    code, words = told(
+        "audit", tmp_path / "rest.csv", "--target", "outcome", "--model", place / "m.fareg"
+    )
+    assert code == 2
+    assert words.startswith("Error: all 480 rows of")
+    assert "rows that it has not seen" in words
+
+
+def test_a_row_that_equals_a_seen_one_is_left_out_too(tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=400)})
+    y = (X["a"] + rng.normal(size=400) > 0).astype(int)
+    clf = fareg.SplitConformalClassifier(LogisticRegression(), random_state=0)
+    clf.fit(X[:200], y[:200])
+    fareg.save(clf, tmp_path / "m.fareg", seen=(X[:200], y[:200]))
+    rows = pd.concat([X[200:].assign(y=y[200:]), X[:7].assign(y=y[:7])])
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.warns(fareg.FaregWarning, match="7 of 207 rows"):
+        audit_file(tmp_path / "rows.csv", target="y", model=tmp_path / "m.fareg")
+    fareg.save(clf, tmp_path / "m.fareg")
+    assert seen_rows(tmp_path / "m.fareg") is None
+    for strange in ((X, y[:3]), (X.assign(b=1), y), X, "rows"):
+        with pytest.raises(fareg.FaregError, match="seen must"):
+            fareg.save(clf, tmp_path / "m.fareg", seen=strange)
+
+
+def test_test_rows_stand_as_they_stood_in_a_csv_file(place):
+    every = pd.read_csv(place / "all.csv", dtype=str, keep_default_na=False)
+    test = pd.read_csv(place / "test.csv", dtype=str, keep_default_na=False)
+    assert len(test) == 120
+    kept = every[every["code"].isin(test["code"])].reset_index(drop=True)
+    pd.testing.assert_frame_equal(test, kept)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv.gz"])
+def test_test_rows_keep_the_format(ending, people, tmp_path):
+    data, out = tmp_path / f"all.{ending}", tmp_path / f"test.{ending}"
+    if ending == "parquet":
+        people.to_parquet(data)
+    else:
+        people.to_csv(data, index=False)
+    code, words = told(
+        *("fit", data, "--target", "outcome", "--estimator", "logistic"),
+        *("--out", tmp_path / "m.fareg", "--test-out", out),
+    )
+    assert code == 0, words
+    assert "test rows in" in words
+    if ending == "parquet":
+        every, test = (pyarrow.parquet.read_table(path) for path in (data, out))
+        assert test.schema == every.schema
+        test = test.to_pandas()
+    else:
+        assert gzip.decompress(out.read_bytes()).startswith(b"code")
+        test = pd.read_csv(out, dtype={"code": str})
+    assert len(test) == 120
+    assert set(test["code"]) <= set(people["code"])
+
+
+def test_bad_places_for_test_rows_are_refused_before_any_work(place, tmp_path):
+    arguments = ("fit", place / "all.csv", "--target", "outcome", "--out", tmp_path / "m.fareg")
+    for out, words in (
+        (place / "all.csv", "another file of that name"),
+        (tmp_path / "m.fareg", "another file of that name"),
+        (tmp_path / "test.parquet", "must have the format of"),
+        (tmp_path / "no" / "test.csv", "there is no folder"),
+    ):
+        code, told_ = told(*arguments, "--test-out", out)
+        assert code == 2
+        assert words in told_
+    code, told_ = told(*arguments, "--test-out", tmp_path / "t.csv", "--report", tmp_path / "t.csv")
+    assert code == 2
+    assert list(tmp_path.iterdir()) == []
