@@ -1,11 +1,15 @@
 """Rules in words say what the group is."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from fareg._frames import canonical
+from fareg import FaregError
+from fareg._frames import canonical, note_held
 from fareg.groups import distil_rule
+from fareg.groups._rules import _design, _smallest_tree
 
 RNG = np.random.default_rng(0)
 N = 1000
@@ -105,3 +109,83 @@ USERS = pd.DataFrame(
 def test_rules_speak_of_flags_dates_and_whole_numbers_as_the_table_does(inside, text):
     rule = distil_rule(canonical(USERS), np.asarray(inside, dtype=bool))
     assert (rule.text, rule.fidelity) == (text, 1.0)
+
+
+def wild_table(seed):
+    """Draw columns of every kind: texts, numbers of all sizes, dates, missing and infinite."""
+    rng = np.random.default_rng(seed)
+    n = 300
+    columns = pd.DataFrame(
+        {
+            "text": pd.Series(rng.choice(["a", "b", "missing", None], n), dtype=object),
+            "crowd": pd.Series([f"level {i}" for i in rng.integers(0, 70, n)], dtype=object),
+            "number": rng.normal(size=n) * 10.0 ** rng.integers(-3, 9),
+            "gaps": np.where(rng.random(n) < 0.3, np.nan, rng.integers(0, 5, n)),
+            "wild": rng.choice([np.inf, -np.inf, np.nan, 1e35, 0.1, 7.0], n),
+            "seen": 1.6e9 + rng.integers(0, 200, n),
+            "id": 20_000_000.0 + rng.integers(0, 12, n),
+        }
+    )
+    columns = note_held(columns, {"seen": "date"})
+    chosen = [str(name) for name in rng.choice(columns.columns, rng.integers(1, 4), replace=False)]
+    lucky = {name: rng.random(1000) < 0.5 for name in chosen}
+    inside = np.zeros(n, dtype=bool)
+    for name in chosen:
+        levels = pd.factorize(pd.cut(columns[name], 4) if name == "number" else columns[name])[0]
+        inside ^= lucky[name][levels]
+    return columns[chosen], inside ^ (rng.random(n) < 0.05)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_words_mean_the_rows_that_the_tree_puts_inside(seed):
+    columns, inside = wild_table(seed)
+    rule = distil_rule(columns, inside)
+    design = _design(columns)
+    predicted = _smallest_tree(design.x, inside).predict(design.x)
+    np.testing.assert_array_equal(rule.inside(columns), predicted)
+    assert rule.fidelity == (predicted == inside).mean()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.01, 1.0, 12_345.678, 1e9, 1e15])
+@pytest.mark.parametrize("bounds", [(0.2, 0.7), (0.0, 0.4), (0.6, 1.0)])
+def test_a_reader_of_the_words_finds_the_same_rows(scale, bounds):
+    """Numbers are not rounded in the words, whatever their size."""
+    x = np.random.default_rng(1).random(2000)
+    columns = pd.DataFrame({"x": x * scale})
+    rule = distil_rule(columns, (bounds[0] < x) & (x <= bounds[1]))
+    said = re.fullmatch(r"(?:(\S+) < )?x(?: > (\S+))?(?: <= (\S+))?", rule.text)
+    low = float(said[1] or said[2] or "-inf")
+    high = float(said[3] or "inf")
+    expected = (low < columns["x"]) & (columns["x"] <= high)
+    np.testing.assert_array_equal(rule.inside(columns), expected)
+    assert rule.fidelity > 0.99
+
+
+def test_a_level_never_seen_is_where_the_words_put_it():
+    new = pd.DataFrame({"Region": ["Mars", "Asia", None]}, dtype=object)
+    assert distil_rule(COLUMNS, (REGION != "Asia").to_numpy()).inside(new).tolist() == [1, 0, 1]
+    assert distil_rule(COLUMNS, (REGION == "Asia").to_numpy()).inside(new).tolist() == [0, 1, 0]
+
+
+def test_missing_numbers_are_named_where_they_are_meant():
+    income = COLUMNS["Income"]
+    with_gaps = distil_rule(COLUMNS, ((income > 0.5) | income.isna()).to_numpy())
+    assert re.fullmatch(r"\(Income > \S+ or missing\)", with_gaps.text)
+    assert with_gaps.inside(pd.DataFrame({"Income": [np.nan, 9.0, -9.0]})).tolist() == [1, 1, 0]
+    without = distil_rule(COLUMNS, (income > 0.5).to_numpy())
+    assert without.inside(pd.DataFrame({"Income": [np.nan, np.inf, 9.0]})).tolist() == [0, 0, 1]
+
+
+def test_a_value_beside_a_whole_number_is_not_that_number():
+    rule = distil_rule(canonical(USERS), (USERS["children"] == 2).to_numpy())
+    assert rule.inside(pd.DataFrame({"children": [2.0, 2.2, 1.9]})).tolist() == [1, 0, 0]
+
+
+def test_everyone_and_no_one_are_rules_too():
+    assert distil_rule(COLUMNS, np.ones(N, dtype=bool)).inside(COLUMNS).all()
+    assert not distil_rule(COLUMNS, np.zeros(N, dtype=bool)).inside(COLUMNS).any()
+
+
+def test_a_rule_asks_for_the_columns_that_it_names():
+    with pytest.raises(FaregError, match="needs column Color"):
+        distil_rule(COLUMNS, (COLOR == "Red").to_numpy()).inside(COLUMNS[["Age"]])

@@ -1,5 +1,6 @@
 """Groups that nobody named: learned where coverage is low, explained in words."""
 
+from fareg.groups._conditions import Condition
 from fareg.groups._explanation import Explanation, explain_groups
 from fareg.groups._learner import GroupLearner, cells_of, cut_membership
 from fareg.groups._plot import plot_membership
@@ -7,6 +8,7 @@ from fareg.groups._projection import project_to_mass
 from fareg.groups._rules import Rule, distil_rule
 
 __all__ = [
+    "Condition",
     "Explanation",
     "GroupLearner",
     "Rule",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,44 +12,59 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.tree import DecisionTreeClassifier
 
 from fareg._encoding import LARGEST
-from fareg._frames import MAX_DISCRETE, held, in_words
-from fareg._validation import BoolArray, FloatArray, check_same_length
+from fareg._validation import BoolArray, FloatArray, InvalidInputError, check_same_length
+from fareg.groups._conditions import Condition, Part, distinct_numbers
 
 MAX_LEAVES = 8
 CLOSE = 0.005  # a tree that agrees so much worse may be the smaller one
 MAX_LEVELS = 50  # levels of a text column that a rule may name
 MAX_ROWS = 20_000
-MISSING = "missing"
-DAY = 86_400  # seconds
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A group in words, the features it names, and how well it agrees with the group."""
+    """A group in words, and the rows that these words mean.
+
+    Attributes
+    ----------
+    text : str
+        The words.
+    features : tuple of str
+        The features that the words name.
+    fidelity : float
+        Share of the rows on which the rule and the group that it describes agree.
+    alternatives : tuple of tuples of Condition
+        A row is inside if it fulfils all conditions of any alternative.
+    """
 
     text: str
     features: tuple[str, ...]
-    fidelity: float  # share of rows on which rule and group agree
+    fidelity: float
+    alternatives: tuple[tuple[Condition, ...], ...] = ()
 
+    def inside(self, columns: pd.DataFrame) -> BoolArray:
+        """Tell which rows of canonical columns the words describe.
 
-@dataclass(frozen=True)
-class _Condition:
-    """What one conjunction asks of one feature: some levels of a text, an interval of a number."""
-
-    levels: frozenset[str] | None = None
-    low: float = -np.inf
-    high: float = np.inf
-    missing: bool | None = None
-
-    def merged(self, other: _Condition) -> _Condition | None:
-        """Return the union of two conditions if it is one condition."""
-        if self.levels is not None and other.levels is not None:
-            return replace(self, levels=self.levels | other.levels)
-        if self.levels is None and other.levels is None and self.missing == other.missing:
-            first, second = sorted((self, other), key=lambda c: (c.low, c.high))
-            if first.high >= second.low:
-                return replace(first, high=max(first.high, second.high))
-        return None
+        Examples
+        --------
+        >>> columns = pd.DataFrame({"Color": ["Red", "Red", "Blue", "Blue"]}, dtype=object)
+        >>> rule = distil_rule(columns, (columns["Color"] == "Red").to_numpy())
+        >>> rule.text, rule.inside(columns).tolist()
+        ('Color=Red', [True, True, False, False])
+        """
+        absent = [name for name in self.features if name not in columns]
+        if absent:
+            raise InvalidInputError(
+                f"the rule {self.text!r} needs column {absent[0]}, got columns "
+                f"{', '.join(map(str, columns.columns))}"
+            )
+        inside = np.zeros(len(columns), dtype=bool)
+        for conditions in self.alternatives:
+            here = np.ones(len(columns), dtype=bool)
+            for condition in conditions:
+                here &= condition.holds(columns[condition.feature])
+            inside |= here
+        return inside
 
 
 def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
@@ -76,43 +92,51 @@ def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
     """
     check_same_length(columns=columns, inside=inside)
     if inside.all() or not inside.any():
-        return Rule("everyone" if inside.all() else "no one", (), 1.0)
+        return Rule("everyone", (), 1.0, ((),)) if inside.all() else Rule("no one", (), 1.0)
+    rows = np.arange(len(columns))
     if len(columns) > MAX_ROWS:
         rows = np.random.default_rng(0).choice(len(columns), MAX_ROWS, replace=False)
-        columns, inside = columns.iloc[rows], inside[rows]
-    x, inputs = _design(columns)
-    tree = _smallest_tree(x, inside)
-    everything = {str(name): _everything(columns[name]) for name in columns}
-    conjunctions = _simplified(list(_positive_paths(tree.tree_, inputs, everything)))
-    parts = sorted(_in_words(conjunction, everything, columns) for conjunction in conjunctions)
-    if len(parts) > 1:
-        parts = [f"({part})" if " and " in part else part for part in parts]
-    named = {name for c in conjunctions for name in c if c[name] != everything[name]}
-    return Rule(
-        text=" or ".join(parts) or "no short rule",
-        features=tuple(str(name) for name in columns if name in named),
-        fidelity=float((tree.predict(x) == inside).mean()),
-    )
+    seen = columns.iloc[rows]
+    design = _design(seen)
+    tree = _smallest_tree(design.x, inside[rows])
+    whole = {str(name): Part.whole(column) for name, column in seen.items()}
+    paths = _simplified(list(_positive_paths(tree.tree_, design, whole)))
+    alternatives = sorted((_spoken(path, whole, seen) for path in paths), key=_in_words)
+    words = [_in_words(conditions) for conditions in alternatives]
+    if len(words) > 1:
+        words = [f"({word})" if " and " in word else word for word in words]
+    named = {condition.feature for conditions in alternatives for condition in conditions}
+    features = tuple(str(name) for name in columns if str(name) in named)
+    rule = Rule(" or ".join(words) or "no short rule", features, 1.0, tuple(alternatives))
+    return replace(rule, fidelity=float((rule.inside(columns) == inside).mean()))
 
 
-def _design(columns: pd.DataFrame) -> tuple[FloatArray, list[tuple[str, str | None]]]:
-    """Return inputs of the tree and what each stands for: (column, level), level None: a number."""
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """Inputs of the tree, and what each stands for."""
+
+    x: FloatArray
+    inputs: list[tuple[str, str, str]]  # column, one of "level", "number", "missing", and the level
+
+
+def _design(columns: pd.DataFrame) -> _Design:
     parts: list[Any] = []
-    inputs: list[tuple[str, str | None]] = []
+    inputs: list[tuple[str, str, str]] = []
     for name, column in columns.items():
-        absent = column.isna().to_numpy()
         if column.dtype == object:
             for level in column.value_counts().index[:MAX_LEVELS]:
                 parts.append((column == level).to_numpy())
-                inputs.append((str(name), str(level)))
+                inputs.append((str(name), "level", str(level)))
+            if column.isna().any():
+                parts.append(column.isna().to_numpy())
+                inputs.append((str(name), "missing", ""))
         else:
-            finite = column.where(np.isfinite(column)).clip(-LARGEST, LARGEST)
-            parts.append(finite.fillna(finite.median()).fillna(0).to_numpy())
-            inputs.append((str(name), None))
-        if absent.any():
-            parts.append(absent)
-            inputs.append((str(name), MISSING))
-    return np.column_stack(parts).astype(np.float64), inputs
+            # ranks: a tree reads single precision, which cannot tell large numbers apart
+            ranks = np.searchsorted(distinct_numbers(column), column.clip(-LARGEST, LARGEST))
+            finite = np.isfinite(column.to_numpy())
+            parts.append(np.where(finite, ranks, np.nan if finite.any() else 0.0))
+            inputs.append((str(name), "number", ""))
+    return _Design(np.column_stack(parts).astype(np.float64), inputs)
 
 
 def _smallest_tree(x: FloatArray, inside: BoolArray) -> DecisionTreeClassifier:
@@ -132,105 +156,53 @@ def _smallest_tree(x: FloatArray, inside: BoolArray) -> DecisionTreeClassifier:
     return next(t for t, a in zip(trees, agreement, strict=True) if a >= max(agreement) - CLOSE)
 
 
-def _everything(column: pd.Series) -> _Condition:
-    if column.dtype != object:
-        return _Condition()
-    levels = {str(value) for value in column.dropna().unique()}
-    return _Condition(levels=frozenset(levels | ({MISSING} if column.isna().any() else set())))
-
-
-def _positive_paths(tree: Any, inputs: list[tuple[str, str | None]], everything: Any) -> Any:
-    """Yield one conjunction per leaf inside the group: a dict of conditions by column."""
-    stack = [(0, dict(everything))]
+def _positive_paths(
+    tree: Any, design: _Design, whole: dict[str, Part]
+) -> Iterator[dict[str, Part]]:
+    """Yield one conjunction per leaf inside the group: a part of every column."""
+    stack = [(0, dict(whole))]
     while stack:
         node, path = stack.pop()
         if tree.children_left[node] < 0:
             if tree.value[node].ravel().argmax() == 1:
                 yield path
             continue
-        name, level = inputs[tree.feature[node]]
-        sides = _split(path[name], level, float(tree.threshold[node]))
+        name, kind, level = design.inputs[tree.feature[node]]
+        if kind == "missing":
+            sides = path[name].split_missing()
+        elif kind == "level":
+            sides = path[name].split_level(level)
+        else:
+            threshold = float(tree.threshold[node])
+            sides = path[name].split_number(threshold, bool(tree.missing_go_to_left[node]))
         children = (tree.children_left[node], tree.children_right[node])
         stack += [(c, {**path, name: side}) for c, side in zip(children, sides, strict=True)]
 
 
-def _split(c: _Condition, level: str | None, threshold: float) -> tuple[_Condition, _Condition]:
-    if c.levels is not None and level is not None:
-        return replace(c, levels=c.levels - {level}), replace(c, levels=c.levels & {level})
-    if level is not None:
-        return replace(c, missing=False), replace(c, missing=True)
-    return replace(c, high=min(c.high, threshold)), replace(c, low=max(c.low, threshold))
-
-
-def _simplified(conjunctions: list[dict[str, _Condition]]) -> list[dict[str, _Condition]]:
+def _simplified(paths: list[dict[str, Part]]) -> list[dict[str, Part]]:
     """Merge conjunctions that differ in one feature only, as long as there are any."""
-    for i, first in enumerate(conjunctions):
-        for j in range(i + 1, len(conjunctions)):
-            second = conjunctions[j]
+    for i, first in enumerate(paths):
+        for j in range(i + 1, len(paths)):
+            second = paths[j]
             differing = [name for name in first if first[name] != second[name]]
             if len(differing) != 1:
                 continue
             (name,) = differing
             union = first[name].merged(second[name])
             if union is not None:
-                rest = [c for k, c in enumerate(conjunctions) if k not in (i, j)]
+                rest = [path for k, path in enumerate(paths) if k not in (i, j)]
                 return _simplified([*rest, {**first, name: union}])
-    return conjunctions
+    return paths
 
 
-def _in_words(
-    conjunction: dict[str, _Condition], everything: dict[str, _Condition], columns: pd.DataFrame
-) -> str:
-    words = [
-        _condition_in_words(name, condition, everything[name], columns[name])
-        for name, condition in conjunction.items()
-        if condition != everything[name]
-    ]
-    return " and ".join(words) or "everyone"
+def _spoken(
+    path: dict[str, Part], whole: dict[str, Part], columns: pd.DataFrame
+) -> tuple[Condition, ...]:
+    """Return the conditions on those columns of which the path lets only a part pass."""
+    return tuple(
+        part.condition(columns[name]) for name, part in path.items() if part != whole[name]
+    )
 
 
-def _condition_in_words(name: str, c: _Condition, all_of_it: _Condition, column: pd.Series) -> str:
-    if c.levels is not None and all_of_it.levels is not None:
-        excluded = all_of_it.levels - c.levels
-        if len(c.levels) <= max(1, len(excluded)):
-            return _levels_in_words(name, c.levels, "=", "in")
-        return _levels_in_words(name, excluded, " is not ", "not in")
-    if c.missing:
-        return f"{name} {MISSING}"
-    if np.isinf(c.low) and np.isinf(c.high):
-        return f"{name} not {MISSING}"
-    return _interval_in_words(name, c, np.unique(column[np.isfinite(column)]), held(column))
-
-
-def _interval_in_words(name: str, c: _Condition, values: FloatArray, kind: str | None) -> str:
-    """Describe an interval of a column with these distinct values: ``x=1`` if it holds only 1."""
-    inside = values[(c.low < values) & (values <= c.high)]
-    if len(inside) == 1 and len(values) <= MAX_DISCRETE and (values % 1 == 0).all():
-        return f"{name}={in_words(inside[0], kind)}"
-    if kind == "date":
-        start, end = (_date(t, values) if np.isfinite(t) else None for t in (c.low, c.high))
-        if start is None:
-            return f"{name} before {end}"
-        return f"{name} from {start} " + ("on" if end is None else f"to before {end}")
-    if np.isfinite(c.low) and np.isfinite(c.high):
-        return f"{_number(c.low)} < {name} <= {_number(c.high)}"
-    if np.isfinite(c.low):
-        return f"{name} > {_number(c.low)}"
-    return f"{name} <= {_number(c.high)}"
-
-
-def _date(threshold: float, values: FloatArray) -> str:
-    """Write the next midnight if it parts the values like the threshold, else the next value."""
-    midnight = (threshold // DAY + 1) * DAY
-    return in_words(values[values > threshold].min(initial=midnight), "date")
-
-
-def _number(value: float) -> str:
-    """Write four significant digits, and large numbers without an exponent."""
-    return f"{value:.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
-
-
-def _levels_in_words(name: str, levels: frozenset[str], one: str, many: str) -> str:
-    if len(levels) == 1:
-        return f"{name}{one}{next(iter(levels))}"
-    return f"{name} {many} {{{', '.join(sorted(levels))}}}"
+def _in_words(conditions: tuple[Condition, ...]) -> str:
+    return " and ".join(condition.in_words() for condition in conditions) or "everyone"

@@ -23,7 +23,7 @@ from fareg._validation import InvalidInputError
 from fareg.classifiers._afcp import WorstLevels
 from fareg.classifiers._condcp import QuantileProgram, Vertex
 from fareg.classifiers._plcp import Regions
-from fareg.groups import GroupLearner, Rule
+from fareg.groups import Condition, GroupLearner, Rule
 from fareg.groups._screening import Screening
 from fareg.pvalues import CalibrationScores
 
@@ -33,6 +33,7 @@ RECORDS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
         CalibrationScores,
+        Condition,
         Levels,
         QuantileProgram,
         Regions,

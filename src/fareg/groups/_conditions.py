@@ -1,0 +1,204 @@
+"""What a rule asks of one feature: some levels of a text, an interval of a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from fareg._encoding import LARGEST
+from fareg._frames import MAX_DISCRETE, as_numbers, as_text, held, in_words
+from fareg._validation import BoolArray, FloatArray
+
+MISSING = "missing"
+DAY = 86_400  # seconds
+DIGITS = 4  # significant digits of a bound, unless it takes more to part the values
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition of a rule. Its words and its rows follow from the same numbers.
+
+    A missing value fulfils it if ``missing`` says so; an infinite number counts as missing. A
+    level that was never seen fulfils "is not" and "not in", and no other condition.
+
+    Attributes
+    ----------
+    feature : str
+        The column it speaks of.
+    missing : bool
+        Whether a row without a value fulfils it.
+    levels : tuple of str or None
+        Of a text: the levels that are listed.
+    is_excluding : bool
+        Whether the listed levels are those left out.
+    low, high : float
+        Of a number: ``low < value <= high``.
+    kind : str or None
+        "flag" or "date": how to write the numbers.
+    """
+
+    feature: str
+    missing: bool = False
+    levels: tuple[str, ...] | None = None
+    is_excluding: bool = False
+    low: float = -np.inf
+    high: float = np.inf
+    kind: str | None = None
+
+    def holds(self, column: pd.Series) -> BoolArray:
+        """Tell which rows of a canonical column fulfil the condition."""
+        if self.levels is not None:
+            column = as_text(column)
+            absent = np.asarray(column.isna())
+            fulfilled = np.asarray(column.isin(self.levels)) != self.is_excluding
+        else:
+            numbers = np.asarray(as_numbers(column), dtype=np.float64)
+            absent = ~np.isfinite(numbers)
+            fulfilled = (self.low < numbers) & (numbers <= self.high)
+        return np.where(absent, self.missing, fulfilled).astype(bool)
+
+    def in_words(self) -> str:
+        """Return the condition as text: ``Color=Red``, ``18 < Age <= 40``."""
+        if self.levels is not None:
+            return self._levels_in_words(self.levels)
+        if self.low >= self.high:
+            return f"{self.feature} {MISSING}"
+        if np.isinf(self.low) and np.isinf(self.high):
+            return f"{self.feature} not {MISSING}"
+        interval = self._interval_in_words()
+        return f"({interval} or {MISSING})" if self.missing else interval
+
+    def _levels_in_words(self, levels: tuple[str, ...]) -> str:
+        name = self.feature
+        listed = [f'"{level}"' if level == MISSING else level for level in levels]
+        if self.missing != self.is_excluding:
+            if not listed:
+                return f"{name} not {MISSING}" if self.is_excluding else f"{name} {MISSING}"
+            listed.append(MISSING)
+        if len(listed) == 1:
+            return f"{name} is not {listed[0]}" if self.is_excluding else f"{name}={listed[0]}"
+        return f"{name} {'not in' if self.is_excluding else 'in'} {{{', '.join(sorted(listed))}}}"
+
+    def _interval_in_words(self) -> str:
+        name, low, high = self.feature, self.low, self.high
+        if low == _just_below(high):
+            return f"{name}={_number(high) if self.kind is None else in_words(high, self.kind)}"
+        if self.kind == "date":
+            start, end = (
+                in_words(_just_above(t), "date") if np.isfinite(t) else None for t in (low, high)
+            )
+            if start is None:
+                return f"{name} before {end}"
+            return f"{name} from {start} " + ("on" if end is None else f"to before {end}")
+        if np.isfinite(low) and np.isfinite(high):
+            return f"{_number(low)} < {name} <= {_number(high)}"
+        return f"{name} > {_number(low)}" if np.isfinite(low) else f"{name} <= {_number(high)}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of one column's values that a path through the tree lets pass.
+
+    ``low`` and ``high`` bound the rank of a number among the column's distinct values.
+    """
+
+    missing: bool
+    levels: frozenset[str] | None = None
+    low: float = -np.inf
+    high: float = np.inf
+
+    @classmethod
+    def whole(cls, column: pd.Series) -> Part:
+        """Return the part that lets every value of a canonical column pass."""
+        if column.dtype != object:
+            return cls(missing=not np.isfinite(column).all())
+        levels = frozenset(str(value) for value in column.dropna().unique())
+        return cls(missing=bool(column.isna().any()), levels=levels)
+
+    def split_missing(self) -> tuple[Part, Part]:
+        """Return the part of a text with a value and the part without one."""
+        return replace(self, missing=False), Part(self.missing, frozenset())
+
+    def split_level(self, level: str) -> tuple[Part, Part]:
+        """Return the part with other levels and the part with this level."""
+        assert self.levels is not None
+        others = replace(self, levels=self.levels - {level})
+        return others, Part(False, self.levels & {level})
+
+    def split_number(self, threshold: float, is_missing_low: bool) -> tuple[Part, Part]:
+        """Return the lower and the higher part; an infinite threshold parts missing values."""
+        return (
+            replace(self, high=min(self.high, threshold), missing=self.missing and is_missing_low),
+            replace(
+                self, low=max(self.low, threshold), missing=self.missing and not is_missing_low
+            ),
+        )
+
+    def merged(self, other: Part) -> Part | None:
+        """Return the union of two parts of a column if it is one part."""
+        missing = self.missing or other.missing
+        if self.levels is not None and other.levels is not None:
+            return Part(missing, self.levels | other.levels)
+        first, second = sorted((self, other), key=lambda part: (part.low, part.high))
+        if second.low >= second.high:  # holds missing values only
+            return replace(first, missing=missing)
+        if first.high >= second.low:
+            return replace(first, high=max(first.high, second.high), missing=missing)
+        return None
+
+    def condition(self, column: pd.Series) -> Condition:
+        """Return the shortest condition that parts this column's values alike."""
+        name, whole = str(column.name), Part.whole(column)
+        if self.levels is None or whole.levels is None:
+            low, high = spoken_interval(self.low, self.high, column)
+            return Condition(name, self.missing, low=low, high=high, kind=held(column))
+        left_out = whole.levels - self.levels
+        misses_missing = whole.missing and not self.missing
+        if len(self.levels) + self.missing <= max(1, len(left_out) + misses_missing):
+            return Condition(name, self.missing, tuple(sorted(self.levels)))
+        return Condition(name, not misses_missing, tuple(sorted(left_out)), is_excluding=True)
+
+
+def distinct_numbers(column: pd.Series) -> FloatArray:
+    """Return the finite values of a canonical column in order, huge ones cut to the largest."""
+    finite = np.asarray(column[np.isfinite(column)], dtype=np.float64)
+    return np.unique(finite.clip(-LARGEST, LARGEST))
+
+
+def spoken_interval(low: float, high: float, column: pd.Series) -> tuple[float, float]:
+    """Return bounds that can be said in full, and part the column's values as these ranks do."""
+    if low >= high:
+        return low, high
+    values = distinct_numbers(column)
+    low, high = (_spoken(t, values, held(column)) if np.isfinite(t) else t for t in (low, high))
+    inside = values[(low < values) & (values <= high)]
+    if len(inside) == 1 and len(values) <= MAX_DISCRETE and (values % 1 == 0).all():
+        return _just_below(inside[0]), float(inside[0])
+    return low, high
+
+
+def _spoken(rank: float, values: FloatArray, kind: str | None) -> float:
+    """Return a bound between the values of two ranks, with as few digits as will do."""
+    below, above = float(values[int(rank)]), float(values[int(rank) + 1])
+    middle = below + (above - below) / 2
+    if kind == "date":  # "before midnight", or else before the next value
+        return _just_below(min((middle // DAY + 1) * DAY, above))
+    candidates = (float(f"{middle:.{digits}g}") for digits in range(DIGITS, 18))
+    return next((c for c in candidates if below <= c < above), below)
+
+
+def _just_below(value: float) -> float:
+    return float(np.nextafter(value, -np.inf))
+
+
+def _just_above(value: float) -> float:
+    return float(np.nextafter(value, np.inf))
+
+
+def _number(value: float) -> str:
+    """Write a number in full, large ones without an exponent."""
+    if value == 0 or 1e-4 <= abs(value) < 1e12:
+        return str(np.format_float_positional(value, trim="-"))
+    return repr(value)
