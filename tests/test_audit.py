@@ -1,6 +1,7 @@
 """An audit reads anyone's sets, counts exactly, and never claims more than it verified."""
 
 import json
+import sys
 import warnings
 
 import numpy as np
@@ -14,7 +15,7 @@ from fareg import AuditResult, FaregError, FaregWarning, audit
 from fareg._frames import select_columns
 from fareg.audit._cells import CodedTable, cell_coverage
 from fareg.audit._sets import read_sets
-from fareg.audit._verification import detectable_coverage, holm
+from fareg.audit._verification import NO_RULE, detectable_coverage, holm
 from fareg.metrics import clopper_pearson, coverage_by_group, coverage_score, mean_set_size
 
 FAST = {"n_directions": 5, "n_permutations": 5, "random_state": 0}
@@ -184,6 +185,44 @@ def test_groups_are_counted_on_the_other_half():
     adjusted = holm(np.array([group.p_value for group in result.groups]))
     assert [group.adjusted_p_value for group in result.groups] == adjusted.tolist()
     assert [group.is_finding for group in result.groups] == (adjusted <= 0.05).tolist()
+
+
+def ring(n=3000, seed=0):
+    """Draw two numbers and coverage that is low on a ring, which no short rule describes."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"a": rng.normal(size=n), "b": rng.normal(size=n)})
+    radius = np.hypot(X["a"], X["b"])
+    hits = rng.random(n) < np.where((radius > 0.8) & (radius < 1.6), 0.7, 0.98)
+    return X, np.zeros(n, dtype=int), np.column_stack([hits, ~hits])
+
+
+def test_the_numbers_of_a_finding_are_those_of_its_words():
+    """The words are valid Python for numbers, so Python can read them."""
+    X, y, sets = ring()
+    result = audit(X, y, sets, classes=[0, 1], **FAST)
+    learned = [group for group in result.groups if group.source == "learned"]
+    assert learned
+    assert all(group.fidelity < 1 for group in learned)
+    for group in learned:
+        rows = [eval(group.rule, row) for row in X.to_dict("records")]
+        np.testing.assert_array_equal(group.mask, rows)
+
+
+def test_a_group_without_a_short_rule_is_not_put_in_words(monkeypatch):
+    monkeypatch.setattr(sys.modules[holm.__module__], "MIN_FIDELITY", 1.0)
+    X, y, sets = ring()
+    result = audit(X, y, sets, classes=[0, 1], **FAST)
+    learned = [group for group in result.groups if group.source == "learned"]
+    assert {group.rule for group in learned} == {NO_RULE}
+    assert f"rows with {NO_RULE} are covered" in str(result) or result.findings[0] not in learned
+
+
+def test_a_group_that_equals_a_level_is_listed_once():
+    for seed in range(4):
+        X, y, sets = some_rows(1000, seed)
+        groups = audit(X, y, sets, classes=CLASSES, **FAST).groups
+        assert len({group.rule for group in groups}) == len(groups)
+        assert len({group.mask.tobytes() for group in groups}) == len(groups)
 
 
 def test_holm_is_holm():

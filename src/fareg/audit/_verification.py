@@ -19,6 +19,8 @@ MIN_GROUP_ROWS = 10  # a group with fewer on the discovery half could hardly be 
 SUSPICIOUS = 0.05  # a level or pair is tested if its p-value on the discovery half is this small
 PRIOR_ROWS = 8.0  # a cell's coverage counts as much as this many rows at the overall coverage
 MAX_CELLS = 5  # worst levels and pairs that are put to the test, beside the learned groups
+MIN_FIDELITY = 0.8  # a rule that agrees with a learned group on fewer rows does not describe it
+NO_RULE = "high learned membership (no short rule describes it)"
 POWER = 0.8
 TYPICAL_SHARE = 0.3  # the group whose detectable coverage is reported holds this share of the rows
 
@@ -30,14 +32,17 @@ class VerifiedGroup:
     Attributes
     ----------
     rule : str
-        The group in words.
+        The group in words. All numbers below are those of the rows that fit these words. Where no
+        short rule agrees with a learned group on 80% of the discovery rows, the words say that
+        there is none, and the numbers are those of the rows that were learned.
     source : str
         "learned" (by the membership network, or as a union of cells of two features), "level" or
         "pair".
     features : tuple of str
         The features that the rule names.
     fidelity : float
-        Share of the discovery rows on which the words agree with the group; 1 for levels and pairs.
+        Share of the discovery rows on which the words agree with the group as it was learned; 1 for
+        levels and pairs.
     n, share, coverage, low, high, mean_size : numbers
         Rows of the verification half in the group, their share and coverage, its 95%
         Clopper-Pearson interval, and the mean size of their sets.
@@ -141,9 +146,19 @@ def _learned_groups(
     for features, membership in proposals:
         cuts = cut_membership(membership[discovery], target)
         mask = cells_of(membership, cuts) == 1
-        rule = distil_rule(columns.loc[discovery, list(features)], mask[discovery])
-        candidates.append(_Candidate(rule.text, "learned", rule.features, rule.fidelity, mask))
+        candidates.append(_in_words(columns, discovery, tuple(features), mask))
     return candidates
+
+
+def _in_words(
+    columns: pd.DataFrame, discovery: BoolArray, features: tuple[str, ...], mask: BoolArray
+) -> _Candidate:
+    """Return the rows that a rule for the mask describes, or the mask if no rule is like it."""
+    rule = distil_rule(columns.loc[discovery, list(features)], mask[discovery])
+    if rule.fidelity < MIN_FIDELITY or not rule.alternatives:
+        return _Candidate(NO_RULE, "learned", features, rule.fidelity, mask)
+    rows = rule.inside(columns)
+    return _Candidate(rule.text, "learned", rule.features, rule.fidelity, rows)
 
 
 def _miscoverage_of_cells(
