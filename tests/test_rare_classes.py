@@ -86,9 +86,9 @@ def test_rare_classes_go_through_fit_predict_audit_and_report(name, table, tmp_p
     unseen = [label for label in LONE if label not in known]
     assert 0 < len(unseen) < len(LONE)  # some lone rows train, others do not
     notes = [str(w.message) for w in caught if issubclass(w.category, FaregWarning)]
-    (told,) = [note for note in notes if note.startswith("no training row has the label")]
+    (told,) = [note for note in notes if note.startswith("labels without a training row")]
     assert all(f"{label} (1 row)" in told for label in unseen)
-    (few,) = [note for note in notes if note.startswith("few training rows")]
+    (few,) = [note for note in notes if note.startswith("labels with few training rows")]
     assert all(f"{label} (1 row)" in few for label in set(LONE) & known)
     assert "<html" in render_report(trial.report())
     assert predict_file(model, table, answers)["rows"] == 400

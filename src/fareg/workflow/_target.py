@@ -87,14 +87,15 @@ def check_training_labels(y_train: Any, y: Any) -> None:
         )
     if (trained == 0).any():
         warn(
-            f"no training row has the label {_listed(total[trained == 0])}: no set can contain it "
-            "and its rows count as not covered; give more rows of it or join it with another class"
+            "labels without a training row, which no set can contain: "
+            f"{_listed(total[trained == 0])}; their rows count as not covered: give more of them, "
+            "or join these classes with others"
         )
     few = trained[(trained > 0) & (trained < RARE)]
     if len(few):
         warn(
-            f"few training rows have the label {_listed(few)}: sets may rarely contain it, and the "
-            "promise is about all rows together; look at the coverage of this label"
+            f"labels with few training rows, which sets may rarely contain: {_listed(few)}; the "
+            "promise is about all rows together, so look at the coverage of these labels"
         )
 
 
