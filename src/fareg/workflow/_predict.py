@@ -12,12 +12,13 @@ import pandas as pd
 
 from fareg._files import check_output
 from fareg._frames import distinct_rows
-from fareg._validation import IntArray, InvalidInputError, check_count
+from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
 from fareg.persistence import describe, load
 from fareg.workflow._tables import read_batches, table_writer
 
 SEPARATOR = "|"
-ANSWERS = ("set", "size", "top", "group", "membership")
+RANK_DIGITS = 9
+ANSWERS = ("set", "size", "top", "group", "disadvantage_rank")
 
 
 def answer_table(clf: Any, X: Any) -> pd.DataFrame:
@@ -32,7 +33,9 @@ def answer_table(clf: Any, X: Any) -> pd.DataFrame:
     -------
     DataFrame
         ``set`` (labels joined by ``|``), ``size``, ``top`` (the most probable label); for FaReG
-        also ``group`` ("group" or "rest") and ``membership``; for PLCP ``group``, the region.
+        also ``group`` ("group", "rest", or "everyone" if no group was named) and
+        ``disadvantage_rank``, the share of calibration rows that are at most as disadvantaged as
+        this row, from 0 to 1; for PLCP ``group``, the region.
 
     Examples
     --------
@@ -46,6 +49,7 @@ def answer_table(clf: Any, X: Any) -> pd.DataFrame:
     clf = copy(clf)
     clf.estimator_ = _Remembering(clf.estimator_.predict_proba)
     if hasattr(clf, "learner_"):
+        reference = clf.learner_.membership(clf.reference_)
         clf.learner_ = _Remembering(clf.learner_.membership)
     sets = clf.predict_set(X)
     labels = np.array([str(label) for label in clf.classes_], dtype=object)
@@ -60,10 +64,24 @@ def answer_table(clf: Any, X: Any) -> pd.DataFrame:
         membership = clf.learner_.answer
         names = np.array(["rest", "group"]) if len(clf.cuts_) else np.array(["everyone"])
         table["group"] = names[np.searchsorted(clf.cuts_, membership, side="left")]
-        table["membership"] = membership
+        table["disadvantage_rank"] = _rank(membership, reference)
     elif hasattr(clf, "predict_region"):
         table["group"] = [f"region {region}" for region in clf.predict_region(X)]
     return table
+
+
+def _rank(membership: FloatArray, reference: FloatArray) -> FloatArray:
+    """Return the share of the reference whose membership is at most that of each row.
+
+    Memberships are rounded, because matrix products of other shapes differ in the last digits and
+    a row's rank must not depend on the rows beside it.
+    """
+    if not len(reference):  # too few rows to learn from: all are alike
+        return np.ones(len(membership))
+    known = np.sort(np.round(reference, RANK_DIGITS))
+    places = np.searchsorted(known, np.round(membership, RANK_DIGITS), side="right")
+    rank: FloatArray = places / len(known)
+    return rank
 
 
 class _Remembering:
