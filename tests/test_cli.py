@@ -109,8 +109,11 @@ def test_predict_streams_to_the_same_sets(place, tmp_path, format_, batch_size):
     written = read(out)
     assert list(written) == list(ANSWERS)
     assert written["set"].fillna("").tolist() == expected["set"].tolist()
-    # matrix products of other shapes round differently in the last digit
-    np.testing.assert_allclose(written["membership"], expected["membership"], rtol=1e-12)
+    rank = written["disadvantage_rank"]
+    np.testing.assert_allclose(rank, expected["disadvantage_rank"], rtol=1e-12)
+    assert rank.between(0, 1).all()
+    # whoever is in the group ranks above everyone else
+    assert rank[written["group"] == "group"].min() > rank[written["group"] == "rest"].max()
     np.testing.assert_array_equal(written["size"], clf.predict_set(X).sum(axis=1))
     assert set(written["group"]) <= {"group", "rest"}
 
@@ -301,7 +304,9 @@ def test_audit_of_predictions_beside_the_table_finds_no_group_in_them(place, tmp
     pd.concat([rows, answers], axis=1).to_csv(tmp_path / "t.csv", index=False)
     options = ("--target", "outcome", "--sets", "set", "--json")
     told = json.loads(run("audit", tmp_path / "t.csv", *options).stdout)
-    assert "size, top, group, membership belong to the predictions" in " ".join(told["warnings"])
+    assert "size, top, group, disadvantage_rank belong to the predictions" in " ".join(
+        told["warnings"]
+    )
     assert told["data"]["sensitive_features"] == list(DATA.X.columns)
     named = json.loads(
         run("audit", tmp_path / "t.csv", *options, "--sensitive", "Color,size").stdout
@@ -518,3 +523,16 @@ def test_light_commands_load_neither_torch_nor_matplotlib(command, place, tmp_pa
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_an_audit_says_where_its_numbers_come_from(place):
+    options = ("--target", "outcome", "--model", place / "m.fareg", "--sensitive", "Color")
+    told = json.loads(run("audit", place / "new.csv", *options, "--seed", 3, "--json").stdout)
+    about = told["about"]
+    assert (about["file"], about["model"], about["seed"]) == ("new.csv", "m.fareg", 3)
+    assert (about["target"], about["base_model"]) == ("outcome", "logistic")
+    assert 0 < about["accuracy"] < 1
+    assert told["fareg_version"]
+    labels = told["by_label"]["rows"]
+    assert sum(row["n"] for row in labels) == 600
+    assert {row["label"] for row in labels} == set(FRAME["outcome"][2400:])

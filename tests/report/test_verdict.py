@@ -190,3 +190,9 @@ def test_too_few_test_rows_are_not_called_a_pass():
     told = fitted([], audited(detectable=None, n=40))
     assert told["status"] == "unclear"
     assert "more rows" in told["next_steps"][0]
+
+
+def test_noise_below_the_level_is_no_suspect():
+    shy = group(is_finding=False, coverage=0.89, high=0.93, adjusted_p_value=1.0)
+    assert headline_group([{**shy, "p_value": 0.4}], overall(), 0.9) is None
+    assert headline_group([{**shy, "p_value": 0.03}], overall(), 0.9) is not None

@@ -83,7 +83,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
         style=Markup(style),
         script=Markup(script),
         script_hash=_hash(script),
-        changes=_changes(facts["before"], facts["after"]),
+        changes=_changes(facts["before"], facts["after"], facts["repairs"]),
         numbers=embedded_json(summary),
     )
     return page
@@ -100,11 +100,17 @@ def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _changes(before: Any, after: Any) -> list[dict[str, Any]]:
-    """Pair the rows of groups that were measured both before and after."""
+def _changes(before: Any, after: Any, repairs: Any) -> list[dict[str, Any]]:
+    """Pair the rows of groups that were measured both before and after, with their repair."""
     earlier = {row["group"]: row for row in before or ()}
+    repaired = {row["group"]: row for row in repairs or ()}
     return [
-        {"group": row["group"], "before": earlier[row["group"]], "after": row}
+        {
+            "group": row["group"],
+            "before": earlier[row["group"]],
+            "after": row,
+            "repair": repaired.get(row["group"]),
+        }
         for row in after or ()
         if row["group"] in earlier
     ]

@@ -14,6 +14,7 @@ Row = Mapping[str, Any]
 
 MIN_HEADLINE_ROWS = 100  # a group or label with fewer test rows never makes a headline
 LABEL_GAP = 0.05  # a label is far below if its whole 95% interval is this far below the target
+SUSPICIOUS = 0.05  # p-value at which a learned group is described, as suspected and not verified
 MAX_LABELS_NAMED = 3
 
 LABELS = {
@@ -108,17 +109,17 @@ def audit_verdict(
 def headline_group(groups: Sequence[Row], overall: Row, confidence_level: float) -> Any | None:
     """Return the group that a report describes, if any has enough rows for it.
 
-    It is the most significant finding, or else a learned group below the level. If all rows
-    together are below the level, every group may be: then it is the worst finding that lies below
-    the overall coverage.
+    It is the most significant finding, or else a learned group whose own p-value is small, though
+    not after correction for the number of groups. If all rows together are below the level, every
+    group may be: then it is the worst finding that lies below the overall coverage.
     """
     large = [group for group in groups if group["n"] >= MIN_HEADLINE_ROWS]
     findings = [group for group in large if group["is_finding"]]
     if overall["high"] < confidence_level:
         apart = [group for group in findings if group["high"] < overall["coverage"]]
         return min(apart, key=lambda group: group["high"], default=None)
-    below = (g for g in large if g["source"] == "learned" and g["coverage"] < confidence_level)
-    return next(iter([*findings, *below]), None)
+    suspects = (g for g in large if g["source"] == "learned" and g["p_value"] <= SUSPICIOUS)
+    return next(iter([*findings, *suspects]), None)
 
 
 def short_labels(by_label: Sequence[Row], confidence_level: float) -> list[Row]:

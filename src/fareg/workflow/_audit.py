@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import pandas as pd
 from fareg._labels import column_classes, label_texts, plain_text
 from fareg._validation import InvalidInputError, warn
 from fareg.audit import AuditResult, audit
-from fareg.persistence import load, seen_rows
+from fareg.persistence import describe, load, seen_rows
 from fareg.workflow._predict import model_columns
 from fareg.workflow._tables import as_kinds, check_columns, column_kinds, read_table
 
@@ -74,6 +76,7 @@ def audit_file(
     X = frame.drop(columns=[target, *(sets or ())])
     y = label_texts(frame[target])
     classes: Any = None
+    about: dict[str, Any] = {"file": Path(data).name, "target": target}
     if sets is None:
         assert model is not None
         clf = load(model, trusted=trusted)
@@ -81,6 +84,8 @@ def audit_file(
         X = as_kinds(frame, model_columns(clf, model), str(data))
         X, y = _unseen(X, y, model, str(data))
         table, classes = clf.predict_set(X), list(label_texts(clf.classes_))
+        about |= {"model": Path(model).name, "base_model": _base_model(clf, model)}
+        about["accuracy"] = float((label_texts(clf.predict(X)) == y).mean())
     elif len(sets) == 1:
         table = _lists(frame[sets[0]], set(y))
         if sensitive is None:
@@ -93,7 +98,7 @@ def audit_file(
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
     column_kinds(X)  # refuses columns of lists
-    return audit(
+    result = audit(
         X,
         y,
         table,
@@ -102,6 +107,12 @@ def audit_file(
         confidence_level=confidence_level or 0.9,
         random_state=seed,
     )
+    return replace(result, about={**about, **result.about})
+
+
+def _base_model(clf: Any, model: str | os.PathLike[str]) -> str:
+    """Return the name under which a model was fitted, or else the type of what it wraps."""
+    return str(describe(model)["metadata"].get("estimator", type(clf.estimator_).__name__))
 
 
 def _unseen(X: pd.DataFrame, y: Any, model: Any, data: str) -> tuple[pd.DataFrame, Any]:
@@ -156,7 +167,9 @@ def _without_answers(X: pd.DataFrame, sizes: Any) -> pd.DataFrame:
         if pd.api.types.is_numeric_dtype(column.dtype) and (column == sizes).all()
     ]
     if "size" in answers:
-        answers += [name for name in ("top", "group", "membership") if name in X]
+        answers += [
+            name for name in ("top", "group", "disadvantage_rank", "membership") if name in X
+        ]
     if answers:
         warn(
             f"{', '.join(map(str, answers))} belong to the predictions and define no groups; "
