@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import inspect
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,7 @@ def entries(thing):
     return [(line["names"].split(", "), line["kind"]) for line in lines]
 
 
-@pytest.mark.parametrize("thing", public_things())
+@pytest.mark.parametrize("thing", list(public_things()))
 def test_every_parameter_has_an_entry_with_its_real_default(thing):
     parameters = inspect.signature(thing).parameters
     told = entries(thing)
@@ -99,6 +100,21 @@ def test_every_parameter_has_an_entry_with_its_real_default(thing):
             assert ast.literal_eval(value) == parameters[name].default, name
 
 
+def test_examples_in_docstrings_are_collected():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    options = settings["tool"]["pytest"]["ini_options"]
+    assert "src/fareg" in options["testpaths"]
+    assert "--doctest-modules" in options["addopts"]
+    sources = (ROOT / "src" / "fareg").rglob("*.py")
+    texts = [
+        ast.get_docstring(node) or ""
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    ]
+    assert sum(">>> " in text for text in texts) >= 65
+
+
 def api_entries():
     spec = importlib.util.spec_from_file_location("entries", ROOT / "docs" / "_api_entries.py")
     module = importlib.util.module_from_spec(spec)
@@ -106,7 +122,7 @@ def api_entries():
     return module
 
 
-@pytest.mark.parametrize("thing", public_things())
+@pytest.mark.parametrize("thing", list(public_things()))
 def test_the_api_page_reads_one_name_per_entry_and_no_roles(thing):
     text = inspect.getdoc(thing) or ""
     prepared = api_entries().prepared(text)
