@@ -73,7 +73,7 @@ def calibration_codes(
         elif share <= alpha:
             effect = (
                 f"sets of the other rows grow, and the promised {1 - alpha:.3g} holds while the "
-                f"share of such labels is at most {alpha:.3g}"
+                f"share of such labels is at most {alpha:.3g}, in every group it is made for"
             )
         else:
             effect = (

@@ -354,10 +354,12 @@ random_state
             full[rows] |= np.isinf(calibration.quantiles(self.alpha_)[categories]).any(axis=1)
             yield rows, calibration, categories
         if full.any():
+            unseen = bool(np.isinf(self.calibration_scores_).any())
+            cause = " or too many labels that the estimator never saw" if unseen else ""
             warn(
                 f"{int(full.sum())} of {len(full)} rows fall into a selected cell with too few "
-                "calibration points: every such label is kept in the set; give more rows or "
-                "coarser groups"
+                f"calibration points{cause}: every such label is kept in the set; give more rows "
+                "or coarser groups"
             )
 
     def _calibration_of(

@@ -196,6 +196,10 @@ random_state
     calibration rows, for example with a level never seen, gets the full set, and so does a row in
     groups with too few points for the confidence level; one warning tells.
 
+    Labels that the estimator never saw can break the promise of a group, even if they are few in
+    it, when they are many in another group that overlaps it: the fit counts them as covered there,
+    and no set can contain them. Partial and exhaustive calibration do not have this weakness.
+
     References
     ----------
     Gibbs, Cherian & Candès (2025), "Conformal prediction with conditional guarantees".
@@ -276,10 +280,12 @@ random_state
 
     def _warn_of_full_sets(self, full: BoolArray) -> None:
         if full.any():
+            unseen = any((p.scores >= p.ceiling).any() for p in self.programs_)
+            cause = ", or with too many labels that the estimator never saw" if unseen else ""
             warn(
                 f"{int(full.sum())} of {len(full)} rows lie in groups that calibration never saw "
-                "or saw too rarely: every label that lacks points is kept in the set; give more "
-                "rows or a coarser basis"
+                f"or saw too rarely{cause}: every label that lacks points is kept in the set; give "
+                "more rows or a coarser basis"
             )
 
     def _learn_blocks(self, codes: IntArray) -> None:
