@@ -169,7 +169,7 @@ def check_marks(sets: Any) -> BoolArray:
         )
     if table.dtype == object and all(isinstance(mark, bool | np.bool_) for mark in table.flat):
         table = table.astype(bool)
-    if table.dtype.kind not in "biuf" or not np.isin(table, (0, 1)).all():
+    if table.dtype.kind not in "biuf" or not ((table == 0) | (table == 1)).all():
         raise InvalidInputError(
             "sets must hold only True and False: is the class in the set? "
             "Pass probabilities to a conformal classifier first"
