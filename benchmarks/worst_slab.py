@@ -8,7 +8,7 @@ import numpy as np
 from measure import Row, in_child, in_turn, memory, seconds
 
 from fareg.metrics import worst_slab_coverage
-from fareg.metrics._worst_slab import Directions
+from fareg.metrics._directions import Directions
 
 DELTA = 0.1
 N_FEATURES = 10

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fareg import _validation
-from fareg.metrics import _worst_slab, worst_slab_coverage
+from fareg.metrics import _slab_search, worst_slab_coverage
+from fareg.metrics._directions import Directions
 from fareg.metrics._segments import smallest_slab
-from fareg.metrics._worst_slab import Directions
 
 
 def brute_force(z, covered, min_points, *, merge):
@@ -90,7 +90,7 @@ def test_chunks_do_not_matter(monkeypatch, kind):
     covered = rng.random(200) < 0.8
     options = {"kind": kind, "n_directions": 20, "n_permutations": 7, "random_state": 5}
     found = worst_slab_coverage(X, covered, **options)
-    monkeypatch.setattr(_worst_slab, "CHUNK_ELEMENTS", 300)
+    monkeypatch.setattr(_slab_search, "CHUNK_ELEMENTS", 300)
     again = worst_slab_coverage(X, covered, **options)
     np.testing.assert_array_equal(found.values, again.values)
     assert (found.lower, found.upper, found.null) == (again.lower, again.upper, again.null)

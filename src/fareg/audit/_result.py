@@ -47,8 +47,9 @@ class AuditResult:
     by_label : DataFrame
         Every true label: label, n, share, coverage, low, high, mean_size, p_value, worst first.
     slabs : DataFrame
-        Columns measure (WSC, WSC+), delta, value, held_out, held_out_mass, null_low, null_median,
-        null_high, p_value; empty if they were not computed.
+        Columns measure (WSC, WSC+), delta, value, held_out, held_out_mass, held_out_low,
+        held_out_high, null_low, null_median, null_high, p_value; the search is
+        optimised. Empty if they were not computed.
     excess_risk : float
         How far coverage can be told from the sensitive features (ERT, L1); NaN for one row, or
         if it was not computed.

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, FloatArray
-from fareg.metrics import worst_slab_coverage
+from fareg.metrics import WorstSlab, worst_slab_curve
 from fareg.metrics._encoding import NumericCode
 
 DELTAS = (0.1, 0.2, 0.3, 0.5)
@@ -20,6 +20,8 @@ COLUMNS = (
     "value",
     "held_out",
     "held_out_mass",
+    "held_out_low",
+    "held_out_high",
     "null_low",
     "null_median",
     "null_high",
@@ -35,18 +37,28 @@ def slab_curve(
     n_permutations: int,
     rng: np.random.Generator,
 ) -> pd.DataFrame:
-    """Return WSC and WSC+ at masses 0.1 to 0.5: in-sample, held-out, and the permutation band."""
+    """Return WSC and WSC+ at masses 0.1 to 0.5: in-sample, held-out, and the permutation band.
+
+    The search is optimised, and every permutation repeats it.
+    """
     if len(covered) < 2:
         return no_slabs()
     if len(covered) > MAX_ROWS:
         rows = rng.choice(len(covered), MAX_ROWS, replace=False)
         columns, covered = columns.iloc[rows], covered[rows]
+    search: dict[str, Any] = {
+        "deltas": DELTAS,
+        "n_directions": n_directions,
+        "search": "optimised",
+        "random_state": rng,
+    }
     numbers = _on_one_scale(columns)
-    curve = [
-        _slab(numbers, covered, kind, delta, n_directions, n_permutations, rng)
-        for kind in KINDS
-        for delta in DELTAS
-    ]
+    curve = []
+    for kind, measure in KINDS.items():
+        search["kind"] = kind
+        all_rows = worst_slab_curve(numbers, covered, n_permutations=n_permutations, **search)
+        halves = worst_slab_curve(numbers, covered, test_size=0.5, **search)
+        curve += [(measure, *row) for row in map(_row, DELTAS, all_rows, halves)]
     return pd.DataFrame(curve, columns=list(COLUMNS))
 
 
@@ -55,36 +67,11 @@ def no_slabs() -> pd.DataFrame:
     return pd.DataFrame(columns=list(COLUMNS))
 
 
-def _slab(
-    numbers: FloatArray,
-    covered: BoolArray,
-    kind: str,
-    delta: float,
-    n_directions: int,
-    n_permutations: int,
-    rng: np.random.Generator,
-) -> tuple[Any, ...]:
-    found = worst_slab_coverage(
-        numbers,
-        covered,
-        kind=kind,
-        delta=delta,
-        n_directions=n_directions,
-        n_permutations=n_permutations,
-        random_state=rng,
-    )
-    other = worst_slab_coverage(
-        numbers,
-        covered,
-        kind=kind,
-        delta=delta,
-        n_directions=n_directions,
-        test_size=0.5,
-        random_state=rng,
-    )
+def _row(delta: float, found: WorstSlab, other: WorstSlab) -> tuple[Any, ...]:
     null = found.null
     band = (null.low, null.median, null.high, null.p_value) if null else (np.nan,) * 4
-    return (KINDS[kind], delta, found.value, other.test_value, other.test_mass, *band)
+    interval = (other.test_low, other.test_high)
+    return (delta, found.value, other.test_value, other.test_mass, *interval, *band)
 
 
 def _on_one_scale(columns: pd.DataFrame) -> FloatArray:

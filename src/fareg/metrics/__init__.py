@@ -11,7 +11,12 @@ from fareg.metrics._by_group import clopper_pearson, coverage_by_group, coverage
 from fareg.metrics._by_level import coverage_by_level
 from fareg.metrics._coverage import coverage_score, is_covered, mean_set_size
 from fareg.metrics._excess_risk import ExcessRisk, excess_risk, excess_risk_parts
-from fareg.metrics._worst_slab import NullBand, WorstSlab, worst_slab_coverage
+from fareg.metrics._worst_slab import (
+    NullBand,
+    WorstSlab,
+    worst_slab_coverage,
+    worst_slab_curve,
+)
 
 __all__ = [
     "ExcessRisk",
@@ -27,4 +32,5 @@ __all__ = [
     "is_covered",
     "mean_set_size",
     "worst_slab_coverage",
+    "worst_slab_curve",
 ]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 
-from fareg._frames import distinct_rows
 from fareg._validation import (
     BoolArray,
     FloatArray,
-    IntArray,
     InvalidInputError,
     check_choice,
     check_count,
@@ -22,63 +18,16 @@ from fareg._validation import (
     check_fraction,
     check_same_length,
 )
+from fareg.metrics._by_group import clopper_pearson
+from fareg.metrics._directions import Directions
 from fareg.metrics._encoding import NumericCode
-from fareg.metrics._segments import Segments, smallest_slab, worst_segment
+from fareg.metrics._segments import smallest_slab
+from fareg.metrics._slab_descent import fitted_directions
+from fareg.metrics._slab_search import Points, Search, search_own, search_shared
 
 KINDS = ("linear", "quadratic")
-CHUNK_ELEMENTS = 2**16  # numbers per working array, so that memory does not grow with directions
+SEARCHES = ("random", "optimised")
 BAND = (0.05, 0.5, 0.95)
-
-
-@dataclass(frozen=True)
-class Directions:
-    """A batch of projections ``pi(x) = x' W x + v' x``; a linear one has no ``W``.
-
-    Attributes
-    ----------
-    v : ndarray of shape (n_directions, n_features)
-        Linear coefficients.
-    W : ndarray of shape (n_directions, n_features, n_features) or None
-        Quadratic coefficients.
-    """
-
-    v: FloatArray
-    W: FloatArray | None = None
-
-    @classmethod
-    def draw(
-        cls, n_directions: int, n_features: int, kind: str, rng: np.random.Generator
-    ) -> Directions:
-        """Draw directions: ``v`` and each column of ``W`` uniform on the unit sphere."""
-        n_vectors = 1 if kind == "linear" else 1 + n_features
-        vectors = rng.standard_normal((n_directions, n_vectors, n_features))
-        vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-        v = vectors[:, 0]
-        return cls(v) if kind == "linear" else cls(v, vectors[:, 1:].transpose(0, 2, 1))
-
-    def __getitem__(self, rows: slice) -> Directions:
-        return Directions(self.v[rows], None if self.W is None else self.W[rows])
-
-    def project(self, numbers: FloatArray) -> FloatArray:
-        """Return the projections, shape (n_directions, n_samples), of an array of numbers.
-
-        Sums run feature by feature, elementwise: unlike a matrix product, whose rounding depends
-        on how it is blocked, equal rows get equal projections whatever rows and directions come
-        with them, so ties are ties.
-        """
-        features = np.ascontiguousarray(numbers.T)
-        projection = np.zeros((len(self.v), len(numbers)))
-        factor, term = np.empty_like(projection), np.empty_like(projection)
-        for i, x in enumerate(features):
-            factor[:] = self.v[:, i, None]
-            if self.W is not None:
-                # x' W x = sum_i x_i (W_ii x_i + sum_{j > i} (W_ij + W_ji) x_j)
-                both = np.where(np.arange(len(features)) > i, self.W[:, i] + self.W[:, :, i], 0.0)
-                both[:, i] = self.W[:, i, i]
-                for j in range(i, len(features)):
-                    factor += np.multiply(both[:, j, None], features[j], out=term)
-            projection += np.multiply(factor, x, out=term)
-        return projection
 
 
 @dataclass(frozen=True)
@@ -125,10 +74,14 @@ class WorstSlab:
     mass : float
         Share of the searched points in the slab.
     values : ndarray of shape (n_directions,)
-        Worst coverage of each direction; ``value`` is their minimum.
+        Worst coverage of each direction; ``value`` is their minimum. In an optimised search
+        the first is that of the fitted direction, and the last are those of the features.
     test_value, test_mass : float or None
         Coverage and share of the held-out points in the slab, if ``test_size`` was given;
         the coverage is NaN if none of them falls into it.
+    test_low, test_high : float or None
+        95% Clopper-Pearson interval of ``test_value``: exact, for these points did not choose the
+        slab.
     null : NullBand or None
         Permutation band of ``value``, if permutations were asked for.
 
@@ -150,6 +103,8 @@ class WorstSlab:
     values: FloatArray = field(repr=False)
     test_value: float | None
     test_mass: float | None
+    test_low: float | None
+    test_high: float | None
     null: NullBand | None
     code: NumericCode = field(repr=False)
 
@@ -178,6 +133,7 @@ def worst_slab_coverage(
     kind: str = "linear",
     test_size: float | None = None,
     n_permutations: int = 0,
+    search: str = "random",
     slab: str = "value",
     size_rule: str = "ceil",
     random_state: Any = None,
@@ -208,12 +164,17 @@ def worst_slab_coverage(
     kind : {"linear", "quadratic"}, default="linear"
         The projections: ``v``, and each column of ``W``, are uniform on the unit sphere. Random
         quadratics thin out quickly with the number of features: pass few, such as the sensitive
-        ones.
+        ones, or search with "optimised".
     test_size : float, optional
         Share of the points held out from the search; everything but ``test_value`` and
         ``test_mass`` then refers to the other points.
     n_permutations : int, default=0
-        Number of permutations of ``covered`` for the null band.
+        Number of permutations of ``covered`` for the null band; each repeats the whole search.
+    search : {"random", "optimised"}, default="random"
+        With "optimised" the features themselves are directions too, and one more is fitted: least
+        squares of the missed points on the few features (with squares and products if quadratic)
+        that tell who is missed, then descent of the slab's coverage in their coefficients. The
+        value is never above that of "random" with the same seed.
     slab : {"value", "index"}, default="value"
         With "value" points with the same projection are in or out together. With "index" a slab
         may split them, in their order of appearance, as published implementations do.
@@ -246,12 +207,67 @@ def worst_slab_coverage(
     >>> print(f"{line.value:.3f} {curve.value:.3f}")
     0.815 0.800
     """
+    return worst_slab_curve(
+        X,
+        covered,
+        deltas=(delta,),
+        n_directions=n_directions,
+        kind=kind,
+        test_size=test_size,
+        n_permutations=n_permutations,
+        search=search,
+        slab=slab,
+        size_rule=size_rule,
+        random_state=random_state,
+    )[0]
+
+
+def worst_slab_curve(
+    X: Any,
+    covered: Any,
+    *,
+    deltas: Sequence[float],
+    n_directions: int = 1000,
+    kind: str = "linear",
+    test_size: float | None = None,
+    n_permutations: int = 0,
+    search: str = "random",
+    slab: str = "value",
+    size_rule: str = "ceil",
+    random_state: Any = None,
+) -> list[WorstSlab]:
+    """Find the worst slab for each of several masses, as `worst_slab_coverage` does for one.
+
+    Directions, held-out points and permutations are the same for all masses, so points are
+    projected and sorted only once.
+
+    Parameters
+    ----------
+    deltas : sequence of float
+        Smallest shares of the points in a slab.
+    X, covered, n_directions, kind, test_size, n_permutations, search, slab, size_rule, random_state
+        As in `worst_slab_coverage`.
+
+    Returns
+    -------
+    list of WorstSlab
+        Each equals the answer of `worst_slab_coverage` for its mass and the same seed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(10.0)[:, None]
+    >>> curve = worst_slab_curve(X, X[:, 0] < 5, deltas=(0.5, 1.0), n_directions=2, random_state=0)
+    >>> [slab.value for slab in curve]
+    [0.0, 0.5]
+    """
     covered = check_covered(covered)
     check_same_length(X=X, covered=covered)
-    delta = check_fraction("delta", delta, include_one=True)
+    deltas = [check_fraction("delta", delta, include_one=True) for delta in deltas]
     check_count("n_directions", n_directions)
     check_count("n_permutations", n_permutations, minimum=0)
     check_choice("kind", kind, KINDS)
+    check_choice("search", search, SEARCHES)
     check_choice("slab", slab, ("value", "index"))
     check_choice("size_rule", size_rule, ("ceil", "round"))
     rng = np.random.default_rng(random_state)
@@ -259,24 +275,45 @@ def worst_slab_coverage(
     numbers = code.transform(X)
     directions = Directions.draw(n_directions, numbers.shape[1], kind, rng)
     test = _held_out(len(covered), test_size, rng)
-    min_points = smallest_slab(delta, int((~test).sum()), rule=size_rule)
-    points = _Points.of(numbers[~test], merge=slab == "value")
+    points = Points.of(numbers[~test], merge=slab == "value")
     counts = points.count(covered[~test], n_permutations, rng)
-    best, values, null_values = _search(points, counts, directions, min_points)
-    found = WorstSlab(
-        value=float(values[best.direction]),
-        v=directions.v[best.direction],
-        W=None if directions.W is None else directions.W[best.direction],
-        lower=best.lower,
-        upper=best.upper,
-        mass=best.points / len(points.row),
-        values=values,
+    fewest = [smallest_slab(delta, len(points.row), rule=size_rule) for delta in deltas]
+    searches = [Search.start(points, counts, min_points) for min_points in fewest]
+    own = [directions] * len(deltas)
+    if search == "optimised":
+        directions = Directions.join(directions, Directions.axes(numbers.shape[1], kind))
+        fitted = fitted_directions(points, counts, kind, fewest)
+        for one, its in zip(searches, fitted, strict=True):
+            search_own(one, points, counts, its)  # first: a bad slab known early saves searching
+        own = [Directions.join(its[:1], directions) for its in fitted]
+    search_shared(searches, points, counts, directions)
+    slabs = [
+        _worst_slab(one, its, len(points.row), code) for one, its in zip(searches, own, strict=True)
+    ]
+    if test_size is None:
+        return slabs
+    return [_evaluate(found, numbers[test], covered[test]) for found in slabs]
+
+
+def _worst_slab(
+    search: Search, directions: Directions, n_points: int, code: NumericCode
+) -> WorstSlab:
+    found = search.found
+    return WorstSlab(
+        value=found.value,
+        v=directions.v[found.direction],
+        W=None if directions.W is None else directions.W[found.direction],
+        lower=found.lower,
+        upper=found.upper,
+        mass=found.points / n_points,
+        values=np.array(search.values),
         test_value=None,
         test_mass=None,
-        null=_null_band(float(values[best.direction]), null_values) if n_permutations else None,
+        test_low=None,
+        test_high=None,
+        null=_null_band(found.value, search.null) if len(search.covered) else None,
         code=code,
     )
-    return found if test_size is None else _evaluate(found, numbers[test], covered[test])
 
 
 def _held_out(n_samples: int, test_size: float | None, rng: np.random.Generator) -> BoolArray:
@@ -295,8 +332,15 @@ def _held_out(n_samples: int, test_size: float | None, rng: np.random.Generator)
 def _evaluate(found: WorstSlab, numbers: FloatArray, covered: BoolArray) -> WorstSlab:
     projection = found.directions.project(numbers)[0]
     inside = (found.lower <= projection) & (projection <= found.upper)
-    value = float(covered[inside].mean()) if inside.any() else float("nan")
-    return replace(found, test_value=value, test_mass=float(inside.mean()))
+    n, k = int(inside.sum()), int(covered[inside].sum())
+    low, high = clopper_pearson(k, n)
+    return replace(
+        found,
+        test_value=k / n if n else float("nan"),
+        test_mass=float(inside.mean()),
+        test_low=float(low),
+        test_high=float(high),
+    )
 
 
 def _null_band(value: float, null_values: FloatArray) -> NullBand:
@@ -304,137 +348,3 @@ def _null_band(value: float, null_values: FloatArray) -> NullBand:
     low, median, high = np.quantile(null_values, BAND).tolist()
     n_at_most = int((null_values <= value).sum())
     return NullBand(low, median, high, (1 + n_at_most) / (n_permutations + 1), n_permutations)
-
-
-@dataclass(frozen=True)
-class _Points:
-    """The distinct rows of a table: a table of categories has few of them, however long it is."""
-
-    numbers: FloatArray  # (n_distinct, n_features)
-    row: IntArray  # (n_samples,): the distinct row of each point
-    size: IntArray  # (n_distinct,): how many points share it
-    merge: bool  # whether points with equal projections stay together
-
-    @classmethod
-    def of(cls, numbers: FloatArray, *, merge: bool) -> _Points:
-        n_samples = len(numbers)
-        if not merge:
-            return cls(
-                np.asfortranarray(numbers),
-                np.arange(n_samples, dtype=np.int64),
-                np.ones(n_samples, np.int64),
-                merge,
-            )
-        first, row = distinct_rows(pd.DataFrame(numbers))
-        return cls(np.asfortranarray(numbers[first]), row, np.bincount(row), merge)
-
-    def count(
-        self, covered: BoolArray, n_permutations: int, rng: np.random.Generator
-    ) -> npt.NDArray[Any]:
-        """Count covered points per distinct row: as observed, then for each permutation."""
-        counts = np.empty((1 + n_permutations, len(self.size)), np.min_scalar_type(self.size.max()))
-        counts[0] = np.bincount(self.row[covered], minlength=len(self.size))
-        for permuted in counts[1:]:
-            permuted[:] = np.bincount(self.row[rng.permutation(covered)], minlength=len(self.size))
-        return counts
-
-    def in_order(self, directions: Directions) -> Iterator[_Blocks]:
-        """Sort the points along each direction; a chunk of directions is projected at a time."""
-        step = max(1, CHUNK_ELEMENTS // len(self.size))
-        for first in range(0, len(directions.v), step):
-            projection = directions[first : first + step].project(self.numbers)
-            order = np.argsort(projection, axis=1)
-            # row by row: take_along_axis is three times slower, and half as slow as the sort
-            ordered = np.stack([z[one] for z, one in zip(projection, order, strict=True)])
-            is_start = np.diff(ordered, axis=1, prepend=-np.inf) > 0
-            no_ties = bool(is_start.all())
-            if not self.merge and not no_ties:  # split points keep their order of appearance
-                order = np.argsort(projection, axis=1, kind="stable")
-            if not self.merge or (no_ties and len(self.size) == len(self.row)):
-                yield _Blocks(ordered, order, None, self.size)
-            elif no_ties:
-                yield _Blocks(ordered, order, None, self.size[order])
-            else:
-                for z, one, start in zip(ordered, order, is_start, strict=True):
-                    starts = np.flatnonzero(start)
-                    size = np.add.reduceat(self.size[one], starts)
-                    yield _Blocks(z[None, starts], one[None], starts, size)
-
-
-@dataclass(frozen=True)
-class _Blocks:
-    """The blocks of points with equal projections, in increasing order, along some directions.
-
-    Directions with as many blocks as distinct rows come together, others alone.
-    """
-
-    projection: FloatArray  # (n_directions, n_blocks)
-    order: IntArray  # (n_directions, n_distinct)
-    starts: IntArray | None  # first position of each block in order; None: one row each
-    size: IntArray  # (n_blocks,) or (n_directions, n_blocks): points of each block
-
-    def sum(self, counts: npt.NDArray[Any], order: IntArray) -> npt.NDArray[Any]:
-        """Add up counts of shape (..., n_distinct) over each block, along some of the orders."""
-        counts = np.take(counts, order, axis=-1)
-        if self.starts is None:
-            return counts
-        return np.add.reduceat(counts, self.starts, axis=-1, dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class _Best:
-    direction: int
-    lower: float
-    upper: float
-    points: int
-
-
-def _search(
-    points: _Points, counts: npt.NDArray[Any], directions: Directions, min_points: int
-) -> tuple[_Best, FloatArray, FloatArray]:
-    """Return the worst slab, the worst coverage of each direction, and that of each permutation."""
-    values = np.empty(len(directions.v))
-    null = [counts[1:].sum(axis=1, dtype=np.int64), np.full(len(counts) - 1, len(points.row))]
-    best = _Best(0, -np.inf, np.inf, len(points.row))
-    done = 0
-    for blocks in points.in_order(directions):
-        segments = Segments.at_least(min_points, blocks.size)
-        worst = worst_segment(blocks.sum(counts[0], blocks.order), segments)
-        chunk = worst.covered / worst.points
-        values[done : done + len(chunk)] = chunk
-        r = int(np.argmin(chunk))
-        if done == 0 or chunk[r] < values[best.direction]:
-            lower, upper = blocks.projection[r, [worst.start[r], worst.stop[r] - 1]].tolist()
-            best = _Best(done + r, lower, upper, int(worst.points[r]))
-        done += len(chunk)
-        _search_null(null, counts[1:], blocks, segments)
-    return best, values, null[0] / null[1]
-
-
-def _search_null(
-    null: list[IntArray], counts: npt.NDArray[Any], blocks: _Blocks, segments: Segments
-) -> None:
-    """Lower the worst ratio of each permutation, covered and points, along more directions.
-
-    A permutation carries its worst ratio from direction to direction: most cannot beat it, and one
-    linear pass proves it.
-    """
-    n_permutations, n_distinct = counts.shape
-    step = max(1, CHUNK_ELEMENTS // n_distinct)
-    for together in _parts(len(blocks.order), step // max(1, n_permutations)):
-        for part in _parts(n_permutations, step):
-            covered = blocks.sum(counts[part], blocks.order[together])
-            n_part, n_together = covered.shape[:2]
-            worst = worst_segment(
-                covered.reshape(n_part * n_together, -1),
-                segments.of(np.tile(together, n_part)),
-                below=(null[0][part].repeat(n_together), null[1][part].repeat(n_together)),
-            )
-            ratio = (worst.covered / worst.points).reshape(n_part, n_together)
-            least = ratio.argmin(axis=1) + n_together * np.arange(n_part)
-            null[0][part], null[1][part] = worst.covered[least], worst.points[least]
-
-
-def _parts(n: int, step: int) -> list[IntArray]:
-    """Return the numbers 0, ..., n - 1 in parts of at most ``step``, at least one each."""
-    return [np.arange(n)[i : i + max(1, step)] for i in range(0, n, max(1, step))]

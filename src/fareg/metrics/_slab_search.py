@@ -1,0 +1,290 @@
+"""The exact search for the worst slab: along given directions, for several masses at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from fareg._frames import distinct_rows
+from fareg._validation import BoolArray, FloatArray, IntArray
+from fareg.metrics._directions import Directions
+from fareg.metrics._segments import Segments, worst_segment
+
+Counts = npt.NDArray[np.unsignedinteger]
+
+CHUNK_ELEMENTS = 2**16  # numbers per working array, so that memory does not grow with directions
+N_GROUPS = 256  # neighbouring blocks are taken together to rule out hopeless searches
+
+
+@dataclass(frozen=True)
+class Points:
+    """The distinct rows of a table: a table of categories has few of them, however long it is."""
+
+    numbers: FloatArray  # (n_distinct, n_features)
+    row: IntArray  # (n_samples,): the distinct row of each point
+    size: IntArray  # (n_distinct,): how many points share it
+    merge: bool  # whether points with equal projections stay together
+
+    @classmethod
+    def of(cls, numbers: FloatArray, *, merge: bool) -> Points:
+        """Find the distinct rows, in an order that does not depend on that of the points."""
+        n_samples = len(numbers)
+        if not merge:
+            return cls(
+                np.asfortranarray(numbers),
+                np.arange(n_samples, dtype=np.int64),
+                np.ones(n_samples, np.int64),
+                merge,
+            )
+        first, row = distinct_rows(pd.DataFrame(numbers))
+        order = np.lexsort(numbers[first].T)
+        row = np.argsort(order)[row]
+        return cls(np.asfortranarray(numbers[first[order]]), row, np.bincount(row), merge)
+
+    def count(self, covered: BoolArray, n_permutations: int, rng: np.random.Generator) -> Counts:
+        """Count covered points per distinct row: as observed, then for each permutation."""
+        counts = np.empty((1 + n_permutations, len(self.size)), np.min_scalar_type(self.size.max()))
+        counts[0] = np.bincount(self.row[covered], minlength=len(self.size))
+        for permuted in counts[1:]:
+            permuted[:] = np.bincount(self.row[rng.permutation(covered)], minlength=len(self.size))
+        return counts
+
+    def in_order(self, directions: Directions) -> Iterator[_Blocks]:
+        """Sort the points along each direction; a chunk of directions is projected at a time."""
+        step = max(1, CHUNK_ELEMENTS // len(self.size))
+        for first in range(0, len(directions.v), step):
+            projection = directions[first : first + step].project(self.numbers)
+            order = np.argsort(projection, axis=1)
+            # row by row: take_along_axis is three times slower, and half as slow as the sort
+            ordered = np.stack([z[one] for z, one in zip(projection, order, strict=True)])
+            is_start = np.diff(ordered, axis=1, prepend=-np.inf) > 0
+            no_ties = bool(is_start.all())
+            if not self.merge and not no_ties:  # split points keep their order of appearance
+                order = np.argsort(projection, axis=1, kind="stable")
+            if not self.merge or (no_ties and len(self.size) == len(self.row)):
+                yield _Blocks(ordered, order, None, self.size)
+            elif no_ties:
+                yield _Blocks(ordered, order, None, self.size[order])
+            else:
+                for z, one, start in zip(ordered, order, is_start, strict=True):
+                    starts = np.flatnonzero(start)
+                    size = np.add.reduceat(self.size[one], starts)
+                    yield _Blocks(z[None, starts], one[None], starts, size)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The blocks of points with equal projections, in increasing order, along some directions.
+
+    Directions with as many blocks as distinct rows come together, others alone.
+    """
+
+    projection: FloatArray  # (n_directions, n_blocks)
+    order: IntArray  # (n_directions, n_distinct)
+    starts: IntArray | None  # first position of each block in order; None: one row each
+    size: IntArray  # (n_blocks,) or (n_directions, n_blocks): points of each block
+
+    def sum(self, counts: npt.NDArray[np.integer], direction: int) -> npt.NDArray[np.integer]:
+        """Add up counts of shape (n_rows, n_distinct) over each block along a direction."""
+        counts = np.take(counts, self.order[direction], axis=-1)
+        if self.starts is None:
+            return counts
+        return np.add.reduceat(counts, self.starts, axis=-1, dtype=np.int64)
+
+    def sums(self, counts: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+        """Add up counts over each block: those of row i along direction i."""
+        own = np.stack([count[one] for count, one in zip(counts, self.order, strict=True)])
+        if self.starts is None:
+            return own
+        return np.add.reduceat(own, self.starts, axis=-1, dtype=np.int64)
+
+    def sizes(self, direction: int) -> IntArray:
+        """Return the points of each block along a direction."""
+        return self.size if self.size.ndim == 1 else self.size[direction]
+
+    def block_of(self, direction: int) -> IntArray:
+        """Return the block of each distinct row along a direction."""
+        order = self.order[direction]
+        block = np.empty(len(order), dtype=np.int64)
+        position = np.arange(len(order))
+        if self.starts is not None:
+            position = np.searchsorted(self.starts, position, side="right") - 1
+        block[order] = position
+        return block
+
+
+@dataclass(frozen=True)
+class Found:
+    """The worst slab of one outcome: ``covered`` of ``points`` along a direction."""
+
+    value: float
+    direction: int
+    lower: float
+    upper: float
+    points: int
+
+
+@dataclass
+class Search:
+    """What is known so far about slabs of at least ``min_points`` points.
+
+    Attributes
+    ----------
+    min_points : int
+        Fewest points of a slab.
+    found : Found
+        The worst slab of the observed outcome.
+    values : list of float
+        Worst coverage of the observed outcome along each direction searched.
+    covered, points : ndarray of shape (n_permutations,)
+        Covered points and points of the worst slab of each permuted outcome.
+    """
+
+    min_points: int
+    found: Found
+    values: list[float]
+    covered: IntArray
+    points: IntArray
+
+    @classmethod
+    def start(cls, points: Points, counts: Counts, min_points: int) -> Search:
+        """Start with the slab of all points."""
+        n_points = len(points.row)
+        covered = counts.sum(axis=1, dtype=np.int64)
+        everyone = Found(np.inf, 0, -np.inf, np.inf, n_points)
+        n_permutations = len(counts) - 1
+        return cls(min_points, everyone, [], covered[1:], np.full(n_permutations, n_points))
+
+    @property
+    def null(self) -> FloatArray:
+        """Worst coverage of each permuted outcome."""
+        return np.asarray(self.covered / self.points)
+
+
+def search_shared(
+    searches: Sequence[Search], points: Points, counts: Counts, directions: Directions
+) -> None:
+    """Search the observed outcome and every permuted one along the same directions."""
+    missed = _Missed.of(points, counts[1:])
+    for blocks in points.in_order(directions):
+        n_directions = len(blocks.order)
+        observed = blocks.sums(np.broadcast_to(counts[0], (n_directions, counts.shape[1])))
+        for search in searches:
+            segments = Segments.at_least(search.min_points, blocks.size)
+            _note_observed(search, blocks, observed, segments)
+        for direction in range(n_directions if len(counts) > 1 else 0):
+            _search_null(searches, blocks, direction, counts[1:], missed)
+
+
+def search_own(search: Search, points: Points, counts: Counts, directions: Directions) -> None:
+    """Search each outcome along a direction of its own: the observed one, then the permuted."""
+    done = 0
+    for blocks in points.in_order(directions):
+        n_directions = len(blocks.order)
+        covered = blocks.sums(counts[done : done + n_directions])
+        segments = Segments.at_least(search.min_points, blocks.size)
+        if done == 0:
+            first = np.arange(1)
+            _note_observed(search, blocks, covered[:1], segments.of(first))
+        null = np.arange(max(done, 1), done + n_directions)
+        if len(null):
+            below = (search.covered[null - 1], search.points[null - 1])
+            worst = worst_segment(covered[null - done], segments.of(null - done), below=below)
+            search.covered[null - 1], search.points[null - 1] = worst.covered, worst.points
+        done += n_directions
+
+
+def _note_observed(
+    search: Search, blocks: _Blocks, covered: npt.NDArray[np.integer], segments: Segments
+) -> None:
+    """Search the observed outcome along some directions and keep the worst slab."""
+    worst = worst_segment(covered, segments)
+    ratio = worst.covered / worst.points
+    r = int(np.argmin(ratio))
+    if ratio[r] < search.found.value:
+        lower, upper = blocks.projection[r, [worst.start[r], worst.stop[r] - 1]].tolist()
+        direction = len(search.values) + r
+        found = Found(float(ratio[r]), direction, lower, upper, int(worst.points[r]))
+        search.found = found
+    search.values.extend(ratio.tolist())
+
+
+@dataclass(frozen=True)
+class _Missed:
+    """The missed points of every permuted outcome, in one list."""
+
+    outcome: IntArray
+    row: IntArray
+
+    @classmethod
+    def of(cls, points: Points, counts: Counts) -> _Missed:
+        missed = points.size - counts.astype(np.int64)
+        outcome, row = np.nonzero(missed)
+        times = missed[outcome, row]
+        return cls(np.repeat(outcome, times), np.repeat(row, times))
+
+    def before(self, group: IntArray, n_outcomes: int, n_groups: int) -> IntArray:
+        """Count the missed points of each outcome before each of ``n_groups + 1`` cuts."""
+        cell = self.outcome * n_groups + group[self.row]
+        counts = np.bincount(cell, minlength=n_outcomes * n_groups).reshape(n_outcomes, n_groups)
+        return np.concatenate([np.zeros((n_outcomes, 1), np.int64), counts.cumsum(axis=1)], axis=1)
+
+
+def _search_null(
+    searches: Sequence[Search],
+    blocks: _Blocks,
+    direction: int,
+    counts: Counts,
+    missed: _Missed,
+) -> None:
+    """Lower the worst ratio of each permutation along one more direction.
+
+    A permutation carries its worst ratio from direction to direction. Most directions cannot
+    beat it, and a bound on groups of neighbouring blocks proves that cheaply.
+    """
+    size = blocks.sizes(direction)
+    width = -(-len(size) // N_GROUPS)
+    starts = np.arange(0, len(size), width)
+    group = blocks.block_of(direction) // width
+    before = missed.before(group, len(counts), len(starts))
+    group_size = np.add.reduceat(size, starts)
+    step = max(1, CHUNK_ELEMENTS // len(size))
+    for search in searches:
+        hopeful = np.flatnonzero(_may_be_worse(search, before, group_size))
+        segments = Segments.at_least(search.min_points, size)
+        for first in range(0, len(hopeful), step):
+            part = hopeful[first : first + step]
+            worst = worst_segment(
+                blocks.sum(counts[part], direction),
+                segments,
+                below=(search.covered[part], search.points[part]),
+            )
+            search.covered[part], search.points[part] = worst.covered, worst.points
+
+
+def _may_be_worse(search: Search, missed: IntArray, group_size: IntArray) -> BoolArray:
+    """Tell for which permutations a slab may hold a larger share of missed points than known.
+
+    A slab that starts in group i and ends in group j - 1 misses at most all missed points of these
+    groups, and holds at least ``min_points`` points and all points of the groups between. It is
+    worse than the known ratio r only if missed > r * points.
+    """
+    r = (1 - search.null)[:, None]
+    segments = Segments.at_least(search.min_points, group_size)
+    points, ends, latest = segments.points, slice(segments.first_end, None), segments.latest
+    upto = missed[:, ends]
+    # the two latest starts: at least min_points points
+    most = (upto - missed[:, np.maximum(latest - 1, 0)]).max(axis=1)
+    bound = most - r[:, 0] * search.min_points
+    # earlier starts: all points of the groups between
+    inner_end = points[segments.first_end - 1 : -1]
+    start = np.minimum.accumulate(missed[:, :-1] - r * points[1:], axis=1)
+    early = latest >= 2
+    if early.any():
+        between = (upto - r * inner_end)[:, early] - start[:, latest[early] - 2]
+        bound = np.maximum(bound, between.max(axis=1))
+    return np.asarray(bound > -1e-9)
