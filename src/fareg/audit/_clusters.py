@@ -77,9 +77,9 @@ def warn_of_repeats(X: Any, y: Any) -> None:
     """Warn if many rows are copies of others, which independent rows would hardly be.
 
     Rows of few categories repeat by nature. So a warning needs two signs: a tenth of the rows equal
-    an earlier one in all columns and in the label, and yet some column tells nine tenths of the
-    distinct rows apart, labels included, as a measured number does. Whole numbers that fill
-    their range, such as ages, are categories here. Copies of other tables go unnoticed.
+    an earlier one in all columns and in the label, and yet the numbers of one column tell nine
+    tenths of the distinct rows apart, labels included, as measurements do. Whole numbers that fill
+    their range, such as ages, are categories here. Copies in other tables go unnoticed.
     """
     try:
         columns = canonical(X)
@@ -100,10 +100,10 @@ def warn_of_repeats(X: Any, y: Any) -> None:
 
 
 def _is_scattered(column: pd.Series, needed: float) -> bool:
-    """Tell whether a column has so many values, and they do not just fill a range of integers."""
-    values = column.dropna().unique()
+    """Tell whether so many numbers do not just fill a range of integers."""
+    if column.dtype == object:
+        return False
+    values = column[np.isfinite(column)].unique()
     if len(values) < needed:
         return False
-    if column.dtype == object or (values % 1 != 0).any():
-        return True
-    return bool(np.ptp(values) > 2 * len(values))
+    return bool((values % 1 != 0).any() or np.ptp(values) > 2 * len(values))
