@@ -68,9 +68,6 @@ def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
     With ``max_categories``, the rarest levels of a column share one indicator. An infinite number
     counts as missing.
     """
-    levels = OneHotEncoder(
-        handle_unknown="infrequent_if_exist", max_categories=max_categories, sparse_output=False
-    )
     # an all-missing column stays, as zeros; the indicator tells missing from the median
     numbers = make_pipeline(
         _TO_FINITE_NUMBERS,
@@ -78,34 +75,161 @@ def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
         StandardScaler(),
     )
     columns = ColumnTransformer(
-        [("text", make_pipeline(_TO_TEXT, levels), _TEXT), ("numbers", numbers, _NUMBERS)]
+        [("text", _indicators(max_categories), _TEXT), ("numbers", numbers, _NUMBERS)]
+    )
+    return make_pipeline(FunctionTransformer(canonical), columns)
+
+
+def _indicators(max_categories: int | None) -> Pipeline:
+    levels = OneHotEncoder(
+        handle_unknown="infrequent_if_exist", max_categories=max_categories, sparse_output=False
+    )
+    return make_pipeline(_TO_TEXT, levels)
+
+
+class PiecewiseLinear(TransformerMixin, BaseEstimator):
+    """Write each number as how far it fills the quantile bins of its column, and as itself.
+
+    A value below a bin fills none of it, a value above fills all, a value inside fills its share.
+    A network sees in these inputs where along its range a number lies, whatever its scale. The last
+    input of a column is the number itself, standardised and cut at three standard deviations: it
+    makes straight lines across two numbers easy. A missing value is written as the median. If the
+    column had missing values in fit, one more input says whether it is missing.
+
+    Parameters
+    ----------
+    n_bins : int, default=8
+        A column with fewer distinct values has fewer bins.
+
+    Examples
+    --------
+    >>> numbers = np.array([[0.0], [2.0], [3.0], [6.0], [9.0]])
+    >>> PiecewiseLinear(n_bins=2).fit_transform(numbers)[:, :2]
+    array([[0.        , 0.        ],
+           [0.66666667, 0.        ],
+           [1.        , 0.        ],
+           [1.        , 0.5       ],
+           [1.        , 1.        ]])
+    """
+
+    def __init__(self, n_bins: int = 8) -> None:
+        self.n_bins = n_bins
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find bin edges, median, mean and spread of each column among its finite values."""
+        numbers = np.asarray(X, dtype=np.float64)
+        finite = [column[np.abs(column) < LARGEST] for column in numbers.T]
+        finite = [column if len(column) else np.zeros(1) for column in finite]
+        self.edges_ = [_bin_edges(column, self.n_bins) for column in finite]
+        self.medians_ = np.array([np.median(column) for column in finite])
+        self.means_ = np.array([column.mean() for column in finite])
+        self.scales_ = np.array([column.std() or 1.0 for column in finite])
+        self.missing_ = np.asarray(np.isnan(numbers).any(axis=0))
+        self.n_outputs_ = np.array([len(edges) for edges in self.edges_]) + self.missing_
+        self.names_ = [str(name) for name in getattr(X, "columns", range(numbers.shape[1]))]
+        return self
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the inputs, shape (n, n_inputs)."""
+        numbers = np.asarray(X, dtype=np.float64)
+        missing = np.isnan(numbers)
+        numbers = np.where(missing, self.medians_, numbers)
+        plain = np.clip((numbers - self.means_) / self.scales_, -3.0, 3.0)
+        parts = []
+        for j, edges in enumerate(self.edges_):
+            share = (numbers[:, [j]] - edges[:-1]) / np.diff(edges)
+            parts += [np.clip(share, 0.0, 1.0), plain[:, [j]]]
+            if self.missing_[j]:
+                parts.append(missing[:, [j]].astype(np.float64))
+        return np.hstack(parts) if parts else np.empty((len(numbers), 0))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Name each input after its column, and its bin after its number."""
+        names: list[str] = []
+        for j, name in enumerate(self.names_ if input_features is None else input_features):
+            names += [f"{name}_{b}" for b in range(len(self.edges_[j]) - 1)] + [str(name)]
+            names += [f"missingindicator_{name}"] * bool(self.missing_[j])
+        return np.array(names, dtype=object)
+
+
+def _bin_edges(column: FloatArray, n_bins: int) -> FloatArray:
+    """Return the distinct quantiles of finite values: two edges at least."""
+    edges = np.unique(column)
+    if len(edges) > n_bins + 1:
+        edges = np.unique(np.quantile(column, np.arange(n_bins + 1) / n_bins))
+    return edges if len(edges) > 1 else np.append(edges, edges + max(1.0, abs(edges[0])))
+
+
+def piecewise_encoder(max_categories: int | None = None, n_bins: int = 8) -> Pipeline:
+    """Text to indicators as in :func:`one_hot_encoder`, numbers piecewise-linearly: for networks.
+
+    Numbers keep their order up to infinity: an infinite one fills all bins or none.
+    """
+    numbers = make_pipeline(_TO_NUMBERS, PiecewiseLinear(n_bins))
+    columns = ColumnTransformer(
+        [("text", _indicators(max_categories), _TEXT), ("numbers", numbers, _NUMBERS)]
+    )
+    return make_pipeline(FunctionTransformer(canonical), columns)
+
+
+def code_encoder(max_categories: int | None = None) -> Pipeline:
+    """Every column as one raw number, a category as the number of its level, for networks.
+
+    With ``max_categories``, the rarest levels of a column share one number. Missing, unseen and
+    infinite values are the median.
+    """
+    levels = OrdinalEncoder(
+        handle_unknown="use_encoded_value",
+        unknown_value=np.nan,
+        encoded_missing_value=np.nan,
+        max_categories=max_categories,
+    )
+    median = SimpleImputer(strategy="median", keep_empty_features=True)
+    columns = ColumnTransformer(
+        [
+            ("text", make_pipeline(_TO_TEXT, levels, median), _TEXT),
+            ("numbers", make_pipeline(_TO_FINITE_NUMBERS, median), _NUMBERS),
+        ]
     )
     return make_pipeline(FunctionTransformer(canonical), columns)
 
 
 def encoded_columns(encoder: Pipeline) -> list[tuple[str, str]]:
-    """Return for each output of a fitted :func:`one_hot_encoder` its column and its own name.
+    """Return for each output of a fitted encoder for networks its column and its own name.
 
     Which column an output comes from is counted, because names do not tell: ``a_b`` may be level
     ``b`` of column ``a``, or a column.
     """
     sources: list[str] = []
     for name, transformer, columns in encoder[-1].transformers_:
-        if len(columns) == 0:
-            continue
-        if name == "text":
-            levels = transformer[-1]
-            rare = levels.infrequent_categories_ if levels.max_categories else [None] * len(columns)
-            for column, known, shared in zip(columns, levels.categories_, rare, strict=True):
-                n_outputs = len(known) if shared is None else len(known) - len(shared) + 1
-                sources += [column] * n_outputs
-        elif name == "numbers":
-            missing = transformer[1].indicator_.features_
-            sources += [*columns, *(columns[position] for position in missing)]
+        if len(columns):
+            count = _outputs_of_text if name == "text" else _outputs_of_numbers
+            sources += [columns[position] for position in count(transformer, len(columns))]
     full = [str(name) for name in encoder[-1].get_feature_names_out()]
     short = [name.split("__", 1)[1] for name in full]
     names = short if len(set(short)) == len(short) else full
     return list(zip(map(str, sources), names, strict=True))
+
+
+def _outputs_of_text(transformer: Pipeline, n_columns: int) -> list[int]:
+    """Return for each output the position of its column."""
+    levels = transformer[1]
+    if not isinstance(levels, OneHotEncoder):
+        return list(range(n_columns))
+    rare = levels.infrequent_categories_ if levels.max_categories else [None] * n_columns
+    outputs: list[int] = []
+    for position, (known, shared) in enumerate(zip(levels.categories_, rare, strict=True)):
+        n_outputs = len(known) if shared is None else len(known) - len(shared) + 1
+        outputs += [position] * n_outputs
+    return outputs
+
+
+def _outputs_of_numbers(transformer: Pipeline, n_columns: int) -> list[int]:
+    step = transformer[1]
+    if isinstance(step, PiecewiseLinear):
+        return np.repeat(np.arange(n_columns), step.n_outputs_).tolist()
+    missing = step.indicator_.features_ if step.add_indicator else []
+    return [*range(n_columns), *missing]
 
 
 class FillEmpty(TransformerMixin, BaseEstimator):
