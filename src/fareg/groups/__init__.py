@@ -1,17 +1,21 @@
 """Groups that nobody named: learned where coverage is low, explained in words."""
 
 from fareg.groups._conditions import Condition
+from fareg.groups._disadvantage import MEMBERS
 from fareg.groups._explanation import Explanation, explain_groups
 from fareg.groups._learner import GroupLearner, cells_of, cut_membership
 from fareg.groups._plot import plot_membership
 from fareg.groups._projection import project_to_mass
 from fareg.groups._rules import Rule, distil_rule
+from fareg.groups._stack import Signal
 
 __all__ = [
+    "MEMBERS",
     "Condition",
     "Explanation",
     "GroupLearner",
     "Rule",
+    "Signal",
     "cells_of",
     "cut_membership",
     "distil_rule",

@@ -11,21 +11,32 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.tree import DecisionTreeRegressor
 
-from fareg._encoding import encoded_columns, one_hot_encoder
+from fareg._encoding import code_encoder, encoded_columns, one_hot_encoder, piecewise_encoder
 from fareg._frames import distinct_rows
 from fareg._validation import (
+    BoolArray,
     FloatArray,
     IntArray,
     InvalidInputError,
+    check_choice,
     check_count,
     check_fraction,
     check_same_length,
 )
+from fareg.groups._disadvantage import MEMBERS, learn_members, stack_members
+from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._network import feed, latent_mean, membership_logits
 from fareg.groups._projection import mass_shift
 from fareg.groups._screening import MANY_ROWS, Screening, screen_features
 
 MAX_CATEGORIES = 100  # rarer categories of a column share one input
+MAX_LEARNING_ROWS = 50_000  # that a disadvantage is learned from
+MIN_LEARNING_ROWS = 50  # fewer rows say nothing about who is worse off
+ENCODERS: dict[str, Any] = {
+    "standard": one_hot_encoder,
+    "piecewise": piecewise_encoder,
+    "codes": code_encoder,
+}
 LARGEST = 1e100
 MAX_PERMUTATIONS = 999
 CHUNK = 65_536  # rows whose membership is computed at once
@@ -63,6 +74,15 @@ class GroupLearner(BaseEstimator):
     published_scale : bool, default=False
         Scale the latent noise by the log-variance and sum the KL over the batch, as the authors'
         code does; ``beta`` has another meaning then.
+    members : tuple of str, default=()
+        Which models predict the disadvantage, of "cells" (means of joint cells of a few features),
+        "network" (this one), "regression" (a network that fits the target by least squares) and
+        "boosting" (trees). Their predictions are added with weights that rows chose which they had
+        not seen. Without members only membership is learned.
+    numbers : {"standard", "piecewise", "codes"}, default="standard"
+        How the network reads the columns. "standard": numbers standardised, categories as
+        indicators. "piecewise": numbers as how far they fill each of eight quantile bins.
+        "codes": every column as one raw number, a category as the number of its level.
     device : str, default="cpu"
         A torch device.
     progress : function (stage, step, n_steps, loss), default=None
@@ -80,6 +100,12 @@ class GroupLearner(BaseEstimator):
         The projection's shift, frozen on the rows of ``fit``: a row's membership never depends on
         the rows beside it.
     history_ : list of dict
+    out_of_fold_ : ndarray of shape (n,)
+        The disadvantage of each row of ``fit``, by models that did not see it (with members).
+    signal_ : Signal
+        How much of the target these predictions explain, and whether that could be chance.
+    disadvantage_ : Disadvantage
+        The fitted members and their weights.
 
     Examples
     --------
@@ -108,6 +134,8 @@ class GroupLearner(BaseEstimator):
         learning_rate: float = 0.01,
         hidden_sizes: tuple[int, ...] = (16, 8),
         published_scale: bool = False,
+        members: tuple[str, ...] = (),
+        numbers: str = "standard",
         device: str = "cpu",
         progress: Any = None,
         random_state: int = 0,
@@ -123,35 +151,53 @@ class GroupLearner(BaseEstimator):
         self.learning_rate = learning_rate
         self.hidden_sizes = hidden_sizes
         self.published_scale = published_scale
+        self.members = members
+        self.numbers = numbers
         self.device = device
         self.progress = progress
         self.random_state = random_state
 
-    def fit(self, columns: pd.DataFrame, covered: FloatArray) -> Self:
-        """Learn from canonical columns of shape (n, n_features) and ``covered`` in [0, 1]."""
+    def fit(self, columns: pd.DataFrame, covered: FloatArray, clusters: Any = None) -> Self:
+        """Learn from canonical columns of shape (n, n_features) and ``covered`` in [0, 1].
+
+        Rows with the same id in ``clusters``, an array of shape (n,), are held out together while
+        a disadvantage is learned.
+        """
         self.check_parameters()
         check_same_length(columns=columns, covered=covered)
         self.screening_: Screening | None = None
         self.features_ = tuple(map(str, columns.columns))
         self.history_: list[dict[str, Any]] = []
         self.found_ = len(covered) > 0 and bool(np.ptp(covered) > 0)
+        if self.members:
+            self._learn_disadvantage(columns, covered, clusters)
+            return self
         if self.found_ and (self.select_features or self.significance is not None):
             self._screen(columns, covered)
         if self.found_:
-            self._train(columns[list(self.features_)], covered)
+            self._train(columns[list(self.features_)], covered, self._training_rows(len(covered)))
         return self
+
+    def disadvantage(self, columns: pd.DataFrame) -> FloatArray:
+        """Return the expected shortfall ``1 - covered`` of each row, shape (n,) in [0, 1].
+
+        Without members it is the membership.
+        """
+        if not self.members:
+            return self.membership(columns)
+        columns = columns[list(self.disadvantage_.columns)]
+        first, which = distinct_rows(columns)  # few if the features are categories
+        parts = [
+            self.disadvantage_.predict(columns.iloc[first[i : i + CHUNK]], self._average_membership)
+            for i in range(0, len(first), CHUNK)
+        ]
+        return np.concatenate(parts)[which] if parts else np.empty(0)
 
     def membership(self, columns: pd.DataFrame) -> FloatArray:
         """Return the membership probability of each row, shape (n,); zeros if nothing was found."""
         if not self.found_:
             return np.zeros(len(columns))
-        columns = columns[list(self.features_)]
-        first, which = distinct_rows(columns)  # few if the features are categories
-        parts = [
-            self._membership(self._encoded(columns.iloc[first[i : i + CHUNK]]))
-            for i in range(0, len(first), CHUNK)
-        ]
-        return np.concatenate(parts)[which]
+        return self._average_membership(columns)
 
     def latent(self, columns: pd.DataFrame) -> FloatArray:
         """Return the latent means, shape (n_restarts, n, latent_dim)."""
@@ -182,6 +228,13 @@ class GroupLearner(BaseEstimator):
             raise InvalidInputError(f"beta must be a number >= 0, got {self.beta!r}")
         if self.significance is not None:
             check_fraction("significance", self.significance)
+        check_choice("numbers", self.numbers, ENCODERS)
+        if isinstance(self.members, str):
+            raise InvalidInputError(
+                f"members must be a tuple of names, got {self.members!r}; use ({self.members!r},)"
+            )
+        for name in self.members:
+            check_choice("members", name, MEMBERS)
 
     def _screen(self, columns: pd.DataFrame, covered: FloatArray) -> None:
         n_permutations = 0
@@ -197,14 +250,68 @@ class GroupLearner(BaseEstimator):
         if self.significance is not None:
             self.found_ = screening.p_value <= self.significance
 
-    def _train(self, columns: pd.DataFrame, covered: FloatArray) -> None:
+    def _learn_disadvantage(
+        self, columns: pd.DataFrame, covered: FloatArray, clusters: Any
+    ) -> None:
+        rng = np.random.default_rng(self.random_state)
+        everyone = Folds.draw(len(covered), clusters, rng)
+        learns = everyone.part(min(1.0, MAX_LEARNING_ROWS / max(1, len(covered))), rng)
+        folds, target = everyone.take(learns), 1 - covered[learns]
+        predictions: dict[str, FloatArray] = {}
+        models: dict[str, Any] = {}
+        if self.found_ and len(target) >= MIN_LEARNING_ROWS and np.ptp(target) > 0:
+            columns_learned = columns[learns]
+            reads, predictions, models = learn_members(
+                columns_learned, target, folds, self.members, rng
+            )
+            self.features_ = _by_frequency(reads)
+            if "network" in self.members:
+                predictions["network"] = self._train_folds(
+                    columns_learned, covered[learns], folds, reads
+                )
+        stacked, self.disadvantage_, self.signal_ = stack_members(
+            tuple(map(str, columns.columns)), target, folds, predictions, models
+        )
+        self.found_ = self.signal_.credible
+        self.out_of_fold_ = np.empty(len(covered))
+        self.out_of_fold_[learns] = stacked
+        self.out_of_fold_[~learns] = self.disadvantage(columns[~learns])
+
+    def _train_folds(
+        self,
+        columns: pd.DataFrame,
+        covered: FloatArray,
+        folds: Folds,
+        reads: tuple[tuple[str, ...], ...],
+    ) -> FloatArray:
+        """Train one network per fold on the features chosen without it; return its memberships."""
+        trains = folds.trains()
+        stops = folds.fold == (np.arange(N_FOLDS)[:, None] + 1) % N_FOLDS
+        x, which = self._train(
+            columns[list(self.features_)], covered, trains & ~stops, stops=stops, reads=reads
+        )
+        q = self.membership_of_latent(latent_mean(x, self.weights_))
+        own: FloatArray = folds.own(q[:, which])
+        return own
+
+    def _train(
+        self,
+        columns: pd.DataFrame,
+        covered: FloatArray,
+        trains: BoolArray,
+        *,
+        stops: BoolArray | None = None,
+        reads: tuple[tuple[str, ...], ...] | None = None,
+    ) -> tuple[FloatArray, IntArray]:
+        """Train a restart per row of ``trains``; return the inputs of distinct rows, and which."""
         from fareg.groups._training import TrainingPlan, train_groups
 
         first, which = distinct_rows(columns)
         distinct = columns.iloc[first]
         # scikit-learn counts levels one by one if there is a limit: six times slower than without
         crowded = distinct.select_dtypes(object).nunique(dropna=False).max() > MAX_CATEGORIES
-        self.encoder_ = one_hot_encoder(MAX_CATEGORIES if crowded else None).fit(_finite(columns))
+        encoder = ENCODERS[self.numbers](MAX_CATEGORIES if crowded else None)
+        self.encoder_ = encoder.fit(_finite(columns))
         x = self._encoded(distinct)
         plan = TrainingPlan(
             delta=self.delta,
@@ -217,11 +324,15 @@ class GroupLearner(BaseEstimator):
             device=self.device,
             seed=self.random_state,
         )
+        inputs = None
+        if reads is not None:
+            inputs = np.array([np.isin(self.input_features(), names) for names in reads])
         self.weights_, self.history_ = train_groups(
-            x, which, covered, self._training_rows(len(which)), plan, self.progress
+            x, which, covered, trains, plan, self.progress, stops=stops, reads=inputs
         )
         q = expit(membership_logits(latent_mean(x, self.weights_), self.weights_))
         self.shift_ = mass_shift(q[:, which], self.delta)
+        return x, which
 
     def _training_rows(self, n: int) -> Any:
         n_folds = 4 if self.cross_fit else 2
@@ -233,9 +344,25 @@ class GroupLearner(BaseEstimator):
         x: FloatArray = self.encoder_.transform(_finite(columns[list(self.features_)]))
         return x
 
+    def _average_membership(self, columns: pd.DataFrame) -> FloatArray:
+        """Return the membership, averaged over restarts, whether or not a group was found."""
+        columns = columns[list(self.features_)]
+        first, which = distinct_rows(columns)  # few if the features are categories
+        parts = [
+            self._membership(self._encoded(columns.iloc[first[i : i + CHUNK]]))
+            for i in range(0, len(first), CHUNK)
+        ]
+        return np.concatenate(parts)[which]
+
     def _membership(self, x: FloatArray) -> FloatArray:
         q: FloatArray = self.membership_of_latent(latent_mean(x, self.weights_)).mean(axis=0)
         return q
+
+
+def _by_frequency(reads: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """Return the features that any fold chose, those of most folds first."""
+    chosen = [name for names in reads for name in names]
+    return tuple(sorted(dict.fromkeys(chosen), key=lambda name: -chosen.count(name)))
 
 
 def _finite(columns: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,6 @@
-"""Training of the group network with torch: the group first, the reconstruction second."""
+"""Training with torch: the group network (the group first, the reconstruction second), and plain
+regression networks. All restarts or folds train together as one batched network.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,11 @@ from fareg.groups._projection import free_entries, shift_of_free
 TORCH = Arithmetic(lambda x, w, b: torch.baddbmm(b, x, w), leaky_relu)
 CHECK_EVERY = 10  # steps between two looks at the validation loss
 MAX_STOP_ROWS = 4096  # drawn rows that it is taken of
+REGRESSION_HIDDEN = 32
+REGRESSION_STEPS = 120
+REGRESSION_BATCH = 512
+REGRESSION_RATE = 0.01
+REGRESSION_DECAY = 1.0  # of AdamW, which pulls weights towards zero at every step
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,9 @@ def train_groups(
     trains: BoolArray,
     plan: TrainingPlan,
     progress: Progress | None = None,
+    *,
+    stops: BoolArray | None = None,
+    reads: BoolArray | None = None,
 ) -> tuple[dict[str, list[tuple[Any, Any]]], list[dict[str, Any]]]:
     """Train one network per row of ``trains``; return numpy weights and the history.
 
@@ -68,9 +78,13 @@ def train_groups(
     covered : ndarray of shape (n,)
         In [0, 1]; the group network looks for rows where it is low.
     trains : bool ndarray of shape (n_restarts, n)
-        Which rows train each restart; the others tell it when to stop.
+        Which rows train each restart.
     plan : TrainingPlan
     progress : function (stage, step, n_steps, loss), default=None
+    stops : bool ndarray of shape (n_restarts, n), default=None
+        Which rows tell each restart when to stop; None for those that do not train it.
+    reads : bool ndarray of shape (n_restarts, n_inputs), default=None
+        Which inputs each restart reads; None for all. Weights of the others are zero.
     """
     check_device(plan.device)
     generator = torch.Generator(device=plan.device).manual_seed(plan.seed)
@@ -78,6 +92,15 @@ def train_groups(
     source = torch.as_tensor(which, device=plan.device)
     C = torch.as_tensor(covered, dtype=torch.float32, device=plan.device)
     weights = _initial_weights(len(trains), x.shape[1], plan, generator)
+    stops = ~trains if stops is None else stops
+    if reads is not None:  # an input that is always zero has no gradient: its weight stays zero
+        shown = torch.as_tensor(reads, dtype=torch.float32, device=plan.device)[:, :, None]
+        w, b = weights["encoder"][0]
+        weights["encoder"][0] = (w * shown * _wider(reads), b)
+        X = X * shown.transpose(1, 2)  # (n_restarts, n_distinct, n_inputs)
+    else:
+        X = X.expand(len(trains), -1, -1)
+    restart = torch.arange(len(trains), device=plan.device)[:, None]
     history: list[dict[str, Any]] = []
 
     def coverage(z: Any, rows: Any) -> Any:
@@ -85,19 +108,19 @@ def train_groups(
         return (q * C[rows]).sum(-1) / q.sum(-1)  # Eq. minimize coverage
 
     def group_loss(rows: Any) -> Any:
-        mean, log_variance = encode(X[source[rows]], weights, TORCH)
+        mean, log_variance = encode(X[restart, source[rows]], weights, TORCH)
         l_cc = coverage(_draw(mean, log_variance, plan, generator), rows)
         kl = 0.5 * (mean**2 + log_variance.exp() - log_variance - 1).sum(-1)
         kl = kl.sum(-1) if plan.published_scale else kl.mean(-1)
         return l_cc + plan.beta * kl
 
     def group_stop_loss(rows: Any) -> Any:
-        return coverage(latent_mean(X[source[rows]], weights, TORCH), rows)
+        return coverage(latent_mean(X[restart, source[rows]], weights, TORCH), rows)
 
     minimise = partial(
         _minimise,
-        train_rows=_rows_per_restart(trains, plan),
-        stop_rows=_batch(_rows_per_restart(~trains, plan), MAX_STOP_ROWS, generator),
+        train_rows=_rows_per_restart(trains, plan.device),
+        stop_rows=_batch(_rows_per_restart(stops, plan.device), MAX_STOP_ROWS, generator),
         plan=plan,
         generator=generator,
         history=history,
@@ -108,19 +131,68 @@ def train_groups(
         layers = [layer for part in parts for layer in weights[part]]
         minimise("group", group_loss, group_stop_loss, layers, n_steps=plan.max_iter)
         with torch.no_grad():
-            latent = latent_mean(X.expand(len(trains), -1, -1), weights, TORCH)
-        restart = torch.arange(len(trains), device=plan.device)[:, None]
+            latent = latent_mean(X, weights, TORCH)
 
         def reconstruction_loss(rows: Any) -> Any:
             chosen = source[rows]
             x_hat = feed(latent[restart, chosen], weights["reconstruction"], TORCH)
-            return ((x_hat - X[chosen]) ** 2).mean(dim=(-1, -2))
+            return ((x_hat - X[restart, chosen]) ** 2).mean(dim=(-1, -2))
 
         layers, n_steps = weights["reconstruction"], plan.max_iter // 2
         minimise(
             "reconstruction", reconstruction_loss, reconstruction_loss, layers, n_steps=n_steps
         )
-    return _as_numpy(weights), history
+    return {part: _as_numpy(layers) for part, layers in weights.items()}, history
+
+
+def train_regression(
+    x: FloatArray,
+    which: IntArray,
+    target: FloatArray,
+    trains: BoolArray,
+    reads: BoolArray,
+    seed: int,
+) -> Layers:
+    """Fit one network per row of ``trains`` by least squares; return its layers in numpy.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_distinct, n_inputs)
+    which : int ndarray of shape (n,)
+        The distinct row of each row.
+    target : ndarray of shape (n,)
+        Centred and of unit variance.
+    trains : bool ndarray of shape (n_networks, n)
+    reads : bool ndarray of shape (n_networks, n_inputs)
+        Which inputs each network reads. Weights of the others are zero.
+    seed : int
+    """
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.as_tensor(x, dtype=torch.float32) * torch.as_tensor(reads)[:, None, :]
+    network = torch.arange(len(trains))[:, None]
+    Y = torch.as_tensor(target, dtype=torch.float32)
+    source = torch.as_tensor(which)
+    rows = _rows_per_restart(trains, "cpu")
+    layers = _draw_layers(
+        [(x.shape[1], REGRESSION_HIDDEN), (REGRESSION_HIDDEN, 1)], len(trains), generator
+    )
+    shown = torch.as_tensor(reads, dtype=torch.float32)[:, :, None]
+    w, b = layers[0]
+    layers[0] = (w * shown * _wider(reads), b)
+    parameters = [p.requires_grad_() for layer in layers for p in layer]
+    with one_thread():
+        optimiser = torch.optim.AdamW(
+            parameters, lr=REGRESSION_RATE, weight_decay=REGRESSION_DECAY, fused=True
+        )
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, REGRESSION_RATE, REGRESSION_STEPS)
+        for _ in range(REGRESSION_STEPS):
+            batch = _batch(rows, REGRESSION_BATCH, generator)
+            error = feed(X[network, source[batch]], layers, TORCH)[..., 0] - Y[batch]
+            optimiser.zero_grad()
+            (error**2).mean(dim=-1).sum().backward()
+            optimiser.step()
+            schedule.step()
+    return _as_numpy(layers)
 
 
 @contextmanager
@@ -220,28 +292,37 @@ def _batch(rows: Any, batch_size: int, generator: Any) -> Any:
     return torch.gather(rows, 1, chosen)
 
 
-def _rows_per_restart(mask: BoolArray, plan: TrainingPlan) -> Any:
+def _rows_per_restart(mask: BoolArray, device: str) -> Any:
     """Return row numbers of shape (n_restarts, smallest count)."""
     rows = [np.flatnonzero(row) for row in mask]
     count = min(map(len, rows))
-    return torch.as_tensor(np.stack([r[:count] for r in rows]), device=plan.device)
+    return torch.as_tensor(np.stack([r[:count] for r in rows]), device=device)
+
+
+def _wider(reads: BoolArray) -> float:
+    """Return how much larger the weights of few inputs are drawn than those of all."""
+    return float(np.sqrt(reads.shape[1] / max(1.0, reads.sum(axis=1).mean())))
 
 
 def _initial_weights(n_restarts: int, n_inputs: int, plan: TrainingPlan, generator: Any) -> Weights:
-    """Draw weights as torch's Linear does: uniform on +-1/sqrt(n_in)."""
-
-    def uniform(bound: float, *shape: int) -> Any:
-        noise = torch.rand(n_restarts, *shape, generator=generator, device=plan.device)
-        return (2 * noise - 1) * bound
-
     return {
-        part: [(uniform(a**-0.5, a, b), uniform(a**-0.5, 1, b)) for a, b in sizes]
+        part: _draw_layers(sizes, n_restarts, generator, plan.device)
         for part, sizes in layer_sizes(n_inputs, plan.hidden_sizes).items()
     }
 
 
-def _as_numpy(weights: Weights) -> dict[str, list[tuple[Any, Any]]]:
-    return {
-        part: [tuple(p.cpu().numpy().astype(np.float64) for p in layer) for layer in layers]
-        for part, layers in weights.items()
-    }
+def _draw_layers(
+    sizes: list[tuple[int, int]], n_restarts: int, generator: Any, device: str = "cpu"
+) -> Layers:
+    """Draw weights as torch's Linear does: uniform on +-1/sqrt(n_in)."""
+
+    def uniform(bound: float, *shape: int) -> Any:
+        noise = torch.rand(n_restarts, *shape, generator=generator, device=device)
+        return (2 * noise - 1) * bound
+
+    return [(uniform(a**-0.5, a, b), uniform(a**-0.5, 1, b)) for a, b in sizes]
+
+
+def _as_numpy(layers: Layers) -> list[tuple[Any, Any]]:
+    """Return the layers as numpy arrays of float64."""
+    return [tuple(p.detach().cpu().numpy().astype(np.float64) for p in la) for la in layers]

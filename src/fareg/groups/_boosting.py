@@ -1,0 +1,169 @@
+"""Disadvantage by boosted trees on all features, one model per fold, kept as plain arrays.
+
+A category enters the trees of a fold as the shrunk mean of the target over the rows that train
+them, so that one cut can part any set of categories.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.tree import DecisionTreeRegressor
+
+from fareg._frames import Levels, as_numbers
+from fareg._validation import FloatArray, IntArray
+from fareg.groups._folds import N_FOLDS, Folds
+
+N_ROUNDS = 40
+N_LEAVES = 6
+LEAF_ROWS = 15
+LEARNING_RATE = 0.06
+SHARE = 0.7  # of the training rows that grow a tree
+MAX_TREE_ROWS = 5_000
+MAX_FEATURES = 20  # that a cut chooses from, drawn at random if there are more
+PRIOR_ROWS = 8.0
+LARGEST = 1e30  # trees read float32
+MISSING = -2e30  # a missing number lies below all others
+CHUNK = 16_384  # rows that go down the trees together: they fit into the cache
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """Trees as arrays over all nodes; ``x <= threshold`` goes left, a leaf leads to itself."""
+
+    levels: tuple[Levels, ...]  # of the text columns, which come before the numbers
+    numbers: tuple[str, ...]
+    mean: float
+    worth: FloatArray  # of each level of each text column, (n_folds, all levels)
+    roots: IntArray  # (n_folds, n_rounds)
+    depths: IntArray  # (n_folds, n_rounds)
+    feature: IntArray
+    threshold: FloatArray
+    left: IntArray
+    right: IntArray
+    value: FloatArray
+
+    def predict(self, columns: pd.DataFrame) -> FloatArray:
+        """Return the average over folds, shape (n,)."""
+        codes, numbers = _read(columns, self.levels, self.numbers)
+        starts = range(0, len(columns), CHUNK)
+        parts = [self._predict(codes[i : i + CHUNK], numbers[i : i + CHUNK]) for i in starts]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def _predict(self, codes: IntArray, numbers: FloatArray) -> FloatArray:
+        total = np.zeros(len(codes))
+        for worth, roots, depths in zip(self.worth, self.roots, self.depths, strict=True):
+            x = np.concatenate([worth[codes], numbers], axis=1).astype(np.float32)
+            flat, first = x.ravel(), np.arange(len(x)) * x.shape[1]
+            for root, depth in zip(roots, depths, strict=True):
+                node = np.full(len(x), root)
+                for _ in range(depth):
+                    down = flat[first + self.feature[node]] <= self.threshold[node]
+                    node = np.where(down, self.left[node], self.right[node])
+                total += self.value[node]
+        return self.mean + total / len(self.worth)
+
+
+def learn_boosting(
+    columns: pd.DataFrame, target: FloatArray, folds: Folds, rng: np.random.Generator
+) -> tuple[FloatArray, BoostedTrees]:
+    """Return out-of-fold predictions of shape (n,) and the boosted trees."""
+    text = [name for name, column in columns.items() if column.dtype == object]
+    levels = tuple(Levels.learn(columns[name]) for name in text)
+    names = tuple(str(name) for name in columns.columns if name not in text)
+    codes, numbers = _read(columns, levels, names)
+    n_codes = sum(len(level.values) + 1 for level in levels)
+    mean = float(target.mean())
+    by_fold = np.empty((N_FOLDS, len(target)))
+    worths, grown = [], []
+    for k, trains in enumerate(folds.trains()):
+        worth = _worth(codes[trains], target[trains], n_codes)
+        x = np.concatenate([worth[codes], numbers], axis=1).astype(np.float32)
+        boosted, trees = _boost(x, target - mean, np.flatnonzero(trains), rng)
+        by_fold[k] = mean + boosted
+        worths.append(worth)
+        grown += trees
+    return folds.own(by_fold), _joined(levels, names, mean, np.array(worths), grown)
+
+
+def _boost(
+    x: Any, target: FloatArray, trains: IntArray, rng: np.random.Generator
+) -> tuple[FloatArray, list[Any]]:
+    """Fit each tree to what the trees before it left over; return the sum for all rows of x."""
+    total = np.zeros(len(x))
+    trees = []
+    n_grow = min(int(np.ceil(SHARE * len(trains))), MAX_TREE_ROWS)
+    for _ in range(N_ROUNDS):
+        grow = trains[rng.permutation(len(trains))[:n_grow]]
+        tree = DecisionTreeRegressor(
+            max_leaf_nodes=N_LEAVES,
+            min_samples_leaf=LEAF_ROWS,
+            max_features=min(MAX_FEATURES, x.shape[1]),
+            random_state=int(rng.integers(2**31)),
+        ).fit(x[grow], target[grow] - total[grow])
+        total += LEARNING_RATE * tree.predict(x)
+        trees.append(tree.tree_)
+    return total, trees
+
+
+def _read(
+    columns: pd.DataFrame, levels: tuple[Levels, ...], numbers: tuple[str, ...]
+) -> tuple[IntArray, FloatArray]:
+    """Return where the level of each text column stands in ``worth``, and the numbers."""
+    codes = np.empty((len(columns), len(levels)), dtype=np.int64)
+    start = 0
+    for j, level in enumerate(levels):
+        code = level.codes(columns[level.name])
+        codes[:, j] = start + np.where(code < 0, len(level.values), code)
+        start += len(level.values) + 1
+    x = np.empty((len(columns), len(numbers)))
+    for j, name in enumerate(numbers):
+        x[:, j] = as_numbers(columns[name]).clip(-LARGEST, LARGEST).fillna(MISSING)
+    return codes, x
+
+
+def _worth(codes: IntArray, target: FloatArray, n_codes: int) -> FloatArray:
+    """Return the shrunk mean of each level; a level without rows has the overall mean."""
+    mean = target.mean()
+    flat = codes.ravel()
+    centred = np.repeat(target - mean, codes.shape[1])
+    sums = np.bincount(flat, centred, n_codes)
+    worth: FloatArray = mean + sums / (np.bincount(flat, minlength=n_codes) + PRIOR_ROWS)
+    return worth
+
+
+def _joined(
+    levels: tuple[Levels, ...],
+    numbers: tuple[str, ...],
+    mean: float,
+    worth: FloatArray,
+    grown: list[Any],
+) -> BoostedTrees:
+    """Put the nodes of all trees into one table."""
+    starts = np.cumsum([0, *(tree.node_count for tree in grown)])[:-1]
+    own = [start + np.arange(tree.node_count) for start, tree in zip(starts, grown, strict=True)]
+    is_leaf = [tree.children_left < 0 for tree in grown]
+
+    def children(side: str) -> IntArray:
+        parts = [
+            np.where(leaf, nodes, getattr(tree, side) + start)
+            for leaf, nodes, tree, start in zip(is_leaf, own, grown, starts, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    return BoostedTrees(
+        levels=levels,
+        numbers=numbers,
+        mean=mean,
+        worth=worth,
+        roots=starts.reshape(N_FOLDS, -1),
+        depths=np.array([tree.max_depth for tree in grown]).reshape(N_FOLDS, -1),
+        feature=np.concatenate([np.maximum(tree.feature, 0) for tree in grown]),
+        threshold=np.concatenate([tree.threshold for tree in grown]),
+        left=children("children_left"),
+        right=children("children_right"),
+        value=LEARNING_RATE * np.concatenate([tree.value[:, 0, 0] for tree in grown]),
+    )

@@ -1,0 +1,178 @@
+"""Disadvantage as cell means: which few features tell the target, and the mean in each cell.
+
+Every subset of up to three features is scored by how well the shrunk means of its joint cells
+predict the target on rows that did not make them. The subset of a fold is chosen without the rows
+of that fold, so its predictions there are honest although the features were searched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from fareg._frames import Levels
+from fareg._validation import BoolArray, FloatArray, IntArray
+from fareg.groups._folds import N_FOLDS, Folds
+
+PRIOR_ROWS = 8.0  # a cell mean counts as much as this many rows at the overall mean
+MAX_FEATURES = 40  # beyond, only the best single features enter pairs
+MAX_FEATURES_TRIPLES = 10  # beyond, only the best pairs are extended
+N_EXTENDED = 5
+MAX_CELLS = 5_000  # a subset with more cells than this is not tried: its means would be noise
+MAX_ROWS = 20_000  # that the search looks at; means are taken of all rows
+
+N_SUBSETS = 2  # one after the other: two groups may be told by different features
+LEAST_GAIN = 10.0  # of the second subset, in variances of the target: it is not chosen for noise
+
+Subset = tuple[int, ...]
+Table = tuple[Subset, IntArray, FloatArray]
+
+
+@dataclass(frozen=True)
+class CellMeans:
+    """Shrunk means of joint cells: of one subset of features, and of another for what it leaves.
+
+    ``tables`` holds for each fold its subsets. Each has the positions of its features in
+    ``levels``, the joint codes that were seen, in order, and their means.
+    """
+
+    levels: tuple[Levels, ...]
+    mean: float
+    tables: tuple[tuple[Table, ...], ...]
+
+    def predict(self, columns: pd.DataFrame) -> FloatArray:
+        """Return the average over folds, shape (n,); a cell never seen adds nothing."""
+        needed = {j for tables in self.tables for subset, _, _ in tables for j in subset}
+        codes = {j: self.levels[j].codes(columns[self.levels[j].name]) for j in needed}
+        sizes = {j: len(self.levels[j].values) for j in needed}
+        total = np.zeros(len(columns))
+        for subset, keys, means in (table for tables in self.tables for table in tables):
+            key = _joint_key([codes[j] for j in subset], [sizes[j] for j in subset])
+            at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+            total += np.where(keys[at] == key, means[at], 0.0)
+        return self.mean + total / len(self.tables)
+
+    def features(self) -> tuple[tuple[str, ...], ...]:
+        """Return for each fold the names of the features that make its cells."""
+        return tuple(
+            tuple(dict.fromkeys(self.levels[j].name for subset, _, _ in tables for j in subset))
+            for tables in self.tables
+        )
+
+
+def learn_cells(
+    columns: pd.DataFrame, target: FloatArray, folds: Folds
+) -> tuple[FloatArray, CellMeans]:
+    """Return out-of-fold predictions of shape (n,) and the fitted cell means."""
+    levels = tuple(Levels.learn(column) for _, column in columns.items())
+    codes = [level.codes(columns[level.name]) for level in levels]
+    sizes = [len(level.values) for level in levels]
+    mean = float(target.mean())
+    rest = np.tile(target - mean, (N_FOLDS, 1))  # what is still to be told, by each fold's model
+    tables: list[list[Table]] = [[] for _ in range(N_FOLDS)]
+    least = np.full(N_FOLDS, -np.inf)
+    few = slice(MAX_ROWS)
+    for _ in range(N_SUBSETS):
+        found = search_subsets([c[few] for c in codes], sizes, rest[:, few], folds.fold[few])
+        for k, (subset, gain) in enumerate(found):
+            if gain <= least[k]:
+                continue
+            trains = folds.fold != k
+            key = _joint_key([codes[j] for j in subset], [sizes[j] for j in subset])
+            seen, cell = np.unique(key, return_inverse=True)
+            sums = np.bincount(cell[trains], rest[k, trains], len(seen))
+            means = sums / (np.bincount(cell[trains], minlength=len(seen)) + PRIOR_ROWS)
+            tables[k].append((subset, seen, means))
+            rest[k] -= means[cell]
+        least = np.full(N_FOLDS, LEAST_GAIN * target.var())
+    model = CellMeans(levels, mean, tuple(tuple(parts) for parts in tables))
+    return target - folds.own(rest), model
+
+
+def search_subsets(
+    codes: list[IntArray], sizes: list[int], targets: FloatArray, fold: IntArray
+) -> list[tuple[Subset, float]]:
+    """Return for each fold the subset that predicts best among the other folds, and its gain.
+
+    ``targets``, of shape (N_FOLDS, n), holds for each fold what is to be predicted, centred.
+    """
+    gains: dict[Subset, FloatArray] = {}
+
+    def gain(subset: Subset) -> FloatArray:
+        if subset not in gains:
+            key = _joint_key([codes[j] for j in subset], [sizes[j] for j in subset])
+            gains[subset] = _nested_gain(key, targets, fold)
+        return gains[subset]
+
+    singles: list[Subset] = [(j,) for j in range(len(codes))]
+    eligible: dict[Subset, BoolArray] = {subset: np.full(N_FOLDS, True) for subset in singles}
+    kept = _best(singles, gain, MAX_FEATURES)
+    for i, j in combinations(range(len(codes)), 2):
+        both = kept[:, i] & kept[:, j]
+        if both.any():
+            eligible[i, j] = both
+    if len(codes) <= MAX_FEATURES_TRIPLES:
+        eligible.update(dict.fromkeys(combinations(range(len(codes)), 3), np.full(N_FOLDS, True)))
+    else:
+        _extend(eligible, kept, gain)
+    subsets = list(eligible)
+    scores = np.array([np.where(eligible[s], gain(s), -np.inf) for s in subsets])
+    best = scores.argmax(axis=0)
+    return [(subsets[i], float(scores[i, k])) for k, i in enumerate(best)]
+
+
+def _extend(
+    eligible: dict[Subset, BoolArray], kept: BoolArray, gain: Callable[[Subset], FloatArray]
+) -> None:
+    """Add the triples that contain one of a fold's best pairs."""
+    pairs: list[Subset] = [subset for subset in eligible if len(subset) == 2]
+    best = _best(pairs, lambda s: np.where(eligible[s], gain(s), -np.inf), N_EXTENDED)
+    for i in np.flatnonzero(best.any(axis=0)):
+        for j in set(range(kept.shape[1])) - set(pairs[i]):
+            allowed = best[:, i] & kept[:, j]
+            if allowed.any():
+                triple = tuple(sorted({*pairs[i], j}))
+                eligible[triple] = eligible.get(triple, np.full(N_FOLDS, False)) | allowed
+
+
+def _best(subsets: list[Subset], gain: Callable[[Subset], FloatArray], count: int) -> BoolArray:
+    """Return for each fold which subsets are among its ``count`` best, (N_FOLDS, n_subsets)."""
+    scores = np.array([gain(subset) for subset in subsets])
+    order = np.argsort(-scores, axis=0, kind="stable")[:count]
+    chosen = np.zeros(scores.shape, dtype=bool)
+    np.put_along_axis(chosen, order, True, axis=0)
+    return chosen.T
+
+
+def _nested_gain(key: IntArray, targets: FloatArray, fold: IntArray) -> FloatArray:
+    """Return, for each fold left out, how much cell means lower the squared error on the others.
+
+    A row of fold j is predicted by the mean of its cell over the rows that are neither in fold j
+    nor in the fold left out. Sums and counts per cell and fold are all that this needs.
+    """
+    if key.max() >= MAX_CELLS:  # many joint levels, of which few may occur
+        distinct, key = np.unique(key, return_inverse=True)
+        if len(distinct) > MAX_CELLS:
+            return np.full(N_FOLDS, -np.inf)
+    at, n_cells = key * N_FOLDS + fold, int(key.max()) + 1
+    counts = np.bincount(at, minlength=n_cells * N_FOLDS).reshape(n_cells, N_FOLDS)
+    gains = np.zeros(N_FOLDS)
+    for k in range(N_FOLDS):
+        others = np.arange(N_FOLDS) != k
+        sums = np.bincount(at, targets[k], n_cells * N_FOLDS).reshape(n_cells, N_FOLDS)
+        s, n = sums[:, others], counts[:, others]
+        mean = (s.sum(1, keepdims=True) - s) / (n.sum(1, keepdims=True) - n + PRIOR_ROWS)
+        gains[k] = (2 * mean * s - mean**2 * n).sum()
+    return gains
+
+
+def _joint_key(codes: list[IntArray], sizes: list[int]) -> IntArray:
+    """Number the joint levels of some columns; code -1, a value never seen, counts as a level."""
+    key = np.zeros_like(codes[0])
+    for code, size in zip(codes, sizes, strict=True):
+        key = key * (size + 1) + code + 1
+    return key

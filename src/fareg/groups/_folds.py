@@ -1,0 +1,57 @@
+"""Which rows are held out together while a disadvantage is learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._validation import BoolArray, IntArray
+
+N_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Folds:
+    """A fold for each row; rows of one cluster are always in one fold.
+
+    Attributes
+    ----------
+    fold : int ndarray of shape (n,)
+        In 0, ..., N_FOLDS - 1.
+    cluster : int ndarray of shape (n,)
+        The cluster of each row, numbered from 0; every row is its own if none were given.
+    """
+
+    fold: IntArray
+    cluster: IntArray
+
+    @classmethod
+    def draw(cls, n: int, clusters: Any, rng: np.random.Generator) -> Folds:
+        """Divide the clusters at random into folds of nearly equal numbers of clusters."""
+        cluster = np.arange(n) if clusters is None else pd.factorize(np.asarray(clusters))[0]
+        # factorize marks a missing id with -1: such rows stay together as one cluster
+        cluster = np.where(cluster < 0, cluster.max(initial=-1) + 1, cluster).astype(np.int64)
+        n_clusters = int(cluster.max(initial=-1)) + 1
+        return cls((rng.permutation(n_clusters) % N_FOLDS)[cluster], cluster)
+
+    def take(self, rows: BoolArray) -> Folds:
+        """Return the folds of some rows only."""
+        return Folds(self.fold[rows], pd.factorize(self.cluster[rows])[0].astype(np.int64))
+
+    def trains(self) -> BoolArray:
+        """Return which rows train the model of each fold, shape (N_FOLDS, n)."""
+        trains: BoolArray = self.fold != np.arange(N_FOLDS)[:, None]
+        return trains
+
+    def own(self, by_fold: Any) -> Any:
+        """Pick from (N_FOLDS, n) predictions those of the models that did not see the row."""
+        return by_fold[self.fold, np.arange(len(self.fold))]
+
+    def part(self, share: float, rng: np.random.Generator) -> BoolArray:
+        """Draw a random share of the clusters; return which rows it holds."""
+        n_clusters = int(self.cluster.max(initial=-1)) + 1
+        drawn: BoolArray = rng.permutation(n_clusters) < np.ceil(share * n_clusters)
+        return drawn[self.cluster]

@@ -1,0 +1,317 @@
+"""A disadvantage is learned from any table, honestly: no row is predicted by what it taught."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fareg import FaregError
+from fareg._frames import Levels
+from fareg.groups import MEMBERS, GroupLearner
+from fareg.groups import _learner as learner_module
+from fareg.groups._boosting import learn_boosting
+from fareg.groups._cells import PRIOR_ROWS, _nested_gain, learn_cells
+from fareg.groups._disadvantage import learn_regression
+from fareg.groups._folds import N_FOLDS, Folds
+from fareg.groups._stack import Signal, cross_fitted, measure_signal, stack_weights
+
+
+def people(n, seed=0, gap=0.5):
+    """Draw a table with an interaction, a smooth slope and noise columns; return who is hard."""
+    rng = np.random.default_rng(seed)
+    columns = pd.DataFrame(
+        {
+            "Color": rng.choice(["Red", "Blue"], n),
+            "Gender": rng.choice(["Female", "Male"], n),
+            "Age": rng.integers(18, 90, n).astype(float),
+            "Region": rng.choice(list("abcde"), n),
+        }
+    ).astype({"Color": object, "Gender": object, "Region": object})
+    hard = ((columns["Color"] == "Red") == (columns["Gender"] == "Female")).to_numpy()
+    covered = np.clip(rng.random(n) - gap * hard + gap / 2, 0, 1)
+    return columns, covered, hard
+
+
+def stacked(**parameters):
+    return GroupLearner(members=MEMBERS, numbers="piecewise", **parameters)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    columns, covered, hard = people(800)
+    return stacked(max_iter=40).fit(columns, covered), columns, covered, hard
+
+
+def test_those_worse_off_have_more_of_it(learned):
+    learner, _, covered, hard = learned
+    fresh, _, fresh_hard = people(2000, seed=1)
+    b = learner.disadvantage(fresh)
+    assert b[fresh_hard].min() > b[~fresh_hard].max()
+    assert set(learner.features_[:2]) == {"Color", "Gender"}
+    assert learner.found_
+    assert learner.signal_.gain > 0.1
+    # it is an expected shortfall, not just an order
+    assert b[fresh_hard].mean() == pytest.approx(1 - covered[hard].mean(), abs=0.05)
+
+
+def test_smooth_regions_of_numbers_are_learned():
+    rng = np.random.default_rng(0)
+    columns = pd.DataFrame(rng.uniform(-1, 1, (1500, 3)), columns=["a", "b", "c"])
+    hard = np.hypot(columns["a"], columns["b"]) < 0.6
+    covered = np.clip(rng.random(1500) - 0.5 * hard + 0.25, 0, 1)
+    learner = stacked(max_iter=60).fit(columns, covered)
+    fresh = pd.DataFrame(rng.uniform(-1, 1, (2000, 3)), columns=["a", "b", "c"])
+    b = learner.disadvantage(fresh)
+    inside = np.hypot(fresh["a"], fresh["b"]).to_numpy() < 0.6
+    pairs = b[inside][:, None] > b[~inside]
+    assert pairs.mean() > 0.9
+
+
+def test_a_row_never_depends_on_the_rows_beside_it(learned):
+    learner, columns, _, _ = learned
+    together = learner.disadvantage(columns)
+    alone = np.concatenate([learner.disadvantage(columns.iloc[[i]]) for i in range(10)])
+    np.testing.assert_allclose(alone, together[:10], rtol=1e-12)
+    np.testing.assert_allclose(learner.disadvantage(columns.iloc[::-1])[::-1], together, rtol=1e-12)
+    assert learner.disadvantage(columns.iloc[:0]).shape == (0,)
+
+
+def test_same_seed_same_answer():
+    columns, covered, _ = people(300)
+    first, again = (stacked(max_iter=10, random_state=3).fit(columns, covered) for _ in "ab")
+    np.testing.assert_array_equal(first.disadvantage(columns), again.disadvantage(columns))
+    np.testing.assert_array_equal(first.out_of_fold_, again.out_of_fold_)
+
+
+MEMBERS_ALONE = {
+    "cells": lambda columns, target, folds: learn_cells(columns, target, folds),
+    "boosting": lambda columns, target, folds: learn_boosting(
+        columns, target, folds, np.random.default_rng(0)
+    ),
+    "regression": lambda columns, target, folds: learn_regression(
+        columns, target, folds, (("Age", "Color"),) * N_FOLDS, np.random.default_rng(0)
+    ),
+}
+
+
+@pytest.mark.parametrize("member", MEMBERS_ALONE)
+def test_no_row_is_predicted_by_what_it_taught(member):
+    columns, covered, _ = people(300)
+    rng = np.random.default_rng(0)
+    folds = Folds.draw(300, np.arange(300) // 2, rng)
+    honest, _ = MEMBERS_ALONE[member](columns, 1 - covered, folds)
+    held = np.flatnonzero(folds.fold == 2)
+    shuffled = covered.copy()
+    shuffled[held] = covered[rng.permutation(held)]  # their mean stays what it was
+    again, _ = MEMBERS_ALONE[member](columns, 1 - shuffled, folds)
+    np.testing.assert_allclose(again[held], honest[held], atol=1e-6)
+    assert not np.allclose(again[folds.fold == 1], honest[folds.fold == 1], atol=1e-6)
+
+
+def test_rows_of_a_cluster_are_held_out_together():
+    ids = np.array(["p1", "p2", None, "p3", "p1", None] * 20, dtype=object)
+    folds = Folds.draw(len(ids), ids, np.random.default_rng(0))
+    for person in ("p1", "p2", "p3"):
+        assert len(set(folds.fold[ids == person])) == 1
+    part = folds.part(0.5, np.random.default_rng(0))
+    assert all(len(set(part[ids == person])) == 1 for person in ("p1", "p2", "p3"))
+
+
+def test_repeated_rows_are_no_evidence():
+    """Every row of a noisy table ten times: its copies predict it unless they are held out."""
+    columns, _, _ = people(60)
+    covered = np.random.default_rng(0).random(60)
+    many = columns.loc[np.repeat(columns.index, 10)].reset_index(drop=True)
+    many["id"] = np.repeat(np.arange(60.0), 10)  # tells the copies apart perfectly
+    learner = GroupLearner(members=("cells", "boosting"), numbers="piecewise")
+    naive = learner.fit(many, np.repeat(covered, 10)).signal_
+    assert naive.p_value < 1e-6
+    told = learner.fit(many, np.repeat(covered, 10), clusters=np.repeat(np.arange(60), 10)).signal_
+    assert told.p_value > 0.05
+
+
+@pytest.mark.parametrize("n_columns", [3, 12])
+def test_noise_has_one_level(n_columns):
+    n_seen = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        columns = pd.DataFrame(rng.normal(size=(300, n_columns)).round(1)).rename(columns=str)
+        learner = GroupLearner(members=("cells", "boosting"), random_state=seed)
+        n_seen += learner.fit(columns, rng.random(300)).signal_.n_levels(1000) > 1
+    assert n_seen <= 3  # binomial(20, 0.03) exceeds 3 with probability 0.3%
+
+
+def test_levels_follow_evidence_and_rows():
+    strong, none = Signal(0.1, 0.01, 1e-9), Signal(-0.01, 0.01, 0.8)
+    assert [strong.n_levels(n) for n in (0, 29, 60, 300, 10_000)] == [1, 1, 2, 10, 20]
+    assert strong.n_levels(10_000, 5) == 5
+    assert none.n_levels(10_000) == 1
+
+
+def test_weights_are_the_best_of_all_allowed():
+    rng = np.random.default_rng(0)
+    target = rng.random(400)
+    table = np.column_stack([target + rng.normal(0, 0.5, 400), rng.random(400), 0.8 * target])
+    weights = stack_weights(table, target)
+    assert (weights >= 0).all()
+    assert weights.sum() <= 1 + 1e-6
+
+    def error(w):
+        return ((target - target.mean() - (table - table.mean(0)) @ w) ** 2).sum()
+
+    others = rng.dirichlet(np.ones(4), 5000)[:, :3]
+    assert error(weights) <= min(map(error, others)) + 1e-6
+
+
+def test_a_useless_stack_is_the_mean():
+    rng = np.random.default_rng(0)
+    target, folds = rng.random(500), Folds.draw(500, None, rng)
+    honest = cross_fitted(-target[:, None], target, folds)  # it may only be subtracted
+    np.testing.assert_allclose(honest, target.mean(), atol=0.02)
+    assert measure_signal(honest, target, folds).p_value > 0.05
+
+
+def test_nested_gain_is_its_definition():
+    rng = np.random.default_rng(0)
+    key, targets = rng.integers(0, 6, 120), rng.normal(size=(N_FOLDS, 120))
+    fold = rng.permutation(120) % N_FOLDS
+    expected = np.zeros(N_FOLDS)
+    for k in range(N_FOLDS):
+        for i in np.flatnonzero(fold != k):
+            near = (key == key[i]) & (fold != k) & (fold != fold[i])
+            mean = targets[k, near].sum() / (near.sum() + PRIOR_ROWS)
+            expected[k] += targets[k, i] ** 2 - (targets[k, i] - mean) ** 2
+    np.testing.assert_allclose(_nested_gain(key, targets, fold), expected)
+
+
+def test_cells_of_one_feature_are_shrunk_means():
+    columns, covered, _ = people(400)
+    one = columns[["Region"]]
+    folds = Folds.draw(400, None, np.random.default_rng(0))
+    _, model = learn_cells(one, covered, folds)
+    codes, mean = Levels.learn(one["Region"]).codes(one["Region"]), covered.mean()
+    expected = np.zeros(400)
+    for trains in folds.trains():
+        for code in range(5):
+            near = (codes == code) & trains
+            shrunk = (covered[near] - mean).sum() / (near.sum() + PRIOR_ROWS)
+            expected[codes == code] += (mean + shrunk) / N_FOLDS
+    np.testing.assert_allclose(model.predict(one), expected)
+    np.testing.assert_allclose(model.predict(one.assign(Region="never seen")), mean)
+
+
+def test_two_groups_of_different_features_are_both_found():
+    rng = np.random.default_rng(0)
+    names = list("abcdef")
+    columns = pd.DataFrame({name: rng.choice(["0", "1"], 2000) for name in names}).astype(object)
+    first = (columns["a"] == "1") & (columns["b"] == "1")
+    second = (columns["c"] == "1") & (columns["d"] == "1")
+    covered = np.clip(rng.random(2000) - 0.6 * (first | second) + 0.3, 0, 1)
+    learner = GroupLearner(members=("cells",)).fit(columns, covered)
+    assert set("abcd") <= set(learner.features_)
+    b = learner.disadvantage(columns)
+    assert b[first | second].min() > b[~(first | second)].max()
+
+
+def test_hostile_columns_give_numbers():
+    rng = np.random.default_rng(0)
+    n = 400
+    columns = pd.DataFrame(
+        {
+            "constant": np.zeros(n),
+            "missing": np.full(n, np.nan),
+            "infinite": np.where(rng.random(n) < 0.1, np.inf, rng.normal(size=n)),
+            "holes": np.where(rng.random(n) < 0.5, np.nan, rng.normal(size=n)),
+            "many": pd.Series([f"c{j}" for j in rng.integers(0, 500, n)], dtype=object),
+            "huge": rng.normal(size=n) * 1e300,
+            "empty": pd.Series([None] * n, dtype=object),
+        }
+    )
+    learner = stacked(max_iter=10).fit(columns, rng.random(n) * (columns["holes"] > 0))
+    strange = columns.assign(many="never seen", holes=-np.inf, missing=5.0, empty="now full")
+    for table in (columns, strange, strange.assign(many=None, infinite=np.nan)):
+        b = learner.disadvantage(table)
+        assert ((b >= 0) & (b <= 1)).all()
+
+
+@pytest.mark.parametrize("covered", [np.ones(200), np.zeros(200)])
+def test_equal_coverage_has_no_signal(covered):
+    columns, _, _ = people(200)
+    learner = stacked().fit(columns, covered)
+    assert learner.signal_.n_levels(1000) == 1
+    np.testing.assert_allclose(learner.disadvantage(columns), 1 - covered)
+    np.testing.assert_allclose(learner.out_of_fold_, 1 - covered)
+    assert not learner.found_
+
+
+@pytest.mark.parametrize("n", [0, 1, 12])
+def test_few_rows_have_no_signal(n):
+    columns, covered, _ = people(max(n, 1))
+    learner = stacked().fit(columns.iloc[:n], covered[:n])
+    assert learner.signal_.n_levels(1000) == 1
+    assert learner.out_of_fold_.shape == (n,)
+    assert np.isfinite(learner.disadvantage(columns)).all()
+
+
+def test_rows_beyond_the_limit_are_predicted_too(monkeypatch):
+    monkeypatch.setattr(learner_module, "MAX_LEARNING_ROWS", 500)
+    columns, covered, hard = people(1500)
+    learner = GroupLearner(members=("cells", "boosting")).fit(columns, covered)
+    assert learner.out_of_fold_.shape == (1500,)
+    assert learner.out_of_fold_[hard].mean() > learner.out_of_fold_[~hard].mean() + 0.2
+
+
+def test_prediction_needs_no_torch():
+    code = """
+import sys, pandas as pd
+from fareg._encoding import piecewise_encoder
+from fareg.groups import GroupLearner
+from fareg.groups._disadvantage import Disadvantage, RegressionNetworks
+import numpy as np
+columns = pd.DataFrame({"a": [0.0, 1.0, 2.0]})
+encoder = piecewise_encoder().fit(columns)
+layers = [(np.ones((1, 3, 2)), np.zeros((1, 1, 2))), (np.ones((1, 2, 1)), np.zeros((1, 1, 1)))]
+model = RegressionNetworks(("a",), encoder, layers, 0.0, 1.0)
+learner = GroupLearner(members=("regression",))
+learner.disadvantage_ = Disadvantage(
+    ("a",), 0.5, {"regression": 0.1}, {"regression": 0.0}, {"regression": model}
+)
+assert learner.disadvantage(columns).shape == (3,)
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_million_people_of_few_kinds_take_a_moment(learned):
+    learner, columns, _, _ = learned
+    many = pd.DataFrame(
+        {name: column.to_numpy()[np.arange(200_000) % 40] for name, column in columns.items()}
+    )
+    start = time.perf_counter()
+    b = learner.disadvantage(many)
+    assert time.perf_counter() - start < 5  # about 0.1 s alone on a core
+    np.testing.assert_allclose(b[:40], learner.disadvantage(columns.iloc[:40]))
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"), [("members", ("forest",)), ("numbers", "raw"), ("members", "cells")]
+)
+def test_bad_parameters_are_named(parameter, value):
+    columns, covered, _ = people(100)
+    with pytest.raises(FaregError, match=parameter):
+        GroupLearner(**{parameter: value}).fit(columns, covered)
+
+
+@pytest.mark.parametrize("numbers", ["standard", "piecewise", "codes"])
+def test_the_network_alone_reads_numbers_in_three_ways(numbers):
+    columns, covered, hard = people(600)
+    learner = GroupLearner(numbers=numbers, select_features=False, max_iter=60)
+    q = learner.fit(columns, covered).membership(columns)
+    assert q[hard].mean() > q[~hard].mean()
+    assert set(learner.input_features()) == set(columns)
+    np.testing.assert_array_equal(learner.disadvantage(columns), q)
+    if numbers == "codes":
+        assert len(learner.input_features()) == columns.shape[1]
