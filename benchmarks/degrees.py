@@ -1,0 +1,134 @@
+"""Tables in which some rows are harder than others, in degrees: who is worst off is known.
+
+Labels follow the rule of ``make_synthetic``: Feature 1 tells the label of an easy row, and only the
+half of a hard one. Every shape says how likely a row is to be hard. ``TUNING`` shapes were looked
+at while the learner was built; ``HELD_OUT`` shapes were measured once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from group_shapes import HELD_OUT as GROUPS_HELD_OUT
+from group_shapes import JOBS, TABLE
+from group_shapes import TUNING as GROUPS_TUNING
+
+from fareg.datasets import make_synthetic
+
+CATEGORIES = ("Color", "Gender", "Age Group", "Region")
+Hardness = Callable[[pd.DataFrame], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A table with the true degree of hardship of each row, the largest is the worst off."""
+
+    X: pd.DataFrame
+    y: np.ndarray
+    degree: np.ndarray
+    sensitive: tuple[str, ...]
+
+
+def _group(rule: Hardness) -> Hardness:
+    return lambda X: np.where(np.asarray(rule(X), dtype=bool), 0.9, 0.1)
+
+
+def _xnor(X: pd.DataFrame) -> np.ndarray:
+    return (X["Color"] == "Red") == (X["Gender"] == "Female")
+
+
+def _degrees(X: pd.DataFrame) -> np.ndarray:
+    steps = X["Age Group"].map({"Child": 0.1, "Youth": 0.35, "Middle": 0.6, "Elder": 0.85})
+    return steps.to_numpy() + np.where(X["Color"] == "Red", 0.1, 0.0)
+
+
+def _two_groups(X: pd.DataFrame) -> np.ndarray:
+    first = (X["Age"] < 30) & (X["Gender"] == "Female")
+    second = (X["Region"] == "Asia") & (X["Color"] == "Red")
+    return np.select([first, second], [0.9, 0.9], 0.1)
+
+
+def _slope(X: pd.DataFrame) -> np.ndarray:
+    return (X["Age"].to_numpy() - 18) / 72
+
+
+def _ring(X: pd.DataFrame) -> np.ndarray:
+    radius = np.hypot((X["Age"] - 54) / 36, (np.log(X["Income"]) - 10.4) / 1.2)
+    return np.asarray((radius > 0.35) & (radius < 0.75))
+
+
+def _stripe(X: pd.DataFrame) -> np.ndarray:
+    return np.asarray(np.abs((X["Age"] - 54) / 36 - (np.log(X["Income"]) - 10.4) / 1.2) < 0.25)
+
+
+def _tenth(X: pd.DataFrame) -> np.ndarray:
+    return (X["Gender"] == "Male") & (X["Age"] > 65) & (X["Income"] > 25_000)
+
+
+def _three_degrees(X: pd.DataFrame) -> np.ndarray:
+    poor = X["Income"] < 25_000
+    return np.select([poor & (X["Color"] == "Blue"), poor], [0.95, 0.5], 0.1)
+
+
+def _two_regions(X: pd.DataFrame) -> np.ndarray:
+    first = (X["Region"] == "Europe") & (X["Age Group"] == "Elder")
+    second = (X["Region"] == "Africa") & (X["Gender"] == "Male")
+    return np.select([first, second], [0.9, 0.9], 0.1)
+
+
+def _tilt(X: pd.DataFrame) -> np.ndarray:
+    z = (X["Age"] - 54) / 20 - (np.log(X["Income"]) - 10.4) / 0.6
+    return 1 / (1 + np.exp(-1.5 * z.to_numpy()))
+
+
+Shape = tuple[Hardness, tuple[str, ...]]
+TUNING: dict[str, Shape] = {
+    "xnor": (_group(_xnor), CATEGORIES),
+    **{name: (_group(rule), columns) for name, (rule, columns) in GROUPS_TUNING.items()},
+    "stripe": (_group(_stripe), TABLE),
+    "degrees": (_degrees, CATEGORIES),
+    "two groups": (_two_groups, TABLE),
+    "slope": (_slope, TABLE),
+}
+HELD_OUT: dict[str, Shape] = {
+    **{name: (_group(rule), columns) for name, (rule, columns) in GROUPS_HELD_OUT.items()},
+    "ring": (_group(_ring), TABLE),
+    "tenth": (_group(_tenth), TABLE),
+    "three degrees": (_three_degrees, TABLE),
+    "two regions": (_two_regions, CATEGORIES),
+    "tilt": (_tilt, TABLE),
+}
+NOISE: dict[str, Shape] = {
+    f"noise {d}": (lambda X: np.full(len(X), 0.5), tuple(f"Noise {j}" for j in range(d)))
+    for d in (3, 10, 20, 60)
+}
+
+
+def draw(name: str, n_samples: int, random_state: int) -> Graded:
+    """Draw rows of one shape; smooth hardness has five degrees of equal share."""
+    rng = np.random.default_rng(random_state)
+    X = make_synthetic(n_samples, random_state=rng).X
+    X["Age"] = rng.integers(18, 90, n_samples).astype(float)
+    X["Income"] = np.exp(rng.normal(10.4, 0.6, n_samples)).round(-2)
+    X["Job"] = rng.choice(JOBS, n_samples)
+    if name == "missing":
+        X.loc[rng.random(n_samples) < 1 / 3, "Income"] = np.nan
+    hardness, sensitive = {**TUNING, **HELD_OUT, **NOISE}[name]
+    noise = {
+        name: rng.choice(list("abc"), n_samples) if j % 2 else rng.normal(size=n_samples)
+        for j, name in enumerate(s for s in sensitive if s.startswith("Noise"))
+    }
+    X = pd.concat([X, pd.DataFrame(noise, index=X.index)], axis=1)
+    h = np.asarray(hardness(X), dtype=float)
+    signal = X["Feature 1"].to_numpy()
+    y = np.where(
+        X["Feature 2"].to_numpy() < h,
+        3 * (signal >= 0.5) + rng.integers(0, 3, n_samples),
+        (6 * signal).astype(int),
+    )
+    distinct = np.unique(h)
+    edges = distinct[1:] if len(distinct) <= 8 else np.quantile(h, [0.2, 0.4, 0.6, 0.8])
+    return Graded(X, y, np.searchsorted(edges, h, side="right"), sensitive)
