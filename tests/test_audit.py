@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from fareg import AuditResult, FaregError, FaregWarning, audit
 from fareg._frames import select_columns
 from fareg.audit._cells import CodedTable, cell_coverage
+from fareg.audit._counts import Promise
 from fareg.audit._sets import read_sets
 from fareg.audit._verification import NO_RULE, detectable_coverage, holm
 from fareg.metrics import clopper_pearson, coverage_by_group, coverage_score, mean_set_size
@@ -234,11 +235,11 @@ def test_holm_is_holm():
 def test_detectable_coverage_has_the_power_it_states():
     from scipy.stats import binom
 
-    coverage = detectable_coverage(1000, 5, 0.9, 0.05)
+    coverage = detectable_coverage(1000, 5, Promise(0.9), 0.05)
     counts = np.arange(301)
     significant = counts[binom.cdf(counts, 300, 0.9) <= 0.01]
     assert binom.cdf(significant.max(), 300, coverage) == pytest.approx(0.8)
-    assert detectable_coverage(5, 5, 0.9, 0.05) is None
+    assert detectable_coverage(5, 5, Promise(0.9), 0.05) is None
 
 
 def test_same_seed_same_audit_and_rows_of_any_library():

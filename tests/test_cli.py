@@ -477,6 +477,21 @@ def test_damaged_models_are_refused(place, tmp_path):
         assert "cut short" in refused(*arguments)
 
 
+def test_audit_knows_clusters_and_calibration_rows(tmp_path):
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame({"who": range(60), "age": rng.normal(size=60), "y": "a", "set": "a|b"})
+    people.loc[:5, "set"] = "b"
+    pd.concat([people] * 5).to_csv(tmp_path / "t.csv", index=False)
+    options = ("audit", tmp_path / "t.csv", "--target", "y", "--sets", "set", "--json")
+    told = json.loads(run(*options, "--clusters", "who", "--calibration-rows", 200).stdout)
+    assert told["data"]["sensitive_features"] == ["age"]
+    assert any("300 rows in 60 clusters" in note for note in told["notes"])
+    assert any("calibrated on 200 rows" in note for note in told["notes"])
+    assert "has no column nobody" in refused(*options[:-1], "--clusters", "nobody")
+    assert "column of their own" in refused(*options[:-1], "--clusters", "y")
+    assert "at least 9" in refused(*options[:-1], "--calibration-rows", "3")
+
+
 def test_audit_refuses_sets_that_are_none(small):
     audit = ("audit", small, "--target", "outcome")
     assert "either" in refused(*audit)

@@ -184,6 +184,14 @@ def audit(
     confidence: Annotated[
         float | None, typer.Option(help="Coverage promised (default: the model's own, or 0.9).")
     ] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option(help="Column of ids: rows that share one may depend on each other."),
+    ] = None,
+    calibration_rows: Annotated[
+        int | None,
+        typer.Option(help="Allow for a predictor that was calibrated on this many rows."),
+    ] = None,
     seed: Seed = 0,
     report: Report = None,
     trust: Trust = None,
@@ -206,6 +214,8 @@ def audit(
                 confidence_level=confidence,
                 seed=seed,
                 trusted=_names(trust),
+                clusters=clusters,
+                n_calibration=calibration_rows,
             )
             if report is not None:
                 result.to_html(report)

@@ -18,12 +18,14 @@ from fareg._validation import (
     check_same_length,
 )
 from fareg.audit._cells import CodedTable, cell_coverage, label_coverage
+from fareg.audit._clusters import one_row_of_each, read_clusters, warn_of_repeats
+from fareg.audit._counts import Count, Promise
 from fareg.audit._picture import group_picture
 from fareg.audit._result import AuditResult
 from fareg.audit._sets import read_sets
 from fareg.audit._slabs import no_slabs, slab_curve
 from fareg.audit._verification import detectable_coverage, discover_and_verify
-from fareg.metrics import clopper_pearson, excess_risk
+from fareg.metrics import excess_risk
 from fareg.metrics._encoding import check_table
 from fareg.report import headline_group
 
@@ -40,6 +42,8 @@ def audit(
     sensitive_features: SensitiveFeatures = None,
     confidence_level: float = 0.9,
     significance: float = 0.05,
+    clusters: Any = None,
+    n_calibration: int | None = None,
     n_directions: int = 200,
     n_permutations: int = 100,
     measures: bool = True,
@@ -72,6 +76,14 @@ def audit(
         Coverage that the sets promise.
     significance : float, default=0.05
         Probability of any false finding that is allowed.
+    clusters : name or position of a column of ``X``, or array of shape (n_samples,), optional
+        Which rows belong together: rows with the same id may depend on each other in any way, those
+        of different ids are independent. Each cluster counts once, and its column defines no
+        groups. None: all rows are independent; a warning tells if many are copies of each other.
+    n_calibration : int, optional
+        How many rows calibrated the predictor. A valid predictor then has the coverage that it
+        promises on average over calibrations, and is not accused of the difference that its own
+        calibration rows make. None: coverage must reach ``confidence_level`` itself.
     n_directions, n_permutations : int, default=200 and 100
         Effort of the worst-slab search: random directions, and shuffles behind its null band.
     measures : bool, default=True
@@ -98,10 +110,16 @@ def audit(
     check_fraction("significance", significance)
     check_count("n_directions", n_directions)
     check_count("n_permutations", n_permutations, minimum=0)
-    columns, notes = _tamed(select_columns(check_table(X), sensitive_features))
+    if n_calibration is not None:
+        check_count("n_calibration", n_calibration)
+    promise = Promise(float(confidence_level), n_calibration)
+    X, cluster = read_clusters(check_table(X), clusters)
+    columns, notes = _tamed(select_columns(X, sensitive_features))
     check_same_length(X=columns, y=y)
     table = read_sets(sets, y, classes)
     covered, size, n = table.covered, table.size, len(table.covered)
+    if clusters is None:
+        warn_of_repeats(X, y)
     rng = np.random.default_rng(hash_key(random_state))
     groups, discovery = discover_and_verify(
         columns,
@@ -110,11 +128,18 @@ def audit(
         confidence_level=confidence_level,
         significance=significance,
         rng=rng,
+        clusters=cluster,
+        n_calibration=n_calibration,
     )
-    low, high = clopper_pearson(int(covered.sum()), n)
-    levels, pairs = _cell_tables(columns, covered, size, confidence_level)
-    overall = {"coverage": float(covered.mean()), "high": float(high)}
+    everyone = Count.of(covered, cluster)
+    low, high = everyone.interval()
+    least = promise.least_coverage
+    overall = {"coverage": everyone.coverage, "high": high, "least_coverage": least}
     main = headline_group([vars(group) for group in groups], overall, confidence_level)
+    # what knows of no clusters sees one row of each
+    apart = one_row_of_each(cluster, n, rng)
+    rows, hits, sizes = columns[apart].reset_index(drop=True), covered[apart], size[apart]
+    levels, pairs = _cell_tables(rows, hits, sizes, confidence_level)
     n_verification = int((~discovery).sum())
     return AuditResult(
         confidence_level=float(confidence_level),
@@ -124,30 +149,50 @@ def audit(
         n_verification=n_verification,
         classes=table.classes,
         sensitive_features=tuple(map(str, columns.columns)),
-        coverage=float(covered.mean()),
-        low=float(low),
-        high=float(high),
+        coverage=everyone.coverage,
+        low=low,
+        high=high,
         mean_size=float(size.mean()),
         set_sizes=_set_sizes(size, covered),
         groups=groups,
         levels=levels,
         pairs=pairs,
-        by_label=label_coverage(y, covered, size, confidence_level=confidence_level),
+        by_label=label_coverage(
+            np.asarray(y)[apart], hits, sizes, confidence_level=confidence_level
+        ),
         slabs=slab_curve(
-            columns, covered, n_directions=n_directions, n_permutations=n_permutations, rng=rng
+            rows, hits, n_directions=n_directions, n_permutations=n_permutations, rng=rng
         )
         if measures
         else no_slabs(),
-        excess_risk=_excess_risk(columns, covered, confidence_level, rng)
-        if measures
-        else float("nan"),
+        excess_risk=_excess_risk(rows, hits, confidence_level, rng) if measures else float("nan"),
         detectable_coverage=detectable_coverage(
-            n_verification, len(groups), confidence_level, significance
+            int((apart & ~discovery).sum()),
+            len(groups) * (1 if cluster is None else 2),  # averages over draws count twice
+            promise,
+            significance,
         ),
-        picture=group_picture(columns, covered, main["mask"], main["features"]) if main else None,
-        notes=(*table.notes, *notes),
+        picture=group_picture(rows, hits, main["mask"][apart], main["features"]) if main else None,
+        notes=(*table.notes, *notes, *_told(everyone, cluster, n, promise)),
+        least_coverage=least,
         about={"date": date.today().isoformat(), "seed": _seed(random_state)},
     )
+
+
+def _told(everyone: Count, clusters: IntArray | None, n: int, promise: Promise) -> tuple[str, ...]:
+    """Return what the audit was told about its rows and about the predictor."""
+    notes = []
+    if clusters is not None:
+        notes.append(
+            f"{n:,} rows in {everyone.n:,} clusters: every cluster counts once, and the tables by "
+            "level, pair and label show one random row of each"
+        )
+    if promise.n_calibration is not None:
+        notes.append(
+            f"a valid predictor calibrated on {promise.n_calibration:,} rows covers more than "
+            f"{promise.least_coverage:.1%} in 97.5% of calibrations, which the tests allow for"
+        )
+    return tuple(notes)
 
 
 def _seed(random_state: Any) -> int | None:

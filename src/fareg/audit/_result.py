@@ -60,6 +60,9 @@ class AuditResult:
     about : dict
         Where the numbers come from: the date, the seed, and what else is known, such as file,
         target, base_model and accuracy.
+    least_coverage : float or None
+        Overall coverage below which the sets break their promise: the confidence level, unless the
+        audit was told the number of calibration rows.
     notes : tuple of str
         What a reader should know about the data.
 
@@ -95,6 +98,7 @@ class AuditResult:
     picture: dict[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
     about: dict[str, Any] = field(default_factory=dict)
+    least_coverage: float | None = None
 
     @property
     def findings(self) -> tuple[VerifiedGroup, ...]:
@@ -129,6 +133,9 @@ class AuditResult:
             "low": self.low,
             "high": self.high,
             "mean_size": self.mean_size,
+            "least_coverage": (
+                self.confidence_level if self.least_coverage is None else self.least_coverage
+            ),
         }
 
     def summary(self) -> str:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from scipy.stats import beta, binom
+from scipy.stats import beta
 
 from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg.audit._cells import CodedTable, below_level_pvalue, cell_coverage
+from fareg.audit._cells import CodedTable, cell_coverage
+from fareg.audit._counts import Count, Promise
 from fareg.groups import GroupLearner, cells_of, cut_membership, distil_rule
-from fareg.metrics import clopper_pearson
 
 MAX_ITER = 80  # gradient steps of the network
 MIN_ROWS = 20  # a half with fewer rows proposes nothing
@@ -54,6 +54,9 @@ class VerifiedGroup:
         The same on the discovery half: too pessimistic, for the group was chosen there.
     mask : bool ndarray of shape (n_samples,)
         The group among all audited rows.
+    n_clusters : int or None
+        Clusters of the verification half with rows in the group, if the audit was told of any. Then
+        every cluster counts once in the coverages, the interval and the p-values.
 
     Examples
     --------
@@ -82,6 +85,7 @@ class VerifiedGroup:
     discovery_n: int
     discovery_coverage: float
     mask: BoolArray = field(repr=False)
+    n_clusters: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +105,16 @@ def discover_and_verify(
     confidence_level: float,
     significance: float,
     rng: np.random.Generator,
+    clusters: IntArray | None = None,
+    n_calibration: int | None = None,
 ) -> tuple[tuple[VerifiedGroup, ...], BoolArray]:
     """Propose groups on a random half and verify them on the other.
 
     If the rows are independent and coverage is at least ``confidence_level`` in every group, any
     group is a finding with probability at most ``significance``: given the discovery half, the
     candidates are fixed, their binomial p-values exact and their number accounted for by Holm.
+    The same holds for rows that depend on each other within ``clusters``, which are never divided,
+    and for a level that varies with the ``n_calibration`` rows of a valid predictor.
 
     Returns
     -------
@@ -115,15 +123,19 @@ def discover_and_verify(
     discovery : bool ndarray of shape (n_samples,)
         The discovery half.
     """
-    discovery = np.zeros(len(covered), dtype=bool)
-    discovery[rng.permutation(len(covered))[: len(covered) // 2]] = True
+    units = np.arange(len(covered)) if clusters is None else clusters
+    n_units = int(units.max(initial=-1)) + 1
+    chosen = np.zeros(n_units, dtype=bool)
+    chosen[rng.permutation(n_units)[: n_units // 2]] = True
+    discovery: BoolArray = chosen[units]
     seed = int(rng.integers(2**31))
-    if discovery.sum() < MIN_ROWS:
+    if chosen.sum() < MIN_ROWS:
         return (), discovery
     learned = _learned_groups(columns, covered, discovery, seed)
     cells = _worst_cells(columns, covered, size, discovery, confidence_level)
     candidates = _distinct([*learned, *cells], discovery)
-    groups = _verified(candidates, covered, size, discovery, confidence_level, significance)
+    promise = Promise(confidence_level, n_calibration)
+    groups = _verified(candidates, covered, size, discovery, clusters, promise, significance)
     return groups, discovery
 
 
@@ -215,37 +227,37 @@ def _verified(
     covered: BoolArray,
     size: IntArray,
     discovery: BoolArray,
-    confidence_level: float,
+    clusters: IntArray | None,
+    promise: Promise,
     significance: float,
 ) -> tuple[VerifiedGroup, ...]:
-    def counts(half: BoolArray) -> tuple[IntArray, IntArray]:
-        n = [int((c.mask & half).sum()) for c in candidates]
-        k = [int((c.mask & half & covered).sum()) for c in candidates]
-        return np.array(n, dtype=np.int64), np.array(k, dtype=np.int64)
+    def count(rows: BoolArray) -> Count:
+        return Count.of(covered[rows], None if clusters is None else clusters[rows])
 
-    n, k = counts(~discovery)
-    seen_n, seen_k = counts(discovery)
-    p = below_level_pvalue(k, n, confidence_level)
+    counts = [count(c.mask & ~discovery) for c in candidates]
+    n = [int((c.mask & ~discovery).sum()) for c in candidates]
+    p = np.array([one.p_value(promise) for one in counts])
     adjusted = holm(p)
-    low, high = clopper_pearson(k, n)
+    intervals = [one.interval() for one in counts]
     groups = [
         VerifiedGroup(
             rule=c.rule,
             source=c.source,
             features=c.features,
             fidelity=c.fidelity,
-            n=int(n[i]),
+            n=n[i],
             share=float(n[i] / (~discovery).sum()),
-            coverage=float(k[i] / n[i]) if n[i] else float("nan"),
-            low=float(low[i]),
-            high=float(high[i]),
+            coverage=counts[i].coverage,
+            low=intervals[i][0],
+            high=intervals[i][1],
             mean_size=float(size[c.mask & ~discovery].mean()) if n[i] else float("nan"),
             p_value=float(p[i]),
             adjusted_p_value=float(adjusted[i]),
             is_finding=bool(adjusted[i] <= significance),
-            discovery_n=int(seen_n[i]),
-            discovery_coverage=float(seen_k[i] / seen_n[i]),
+            discovery_n=int((c.mask & discovery).sum()),
+            discovery_coverage=count(c.mask & discovery).coverage,
             mask=c.mask,
+            n_clusters=None if clusters is None else counts[i].n,
         )
         for i, c in enumerate(candidates)
     ]
@@ -268,16 +280,19 @@ def holm(p: FloatArray) -> FloatArray:
 
 
 def detectable_coverage(
-    n_verification: int, n_candidates: int, confidence_level: float, significance: float
+    n_verification: int, n_candidates: int, promise: Promise, significance: float
 ) -> float | None:
     """Return the coverage at which a typical group is found with 80% power; None: at none.
 
-    The group holds 30% of the verification rows and is tested at the first step of Holm.
+    The group holds 30% of the independent verification rows and is tested at the first step of
+    Holm.
     """
     n = int(TYPICAL_SHARE * n_verification)
     level = significance / max(1, n_candidates)
-    k = int(binom.ppf(level, n, confidence_level)) if n else 0
-    while k >= 0 and (n == 0 or binom.cdf(k, n, confidence_level) > level):
-        k -= 1  # the largest count that is significant
+    counts = np.arange(n)
+    significant = np.flatnonzero(promise.at_most(counts, n) <= level) if n else counts
+    if not len(significant):
+        return None
+    k = int(significant[-1])  # the largest count that is significant
     # P(Binomial(n, c) <= k) is the survival function of Beta(k + 1, n - k) at c
-    return float(beta.ppf(1 - POWER, k + 1, n - k)) if k >= 0 else None
+    return float(beta.ppf(1 - POWER, k + 1, n - k))

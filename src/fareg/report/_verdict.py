@@ -115,7 +115,7 @@ def headline_group(groups: Sequence[Row], overall: Row, confidence_level: float)
     """
     large = [group for group in groups if group["n"] >= MIN_HEADLINE_ROWS]
     findings = [group for group in large if group["is_finding"]]
-    if overall["high"] < confidence_level:
+    if overall["high"] < overall.get("least_coverage", confidence_level):
         apart = [group for group in findings if group["high"] < overall["coverage"]]
         return min(apart, key=lambda group: group["high"], default=None)
     suspects = (g for g in large if g["source"] == "learned" and g["p_value"] <= SUSPICIOUS)
@@ -207,7 +207,7 @@ def _audit_status(
     confidence_level: float,
     detectable_coverage: float | None,
 ) -> str:
-    if overall["high"] < confidence_level:
+    if overall["high"] < overall.get("least_coverage", confidence_level):
         return "low"
     if any(group["is_finding"] and group["n"] >= MIN_HEADLINE_ROWS for group in groups):
         return "finding"

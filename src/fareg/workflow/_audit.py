@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._labels import column_classes, label_texts, plain_text
-from fareg._validation import InvalidInputError, warn
+from fareg._validation import BoolArray, InvalidInputError, warn
 from fareg.audit import AuditResult, audit
 from fareg.persistence import describe, load, seen_rows
 from fareg.workflow._predict import model_columns
@@ -33,6 +33,8 @@ def audit_file(
     confidence_level: float | None = None,
     seed: int = 0,
     trusted: Sequence[str] | None = None,
+    clusters: str | None = None,
+    n_calibration: int | None = None,
 ) -> AuditResult:
     """Audit prediction sets that are columns of a table, or those of a model on its rows.
 
@@ -55,6 +57,10 @@ def audit_file(
     seed : int, default=0
     trusted : list of str, default=None
         Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
+    clusters : str, default=None
+        Column of ids: rows that share one may depend on each other. It defines no groups.
+    n_calibration : int, default=None
+        How many rows calibrated the predictor, if the audit shall allow for their number.
 
     Returns
     -------
@@ -67,7 +73,13 @@ def audit_file(
         )
     frame = read_table(data, labels=[target, *(sets or ())])
     names = [str(name) for name in frame.columns]
-    check_columns([target, *(sets or ()), *(sensitive or ())], names, str(data))
+    grouping = [] if clusters is None else [clusters]
+    check_columns([target, *(sets or ()), *(sensitive or ()), *grouping], names, str(data))
+    if clusters is not None and clusters in (target, *(sets or ()), *(sensitive or ())):
+        raise InvalidInputError(
+            f"the clusters {clusters} must be a column of their own, got one that is also the "
+            "target, part of the sets or sensitive"
+        )
     if frame[target].isna().any():
         raise InvalidInputError(
             f"the target {target} has {int(frame[target].isna().sum())} missing values in "
@@ -77,12 +89,14 @@ def audit_file(
     y = label_texts(frame[target])
     classes: Any = None
     about: dict[str, Any] = {"file": Path(data).name, "target": target}
+    ids = None if clusters is None else frame[clusters].to_numpy()
     if sets is None:
         assert model is not None
         clf = load(model, trusted=trusted)
         confidence_level = confidence_level or clf.confidence_level
         X = as_kinds(frame, model_columns(clf, model), str(data))
-        X, y = _unseen(X, y, model, str(data))
+        new = _unseen(X, y, model, str(data))
+        X, y, ids = X[new].reset_index(drop=True), y[new], None if ids is None else ids[new]
         table, classes = clf.predict_set(X), list(label_texts(clf.classes_))
         about |= {"model": Path(model).name, "base_model": _base_model(clf, model)}
         about["accuracy"] = float((label_texts(clf.predict(X)) == y).mean())
@@ -95,6 +109,7 @@ def audit_file(
         _check_all_named(X, list(sets), y)
         if sensitive is None:
             X = _without_answers(X, table.sum(axis=1).to_numpy())
+    X = X.drop(columns=grouping, errors="ignore")
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
     column_kinds(X)  # refuses columns of lists
@@ -105,6 +120,8 @@ def audit_file(
         classes=classes,
         sensitive_features=None if sensitive is None else list(sensitive),
         confidence_level=confidence_level or 0.9,
+        clusters=ids,
+        n_calibration=n_calibration,
         random_state=seed,
     )
     return replace(result, about={**about, **result.about})
@@ -115,8 +132,8 @@ def _base_model(clf: Any, model: str | os.PathLike[str]) -> str:
     return str(describe(model)["metadata"].get("estimator", type(clf.estimator_).__name__))
 
 
-def _unseen(X: pd.DataFrame, y: Any, model: Any, data: str) -> tuple[pd.DataFrame, Any]:
-    """Leave out the rows that trained or calibrated a model, as far as its file remembers them."""
+def _unseen(X: pd.DataFrame, y: Any, model: Any, data: str) -> BoolArray:
+    """Tell the rows that neither trained nor calibrated a model, as far as its file remembers."""
     seen = seen_rows(model)
     used = np.zeros(len(y), dtype=bool) if seen is None else seen.contains(X, y)
     if used.all():
@@ -129,7 +146,7 @@ def _unseen(X: pd.DataFrame, y: Any, model: Any, data: str) -> tuple[pd.DataFram
             f"{used.sum()} of {len(y)} rows were used to train or calibrate this model and are "
             "left out"
         )
-    return X[~used].reset_index(drop=True), y[~used]
+    return ~used
 
 
 def _lists(column: pd.Series, known: set[str]) -> list[list[str]]:

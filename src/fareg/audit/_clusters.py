@@ -1,0 +1,109 @@
+"""Rows that belong together: who says so, and how to notice if nobody did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import pandas as pd
+
+from fareg._frames import canonical, column_names, distinct_rows, is_frame
+from fareg._validation import (
+    BoolArray,
+    FaregError,
+    IntArray,
+    InvalidInputError,
+    check_same_length,
+    warn,
+)
+
+MANY_REPEATS = 0.1  # share of rows equal to an earlier one from which on repeats are suspicious
+NEARLY_UNIQUE = 0.9  # a column that tells this share of the distinct rows apart is like an id
+MIN_DISTINCT = 50  # fewer distinct values may repeat by nature
+
+
+def read_clusters(X: Any, clusters: Any) -> tuple[Any, IntArray | None]:
+    """Return X without a column of cluster ids, and the number of each row's cluster.
+
+    ``clusters`` is the name or position of a column of X, an array of ids, or None.
+    """
+    if clusters is None:
+        return X, None
+    if np.isscalar(clusters):
+        names = column_names(X)
+        if isinstance(clusters, int | np.integer) and 0 <= clusters < len(names):
+            clusters = names[int(clusters)]
+        if clusters not in names:
+            raise InvalidInputError(
+                f"clusters must be a column of X or an array of ids, got {clusters!r}; columns: "
+                f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+            )
+        if len(names) == 1:
+            raise InvalidInputError("X must have a column besides the clusters, got none")
+        X, clusters = _without(X, names.index(clusters))
+    ids = np.asarray(clusters)
+    if ids.ndim != 1:
+        raise InvalidInputError(f"clusters must be one id per row, got shape {ids.shape}")
+    check_same_length(X=X, clusters=ids)
+    codes = pd.factorize(ids)[0].astype(np.int64)
+    if (codes < 0).any():
+        raise InvalidInputError(
+            f"clusters must not be missing, got {int((codes < 0).sum())} missing ids of "
+            f"{len(codes)}; give a row that belongs to no other an id of its own"
+        )
+    return X, codes
+
+
+def _without(X: Any, position: int) -> tuple[Any, Any]:
+    if is_frame(X):
+        frame = nw.from_native(X, eager_only=True)
+        name = frame.columns[position]
+        return frame.drop(name).to_native(), frame[name].to_numpy()
+    return np.delete(np.asarray(X), position, axis=1), np.asarray(X)[:, position]
+
+
+def one_row_of_each(clusters: IntArray | None, n: int, rng: np.random.Generator) -> BoolArray:
+    """Draw one row from each cluster; without clusters, take all ``n`` rows."""
+    chosen = np.ones(n, dtype=bool)
+    if clusters is not None:
+        order = rng.permutation(n)
+        chosen[:] = False
+        chosen[order[np.unique(clusters[order], return_index=True)[1]]] = True
+    return chosen
+
+
+def warn_of_repeats(X: Any, y: Any) -> None:
+    """Warn if many rows are copies of others, which independent rows would hardly be.
+
+    Rows of few categories repeat by nature. So a warning needs two signs: a tenth of the rows equal
+    an earlier one in all columns and in the label, and yet the numbers of one column tell nine
+    tenths of the distinct rows apart, labels included, as measurements do. Whole numbers that fill
+    their range, such as ages, are categories here. Copies in other tables go unnoticed.
+    """
+    try:
+        columns = canonical(X)
+    except FaregError:  # a column that cannot be read; the audit may not need it
+        return
+    label = pd.Series(pd.factorize(np.asarray(y).ravel())[0], name="")
+    first, which = distinct_rows(pd.concat([columns, label], axis=1))
+    n_repeats = len(which) - len(first)
+    if n_repeats < MANY_REPEATS * len(which):
+        return
+    needed = max(MIN_DISTINCT, NEARLY_UNIQUE * len(first))
+    if any(_is_scattered(column, needed) for _, column in columns.iloc[first].items()):
+        warn(
+            f"{n_repeats:,} of {len(which):,} rows equal an earlier row in every column and in the "
+            "label, so they are not independent and findings may be chance; drop the copies, or "
+            "pass clusters, an id per row that copies share"
+        )
+
+
+def _is_scattered(column: pd.Series, needed: float) -> bool:
+    """Tell whether so many numbers do not just fill a range of integers."""
+    if column.dtype == object:
+        return False
+    values = column[np.isfinite(column)].unique()
+    if len(values) < needed:
+        return False
+    return bool((values % 1 != 0).any() or np.ptp(values) > 2 * len(values))

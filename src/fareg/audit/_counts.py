@@ -1,0 +1,133 @@
+"""How many rows are covered, and whether a promise that is kept could explain so few.
+
+Rows of one cluster (the visits of a patient, the copies of a row) may depend on each other in any
+way. If one row is drawn from each cluster, the drawn rows are independent, and their number of
+covered ones is binomial. The draw is not made: the p-value is averaged over all draws, and twice
+an average of p-values is a p-value again, however they depend on each other (Vovk & Wang 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import beta, betabinom, binom
+
+from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
+from fareg.metrics import clopper_pearson
+
+FEWEST_DEVIATIONS = 10.0  # a law is cut off where it is this many standard deviations from its mean
+INTERVAL_TAIL = 0.025  # of each side of a 95% interval
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What the sets promise: coverage of at least a level, or that of a valid split predictor.
+
+    Over the draw of ``n_calibration`` rows, the true coverage of a split conformal predictor is
+    Beta(n + 1 - l, l) with ``l = floor((n + 1) alpha)``: valid on average, and a little above or
+    below the level each time (Vovk 2012). Coverage is then beta-binomial instead of binomial.
+    """
+
+    confidence_level: float
+    n_calibration: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_calibration is not None and self._beta[1] == 0:
+            needed = int(np.ceil(1 / (1 - self.confidence_level) - 1e-9)) - 1
+            raise InvalidInputError(
+                f"n_calibration must be at least {needed} at confidence level "
+                f"{self.confidence_level:g}, got {self.n_calibration}: with fewer rows valid sets "
+                "hold every label"
+            )
+
+    @property
+    def _beta(self) -> tuple[int, int]:
+        assert self.n_calibration is not None
+        n = self.n_calibration
+        left_out = int(np.floor((n + 1) * (1 - self.confidence_level) + 1e-9))
+        return n + 1 - left_out, left_out
+
+    @property
+    def least_coverage(self) -> float:
+        """The level, or what the true coverage of a valid predictor exceeds 97.5% of the time."""
+        if self.n_calibration is None:
+            return float(self.confidence_level)
+        return float(beta.ppf(INTERVAL_TAIL, *self._beta))
+
+    def at_most(self, k: IntArray, n: int) -> FloatArray:
+        """Return the probability that at most ``k`` of ``n`` independent rows are covered."""
+        if self.n_calibration is None:
+            return np.asarray(binom.cdf(k, n, self.confidence_level), dtype=np.float64)
+        up_to = int(np.max(k, initial=0))
+        summed = np.cumsum(betabinom.pmf(np.arange(up_to + 1), n, *self._beta))
+        return np.minimum(1.0, summed)[np.asarray(k)]
+
+
+@dataclass(frozen=True, eq=False)
+class Count:
+    """The number of covered rows among independent ones, one from each cluster.
+
+    It has a law if rows of one cluster disagree: ``probability[i]`` that it is ``lowest + i``.
+    """
+
+    n: int  # independent rows
+    lowest: int
+    probability: FloatArray
+    is_average: bool  # over draws from clusters of several rows
+
+    @classmethod
+    def of(cls, covered: BoolArray, clusters: IntArray | None = None) -> Count:
+        """Count rows that are independent, or those of clusters numbered by ``clusters``."""
+        n, k = len(covered), int(covered.sum())
+        if clusters is None or n == 0:
+            return cls(n, k, np.ones(1), False)
+        _, inverse, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+        hits = np.bincount(inverse, weights=covered)
+        lowest, law = 0, np.ones(1)
+        for share, many in zip(*np.unique(hits / sizes, return_counts=True), strict=True):
+            start, part = _binomial_law(int(many), float(share))
+            lowest, law = lowest + start, np.convolve(law, part)
+        return cls(len(sizes), lowest, law, bool((sizes > 1).any()))
+
+    @property
+    def coverage(self) -> float:
+        """The share of covered rows; every cluster counts once."""
+        counts = self.lowest + np.arange(len(self.probability))
+        return float(counts @ self.probability / self.n) if self.n else float("nan")
+
+    def p_value(self, promise: Promise) -> float:
+        """Return a p-value of the promise, small if fewer rows are covered than it allows."""
+        return self._averaged(lambda k: promise.at_most(k, self.n))
+
+    def interval(self) -> tuple[float, float]:
+        """Return a 95% interval of coverage: Clopper-Pearson, or the same averaged over draws."""
+        if not self.is_average:
+            exact = clopper_pearson(self.lowest, self.n)
+            return float(exact[0]), float(exact[1])
+
+        def too_few(level: float) -> float:
+            return self._averaged(lambda k: binom.cdf(k, self.n, level)) - INTERVAL_TAIL
+
+        def too_many(level: float) -> float:
+            return self._averaged(lambda k: binom.sf(k - 1, self.n, level)) - INTERVAL_TAIL
+
+        low = 0.0 if too_many(0.0) >= 0 else brentq(too_many, 0.0, 1.0)
+        high = 1.0 if too_few(1.0) >= 0 else brentq(too_few, 0.0, 1.0)
+        return float(low), float(high)
+
+    def _averaged(self, p_value: Callable[[IntArray], FloatArray]) -> float:
+        counts = self.lowest + np.arange(len(self.probability))
+        mean = float(p_value(counts) @ self.probability)
+        return min(1.0, 2 * mean if self.is_average else mean)
+
+
+def _binomial_law(n: int, p: float) -> tuple[int, FloatArray]:
+    """Return the first count that matters and the probabilities from there on."""
+    spread = FEWEST_DEVIATIONS * np.sqrt(n * p * (1 - p)) + (FEWEST_DEVIATIONS if 0 < p < 1 else 0)
+    low = max(0, int(np.floor(n * p - spread + 1e-9)))
+    high = min(n, int(np.ceil(n * p + spread - 1e-9)))
+    law = binom.pmf(np.arange(low, high + 1), n, p)
+    return low, law / law.sum()

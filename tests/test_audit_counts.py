@@ -1,0 +1,202 @@
+"""Counts of covered rows: exact if rows are independent, valid if they come in clusters."""
+
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.stats import betabinom, binom, binomtest
+
+from fareg import FaregError, FaregWarning, audit
+from fareg.audit._clusters import one_row_of_each, read_clusters, warn_of_repeats
+from fareg.audit._counts import Count, Promise
+from fareg.audit._verification import discover_and_verify
+from fareg.metrics import clopper_pearson
+
+NINETY = Promise(0.9)
+FALSE_ALARM = 1e-4
+
+
+@pytest.mark.parametrize("clusters", [None, np.arange(200)])
+def test_independent_rows_get_the_binomial_test(clusters):
+    covered = np.arange(200) < 170
+    count = Count.of(covered, clusters)
+    assert count.p_value(NINETY) == pytest.approx(binomtest(170, 200, 0.9, "less").pvalue)
+    assert count.interval() == pytest.approx(tuple(map(float, clopper_pearson(170, 200))))
+    assert count.coverage == 0.85
+
+
+def test_the_average_over_draws_equals_many_draws():
+    rng = np.random.default_rng(0)
+    clusters = np.sort(rng.integers(0, 60, 200))
+    covered = rng.random(200) < 0.7
+    counts = []
+    for _ in range(4000):
+        rows = one_row_of_each(clusters, 200, rng)
+        assert rows.sum() == len(np.unique(clusters))
+        counts.append(covered[rows].sum())
+    count = Count.of(covered, clusters)
+    drawn = binom.cdf(counts, count.n, 0.9)
+    error = 5 * drawn.std() / np.sqrt(len(drawn))
+    assert count.p_value(NINETY) == pytest.approx(2 * drawn.mean(), abs=2 * error)
+    assert count.coverage == pytest.approx(np.mean(counts) / count.n, abs=0.01)
+
+
+def test_copies_add_nothing():
+    covered = np.arange(100) < 80
+    alone = Count.of(covered)
+    copied = Count.of(np.repeat(covered, 10), np.repeat(np.arange(100), 10))
+    assert copied.n == 100
+    assert copied.coverage == alone.coverage
+    assert copied.p_value(NINETY) == pytest.approx(2 * alone.p_value(NINETY))
+    assert copied.interval()[0] < alone.interval()[0]
+    assert copied.interval()[1] > alone.interval()[1]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_intervals_reach_the_ends(share):
+    low, high = Count.of(np.full(40, bool(share)), np.arange(40) // 2).interval()
+    assert (low, high)[int(share)] == share
+    assert low < high
+
+
+def test_clustered_p_values_and_intervals_are_valid():
+    """Rows of a cluster share most of their luck; clusters of many sizes."""
+    rng = np.random.default_rng(1)
+    repeats, small, missed = 400, 0, 0
+    for _ in range(repeats):
+        sizes = rng.integers(1, 12, 50)
+        shared = np.repeat(rng.random(50), sizes)
+        own = rng.random(len(shared))
+        luck = np.where(rng.random(len(shared)) < 0.8, shared, own)
+        count = Count.of(luck < 0.9, np.repeat(np.arange(50), sizes))
+        small += count.p_value(NINETY) <= 0.1
+        low, high = count.interval()
+        missed += not low <= 0.9 <= high
+    assert binomtest(small, repeats, 0.1, "greater").pvalue > FALSE_ALARM
+    assert binomtest(missed, repeats, 0.05, "greater").pvalue > FALSE_ALARM
+
+
+def test_few_calibration_rows_make_the_count_beta_binomial():
+    promise = Promise(0.9, 200)
+    k = np.array([0, 850, 880, 1000])
+    np.testing.assert_allclose(promise.at_most(k, 1000), betabinom.cdf(k, 1000, 181, 20))
+    assert 0.85 < promise.least_coverage < 0.88
+    assert Promise(0.9, 10**7).at_most(k, 1000)[2] == pytest.approx(binom.cdf(880, 1000, 0.9), 0.01)
+    with pytest.raises(FaregError, match="n_calibration must be at least 9 at confidence level"):
+        Promise(0.9, 8)
+    Promise(0.9, 9)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_clusters_may_be_a_column_or_ids(frame):
+    X = frame({"who": ["u", "v", "u"], "age": [1.0, 2.0, 3.0]})
+    rest, codes = read_clusters(X, "who")
+    assert list(rest.columns) == ["age"]
+    assert codes.tolist() == [0, 1, 0]
+    assert read_clusters(X, ["u", "v", "u"])[1].tolist() == [0, 1, 0]
+    assert read_clusters(np.array([[7, 1], [8, 2], [7, 3]]), 0)[1].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "message"),
+    [
+        ("nobody", "clusters must be a column of X"),
+        (["u", None, "v"], "must not be missing, got 1"),
+        (["u"], "same number of rows"),
+        ([["u"], ["v"], ["w"]], "one id per row"),
+    ],
+)
+def test_bad_clusters_get_a_sentence(clusters, message):
+    with pytest.raises(FaregError, match=message):
+        read_clusters(pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [1, 2, 3]}), clusters)
+
+
+def copies(n, times, rng):
+    X = pd.DataFrame({"sex": rng.choice(["f", "m"], n), "income": rng.normal(size=n)})
+    covered = rng.random(n) < 0.9
+    rows = np.repeat(np.arange(n), times)
+    return X.iloc[rows].reset_index(drop=True), covered[rows], rows
+
+
+def accused(columns, covered, seed, **options):
+    groups, _ = discover_and_verify(
+        columns,
+        covered,
+        np.ones(len(covered), dtype=np.int64),
+        confidence_level=0.9,
+        significance=0.05,
+        rng=np.random.default_rng(seed),
+        **options,
+    )
+    return any(group.is_finding for group in groups)
+
+
+def test_copies_of_rows_accuse_nobody_if_the_audit_knows_of_them(monkeypatch):
+    """Every row ten times: without clusters, nearly every audit of fair sets finds something."""
+    monkeypatch.setattr(sys.modules[discover_and_verify.__module__], "MAX_ITER", 5)
+    told = untold = 0
+    repeats = 15
+    for seed in range(repeats):
+        X, covered, clusters = copies(100, 10, np.random.default_rng(seed))
+        columns = X.astype({"sex": object})
+        told += accused(columns, covered, seed, clusters=clusters)
+        untold += seed < 5 and accused(columns, covered, seed)
+    assert binomtest(told, repeats, 0.05, "greater").pvalue > FALSE_ALARM
+    assert untold >= 3
+
+
+def test_copies_are_noticed_and_few_categories_are_not():
+    rng = np.random.default_rng(0)
+    X, covered, _ = copies(100, 10, rng)
+    with pytest.warns(FaregWarning, match="900 of 1,000 rows equal an earlier row"):
+        warn_of_repeats(X, covered)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_repeats(X[["sex"]], covered)
+        warn_of_repeats(X.iloc[::10], covered[::10])
+        ages = pd.DataFrame(
+            {"age": rng.integers(18, 90, 3000), "sex": rng.choice(["f", "m"], 3000)}
+        )
+        warn_of_repeats(ages, np.zeros(3000))
+        warn_of_repeats(ages[["age"]], np.zeros(3000))
+        warn_of_repeats(pd.get_dummies(ages["age"]).rename(columns=str), np.zeros(3000))
+
+
+def test_an_audit_of_clusters_says_so_and_counts_each_once():
+    X, covered, clusters = copies(150, 4, np.random.default_rng(2))
+    sets = np.column_stack([covered, ~covered])
+    y = np.zeros(len(X), dtype=int)
+    result = audit(
+        X.assign(who=clusters),
+        y,
+        sets,
+        classes=[0, 1],
+        clusters="who",
+        measures=False,
+        random_state=0,
+    )
+    assert result.sensitive_features == ("sex", "income")
+    assert "600 rows in 150 clusters" in str(result)
+    assert result.levels.loc[result.levels["group"].str.startswith("sex"), "n"].sum() == 150
+    assert result.coverage == pytest.approx(covered.mean())
+    for group in result.groups:
+        assert group.n_clusters <= 75
+        assert group.n <= 4 * group.n_clusters
+
+
+def test_a_valid_predictor_is_not_accused_of_its_few_calibration_rows():
+    """Coverage 88% is two points below what 200 calibration rows promise: no reason to accuse."""
+    rng = np.random.default_rng(0)
+    n = 6000
+    X = pd.DataFrame({"sex": rng.choice(["f", "m"], n), "age": rng.integers(18, 80, n)})
+    covered = rng.random(n) < 0.88
+    sets, y = np.column_stack([covered, ~covered]), np.zeros(n, dtype=int)
+    options = {"classes": [0, 1], "measures": False, "random_state": 0}
+    assert audit(X, y, sets, **options).status == "low"
+    told = audit(X, y, sets, n_calibration=200, **options)
+    assert told.status != "low"
+    assert not told.findings
+    assert "calibrated on 200 rows" in str(told)
