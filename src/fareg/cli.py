@@ -381,25 +381,28 @@ def _print_demo(result: Any, figure: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from fareg.report import words
+
     console = Console()
     rows = result.table.set_index("method")
     marginal, fareg = rows.iloc[0], rows.loc["FaReG"]
+    everyone, inside = words.percent(marginal["average"]), words.percent(marginal["group"])
     console.print(
-        f"90% is asked for. Split conformal sets cover {marginal['average']:.1%} of all rows: fine "
-        f"on average.\nBut inside one group, which no single feature shows, they cover "
-        f"[bold]{marginal['group']:.1%}[/bold].\nFaReG, not told about it, finds and names it "
-        f"(the rule agrees with it on {result.fidelity:.0%} of rows):\n  [bold]{result.rule}[/bold]"
-        f"\nand covers {fareg['group']:.1%} of it, with sets of {fareg['size']:.2f} labels instead "
-        f"of {marginal['size']:.2f}.\n"
+        f"90% is asked for. Split conformal sets cover {everyone} of all rows: fine on average.\n"
+        f"But inside one group, which no single feature shows, they cover [bold]{inside}[/bold].\n"
+        f"FaReG, not told about it, finds and names it (the rule agrees with it on "
+        f"{words.percent(result.fidelity, 0)} of rows):\n  [bold]{result.rule}[/bold]\n"
+        f"and covers {words.percent(fareg['group'])} of it, with sets of "
+        f"{words.size(fareg['size'])} labels instead of {words.size(marginal['size'])}.\n"
     )
     table = Table("method")
     for heading in ("group", "everyone else", "average", "set size", "seconds"):
         table.add_column(heading, justify="right")
     for name, row in rows.iterrows():
-        shares = [f"{row[key]:.1%}" for key in ("group", "outside", "average")]
+        shares = [words.percent(row[key]) for key in ("group", "outside", "average")]
         seconds = f"{row['seconds']:.2f}" if row["seconds"] else ""
         style = "bold" if name == "FaReG" else "dim" if str(name).startswith("Oracle") else None
-        table.add_row(str(name), *shares, f"{row['size']:.2f}", seconds, style=style)
+        table.add_row(str(name), *shares, words.size(row["size"]), seconds, style=style)
     console.print(table)
     console.print(
         f"The base model took {result.base_seconds:.1f} s to train. Oracle rows know the group; a "
@@ -489,9 +492,9 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
         "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),
     }
     facts |= {
-        name: _words(value) for name, value in told["parameters"].items() if value is not None
+        name: _plain(value) for name, value in told["parameters"].items() if value is not None
     }
-    facts |= {f"fit: {name}": _words(v) for name, v in metadata.items() if name != "columns"}
+    facts |= {f"fit: {name}": _plain(v) for name, v in metadata.items() if name != "columns"}
     for number, group in enumerate(told.get("groups", ()), start=1):
         facts[f"group {number}"] = (
             f"{group['rule']} ({words.percent(group['share'], 0)} of the rows, coverage "
@@ -507,8 +510,10 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
         _print_verdict(console, verdict)
 
 
-def _words(value: Any) -> str:
-    """Write lists and dicts without brackets."""
+def _plain(value: Any) -> str:
+    """Write lists and dicts without brackets, and fractions with four digits."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,6 +1,7 @@
 """A fit says one thing, in every place: terminal, JSON, report and model file."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,10 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from fareg._encoding import gradient_boosting
+from fareg._frames import canonical
 from fareg.cli import app
 from fareg.datasets import make_synthetic
+from fareg.groups import distil_rule
 from fareg.report import render_report
 from fareg.workflow._fit import fit_and_test
+from fareg.workflow._named_groups import NamedGroup, groups_before_and_after, named_groups
 
 DATA = make_synthetic(3000, random_state=0)
 
@@ -114,3 +118,38 @@ def test_label_conditional_calibration_covers_the_rare_label(tmp_path):
     ]
     assert rare[0] < 0.5
     assert rare[1] > 0.8
+
+
+def test_the_numbers_of_a_group_are_those_of_the_rows_that_its_words_mean():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"age": rng.uniform(20, 80, 600), "region": rng.choice(["n", "s"], 600)})
+    covered = {moment: rng.random(600) < 0.9 for moment in ("before", "after")}
+    inside = ((X["age"] > 50) & (X["region"] == "n")).to_numpy()
+    rule = distil_rule(canonical(X), inside ^ (rng.random(600) < 0.1))  # words that nearly fit
+    clf = SimpleNamespace(cuts_=[0.5], rule_=rule, sensitive_features=None)
+    (group,) = named_groups(clf, X)
+    assert (group.rule, group.fidelity) == (rule.text, rule.fidelity)
+    np.testing.assert_array_equal(group.inside, rule.inside(canonical(X)))
+    table = groups_before_and_after([group], X, covered, features=None, confidence_level=0.9)
+    row = table[table["named"]].iloc[0]
+    assert row["n"] == group.inside.sum()
+    assert row["before"] == covered["before"][group.inside].mean()
+    assert row["fidelity"] == rule.fidelity
+
+
+def test_a_named_group_that_is_a_level_is_listed_once():
+    X = pd.DataFrame({"region": ["n", "s"] * 100})
+    covered = {"before": np.ones(200, bool), "after": np.ones(200, bool)}
+    group = NamedGroup("region=n", ("region",), 1.0, (X["region"] == "n").to_numpy())
+    table = groups_before_and_after([group], X, covered, features=None, confidence_level=0.9)
+    assert table["group"].tolist() == ["region=n", "region=s"]
+    assert table["named"].tolist() == [True, False]
+
+
+def test_a_group_without_words_is_the_group_that_was_learned():
+    rule = SimpleNamespace(alternatives=(), fidelity=0.6, features=("a",), text="a=1")
+    learned = np.array([0.1, 0.9])
+    clf = SimpleNamespace(cuts_=[0.5], rule_=rule, predict_group=lambda X: learned)
+    (group,) = named_groups(clf, None)
+    assert "no short rule" in group.rule
+    assert group.inside.tolist() == [False, True]

@@ -20,7 +20,7 @@ SUSPICIOUS = 0.05  # a level or pair is tested if its p-value on the discovery h
 PRIOR_ROWS = 8.0  # a cell's coverage counts as much as this many rows at the overall coverage
 MAX_CELLS = 5  # worst levels and pairs that are put to the test, beside the learned groups
 MIN_FIDELITY = 0.8  # a rule that agrees with a learned group on fewer rows does not describe it
-NO_RULE = "high learned membership (no short rule describes it)"
+NO_RULE = "high learned disadvantage (no short rule describes it)"
 POWER = 0.8
 TYPICAL_SHARE = 0.3  # the group whose detectable coverage is reported holds this share of the rows
 

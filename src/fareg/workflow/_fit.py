@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
@@ -17,21 +16,19 @@ from fareg._files import check_output
 from fareg._frames import select_columns
 from fareg._validation import BoolArray, InvalidInputError, check_choice, check_confidence_level
 from fareg.audit import AuditResult, audit
-from fareg.audit._cells import below_level_pvalue
 from fareg.audit._picture import group_picture
 from fareg.audit._result import records
 from fareg.classifiers import FaReGClassifier, SplitConformalClassifier
-from fareg.metrics import coverage_by_group, coverage_by_label, is_covered
+from fareg.metrics import coverage_by_label, is_covered
 from fareg.persistence import save
 from fareg.report import fit_verdict
 from fareg.workflow._models import MODELS
+from fareg.workflow._named_groups import NamedGroup, groups_before_and_after, named_groups
 from fareg.workflow._tables import check_columns, check_copy, column_kinds, copy_rows, read_table
 from fareg.workflow._target import check_target, check_training_labels, warn_of_leak
 
 TEST_SIZE = 0.2
 CALIBRATION_SIZE = 0.4  # as large as the training part: groups are learned on half of it
-MIN_GROUP_ROWS = 20  # smaller levels are not listed
-N_WORST = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +43,8 @@ class Trial:
         Of the wrapped estimator, on the test rows.
     before, after : dict
         ``coverage`` and ``mean_size`` of the split conformal and of the FaReG sets.
+    named : list of NamedGroup
+        The groups that the classifier named, and their test rows.
     groups : DataFrame
         The groups that the classifier named and the worst levels: group, named, fidelity (share
         of rows on which the words agree with what was learned), n, share, p_value (exact, that
@@ -65,6 +64,7 @@ class Trial:
     accuracy: float
     before: dict[str, float]
     after: dict[str, float]
+    named: list[NamedGroup]
     groups: pd.DataFrame
     left: AuditResult
     about: dict[str, Any]
@@ -138,9 +138,9 @@ class Trial:
         if row["n"] == 0:
             return {}
         columns = select_columns(self.X, self.clf.sensitive_features)
-        mask = named_groups(self.clf, self.X)[row["group"]]
+        group = next(group for group in self.named if group.rule == row["group"])
         return {
-            f"{moment}_picture": group_picture(columns, hit, mask, self.clf.rule_.features)
+            f"{moment}_picture": group_picture(columns, hit, group.inside, group.features)
             for moment, hit in self.covered.items()
         }
 
@@ -268,6 +268,7 @@ def fit_and_test(
     )
     accuracy = float((clf.predict(X_test) == y_test).mean())
     warn_of_leak(X_test, y_test, accuracy)
+    named = named_groups(clf, X_test)
     return Trial(
         clf=clf,
         n_train=len(y_train),
@@ -275,7 +276,10 @@ def fit_and_test(
         accuracy=accuracy,
         before=overall["before"],
         after=overall["after"],
-        groups=_worst_groups(clf, X_test, covered),
+        named=named,
+        groups=groups_before_and_after(
+            named, X_test, covered, features=sensitive, confidence_level=confidence_level
+        ),
         left=left,
         about={**(about or {}), **left.about},
         X=X_test,
@@ -283,33 +287,3 @@ def fit_and_test(
         sets=sets["after"],
         covered=covered,
     )
-
-
-def named_groups(clf: FaReGClassifier, X: Any) -> dict[str, BoolArray]:
-    """Return the rows of each group that the classifier named, by the group's rule."""
-    if not len(clf.cuts_):
-        return {}
-    inside: BoolArray = clf.predict_group(X) > clf.cuts_[-1]
-    return {str(clf.groups_["rule"].iloc[0]): inside}
-
-
-def _worst_groups(clf: FaReGClassifier, X: Any, covered: dict[str, BoolArray]) -> pd.DataFrame:
-    """Return the groups with a name and the levels that the split conformal sets cover least."""
-    masks = named_groups(clf, X)
-    tables = {
-        moment: coverage_by_group(X, hit, features=clf.sensitive_features, masks=masks)
-        for moment, hit in covered.items()
-    }
-    table = tables["before"][["group", "n", "share"]].copy()
-    table.insert(1, "named", np.arange(len(table)) >= len(table) - len(masks))
-    fidelity = dict(zip(clf.groups_["rule"], clf.groups_["fidelity"], strict=True))
-    table.insert(2, "fidelity", [fidelity.get(group, 1.0) for group in table["group"]])
-    for moment, own in tables.items():
-        for column, name in (("coverage", ""), ("low", "_low"), ("high", "_high")):
-            table[moment + name] = own[column]
-    hits = (table["n"] * table["before"].fillna(0)).round().astype(np.int64)
-    table["p_value"] = below_level_pvalue(hits, table["n"], clf.confidence_level)
-    # a named group may be a level too, and is then listed once
-    levels = table[~table["named"] & ~table["group"].isin(list(masks))]
-    large = levels[levels["n"] >= MIN_GROUP_ROWS]
-    return pd.concat([table[table["named"]], large.nsmallest(N_WORST, "before")], ignore_index=True)

@@ -1,0 +1,99 @@
+"""The groups that a classifier names, on rows that it never saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._frames import select_columns
+from fareg._validation import BoolArray
+from fareg.audit._cells import below_level_pvalue
+from fareg.audit._verification import MIN_FIDELITY, NO_RULE
+from fareg.classifiers import FaReGClassifier
+from fareg.metrics import coverage_by_group
+
+MIN_LEVEL_ROWS = 20  # smaller levels are not listed
+N_WORST = 5
+
+
+@dataclass(frozen=True, eq=False)
+class NamedGroup:
+    """A group in words, and the rows that these words mean.
+
+    Attributes
+    ----------
+    rule : str
+        The words; where no short rule agrees with the learned group, they say so.
+    features : tuple of str
+        The features that the words name.
+    fidelity : float
+        Share of rows on which the words agree with the group as it was learned.
+    inside : bool ndarray of shape (n_samples,)
+        The rows that fit the words, or those that were learned if there are no words.
+    """
+
+    rule: str
+    features: tuple[str, ...]
+    fidelity: float
+    inside: BoolArray
+
+
+def named_groups(clf: FaReGClassifier, X: Any) -> list[NamedGroup]:
+    """Return the groups that a classifier names, with their rows in ``X``; there may be none."""
+    if not len(clf.cuts_):
+        return []
+    rule = clf.rule_
+    if rule.alternatives and rule.fidelity >= MIN_FIDELITY:
+        inside = rule.inside(select_columns(X, clf.sensitive_features))
+        return [NamedGroup(rule.text, rule.features, float(rule.fidelity), inside)]
+    learned: BoolArray = clf.predict_group(X) > clf.cuts_[-1]
+    return [NamedGroup(NO_RULE, rule.features, float(rule.fidelity), learned)]
+
+
+def groups_before_and_after(
+    named: list[NamedGroup],
+    X: Any,
+    covered: dict[str, BoolArray],
+    *,
+    features: Any,
+    confidence_level: float,
+) -> pd.DataFrame:
+    """Return the named groups, and the levels that the sets before cover least.
+
+    Parameters
+    ----------
+    named : list of NamedGroup
+    X : frame of shape (n_samples, n_features)
+    covered : dict
+        Which rows are covered ``before`` and ``after``.
+    features : names, positions or callable
+        The columns whose levels are listed; None: all.
+    confidence_level : float
+
+    Returns
+    -------
+    DataFrame
+        Columns group, named, fidelity, n, share, before, after (both also with ``_low`` and
+        ``_high``), and p_value, exact, that coverage before is below the level.
+    """
+    masks = {group.rule: group.inside for group in named}
+    tables = {
+        moment: coverage_by_group(X, hit, features=features, masks=masks)
+        for moment, hit in covered.items()
+    }
+    table = tables["before"][["group", "n", "share"]].copy()
+    n_levels = len(table) - len(masks)  # named groups come last
+    table.insert(1, "named", np.arange(len(table)) >= n_levels)
+    table.insert(2, "fidelity", [1.0] * n_levels + [group.fidelity for group in named])
+    for moment, own in tables.items():
+        for column, name in (("coverage", ""), ("low", "_low"), ("high", "_high")):
+            table[moment + name] = own[column]
+    hits = (table["n"] * table["before"].fillna(0)).round().astype(np.int64)
+    table["p_value"] = below_level_pvalue(hits, table["n"], confidence_level)
+    # a named group may be a level too, and is then listed once
+    levels = table[~table["named"] & ~table["group"].isin(list(masks))]
+    large = levels[levels["n"] >= MIN_LEVEL_ROWS]
+    return pd.concat([table[table["named"]], large.nsmallest(N_WORST, "before")], ignore_index=True)
