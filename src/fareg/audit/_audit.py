@@ -44,7 +44,7 @@ def audit(
     significance: float = 0.05,
     clusters: Any = None,
     n_calibration: int | None = None,
-    n_directions: int = 200,
+    n_directions: int = 100,
     n_permutations: int = 100,
     measures: bool = True,
     random_state: Any = None,
@@ -84,8 +84,9 @@ def audit(
         How many rows calibrated the predictor. A valid predictor then has the coverage that it
         promises on average over calibrations, and is not accused of the difference that its own
         calibration rows make. None: coverage must reach ``confidence_level`` itself.
-    n_directions, n_permutations : int, default=200 and 100
-        Effort of the worst-slab search: random directions, and shuffles behind its null band.
+    n_directions, n_permutations : int, default=100 each
+        Effort of the worst-slab search: random directions beside the fitted one, and shuffles
+        behind its null band.
     measures : bool, default=True
         Whether to compute worst slabs and excess risk too. The verdict needs neither, and most of
         the time goes there.
