@@ -109,10 +109,15 @@ def test_labels_that_together_are_everyone_are_no_finding_of_their_own():
     assert audited(by_label=rows, coverage=0.7, high=0.72) == audited(coverage=0.7, high=0.72)
 
 
-def test_the_worst_label_is_one_with_enough_rows_if_there_is_one():
-    assert worst_label([label("tiny", 3, 0.0), label("large")])["label"] == "large"
-    assert worst_label([label("tiny", 3, 0.0), label("small", 4, 0.5)])["label"] == "tiny"
+def test_the_worst_label_is_one_with_rows_to_show_if_there_is_one():
+    assert worst_label([label("tiny", 3, 0.0), label("small", 58, 0.7), COMMON])["label"] == "small"
+    assert worst_label([label("tiny", 3, 0.0), label("few", 4, 0.5)])["label"] == "tiny"
     assert worst_label([]) is None
+
+
+def test_a_pass_says_what_would_have_been_noticed():
+    assert "if its coverage were 80.0% or less" in audited()["sentence"]
+    assert "if its coverage were 80.0% or less" in fitted()["sentence"]
 
 
 # --- fits ------------------------------------------------------------------------------------

@@ -158,11 +158,6 @@ class AuditResult:
                 f"  by label   worst is {worst['label']}: {words.percent(worst['coverage'])} of "
                 f"{words.rows(worst['n'])} ({words.evidence(worst)})"
             )
-        if not self.findings and self.detectable_coverage is not None:
-            lines.append(
-                "  power      a group with 30% of the rows would be found with 80% power at "
-                f"{words.percent(self.detectable_coverage)} coverage"
-            )
         return "\n".join(lines + [f"  note       {note}" for note in self.notes])
 
     __str__ = summary

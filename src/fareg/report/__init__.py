@@ -4,6 +4,7 @@ from fareg.report import _words as words
 from fareg.report._render import render_report
 from fareg.report._verdict import (
     MIN_HEADLINE_ROWS,
+    MIN_SHOWN_ROWS,
     audit_verdict,
     fit_verdict,
     headline_group,
@@ -13,6 +14,7 @@ from fareg.report._verdict import (
 
 __all__ = [
     "MIN_HEADLINE_ROWS",
+    "MIN_SHOWN_ROWS",
     "audit_verdict",
     "fit_verdict",
     "headline_group",

@@ -8,11 +8,12 @@ from typing import Any
 from markupsafe import Markup
 
 from fareg.report._svg import Scale, linear, picture, tag, ticks
+from fareg.report._verdict import MIN_SHOWN_ROWS
 from fareg.report._words import count, percent
 
 Row = Mapping[str, Any]
 STRIP_WIDTH, STRIP_HEIGHT = 168.0, 22.0
-ENOUGH_ROWS = 20  # smaller groups neither stretch the scale of the others nor get a colour
+ENOUGH_ROWS = MIN_SHOWN_ROWS  # smaller groups neither stretch the scale nor get a colour
 MAX_BARS = 12
 
 

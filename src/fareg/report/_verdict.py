@@ -13,6 +13,7 @@ from fareg.report._words import evidence, interval, level, p_value, percent, row
 Row = Mapping[str, Any]
 
 MIN_HEADLINE_ROWS = 100  # a group or label with fewer test rows never makes a headline
+MIN_SHOWN_ROWS = 20  # smaller groups and labels are not picked out, in any table or figure
 LABEL_GAP = 0.05  # a label is far below if its whole 95% interval is this far below the target
 SUSPICIOUS = 0.05  # p-value at which a learned group is described, as suspected and not verified
 MAX_LABELS_NAMED = 3
@@ -90,6 +91,11 @@ def audit_verdict(
         f"{percent(overall['coverage'])} of {rows(overall['n'])} are covered (target {target}), "
         "and no group was verified to be covered less often."
     )
+    if detectable_coverage is not None:
+        fine += (
+            " A group with 30% of the rows would probably have been noticed if its coverage were "
+            f"{percent(detectable_coverage)} or less."
+        )
     told = [sentences.get(status, fine)]
     if short:
         told.append(_short_sentence(short, target))
@@ -143,8 +149,11 @@ def short_labels(by_label: Sequence[Row], confidence_level: float) -> list[Row]:
 
 
 def worst_label(by_label: Sequence[Row]) -> Row | None:
-    """Return the label that is covered least: among those with enough rows, if there are any."""
-    large = [row for row in by_label if row["n"] >= MIN_HEADLINE_ROWS]
+    """Return the label that is covered least, among those with enough rows to be picked out.
+
+    If there are none, it is the worst of all.
+    """
+    large = [row for row in by_label if row["n"] >= MIN_SHOWN_ROWS]
     return min(large or by_label, key=lambda row: float(row["coverage"]), default=None)
 
 

@@ -14,8 +14,8 @@ from fareg.audit._cells import below_level_pvalue
 from fareg.audit._verification import MIN_FIDELITY, NO_RULE
 from fareg.classifiers import FaReGClassifier
 from fareg.metrics import coverage_by_group
+from fareg.report import MIN_SHOWN_ROWS
 
-MIN_LEVEL_ROWS = 20  # smaller levels are not listed
 N_WORST = 5
 
 
@@ -95,5 +95,5 @@ def groups_before_and_after(
     table["p_value"] = below_level_pvalue(hits, table["n"], confidence_level)
     # a named group may be a level too, and is then listed once
     levels = table[~table["named"] & ~table["group"].isin(list(masks))]
-    large = levels[levels["n"] >= MIN_LEVEL_ROWS]
+    large = levels[levels["n"] >= MIN_SHOWN_ROWS]
     return pd.concat([table[table["named"]], large.nsmallest(N_WORST, "before")], ignore_index=True)
