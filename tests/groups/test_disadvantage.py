@@ -1,5 +1,6 @@
 """A disadvantage is learned from any table, honestly: no row is predicted by what it taught."""
 
+import json
 import subprocess
 import sys
 import time
@@ -17,6 +18,8 @@ from fareg.groups._cells import PRIOR_ROWS, _nested_gain, learn_cells
 from fareg.groups._disadvantage import learn_regression
 from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._stack import Signal, cross_fitted, measure_signal, stack_weights
+from fareg.persistence._foreign import dump, load
+from fareg.persistence._state import Reader, Writer
 
 
 def people(n, seed=0, gap=0.5):
@@ -283,6 +286,18 @@ assert learner.disadvantage(columns).shape == (3,)
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_stored_disadvantage_answers_alike(learned):
+    learner, columns, _, _ = learned
+    writer = Writer(fitted=None, given=None)
+    written = json.loads(json.dumps(writer.write(learner, "learner")))
+    packed, untrusted = dump(writer.parts)
+    assert not untrusted
+    again = Reader(writer.arrays, load(packed), None, None).read(written)
+    np.testing.assert_array_equal(again.disadvantage(columns), learner.disadvantage(columns))
+    np.testing.assert_array_equal(again.membership(columns), learner.membership(columns))
+    assert again.signal_ == learner.signal_
 
 
 def test_a_million_people_of_few_kinds_take_a_moment(learned):

@@ -23,7 +23,10 @@ from fareg._validation import InvalidInputError
 from fareg.classifiers._afcp import WorstLevels
 from fareg.classifiers._condcp import QuantileProgram, Vertex
 from fareg.classifiers._plcp import Regions
-from fareg.groups import Condition, GroupLearner, Rule
+from fareg.groups import Condition, GroupLearner, Rule, Signal
+from fareg.groups._boosting import BoostedTrees
+from fareg.groups._cells import CellMeans
+from fareg.groups._disadvantage import Disadvantage, RegressionNetworks
 from fareg.groups._screening import Screening
 from fareg.pvalues import CalibrationScores
 
@@ -32,13 +35,18 @@ ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, "GroupLearner": GroupLearner}
 RECORDS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (
+        BoostedTrees,
         CalibrationScores,
+        CellMeans,
         Condition,
+        Disadvantage,
         Levels,
         QuantileProgram,
         Regions,
+        RegressionNetworks,
         Rule,
         Screening,
+        Signal,
         Vertex,
         WorstLevels,
     )

@@ -33,6 +33,7 @@ NAMED = frozenset(
         "collections.OrderedDict",
         "fareg._encoding.AnySizeBoosting",
         "fareg._encoding.FillEmpty",
+        "fareg._encoding.PiecewiseLinear",
         "fareg._encoding._all_numbers",
         "fareg._encoding._all_text",
         "fareg._encoding._finite_numbers",
