@@ -20,7 +20,7 @@ from fareg.groups._stack import Signal, cross_fitted, measure_signal, stack_weig
 
 MEMBERS = ("cells", "network", "regression", "boosting")
 MAX_CATEGORIES = 100  # rarer categories of a column share one input of a network
-MIN_WEIGHT = 0.01  # a member of less weight is left out: it costs time and changes nothing
+LEAST_SHARE = 0.03  # of all spread: a member that adds less is left out, for it costs time
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,10 @@ def stack_members(
     names = list(predictions)
     table = np.column_stack([predictions[name] for name in names])
     honest = cross_fitted(table, target, folds)
-    weights = dict(zip(names, map(float, stack_weights(table, target)), strict=True))
-    kept = {name: weight for name, weight in weights.items() if weight >= MIN_WEIGHT}
+    weights = stack_weights(table, target)
+    spread = weights * table.std(axis=0)
+    used = spread > LEAST_SHARE * spread.sum()
+    kept = {name: float(weights[j]) for j, name in enumerate(names) if used[j]}
     fitted = Disadvantage(
         columns=columns,
         mean=mean,

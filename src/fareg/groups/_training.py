@@ -31,7 +31,7 @@ from fareg.groups._projection import free_entries, shift_of_free
 TORCH = Arithmetic(lambda x, w, b: torch.baddbmm(b, x, w), leaky_relu)
 CHECK_EVERY = 10  # steps between two looks at the validation loss
 MAX_STOP_ROWS = 4096  # drawn rows that it is taken of
-REGRESSION_HIDDEN = 32
+REGRESSION_HIDDEN = 64
 REGRESSION_STEPS = 120
 REGRESSION_BATCH = 512
 REGRESSION_RATE = 0.01
