@@ -11,7 +11,6 @@ from scipy.stats import norm
 from fareg._validation import FloatArray
 from fareg.groups._folds import N_FOLDS, Folds
 
-CREDIBLE = 0.2  # largest p-value at which people are told apart at all: see `Signal`
 LEVEL_ROWS = 30  # calibration rows that a level should have
 MAX_LEVELS = 20
 HEAVY = 1e4  # makes the sum of weights a constraint
@@ -28,9 +27,9 @@ class Signal:
     standard_error : float
         Of ``gain``, from the spread over clusters.
     p_value : float
-        One-sided, that the gain is not positive, by the normal approximation. Predicting noise out
-        of fold loses, so without any signal it is small far more rarely than its size says: below
-        0.2 in about one table of fifty.
+        One-sided, that the gain is not positive, by the normal approximation. Predicting noise on
+        rows that did not teach it loses, so without any signal it is small far more rarely than
+        its size says: below 0.5 in about one table of twenty.
     """
 
     gain: float
@@ -39,8 +38,8 @@ class Signal:
 
     @property
     def credible(self) -> bool:
-        """Whether the signal is unlikely to be chance."""
-        return self.p_value <= CREDIBLE
+        """Whether anything was predicted: without signal that is so in one table of twenty."""
+        return self.gain > 0
 
     def n_levels(self, n_calibration: int, n_max: int = MAX_LEVELS) -> int:
         """Return how many levels of disadvantage the evidence supports: 1 if there is none."""
