@@ -294,6 +294,35 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
     return canonical(np.asarray(X)[:, positions], [names[p] for p in positions])
 
 
+def check_selection(name: str, selection: Any) -> None:
+    """Refuse what can select no columns of any table."""
+    if selection is None or callable(selection):
+        return
+    items = [selection] if np.isscalar(selection) else selection
+    try:
+        items = list(items)
+    except TypeError:
+        items = [None]
+    if not all(
+        isinstance(item, str | int | np.integer) and not isinstance(item, bool) for item in items
+    ):
+        raise InvalidInputError(
+            f"{name} must be column names, positions, a function of X or None, got {selection!r}"
+        )
+    if not items:
+        raise InvalidInputError(f"{name} must name at least one column, got none")
+
+
+def in_order(X: Any, names: Any) -> Any:
+    """Return a frame with its columns in the order of ``names``, if it has just these columns."""
+    own = column_names(X)
+    if names is None or own == list(names) or sorted(own) != sorted(map(str, names)):
+        return X
+    if isinstance(X, pd.DataFrame):
+        return X.iloc[:, [own.index(str(name)) for name in names]]
+    return nw.from_native(X, eager_only=True).select(*names).to_native()
+
+
 def _position(item: Any, names: list[str]) -> int:
     if isinstance(item, str) and item in names:
         return names.index(item)
@@ -422,15 +451,21 @@ def _mix(state: Any) -> Any:
     return (state ^ (state >> np.uint64(31))) + np.uint64(0x9E3779B97F4A7C15)
 
 
+def check_seed(name: str, random_state: Any) -> None:
+    """Refuse what cannot seed anything."""
+    kinds = np.random.Generator | np.random.RandomState | int | np.integer
+    if random_state is not None and not isinstance(random_state, kinds):
+        raise InvalidInputError(
+            f"{name} must be None, a whole number or a random generator, got {random_state!r}"
+        )
+
+
 def hash_key(random_state: Any) -> int:
     """Turn ``random_state`` (None, int, RandomState or Generator) into a 64-bit key."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     if isinstance(random_state, np.random.Generator | np.random.RandomState):
         return int.from_bytes(random_state.bytes(8), "little")
-    if isinstance(random_state, int | np.integer):
-        digest = hashlib.blake2b(str(int(random_state)).encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "little")
-    raise InvalidInputError(
-        f"random_state must be None, a whole number or a random generator, got {random_state!r}"
-    )
+    check_seed("random_state", random_state)
+    digest = hashlib.blake2b(str(int(random_state)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import sys
+import typing
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -94,9 +98,88 @@ def check_count(name: str, value: int, *, minimum: int = 1) -> int:
 
 def check_choice(name: str, value: str, choices: Sequence[str] | Mapping[str, Any]) -> str:
     """Return ``value`` if it is one of ``choices``."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
     return value
+
+
+def check_number(
+    name: str, value: Any, *, above: float | None = None, minimum: float | None = None
+) -> float:
+    """Return ``value`` if it is a finite number ``> above`` or ``>= minimum``."""
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if is_number and np.isfinite(value):
+        if above is not None and value > above:
+            return float(value)
+        if minimum is not None and value >= minimum:
+            return float(value)
+    bound = f"> {above:g}" if above is not None else f">= {minimum:g}"
+    raise InvalidInputError(f"{name} must be a number {bound}, got {value!r}")
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return ``value`` if it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInputError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def check_function(name: str, value: Any) -> Any:
+    """Return ``value`` if it can be called."""
+    if not callable(value):
+        raise InvalidInputError(f"{name} must be a function, got {value!r}")
+    return value
+
+
+def one_of(*choices: str) -> Callable[[str, Any], Any]:
+    """Return a check that a parameter is one of some words."""
+    return functools.partial(check_choice, choices=choices)
+
+
+# The declared type of a parameter says what it may be: the check behind the type is called with
+# the name and the value of the parameter.
+Level = Annotated[float, lambda name, value: check_confidence_level(value)]
+OpenFraction = Annotated[float, check_fraction]  # in (0, 1)
+Fraction01 = Annotated[float, functools.partial(check_fraction, include_one=True)]  # in (0, 1]
+Count = Annotated[int, check_count]
+Positive = Annotated[float, functools.partial(check_number, above=0.0)]
+NonNegative = Annotated[float, functools.partial(check_number, minimum=0.0)]
+Flag = Annotated[bool, check_flag]
+Function = Annotated[Callable[..., Any], check_function]
+
+
+@functools.cache
+def _declared(cls: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+
+
+def check_parameters(estimator: Any) -> None:
+    """Check every constructor parameter of an estimator against its declared type.
+
+    Estimators are dataclasses; a field such as ``n_draws: Count = 20`` declares a parameter, its
+    default and its check in one line. Types without a check accept anything.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Learner:
+    ...     n_restarts: Count = 4
+    >>> check_parameters(Learner(n_restarts=0))
+    Traceback (most recent call last):
+    fareg._validation.InvalidInputError: n_restarts must be a whole number >= 1, got 0
+    """
+    for name, hint in _declared(type(estimator)).items():
+        value = getattr(estimator, name)
+        options = [hint]
+        if typing.get_origin(hint) in (typing.Union, UnionType):
+            options = list(typing.get_args(hint))
+        if value is None and type(None) in options:
+            continue
+        for option in options:
+            for check in getattr(option, "__metadata__", ()):
+                check(name, value)
 
 
 def check_same_length(**arrays: Any) -> int:

@@ -17,7 +17,13 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from fareg._validation import FloatArray, IntArray, InvalidInputError, check_same_length
+from fareg._validation import (
+    FloatArray,
+    IntArray,
+    InvalidInputError,
+    check_confidence_level,
+    check_same_length,
+)
 
 __all__ = ["CalibrationScores", "conformal_pvalues", "conformal_quantile", "conformal_rank"]
 
@@ -134,7 +140,10 @@ class CalibrationScores:
 
 
 def conformal_quantile(
-    scores: npt.ArrayLike, alpha: float, *, categories: npt.ArrayLike | None = None
+    scores: npt.ArrayLike,
+    *,
+    confidence_level: float,
+    categories: npt.ArrayLike | None = None,
 ) -> Any:
     """Return the conformal threshold: the k-th smallest score, infinite when k is above n.
 
@@ -144,8 +153,8 @@ def conformal_quantile(
     ----------
     scores : array-like of shape (n,)
         Calibration scores.
-    alpha : float
-        Miscoverage level in (0, 1).
+    confidence_level : float
+        ``1 - alpha`` in (0, 1), such as 0.9.
     categories : array-like of int of shape (n,), default=None
         Category numbers from 0; None for one category.
 
@@ -155,13 +164,14 @@ def conformal_quantile(
 
     Examples
     --------
-    >>> conformal_quantile([0.3, 0.1, 0.2, 0.4], 0.25)
+    >>> conformal_quantile([0.3, 0.1, 0.2, 0.4], confidence_level=0.75)
     0.4
-    >>> conformal_quantile([0.3, 0.1, 0.2, 0.4], 0.1)
+    >>> conformal_quantile([0.3, 0.1, 0.2, 0.4], confidence_level=0.9)
     inf
-    >>> conformal_quantile([0.3, 0.1, 0.2, 0.4], 0.4, categories=[0, 0, 1, 1])
+    >>> conformal_quantile([0.3, 0.1, 0.2, 0.4], confidence_level=0.6, categories=[0, 0, 1, 1])
     array([0.3, 0.4])
     """
+    alpha = check_confidence_level(confidence_level)
     if categories is None:
         return float(CalibrationScores.sort(scores).quantiles(alpha)[0])
     categories = np.asarray(categories, dtype=np.int64)

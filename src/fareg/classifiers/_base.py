@@ -1,66 +1,88 @@
-"""What all conformal classifiers share: validation, splitting, scores, sets."""
+"""What all conformal classifiers share: parameters, splitting, rows, sets."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from typing import Any, Self
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from fareg._encoding import gradient_boosting
-from fareg._frames import column_kinds, column_names, hash_key, is_frame, row_uniforms
+from fareg._frames import (
+    KINDS,
+    check_seed,
+    check_selection,
+    column_kinds,
+    column_names,
+    hash_key,
+    in_order,
+    is_frame,
+    take_rows,
+)
 from fareg._labels import calibration_codes
 from fareg._validation import (
     BoolArray,
+    FaregError,
+    Flag,
     FloatArray,
     IntArray,
     InvalidInputError,
+    Level,
     NotConformalizedError,
+    OpenFraction,
     check_confidence_level,
-    check_fraction,
-    check_proba,
+    check_parameters,
     check_same_length,
+    warn,
 )
-from fareg.scores import get_score, is_randomised
+from fareg.calibration import FullSet, Rows, require
+from fareg.classifiers._answers import labels_of_sets, table_of_answers
+from fareg.scores import get_score
 
 MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
+PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
+
+Score = Annotated[Any, lambda name, value: get_score(value)]
+Selection = Annotated[Any, check_selection]
+Seed = Annotated[Any, check_seed]
 
 
+def _gives_pvalues(clf: ConformalClassifier) -> bool:
+    calibration = getattr(clf, "calibration_", None)
+    return bool(clf._gives_pvalues() if calibration is None else calibration.has_pvalues)
+
+
+@dataclass(eq=False, repr=False)
 class ConformalClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the conformal classifiers; subclasses say how thresholds depend on the row.
+    """Base of the conformal classifiers: a scikit-learn shell around a calibration.
 
-    A subclass defines ``_calibrate`` (learn thresholds from calibration scores) and
-    ``_thresholds`` (one threshold per row, or per row and label); the prediction set is
-    ``{y : V(x, y) <= threshold}``. Methods with p-values also define ``predict_p``.
+    A subclass declares its parameters as fields and defines ``_calibrate(rows, training)``, which
+    returns a calibration of ``fareg.calibration``; the prediction set is
+    ``{y : V(x, y) <= threshold(x)}``.
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        confidence_level: float = 0.9,
-        conformity_score: Any = "aps",
-        sensitive_features: Any = None,
-        label_conditional: bool = False,
-        calibration_size: float = 0.5,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.confidence_level = confidence_level
-        self.conformity_score = conformity_score
-        self.sensitive_features = sensitive_features
-        self.label_conditional = label_conditional
-        self.calibration_size = calibration_size
-        self.random_state = random_state
+    estimator: Any = None
+    _: KW_ONLY
+    confidence_level: Level = 0.9
+    conformity_score: Score = "aps"
+    sensitive_features: Selection = None
+    label_conditional: Flag = False
+    calibration_size: OpenFraction = 0.5
+    allow_empty: Flag = True
+    random_state: Seed = None
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, clusters: Any = None) -> Self:
         """Split (X, y) at random, train the estimator on one part, conformalize on the other.
 
         A ``FrozenEstimator`` is left as it is and all rows calibrate; they must be rows that it
@@ -71,37 +93,28 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         X : frame or array of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
             Labels of any type.
+        clusters : array-like of shape (n_samples,), default=None
+            Ids of people or places with several rows; rows of one id stay in one part.
 
         Returns
         -------
         self
         """
         self._check_parameters()
-        X, y = self._check_X_y(X, y, reset=True)
+        X, y = self._check_X_y(X, y)
+        if clusters is not None:
+            clusters = np.asarray(clusters)
+            check_same_length(X=X, clusters=clusters)
         if isinstance(self.estimator, FrozenEstimator):
             return self._conformalize(self.estimator, X, y)
-        check_fraction("calibration_size", self.calibration_size)
-        if len(y) < 2:
-            raise InvalidInputError(
-                f"fit needs at least 2 rows to split, got {len(y)} sample; "
-                "pass more rows, or conformalize a fitted estimator"
-            )
-        if len(np.unique(y)) < 2:
-            raise InvalidInputError(
-                f"y must hold at least two classes, got one class: {y[0]}; nothing to predict"
-            )
         seed = hash_key(self.random_state) % 2**32
-        X_train, X_cal, y_train, y_cal = train_test_split(
-            X, y, test_size=self.calibration_size, random_state=seed
-        )
+        train, rest = self._split(X, y, clusters, seed)
         estimator = gradient_boosting(seed) if self.estimator is None else clone(self.estimator)
-        try:
-            estimator.fit(X_train, y_train)
-        except ValueError as error:
-            raise InvalidInputError(
-                f"the estimator could not be trained on {len(y_train)} of the rows: {error}"
-            ) from error
-        return self._conformalize(estimator, X_cal, y_cal, X_train=X_train)
+        X_train, y_train = take_rows(X, train), y[train]
+        fitted = _trained(clone(estimator), X_train, y_train)
+        own = None if clusters is None else clusters[train]
+        training = self._training_rows(estimator, fitted, X_train, y_train, own, seed)
+        return self._conformalize(fitted, take_rows(X, rest), y[rest], training)
 
     def conformalize(self, X: Any, y: Any) -> Self:
         """Calibrate a fitted estimator on rows that it was not trained on.
@@ -116,13 +129,24 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        X, y = self._check_X_y(X, y, reset=True)
+        X, y = self._check_X_y(X, y)
         return self._conformalize(self._fitted_estimator(), X, y)
 
     def predict(self, X: Any) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,)."""
-        X = self._check_X(X, caller="predict")
-        return np.asarray(self._ask("predict", X))
+        rows = self._rows(X, caller="predict")
+        return np.asarray(self._ask("predict", rows.X))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the wrapped estimator's probabilities, shape (n_samples, n_classes)."""
+        return self._rows(X, caller="predict_proba").proba
+
+    def conformity_scores(self, X: Any) -> FloatArray:
+        """Return the conformity score of every label, shape (n_samples, n_classes).
+
+        ``predict_set`` keeps the labels whose score is at most the threshold of the row.
+        """
+        return self._rows(X, caller="conformity_scores").scores
 
     def predict_set(self, X: Any) -> BoolArray:
         """Return prediction sets.
@@ -136,12 +160,91 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         sets : bool ndarray of shape (n_samples, n_classes)
             ``sets[i, j]`` tells whether ``classes_[j]`` is in the set of row i.
         """
-        X = self._check_X(X, caller="predict_set")
-        scores = self._scores(X)
-        sets: BoolArray = scores <= self._thresholds(X)
-        return sets
+        return self._sets(self._rows(X, caller="predict_set"))
 
-    def _conformalize(self, estimator: Any, X: Any, y: Any, X_train: Any = None) -> Self:
+    @available_if(_gives_pvalues)
+    def predict_p(self, X: Any) -> FloatArray:
+        """Return conformal p-values; ``predict_set(X)`` equals ``predict_p(X) > alpha_``.
+
+        With ``allow_empty=False``, sets that would be empty hold one label more.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            ``P(p <= alpha) <= alpha`` wherever the method promises coverage ``1 - alpha``.
+        """
+        p: FloatArray = self.calibration_.pvalues(self._rows(X, caller="predict_p"))
+        return p
+
+    def predict_labels(self, X: Any) -> list[Any]:
+        """Return for each row the labels in its set, the most probable first.
+
+        Returns
+        -------
+        labels : list of ndarray
+            One array of labels per row.
+        """
+        rows = self._rows(X, caller="predict_labels")
+        return labels_of_sets(self._sets(rows), rows.proba, self.classes_)
+
+    def predict_table(self, X: Any) -> pd.DataFrame:
+        """Return what there is to say about each row, as ``fareg predict`` writes it.
+
+        Returns
+        -------
+        DataFrame
+            ``set`` (labels joined by ``|``), ``size``, ``top`` (the most probable label) and its
+            ``probability``; methods with groups add theirs.
+        """
+        rows = self._rows(X, caller="predict_table")
+        table = table_of_answers(self._sets(rows), rows.proba, self.classes_)
+        return table.assign(**self._describe_rows(rows))
+
+    def check(self) -> None:
+        """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
+        try:
+            self._check_parameters()
+        except FaregError as error:
+            raise ValueError(str(error)) from error
+        require(self.alpha_ == check_confidence_level(self.confidence_level), "alpha_")
+        require(type(self.key_) is int and 0 <= self.key_ < 2**64, "key_")
+        require(type(self.n_calibration_) is int and self.n_calibration_ > 0, "n_calibration_")
+        require(type(self.n_features_in_) is int and self.n_features_in_ > 0, "n_features_in_")
+        require(isinstance(self.classes_, np.ndarray) and self.classes_.ndim == 1, "classes_")
+        self._check_column_kinds()
+        n_labels = len(self.classes_) if self.label_conditional else None
+        with suppress(FaregError):  # columns or a basis of the user's own may refuse the probes
+            self.calibration_.check(self._as_rows(self._probe_rows()), n_labels, self.alpha_)
+        require(self.n_calibration_ >= self.calibration_.n_rows, "n_calibration_")
+
+    @abstractmethod
+    def _calibrate(self, rows: Rows, training: Rows | None) -> Any:
+        """Return a calibration of labelled rows.
+
+        ``training`` are the rows that trained the estimator, with out-of-fold probabilities; None
+        if they are not known.
+        """
+
+    def _gives_pvalues(self) -> bool:
+        """Tell whether the calibration to come will have p-values."""
+        return True
+
+    def _describe_rows(self, rows: Rows) -> dict[str, Any]:
+        """Return further columns of ``predict_table``."""
+        return {}
+
+    def _training_rows(
+        self, estimator: Any, fitted: Any, X: Any, y: Any, clusters: Any, seed: int
+    ) -> Rows:
+        """Return the training rows; their probabilities are those of the fitted estimator."""
+        score = get_score(self.conformity_score)
+        return Rows(X, fitted.predict_proba, score, self.sensitive_features, key=0)
+
+    def _conformalize(self, estimator: Any, X: Any, y: Any, training: Rows | None = None) -> Self:
         if not hasattr(estimator, "predict_proba"):
             raise InvalidInputError(
                 f"estimator must have predict_proba, got {type(estimator).__name__}; "
@@ -151,50 +254,49 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = np.asarray(estimator.classes_)
         self.alpha_ = check_confidence_level(self.confidence_level)
         self.key_ = hash_key(self.random_state)
+        self.freeze_parameters()
         codes = calibration_codes(
             y, self.classes_, alpha=self.alpha_, label_conditional=self.label_conditional
         )
-        scores = self._scores(X)
-        # a label that the estimator does not know is in no set: stranger than any threshold
-        own = np.where(codes >= 0, scores[np.arange(len(codes)), codes], np.inf)
-        self._calibrate(X, own, codes, X_train)
-        self.n_calibration_ = len(own)
+        self.calibration_ = self._calibrate(self._as_rows(X, codes), training)
+        self.n_calibration_ = len(codes)
+        self._warn_of_full_sets(float(np.mean(codes < 0)))
         return self
 
-    def _calibrate_within(
-        self, host: ConformalClassifier, X: Any, scores: FloatArray, codes: IntArray, X_train: Any
-    ) -> Self:
-        """Calibrate on the scores of another classifier, whose estimator and level it shares."""
-        for name in ("estimator_", "classes_", "alpha_", "key_", "n_features_in_"):
-            setattr(self, name, getattr(host, name))
-        self.label_conditional = host.label_conditional
-        self.sensitive_features = (
-            host.sensitive_features if self.sensitive_features is None else self.sensitive_features
+    def freeze_parameters(self) -> None:
+        """Note the parameters of this fit: answers depend on these, whatever is set later."""
+        self.parameters_ = self.get_params(deep=False)
+
+    def changed_parameters(self) -> list[str]:
+        """Return the parameters that were set to something else after fit; they have no effect."""
+        now = self.get_params(deep=False)
+        return [
+            name
+            for name, value in self.parameters_.items()
+            if now[name] is not value and repr(now[name]) != repr(value)
+        ]
+
+    def _sets(self, rows: Rows) -> BoolArray:
+        sets: BoolArray = rows.scores <= self.calibration_.thresholds(rows)
+        if not self.parameters_["allow_empty"]:
+            empty = np.flatnonzero(~sets.any(axis=1))
+            sets[empty, rows.proba[empty].argmax(axis=1)] = True
+        return sets
+
+    def _rows(self, X: Any, *, caller: str) -> Rows:
+        """Return the rows that a method was called with."""
+        self._check_fitted(caller)
+        return self._as_rows(self._validated(X, reset=False))
+
+    def _as_rows(self, X: Any, codes: IntArray | None = None) -> Rows:
+        return Rows(
+            X,
+            lambda table: self._ask("predict_proba", table),
+            get_score(self.parameters_["conformity_score"]),
+            self.parameters_["sensitive_features"],
+            self.key_,
+            codes,
         )
-        self.conformity_score = host.conformity_score
-        self._calibrate(X, scores, codes, X_train)
-        self.n_calibration_ = len(scores)
-        return self
-
-    @abstractmethod
-    def _calibrate(self, X: Any, scores: FloatArray, codes: IntArray, X_train: Any) -> None:
-        """Learn thresholds from the scores of the true labels; ``codes`` are their columns."""
-
-    @abstractmethod
-    def _thresholds(self, X: Any) -> FloatArray:
-        """Return thresholds of shape (n_samples, 1) or (n_samples, n_classes)."""
-
-    def _scores(self, X: Any) -> FloatArray:
-        proba = check_proba(self._ask("predict_proba", X))
-        score = get_score(self.conformity_score)
-        u = row_uniforms(X, self.key_) if is_randomised(score) else None
-        scores = np.asarray(score(proba, u), dtype=np.float64)
-        if scores.shape != proba.shape or np.isnan(scores).any():
-            raise InvalidInputError(
-                f"conformity_score must return an array of shape {proba.shape} without NaN, "
-                f"got shape {scores.shape}"
-            )
-        return scores
 
     def _ask(self, method: str, X: Any) -> Any:
         """Return what the estimator says about rows; if it refuses them, say so in one line."""
@@ -204,32 +306,70 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InvalidInputError(f"the estimator refuses these rows: {reason}") from error
 
+    def _split(self, X: Any, y: Any, clusters: Any, seed: int) -> tuple[IntArray, IntArray]:
+        """Return the rows that train and the rows that calibrate."""
+        n_units = len(y) if clusters is None else len(pd.unique(clusters))
+        unit = "rows" if clusters is None else "clusters"
+        if n_units < 2:
+            raise InvalidInputError(
+                f"fit needs at least 2 {unit} to split, got {n_units} sample; "
+                "pass more rows, or conformalize a fitted estimator"
+            )
+        if len(pd.unique(y)) < 2:
+            raise InvalidInputError(
+                f"y must hold at least two classes, got one class: {y[0]}; nothing to predict"
+            )
+        if math.ceil(self.calibration_size * n_units) >= n_units:
+            raise InvalidInputError(
+                f"calibration_size={self.calibration_size:g} leaves none of {n_units} {unit} to "
+                "train on; choose a smaller share, such as 0.5"
+            )
+        kind: Any = ShuffleSplit if clusters is None else GroupShuffleSplit
+        splitter = kind(1, test_size=self.calibration_size, random_state=seed)
+        train, rest = next(splitter.split(np.zeros(len(y)), groups=clusters))
+        return train, rest
+
     def _fitted_estimator(self) -> Any:
-        for candidate in (self.estimator, getattr(self, "estimator_", None)):
-            if candidate is None:
-                continue
-            try:
-                check_is_fitted(candidate)
-            except (NotFittedError, TypeError):
-                continue
-            return candidate
+        """Return the given estimator if it is fitted, else the one that ``fit`` trained from it."""
+        trained = getattr(self, "estimator_", None)
+        if self.estimator is not None and _is_fitted(self.estimator):
+            return self.estimator
+        if trained is not None and self.parameters_["estimator"] is self.estimator:
+            return trained
         raise NotConformalizedError(
             "conformalize needs a fitted estimator: pass FrozenEstimator(model), "
             "or call fit(X, y), which trains it"
         )
 
-    def _check_parameters(self) -> None:
-        check_confidence_level(self.confidence_level)
-        get_score(self.conformity_score)
-        if not isinstance(self.label_conditional, bool | np.bool_):
-            raise InvalidInputError(
-                f"label_conditional must be True or False, got {self.label_conditional!r}"
+    def _warn_of_full_sets(self, share_unknown: float) -> None:
+        """Warn of cells whose sets are full, once for each of the two possible causes."""
+        full = list(self.calibration_.full_sets())
+        few = [f"{place.who}{self._with_label(place)}" for place in full if not place.has_points]
+        if few:
+            n_needed = math.ceil(1 / self.alpha_) - 1  # smallest n with conformal_rank(n) <= n
+            warn(
+                f"fewer than {n_needed} calibration points for {few[0]}{_more(few)}: every such "
+                "label is kept in the set; give more rows or coarser groups"
+            )
+        foreign = [place.who for place in full if place.has_points]
+        # above alpha, all rows together have been warned of already
+        if foreign and share_unknown <= self.alpha_:
+            warn(
+                f"too many calibration labels for {foreign[0]}{_more(foreign)} were never seen by "
+                f"the estimator, the promise allows a share of {self.alpha_:.3g}: sets there are "
+                "full and still miss these labels"
             )
 
-    def _check_X_y(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+    def _with_label(self, place: FullSet) -> str:
+        return "" if place.label is None else f" with label {self.classes_[place.label]}"
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+
+    def _check_X_y(self, X: Any, y: Any) -> tuple[Any, Any]:
         if y is None:
             raise InvalidInputError("requires y to be passed, but the target y is None")
-        X = self._validated(X, reset=reset)
+        X = self._validated(X, reset=True)
         try:
             y = column_or_1d(y, warn=True)
             missing = pd.isna(y)
@@ -246,10 +386,6 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             )
         return X, y
 
-    def _check_X(self, X: Any, *, caller: str) -> Any:
-        self._check_fitted(caller)
-        return self._validated(X, reset=False)
-
     def _check_fitted(self, caller: str) -> None:
         if not self.__sklearn_is_fitted__():
             raise NotConformalizedError(
@@ -261,6 +397,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         try:
             if not is_frame(X):
                 X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)
+            elif not reset:
+                X = in_order(X, getattr(self, "feature_names_in_", None))
             validate_data(self, X, reset=reset, skip_check_array=True)
         except (ValueError, TypeError) as error:
             raise InvalidInputError(str(error)) from error
@@ -275,6 +413,27 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             X = X.set_axis(names, axis=1) if named else pd.DataFrame(X, columns=names)
         return X
 
+    def _check_column_kinds(self) -> None:
+        kinds = getattr(self, "column_kinds_", None)
+        if kinds is None:
+            return
+        require(isinstance(kinds, dict), "column_kinds_")
+        require(all(kind in KINDS for kind in kinds.values()), "column_kinds_")
+        names = getattr(self, "feature_names_in_", list(kinds))
+        require(list(kinds) == list(names), "column_kinds_")
+        require(len(kinds) == self.n_features_in_, "column_kinds_")
+
+    def _probe_rows(self) -> Any:
+        """Return rows of which nothing is known, in the form that the classifier was fitted on."""
+        rows = np.empty((len(PROBES), self.n_features_in_), dtype=object)
+        rows[:] = np.array(PROBES, dtype=object)[:, None]
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            return rows
+        require(isinstance(names, np.ndarray), "feature_names_in_")
+        require(names.shape == (self.n_features_in_,), "feature_names_in_")
+        return pd.DataFrame(rows, columns=list(names))
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_calibration_")
 
@@ -283,6 +442,27 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.string = True
         return tags
+
+
+def _trained(estimator: Any, X: Any, y: Any) -> Any:
+    try:
+        return estimator.fit(X, y)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"the estimator could not be trained on {len(y)} of the rows: {error}"
+        ) from error
+
+
+def _is_fitted(estimator: Any) -> bool:
+    try:
+        check_is_fitted(estimator)
+    except (NotFittedError, TypeError):
+        return False
+    return True
+
+
+def _more(names: list[str]) -> str:
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
 
 
 def _one_type(y: Any) -> Any:

@@ -2,48 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from fareg._frames import Levels, select_columns
-from fareg._validation import IntArray, warn
-from fareg.classifiers._mondrian import MondrianClassifier
-
-
-class LevelCoding:
-    """Sensitive features as level numbers, for a classifier with ``sensitive_features``."""
-
-    sensitive_features: Any
-
-    def _learn_levels(self, X: Any, X_train: Any) -> None:
-        columns = select_columns(X, self.sensitive_features)
-        if X_train is None:
-            self.levels_ = [Levels.learn(column) for _, column in columns.items()]
-            return
-        reference = select_columns(X_train, self.sensitive_features)
-        self.levels_ = [Levels.learn(columns[name], reference[name]) for name in columns]
-
-    def _level_codes(self, X: Any) -> IntArray:
-        """Return level numbers of shape (n_samples, n_features), -1 for a value never seen."""
-        columns = select_columns(X, self.sensitive_features)
-        pairs = zip(self.levels_, columns.items(), strict=True)
-        return np.column_stack([levels.codes(column) for levels, (_, column) in pairs])
+from fareg._validation import IntArray
+from fareg.calibration import CellCalibration, EveryFeature, JointLevels, LevelCoding, Rows
+from fareg.classifiers._base import ConformalClassifier
 
 
-class _EqualizedClassifier(LevelCoding, MondrianClassifier):
-    """Views made of the levels of the sensitive features."""
-
-    def _warn_of_unseen(self, unseen: Any, what: str) -> None:
-        if unseen.any():
-            warn(
-                f"{int(unseen.sum())} of {len(unseen)} rows have {what} that calibration never "
-                "saw: they get the full set, the only valid answer without data"
-            )
+def _learn_coding(rows: Rows, training: Rows | None) -> LevelCoding:
+    """Find levels; numbers with many values are cut at quartiles of the training rows, if any."""
+    return LevelCoding.learn(rows.columns, None if training is None else training.columns)
 
 
-class PartialConformalClassifier(_EqualizedClassifier):
+@dataclass(eq=False, repr=False)
+class PartialConformalClassifier(ConformalClassifier):
     """Equalized coverage for every level of every single sensitive feature.
 
     The set is the union over the features k of the sets calibrated on the rows that share the
@@ -82,20 +57,25 @@ class PartialConformalClassifier(_EqualizedClassifier):
     (500, 6)
     """
 
-    def _learn_views(self, X: Any, X_train: Any) -> list[int]:
-        self._learn_levels(X, X_train)
-        return [len(levels.values) for levels in self.levels_]
+    @property
+    def thresholds_(self) -> Any:
+        """Thresholds per feature and level."""
+        return self.calibration_.quantiles
 
-    def _cells(self, X: Any) -> list[IntArray]:
-        codes = self._level_codes(X)
-        self._warn_of_unseen((codes < 0).any(axis=1), "a level of a sensitive feature")
-        return list(codes.T)
+    @property
+    def levels_(self) -> list[Any]:
+        """The levels of each sensitive feature."""
+        return list(self.calibration_.views.coding.levels)
 
-    def _describe(self, view: int, cell: int) -> str:
-        return self.levels_[view].label(cell)
+    def _calibrate(self, rows: Rows, training: Rows | None) -> CellCalibration:
+        views = EveryFeature(_learn_coding(rows, training))
+        return CellCalibration.of(
+            views, rows, self.alpha_, label_conditional=self.label_conditional
+        )
 
 
-class ExhaustiveConformalClassifier(_EqualizedClassifier):
+@dataclass(eq=False, repr=False)
+class ExhaustiveConformalClassifier(ConformalClassifier):
     """Equalized coverage for every joint cell of the sensitive features.
 
     Each combination of levels is calibrated on its own rows, so
@@ -128,17 +108,28 @@ calibration_size, random_state
            [1, 1]])
     """
 
-    def _learn_views(self, X: Any, X_train: Any) -> list[int]:
-        self._learn_levels(X, X_train)
-        self.cells_ = np.unique(self._level_codes(X), axis=0)
-        return [len(self.cells_)]
+    @property
+    def thresholds_(self) -> Any:
+        """Thresholds per combination of levels."""
+        return self.calibration_.quantiles
 
-    def _cells(self, X: Any) -> list[IntArray]:
-        known = pd.MultiIndex.from_arrays(list(self.cells_.T))
-        cells = known.get_indexer(pd.MultiIndex.from_arrays(list(self._level_codes(X).T)))
-        self._warn_of_unseen(cells < 0, "a combination of sensitive features")
-        return [cells.astype(np.int64)]
+    @property
+    def levels_(self) -> list[Any]:
+        """The levels of each sensitive feature."""
+        return list(self.calibration_.views.coding.levels)
 
-    def _describe(self, view: int, cell: int) -> str:
-        pairs = zip(self.levels_, self.cells_[cell], strict=True)
-        return " and ".join(levels.label(int(code)) for levels, code in pairs)
+    @property
+    def cells_(self) -> IntArray:
+        """Level numbers of the combinations seen in calibration."""
+        combinations: IntArray = self.calibration_.views.combinations
+        return combinations
+
+    def _calibrate(self, rows: Rows, training: Rows | None) -> CellCalibration:
+        coding = _learn_coding(rows, training)
+        combinations = np.unique(coding.codes(rows.columns), axis=0)
+        return CellCalibration.of(
+            JointLevels(coding, combinations),
+            rows,
+            self.alpha_,
+            label_conditional=self.label_conditional,
+        )

@@ -1,29 +1,49 @@
-"""FaReG: find the group that marginal sets under-cover, and calibrate it on its own."""
+"""FaReG: find who the marginal sets under-cover, and calibrate them on their own."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+import functools
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
-from scipy.stats import fisher_exact, rankdata
+from scipy.stats import fisher_exact
 from sklearn.base import clone
 
-from fareg._frames import row_draws, select_columns, take_rows
+from fareg._frames import hash_key
+from fareg._labels import label_codes
 from fareg._validation import (
+    Count,
     FloatArray,
     IntArray,
     InvalidInputError,
     check_choice,
     check_count,
+    one_of,
     warn,
 )
+from fareg.calibration import (
+    CellCalibration,
+    LevelCalibration,
+    ReselectedCalibration,
+    Rows,
+    UnionCalibration,
+    require,
+)
 from fareg.classifiers._base import MAX_LEARNING_ROWS, ConformalClassifier
-from fareg.classifiers._mondrian import ABSENT, MondrianClassifier
+from fareg.classifiers._learning import coverage_target, out_of_fold_proba, score_target
+from fareg.classifiers._views import (
+    DisadvantageLevels,
+    GroupCells,
+    GroupDraws,
+    level_edges,
+    membership,
+)
 from fareg.groups import (
     Explanation,
     GroupLearner,
-    cells_of,
     cut_membership,
     distil_rule,
     explain_groups,
@@ -31,10 +51,24 @@ from fareg.groups import (
 )
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import CalibrationScores
+from fareg.scores import get_score
 
-MIN_ROWS = 60  # fewer calibration rows are not worth dividing
+Folds = Annotated[int, functools.partial(check_count, minimum=2)]
+MIN_ROWS = 60  # fewer rows are not worth learning a group from
 MIN_CELL_SHARE = 0.05
 REFERENCE_ROWS = 2_000  # rows kept for explain()
+GROUP_COLUMNS = {
+    "group": "O",
+    "rule": "O",
+    "fidelity": "f",
+    "share": "f",
+    "n_calibration": "i",
+    "coverage": "f",
+    "low": "f",
+    "high": "f",
+    "p_value": "f",
+    "threshold": "f",
+}  # columns of groups_, with the kind of their values
 
 PUBLISHED: dict[str, dict[str, Any]] = {
     "synthetic": {
@@ -48,7 +82,26 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 }
 
 
-class FaReGClassifier(MondrianClassifier):
+def check_learner(name: str, learner: Any) -> None:
+    """Refuse a learner that is none, or one with parameters that make no sense."""
+    if not isinstance(learner, GroupLearner):
+        raise InvalidInputError(
+            f"{name} must be a fareg.groups.GroupLearner or None, got {learner!r}"
+        )
+    learner.check_parameters()
+
+
+def check_base(name: str, base: Any) -> None:
+    """Refuse a base that is no conformal classifier, or one with parameters that make no sense."""
+    if not isinstance(base, ConformalClassifier):
+        raise InvalidInputError(
+            f"{name} must be a conformal classifier of fareg, got {type(base).__name__}"
+        )
+    base._check_parameters()
+
+
+@dataclass(eq=False, repr=False)
+class FaReGClassifier(ConformalClassifier):
     """Prediction sets that are valid on a group discovered in the data.
 
     A part of the calibration rows teaches a variational network where the marginal sets fail; the
@@ -75,17 +128,12 @@ class FaReGClassifier(MondrianClassifier):
         What the group is bad at: "coverage" is the paper's 0/1 indicator at the one level
         ``1 - alpha``; "score" is coverage averaged over the levels from ``1 - 5 alpha`` to 1, the
         same aim with far less noise.
-    delta : float in (0, 1], default=0.2
-        Smallest mean membership while learning.
-    beta : float, default=0.01
-        Weight of the KL term.
     n_draws : int, default=20
         The paper's T, for ``construction="union"``.
     base : conformal classifier, default=None
         Another method of this package whose sets define coverage and join the union.
-    n_restarts, max_iter, learning_rate, batch_size, hidden_sizes, select_features, significance, \
-published_scale, device
-        See :class:`fareg.groups.GroupLearner`.
+    learner : GroupLearner, default=None
+        Learns who is disadvantaged; its ``random_state`` is set from that of the classifier.
 
     Attributes
     ----------
@@ -111,58 +159,14 @@ published_scale, device
     '(Color=Blue and Gender=Male) or (Color=Red and Gender=Female)'
     """
 
-    def __init__(
-        self,
-        estimator: Any = None,
-        *,
-        confidence_level: float = 0.9,
-        conformity_score: Any = "aps",
-        sensitive_features: Any = None,
-        label_conditional: bool = False,
-        calibration_size: float = 0.5,
-        construction: str = "partition",
-        calibration: str = "split",
-        target: str = "score",
-        delta: float = 0.2,
-        beta: float = 0.01,
-        n_draws: int = 20,
-        base: ConformalClassifier | None = None,
-        n_restarts: int = 4,
-        max_iter: int = 100,
-        learning_rate: float = 0.01,
-        batch_size: int = 1024,
-        hidden_sizes: tuple[int, ...] = (16, 8),
-        select_features: bool = True,
-        significance: float | None = 0.1,
-        published_scale: bool = False,
-        device: str = "cpu",
-        random_state: Any = None,
-    ) -> None:
-        super().__init__(
-            estimator,
-            confidence_level=confidence_level,
-            conformity_score=conformity_score,
-            sensitive_features=sensitive_features,
-            label_conditional=label_conditional,
-            calibration_size=calibration_size,
-            random_state=random_state,
-        )
-        self.construction = construction
-        self.calibration = calibration
-        self.target = target
-        self.delta = delta
-        self.beta = beta
-        self.n_draws = n_draws
-        self.base = base
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.hidden_sizes = hidden_sizes
-        self.select_features = select_features
-        self.significance = significance
-        self.published_scale = published_scale
-        self.device = device
+    construction: Annotated[str, one_of("levels", "partition", "union")] = "partition"
+    n_levels: Count = 20
+    calibration: Annotated[str, one_of("auto", "train", "split", "reuse")] = "split"
+    cv: Folds = 5
+    target: Annotated[str, one_of("score", "coverage")] = "score"
+    n_draws: Count = 20
+    base: Annotated[ConformalClassifier, check_base] | None = None
+    learner: Annotated[GroupLearner, check_learner] | None = None
 
     @classmethod
     def paper(cls, estimator: Any = None, *, data: str = "synthetic", **parameters: Any) -> Self:
@@ -179,13 +183,13 @@ published_scale, device
         data : {"synthetic", "nursery"}, default="synthetic"
             Whose hyperparameters.
         **parameters
-            Any parameter of the class, to change single settings.
+            Any parameter of the class or of its learner, to change single settings.
 
         Examples
         --------
         >>> from fareg import FaReGClassifier
-        >>> FaReGClassifier.paper(delta=0.4).n_draws
-        20
+        >>> FaReGClassifier.paper(delta=0.4).learner.delta
+        0.4
         """
         published = PUBLISHED[check_choice("data", data, PUBLISHED)]
         common: dict[str, Any] = {
@@ -197,13 +201,71 @@ published_scale, device
             "hidden_sizes": (64, 32),
             "select_features": False,
             "significance": None,
+            "cross_fit": False,
             "published_scale": True,
         }
-        return cls(estimator, **{**common, **published, **parameters})
+        settings = {**common, **published, **parameters}
+        own = set(cls().get_params(deep=False))
+        learner = {name: settings.pop(name) for name in list(settings) if name not in own}
+        return cls(estimator, **{"learner": GroupLearner(**learner), **settings})
+
+    def conformalize(self, X: Any, y: Any, *, X_learn: Any = None, y_learn: Any = None) -> Self:
+        """Calibrate a fitted estimator on rows that it was not trained on.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        X_learn, y_learn : as X and y, default=None
+            Rows that teach who is disadvantaged, so that all rows of X calibrate; the estimator
+            was not trained on them either. None: a part of X teaches.
+
+        Returns
+        -------
+        self
+        """
+        if (X_learn is None) != (y_learn is None):
+            raise InvalidInputError("pass X_learn and y_learn together, got only one")
+        self._check_parameters()
+        X, y = self._check_X_y(X, y)
+        estimator = self._fitted_estimator()
+        learning = None
+        if X_learn is not None:
+            X_learn, y_learn = self._check_X_y(self._validated(X_learn, reset=False), y_learn)
+            learning = self._learning_rows(X_learn, y_learn, estimator, estimator.predict_proba)
+        return self._conformalize(estimator, X, y, learning)
+
+    def with_draws(self, n_draws: int) -> Self:
+        """Return this fitted classifier with only the first of its random draws.
+
+        Draws are independent of each other, so the first T of them are those of ``n_draws=T``.
+        """
+        views = self._own_calibration.views
+        if not isinstance(views, GroupDraws) or not 1 <= n_draws <= views.n_draws:
+            raise InvalidInputError(
+                f"with_draws takes 1 to {getattr(views, 'n_draws', 0)} draws of a union, "
+                f"got {n_draws!r}"
+            )
+        own = self._own_calibration
+        fewer = replace(own, views=replace(views, n_draws=n_draws), cells=own.cells[: n_draws + 1])
+        other = copy(self).set_params(n_draws=n_draws)
+        joined = isinstance(self.calibration_, UnionCalibration)
+        other.calibration_ = (
+            UnionCalibration((fewer, *self.calibration_.parts[1:])) if joined else fewer
+        )
+        other.freeze_parameters()
+        return other
 
     def predict_group(self, X: Any) -> FloatArray:
         """Return the membership of each row in the disadvantaged group, (n_samples,) in [0, 1]."""
-        return self._membership(self._check_X(X, caller="predict_group"))
+        return membership(self.learner_, self._rows(X, caller="predict_group"))
+
+    def predict_level(self, X: Any) -> IntArray:
+        """Return the disadvantage level of each row, from 0, the least disadvantaged.
+
+        With ``construction="partition"``, 1 is the discovered group and 0 the rest.
+        """
+        return self._levels(self._rows(X, caller="predict_level"))
 
     def explain(self) -> Explanation:
         """Say which features make the group and how: rule, rankings, latent traversal.
@@ -249,165 +311,248 @@ published_scale, device
             )
         return plot_membership(self.learner_, self.reference_, features, steps)
 
-    def predict_p(self, X: Any) -> FloatArray:
-        p = super().predict_p(X)
-        if self.base_ is not None:
-            if not hasattr(self.base_, "predict_p"):
-                raise InvalidInputError(
-                    f"{type(self.base_).__name__} has no p-values; use predict_set"
-                )
-            np.maximum(p, self.base_.predict_p(X), out=p)
-        return p
+    @property
+    def learner_(self) -> GroupLearner:
+        """The fitted learner."""
+        own = self._own_calibration
+        learner: GroupLearner = (own.leveler if self._has_levels else own.views).learner
+        return learner
 
-    def _calibrate(self, X: Any, scores: FloatArray, codes: IntArray, X_train: Any) -> None:
-        learn, rest = self._divide(len(scores))
-        X_learn, X_rest = take_rows(X, learn), take_rows(X, rest)
-        columns = select_columns(X_learn, self.sensitive_features)
-        covered = self._covered(X_learn, scores[learn], codes[learn], X_train)
-        self.learner_ = self._new_learner(self.key_ % 2**32).fit(columns, covered)
-        steps = [entry["step"] for entry in self.learner_.history_ if entry["stage"] == "group"]
-        self.n_iter_ = max(steps, default=1)
-        q = self.learner_.membership(columns)
-        self.cuts_ = (
-            cut_membership(q, covered, min_share=MIN_CELL_SHARE)
-            if self.learner_.found_
-            else np.empty(0)
+    @property
+    def cuts_(self) -> FloatArray:
+        """Where membership is cut into cells; empty if no group was found, or with levels."""
+        cuts: FloatArray = getattr(getattr(self._own_calibration, "views", None), "cuts", _NONE)
+        return cuts
+
+    @property
+    def thresholds_(self) -> Any:
+        """Thresholds per view and category, or per level and label."""
+        own = self._own_calibration
+        return own.level_thresholds if self._has_levels else own.quantiles
+
+    @property
+    def _own_calibration(self) -> Any:
+        """The calibration of the discovered groups, without that of a base."""
+        joined = isinstance(self.calibration_, UnionCalibration)
+        return self.calibration_.parts[0] if joined else self.calibration_
+
+    @property
+    def _has_levels(self) -> bool:
+        return isinstance(self._own_calibration, LevelCalibration)
+
+    def _levels(self, rows: Rows) -> IntArray:
+        own = self._own_calibration
+        levels: IntArray = (
+            own.leveler.levels(rows) if self._has_levels else own.views.cells(rows)[0]
         )
-        self.base_ = None
-        if self.base is not None:
-            self.base_ = clone(self.base)._calibrate_within(
-                self, X_rest, scores[rest], codes[rest], X_train
-            )
-        n_views = {"partition": [len(self.cuts_) + 1], "union": [1] * (self.n_draws + 1)}
-        self._calibrate_views(X_rest, scores[rest], codes[rest], n_views[self.construction])
-        self.reference_ = columns.iloc[:REFERENCE_ROWS]
-        inside = cells_of(q, self.cuts_) == len(self.cuts_)
-        self.rule_ = distil_rule(columns[list(self.learner_.features_)], inside)
-        self.groups_ = self._describe_groups(X_rest, scores[rest])
+        return levels
 
-    def _divide(self, n: int) -> tuple[IntArray, IntArray]:
+    def _gives_pvalues(self) -> bool:
+        return not isinstance(self.base, ConformalClassifier) or self.base._gives_pvalues()
+
+    def _training_rows(
+        self, estimator: Any, fitted: Any, X: Any, y: Any, clusters: Any, seed: int
+    ) -> Rows:
+        if self.calibration not in ("auto", "train"):
+            return super()._training_rows(estimator, fitted, X, y, clusters, seed)
+
+        def ask(table: Any) -> FloatArray:
+            return out_of_fold_proba(
+                estimator, table, y, fitted.classes_, cv=self.cv, clusters=clusters, seed=seed
+            )
+
+        return self._learning_rows(X, y, fitted, ask)
+
+    def _learning_rows(self, X: Any, y: Any, fitted: Any, ask: Any) -> Rows:
+        """Return labelled rows that teach the group and do not calibrate."""
+        score, key = get_score(self.conformity_score), hash_key(self.random_state)
+        codes = label_codes(y, fitted.classes_)
+        return Rows(X, ask, score, self.sensitive_features, key, codes)
+
+    def _calibrate(self, rows: Rows, training: Rows | None) -> Any:
+        learning, rest = self._divide(rows, training)
+        covered = self._covered(learning, training)
+        learner = self._new_learner().fit(learning.columns, covered)
+        steps = [entry["step"] for entry in learner.history_ if entry["stage"] == "group"]
+        self.n_iter_ = max(steps, default=1)
+        q = membership(learner, learning)
+        cuts = cut_membership(q, covered, min_share=MIN_CELL_SHARE) if learner.found_ else _NONE
+        common: dict[str, Any] = {"alpha": self.alpha_, "label_conditional": self.label_conditional}
+        own: Any
+        if self.construction == "levels":
+            edges = level_edges(learner.out_of_fold_, self.n_levels, len(rest))
+            own = LevelCalibration.of(DisadvantageLevels(learner, edges), rest, **common)
+        elif self.construction == "partition":
+            own = CellCalibration.of(GroupCells(learner, cuts), rest, **common)
+        else:
+            own = CellCalibration.of(GroupDraws(learner, self.n_draws, cuts), rest, **common)
+        self.reference_ = learning.columns.iloc[:REFERENCE_ROWS]
+        inside = q > cuts[-1] if len(cuts) else np.zeros(len(q), dtype=bool)
+        self.rule_ = distil_rule(learning.columns[list(learner.features_)], inside)
+        calibration = own
+        if self.base is not None:
+            calibration = UnionCalibration((own, self._base_calibration(rest, training)))
+        self.calibration_ = calibration
+        self.groups_ = self._describe_groups(rest, cuts)
+        return calibration
+
+    def _new_learner(self) -> GroupLearner:
+        learner = clone(GroupLearner() if self.learner is None else self.learner)
+        return learner.set_params(random_state=self.key_ % 2**32)
+
+    def _divide(self, rows: Rows, training: Rows | None) -> tuple[Rows, Rows]:
         """Return the rows that teach the group and the rows that calibrate."""
-        order = np.random.default_rng(self.key_).permutation(n)
-        if self.calibration == "reuse":
-            return order, order
-        if n < MIN_ROWS:
+        mode, taught = self.calibration, training is not None and training.codes is not None
+        if mode == "train" and not taught:
+            raise InvalidInputError(
+                'calibration="train" needs rows to learn from: call fit(X, y), or pass X_learn '
+                "and y_learn to conformalize"
+            )
+        order = np.random.default_rng(self.key_).permutation(len(rows))
+        if mode == "reuse":
+            shuffled = rows.take(order)
+            return shuffled, shuffled
+        if taught and mode in ("auto", "train"):
+            return self._teaching(training), rows
+        if len(rows) < MIN_ROWS:
             warn(
-                f"{n} calibration rows are too few to look for a group (fewer than {MIN_ROWS}): "
+                f"{len(rows)} calibration rows are too few to look for a group (fewer than "
+                f"{MIN_ROWS}): sets are those of SplitConformalClassifier; give more rows"
+            )
+            return rows.take(order[:0]), rows.take(order)
+        n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
+        return rows.take(order[:n_learn]), rows.take(order[n_learn:])
+
+    def _teaching(self, training: Any) -> Rows:
+        """Return at most so many learning rows, in random order; too few teach nothing."""
+        order = np.random.default_rng(self.key_).permutation(len(training))
+        if len(training) < MIN_ROWS:
+            warn(
+                f"{len(training)} rows are too few to look for a group (fewer than {MIN_ROWS}): "
                 "sets are those of SplitConformalClassifier; give more rows"
             )
-            return order[:0], order
-        n_learn = min(n // 2, MAX_LEARNING_ROWS)
-        return order[:n_learn], order[n_learn:]
+            order = order[:0]
+        else:
+            _ = training.scores  # of all rows at once: folds are those of the whole table
+        return training.take(order[:MAX_LEARNING_ROWS])
 
-    def _covered(self, X: Any, scores: FloatArray, codes: IntArray, X_train: Any) -> FloatArray:
+    def _covered(self, learning: Rows, training: Rows | None) -> FloatArray:
         """Return how well each learning row is covered, in [0, 1]."""
-        margin = scores
-        if self.base is not None and len(scores):
-            base = clone(self.base)._calibrate_within(self, X, scores, codes, X_train)
-            thresholds = np.broadcast_to(base._thresholds(X), (len(codes), len(self.classes_)))
-            own = thresholds[np.arange(len(codes)), codes]
-            margin = np.where(np.isinf(own), -np.inf, scores - own)
-        elif self.target == "coverage":
-            categories = codes if self.label_conditional else np.zeros_like(codes)
-            calibration = CalibrationScores.sort(scores, categories, len(self.classes_))
-            margin = np.where(scores <= calibration.quantiles(self.alpha_)[categories], -1.0, 1.0)
+        if not len(learning):
+            return np.empty(0)
+        scores, codes = learning.own_scores, learning.labels
+        categories = codes if self.label_conditional else None
+        if self.base is None:
+            target = score_target if self.target == "score" else coverage_target
+            return target(scores, categories, self.alpha_)
+        thresholds = self._base_calibration(learning, training).thresholds(learning)
+        own = np.broadcast_to(thresholds, learning.scores.shape)[np.arange(len(codes)), codes]
+        margin = np.where(np.isinf(own), -np.inf, scores - own)
         if self.target == "coverage":
             return (margin <= 0).astype(np.float64)
-        rank = np.empty(len(margin))
-        for category in np.unique(codes) if self.label_conditional else [None]:
-            rows = np.full(len(codes), True) if category is None else codes == category
-            rank[rows] = rankdata(margin[rows]) / (rows.sum() + 1)
-        # the share of levels t in [1 - 5 alpha, 1] whose marginal set covers the row: rank <= t
-        return np.clip((1 - rank) / min(1.0, 5 * self.alpha_), 0.0, 1.0)
+        return score_target(margin, categories, self.alpha_)
 
-    def _new_learner(self, random_state: int) -> GroupLearner:
-        shared = set(GroupLearner().get_params()) & set(self.get_params(deep=False))
-        parameters = {name: getattr(self, name) for name in shared}
-        parameters.update(cross_fit=self.calibration == "split", random_state=random_state)
-        return GroupLearner(**parameters)
+    def _base_calibration(self, rows: Rows, training: Rows | None) -> Any:
+        """Calibrate the base on the same scores and at the same level."""
+        base = clone(self.base)
+        base.alpha_, base.key_ = self.alpha_, self.key_
+        base.label_conditional = self.label_conditional
+        if base.sensitive_features is None:
+            return base._calibrate(rows, training)
+        selection = base.sensitive_features
+        other = None if training is None else training.selecting(selection)
+        return ReselectedCalibration(base._calibrate(rows.selecting(selection), other), selection)
 
-    def _membership(self, X: Any) -> FloatArray:
-        return self.learner_.membership(select_columns(X, self.sensitive_features))
-
-    def _cells(self, X: Any) -> list[IntArray]:
-        q = self._membership(X)
-        if self.construction == "partition":
-            return [cells_of(q, self.cuts_)]
-        draws = row_draws(X, self.key_ + 1, self.n_draws)
-        members = [np.where(u < q, 0, ABSENT) for u in draws]
-        return [np.zeros(len(q), dtype=np.int64), *members]
-
-    def _learn_views(self, X: Any, X_train: Any) -> list[int]:
-        raise AssertionError("views are learned in _calibrate")
-
-    def _thresholds(self, X: Any) -> FloatArray:
-        thresholds = super()._thresholds(X)
-        if self.base_ is not None:
-            thresholds = np.maximum(thresholds, self.base_._thresholds(X))
-        return thresholds
-
-    def _describe(self, view: int, cell: int) -> str:
-        if self.construction == "union":
-            return "all rows" if view == 0 else f"draw {view} of the group"
-        if not len(self.cuts_):
-            return "all rows"
-        return "the discovered group" if cell == len(self.cuts_) else "the rest"
-
-    def _describe_groups(self, X: Any, scores: FloatArray) -> pd.DataFrame:
+    def _describe_groups(self, rows: Rows, cuts: FloatArray) -> pd.DataFrame:
         """Describe the cells on the rows that calibrate."""
-        marginal = CalibrationScores.sort(scores).quantiles(self.alpha_)[0]
-        covered = scores <= marginal
-        cells = cells_of(self._membership(X), self.cuts_)
-        rows = []
-        for cell in range(len(self.cuts_), -1, -1):
-            inside = cells == cell
+        scores = rows.own_scores
+        covered = scores <= CalibrationScores.sort(scores).quantiles(self.alpha_)[0]
+        levels = (
+            self._levels(rows)
+            if self.construction != "union"
+            else (membership(self.learner_, rows) > (cuts[-1] if len(cuts) else np.inf)).astype(int)
+        )
+        described = []
+        for level in range(len(cuts), -1, -1):
+            inside = levels == level
             hit, n = int(covered[inside].sum()), int(inside.sum())
             low, high = clopper_pearson(hit, n)
             rest = covered.sum() - hit
             table = np.array([[hit, n - hit], [rest, len(covered) - n - rest]])
-            rows.append(
+            in_group = len(cuts) > 0 and level == len(cuts)
+            described.append(
                 {
-                    "group": self._name(cell),
-                    "rule": self._rule_of(cell),
-                    "fidelity": self.rule_.fidelity if len(self.cuts_) else 1.0,
+                    "group": "group" if in_group else "rest" if len(cuts) else "everyone",
+                    "rule": self.rule_.text
+                    if in_group
+                    else "all others"
+                    if len(cuts)
+                    else "everyone",
+                    "fidelity": self.rule_.fidelity if len(cuts) else 1.0,
                     "share": inside.mean(),
                     "n_calibration": n,
                     "coverage": hit / n if n else np.nan,
                     "low": float(low),
                     "high": float(high),
-                    "p_value": fisher_exact(table, alternative="less").pvalue,
-                    "threshold": self._group_threshold(cell),
+                    # rows that chose the group cannot test it
+                    "p_value": np.nan
+                    if self.calibration == "reuse"
+                    else fisher_exact(table, alternative="less").pvalue,
+                    "threshold": self._group_threshold(level, in_group),
                 }
             )
-        return pd.DataFrame(rows)
+        return pd.DataFrame(described)
 
-    def _name(self, cell: int) -> str:
-        if not len(self.cuts_):
-            return "everyone"
-        return "group" if cell == len(self.cuts_) else "rest"
-
-    def _rule_of(self, cell: int) -> str:
-        if not len(self.cuts_):
-            return "everyone"
-        return self.rule_.text if cell == len(self.cuts_) else "all others"
-
-    def _group_threshold(self, cell: int) -> float:
+    def _group_threshold(self, cell: int, in_group: bool) -> float:
         """Return the threshold of a cell: of its strictest label, of its average draw."""
         if self.construction == "union":
             draws = [thresholds[:-1].max() for thresholds in self.thresholds_]
-            in_group = len(self.cuts_) > 0 and cell == len(self.cuts_)
             return float(np.mean(draws[1:]) if in_group else draws[0])
         per_label = len(self.classes_) if self.label_conditional else 1
         return float(self.thresholds_[0][:-1].reshape(-1, per_label)[cell].max())
 
+    def _describe_rows(self, rows: Rows) -> dict[str, Any]:
+        names = np.array(["rest", "group"] if len(self.cuts_) else ["everyone"])
+        q = membership(self.learner_, rows)
+        return {"group": names[np.searchsorted(self.cuts_, q, side="left")], "membership": q}
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_choice("construction", self.construction, ("partition", "union"))
-        check_choice("calibration", self.calibration, ("split", "reuse"))
-        check_choice("target", self.target, ("score", "coverage"))
-        check_count("n_draws", self.n_draws)
-        self._new_learner(random_state=0).check_parameters()
-        if self.base is not None and not isinstance(self.base, ConformalClassifier):
-            raise InvalidInputError(
-                f"base must be a conformal classifier of fareg, got {type(self.base).__name__}"
-            )
+        if self.base is None:
+            return
+        for name in ("confidence_level", "conformity_score"):
+            own, other = getattr(self, name), getattr(self.base, name)
+            if other != getattr(type(self.base)(), name) and other != own:
+                raise InvalidInputError(
+                    f"base shares {name} with the classifier around it, got {other!r} and "
+                    f"{own!r}; leave it out of the base"
+                )
+
+    def check(self) -> None:
+        """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
+        super().check()
+        learner = self._new_learner()
+        require(self.learner_.get_params() == learner.get_params(), "learner_")
+        require(type(self.learner_.found_) is bool, "learner_")
+        own = self._own_calibration
+        divided = own.leveler if self._has_levels else own.views
+        require(type(divided) is CONSTRUCTIONS[self.construction], "construction")
+        require(getattr(divided, "n_draws", self.n_draws) == self.n_draws, "n_draws")
+        require((self.calibration_ is own) == (self.base is None), "base")
+        check_groups(self.groups_)
+        require(len(self.groups_) == len(self.cuts_) + 1, "groups_")
+        require(isinstance(self.rule_.text, str), "rule_")
+        require(set(self.learner_.features_) <= set(self.reference_), "reference_")
+
+
+_NONE = np.empty(0)
+CONSTRUCTIONS = {"levels": DisadvantageLevels, "partition": GroupCells, "union": GroupDraws}
+
+
+def check_groups(groups: Any) -> None:
+    """Refuse a table of groups that is none."""
+    require(isinstance(groups, pd.DataFrame) and list(groups) == list(GROUP_COLUMNS), "groups_")
+    for name, kind in GROUP_COLUMNS.items():
+        is_kind = groups[name].dtype.kind == kind
+        is_text = all(isinstance(value, str) for value in groups[name])
+        require(is_text if kind == "O" else is_kind, f"groups_.{name}")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from fareg._validation import IntArray
-from fareg.classifiers._mondrian import MondrianClassifier
+from fareg.calibration import CellCalibration, Everyone, Rows
+from fareg.classifiers._base import ConformalClassifier
 
 
-class SplitConformalClassifier(MondrianClassifier):
+@dataclass(eq=False, repr=False)
+class SplitConformalClassifier(ConformalClassifier):
     """Prediction sets with one threshold for everyone.
 
     ``1 - alpha <= P(Y in C(X)) <= 1 - alpha + 1 / (n + 1)`` for exchangeable data, the upper bound
@@ -31,6 +31,10 @@ class SplitConformalClassifier(MondrianClassifier):
         Calibrate every label on its own.
     calibration_size : float, default=0.5
         Share of the rows that ``fit`` keeps for calibration.
+    allow_empty : bool, default=True
+        Whether a set may be empty. A randomised score leaves sets of easy rows empty now and then,
+        when the estimator is right more often than ``confidence_level`` asks; with False, the most
+        probable label joins such a set, and coverage can only rise.
     random_state : int, Generator or None, default=None
         Seeds the split in ``fit`` and the randomisation of scores. A row's set is a function of its
         values and this seed, never of the rows beside it.
@@ -44,6 +48,10 @@ class SplitConformalClassifier(MondrianClassifier):
         "number", "text" or "date" for each column of a frame; None for an array.
     estimator_ : the fitted estimator
     n_calibration_ : int
+    calibration_ : a calibration of ``fareg.calibration``
+    parameters_ : dict
+        The parameters of the last fit. A parameter that is set later has no effect on answers
+        until the next ``fit`` or ``conformalize``.
     thresholds_ : list of ndarray
         Thresholds per view and category; the last entry is for categories never seen.
 
@@ -59,11 +67,12 @@ class SplitConformalClassifier(MondrianClassifier):
     (500, 6)
     """
 
-    def _learn_views(self, X: Any, X_train: Any) -> list[int]:
-        return [1]
+    @property
+    def thresholds_(self) -> Any:
+        """Thresholds per view and category."""
+        return self.calibration_.quantiles
 
-    def _cells(self, X: Any) -> list[IntArray]:
-        return [np.zeros(len(X), dtype=np.int64)]
-
-    def _describe(self, view: int, cell: int) -> str:
-        return "all rows"
+    def _calibrate(self, rows: Rows, training: Rows | None) -> CellCalibration:
+        return CellCalibration.of(
+            Everyone(), rows, self.alpha_, label_conditional=self.label_conditional
+        )

@@ -19,7 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
 from fareg._validation import FaregWarning
-from fareg.experiments._config import ALPHA, Method, MetricConfig, Problem, content_hash
+from fareg.experiments._config import LEVEL, Method, MetricConfig, Problem, content_hash
 from fareg.experiments._figures import draw_image
 from fareg.experiments._methods import MARGINAL, apply_method, fitted
 from fareg.experiments._problems import MEASURE, Bench, prepare
@@ -115,7 +115,7 @@ def measure(sets: Any, bench: Bench, config: MetricConfig) -> dict[str, float]:
         "ert": excess_risk(
             bench.codes,
             covered,
-            confidence_level=1 - ALPHA,
+            confidence_level=LEVEL,
             estimator=HistGradientBoostingClassifier(max_iter=ERT_ROUNDS, random_state=seed),
             random_state=seed,
         ),

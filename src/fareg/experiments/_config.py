@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 FORMAT = 1  # raise it when rows or their meaning change: no older result is reused then
-ALPHA = 0.1
+LEVEL = 0.9  # confidence of every set
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from fareg.classifiers import (
     PLCPClassifier,
     SplitConformalClassifier,
 )
-from fareg.experiments._config import ALPHA, Method
+from fareg.experiments._config import LEVEL, Method
 from fareg.experiments._problems import DATA, Bench
 from fareg.pvalues import conformal_quantile
 
@@ -87,11 +86,7 @@ def _run_draws(method: Method, bench: Bench, size_of: Any) -> Outcome:
     n_draws = method["n_draws"]
     most = {**dict(method.parameters), "n_draws": MOST_DRAWS}
     model, seconds = fitted(Method(method.name, "draws", tuple(most.items())), bench)
-    fewer = copy.copy(model)
-    fewer.n_draws = n_draws
-    fewer.thresholds_ = model.thresholds_[: n_draws + 1]  # the first is marginal
-    fewer.calibrations_ = model.calibrations_[: n_draws + 1]
-    return _outcome(fewer, seconds, bench)
+    return _outcome(model.with_draws(n_draws), seconds, bench)
 
 
 def _outcome(model: Any, seconds: float, bench: Bench) -> Outcome:
@@ -113,7 +108,7 @@ def _selections(model: Any, bench: Bench) -> dict[str, float]:
         names = [levels.name for levels in model.levels_]
         selected = model.selected_features(bench.test.X)[:, [names.index(name) for name in wanted]]
     elif isinstance(model, FaReGClassifier):
-        measure = "latent" if model.published_scale else "permutation"
+        measure = "latent" if model.learner_.published_scale else "permutation"
         share = model.explain().ranking[measure].sort_values(ascending=False, kind="stable")[:2]
         chosen = set(share.index[share > 0])
         selected = np.array([[name in chosen for name in wanted]])
@@ -130,9 +125,9 @@ def _scores(bench: Bench) -> tuple[FloatArray, FloatArray]:
     """Return the calibration rows' scores of their own labels, and all scores of the test rows."""
     if "scores" not in bench.fits:
         model, _ = fitted(MARGINAL, bench)
-        own = model._scores(bench.calibration.X)
+        own = model.conformity_scores(bench.calibration.X)
         own = own[np.arange(len(own)), bench.calibration.y]
-        bench.fits["scores"] = own, model._scores(bench.test.X)
+        bench.fits["scores"] = own, model.conformity_scores(bench.test.X)
     scores: tuple[FloatArray, FloatArray] = bench.fits["scores"]
     return scores
 
@@ -153,10 +148,10 @@ def _run_oracle(method: Method, bench: Bench, size_of: Any) -> Outcome:
     start = time.process_time()
     own, scores = _scores(bench)
     inside = bench.calibration.group
-    of_group = conformal_quantile(own[inside], ALPHA)
-    of_others = conformal_quantile(own[~inside], ALPHA)
+    of_group = conformal_quantile(own[inside], confidence_level=LEVEL)
+    of_others = conformal_quantile(own[~inside], confidence_level=LEVEL)
     if method["construction"] == "union":
-        of_others = conformal_quantile(own, ALPHA)
+        of_others = conformal_quantile(own, confidence_level=LEVEL)
         of_group = max(of_group, of_others)
     thresholds = np.where(bench.test.group, of_group, of_others)
     return Outcome(scores <= thresholds[:, None], (time.process_time() - start, 0.0), {})

@@ -97,10 +97,13 @@ def _size_matched(p: FloatArray, sets: BoolArray) -> BoolArray:
 
 def _oracle_rows(marginal: Any, cal: Dataset, test: Dataset) -> list[dict[str, Any]]:
     """Return what knowing the true group gives: united with marginal sets, or as a partition."""
-    scores, own = marginal._scores(test.X), marginal._scores(cal.X)[np.arange(len(cal.y)), cal.y]
-    alpha, group = marginal.alpha_, np.asarray(test.group)
-    everyone = conformal_quantile(own, alpha)
-    outside, inside = conformal_quantile(own, alpha, categories=np.asarray(cal.group, int))
+    scores, own = marginal.conformity_scores(test.X), marginal.conformity_scores(cal.X)
+    own = own[np.arange(len(cal.y)), cal.y]
+    level, group = marginal.confidence_level, np.asarray(test.group)
+    everyone = conformal_quantile(own, confidence_level=level)
+    outside, inside = conformal_quantile(
+        own, confidence_level=level, categories=np.asarray(cal.group, int)
+    )
     union = np.where(group, max(inside, everyone), everyone)[:, None]
     partition = np.where(group, inside, outside)[:, None]
     return [

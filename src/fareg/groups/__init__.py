@@ -1,20 +1,40 @@
 """Groups that nobody named: learned where coverage is low, explained in words."""
 
+from fareg.groups._boosting import BoostedTrees
+from fareg.groups._cells import CellMeans
 from fareg.groups._conditions import Condition
-from fareg.groups._disadvantage import MEMBERS
+from fareg.groups._disadvantage import MEMBERS, Disadvantage, RegressionNetworks
 from fareg.groups._explanation import Explanation, explain_groups
 from fareg.groups._learner import GroupLearner, cells_of, cut_membership
 from fareg.groups._plot import plot_membership
 from fareg.groups._projection import project_to_mass
 from fareg.groups._rules import Rule, distil_rule
+from fareg.groups._screening import Screening
 from fareg.groups._stack import Signal
+
+RECORDS = (
+    BoostedTrees,
+    CellMeans,
+    Condition,
+    Disadvantage,
+    RegressionNetworks,
+    Rule,
+    Screening,
+    Signal,
+)  # what a model file may hold
 
 __all__ = [
     "MEMBERS",
+    "RECORDS",
+    "BoostedTrees",
+    "CellMeans",
     "Condition",
+    "Disadvantage",
     "Explanation",
     "GroupLearner",
+    "RegressionNetworks",
     "Rule",
+    "Screening",
     "Signal",
     "cells_of",
     "cut_membership",

@@ -10,13 +10,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import safetensors.numpy
 
 from fareg._validation import FaregError, InvalidInputError, NotConformalizedError, warn
-from fareg.classifiers._base import ConformalClassifier
+from fareg.classifiers import ConformalClassifier
 from fareg.persistence import _foreign
 from fareg.persistence._archive import Archive, write_archive
-from fareg.persistence._consistency import check_consistency, check_groups
 from fareg.persistence._seen import SeenRows, check_seen
 from fareg.persistence._state import CLASSIFIERS, Reader, Writer
 
@@ -160,11 +160,11 @@ def load(
         reader = Reader(_arrays(archive), parts, **models)
         clf = reader.read(archive.manifest["state"])
         if type(clf).__name__ not in CLASSIFIERS or not clf.__sklearn_is_fitted__():
-            raise ValueError("the state is none of a classifier")
+            raise ValueError("it holds no fitted classifier")
         _check_estimator(clf)
         if any(archive.manifest[key] != value for key, value in _words(clf).items()):
             raise ValueError("its manifest speaks of another model")
-        check_consistency(clf)
+        clf.check()
     return clf
 
 
@@ -208,7 +208,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         told["bytes"] = archive.size
         if "groups_" in fitted:
             groups = Reader(_arrays(archive), [], None, None).read(fitted["groups_"])
-            check_groups(groups)
+            if not isinstance(groups, pd.DataFrame):
+                raise ValueError("groups_ is no table")
             told["groups"] = _plain(groups.to_dict("records"))
     return told
 
@@ -264,12 +265,17 @@ def _words(clf: ConformalClassifier) -> dict[str, Any]:
 
 def _check_own(clf: ConformalClassifier) -> None:
     """Refuse to save what could not be loaded again."""
+    changed = clf.changed_parameters()
+    if changed:
+        raise InvalidInputError(
+            f"cannot save this {type(clf).__name__}: {', '.join(changed)} was changed after fit "
+            "and has no effect yet; call fit(X, y) again"
+        )
     try:
-        check_consistency(clf)
+        clf.check()
     except ValueError as error:
         raise InvalidInputError(
-            f"cannot save this {type(clf).__name__} ({error}); was a parameter changed after fit? "
-            "call fit(X, y) again"
+            f"cannot save this {type(clf).__name__} ({error}); call fit(X, y) again"
         ) from error
 
 

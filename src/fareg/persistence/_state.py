@@ -17,40 +17,17 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from fareg import classifiers, scores
+from fareg import calibration, classifiers, groups, scores
 from fareg._frames import HELD, Levels, note_held
 from fareg._validation import InvalidInputError
-from fareg.classifiers._afcp import WorstLevels
-from fareg.classifiers._condcp import QuantileProgram, Vertex
-from fareg.classifiers._plcp import Regions
-from fareg.groups import Condition, GroupLearner, Rule, Signal
-from fareg.groups._boosting import BoostedTrees
-from fareg.groups._cells import CellMeans
-from fareg.groups._disadvantage import Disadvantage, RegressionNetworks
-from fareg.groups._screening import Screening
-from fareg.pvalues import CalibrationScores
 
-CLASSIFIERS: dict[str, Any] = {name: getattr(classifiers, name) for name in classifiers.__all__}
-ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, "GroupLearner": GroupLearner}
+CLASSIFIERS: dict[str, Any] = {cls.__name__: cls for cls in classifiers.CLASSIFIERS}
+ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, "GroupLearner": groups.GroupLearner}
 RECORDS: dict[str, Any] = {
     cls.__name__: cls
-    for cls in (
-        BoostedTrees,
-        CalibrationScores,
-        CellMeans,
-        Condition,
-        Disadvantage,
-        Levels,
-        QuantileProgram,
-        Regions,
-        RegressionNetworks,
-        Rule,
-        Screening,
-        Signal,
-        Vertex,
-        WorstLevels,
-    )
+    for cls in (Levels, *calibration.RECORDS, *groups.RECORDS, *classifiers.RECORDS)
 }
+DERIVED = ("parameters_",)  # fitted attributes that follow from others
 FUNCTIONS: dict[str, Any] = {f"fareg.scores.{name}": f for name, f in scores.SCORES.items()}
 GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 NUMERIC = "biuf"  # kinds of arrays that go to the table
@@ -92,6 +69,9 @@ class Writer:
 
     def _tuple(self, value: Any, where: str) -> Any:
         return {"$": "tuple", "items": self._list(list(value), where)}
+
+    def _names(self, value: pd.Index, where: str) -> Any:
+        return self._list(value.tolist(), where)
 
     def _dict(self, value: dict[Any, Any], where: str) -> Any:
         if all(type(key) is str for key in value) and "$" not in value:
@@ -155,7 +135,8 @@ class Writer:
             self.parts.append(value)
             return {"$": "part", "at": len(self.parts) - 1}
         parameters = value.get_params(deep=False)
-        fitted = {key: v for key, v in vars(value).items() if key not in parameters}
+        known = {*parameters, *DERIVED}
+        fitted = {key: v for key, v in vars(value).items() if key not in known}
         odd = [key for key in fitted if not is_fitted_name(key)]
         if odd:
             raise InvalidInputError(f"cannot save {where}: {name} has no attribute {odd[0]}")
@@ -205,6 +186,7 @@ class Writer:
         (tuple, _tuple),
         (dict, _dict),
         (np.ndarray, _array),
+        (pd.Index, _names),
         (pd.DataFrame, _frame),
         (tuple(RECORDS.values()), _record),
         (BaseEstimator, _estimator),
@@ -298,6 +280,8 @@ class Reader:
             if not is_fitted_name(name):
                 raise ValueError(f"{name} is no fitted attribute")
             setattr(instance, name, self.read(value))
+        if node["class"] in CLASSIFIERS:
+            instance.freeze_parameters()
         return instance
 
     def _generator(self, node: dict[str, Any]) -> Any:

@@ -1,0 +1,93 @@
+"""Calibration as a value: labelled rows in, thresholds and p-values of other rows out.
+
+One small calibration per idea. Each is a frozen record of what cannot be derived, with
+``thresholds(rows)``, ``pvalues(rows)`` where it has them, ``full_sets()`` for warnings, and
+``check(rows, n_labels)``, which refuses a stored calibration whose parts contradict each other.
+None of them knows an estimator.
+"""
+
+from fareg.calibration._afcp import SelectedCalibration, WorstLevels
+from fareg.calibration._cells import (
+    ABSENT,
+    CellCalibration,
+    EveryFeature,
+    Everyone,
+    FullSet,
+    JointLevels,
+    LevelCoding,
+    Views,
+    cell_numbers,
+    has_points,
+)
+from fareg.calibration._condcp import (
+    ConditionalCalibration,
+    GroupBasis,
+    MappedBasis,
+    QuantileProgram,
+)
+from fareg.calibration._levels import LevelCalibration, level_pvalues, level_thresholds
+from fareg.calibration._regions import (
+    RegionCalibration,
+    Regions,
+    RegionViews,
+    learn_region_views,
+    learn_regions,
+    pinball,
+    region_quantiles,
+)
+from fareg.calibration._rows import Rows, require
+from fareg.calibration._shifted import ShiftedCalibration
+from fareg.calibration._union import ReselectedCalibration, UnionCalibration
+
+RECORDS = (
+    CellCalibration,
+    ConditionalCalibration,
+    EveryFeature,
+    Everyone,
+    GroupBasis,
+    JointLevels,
+    LevelCalibration,
+    LevelCoding,
+    RegionCalibration,
+    RegionViews,
+    Regions,
+    ReselectedCalibration,
+    SelectedCalibration,
+    ShiftedCalibration,
+    UnionCalibration,
+)  # what a model file may hold
+
+__all__ = [
+    "ABSENT",
+    "RECORDS",
+    "CellCalibration",
+    "ConditionalCalibration",
+    "EveryFeature",
+    "Everyone",
+    "FullSet",
+    "GroupBasis",
+    "JointLevels",
+    "LevelCalibration",
+    "LevelCoding",
+    "MappedBasis",
+    "QuantileProgram",
+    "RegionCalibration",
+    "RegionViews",
+    "Regions",
+    "ReselectedCalibration",
+    "Rows",
+    "SelectedCalibration",
+    "ShiftedCalibration",
+    "UnionCalibration",
+    "Views",
+    "WorstLevels",
+    "cell_numbers",
+    "has_points",
+    "learn_region_views",
+    "learn_regions",
+    "level_pvalues",
+    "level_thresholds",
+    "pinball",
+    "region_quantiles",
+    "require",
+]

@@ -1,0 +1,312 @@
+"""Calibration for the feature that looks worst for a test row: AFCP of Zhou & Sesia (2024)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from fareg._frames import distinct_rows
+from fareg._validation import BoolArray, FloatArray, IntArray, warn
+from fareg.calibration._cells import FullSet, LevelCoding, cell_numbers, check_labels
+from fareg.calibration._rows import Rows, require
+from fareg.pvalues import CalibrationScores, conformal_rank
+
+SIGNIFICANCE = 0.1  # of the one-sided t-test in the published rule
+
+# Where the new score t lies beside the boundary b, the k-th smallest calibration score: below, at,
+# above. That alone decides which points of the augmented set are miscovered.
+N_POSITIONS = 3
+
+
+@dataclass(frozen=True)
+class WorstLevels:
+    """The worst level of every feature, for every way in which one new point can change it.
+
+    A point of the augmented set is miscovered if its p-value among all N + 1 points is at most
+    alpha, that is, if its score exceeds the k-th smallest, ``k = ceil((N + 1)(1 - alpha))``. With
+    sorted calibration scores c and a new score t, that value is ``c[k]`` if ``t >= c[k]`` and
+    ``max(t, c[k-1])`` otherwise. So calibration points are miscovered above ``c[k]`` or above
+    ``c[k-1]``, the new point if ``t > c[k]``: three cases, whatever t is.
+    """
+
+    boundary: FloatArray  # (n_problems,) c[k] of the problem, infinite when k > N
+    first: IntArray  # (n_features,) where the levels of a feature begin, "unseen" is its last
+    worst: IntArray  # (n_positions * n_problems, n_levels) rank of the worst level, by own level
+    significant: BoolArray  # (n_ranks,) whether the t-test finds such a level's rate above alpha
+
+    @classmethod
+    def count(
+        cls,
+        scores: FloatArray,
+        levels: IntArray,
+        problems: IntArray,
+        *,
+        n_levels: tuple[int, ...],
+        n_problems: int,
+        alpha: float,
+    ) -> WorstLevels:
+        """Count miscovered points per level.
+
+        ``levels`` has shape (n, n_features); ``problems`` of shape (n,) holds the label's number
+        when every label is a problem of its own, else zeros.
+        """
+        first = np.concatenate([[0], np.cumsum(np.asarray(n_levels) + 1)])
+        before, boundary = _boundaries(scores, problems, n_problems, alpha)
+        cells = problems[:, None] * first[-1] + first[:-1] + levels
+
+        def per_level(chosen: BoolArray) -> IntArray:
+            counts = np.bincount(cells[chosen].ravel(), minlength=n_problems * first[-1])
+            return counts.reshape(n_problems, first[-1])
+
+        n = per_level(np.ones(len(scores), dtype=bool))
+        low, high = per_level(scores > before[problems]), per_level(scores > boundary[problems])
+        miscovered = np.stack([low, high, high])
+        joins = np.array([0, 0, 1])[:, None, None]  # the new point itself is miscovered above b
+        # a level's (rate, size) without the new point and with it; rate -1: no such level
+        rates = np.stack([np.where(n > 0, miscovered / np.maximum(n, 1), -1.0)] * 2)
+        rates[1] = (miscovered + joins) / (n + 1)
+        sizes = np.broadcast_to(np.stack([n, n + 1])[:, None], rates.shape)
+        # worse is the larger rate; of equal rates, the one with more evidence
+        pairs, ranks = np.unique(
+            np.column_stack([rates.ravel(), sizes.ravel()]), axis=0, return_inverse=True
+        )
+        without, own = ranks.reshape(2, N_POSITIONS * n_problems, first[-1])
+        blocks = (without[:, start:end] for start, end in itertools.pairwise(first))
+        others = np.hstack([_max_of_others(block) for block in blocks])
+        significant = _exceeds(pairs[:, 0], pairs[:, 1], alpha)
+        return cls(boundary, first[:-1], np.maximum(own, others), significant)
+
+    def select(
+        self, scores: FloatArray, levels: IntArray, n_levels: tuple[int, ...], n_select: int | None
+    ) -> IntArray:
+        """Return the features selected with each placeholder label.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_samples, n_classes)
+        levels : int ndarray of shape (n_samples, n_features)
+            Level numbers, -1 for a level never seen.
+        n_levels : tuple of int
+        n_select : int or None
+            None: the worst one if its t-test is significant, else none.
+
+        Returns
+        -------
+        selected : int ndarray of shape (n_samples, n_classes, n_select or 1)
+            Feature numbers in rising order, -1 for none.
+        """
+        columns = self.first + np.where(levels >= 0, levels, n_levels)
+        n_problems = len(self.boundary)
+        position = (scores >= self.boundary).astype(np.int64) + (scores > self.boundary)
+        if n_problems == 1:  # all labels share a problem: three cases per row
+            cases = np.arange(N_POSITIONS)[None, :]
+        else:
+            cases = position * n_problems + np.arange(n_problems)
+        ranks = self.worst[cases[:, :, None], columns[:, None, :]]
+        if n_select is None:
+            best = ranks.argmax(axis=2)[..., None]
+            passed = self.significant[np.take_along_axis(ranks, best, axis=2)]
+            selected = np.where(passed, best, -1)
+        else:  # stable: of equally bad features, the first
+            order = np.argsort(-ranks, axis=2, kind="stable")[..., :n_select]
+            selected = np.sort(order, axis=2)
+        if n_problems == 1:
+            selected = np.take_along_axis(selected, position[..., None], axis=1)
+        return selected
+
+
+def _boundaries(
+    scores: FloatArray, problems: IntArray, n_problems: int, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the (k-1)-th and the k-th smallest score of each problem, -inf and inf beyond."""
+    order = np.lexsort((scores, problems))
+    starts = np.searchsorted(problems[order], np.arange(n_problems + 1))
+    n = np.diff(starts)
+    k = conformal_rank(n, alpha)
+    padded = np.append(scores[order], 0.0)
+    before = np.where(k >= 2, padded[np.maximum(starts[:-1] + k - 2, 0)], -np.inf)
+    boundary = np.where(k <= n, padded[np.minimum(starts[:-1] + k - 1, len(scores))], np.inf)
+    return before, boundary
+
+
+def _max_of_others(ranks: IntArray) -> IntArray:
+    """Return for each column the largest value in the other columns, -1 if there are none."""
+    top = ranks.argmax(axis=1)[:, None]
+    rest = ranks.copy()
+    np.put_along_axis(rest, top, -1, axis=1)
+    largest = np.take_along_axis(ranks, top, axis=1)
+    return np.where(np.arange(ranks.shape[1]) == top, rest.max(axis=1, keepdims=True), largest)
+
+
+def _exceeds(rates: FloatArray, sizes: FloatArray, alpha: float) -> BoolArray:
+    """Test ``rate > alpha`` by a one-sided t-test on ``sizes`` zeros and ones with that mean."""
+    above = (rates > alpha) & (sizes >= 2)  # one point has no variance: no evidence
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = (rates - alpha) / np.sqrt(rates * (1 - rates) / (sizes - 1))
+    p = stats.t.sf(np.where(above, t, 0.0), np.maximum(sizes - 1, 1))
+    return above & (p < SIGNIFICANCE)
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedCalibration:
+    """Calibrated levels of the features that are selected for each row.
+
+    Attributes
+    ----------
+    coding : LevelCoding
+        Sensitive features as level numbers.
+    scores : ndarray of shape (n,)
+        Calibration scores of the true labels.
+    levels : int ndarray of shape (n, n_features)
+    labels : int ndarray of shape (n,) or None
+        Columns of the true labels, to select and calibrate within each label.
+    n_labels : int
+        1 unless every label is a problem of its own.
+    n_select : int or None
+        How many features are selected; None for the published rule.
+    alpha : float
+    """
+
+    coding: LevelCoding
+    scores: FloatArray
+    levels: IntArray
+    labels: IntArray | None
+    n_labels: int
+    n_select: int | None
+    alpha: float
+
+    has_pvalues = True
+
+    @classmethod
+    def of(
+        cls,
+        coding: LevelCoding,
+        rows: Rows,
+        alpha: float,
+        *,
+        n_select: int | None,
+        label_conditional: bool,
+    ) -> SelectedCalibration:
+        """Calibrate on rows with labels."""
+        scores, levels, labels = rows.own_scores, coding.codes(rows.columns), None
+        if label_conditional:
+            # a label that the estimator does not know has no problem of its own
+            known = rows.labels >= 0
+            scores, levels, labels = scores[known], levels[known], rows.labels[known]
+        n_labels = rows.scores.shape[1] if label_conditional else 1
+        return cls(coding, scores, levels, labels, n_labels, n_select, alpha)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of calibration rows."""
+        return len(self.scores)
+
+    @cached_property
+    def worst_levels(self) -> WorstLevels:
+        """The worst level of every feature."""
+        return WorstLevels.count(
+            self.scores,
+            self.levels,
+            self._problems,
+            n_levels=self.coding.n_levels,
+            n_problems=self.n_labels,
+            alpha=self.alpha,
+        )
+
+    def thresholds(self, rows: Rows) -> FloatArray:
+        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
+        thresholds = np.full((len(rows), self.n_labels), -np.inf)
+        for members, calibration, categories in self._views(rows):
+            own = calibration.quantiles(self.alpha)[categories]
+            thresholds[members] = np.maximum(thresholds[members], own)
+        return thresholds
+
+    def pvalues(self, rows: Rows) -> FloatArray:
+        """Return the largest of the marginal p-value and those in the selected cells."""
+        p = np.zeros_like(rows.scores)
+        for members, calibration, categories in self._views(rows):
+            own = calibration.pvalues(rows.scores[members], categories)
+            p[members] = np.maximum(p[members], own)
+        return p
+
+    def selected(self, rows: Rows) -> IntArray:
+        """Return the features selected with each placeholder label, see ``WorstLevels.select``."""
+        codes = self.coding.codes(rows.columns)
+        return self.worst_levels.select(rows.scores, codes, self.coding.n_levels, self.n_select)
+
+    def full_sets(self) -> Iterator[FullSet]:
+        """Yield nothing: which cells are too small depends on the rows that are asked about."""
+        return iter(())
+
+    def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
+        """Refuse parts that contradict each other."""
+        n = len(self.scores)
+        require(self.alpha == alpha, "alpha")
+        require(self.scores.dtype == np.float64 and self.scores.shape == (n,), "scores")
+        require(not np.isnan(self.scores).any(), "scores")
+        require(self.levels.shape == (n, len(self.coding.levels)), "levels")
+        require(self.levels.dtype == np.int64 and (self.levels >= 0).all(), "levels")
+        require((self.levels < self.coding.n_levels).all(), "levels")
+        check_labels(self.labels, self.n_labels, n, n_labels)
+        require(self.labels is None or (self.labels >= 0).all(), "labels")
+        self.coding.check(rows)
+
+    @property
+    def _problems(self) -> IntArray:
+        return np.zeros(len(self.scores), dtype=np.int64) if self.labels is None else self.labels
+
+    def _views(self, rows: Rows) -> Iterator[tuple[BoolArray, CalibrationScores, IntArray]]:
+        """Yield rows, the calibration they need, and their categories: all rows, then selections.
+
+        A row is in the view of a selection if some placeholder label led to that selection.
+        """
+        levels = self.coding.codes(rows.columns)
+        selected = self.selected(rows)
+        everyone = np.ones(len(levels), dtype=bool)
+        yield everyone, *self._calibration_of((), levels)
+        full = np.zeros(len(levels), dtype=bool)
+        for features, members in _distinct_selections(selected):
+            calibration, categories = self._calibration_of(features, levels[members])
+            full[members] |= np.isinf(calibration.quantiles(self.alpha)[categories]).any(axis=1)
+            yield members, calibration, categories
+        if full.any():
+            unseen = np.isinf(self.scores).any()
+            cause = " or too many labels that the estimator never saw" if unseen else ""
+            warn(
+                f"{int(full.sum())} of {len(full)} rows fall into a selected cell with too few "
+                f"calibration points{cause}: every such label is kept in the set; give more rows "
+                "or coarser groups"
+            )
+
+    def _calibration_of(
+        self, features: tuple[int, ...], levels: IntArray
+    ) -> tuple[CalibrationScores, IntArray]:
+        """Calibrate the joint cells of some features; return categories of the rows ``levels``."""
+        cells = np.zeros(len(self.scores), dtype=np.int64)
+        own, n_cells = np.zeros(len(levels), dtype=np.int64), 1
+        if features:
+            seen = self.levels[:, features]
+            known = pd.DataFrame(seen).drop_duplicates().to_numpy()
+            cells, own = cell_numbers(known, seen), cell_numbers(known, levels[:, features])
+            n_cells = len(known)
+        calibration = CalibrationScores.sort(
+            self.scores, cells * self.n_labels + self._problems, n_cells * self.n_labels
+        )
+        categories = own[:, None] * self.n_labels + np.arange(self.n_labels)
+        return calibration, np.where(own[:, None] >= 0, categories, -1)
+
+
+def _distinct_selections(selected: IntArray) -> Iterator[tuple[tuple[int, ...], BoolArray]]:
+    """Yield each selection of features that occurs, and the rows where some label led to it."""
+    selections = selected.reshape(-1, selected.shape[2])
+    first, which = distinct_rows(pd.DataFrame(selections))
+    which = which.reshape(selected.shape[:2])
+    for number, selection in enumerate(selections[first]):
+        if selection[0] >= 0:  # otherwise nothing was selected
+            yield tuple(int(feature) for feature in selection), (which == number).any(axis=1)

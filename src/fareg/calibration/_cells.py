@@ -1,0 +1,301 @@
+"""Calibration within cells: the rows of a cell are calibrated on the cell's own points.
+
+A *view* divides rows into cells; a calibration has one view or several, and its set is the union
+over the views. With views fixed before calibration, ``P(Y in C(X) | X in cell) >= 1 - alpha`` for
+every cell of every view (Vovk et al. 2003).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from fareg._frames import Levels
+from fareg._validation import BoolArray, FloatArray, IntArray, warn
+from fareg.calibration._rows import Rows, require
+from fareg.pvalues import CalibrationScores, conformal_rank
+
+UNSEEN = -1  # the cell of a row whose level or combination calibration never saw
+ABSENT = -2  # the cell of a row that a view says nothing about
+
+
+class Views(Protocol):
+    """Divides rows into cells, in one way or in several."""
+
+    @property
+    def n_cells(self) -> tuple[int, ...]:
+        """Number of cells of each view."""
+
+    def cells(self, rows: Rows) -> IntArray:
+        """Return cell numbers of shape (n_views, n_samples), ``UNSEEN`` or ``ABSENT``."""
+
+    def describe(self, view: int, cell: int) -> str:
+        """Name a cell in words."""
+
+
+@dataclass(frozen=True)
+class Everyone:
+    """One view with one cell: all rows."""
+
+    n_cells = (1,)
+
+    def cells(self, rows: Rows) -> IntArray:
+        """Return zeros."""
+        return np.zeros((1, len(rows)), dtype=np.int64)
+
+    def describe(self, view: int, cell: int) -> str:
+        """Name the cell."""
+        return "all rows"
+
+
+@dataclass(frozen=True)
+class LevelCoding:
+    """Sensitive features as level numbers."""
+
+    levels: tuple[Levels, ...]
+
+    @classmethod
+    def learn(cls, columns: pd.DataFrame, reference: pd.DataFrame | None = None) -> LevelCoding:
+        """Find the levels of canonical columns.
+
+        Numbers with many values are cut at quartiles: those of ``reference``, if given.
+        """
+        if reference is None:
+            return cls(tuple(Levels.learn(column) for _, column in columns.items()))
+        return cls(tuple(Levels.learn(columns[name], reference[name]) for name in columns))
+
+    @property
+    def n_levels(self) -> tuple[int, ...]:
+        """Number of levels of each feature."""
+        return tuple(len(levels.values) for levels in self.levels)
+
+    def codes(self, columns: pd.DataFrame) -> IntArray:
+        """Return level numbers of shape (n_samples, n_features), -1 for a value never seen."""
+        pairs = zip(self.levels, columns.items(), strict=True)
+        return np.column_stack([levels.codes(column) for levels, (_, column) in pairs])
+
+    def check(self, rows: Rows) -> None:
+        """Refuse levels that contradict each other."""
+        for levels in self.levels:
+            require(isinstance(levels.name, str), "levels")
+            if levels.edges is not None:
+                n_bins = len(levels.values) - (None in levels.values)
+                require((np.diff(levels.edges) > 0).all(), "edges")
+                require(n_bins == len(levels.edges) + 1, "edges")
+        require((self.codes(rows.columns) < self.n_levels).all(), "levels")
+
+
+@dataclass(frozen=True, eq=False)
+class EveryFeature:
+    """A view per sensitive feature; its cells are the feature's levels."""
+
+    coding: LevelCoding
+
+    @property
+    def n_cells(self) -> tuple[int, ...]:
+        """Number of levels of each feature."""
+        return self.coding.n_levels
+
+    def cells(self, rows: Rows) -> IntArray:
+        """Return the level of every feature."""
+        codes = self.coding.codes(rows.columns)
+        _warn_of_unseen((codes < 0).any(axis=1), "a level of a sensitive feature")
+        return codes.T
+
+    def describe(self, view: int, cell: int) -> str:
+        """Name a level in words."""
+        return self.coding.levels[view].label(cell)
+
+    def check(self, rows: Rows) -> None:
+        """Refuse levels that contradict each other."""
+        self.coding.check(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class JointLevels:
+    """One view; its cells are the combinations of levels that calibration saw."""
+
+    coding: LevelCoding
+    combinations: IntArray  # (n_cells, n_features)
+
+    @property
+    def n_cells(self) -> tuple[int, ...]:
+        """Number of combinations."""
+        return (len(self.combinations),)
+
+    def cells(self, rows: Rows) -> IntArray:
+        """Return the number of each row's combination."""
+        cells = cell_numbers(self.combinations, self.coding.codes(rows.columns))
+        _warn_of_unseen(cells < 0, "a combination of sensitive features")
+        return cells[None]
+
+    def describe(self, view: int, cell: int) -> str:
+        """Name a combination in words."""
+        pairs = zip(self.coding.levels, self.combinations[cell], strict=True)
+        return " and ".join(levels.label(int(code)) for levels, code in pairs)
+
+    def check(self, rows: Rows) -> None:
+        """Refuse combinations of other features, or in another order."""
+        require(self.combinations.shape[1:] == (len(self.coding.levels),), "combinations")
+        known = np.unique(self.combinations, axis=0)
+        require(np.array_equal(self.combinations, known), "combinations")
+        self.coding.check(rows)
+
+
+def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
+    """Return which of the known combinations each row of level numbers is, -1 for none.
+
+    Examples
+    --------
+    >>> cell_numbers(np.array([[0, 0], [0, 1]]), np.array([[0, 1], [1, 1]])).tolist()
+    [1, -1]
+    """
+    known = pd.MultiIndex.from_arrays(list(combinations.T))
+    return known.get_indexer(pd.MultiIndex.from_arrays(list(codes.T))).astype(np.int64)
+
+
+def _warn_of_unseen(unseen: BoolArray, what: str) -> None:
+    if unseen.any():
+        warn(
+            f"{int(unseen.sum())} of {len(unseen)} rows have {what} that calibration never "
+            "saw: they get the full set, the only valid answer without data"
+        )
+
+
+@dataclass(frozen=True)
+class FullSet:
+    """Where sets are full: for whom, for which label, and whether points are too few.
+
+    If there are points enough, too many of their labels are ones that the estimator never saw.
+    """
+
+    who: str
+    label: int | None
+    has_points: bool
+
+
+def has_points(n: int, alpha: float) -> bool:
+    """Tell whether so many points are enough for a finite threshold."""
+    return conformal_rank(n, alpha) <= n
+
+
+@dataclass(frozen=True, eq=False)
+class CellCalibration:
+    """Calibrated cells: what cannot be derived, and the thresholds that follow from it.
+
+    Attributes
+    ----------
+    views : Views
+        How rows fall into cells.
+    scores : ndarray of shape (n,)
+        Calibration scores of the true labels.
+    cells : int ndarray of shape (n_views, n)
+    labels : int ndarray of shape (n,) or None
+        Columns of the true labels, to calibrate every label on its own; -1 takes part in none.
+    n_labels : int
+        1 unless every label is calibrated on its own.
+    alpha : float
+    """
+
+    views: Any
+    scores: FloatArray
+    cells: IntArray
+    labels: IntArray | None
+    n_labels: int
+    alpha: float
+
+    has_pvalues = True
+
+    @classmethod
+    def of(
+        cls, views: Any, rows: Rows, alpha: float, *, label_conditional: bool
+    ) -> CellCalibration:
+        """Calibrate the cells of views that were fixed before these rows were seen."""
+        labels = rows.labels if label_conditional else None
+        n_labels = rows.scores.shape[1] if label_conditional else 1
+        return cls(views, rows.own_scores, views.cells(rows), labels, n_labels, alpha)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of calibration rows."""
+        return len(self.scores)
+
+    @cached_property
+    def quantiles(self) -> list[FloatArray]:
+        """Thresholds per view and category; the last entry is for categories never seen."""
+        return [view.quantiles(self.alpha) for view in self._sorted]
+
+    def thresholds(self, rows: Rows) -> FloatArray:
+        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
+        largest = np.full((len(rows), 1), -np.inf)
+        for quantiles, cells in zip(self.quantiles, self.views.cells(rows), strict=True):
+            of_view = quantiles[self._categories(cells)]
+            of_view[cells == ABSENT] = -np.inf
+            largest = np.maximum(largest, of_view)
+        return largest
+
+    def pvalues(self, rows: Rows) -> FloatArray:
+        """Return the largest p-value over the views, of shape (n_samples, n_classes)."""
+        p = np.zeros_like(rows.scores)
+        for view, cells in zip(self._sorted, self.views.cells(rows), strict=True):
+            of_view = view.pvalues(rows.scores, self._categories(cells))
+            np.maximum(p, of_view, out=p, where=cells[:, None] != ABSENT)
+        return p
+
+    def full_sets(self) -> Iterator[FullSet]:
+        """Yield the cells whose threshold is infinite."""
+        for view, (table, quantiles) in enumerate(zip(self._sorted, self.quantiles, strict=True)):
+            for category in np.flatnonzero(np.isinf(quantiles[:-1])):
+                cell, label = divmod(int(category), self.n_labels)
+                yield FullSet(
+                    self.views.describe(view, cell),
+                    None if self.labels is None else label,
+                    has_points(int(table.counts[category]), self.alpha),
+                )
+
+    def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
+        """Refuse parts that contradict each other; ``rows`` are asked for their cells."""
+        n, n_cells = len(self.scores), self.views.n_cells
+        require(self.alpha == alpha, "alpha")
+        require(self.scores.dtype == np.float64 and self.scores.ndim == 1, "scores")
+        require(not np.isnan(self.scores).any(), "scores")
+        require(self.cells.dtype == np.int64 and self.cells.shape == (len(n_cells), n), "cells")
+        for cells, count in zip(self.cells, n_cells, strict=True):
+            require(((cells >= ABSENT) & (cells < count)).all(), "cells")
+        check_labels(self.labels, self.n_labels, n, n_labels)
+        if hasattr(self.views, "check"):
+            self.views.check(rows)
+
+    @cached_property
+    def _sorted(self) -> list[CalibrationScores]:
+        """Scores sorted by category, one table per view."""
+        tables = []
+        for cells, count in zip(self.cells, self.views.n_cells, strict=True):
+            categories = cells
+            if self.labels is not None:
+                taking_part = (self.labels >= 0) & (cells >= 0)
+                categories = np.where(taking_part, cells * self.n_labels + self.labels, UNSEEN)
+            tables.append(CalibrationScores.sort(self.scores, categories, count * self.n_labels))
+        return tables
+
+    def _categories(self, cells: IntArray) -> IntArray:
+        """Return categories of shape (n_samples, 1), or (n_samples, n_classes) per label."""
+        column = cells[:, None]
+        if self.labels is None:
+            return column
+        return np.where(column >= 0, column * self.n_labels + np.arange(self.n_labels), UNSEEN)
+
+
+def check_labels(labels: IntArray | None, n_own: int, n: int, n_labels: int | None) -> None:
+    """Refuse label columns that do not fit the classes; no classes: labels are not told apart."""
+    if n_labels is None:
+        require(labels is None and n_own == 1, "labels")
+    else:
+        require(labels is not None and n_own == n_labels, "labels")
+        require(labels.shape == (n,) and labels.dtype == np.int64, "labels")
+        require(((labels >= -1) & (labels < n_labels)).all(), "labels")

@@ -1,0 +1,324 @@
+"""Learned regions of the sensitive features: PLCP of Kiyani, Pappas & Hassani (2024)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import minimize
+from scipy.special import softmax
+from scipy.stats import rankdata
+
+from fareg._encoding import one_hot_encoder
+from fareg._frames import distinct_rows, row_uniforms
+from fareg._validation import FloatArray, IntArray
+from fareg.calibration._cells import FullSet
+from fareg.calibration._rows import Rows, require
+
+HIDDEN_UNITS = {"linear": 0, "network": 16}
+PENALTY = 1e-4  # on squared weights; scores are scaled to unit spread
+STEPS = 100  # of L-BFGS between two updates of the quantiles
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Soft regions: softmax of a linear map, or of a network with one hidden layer of tanh."""
+
+    hidden: FloatArray  # (n_inputs + 1, n_hidden), last row the bias; no columns: linear
+    output: FloatArray  # (n_inputs or n_hidden + 1, n_regions), last row the bias
+
+    @classmethod
+    def unpack(cls, theta: FloatArray, n_inputs: int, n_hidden: int, n_regions: int) -> Regions:
+        """Read both matrices from one vector."""
+        cut = (n_inputs + 1) * n_hidden
+        return cls(theta[:cut].reshape(n_inputs + 1, n_hidden), theta[cut:].reshape(-1, n_regions))
+
+    def activations(self, Z: FloatArray) -> FloatArray:
+        """Return what the output layer reads, of shape (n_samples, n_inputs or n_hidden)."""
+        if self.hidden.shape[1] == 0:
+            return Z
+        return np.tanh(Z @ self.hidden[:-1] + self.hidden[-1])
+
+    def proba(self, Z: FloatArray) -> FloatArray:
+        """Return the memberships h of encoded rows, of shape (n_samples, n_regions)."""
+        h: FloatArray = softmax(self.activations(Z) @ self.output[:-1] + self.output[-1], axis=1)
+        return h
+
+
+def pinball(scores: FloatArray, quantiles: FloatArray, alpha: float) -> FloatArray:
+    """Return the loss of every score under every (1 - alpha)-quantile, shape (n, n_regions)."""
+    excess = scores[:, None] - quantiles
+    return np.maximum((1 - alpha) * excess, -alpha * excess)
+
+
+def region_quantiles(scores: FloatArray, h: FloatArray, alpha: float) -> FloatArray:
+    """Return the (1 - alpha)-quantile of the scores under the weights of each region."""
+    order = np.argsort(scores, kind="stable")
+    mass = np.cumsum(h[order], axis=0)
+    # the smallest score with enough mass; the slack keeps 0.9 of ten equal weights the ninth
+    reached = mass >= (1 - alpha) * mass[-1] * (1 - 1e-12)
+    quantiles: FloatArray = scores[order][reached.argmax(axis=0)]
+    return quantiles
+
+
+def _loss(
+    theta: FloatArray, Z: FloatArray, losses: FloatArray, n_hidden: int
+) -> tuple[float, FloatArray]:
+    """Return ``sum_j sum_i h_i(x_j) losses[j, i]`` with a penalty, and its gradient."""
+    regions = Regions.unpack(theta, Z.shape[1], n_hidden, losses.shape[1])
+    A, h = regions.activations(Z), regions.proba(Z)
+    value = (h * losses).sum(axis=1, keepdims=True)
+    d_logits = h * (losses - value)
+    d_output = np.vstack([A.T @ d_logits, d_logits.sum(axis=0)])
+    d_hidden = np.zeros_like(regions.hidden)
+    if n_hidden:
+        d_inner = (d_logits @ regions.output[:-1].T) * (1 - A**2)
+        d_hidden = np.vstack([Z.T @ d_inner, d_inner.sum(axis=0)])
+    gradient = np.concatenate([d_hidden.ravel(), d_output.ravel()]) + 2 * PENALTY * theta
+    return float(value.sum() + PENALTY * theta @ theta), gradient
+
+
+@dataclass(frozen=True)
+class LearnedRegions:
+    """Regions, their quantiles of shape (n_regions,), the pinball loss and the rounds it took."""
+
+    regions: Regions
+    quantiles: FloatArray
+    loss: float
+    n_iter: int
+
+
+def learn_regions(
+    Z: FloatArray,
+    which: IntArray,
+    scores: FloatArray,
+    alpha: float,
+    *,
+    n_regions: int,
+    n_hidden: int,
+    max_iter: int,
+    n_restarts: int,
+    rng: np.random.Generator,
+) -> LearnedRegions:
+    """Minimise the pinball loss over regions and quantiles in turns; keep the best restart.
+
+    Parameters
+    ----------
+    Z : ndarray of shape (n_distinct, n_inputs)
+        Encoded sensitive features, each distinct row once: the loss depends on the others through
+        sums over their equals only.
+    which : int ndarray of shape (n,)
+        The distinct row of each score.
+    scores : ndarray of shape (n,)
+    """
+    spread = float(scores.std()) or 1.0
+    order = np.argsort(scores, kind="stable")  # once: in order, later sorts are a single pass
+    which, v = which[order], scores[order] / spread
+    n_output = (n_hidden or Z.shape[1]) + 1
+    size = (Z.shape[1] + 1) * n_hidden + n_output * n_regions
+    found = []
+    for _ in range(n_restarts):
+        # quantiles apart from each other, around the level: regions have something to choose from
+        strata = (np.arange(n_regions) + rng.random(n_regions)) / n_regions
+        q = np.quantile(v, np.maximum(1 - 3 * alpha * (1 - strata), 0))
+        start = rng.normal(size=size)
+        found.append(_alternate(Z, which, v, alpha, start, q, n_hidden, max_iter))
+    best = min(found, key=lambda result: result.loss)
+    return replace(best, quantiles=best.quantiles * spread, loss=best.loss * spread)
+
+
+def _alternate(
+    Z: FloatArray,
+    which: IntArray,
+    v: FloatArray,
+    alpha: float,
+    theta: FloatArray,
+    q: FloatArray,
+    n_hidden: int,
+    max_iter: int,
+) -> LearnedRegions:
+    """Update regions, then quantiles, until the loss stands still."""
+    losses: list[float] = []
+    for _ in range(max_iter):
+        theta = minimize(
+            _loss,
+            theta,
+            args=(Z, _sums(pinball(v, q, alpha), which, len(Z)) / len(v), n_hidden),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": STEPS},
+        ).x
+        regions = Regions.unpack(theta, Z.shape[1], n_hidden, len(q))
+        h = regions.proba(Z)[which]
+        q = region_quantiles(v, h, alpha)
+        losses.append(float((h * pinball(v, q, alpha)).sum(axis=1).mean()))
+        if len(losses) > 1 and losses[-1] > losses[-2] - 1e-5:
+            break
+    return LearnedRegions(regions, q, losses[-1], len(losses))
+
+
+def _sums(values: FloatArray, which: IntArray, n_groups: int) -> FloatArray:
+    """Add up the rows of each group, shape (n_groups, n_columns)."""
+    return np.column_stack([np.bincount(which, column, n_groups) for column in values.T])
+
+
+@dataclass(frozen=True, eq=False)
+class RegionViews:
+    """One view; its cells are the learned regions in use.
+
+    A row belongs to its most probable region; with ``drawn``, to one drawn from its memberships by
+    the row's values and the key.
+    """
+
+    encoder: Any  # fitted scikit-learn transformer of the sensitive features
+    regions: Regions
+    kept: IntArray  # the regions in use
+    drawn: bool
+
+    @property
+    def n_cells(self) -> tuple[int, ...]:
+        """Number of regions in use."""
+        return (len(self.kept),)
+
+    def memberships(self, rows: Rows) -> FloatArray:
+        """Return h of each row, shape (n_samples, n_regions), computed once per distinct row."""
+        Z, which = encoded_rows(self.encoder, rows.columns)
+        return self.regions.proba(Z)[which]
+
+    def cells(self, rows: Rows) -> IntArray:
+        """Return the position of each row's region among those in use."""
+        h = self.memberships(rows)[:, self.kept]
+        if not self.drawn:
+            return h.argmax(axis=1)[None]
+        # draw from h: the first region whose cumulated membership exceeds the row's uniform
+        u = row_uniforms(rows.X, rows.key + 1)[:, None]
+        return np.minimum((np.cumsum(h, axis=1) <= u).sum(axis=1), h.shape[1] - 1)[None]
+
+    def describe(self, view: int, cell: int) -> str:
+        """Name a region by its number."""
+        return f"region {self.kept[cell]}"
+
+    def check(self, rows: Rows) -> None:
+        """Refuse regions that contradict each other."""
+        n_regions = self.regions.output.shape[1]
+        require(self.kept.dtype == np.int64 and self.kept.ndim == 1, "kept")
+        require(set(self.kept.tolist()) <= set(range(n_regions)), "kept")
+        require(len(self.kept) > 0 and (np.diff(self.kept) > 0).all(), "kept")
+        h = self.memberships(rows)
+        require(h.shape == (len(rows), n_regions) and np.isfinite(h).all(), "regions")
+
+
+def encoded_rows(encoder: Any, columns: pd.DataFrame) -> tuple[FloatArray, IntArray]:
+    """Return each distinct row as numbers, and which of them each row is."""
+    first, which = distinct_rows(columns)
+    return np.asarray(encoder.transform(columns.iloc[first]), np.float64), which
+
+
+def learn_region_views(
+    rows: Rows,
+    alpha: float,
+    *,
+    target: str,
+    n_regions: int,
+    model: str,
+    max_iter: int,
+    n_restarts: int,
+    drawn: bool,
+    rng: np.random.Generator,
+) -> tuple[RegionViews, LearnedRegions]:
+    """Learn regions from rows with labels, and choose those in use; no rows give one region.
+
+    ``target`` is "rank" or "score", what the pinball loss is taken of. ``drawn`` keeps every
+    region; otherwise those with too few learning rows to be calibrated are left out.
+    """
+    encoder = one_hot_encoder().fit(rows.columns)
+    Z, which = encoded_rows(encoder, rows.columns)
+    scores = rows.own_scores
+    finite = scores[np.isfinite(scores)]
+    if len(finite) == 0:
+        nothing = np.zeros((Z.shape[1] + 1, 1))
+        one = LearnedRegions(Regions(nothing[:, :0], nothing), np.full(1, np.inf), np.nan, 1)
+        return RegionViews(encoder, one.regions, np.zeros(1, dtype=np.int64), drawn), one
+    if target == "rank":
+        values = rankdata(scores) / len(scores)
+    else:  # an infinite score has no gradient: a little above all others will do
+        above = finite.max() + (np.ptp(finite) or 1.0) / 10
+        values = np.clip(scores, finite.min(), above)
+    learned = learn_regions(
+        Z,
+        which,
+        values,
+        alpha,
+        n_regions=n_regions,
+        n_hidden=HIDDEN_UNITS[model],
+        max_iter=max_iter,
+        n_restarts=n_restarts,
+        rng=rng,
+    )
+    h = learned.regions.proba(Z)[which]
+    kept = np.arange(n_regions)
+    if not drawn:
+        counts = np.bincount(h.argmax(axis=1), minlength=n_regions)
+        kept = np.flatnonzero(counts >= min(math.ceil(1 / alpha) - 1, counts.max()))
+    learned = replace(learned, quantiles=region_quantiles(scores, h, alpha))
+    return RegionViews(encoder, learned.regions, kept, drawn), learned
+
+
+@dataclass(frozen=True, eq=False)
+class RegionCalibration:
+    """Quantiles of soft regions as published: learned on the rows that they are used on.
+
+    Attributes
+    ----------
+    views : RegionViews
+    quantiles : ndarray of shape (n_regions, n_labels)
+        Threshold of each region, and of each label if they are calibrated on their own.
+    n_labels : int
+    """
+
+    views: RegionViews
+    quantiles: FloatArray
+    n_labels: int
+
+    has_pvalues = False
+    n_rows = 1  # quantiles are all that is kept of the rows
+
+    @classmethod
+    def of(
+        cls, views: RegionViews, rows: Rows, alpha: float, *, label_conditional: bool
+    ) -> RegionCalibration:
+        """Take the quantiles of the scores under the memberships of each region."""
+        h, scores = views.memberships(rows), rows.own_scores
+        if not label_conditional:
+            return cls(views, region_quantiles(scores, h, alpha)[:, None], 1)
+        n_labels = rows.scores.shape[1]
+        per_label = []
+        for label in range(n_labels):
+            own = rows.labels == label
+            # a label without rows is kept everywhere
+            everywhere = np.full(h.shape[1], np.inf)
+            per_label.append(
+                region_quantiles(scores[own], h[own], alpha) if own.any() else everywhere
+            )
+        return cls(views, np.column_stack(per_label), n_labels)
+
+    def thresholds(self, rows: Rows) -> FloatArray:
+        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
+        return self.quantiles[self.views.cells(rows)[0]]
+
+    def full_sets(self) -> Iterator[FullSet]:
+        """Yield nothing: no promise is made."""
+        return iter(())
+
+    def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
+        """Refuse parts that contradict each other."""
+        n_regions = self.views.regions.output.shape[1]
+        require(self.views.drawn and len(self.views.kept) == n_regions, "kept")
+        require(self.n_labels == (n_labels or 1), "n_labels")
+        require(self.quantiles.shape == (n_regions, self.n_labels), "quantiles")
+        require(not np.isnan(self.quantiles).any(), "quantiles")
+        self.views.check(rows)

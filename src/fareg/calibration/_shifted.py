@@ -1,0 +1,87 @@
+"""Scores rectified by a learned quantile: RCP of Plassier et al. (2025)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from fareg._validation import FloatArray, IntArray
+from fareg.calibration._cells import FullSet, check_labels, has_points
+from fareg.calibration._rows import Rows, require
+from fareg.pvalues import CalibrationScores
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftedCalibration:
+    """Calibrate ``V(x, y) - tau(x)``, where ``tau`` was learned on other rows.
+
+    ``P(Y in C(X)) >= 1 - alpha``, whatever tau is; the better it tells the quantile of the scores
+    at x, the more evenly coverage is spread.
+
+    Attributes
+    ----------
+    shift : object with ``shift(rows)``
+        Returns tau of each row, shape (n_samples,).
+    residuals : ndarray of shape (n,)
+        ``V - tau`` of the calibration rows.
+    labels : int ndarray of shape (n,) or None
+        Columns of the true labels, to calibrate every label on its own.
+    n_labels : int
+    alpha : float
+    """
+
+    shift: Any
+    residuals: FloatArray
+    labels: IntArray | None
+    n_labels: int
+    alpha: float
+
+    has_pvalues = True
+
+    @classmethod
+    def of(
+        cls, shift: Any, rows: Rows, alpha: float, *, label_conditional: bool
+    ) -> ShiftedCalibration:
+        """Calibrate on rows with labels."""
+        labels = rows.labels if label_conditional else None
+        n_labels = rows.scores.shape[1] if label_conditional else 1
+        return cls(shift, rows.own_scores - shift.shift(rows), labels, n_labels, alpha)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of calibration rows."""
+        return len(self.residuals)
+
+    def thresholds(self, rows: Rows) -> FloatArray:
+        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
+        return self.shift.shift(rows)[:, None] + self._sorted.quantiles(self.alpha)[:-1]
+
+    def pvalues(self, rows: Rows) -> FloatArray:
+        """Return p-values of shape (n_samples, n_classes)."""
+        residuals = rows.scores - self.shift.shift(rows)[:, None]
+        return self._sorted.pvalues(residuals, np.arange(self.n_labels))
+
+    def full_sets(self) -> Iterator[FullSet]:
+        """Yield the labels, or all rows, whose threshold is infinite."""
+        for label in np.flatnonzero(np.isinf(self._sorted.quantiles(self.alpha)[:-1])):
+            enough = has_points(int(self._sorted.counts[label]), self.alpha)
+            yield FullSet("all rows", None if self.labels is None else int(label), enough)
+
+    def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
+        """Refuse parts that contradict each other."""
+        n = len(self.residuals)
+        require(self.alpha == alpha, "alpha")
+        require(self.residuals.dtype == np.float64 and self.residuals.shape == (n,), "residuals")
+        require(not np.isnan(self.residuals).any(), "residuals")
+        check_labels(self.labels, self.n_labels, n, n_labels)
+        asked = self.shift.shift(rows)
+        require(asked.shape == (len(rows),) and np.isfinite(asked).all(), "shift")
+
+    @cached_property
+    def _sorted(self) -> CalibrationScores:
+        labels = np.zeros(len(self.residuals), int) if self.labels is None else self.labels
+        return CalibrationScores.sort(self.residuals, labels, self.n_labels)

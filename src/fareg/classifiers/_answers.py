@@ -1,0 +1,40 @@
+"""Prediction sets as people read them: lists of labels, and a table with one line per row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._frames import distinct_rows
+from fareg._validation import BoolArray, FloatArray
+
+SEPARATOR = "|"
+
+
+def labels_of_sets(sets: BoolArray, proba: FloatArray, classes: Any) -> list[Any]:
+    """Return the labels in each set, the most probable first."""
+    order = np.argsort(-proba, axis=1, kind="stable")
+    return [classes[columns[own[columns]]] for columns, own in zip(order, sets, strict=True)]
+
+
+def joined(sets: BoolArray, classes: Any) -> Any:
+    """Return each set as text: its labels, joined by ``|`` (one inside a label becomes ``\\|``)."""
+    labels = [str(label).replace(SEPARATOR, "\\" + SEPARATOR) for label in classes]
+    first, which = distinct_rows(pd.DataFrame(sets))
+    texts = [SEPARATOR.join(labels[j] for j in np.flatnonzero(row)) for row in sets[first]]
+    return np.array(texts, dtype=object)[which]
+
+
+def table_of_answers(sets: BoolArray, proba: FloatArray, classes: Any) -> pd.DataFrame:
+    """Return ``set``, ``size``, ``top`` (the most probable label) and its ``probability``."""
+    labels = np.array([str(label) for label in classes], dtype=object)
+    return pd.DataFrame(
+        {
+            "set": joined(sets, classes),
+            "size": sets.sum(axis=1).astype(np.int64),
+            "top": labels[proba.argmax(axis=1)],
+            "probability": proba.max(axis=1),
+        }
+    )

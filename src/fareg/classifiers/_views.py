@@ -1,0 +1,142 @@
+"""Learned groups as views and levels: what a fitted learner says about the rows of a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fareg._frames import row_draws
+from fareg._validation import FloatArray, IntArray
+from fareg.calibration import ABSENT, Rows, require
+from fareg.groups import cells_of
+
+MIN_LEVEL_ROWS = 30  # with fewer calibration rows, a level's threshold is noise
+
+
+def membership(learner: Any, rows: Rows) -> FloatArray:
+    """Return the membership of each row, asked for once per call."""
+    q: FloatArray = rows.once("membership", lambda: learner.membership(rows.columns))
+    return q
+
+
+def disadvantage(learner: Any, rows: Rows) -> FloatArray:
+    """Return the disadvantage of each row, asked for once per call."""
+    b: FloatArray = rows.once("disadvantage", lambda: learner.disadvantage(rows.columns))
+    return b
+
+
+@dataclass(frozen=True, eq=False)
+class GroupCells:
+    """One view: the membership cut into the rest and the discovered group."""
+
+    learner: Any
+    cuts: FloatArray
+
+    @property
+    def n_cells(self) -> tuple[int, ...]:
+        """Number of cells."""
+        return (len(self.cuts) + 1,)
+
+    def cells(self, rows: Rows) -> IntArray:
+        """Return the cell of each row, 0 for the lowest membership."""
+        return cells_of(membership(self.learner, rows), self.cuts)[None]
+
+    def describe(self, view: int, cell: int) -> str:
+        """Name a cell."""
+        if not len(self.cuts):
+            return "all rows"
+        return "the discovered group" if cell == len(self.cuts) else "the rest"
+
+    def check(self, rows: Rows) -> None:
+        """Refuse cuts that are none."""
+        require(self.cuts.ndim == 1 and ((self.cuts >= 0) & (self.cuts <= 1)).all(), "cuts")
+        require(self.learner.found_ or len(self.cuts) == 0, "cuts")
+        _check_shares(membership(self.learner, rows), rows)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupDraws:
+    """The paper's views: all rows, and random groups that rows join with their membership."""
+
+    learner: Any
+    n_draws: int
+    cuts: FloatArray  # the membership above which a row is said to belong to the group
+
+    @property
+    def n_cells(self) -> tuple[int, ...]:
+        """One cell per view."""
+        return (1,) * (self.n_draws + 1)
+
+    def cells(self, rows: Rows) -> IntArray:
+        """Return 0 for members of a draw; others are absent from its view."""
+        q = membership(self.learner, rows)
+        draws = row_draws(rows.X, rows.key + 1, self.n_draws)
+        members = [np.where(u < q, 0, ABSENT) for u in draws]
+        return np.stack([np.zeros(len(q), dtype=np.int64), *members])
+
+    def describe(self, view: int, cell: int) -> str:
+        """Name a draw."""
+        return "all rows" if view == 0 else f"draw {view} of the group"
+
+    def check(self, rows: Rows) -> None:
+        """Refuse a number of draws that is none."""
+        require(type(self.n_draws) is int and self.n_draws >= 1, "n_draws")
+        _check_shares(membership(self.learner, rows), rows)
+
+
+@dataclass(frozen=True, eq=False)
+class DisadvantageLevels:
+    """Ordered levels: the learned disadvantage cut at edges that are fixed before calibration."""
+
+    learner: Any
+    edges: FloatArray  # rising; level j holds edges[j - 1] < disadvantage <= edges[j]
+
+    @property
+    def n_levels(self) -> int:
+        """Number of levels."""
+        return len(self.edges) + 1
+
+    def levels(self, rows: Rows) -> IntArray:
+        """Return the level of each row, 0 for the least disadvantaged."""
+        if not len(self.edges):
+            return np.zeros(len(rows), dtype=np.int64)
+        return cells_of(disadvantage(self.learner, rows), self.edges)
+
+    def check(self, rows: Rows) -> None:
+        """Refuse edges that do not rise."""
+        require(self.edges.ndim == 1 and (np.diff(self.edges) > 0).all(), "edges")
+        _check_shares(disadvantage(self.learner, rows), rows)
+
+
+def _check_shares(answer: FloatArray, rows: Rows) -> None:
+    require(answer.shape == (len(rows),) and ((answer >= 0) & (answer <= 1)).all(), "learner")
+
+
+def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> FloatArray:
+    """Return edges between levels of about equal share, each with enough calibration rows to come.
+
+    Quantiles of the learning rows' disadvantage; levels of which fewer than ``MIN_LEVEL_ROWS``
+    calibration rows are expected join the level below.
+
+    Examples
+    --------
+    >>> level_edges(np.linspace(0, 1, 101), 4, 1000).tolist()
+    [0.25, 0.5, 0.75]
+    >>> level_edges(np.linspace(0, 1, 101), 4, 70).tolist()
+    [0.5]
+    """
+    most = max(1, min(n_levels, n_calibration // MIN_LEVEL_ROWS))
+    if not len(disadvantage):
+        return np.empty(0)
+    shares = np.arange(1, most) / most
+    edges = np.unique(np.quantile(disadvantage, shares, method="inverted_cdf"))
+    kept: list[float] = []
+    for edge in edges[::-1]:
+        upper = kept[-1] if kept else np.inf
+        inside = np.mean((disadvantage > edge) & (disadvantage <= upper)) * n_calibration
+        below = np.mean(disadvantage <= edge) * n_calibration
+        if inside >= MIN_LEVEL_ROWS and below >= MIN_LEVEL_ROWS:
+            kept.append(float(edge))
+    return np.array(kept[::-1])
