@@ -22,6 +22,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg._encoding import one_hot_encoder, ordinal_encoder
+from fareg._encoding import gradient_boosting, one_hot_encoder, ordinal_encoder
+from fareg.groups import GroupLearner
 from fareg.workflow import audit_file, fit_file, predict_file
 
 many = functools.partial(
@@ -91,7 +93,9 @@ CLASSIFIERS = {
     "afcp": fareg.AFCPClassifier(),
     "condcp": fareg.CondCPClassifier(),
     "plcp": fareg.PLCPClassifier(max_iter=2, n_restarts=1),
-    "fareg": fareg.FaReGClassifier(max_iter=3, n_restarts=1, significance=None),
+    "fareg": fareg.FaReGClassifier(
+        learner=GroupLearner(max_iter=3, n_restarts=1, significance=None)
+    ),
     "paper": fareg.FaReGClassifier.paper(max_iter=3, n_draws=2),
 }
 

@@ -26,6 +26,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg._encoding import ordinal_encoder
+from fareg.groups import GroupLearner
 from fareg.persistence import _archive, _foreign, describe
 from saved_models import (
     CLASSIFIERS,
@@ -44,7 +45,9 @@ def small_file(tmp_path_factory):
     """Return the bytes of a small model with all entries, and the model."""
     numbers = X_CAL.select_dtypes("number").iloc[:, :2]
     model = FrozenEstimator(LogisticRegression().fit(numbers, Y_CAL))
-    clf = fareg.FaReGClassifier(model, random_state=0, n_restarts=1, significance=None)
+    clf = fareg.FaReGClassifier(
+        model, random_state=0, learner=GroupLearner(n_restarts=1, significance=None)
+    )
     clf.conformalize(numbers[:300], Y_CAL[:300])
     path = tmp_path_factory.mktemp("small") / "m.fareg"
     fareg.save(clf, path)
@@ -243,7 +246,8 @@ def small_files(tmp_path_factory):
     for name, make in CLASSIFIERS.items():
         clf = make(FrozenEstimator(model), random_state=0, label_conditional=name == "partial")
         if name in ("fareg", "paper"):
-            clf.set_params(max_iter=2, n_restarts=1, significance=None)
+            tiny = {"max_iter": 2, "n_restarts": 1, "significance": None}
+            clf.learner = (clf.learner or GroupLearner()).set_params(**tiny)
         if "plcp" in name:
             clf.set_params(max_iter=1, n_restarts=1)
         with warnings.catch_warnings():
@@ -342,9 +346,9 @@ def test_edited_numbers_with_the_right_checksum_are_refused_or_harmless(
         (("state", "parameters", "confidence_level"), 0.5, "see alpha_"),
         (("state", "parameters", "confidence_level"), 5, "confidence_level must be in"),
         (("state", "parameters", "construction"), "both", "construction must be one of"),
-        (("state", "parameters", "construction"), "union", "see calibrations_"),
-        (("state", "parameters", "label_conditional"), True, "see starts"),
-        (("state", "parameters", "delta"), 0.7, "see learner_"),
+        (("state", "parameters", "construction"), "union", "see construction"),
+        (("state", "parameters", "label_conditional"), True, "see labels"),
+        (("state", "parameters", "learner", "parameters", "delta"), 0.7, "see learner_"),
         (("state", "fitted", "n_calibration_"), 3, "see n_calibration_"),
         (("state", "fitted", "column_kinds_"), True, "see column_kinds_"),
         (("state", "fitted", "reference_", "held"), {"Color": "date"}, "no columns held"),
@@ -362,7 +366,9 @@ def test_a_file_that_contradicts_itself_says_where(where, value, words, small_fi
 
 def test_a_classifier_that_was_changed_after_fit_is_not_saved(tmp_path):
     clf = conformal().set_params(confidence_level=0.5)
-    with pytest.raises(fareg.FaregError, match=r"cannot save .*see alpha_.*changed after fit"):
+    with pytest.raises(
+        fareg.FaregError, match=r"cannot save .*confidence_level was changed after fit"
+    ):
         fareg.save(clf, tmp_path / "m.fareg")
     assert os.listdir(tmp_path) == []
 

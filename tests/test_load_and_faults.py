@@ -21,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import fareg
+from fareg.groups import GroupLearner
 from fareg.workflow import answer_table
 
 pytestmark = [
@@ -39,7 +40,9 @@ QUICK = {
 }
 TRAINED = {
     "plcp": fareg.PLCPClassifier(max_iter=2, n_restarts=1, sensitive_features=[0]),
-    "fareg": fareg.FaReGClassifier(max_iter=3, n_restarts=1, significance=None),
+    "fareg": fareg.FaReGClassifier(
+        learner=GroupLearner(max_iter=3, n_restarts=1, significance=None)
+    ),
     "paper": fareg.FaReGClassifier.paper(max_iter=3, n_draws=2),
 }
 CLASSIFIERS = {**QUICK, **TRAINED}
@@ -131,12 +134,15 @@ def test_one_thread_may_save_while_another_trains_for_the_first_time(tmp_path):
     code = f"""
 import threading, warnings
 import numpy as np, fareg
+from fareg.groups import GroupLearner
 from sklearn.linear_model import LogisticRegression
 warnings.simplefilter("ignore")
 X = np.random.default_rng(0).normal(size=(300, 2))
 y = X[:, 0] > 0
 split = fareg.SplitConformalClassifier(LogisticRegression(), random_state=0).fit(X, y)
-network = fareg.FaReGClassifier(LogisticRegression(), max_iter=2, significance=None)
+network = fareg.FaReGClassifier(
+    LogisticRegression(), learner=GroupLearner(max_iter=2, significance=None)
+)
 start, done = threading.Barrier(2), []
 
 def train():
@@ -162,7 +168,11 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("place")
     X.assign(y=Y)[:120].to_csv(folder / "t.csv", index=False)
     X.to_csv(folder / "new.csv", index=False)
-    clf = fareg.FaReGClassifier(LogisticRegression(), significance=None, max_iter=3, random_state=0)
+    clf = fareg.FaReGClassifier(
+        LogisticRegression(),
+        learner=GroupLearner(significance=None, max_iter=3),
+        random_state=0,
+    )
     fareg.save(clf.fit(X, Y), folder / "m.fareg")
     return folder
 
@@ -209,6 +219,7 @@ exec(code)
 RUN = "from fareg.cli import app; app(arguments)"
 SAVE = """
 import fareg
+from fareg.groups import GroupLearner
 clf = fareg.load(arguments[0])
 while True:
     fareg.save(clf, arguments[1])

@@ -30,6 +30,7 @@ from sklearn.preprocessing import FunctionTransformer
 import fareg
 from fareg._encoding import one_hot_encoder, ordinal_encoder
 from fareg._files import replacing
+from fareg.groups import GroupLearner
 from fareg.persistence import _archive, describe
 from fareg.scores import lac, raps
 from saved_models import (
@@ -114,7 +115,8 @@ def test_flags_and_dates_are_still_called_so(tmp_path):
     )
     model = make_pipeline(one_hot_encoder(), LogisticRegression()).fit(table, Y_CAL)
     clf = fareg.FaReGClassifier(FrozenEstimator(model), sensitive_features=["hard", "born"])
-    clf.set_params(random_state=0, significance=None).conformalize(table, Y_CAL)
+    clf.set_params(random_state=0, learner=GroupLearner(significance=None))
+    clf.conformalize(table, Y_CAL)
     figure = fareg.load(saved(clf, tmp_path)).plot_groups(features=("hard", "born"))
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert labels == ["hard=False", "hard=True"]

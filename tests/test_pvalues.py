@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fareg import FaregError
 from fareg._validation import check_confidence_level
-from fareg.pvalues import conformal_pvalues, conformal_quantile, conformal_rank
+from fareg.pvalues import CalibrationScores, conformal_pvalues, conformal_quantile, conformal_rank
 
 laws = settings(max_examples=80, deadline=None)
 
@@ -90,7 +90,9 @@ def test_pvalues_equal_the_double_loop(calibration, scores):
 @laws
 @given(calibration=st.lists(coarse_scores, max_size=60), k=st.integers(1, 999))
 def test_quantile_is_the_order_statistic(calibration, k):
-    assert conformal_quantile(calibration, k / 1000) == slow_quantile(calibration, k / 1000)
+    assert conformal_quantile(calibration, confidence_level=(1000 - k) / 1000) == slow_quantile(
+        calibration, k / 1000
+    )
 
 
 @laws
@@ -101,7 +103,7 @@ def test_quantile_is_the_order_statistic(calibration, k):
 )
 def test_pvalue_above_alpha_iff_score_at_most_quantile(calibration, scores, alpha):
     by_pvalue = conformal_pvalues(calibration, scores) > alpha
-    by_quantile = np.asarray(scores) <= conformal_quantile(calibration, alpha)
+    by_quantile = np.asarray(scores) <= CalibrationScores.sort(calibration).quantiles(alpha)[0]
     np.testing.assert_array_equal(by_pvalue, by_quantile)
 
 
@@ -111,7 +113,7 @@ def test_sets_agree_at_every_level_a_pvalue_can_take(n):
     p = conformal_pvalues(calibration, calibration)
     for m in range(1, n + 1):
         alpha = m / (n + 1)
-        eta = conformal_quantile(calibration, alpha)
+        eta = CalibrationScores.sort(calibration).quantiles(alpha)[0]
         np.testing.assert_array_equal(p > alpha, calibration <= eta)
 
 
@@ -129,12 +131,14 @@ def test_categories_are_calibrated_apart(rows, tests, alpha):
         calibration_categories=categories,
         categories=[c for _, c in tests],
     )
-    thresholds = conformal_quantile(scores, alpha, categories=categories)
+    thresholds = CalibrationScores.sort(
+        scores, categories, max(categories, default=-1) + 1
+    ).quantiles(alpha)[:-1]
     for (score, category), value in zip(tests, p, strict=True):
         own = [s for s, c in rows if c == category and c >= 0]
         assert value == slow_pvalue(own, score)
         if 0 <= category < len(thresholds):
-            assert thresholds[category] == conformal_quantile(own, alpha)
+            assert thresholds[category] == CalibrationScores.sort(own).quantiles(alpha)[0]
             assert (value > alpha) == (score <= thresholds[category])
 
 
@@ -148,12 +152,12 @@ def test_unseen_category_has_pvalue_one():
 def test_nothing_is_strange_without_calibration():
     assert conformal_pvalues([], [3.0]) == 1
     assert conformal_pvalues([], [3.0], calibration_categories=[], categories=[-1]) == 1
-    assert conformal_quantile([], 0.1) == math.inf
+    assert conformal_quantile([], confidence_level=0.9) == math.inf
 
 
 @pytest.mark.parametrize("n", range(12))
 def test_rank_above_n_gives_infinity(n):
-    eta = conformal_quantile(np.zeros(n), 0.1)
+    eta = conformal_quantile(np.zeros(n), confidence_level=0.9)
     assert (eta == math.inf) == (n < 9)
 
 
@@ -195,15 +199,15 @@ def test_pvalues_are_invariant_to_increasing_transforms(calibration, shape):
 
 def test_nan_is_refused():
     with pytest.raises(FaregError, match=r"without NaN, got shape \(2,\) and 1 NaN"):
-        conformal_quantile([0.1, np.nan], 0.1)
+        conformal_quantile([0.1, np.nan], confidence_level=0.9)
     with pytest.raises(FaregError, match="scores must not contain NaN, got 2"):
         conformal_pvalues([0.1], [np.nan, np.nan, 0.0])
 
 
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(FaregError, match="one-dimensional"):
-        conformal_quantile([[0.1, 0.2]], 0.1)
+        conformal_quantile([[0.1, 0.2]], confidence_level=0.9)
     with pytest.raises(FaregError, match="same number of rows; scores has 2, categories has 1"):
-        conformal_quantile([0.1, 0.2], 0.1, categories=[0])
+        conformal_quantile([0.1, 0.2], confidence_level=0.9, categories=[0])
     with pytest.raises(FaregError, match="categories together, got only one"):
         conformal_pvalues([0.1], [0.1], categories=[0])

@@ -47,6 +47,10 @@ def rates(levels, miscovered):
     return max(groups, key=lambda e: (e.mean(), len(e)))
 
 
+def thresholds(clf, X):
+    return clf.calibration_.thresholds(clf._rows(X, caller="test"))
+
+
 def brute_force_selection(s, A, t, a, alpha, n_select):
     """Select features for a row with score t and levels a, straight from the definition."""
     scores, levels = np.append(s, t), np.vstack([A, a])
@@ -68,7 +72,7 @@ def brute_force_selection(s, A, t, a, alpha, n_select):
 
 def brute_force(clf, X_cal, y_cal, X):
     """Sets, p-values and selections per label, by loops over rows, labels and points."""
-    S, T = clf._scores(X_cal), clf._scores(X)
+    S, T = clf.conformity_scores(X_cal), clf.conformity_scores(X)
     s = S[np.arange(len(y_cal)), y_cal]
     A, B = X_cal[:, -3:], X[:, -3:]
     p = np.zeros(T.shape)
@@ -109,7 +113,7 @@ def test_equals_brute_force(reader, n_select, label_conditional):
         np.testing.assert_array_equal(clf.predict_set(X), sets)
         np.testing.assert_array_equal(clf.predict_p(X), p)
         np.testing.assert_array_equal(clf.selected_features(X), chosen.all(axis=1))
-        selected = clf._select(clf._scores(X), clf._level_codes(X))
+        selected = clf.calibration_.selected(clf._rows(X, caller="test"))
         np.testing.assert_array_equal((selected[..., None] == np.arange(3)).any(axis=2), chosen)
         seen |= set(map(tuple, chosen.reshape(-1, 3)))
     assert len(seen) >= 3  # the cases are not all alike
@@ -130,7 +134,9 @@ def test_sets_contain_the_marginal_set_and_more_so_with_selection():
         own = clf.conformalize(X[500:1000], y[500:1000]).predict_set(X[1000:])
         assert (own >= sets).all()
         np.testing.assert_array_equal(own, clf.predict_p(X[1000:]) > clf.alpha_)
-        np.testing.assert_array_equal(own, clf._scores(X[1000:]) <= clf._thresholds(X[1000:]))
+        np.testing.assert_array_equal(
+            own, clf.conformity_scores(X[1000:]) <= thresholds(clf, X[1000:])
+        )
 
 
 @pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
@@ -172,7 +178,7 @@ def test_finds_the_feature_that_matters(reader):
     X[:, 3:] = 0
     clf = fitted(reader(), X[:2000], y[:2000])
     assert not clf.selected_features(X[2000:]).any()
-    assert len(np.unique(clf._thresholds(X[2000:]))) == 1
+    assert len(np.unique(thresholds(clf, X[2000:]))) == 1
 
 
 def test_frames_and_rows_do_not_matter():

@@ -12,7 +12,8 @@ from sklearn.frozen import FrozenEstimator
 from fareg._encoding import gradient_boosting
 from fareg._frames import row_uniforms
 from fareg._validation import FaregError, FaregWarning
-from fareg.classifiers._condcp import CondCPClassifier, QuantileProgram
+from fareg.calibration import QuantileProgram
+from fareg.classifiers import CondCPClassifier
 from fareg.classifiers._equalized import ExhaustiveConformalClassifier
 from fareg.classifiers._split import SplitConformalClassifier
 from fareg.datasets import make_synthetic
@@ -83,10 +84,10 @@ def test_a_constant_is_split_and_groups_are_mondrian(n):
     rng = np.random.default_rng(n)
     for scores in (rng.random(n), rng.integers(4, size=n).astype(float)):
         program = QuantileProgram.prepare(np.ones((n, 1)), scores, 0.1)
-        expected = conformal_quantile(scores, 0.1)
+        expected = conformal_quantile(scores, confidence_level=0.9)
         assert program.thresholds(np.ones(1), np.array([0.9]))[0] == expected
         groups = rng.integers(3, size=n)
-        expected = conformal_quantile(scores, 0.1, categories=groups)
+        expected = conformal_quantile(scores, confidence_level=0.9, categories=groups)
         Phi = (groups[:, None] == np.arange(3)).astype(float)
         for basis in (Phi, np.hstack([np.ones((n, 1)), Phi, Phi])):
             program = QuantileProgram.prepare(basis, scores, 0.1)
@@ -141,9 +142,12 @@ def test_sets_are_the_labels_with_a_dual_variable_below_the_level(case):
             random_state=3,
         ).conformalize(X_cal, y_cal)
         rows = X.iloc[:6]
-        Phi, phi = clf._basis(X_cal), clf._basis(rows)
-        S = clf._scores(X_cal)[np.arange(N_CAL), y_cal]
-        T, sets = clf._scores(rows), clf.predict_set(rows)
+        Phi, phi = (
+            clf.calibration_.basis.matrix(clf._rows(table, caller="test"))
+            for table in (X_cal, rows)
+        )
+        S = clf.conformity_scores(X_cal)[np.arange(N_CAL), y_cal]
+        T, sets = clf.conformity_scores(rows), clf.predict_set(rows)
         u = np.full(6, 0.9)
         if randomized:
             u = row_uniforms(rows, clf.key_ + 1) - 0.1

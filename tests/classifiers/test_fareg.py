@@ -16,9 +16,10 @@ from fareg import (
 )
 from fareg._encoding import gradient_boosting
 from fareg.datasets import make_synthetic
+from fareg.groups import GroupLearner
 from fareg.metrics import is_covered
 
-FAST = {"max_iter": 40, "random_state": 0}
+FAST = {"learner": GroupLearner(max_iter=40), "random_state": 0}
 FAST_PAPER = {"max_iter": 60, "random_state": 0}
 
 
@@ -73,12 +74,13 @@ def test_every_mode_agrees_with_its_p_values(
         target=target,
         label_conditional=label_conditional,
         n_draws=5,
-        max_iter=15,
+        learner=GroupLearner(max_iter=15),
         random_state=0,
     ).conformalize(cal.X[:600], cal.y[:600])
     X = test.X[:400]
     np.testing.assert_array_equal(clf.predict_set(X), clf.predict_p(X) > clf.alpha_)
-    assert not clf.groups_.drop(columns="coverage").isna().any(axis=None)
+    assert not clf.groups_.drop(columns=["coverage", "p_value"]).isna().any(axis=None)
+    assert clf.groups_["p_value"].isna().all() == (calibration == "reuse")
 
 
 def test_union_contains_the_marginal_sets(world):
@@ -96,9 +98,10 @@ def test_union_is_the_union_over_draws(world):
         model, sensitive_features=list(cal.sensitive), n_draws=4, **FAST_PAPER
     ).conformalize(cal.X, cal.y)
     X = test.X[:300]
-    scores = clf._scores(X)
+    scores = clf.conformity_scores(X)
+    drawn = clf.calibration_.views.cells(clf._rows(X, caller="test"))
     expected = np.zeros_like(scores, dtype=bool)
-    for thresholds, cells in zip(clf.thresholds_, clf._cells(X), strict=True):
+    for thresholds, cells in zip(clf.thresholds_, drawn, strict=True):
         expected |= (cells == 0)[:, None] & (scores <= thresholds[0])
     np.testing.assert_array_equal(clf.predict_set(X), expected)
 
@@ -107,7 +110,11 @@ def test_union_is_the_union_over_draws(world):
 def test_delta_one_gives_split(world, construction):
     model, cal, test = world
     clf = FaReGClassifier(
-        model, delta=1.0, construction=construction, calibration="reuse", **FAST
+        model,
+        learner=GroupLearner(delta=1.0, max_iter=40),
+        construction=construction,
+        calibration="reuse",
+        random_state=0,
     ).conformalize(cal.X, cal.y)
     np.testing.assert_array_equal(clf.predict_set(test.X), split(world).predict_set(test.X))
 
@@ -116,9 +123,11 @@ def test_one_cell_equals_split_on_the_rows_that_calibrate(world):
     model, cal, test = world
     rng = np.random.default_rng(0)
     noise = {"sensitive_features": lambda X: rng.integers(0, 2, len(X))}  # nothing to find
-    clf = FaReGClassifier(model, significance=1e-9, **noise, **FAST).conformalize(cal.X, cal.y)
+    learner = GroupLearner(significance=0.002)
+    clf = FaReGClassifier(model, learner=learner, random_state=0, **noise)
+    clf.conformalize(cal.X, cal.y)
     assert clf.groups_["group"].tolist() == ["everyone"]
-    _, rest = clf._divide(len(cal.y))
+    rest = np.random.default_rng(clf.key_).permutation(len(cal.y))[len(cal.y) // 2 :]
     expected = SplitConformalClassifier(model, random_state=0)
     expected.conformalize(cal.X.iloc[rest], cal.y[rest])
     np.testing.assert_array_equal(clf.predict_set(test.X), expected.predict_set(test.X))
@@ -126,9 +135,10 @@ def test_one_cell_equals_split_on_the_rows_that_calibrate(world):
 
 def test_rows_that_teach_do_not_calibrate(world, fitted):
     _, cal, _ = world
-    learn, rest = fitted._divide(len(cal.y))
-    assert not set(learn) & set(rest)
-    assert sum(c.counts.sum() for c in fitted.calibrations_) == len(rest)
+    rows = fitted._as_rows(cal.X, np.asarray(cal.y))
+    learning, rest = fitted._divide(rows, None)
+    assert not set(learning.X.index) & set(rest.X.index)
+    np.testing.assert_array_equal(fitted.calibration_.scores, rest.own_scores)
 
 
 def test_a_row_never_depends_on_its_neighbours(world, fitted):
@@ -165,9 +175,11 @@ def test_base_must_be_one_of_ours(world):
 def test_paper_is_the_published_configuration():
     clf = FaReGClassifier.paper()
     assert (clf.construction, clf.calibration, clf.target) == ("union", "reuse", "coverage")
-    assert (clf.beta, clf.delta, clf.n_draws, clf.max_iter) == (2.0, 0.3, 20, 2000)
+    learner = clf.learner
+    assert (learner.beta, learner.delta, clf.n_draws, learner.max_iter) == (2.0, 0.3, 20, 2000)
     nursery = FaReGClassifier.paper(data="nursery")
-    assert (nursery.beta, nursery.delta, nursery.n_draws, nursery.max_iter) == (0.1, 0.1, 100, 800)
+    learner = nursery.learner
+    assert (learner.beta, learner.delta, nursery.n_draws, learner.max_iter) == (0.1, 0.1, 100, 800)
     with pytest.raises(FaregError, match="data must be one of"):
         FaReGClassifier.paper(data="mnist")
 
@@ -227,8 +239,7 @@ def test_hard_tables_get_an_answer(n, sensitive, construction):
     clf = FaReGClassifier(
         sensitive_features=sensitive,
         construction=construction,
-        significance=None,
-        max_iter=5,
+        learner=GroupLearner(significance=None, max_iter=5),
         n_draws=3,
         random_state=0,
     ).fit(X, y)
@@ -263,13 +274,14 @@ def test_everything_or_nothing_covered(reader, covers):
 @pytest.mark.parametrize(
     ("parameter", "value", "sentence"),
     [
-        ("delta", 0, "delta must be a number in"),
-        ("delta", 1.01, "delta must be a number in"),
-        ("construction", "tree", "construction must be one of partition, union"),
+        ("learner", GroupLearner(delta=0), "delta must be a number in"),
+        ("learner", GroupLearner(delta=1.01), "delta must be a number in"),
+        ("learner", "network", "learner must be a fareg.groups.GroupLearner"),
+        ("construction", "tree", "construction must be one of levels, partition, union"),
         ("calibration", "both", "calibration must be one of"),
         ("target", "y", "target must be one of"),
         ("n_draws", 0, "n_draws must be a whole number"),
-        ("device", "cuda:99", "device 'cuda:99' is not available"),
+        ("learner", GroupLearner(device="cuda:99"), "device 'cuda:99' is not available"),
         ("sensitive_features", ["nobody"], "not a column of X"),
     ],
 )

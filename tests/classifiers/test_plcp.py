@@ -8,15 +8,9 @@ from scipy.optimize import check_grad
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from fareg._validation import FaregError, FaregWarning
-from fareg.classifiers._plcp import (
-    PLCPClassifier,
-    Regions,
-    _loss,
-    learn_regions,
-    pinball,
-    region_quantiles,
-)
-from fareg.classifiers._split import SplitConformalClassifier
+from fareg.calibration import Regions, learn_regions, pinball, region_quantiles
+from fareg.calibration._regions import _loss
+from fareg.classifiers import PLCPClassifier, SplitConformalClassifier
 from fareg.datasets import make_synthetic
 from fareg.pvalues import conformal_quantile
 
@@ -133,27 +127,29 @@ def test_better_than_one_threshold_for_all(data, regions):
 def test_split_calibrates_regions_on_the_other_half(data):
     clf = conformalized(data)
     np.testing.assert_array_equal(clf.predict_set(data.X), clf.predict_p(data.X) > clf.alpha_)
-    assert len(clf.calibrations_[0].pooled) == 750
+    assert len(clf.calibration_.scores) == 750
     assert set(clf.predict_region(data.X)) <= set(clf.kept_)
     one = conformalized(data, n_regions=1)
     assert len(np.unique(one.thresholds_[0])) == 2  # the region's and that of "never seen"
-    assert one.thresholds_[0][0] == conformal_quantile(one.calibrations_[0].pooled, 0.1)
+    assert one.thresholds_[0][0] == conformal_quantile(
+        one.calibration_.scores, confidence_level=0.9
+    )
 
 
 def test_few_rows_learn_and_all_others_calibrate(data, monkeypatch):
     monkeypatch.setattr("fareg.classifiers._plcp.MAX_LEARNING_ROWS", 100)
-    assert len(conformalized(data, n_restarts=1).calibrations_[0].pooled) == 1400
+    assert len(conformalized(data, n_restarts=1).calibration_.scores) == 1400
 
 
 def test_reuse_draws_regions_and_has_no_pvalues(data):
     clf = conformalized(data, calibration="reuse", target="score")
     X = data.X[1500:]
     assert not hasattr(clf, "predict_p")
-    h = clf._memberships(X)
+    h = clf.calibration_.views.memberships(clf._rows(X, caller="test"))
     drawn = np.bincount(clf.predict_region(X), minlength=4) / len(X)
     np.testing.assert_allclose(drawn, h.mean(axis=0), atol=0.03)
     own = clf.quantiles_[clf.predict_region(X)]
-    np.testing.assert_array_equal(clf.predict_set(X), clf._scores(X) <= own[:, None])
+    np.testing.assert_array_equal(clf.predict_set(X), clf.conformity_scores(X) <= own[:, None])
 
 
 @pytest.mark.parametrize("calibration", ["split", "reuse"])

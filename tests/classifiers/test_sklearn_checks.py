@@ -5,6 +5,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fareg
+from fareg.groups import GroupLearner
 
 CLASSIFIERS = [
     fareg.SplitConformalClassifier(),
@@ -29,7 +30,10 @@ CLASSIFIERS = [
     fareg.PLCPClassifier(
         DecisionTreeClassifier(random_state=0), calibration="reuse", n_restarts=2, max_iter=5
     ),
-    fareg.FaReGClassifier(DecisionTreeClassifier(random_state=0), max_iter=10, significance=None),
+    fareg.FaReGClassifier(
+        DecisionTreeClassifier(random_state=0),
+        learner=GroupLearner(max_iter=10, significance=None),
+    ),
     fareg.FaReGClassifier.paper(DecisionTreeClassifier(random_state=0), max_iter=10, n_draws=3),
 ]
 

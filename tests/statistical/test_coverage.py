@@ -110,7 +110,9 @@ def test_one_more_point_is_covered_with_probability_k_over_n_plus_one(n, alpha):
     repeats, k = 20_000, rank(n, alpha)
     scores = rng.normal(size=(repeats, n))
     thresholds = conformal_quantile(
-        scores.ravel(), alpha, categories=np.repeat(np.arange(repeats), n)
+        scores.ravel(),
+        confidence_level=float(1 - Fraction(str(alpha))),
+        categories=np.repeat(np.arange(repeats), n),
     )
     hits = int((rng.normal(size=repeats) <= thresholds).sum())
     share = k / (n + 1)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fareg import FaReGClassifier
+from fareg.groups import GroupLearner
 
 pytestmark = pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
 
@@ -34,15 +35,16 @@ def excess(reader, n, gap, n_repeats, **parameters):
             reader(),
             confidence_level=LEVEL,
             sensitive_features=[3, 4],
-            significance=None,
-            n_restarts=2,
-            max_iter=10,
+            learner=GroupLearner(significance=None, n_restarts=2, max_iter=10),
             n_draws=3,
             random_state=repeat,
             **parameters,
         ).conformalize(X[:n], y[:n])
         covered = clf.predict_set(X[n:])[np.arange(N_TEST), y[n:]]
-        views = [np.zeros(N_TEST, dtype=int), *clf._cells(X[n:])]
+        views = [
+            np.zeros(N_TEST, dtype=int),
+            *clf.calibration_.views.cells(clf._rows(X[n:], caller="test")),
+        ]
         for view, cells in enumerate(views):
             for cell in np.unique(cells[cells >= 0]):
                 inside = cells == cell

@@ -66,8 +66,9 @@ def test_afcp_covers_given_the_selection_and_the_level(reader, n_select):
     """The group is what was selected with the true label, and the row's levels of it."""
 
     def groups_of(clf, X, y):
-        codes = clf._level_codes(X)
-        selected = clf._select(clf._scores(X), codes)[np.arange(len(y)), y]
+        rows = clf._rows(X, caller="test")
+        codes = clf.calibration_.coding.codes(rows.columns)
+        selected = clf.calibration_.selected(rows)[np.arange(len(y)), y]
         levels = np.take_along_axis(codes, np.maximum(selected, 0), axis=1)
         digits = (selected + 1) * 2 + np.where(selected >= 0, levels, 0)
         return [digits @ 10 ** np.arange(digits.shape[1]), np.full(len(y), -1)]

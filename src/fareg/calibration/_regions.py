@@ -230,7 +230,7 @@ def learn_region_views(
     drawn: bool,
     rng: np.random.Generator,
 ) -> tuple[RegionViews, LearnedRegions]:
-    """Learn regions from rows with labels, and choose those in use; no rows give one region.
+    """Learn regions from rows with labels, and choose those in use; a single row gives one region.
 
     ``target`` is "rank" or "score", what the pinball loss is taken of. ``drawn`` keeps every
     region; otherwise those with too few learning rows to be calibrated are left out.
@@ -239,7 +239,7 @@ def learn_region_views(
     Z, which = encoded_rows(encoder, rows.columns)
     scores = rows.own_scores
     finite = scores[np.isfinite(scores)]
-    if len(finite) == 0:
+    if len(finite) == 0 or (len(rows) < 2 and not drawn):
         nothing = np.zeros((Z.shape[1] + 1, 1))
         one = LearnedRegions(Regions(nothing[:, :0], nothing), np.full(1, np.inf), np.nan, 1)
         return RegionViews(encoder, one.regions, np.zeros(1, dtype=np.int64), drawn), one

@@ -177,7 +177,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         p : ndarray of shape (n_samples, n_classes)
             ``P(p <= alpha) <= alpha`` wherever the method promises coverage ``1 - alpha``.
         """
-        p: FloatArray = self.calibration_.pvalues(self._rows(X, caller="predict_p"))
+        rows = self._rows(X, caller="predict_p")
+        p: FloatArray = self.calibration_.pvalues(rows)
         return p
 
     def predict_labels(self, X: Any) -> list[Any]:
@@ -245,12 +246,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         return Rows(X, fitted.predict_proba, score, self.sensitive_features, key=0)
 
     def _conformalize(self, estimator: Any, X: Any, y: Any, training: Rows | None = None) -> Self:
-        if not hasattr(estimator, "predict_proba"):
-            raise InvalidInputError(
-                f"estimator must have predict_proba, got {type(estimator).__name__}; "
-                "wrap it in sklearn's CalibratedClassifierCV"
-            )
-        self.estimator_ = estimator
+        self.estimator_ = check_estimator(estimator)
         self.classes_ = np.asarray(estimator.classes_)
         self.alpha_ = check_confidence_level(self.confidence_level)
         self.key_ = hash_key(self.random_state)
@@ -444,9 +440,19 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
+def check_estimator(estimator: Any) -> Any:
+    """Return an estimator that can tell probabilities."""
+    if not hasattr(estimator, "predict_proba"):
+        raise InvalidInputError(
+            f"estimator must have predict_proba, got {type(estimator).__name__}; "
+            "wrap it in sklearn's CalibratedClassifierCV"
+        )
+    return estimator
+
+
 def _trained(estimator: Any, X: Any, y: Any) -> Any:
     try:
-        return estimator.fit(X, y)
+        return check_estimator(estimator.fit(X, y))
     except ValueError as error:
         raise InvalidInputError(
             f"the estimator could not be trained on {len(y)} of the rows: {error}"

@@ -65,8 +65,7 @@ class PLCPClassifier(ConformalClassifier):
     regions_ : Regions
         The learned model of h.
     quantiles_ : ndarray of shape (n_regions,)
-        Quantiles of the learning rows, weighted by membership; with "reuse" the thresholds, and
-        then of shape (n_regions, n_classes) if ``label_conditional``.
+        Quantiles of the learning rows, weighted by membership.
     kept_ : ndarray of int
         The regions in use.
     loss_ : float
@@ -104,6 +103,16 @@ class PLCPClassifier(ConformalClassifier):
         return self.kept_[self.calibration_.views.cells(rows)[0]]
 
     @property
+    def regions_(self) -> Any:
+        """The learned model of h."""
+        return self.calibration_.views.regions
+
+    @property
+    def thresholds_(self) -> Any:
+        """Thresholds of the regions in use."""
+        return self.calibration_.quantiles
+
+    @property
     def kept_(self) -> IntArray:
         """The regions in use."""
         return self.calibration_.views.kept
@@ -116,9 +125,7 @@ class PLCPClassifier(ConformalClassifier):
         rng = np.random.default_rng([self.key_, 2])
         reuse = self.calibration == "reuse"
         learning, rest = rows, rows
-        if not reuse and len(rows) < 2:  # nothing to learn from: one region
-            learning = rows.take(np.arange(0))
-        elif not reuse:
+        if not reuse and len(rows) >= 2:
             n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
             seed = int(rng.integers(2**32))
             parts = train_test_split(np.arange(len(rows)), train_size=n_learn, random_state=seed)
