@@ -22,7 +22,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg._encoding import one_hot_encoder, ordinal_encoder
-from fareg._encoding import gradient_boosting, one_hot_encoder, ordinal_encoder
 from fareg.groups import GroupLearner
 from fareg.workflow import audit_file, fit_file, predict_file
 

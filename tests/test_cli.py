@@ -17,7 +17,6 @@ from fareg._labels import label_texts
 from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.persistence import describe
-from fareg.workflow import answer_table
 from fareg.workflow._predict import ANSWERS
 
 DATA = make_synthetic(3000, random_state=0)
@@ -105,15 +104,11 @@ def test_predict_streams_to_the_same_sets(place, tmp_path, format_, batch_size):
     read = pd.read_parquet if format_ == "parquet" else pd.read_csv
     clf = fareg.load(model)
     X = read(rows / f"new.{format_}").drop(columns="outcome")
-    expected = answer_table(clf, X)
+    expected = clf.predict_table(X)
     written = read(out)
     assert list(written) == list(ANSWERS)
     assert written["set"].fillna("").tolist() == expected["set"].tolist()
-    rank = written["disadvantage_rank"]
-    np.testing.assert_allclose(rank, expected["disadvantage_rank"], rtol=1e-12)
-    assert rank.between(0, 1).all()
-    # whoever is in the group ranks above everyone else
-    assert rank[written["group"] == "group"].min() > rank[written["group"] == "rest"].max()
+    np.testing.assert_array_equal(written["level"], expected["level"])
     np.testing.assert_array_equal(written["size"], clf.predict_set(X).sum(axis=1))
     assert set(written["group"]) <= {"group", "rest"}
 
@@ -121,7 +116,7 @@ def test_predict_streams_to_the_same_sets(place, tmp_path, format_, batch_size):
 @pytest.mark.parametrize("format_", ["csv", "parquet"])
 def test_predict_keeps_columns_beside_the_sets(place, tmp_path, format_):
     rows = FRAME[2400:2440].reset_index(drop=True)
-    expected = answer_table(fareg.load(place / "m.fareg"), rows.drop(columns="outcome"))
+    expected = fareg.load(place / "m.fareg").predict_table(rows.drop(columns="outcome"))
     gaps = [None] * 20 + ["NA", None] * 10
     rows = rows.assign(
         id=[f"{i:04}" for i in range(40)],
@@ -178,7 +173,7 @@ def test_a_model_saved_from_python_reads_files_as_it_was_fitted(tmp_path, format
     write(tmp_path / f"new.{format_}", index=False)
     options = ("--out", tmp_path / "sets.parquet", "--batch-size", 7)
     run("predict", tmp_path / "m.fareg", tmp_path / f"new.{format_}", *options)
-    expected = answer_table(clf, new)
+    expected = clf.predict_table(new)
     pd.testing.assert_frame_equal(
         pd.read_parquet(tmp_path / "sets.parquet"), expected, check_dtype=False
     )
@@ -246,7 +241,7 @@ def test_audit_reads_the_sets_of_any_tool(place, tmp_path):
     classes = [str(label) for label in clf.classes_]
     lists = [[label for label, is_in in zip(classes, row, strict=True) if is_in] for row in sets]
     few = rows[["Color", "Gender", "outcome"]]
-    texts = answer_table(clf, rows.drop(columns="outcome"))["set"]
+    texts = clf.predict_table(rows.drop(columns="outcome"))["set"]
     few.assign(sets=texts).to_csv(tmp_path / "text.csv", index=False)
     few.assign(sets=lists).to_parquet(tmp_path / "lists.parquet")
     flags = pd.DataFrame(sets, columns=classes)
@@ -300,11 +295,11 @@ def test_audit_refuses_sets_without_any_true_label(tmp_path):
 
 def test_audit_of_predictions_beside_the_table_finds_no_group_in_them(place, tmp_path):
     rows = FRAME[2400:].reset_index(drop=True)
-    answers = answer_table(fareg.load(place / "m.fareg"), rows.drop(columns="outcome"))
+    answers = fareg.load(place / "m.fareg").predict_table(rows.drop(columns="outcome"))
     pd.concat([rows, answers], axis=1).to_csv(tmp_path / "t.csv", index=False)
     options = ("--target", "outcome", "--sets", "set", "--json")
     told = json.loads(run("audit", tmp_path / "t.csv", *options).stdout)
-    assert "size, top, group, disadvantage_rank belong to the predictions" in " ".join(
+    assert "size, top, probability, level, group belong to the predictions" in " ".join(
         told["warnings"]
     )
     assert told["data"]["sensitive_features"] == list(DATA.X.columns)

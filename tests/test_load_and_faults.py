@@ -22,7 +22,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg.groups import GroupLearner
-from fareg.workflow import answer_table
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
@@ -77,7 +76,7 @@ def test_a_thousand_rounds_leave_no_memory_and_no_open_files_behind(tmp_path):
         back = fareg.load(path)
         sets = clf.predict_set(array)
         np.testing.assert_array_equal(back.predict_set(array), sets)
-        np.testing.assert_array_equal(answer_table(back, array)["size"], sets.sum(axis=1))
+        np.testing.assert_array_equal(back.predict_table(array)["size"], sets.sum(axis=1))
     assert len(os.listdir("/proc/self/fd")) <= n_open
     assert memory() - before < SLACK
     assert os.listdir(tmp_path) == ["m.fareg"]

@@ -149,9 +149,9 @@ Function = Annotated[Callable[..., Any], check_function]
 
 
 @functools.cache
-def _declared(cls: type) -> dict[str, Any]:
+def _declared(cls: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 def check_parameters(estimator: Any) -> None:
@@ -170,7 +170,8 @@ def check_parameters(estimator: Any) -> None:
     Traceback (most recent call last):
     fareg._validation.InvalidInputError: n_restarts must be a whole number >= 1, got 0
     """
-    for name, hint in _declared(type(estimator)).items():
+    cls: Any = type(estimator)
+    for name, hint in _declared(cls).items():
         value = getattr(estimator, name)
         options = [hint]
         if typing.get_origin(hint) in (typing.Union, UnionType):

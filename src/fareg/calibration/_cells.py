@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._frames import Levels
-from fareg._validation import BoolArray, FloatArray, IntArray, warn
+from fareg._validation import FloatArray, IntArray, warn
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores, conformal_rank
 
@@ -104,7 +104,7 @@ class EveryFeature:
     def cells(self, rows: Rows) -> IntArray:
         """Return the level of every feature."""
         codes = self.coding.codes(rows.columns)
-        _warn_of_unseen((codes < 0).any(axis=1), "a level of a sensitive feature")
+        _warn_of_unseen(np.any(codes < 0, axis=1), "a level of a sensitive feature")
         return codes.T
 
     def describe(self, view: int, cell: int) -> str:
@@ -159,7 +159,7 @@ def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
     return known.get_indexer(pd.MultiIndex.from_arrays(list(codes.T))).astype(np.int64)
 
 
-def _warn_of_unseen(unseen: BoolArray, what: str) -> None:
+def _warn_of_unseen(unseen: Any, what: str) -> None:
     if unseen.any():
         warn(
             f"{int(unseen.sum())} of {len(unseen)} rows have {what} that calibration never "
@@ -293,9 +293,9 @@ class CellCalibration:
 
 def check_labels(labels: IntArray | None, n_own: int, n: int, n_labels: int | None) -> None:
     """Refuse label columns that do not fit the classes; no classes: labels are not told apart."""
-    if n_labels is None:
-        require(labels is None and n_own == 1, "labels")
+    if labels is None or n_labels is None:
+        require(labels is None and n_labels is None and n_own == 1, "labels")
     else:
-        require(labels is not None and n_own == n_labels, "labels")
+        require(n_own == n_labels, "labels")
         require(labels.shape == (n,) and labels.dtype == np.int64, "labels")
         require(((labels >= -1) & (labels < n_labels)).all(), "labels")

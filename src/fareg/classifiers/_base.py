@@ -70,6 +70,13 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
     A subclass declares its parameters as fields and defines ``_calibrate(rows, training)``, which
     returns a calibration of ``fareg.calibration``; the prediction set is
     ``{y : V(x, y) <= threshold(x)}``.
+
+    Examples
+    --------
+    >>> from fareg import SplitConformalClassifier
+    >>> from fareg.classifiers import ConformalClassifier
+    >>> issubclass(SplitConformalClassifier, ConformalClassifier)
+    True
     """
 
     estimator: Any = None

@@ -44,6 +44,7 @@ from fareg.classifiers._views import (
 from fareg.groups import (
     Explanation,
     GroupLearner,
+    cells_of,
     cut_membership,
     distil_rule,
     explain_groups,
@@ -512,9 +513,9 @@ class FaReGClassifier(ConformalClassifier):
         return float(self.thresholds_[0][:-1].reshape(-1, per_label)[cell].max())
 
     def _describe_rows(self, rows: Rows) -> dict[str, Any]:
-        names = np.array(["rest", "group"] if len(self.cuts_) else ["everyone"])
-        q = membership(self.learner_, rows)
-        return {"group": names[np.searchsorted(self.cuts_, q, side="left")], "membership": q}
+        names = np.array(["rest", "group"] if len(self.cuts_) else ["everyone"], dtype=object)
+        inside = cells_of(membership(self.learner_, rows), self.cuts_)
+        return {"level": inside, "group": names[inside]}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

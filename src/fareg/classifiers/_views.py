@@ -12,6 +12,7 @@ from fareg._validation import FloatArray, IntArray
 from fareg.calibration import ABSENT, Rows, require
 from fareg.groups import cells_of
 
+DIGITS = 9  # of disadvantage
 MIN_LEVEL_ROWS = 30  # with fewer calibration rows, a level's threshold is noise
 
 
@@ -22,9 +23,13 @@ def membership(learner: Any, rows: Rows) -> FloatArray:
 
 
 def disadvantage(learner: Any, rows: Rows) -> FloatArray:
-    """Return the disadvantage of each row, asked for once per call."""
+    """Return the disadvantage of each row, asked for once per call.
+
+    It is rounded, because matrix products of other shapes differ in the last digits, and a row's
+    level must not depend on the rows beside it.
+    """
     b: FloatArray = rows.once("disadvantage", lambda: learner.disadvantage(rows.columns))
-    return b
+    return np.round(b, DIGITS)
 
 
 @dataclass(frozen=True, eq=False)

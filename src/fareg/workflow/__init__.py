@@ -2,7 +2,7 @@
 
 from fareg.workflow._audit import audit_file
 from fareg.workflow._fit import Trial, fit_file
-from fareg.workflow._predict import answer_table, predict_file
+from fareg.workflow._predict import predict_file
 from fareg.workflow._predict_folder import predict_folder
 
-__all__ = ["Trial", "answer_table", "audit_file", "fit_file", "predict_file", "predict_folder"]
+__all__ = ["Trial", "audit_file", "fit_file", "predict_file", "predict_folder"]

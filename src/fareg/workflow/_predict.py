@@ -4,105 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fareg._files import check_output
-from fareg._frames import distinct_rows
-from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
+from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.persistence import describe, load
 from fareg.workflow._tables import read_batches, table_writer
 
-SEPARATOR = "|"
-RANK_DIGITS = 9
-ANSWERS = ("set", "size", "top", "group", "disadvantage_rank")
-
-
-def answer_table(clf: Any, X: Any) -> pd.DataFrame:
-    """Return what a classifier says about rows, one row each.
-
-    Parameters
-    ----------
-    clf : fitted classifier of this package
-    X : frame or array of shape (n_samples, n_features)
-
-    Returns
-    -------
-    DataFrame
-        ``set`` (labels joined by ``|``), ``size``, ``top`` (the most probable label); for FaReG
-        also ``group`` ("group", "rest", or "everyone" if no group was named) and
-        ``disadvantage_rank``, the share of calibration rows that are at most as disadvantaged as
-        this row, from 0 to 1; for PLCP ``group``, the region.
-
-    Examples
-    --------
-    >>> from fareg import SplitConformalClassifier
-    >>> from fareg.datasets import make_synthetic
-    >>> data = make_synthetic(2000, random_state=0)
-    >>> clf = SplitConformalClassifier(random_state=0).fit(data.X[:1990], data.y[:1990])
-    >>> list(answer_table(clf, data.X[1990:]))
-    ['set', 'size', 'top']
-    """
-    clf = copy(clf)
-    clf.estimator_ = _Remembering(clf.estimator_.predict_proba)
-    if hasattr(clf, "learner_"):
-        reference = clf.learner_.membership(clf.reference_)
-        clf.learner_ = _Remembering(clf.learner_.membership)
-    sets = clf.predict_set(X)
-    labels = np.array([str(label) for label in clf.classes_], dtype=object)
-    table = pd.DataFrame(
-        {
-            "set": joined(sets, clf.classes_),
-            "size": sets.sum(axis=1).astype(np.int64),
-            "top": labels[clf.estimator_.answer.argmax(axis=1)],
-        }
-    )
-    if hasattr(clf, "learner_"):
-        membership = clf.learner_.answer
-        names = np.array(["rest", "group"]) if len(clf.cuts_) else np.array(["everyone"])
-        table["group"] = names[np.searchsorted(clf.cuts_, membership, side="left")]
-        table["disadvantage_rank"] = _rank(membership, reference)
-    elif hasattr(clf, "predict_region"):
-        table["group"] = [f"region {region}" for region in clf.predict_region(X)]
-    return table
-
-
-def _rank(membership: FloatArray, reference: FloatArray) -> FloatArray:
-    """Return the share of the reference whose membership is at most that of each row.
-
-    Memberships are rounded, because matrix products of other shapes differ in the last digits and
-    a row's rank must not depend on the rows beside it.
-    """
-    if not len(reference):  # too few rows to learn from: all are alike
-        return np.ones(len(membership))
-    known = np.sort(np.round(reference, RANK_DIGITS))
-    places = np.searchsorted(known, np.round(membership, RANK_DIGITS), side="right")
-    rank: FloatArray = places / len(known)
-    return rank
-
-
-class _Remembering:
-    """A model whose last answer stays at hand: ``predict_set`` asks it once, and asking is slow."""
-
-    def __init__(self, ask: Callable[[Any], Any]) -> None:
-        self._ask = ask
-
-    def predict_proba(self, X: Any) -> Any:
-        self.answer = np.asarray(self._ask(X))
-        return self.answer
-
-    membership = predict_proba
-
-
-def joined(sets: Any, classes: Any) -> Any:
-    """Return each set as text: its labels, joined by ``|`` (one inside a label becomes ``\\|``)."""
-    labels = [str(label).replace(SEPARATOR, "\\" + SEPARATOR) for label in classes]
-    first, which = distinct_rows(pd.DataFrame(sets))
-    texts = [SEPARATOR.join(labels[j] for j in np.flatnonzero(row)) for row in sets[first]]
-    return np.array(texts, dtype=object)[which]
+ANSWERS = ("set", "size", "top", "probability", "level", "group")
 
 
 def predict_file(
@@ -157,7 +69,7 @@ def write_answers(
     counts = count_sizes([], n_classes)
     with table_writer(out) as append:
         for X, kept in batches:
-            table = answer_table(clf, X)
+            table = clf.predict_table(X)
             append(pd.concat([kept, table], axis=1))
             counts += count_sizes(table["size"], n_classes)
             if progress is not None:
