@@ -19,7 +19,6 @@ FLOORS = {room: int(floor) for floor, rooms in TABLE for room in re.findall(r"`(
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 PUBLIC = [
     "fareg",
-    "fareg.calibration",
     "fareg.classifiers",
     "fareg.datasets",
     "fareg.metrics",
