@@ -62,8 +62,10 @@ def test_every_classifier_comes_back_to_the_bit(name, label_conditional, tmp_pat
     assert type(back) is type(clf)
     assert vars(back).keys() == vars(clf).keys()
     assert_same(clf, back)
-    kept = {k: v for k, v in clf.get_params(deep=False).items() if k not in ("estimator", "base")}
+    parts = ("estimator", "base", "learner")
+    kept = {k: v for k, v in clf.get_params(deep=False).items() if k not in parts}
     assert {k: back.get_params(deep=False)[k] for k in kept} == kept
+    assert repr(getattr(back, "learner", None)) == repr(getattr(clf, "learner", None))
 
 
 ESTIMATORS = {

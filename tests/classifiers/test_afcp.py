@@ -148,14 +148,15 @@ def test_many_of_many_features_are_selected(reader):
     X, y = np.column_stack([proba, levels]), rng.integers(3, size=130)
     clf = fitted(reader(), X[:100], y[:100], n_select=12, sensitive_features=list(range(3, 63)))
     X = X[100:]
-    selected = clf._select(clf._scores(X), clf._level_codes(X))
+    asked = clf._rows(X, caller="test")
+    selected, codes = clf.calibration_.selected(asked), clf.calibration_.coding.codes(asked.columns)
     selections = {tuple(features) for features in selected.reshape(-1, 12)}
-    scores = clf._scores(X)
+    scores = clf.conformity_scores(X)
     assert len(selections) > 1
     thresholds = np.full((len(X), 1), -np.inf)
     for features in [(), *selections]:
         rows = (selected == features).all(axis=2).any(axis=1) if features else slice(None)
-        calibration, cells = clf._calibration_of(features, clf._level_codes(X)[rows])
+        calibration, cells = clf.calibration_._calibration_of(features, codes[rows])
         own = calibration.quantiles(clf.alpha_)[cells]
         thresholds[rows] = np.maximum(thresholds[rows], own)
     np.testing.assert_array_equal(clf.predict_set(X), scores <= thresholds)

@@ -7,7 +7,7 @@ from fareg.classifiers._equalized import ExhaustiveConformalClassifier, PartialC
 from fareg.classifiers._fareg import FaReGClassifier
 from fareg.classifiers._plcp import PLCPClassifier
 from fareg.classifiers._split import SplitConformalClassifier
-from fareg.classifiers._views import DisadvantageLevels, GroupCells, GroupDraws
+from fareg.classifiers._views import RECORDS
 
 CLASSIFIERS = (
     AFCPClassifier,
@@ -18,7 +18,6 @@ CLASSIFIERS = (
     PartialConformalClassifier,
     SplitConformalClassifier,
 )
-RECORDS = (DisadvantageLevels, GroupCells, GroupDraws)  # what a model file may hold beside them
 
 __all__ = [
     "CLASSIFIERS",
@@ -26,11 +25,8 @@ __all__ = [
     "AFCPClassifier",
     "CondCPClassifier",
     "ConformalClassifier",
-    "DisadvantageLevels",
     "ExhaustiveConformalClassifier",
     "FaReGClassifier",
-    "GroupCells",
-    "GroupDraws",
     "PLCPClassifier",
     "PartialConformalClassifier",
     "SplitConformalClassifier",

@@ -145,3 +145,6 @@ def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> 
         if inside >= MIN_LEVEL_ROWS and below >= MIN_LEVEL_ROWS:
             kept.append(float(edge))
     return np.array(kept[::-1])
+
+
+RECORDS = (DisadvantageLevels, GroupCells, GroupDraws)  # what a model file may hold
