@@ -84,7 +84,7 @@ def audit(
         How many rows calibrated the predictor. A valid predictor then has the coverage that it
         promises on average over calibrations, and is not accused of the difference that its own
         calibration rows make. None: coverage must reach ``confidence_level`` itself.
-    n_directions, n_permutations : int, default=100 each
+    n_directions, n_permutations : int, default=100 and 100
         Effort of the worst-slab search: random directions beside the fitted one, and shuffles
         behind its null band.
     measures : bool, default=True

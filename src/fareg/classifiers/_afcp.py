@@ -28,7 +28,7 @@ class AFCPClassifier(ConformalClassifier):
     Parameters
     ----------
     estimator, confidence_level, conformity_score, sensitive_features, calibration_size, \
-random_state
+allow_empty, random_state
         As in :class:`PartialConformalClassifier`.
     label_conditional : bool, default=False
         Select and calibrate within each label: the guarantee then also holds given ``Y = y``.

@@ -31,7 +31,7 @@ class CondCPClassifier(ConformalClassifier):
     Parameters
     ----------
     estimator, confidence_level, conformity_score, sensitive_features, calibration_size, \
-random_state
+allow_empty, random_state
         As in :class:`PartialConformalClassifier`.
     label_conditional : bool, default=False
         A problem per label: ``P(Y in C(X) | X in G, Y = y) >= 1 - alpha``.

@@ -27,7 +27,7 @@ class PartialConformalClassifier(ConformalClassifier):
 
     Parameters
     ----------
-    estimator, confidence_level, conformity_score, calibration_size, random_state
+    estimator, confidence_level, conformity_score, calibration_size, allow_empty, random_state
         As in :class:`SplitConformalClassifier`.
     sensitive_features : list of names or positions, or function of X, default=None
         The features whose levels are protected; None for all columns. A missing value is a level of
@@ -85,7 +85,7 @@ class ExhaustiveConformalClassifier(ConformalClassifier):
     Parameters
     ----------
     estimator, confidence_level, conformity_score, sensitive_features, label_conditional, \
-calibration_size, random_state
+calibration_size, allow_empty, random_state
         As in :class:`PartialConformalClassifier`.
 
     Attributes

@@ -113,7 +113,8 @@ class FaReGClassifier(ConformalClassifier):
 
     Parameters
     ----------
-    estimator, confidence_level, conformity_score, label_conditional, calibration_size, random_state
+    estimator, confidence_level, conformity_score, label_conditional, calibration_size, \
+allow_empty, random_state
         As in :class:`SplitConformalClassifier`.
     sensitive_features : list of names or positions, or function of X, default=None
         The features that may define a group; None for all columns.
@@ -122,9 +123,15 @@ class FaReGClassifier(ConformalClassifier):
         paper's Eq. (Construct): ``n_draws`` random groups drawn from the membership, each
         calibrated on its members; the set is the union over the row's groups and the marginal set.
         ``P(Y in C(X) | s_t = 1) >= 1 - alpha`` for every draw t, if ``calibration="split"``.
-    calibration : {"split", "reuse"}, default="split"
+    n_levels : int, default=20
+        Most levels of disadvantage, for ``construction="levels"``; fewer if calibration rows or
+        the evidence for a signal are few.
+    calibration : {"auto", "train", "split", "reuse"}, default="split"
         "split" learns the group on rows that do not calibrate. "reuse" learns and calibrates on
         the same rows, as published; no finite-sample guarantee is proven for it.
+    cv : int, default=5
+        Folds of out-of-fold learning with ``calibration="train"``; each costs one more training of
+        the estimator.
     target : {"score", "coverage"}, default="score"
         What the group is bad at: "coverage" is the paper's 0/1 indicator at the one level
         ``1 - alpha``; "score" is coverage averaged over the levels from ``1 - 5 alpha`` to 1, the

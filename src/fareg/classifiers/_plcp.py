@@ -33,7 +33,7 @@ class PLCPClassifier(ConformalClassifier):
 
     Parameters
     ----------
-    estimator, confidence_level, conformity_score, calibration_size
+    estimator, confidence_level, conformity_score, calibration_size, allow_empty
         As in :class:`SplitConformalClassifier`.
     sensitive_features : list of names or positions, or function of X, default=None
         What the regions may depend on; None for all columns. Text is one-hot encoded, numbers are

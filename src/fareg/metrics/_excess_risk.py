@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from fareg._encoding import FillEmpty, ordinal_encoder
+from fareg._encoding import AnySizeBoosting, FillEmpty, ordinal_encoder
 from fareg._frames import canonical, is_frame
 from fareg._validation import (
     BoolArray,
@@ -217,7 +216,7 @@ LOSSES: dict[str, Callable[[FloatArray, BoolArray, float], FloatArray]] = {
 
 
 def _booster(random_state: Any) -> Pipeline:
-    boosting = HistGradientBoostingClassifier(
+    boosting = AnySizeBoosting(
         max_iter=N_ROUNDS, max_leaf_nodes=N_LEAVES, random_state=random_state
     )
     return make_pipeline(FillEmpty(), boosting)
