@@ -13,7 +13,7 @@ from fareg import FaregError
 from fareg._frames import Levels
 from fareg.groups import MEMBERS, GroupLearner
 from fareg.groups import _learner as learner_module
-from fareg.groups._boosting import learn_boosting
+from fareg.groups._boosting import _boost, learn_boosting
 from fareg.groups._cells import PRIOR_ROWS, _nested_gain, learn_cells
 from fareg.groups._disadvantage import learn_regression
 from fareg.groups._folds import N_FOLDS, Folds
@@ -112,6 +112,24 @@ def test_no_row_is_predicted_by_what_it_taught(member):
     again, _ = MEMBERS_ALONE[member](columns, 1 - shuffled, folds)
     np.testing.assert_allclose(again[held], honest[held], atol=1e-6)
     assert not np.allclose(again[folds.fold == 1], honest[folds.fold == 1], atol=1e-6)
+
+
+def test_arrays_of_trees_answer_as_scikit_learn_does(monkeypatch):
+    columns, covered, _ = people(300)
+    columns.loc[::7, "Age"] = np.nan
+    columns.loc[::5, "Region"] = None
+    folds = Folds.draw(300, None, np.random.default_rng(0))
+    sums = []
+
+    def boost(*args):
+        total, trees = _boost(*args)
+        sums.append(total)  # by scikit-learn's own prediction of every tree
+        return total, trees
+
+    monkeypatch.setattr("fareg.groups._boosting._boost", boost)
+    _, model = learn_boosting(columns, covered, folds, np.random.default_rng(0))
+    expected = covered.mean() + np.mean(sums, axis=0)
+    np.testing.assert_allclose(model.predict(columns), expected)
 
 
 def test_rows_of_a_cluster_are_held_out_together():

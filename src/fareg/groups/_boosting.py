@@ -60,7 +60,7 @@ class BoostedTrees:
             flat, first = x.ravel(), np.arange(len(x)) * x.shape[1]
             for root, depth in zip(roots, depths, strict=True):
                 node = np.full(len(x), root)
-                for _ in range(depth):
+                for _ in range(min(depth, N_LEAVES - 1)):  # no deeper, whatever a file says
                     down = flat[first + self.feature[node]] <= self.threshold[node]
                     node = np.where(down, self.left[node], self.right[node])
                 total += self.value[node]

@@ -32,7 +32,7 @@ TORCH = Arithmetic(lambda x, w, b: torch.baddbmm(b, x, w), leaky_relu)
 CHECK_EVERY = 10  # steps between two looks at the validation loss
 MAX_STOP_ROWS = 4096  # drawn rows that it is taken of
 REGRESSION_HIDDEN = 64
-REGRESSION_STEPS = 120
+REGRESSION_STEPS = 120  # at a thousand rows; more rows have more to tell, up to 300 steps
 REGRESSION_BATCH = 512
 REGRESSION_RATE = 0.01
 REGRESSION_DECAY = 1.0  # of AdamW at a thousand rows: fewer rows pull weights harder to zero
@@ -180,13 +180,14 @@ def train_regression(
     w, b = layers[0]
     layers[0] = (w * shown * _wider(reads), b)
     parameters = [p.requires_grad_() for layer in layers for p in layer]
+    n_steps = int(np.clip(REGRESSION_STEPS * (1 + len(target) / 1000) / 2, REGRESSION_STEPS, 300))
     decay = REGRESSION_DECAY * min(5.0, max(0.2, 1000 / len(target)))
     with one_thread():
         optimiser = torch.optim.AdamW(
             parameters, lr=REGRESSION_RATE, weight_decay=decay, fused=True
         )
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, REGRESSION_RATE, REGRESSION_STEPS)
-        for _ in range(REGRESSION_STEPS):
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, REGRESSION_RATE, n_steps)
+        for _ in range(n_steps):
             batch = _batch(rows, REGRESSION_BATCH, generator)
             error = feed(X[network, source[batch]], layers, TORCH)[..., 0] - Y[batch]
             optimiser.zero_grad()
