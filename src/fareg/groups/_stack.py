@@ -13,6 +13,8 @@ from fareg.groups._folds import N_FOLDS, Folds
 
 LEVEL_ROWS = 30  # calibration rows that a level should have
 MAX_LEVELS = 20
+STRONG = 0.2  # largest p-value of a signal that deserves all levels
+FEW_LEVELS = 5  # for a weaker one
 HEAVY = 1e4  # makes the sum of weights a constraint
 
 
@@ -29,7 +31,7 @@ class Signal:
     p_value : float
         One-sided, that the gain is not positive, by the normal approximation. Predicting noise on
         rows that did not teach it loses, so without any signal it is small far more rarely than
-        its size says: below 0.5 in about one table of twenty.
+        its size says: below 0.5 in about one table of ten, below 0.2 in one of fifty.
     """
 
     gain: float
@@ -38,14 +40,15 @@ class Signal:
 
     @property
     def credible(self) -> bool:
-        """Whether anything was predicted: without signal that is so in one table of twenty."""
+        """Whether anything was predicted: without signal that is so in one table of ten."""
         return self.gain > 0
 
     def n_levels(self, n_calibration: int, n_max: int = MAX_LEVELS) -> int:
         """Return how many levels of disadvantage the evidence supports: 1 if there is none."""
         if not self.credible:
             return 1
-        return int(np.clip(n_calibration // LEVEL_ROWS, 1, n_max))
+        most = n_max if self.p_value <= STRONG else min(n_max, FEW_LEVELS)
+        return int(np.clip(n_calibration // LEVEL_ROWS, 1, most))
 
 
 def stack_weights(predictions: FloatArray, target: FloatArray) -> FloatArray:
@@ -64,8 +67,8 @@ def stack_weights(predictions: FloatArray, target: FloatArray) -> FloatArray:
 
     Examples
     --------
-    >>> x = np.array([0.0, 1.0, 0.0, 1.0])
-    >>> stack_weights(np.column_stack([x, 1 - x]), 0.5 * x).round(2)
+    >>> x, other = np.array([[0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 1.0, 1.0]])
+    >>> stack_weights(np.column_stack([x, other]), 0.5 * x).round(2)
     array([0.5, 0. ])
     """
     centred = predictions - predictions.mean(axis=0)
