@@ -29,6 +29,7 @@ from sklearn.pipeline import make_pipeline
 
 from fareg._encoding import gradient_boosting, one_hot_encoder
 from fareg._frames import canonical
+from fareg.calibration import level_thresholds
 from fareg.groups import MEMBERS, GroupLearner
 from fareg.pvalues import conformal_quantile
 from fareg.scores import aps
@@ -98,19 +99,6 @@ def cached_case(name: str, n_rows: int, seed: int, base: str, cache: Path | None
     return pickle.loads(path.read_bytes())
 
 
-def level_thresholds(scores: np.ndarray, level: np.ndarray, n_levels: int) -> np.ndarray:
-    """Return ``theta_j = max_{a <= j} min_{b >= j} Q(scores of levels a..b)``."""
-    theta = np.full(n_levels, -np.inf)
-    for a in range(n_levels):
-        quantiles = [
-            conformal_quantile(scores[(level >= a) & (level <= b)], ALPHA)
-            for b in range(a, n_levels)
-        ]
-        from_b = np.minimum.accumulate(quantiles[::-1])[::-1]  # min over b' >= b
-        theta[a:] = np.maximum(theta[a:], from_b)
-    return theta
-
-
 def measure(case: Case, sets: np.ndarray) -> dict[str, float]:
     covered = sets[np.arange(len(sets)), case.test_labels]
     worst = case.test_degree == case.n_degrees - 1
@@ -122,16 +110,16 @@ def leveled_sets(case: Case, learner: GroupLearner, n_levels: int) -> np.ndarray
     edges = np.unique(edges)
     cal = np.searchsorted(edges, learner.disadvantage(case.calibration), side="right")
     test = np.searchsorted(edges, learner.disadvantage(case.test), side="right")
-    theta = level_thresholds(case.scores, cal, len(edges) + 1)
+    theta = level_thresholds(case.scores, cal, len(edges) + 1, alpha=ALPHA)
     return case.test_scores <= theta[test][:, None]
 
 
 def run_case(case: Case, learner: GroupLearner, max_levels: int = 20) -> list[dict]:
     rows = []
-    split = case.test_scores <= conformal_quantile(case.scores, ALPHA)
+    split = case.test_scores <= conformal_quantile(case.scores, confidence_level=1 - ALPHA)
     rows.append({"method": "split", **measure(case, split)})
     own = [
-        conformal_quantile(case.scores[case.calibration_degree == d], ALPHA)
+        conformal_quantile(case.scores[case.calibration_degree == d], confidence_level=1 - ALPHA)
         for d in range(case.n_degrees)
     ]
     oracle = case.test_scores <= np.array(own)[case.test_degree][:, None]
