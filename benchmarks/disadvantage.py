@@ -27,8 +27,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 
+from fareg._columns import canonical
 from fareg._encoding import gradient_boosting, one_hot_encoder
-from fareg._frames import canonical
 from fareg.calibration import level_thresholds
 from fareg.groups import MEMBERS, GroupLearner
 from fareg.pvalues import conformal_quantile

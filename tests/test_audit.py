@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 
 from fareg import AuditResult, FaregError, FaregWarning, audit
-from fareg._frames import select_columns
+from fareg._columns import select_columns
 from fareg.audit._cells import CodedTable, cell_coverage
 from fareg.audit._counts import Promise
 from fareg.audit._sets import read_sets

@@ -18,7 +18,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from fareg._frames import as_numbers, as_text, canonical
+from fareg._columns import as_numbers, as_text, canonical
 from fareg._validation import FloatArray
 
 LARGEST = 1e30  # larger numbers are cut to this: their squares and their float32 stay finite

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._frames import column_names, is_frame
+from fareg._columns import column_names, is_frame
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_same_length, warn
 
 SHOWN = 8  # labels that a sentence names

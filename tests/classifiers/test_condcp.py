@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from sklearn.frozen import FrozenEstimator
 
 from fareg._encoding import gradient_boosting
-from fareg._frames import row_uniforms
+from fareg._hashing import row_uniforms
 from fareg._validation import FaregError, FaregWarning
 from fareg.calibration import QuantileProgram
 from fareg.classifiers import CondCPClassifier

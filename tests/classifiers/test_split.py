@@ -22,7 +22,7 @@ from fareg import (
     PartialConformalClassifier,
     SplitConformalClassifier,
 )
-from fareg._frames import row_uniforms
+from fareg._hashing import row_uniforms
 from fareg.pvalues import conformal_pvalues
 from fareg.scores import SCORES, aps
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from fareg import FaregError
-from fareg._frames import Levels
+from fareg._levels import Levels
 from fareg.groups import MEMBERS, GroupLearner
 from fareg.groups import _learner as learner_module
 from fareg.groups._boosting import _boost, learn_boosting

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fareg import FaregError
-from fareg._frames import canonical, note_held
+from fareg._columns import canonical, note_held
 from fareg.groups import distil_rule
 from fareg.groups._rules import _design, _smallest_tree
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from fareg._columns import canonical
 from fareg._encoding import gradient_boosting
-from fareg._frames import canonical
 from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.groups import distil_rule

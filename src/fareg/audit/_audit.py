@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._frames import SensitiveFeatures, hash_key, select_columns
+from fareg._columns import SensitiveFeatures, select_columns
+from fareg._hashing import hash_key
 from fareg._validation import (
     BoolArray,
     IntArray,

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
-from fareg._frames import Levels
+from fareg._levels import LevelCoding, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.metrics import clopper_pearson, coverage_by_label
 
@@ -22,16 +22,15 @@ MAX_PAIRED = 40  # features that enter pairs: beyond, those with the worst level
 class CodedTable:
     """A table as level numbers, one column per feature; -1 is a level not seen in learning."""
 
-    levels: tuple[Levels, ...]
+    coding: LevelCoding
     codes: IntArray  # (n_samples, n_features)
 
     @classmethod
     def of(cls, columns: pd.DataFrame, learn_from: BoolArray | None = None) -> CodedTable:
         """Code canonical columns by the levels of the rows ``learn_from``; None: of all rows."""
         rows = columns if learn_from is None else columns[learn_from]
-        levels = tuple(Levels.learn(column) for _, column in rows.items())
-        coded = [one.codes(columns[name]) for one, name in zip(levels, columns, strict=True)]
-        return cls(levels, np.column_stack(coded))
+        coding = LevelCoding.learn(rows)
+        return cls(coding, coding.codes(columns))
 
     def inside(self, features: tuple[int, ...], codes: tuple[int, ...]) -> BoolArray:
         """Tell which rows have the given levels."""
@@ -40,8 +39,7 @@ class CodedTable:
 
     def label(self, features: tuple[int, ...], codes: tuple[int, ...]) -> str:
         """Name a cell in words: ``Color=Red and Gender=Male``."""
-        parts = (self.levels[j].label(c) for j, c in zip(features, codes, strict=True))
-        return " and ".join(parts)
+        return self.coding.describe(features, codes)
 
 
 def below_level_pvalue(k: Any, n: Any, confidence_level: float) -> FloatArray:
@@ -116,9 +114,8 @@ def _cells(
     subset: tuple[int, ...], codes: IntArray, covered: BoolArray, size: IntArray
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int, int, float]]:
     """Yield features, levels, rows, covered rows and mean set size of each cell that occurs."""
-    joint = codes[:, subset[0]] + 1
-    for j in subset[1:]:
-        joint = joint * (codes[:, j].max(initial=0) + 2) + codes[:, j] + 1
+    sizes = [int(codes[:, j].max(initial=0)) + 1 for j in subset]
+    joint = joint_codes([codes[:, j] for j in subset], sizes)
     _, first, cell = np.unique(joint, return_index=True, return_inverse=True)
     n = np.bincount(cell)
     k = np.bincount(cell, weights=covered).astype(np.int64)

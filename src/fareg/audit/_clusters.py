@@ -8,7 +8,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from fareg._frames import canonical, column_names, distinct_rows, is_frame
+from fareg._columns import canonical, column_names, is_frame
+from fareg._levels import distinct_rows
 from fareg._validation import (
     BoolArray,
     FaregError,

@@ -29,13 +29,15 @@ def group_picture(
     if not shown:
         return None
     table = CodedTable.of(columns[shown])
-    order = sorted(range(len(shown)), key=lambda j: -len(table.levels[j].values))  # longer is down
+    order = sorted(
+        range(len(shown)), key=lambda j: -len(table.coding.levels[j].values)
+    )  # longer is down
     axes = [_frequent(table.codes[:, j], most) for j, most in zip(order, MAX_SHOWN, strict=False)]
     hidden = sum(
-        len(table.levels[j].values) - len(axis) for j, axis in zip(order, axes, strict=True)
+        len(table.coding.levels[j].values) - len(axis) for j, axis in zip(order, axes, strict=True)
     )
     labels = [
-        [table.levels[j].label(int(code)) for code in axis]
+        [table.coding.levels[j].label(int(code)) for code in axis]
         for j, axis in zip(order, axes, strict=True)
     ]
     cells = []

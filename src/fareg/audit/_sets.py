@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._frames import is_frame
+from fareg._columns import is_frame
 from fareg._labels import (
     SetTable,
     check_classes,

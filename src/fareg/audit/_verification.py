@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta
 
+from fareg._levels import distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.audit._cells import CodedTable, cell_coverage
 from fareg.audit._counts import Count, Promise
@@ -178,12 +179,12 @@ def _miscoverage_of_cells(
 ) -> FloatArray:
     """Return for each row how rarely its joint cell is covered on the discovery half, shrunk."""
     table = CodedTable.of(columns, learn_from=discovery)
-    cell = pd.MultiIndex.from_arrays(list(table.codes.T))
-    missed = pd.Series(~covered[discovery], index=cell[discovery], dtype=np.float64)
-    by_cell = missed.groupby(level=list(range(cell.nlevels))).agg(["sum", "count"])
-    mean = missed.mean()
-    shrunk = (by_cell["sum"] + PRIOR_ROWS * mean) / (by_cell["count"] + PRIOR_ROWS)
-    return shrunk.reindex(cell).fillna(mean).to_numpy(np.float64)
+    first, cell = distinct_rows(pd.DataFrame(table.codes))
+    n = np.bincount(cell[discovery], minlength=len(first))
+    missed = np.bincount(cell[discovery & ~covered], minlength=len(first))
+    mean = float((~covered[discovery]).mean())
+    shrunk: FloatArray = (missed + PRIOR_ROWS * mean) / (n + PRIOR_ROWS)
+    return shrunk[cell]
 
 
 def _worst_cells(

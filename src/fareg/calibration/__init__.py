@@ -14,9 +14,7 @@ from fareg.calibration._cells import (
     Everyone,
     FullSet,
     JointLevels,
-    LevelCoding,
     Views,
-    cell_numbers,
     has_points,
 )
 from fareg.calibration._condcp import (
@@ -47,7 +45,6 @@ RECORDS = (
     GroupBasis,
     JointLevels,
     LevelCalibration,
-    LevelCoding,
     RegionCalibration,
     RegionViews,
     Regions,
@@ -68,7 +65,6 @@ __all__ = [
     "GroupBasis",
     "JointLevels",
     "LevelCalibration",
-    "LevelCoding",
     "MappedBasis",
     "QuantileProgram",
     "RegionCalibration",
@@ -81,7 +77,6 @@ __all__ = [
     "UnionCalibration",
     "Views",
     "WorstLevels",
-    "cell_numbers",
     "has_points",
     "learn_region_views",
     "learn_regions",

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fareg._frames import distinct_rows
+from fareg._levels import LevelCoding, cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, warn
-from fareg.calibration._cells import FullSet, LevelCoding, cell_numbers, check_labels
+from fareg.calibration._cells import FullSet, check_coding, check_labels
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores, conformal_rank
 
@@ -255,7 +255,7 @@ class SelectedCalibration:
         require((self.levels < self.coding.n_levels).all(), "levels")
         check_labels(self.labels, self.n_labels, n, n_labels)
         require(self.labels is None or (self.labels >= 0).all(), "labels")
-        self.coding.check(rows)
+        check_coding(self.coding, rows)
 
     @property
     def _problems(self) -> IntArray:

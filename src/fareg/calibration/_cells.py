@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import pandas as pd
 
-from fareg._frames import Levels
+from fareg._levels import LevelCoding, cell_numbers
 from fareg._validation import FloatArray, IntArray, warn
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores, conformal_rank
@@ -53,43 +52,6 @@ class Everyone:
         return "all rows"
 
 
-@dataclass(frozen=True)
-class LevelCoding:
-    """Sensitive features as level numbers."""
-
-    levels: tuple[Levels, ...]
-
-    @classmethod
-    def learn(cls, columns: pd.DataFrame, reference: pd.DataFrame | None = None) -> LevelCoding:
-        """Find the levels of canonical columns.
-
-        Numbers with many values are cut at quartiles: those of ``reference``, if given.
-        """
-        if reference is None:
-            return cls(tuple(Levels.learn(column) for _, column in columns.items()))
-        return cls(tuple(Levels.learn(columns[name], reference[name]) for name in columns))
-
-    @property
-    def n_levels(self) -> tuple[int, ...]:
-        """Number of levels of each feature."""
-        return tuple(len(levels.values) for levels in self.levels)
-
-    def codes(self, columns: pd.DataFrame) -> IntArray:
-        """Return level numbers of shape (n_samples, n_features), -1 for a value never seen."""
-        pairs = zip(self.levels, columns.items(), strict=True)
-        return np.column_stack([levels.codes(column) for levels, (_, column) in pairs])
-
-    def check(self, rows: Rows) -> None:
-        """Refuse levels that contradict each other."""
-        for levels in self.levels:
-            require(isinstance(levels.name, str), "levels")
-            if levels.edges is not None:
-                n_bins = len(levels.values) - (None in levels.values)
-                require((np.diff(levels.edges) > 0).all(), "edges")
-                require(n_bins == len(levels.edges) + 1, "edges")
-        require((self.codes(rows.columns) < self.n_levels).all(), "levels")
-
-
 @dataclass(frozen=True, eq=False)
 class EveryFeature:
     """A view per sensitive feature; its cells are the feature's levels."""
@@ -113,7 +75,7 @@ class EveryFeature:
 
     def check(self, rows: Rows) -> None:
         """Refuse levels that contradict each other."""
-        self.coding.check(rows)
+        check_coding(self.coding, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,27 +98,26 @@ class JointLevels:
 
     def describe(self, view: int, cell: int) -> str:
         """Name a combination in words."""
-        pairs = zip(self.coding.levels, self.combinations[cell], strict=True)
-        return " and ".join(levels.label(int(code)) for levels, code in pairs)
+        features = range(len(self.coding.levels))
+        return self.coding.describe(features, self.combinations[cell])
 
     def check(self, rows: Rows) -> None:
         """Refuse combinations of other features, or in another order."""
         require(self.combinations.shape[1:] == (len(self.coding.levels),), "combinations")
         known = np.unique(self.combinations, axis=0)
         require(np.array_equal(self.combinations, known), "combinations")
-        self.coding.check(rows)
+        check_coding(self.coding, rows)
 
 
-def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
-    """Return which of the known combinations each row of level numbers is, -1 for none.
-
-    Examples
-    --------
-    >>> cell_numbers(np.array([[0, 0], [0, 1]]), np.array([[0, 1], [1, 1]])).tolist()
-    [1, -1]
-    """
-    known = pd.MultiIndex.from_arrays(list(combinations.T))
-    return known.get_indexer(pd.MultiIndex.from_arrays(list(codes.T))).astype(np.int64)
+def check_coding(coding: LevelCoding, rows: Rows) -> None:
+    """Refuse levels that contradict each other."""
+    for levels in coding.levels:
+        require(isinstance(levels.name, str), "levels")
+        if levels.edges is not None:
+            n_bins = len(levels.values) - (None in levels.values)
+            require((np.diff(levels.edges) > 0).all(), "edges")
+            require(n_bins == len(levels.edges) + 1, "edges")
+    require((coding.codes(rows.columns) < coding.n_levels).all(), "levels")
 
 
 def _warn_of_unseen(unseen: Any, what: str) -> None:

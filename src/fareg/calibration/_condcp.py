@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import qr, solve_triangular
 
-from fareg._frames import distinct_rows, row_uniforms
+from fareg._hashing import row_uniforms
+from fareg._levels import LevelCoding, cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, warn
-from fareg.calibration._cells import FullSet, LevelCoding, cell_numbers, check_labels
+from fareg.calibration._cells import FullSet, check_coding, check_labels
 from fareg.calibration._rows import Rows, require
 
 TOLERANCE = 1e-9  # on dual variables, which lie in [-alpha, 1 - alpha]
@@ -193,7 +194,7 @@ class GroupBasis:
             require(all(0 <= feature < n_features for feature in features), "blocks")
             require(groups.shape[1:] == (len(features),), "blocks")
             require(np.array_equal(groups, np.unique(groups, axis=0)), "blocks")
-        self.coding.check(rows)
+        check_coding(self.coding, rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,8 @@ from scipy.special import softmax
 from scipy.stats import rankdata
 
 from fareg._encoding import one_hot_encoder
-from fareg._frames import distinct_rows, row_uniforms
+from fareg._hashing import row_uniforms
+from fareg._levels import distinct_rows
 from fareg._validation import FloatArray, IntArray
 from fareg.calibration._cells import FullSet
 from fareg.calibration._rows import Rows, require

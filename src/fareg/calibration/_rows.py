@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._frames import SensitiveFeatures, row_uniforms, select_columns, take_rows
+from fareg._columns import SensitiveFeatures, select_columns, take_rows
+from fareg._hashing import row_uniforms
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_proba
 from fareg.scores import is_randomised
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fareg._levels import LevelCoding
 from fareg._validation import BoolArray, Count
-from fareg.calibration import LevelCoding, Rows, SelectedCalibration, require
+from fareg.calibration import Rows, SelectedCalibration, require
 from fareg.classifiers._base import ConformalClassifier
 
 

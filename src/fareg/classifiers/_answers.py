@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._frames import distinct_rows
+from fareg._levels import distinct_rows
 from fareg._validation import BoolArray, FloatArray
 
 SEPARATOR = "|"

@@ -18,18 +18,17 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from fareg._encoding import gradient_boosting
-from fareg._frames import (
+from fareg._columns import (
     KINDS,
-    check_seed,
     check_selection,
     column_kinds,
     column_names,
-    hash_key,
     in_order,
     is_frame,
     take_rows,
 )
+from fareg._encoding import gradient_boosting
+from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes
 from fareg._validation import (
     BoolArray,

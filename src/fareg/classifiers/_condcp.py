@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fareg._levels import LevelCoding
 from fareg._validation import Flag, Function
 from fareg.calibration import (
     ConditionalCalibration,
     GroupBasis,
-    LevelCoding,
     MappedBasis,
     Rows,
 )

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from fareg._levels import LevelCoding
 from fareg._validation import IntArray
-from fareg.calibration import CellCalibration, EveryFeature, JointLevels, LevelCoding, Rows
+from fareg.calibration import CellCalibration, EveryFeature, JointLevels, Rows
 from fareg.classifiers._base import ConformalClassifier
 
 

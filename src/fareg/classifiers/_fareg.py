@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
-from fareg._frames import hash_key
+from fareg._hashing import hash_key
 from fareg._labels import label_codes
 from fareg._validation import (
     Count,

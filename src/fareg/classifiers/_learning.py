@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold
 
-from fareg._frames import take_rows
+from fareg._columns import take_rows
 from fareg._labels import label_codes
 from fareg._validation import FloatArray, IntArray, InvalidInputError
 from fareg.pvalues import CalibrationScores

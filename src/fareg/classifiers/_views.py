@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fareg._frames import row_draws
+from fareg._hashing import row_draws
 from fareg._validation import FloatArray, IntArray
 from fareg.calibration import ABSENT, Rows, require
 from fareg.groups import cells_of

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from sklearn.tree import DecisionTreeRegressor
 
-from fareg._frames import Levels, as_numbers
+from fareg._columns import as_numbers
+from fareg._levels import Levels
 from fareg._validation import FloatArray, IntArray
 from fareg.groups._folds import N_FOLDS, Folds
 

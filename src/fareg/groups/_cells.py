@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from fareg._frames import Levels
+from fareg._levels import Levels, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.groups._folds import N_FOLDS, Folds
 
@@ -51,7 +51,7 @@ class CellMeans:
         sizes = {j: len(self.levels[j].values) for j in needed}
         total = np.zeros(len(columns))
         for subset, keys, means in (table for tables in self.tables for table in tables):
-            key = _joint_key([codes[j] for j in subset], [sizes[j] for j in subset])
+            key = joint_codes([codes[j] for j in subset], [sizes[j] for j in subset])
             at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
             total += np.where(keys[at] == key, means[at], 0.0)
         return self.mean + total / len(self.tables)
@@ -82,7 +82,7 @@ def learn_cells(
             if gain <= least[k]:
                 continue
             trains = folds.fold != k
-            key = _joint_key([codes[j] for j in subset], [sizes[j] for j in subset])
+            key = joint_codes([codes[j] for j in subset], [sizes[j] for j in subset])
             seen, cell = np.unique(key, return_inverse=True)
             sums = np.bincount(cell[trains], rest[k, trains], len(seen))
             means = sums / (np.bincount(cell[trains], minlength=len(seen)) + PRIOR_ROWS)
@@ -104,7 +104,7 @@ def search_subsets(
 
     def gain(subset: Subset) -> FloatArray:
         if subset not in gains:
-            key = _joint_key([codes[j] for j in subset], [sizes[j] for j in subset])
+            key = joint_codes([codes[j] for j in subset], [sizes[j] for j in subset])
             gains[subset] = _nested_gain(key, targets, fold)
         return gains[subset]
 
@@ -168,11 +168,3 @@ def _nested_gain(key: IntArray, targets: FloatArray, fold: IntArray) -> FloatArr
         mean = (s.sum(1, keepdims=True) - s) / (n.sum(1, keepdims=True) - n + PRIOR_ROWS)
         gains[k] = (2 * mean * s - mean**2 * n).sum()
     return gains
-
-
-def _joint_key(codes: list[IntArray], sizes: list[int]) -> IntArray:
-    """Number the joint levels of some columns; code -1, a value never seen, counts as a level."""
-    key = np.zeros_like(codes[0])
-    for code, size in zip(codes, sizes, strict=True):
-        key = key * (size + 1) + code + 1
-    return key

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from fareg._columns import as_numbers, as_text, held, in_words
 from fareg._encoding import LARGEST
-from fareg._frames import MAX_DISCRETE, as_numbers, as_text, held, in_words
+from fareg._levels import MAX_DISCRETE
 from fareg._validation import BoolArray, FloatArray
 
 MISSING = "missing"

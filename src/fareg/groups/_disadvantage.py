@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._encoding import encoded_columns, piecewise_encoder
-from fareg._frames import distinct_rows
+from fareg._levels import distinct_rows
 from fareg._validation import FloatArray
 from fareg.groups._boosting import learn_boosting
 from fareg.groups._cells import learn_cells

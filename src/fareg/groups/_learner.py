@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.tree import DecisionTreeRegressor
 
 from fareg._encoding import code_encoder, encoded_columns, one_hot_encoder, piecewise_encoder
-from fareg._frames import distinct_rows
+from fareg._levels import distinct_rows
 from fareg._validation import (
     BoolArray,
     FloatArray,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._frames import Levels
+from fareg._levels import Levels
 from fareg.groups._explanation import influential_dimension
 from fareg.groups._learner import GroupLearner
 

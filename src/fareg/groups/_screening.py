@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from fareg._frames import Levels
+from fareg._levels import Levels
 from fareg._validation import BoolArray, FloatArray, IntArray
 
 N_FOLDS = 10

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta
 
-from fareg._frames import Levels, SensitiveFeatures, select_columns
+from fareg._columns import SensitiveFeatures, select_columns
 from fareg._labels import label_codes, sorted_labels
+from fareg._levels import Levels
 from fareg._validation import (
     BoolArray,
     FloatArray,

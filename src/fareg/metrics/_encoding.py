@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fareg._frames import Levels, canonical, is_frame
+from fareg._columns import canonical, is_frame
+from fareg._levels import Levels
 from fareg._validation import FloatArray, InvalidInputError
 
 LARGEST = 1e150  # squares must stay finite

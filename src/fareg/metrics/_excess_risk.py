@@ -12,8 +12,8 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from fareg._columns import canonical, is_frame
 from fareg._encoding import AnySizeBoosting, FillEmpty, ordinal_encoder
-from fareg._frames import canonical, is_frame
 from fareg._validation import (
     BoolArray,
     FloatArray,

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from fareg._frames import column_names, row_hashes
+from fareg._columns import column_names
+from fareg._hashing import row_hashes
 from fareg._validation import BoolArray, InvalidInputError
 
 SALT_BYTES = 16

@@ -18,14 +18,15 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from fareg import calibration, classifiers, groups, scores
-from fareg._frames import HELD, Levels, note_held
+from fareg._columns import HELD, note_held
+from fareg._levels import LevelCoding, Levels
 from fareg._validation import InvalidInputError
 
 CLASSIFIERS: dict[str, Any] = {cls.__name__: cls for cls in classifiers.CLASSIFIERS}
 ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, "GroupLearner": groups.GroupLearner}
 RECORDS: dict[str, Any] = {
     cls.__name__: cls
-    for cls in (Levels, *calibration.RECORDS, *groups.RECORDS, *classifiers.RECORDS)
+    for cls in (Levels, LevelCoding, *calibration.RECORDS, *groups.RECORDS, *classifiers.RECORDS)
 }
 DERIVED = ("parameters_",)  # fitted attributes that follow from others
 FUNCTIONS: dict[str, Any] = {f"fareg.scores.{name}": f for name, f in scores.SCORES.items()}

@@ -37,7 +37,7 @@ NAMED = frozenset(
         "fareg._encoding._all_numbers",
         "fareg._encoding._all_text",
         "fareg._encoding._finite_numbers",
-        "fareg._frames.canonical",
+        "fareg._columns.canonical",
         "fareg.workflow._models.AnySizeNetwork",
         "fareg.persistence._recipes.Recipe",
         "functools.partial",  # of functions that are themselves trusted

@@ -12,8 +12,8 @@ import pandas as pd
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 
+from fareg._columns import select_columns
 from fareg._files import check_output
-from fareg._frames import select_columns
 from fareg._validation import BoolArray, InvalidInputError, check_choice, check_confidence_level
 from fareg.audit import AuditResult, audit
 from fareg.audit._picture import group_picture

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._frames import select_columns
+from fareg._columns import select_columns
 from fareg._validation import BoolArray
 from fareg.audit._cells import below_level_pvalue
 from fareg.audit._verification import MIN_FIDELITY, NO_RULE

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._columns import canonical
 from fareg._files import check_output, check_readable, replacing
-from fareg._frames import canonical
 from fareg._validation import InvalidInputError, warn
 
 CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._frames import canonical
+from fareg._columns import canonical
 from fareg._labels import label_texts
 from fareg._validation import InvalidInputError, warn
 from fareg.workflow._tables import column_kinds

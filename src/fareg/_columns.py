@@ -1,10 +1,8 @@
-"""One way to read pandas, polars and arrays: canonical columns, levels, row hashes."""
+"""Tables of any library as canonical columns: what a column holds, and which ones are chosen."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from numbers import Real
@@ -18,8 +16,6 @@ from fareg._validation import FloatArray, IntArray, InvalidInputError
 
 SensitiveFeatures = Sequence[str] | Sequence[int] | str | int | Callable[[Any], Any] | None
 
-MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
-N_BINS = 4
 KINDS = ("number", "text", "date")
 HELD = {"boolean": "flag", "date": "date", "datetime": "date", "datetime64": "date"}
 
@@ -63,8 +59,8 @@ def canonical(X: Any, names: list[str] | None = None) -> pd.DataFrame:
     and dates, for :func:`held` and :func:`in_words`.
     """
     columns, kinds = {}, {}
-    for name, column in zip(names or column_names(X), _columns(X), strict=True):
-        codes, values = _coded(column)
+    for name, column in zip(names or column_names(X), series_of(X), strict=True):
+        codes, values = coded_column(column)
         # a Series of its own dtype: pandas would turn bare object arrays of text into "str"
         columns[name] = pd.Series(values if codes is None else values[codes], dtype=values.dtype)
         kind = _held(column)
@@ -73,7 +69,7 @@ def canonical(X: Any, names: list[str] | None = None) -> pd.DataFrame:
     return note_held(pd.DataFrame(columns), kinds)
 
 
-def _columns(X: Any) -> list[Any]:
+def series_of(X: Any) -> list[Any]:
     """Return the columns of a frame as narwhals series, those of an array as arrays."""
     _check_unique(column_names(X))
     if is_frame(X):
@@ -139,7 +135,7 @@ def _kind(series: nw.Series[Any]) -> str:
         return "date"
     if series.dtype.is_numeric() or series.dtype == nw.Boolean:
         return "number"
-    return "text" if _coded(series)[1].dtype == object else "number"
+    return "text" if coded_column(series)[1].dtype == object else "number"
 
 
 def as_text(column: pd.Series) -> pd.Series:
@@ -156,11 +152,11 @@ def as_numbers(column: pd.Series) -> pd.Series:
     if column.dtype != object:
         return column
     codes, distinct = pd.factorize(column)
-    values = np.append(_parsed(distinct), np.nan)
+    values = np.append(spelled_numbers(distinct), np.nan)
     return pd.Series(values[codes], index=column.index, name=column.name)
 
 
-def _coded(column: Any) -> tuple[IntArray | None, Any]:
+def coded_column(column: Any) -> tuple[IntArray | None, Any]:
     """Return a code per row and the canonical value of each code, or None and all values.
 
     The last value stands for missing ones, whose code is -1.
@@ -220,7 +216,7 @@ def _text(value: float | str) -> str:
     return value if isinstance(value, str) else str(float(value) + 0.0).removesuffix(".0")
 
 
-def _parsed(texts: Iterable[str]) -> FloatArray:
+def spelled_numbers(texts: Iterable[str]) -> FloatArray:
     """Return the number that each text spells, NaN where it spells none."""
 
     def number(text: str) -> float:
@@ -237,25 +233,6 @@ def take_rows(X: Any, rows: Any) -> Any:
     if is_frame(X):
         return nw.from_native(X, eager_only=True)[np.asarray(rows)].to_native()
     return np.asarray(X)[rows]
-
-
-def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
-    """Return where each distinct row of canonical columns comes first, and which one each row is.
-
-    Examples
-    --------
-    >>> first, which = distinct_rows(pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": ["u", "v", "u"]}))
-    >>> first.tolist(), which.tolist()
-    ([0, 1], [0, 1, 0])
-    """
-    which: IntArray = np.zeros(len(columns), dtype=np.int64)
-    for _, column in columns.items():
-        codes, distinct = pd.factorize(column)
-        which, known = pd.factorize(which * (len(distinct) + 1) + codes + 1)
-        if len(known) == len(columns):  # nothing left to tell apart
-            break
-    is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0  # codes count up from 0
-    return np.flatnonzero(is_first), which
 
 
 def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
@@ -331,141 +308,3 @@ def _position(item: Any, names: list[str]) -> int:
         return int(item) % len(names)
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     raise InvalidInputError(f"sensitive feature {item!r} is not a column of X; columns: {shown}")
-
-
-@dataclass(frozen=True)
-class Levels:
-    """How one column falls into levels: distinct values, or bins of a number with many values."""
-
-    name: str
-    values: tuple[Any, ...]  # level values; None stands for missing
-    edges: tuple[float, ...] | None = None  # bin j holds edges[j-1] < x <= edges[j]
-    kind: str | None = None  # "flag" or "date": how to write the numbers
-
-    @classmethod
-    def learn(cls, column: pd.Series, reference: pd.Series | None = None) -> Levels:
-        """Find the levels of a canonical column.
-
-        A numeric column with more than 20 distinct values is cut into quartiles, those of
-        ``reference`` if given: edges from other rows keep the levels independent of ``column``.
-        """
-        missing: tuple[Any, ...] = (None,) if column.isna().any() else ()
-        present = (column if reference is None else as_numbers(reference)).dropna()
-        if column.dtype == object or present.nunique() <= MAX_DISCRETE:
-            distinct = np.sort(np.asarray(column.dropna().unique()))
-            return cls(str(column.name), (*distinct.tolist(), *missing), kind=held(column))
-        inner = np.arange(1, N_BINS) / N_BINS
-        edges = np.unique(
-            np.quantile(np.asarray(present, np.float64), inner, method="inverted_cdf")
-        )
-        values = (*range(len(edges) + 1), *missing)
-        return cls(str(column.name), values, tuple(edges.tolist()), held(column))
-
-    def codes(self, column: pd.Series) -> IntArray:
-        """Return the level number of each row, -1 for a value that is none of the levels."""
-        missing = np.asarray(column.isna())
-        codes = np.full(len(column), -1, dtype=np.int64)
-        if self.edges is not None:
-            numbers = np.asarray(as_numbers(column))
-            present = ~np.isnan(numbers)
-            codes[present] = np.searchsorted(np.asarray(self.edges), numbers[present], side="left")
-        else:
-            known = pd.Index([value for value in self.values if value is not None], dtype=object)
-            column = as_text(column) if known.inferred_type == "string" else as_numbers(column)
-            codes[~missing] = known.get_indexer(pd.Index(column[~missing], dtype=object))
-        if None in self.values:
-            codes[missing] = self.values.index(None)
-        return codes
-
-    def label(self, code: int) -> str:
-        """Describe one level in words: ``Color=Red``, ``Age in (18, 40]``, ``Urban=True``."""
-        value = self.values[code] if code >= 0 else "unseen"
-        if value is None:
-            return f"{self.name} missing"
-        if self.edges is None:
-            shown = in_words(value, self.kind) if isinstance(value, float) else str(value)
-            return f"{self.name}={shown}"
-        low = in_words(self.edges[code - 1], self.kind) if code > 0 else None
-        high = in_words(self.edges[code], self.kind) if code < len(self.edges) else None
-        if low is None:
-            return f"{self.name} <= {high}"
-        return f"{self.name} > {low}" if high is None else f"{self.name} in ({low}, {high}]"
-
-
-def row_uniforms(X: Any, key: int) -> FloatArray:
-    """Return one number in [0, 1) per row that depends on the row's values and ``key`` alone.
-
-    Randomised scores draw their ``u`` from here, so a row's answer depends neither on its position
-    nor on the rows beside it. Given ``key``, a score built on it is a fixed function of (x, y), and
-    conformal guarantees hold as for any other score.
-    """
-    return _uniforms(row_hashes(X, key))
-
-
-def row_hashes(X: Any, key: int) -> Any:
-    """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone."""
-    state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
-    for position, column in enumerate(_columns(X)):
-        codes, values = _coded(column)
-        hashes = _hashes(values) + np.uint64(position)
-        state = _mix(state ^ (hashes if codes is None else hashes[codes]))
-    return state
-
-
-def row_draws(X: Any, key: int, n_draws: int) -> list[FloatArray]:
-    """Return ``n_draws`` independent versions of :func:`row_uniforms`, hashing the rows once."""
-    state = (row_uniforms(X, key) * 2.0**53).astype(np.uint64)
-    offsets = _mix(np.arange(1, n_draws + 1, dtype=np.uint64))
-    return [_uniforms(_mix(state + offset)) for offset in offsets]
-
-
-def _uniforms(state: Any) -> FloatArray:
-    uniforms: FloatArray = (state >> np.uint64(11)) * 2.0**-53
-    return uniforms
-
-
-def _hashes(values: Any) -> Any:
-    """Hash canonical values to 64 bits, a number alike whether it is float64 or text."""
-    if values.dtype != object:
-        return _bits(values)
-    # half a surrogate pair has no UTF-8: it is hashed as its escape
-    plain = [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in values[:-1]]
-    texts = np.array([*plain, None], dtype=object)[:-1]
-    numbers = _parsed(texts)
-    hashes = np.where(
-        np.isnan(numbers), pd.util.hash_array(texts, categorize=False), _bits(numbers)
-    )
-    return np.append(hashes, _bits(np.array([np.nan])))
-
-
-def _bits(values: FloatArray) -> Any:
-    values = values + 0.0  # -0.0 and 0.0 are one value
-    values[np.isnan(values)] = np.nan  # and so are all NaN
-    return values.view(np.uint64)
-
-
-def _mix(state: Any) -> Any:
-    """Scramble 64-bit words: the finaliser of splitmix64 (Steele, Lea & Flood 2014)."""
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (state ^ (state >> np.uint64(31))) + np.uint64(0x9E3779B97F4A7C15)
-
-
-def check_seed(name: str, random_state: Any) -> None:
-    """Refuse what cannot seed anything."""
-    kinds = np.random.Generator | np.random.RandomState | int | np.integer
-    if random_state is not None and not isinstance(random_state, kinds):
-        raise InvalidInputError(
-            f"{name} must be None, a whole number or a random generator, got {random_state!r}"
-        )
-
-
-def hash_key(random_state: Any) -> int:
-    """Turn ``random_state`` (None, int, RandomState or Generator) into a 64-bit key."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(random_state, np.random.Generator | np.random.RandomState):
-        return int.from_bytes(random_state.bytes(8), "little")
-    check_seed("random_state", random_state)
-    digest = hashlib.blake2b(str(int(random_state)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")

@@ -1,0 +1,91 @@
+"""Hashes of rows: random numbers that depend on a row's values and a key alone."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._columns import coded_column, series_of, spelled_numbers
+from fareg._validation import FloatArray, InvalidInputError
+
+
+def row_uniforms(X: Any, key: int) -> FloatArray:
+    """Return one number in [0, 1) per row that depends on the row's values and ``key`` alone.
+
+    Randomised scores draw their ``u`` from here, so a row's answer depends neither on its position
+    nor on the rows beside it. Given ``key``, a score built on it is a fixed function of (x, y), and
+    conformal guarantees hold as for any other score.
+    """
+    return _uniforms(row_hashes(X, key))
+
+
+def row_hashes(X: Any, key: int) -> Any:
+    """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone."""
+    state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
+    for position, column in enumerate(series_of(X)):
+        codes, values = coded_column(column)
+        hashes = _hashes(values) + np.uint64(position)
+        state = _mix(state ^ (hashes if codes is None else hashes[codes]))
+    return state
+
+
+def row_draws(X: Any, key: int, n_draws: int) -> list[FloatArray]:
+    """Return ``n_draws`` independent versions of :func:`row_uniforms`, hashing the rows once."""
+    state = (row_uniforms(X, key) * 2.0**53).astype(np.uint64)
+    offsets = _mix(np.arange(1, n_draws + 1, dtype=np.uint64))
+    return [_uniforms(_mix(state + offset)) for offset in offsets]
+
+
+def _uniforms(state: Any) -> FloatArray:
+    uniforms: FloatArray = (state >> np.uint64(11)) * 2.0**-53
+    return uniforms
+
+
+def _hashes(values: Any) -> Any:
+    """Hash canonical values to 64 bits, a number alike whether it is float64 or text."""
+    if values.dtype != object:
+        return _bits(values)
+    # half a surrogate pair has no UTF-8: it is hashed as its escape
+    plain = [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in values[:-1]]
+    texts = np.array([*plain, None], dtype=object)[:-1]
+    numbers = spelled_numbers(texts)
+    hashes = np.where(
+        np.isnan(numbers), pd.util.hash_array(texts, categorize=False), _bits(numbers)
+    )
+    return np.append(hashes, _bits(np.array([np.nan])))
+
+
+def _bits(values: FloatArray) -> Any:
+    values = values + 0.0  # -0.0 and 0.0 are one value
+    values[np.isnan(values)] = np.nan  # and so are all NaN
+    return values.view(np.uint64)
+
+
+def _mix(state: Any) -> Any:
+    """Scramble 64-bit words: the finaliser of splitmix64 (Steele, Lea & Flood 2014)."""
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (state ^ (state >> np.uint64(31))) + np.uint64(0x9E3779B97F4A7C15)
+
+
+def check_seed(name: str, random_state: Any) -> None:
+    """Refuse what cannot seed anything."""
+    kinds = np.random.Generator | np.random.RandomState | int | np.integer
+    if random_state is not None and not isinstance(random_state, kinds):
+        raise InvalidInputError(
+            f"{name} must be None, a whole number or a random generator, got {random_state!r}"
+        )
+
+
+def hash_key(random_state: Any) -> int:
+    """Turn ``random_state`` (None, int, RandomState or Generator) into a 64-bit key."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(random_state, np.random.Generator | np.random.RandomState):
+        return int.from_bytes(random_state.bytes(8), "little")
+    check_seed("random_state", random_state)
+    digest = hashlib.blake2b(str(int(random_state)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

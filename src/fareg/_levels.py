@@ -1,0 +1,155 @@
+"""Levels of columns, and the joint cells that the levels of several columns make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._columns import as_numbers, as_text, held, in_words
+from fareg._validation import IntArray
+
+MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
+N_BINS = 4
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How one column falls into levels: distinct values, or bins of a number with many values."""
+
+    name: str
+    values: tuple[Any, ...]  # level values; None stands for missing
+    edges: tuple[float, ...] | None = None  # bin j holds edges[j-1] < x <= edges[j]
+    kind: str | None = None  # "flag" or "date": how to write the numbers
+
+    @classmethod
+    def learn(cls, column: pd.Series, reference: pd.Series | None = None) -> Levels:
+        """Find the levels of a canonical column.
+
+        A numeric column with more than 20 distinct values is cut into quartiles, those of
+        ``reference`` if given: edges from other rows keep the levels independent of ``column``.
+        """
+        missing: tuple[Any, ...] = (None,) if column.isna().any() else ()
+        present = (column if reference is None else as_numbers(reference)).dropna()
+        if column.dtype == object or present.nunique() <= MAX_DISCRETE:
+            distinct = np.sort(np.asarray(column.dropna().unique()))
+            return cls(str(column.name), (*distinct.tolist(), *missing), kind=held(column))
+        inner = np.arange(1, N_BINS) / N_BINS
+        edges = np.unique(
+            np.quantile(np.asarray(present, np.float64), inner, method="inverted_cdf")
+        )
+        values = (*range(len(edges) + 1), *missing)
+        return cls(str(column.name), values, tuple(edges.tolist()), held(column))
+
+    def codes(self, column: pd.Series) -> IntArray:
+        """Return the level number of each row, -1 for a value that is none of the levels."""
+        missing = np.asarray(column.isna())
+        codes = np.full(len(column), -1, dtype=np.int64)
+        if self.edges is not None:
+            numbers = np.asarray(as_numbers(column))
+            present = ~np.isnan(numbers)
+            codes[present] = np.searchsorted(np.asarray(self.edges), numbers[present], side="left")
+        else:
+            known = pd.Index([value for value in self.values if value is not None], dtype=object)
+            column = as_text(column) if known.inferred_type == "string" else as_numbers(column)
+            codes[~missing] = known.get_indexer(pd.Index(column[~missing], dtype=object))
+        if None in self.values:
+            codes[missing] = self.values.index(None)
+        return codes
+
+    def label(self, code: int) -> str:
+        """Describe one level in words: ``Color=Red``, ``Age in (18, 40]``, ``Urban=True``."""
+        value = self.values[code] if code >= 0 else "unseen"
+        if value is None:
+            return f"{self.name} missing"
+        if self.edges is None:
+            shown = in_words(value, self.kind) if isinstance(value, float) else str(value)
+            return f"{self.name}={shown}"
+        low = in_words(self.edges[code - 1], self.kind) if code > 0 else None
+        high = in_words(self.edges[code], self.kind) if code < len(self.edges) else None
+        if low is None:
+            return f"{self.name} <= {high}"
+        return f"{self.name} > {low}" if high is None else f"{self.name} in ({low}, {high}]"
+
+
+@dataclass(frozen=True)
+class LevelCoding:
+    """Sensitive features as level numbers."""
+
+    levels: tuple[Levels, ...]
+
+    @classmethod
+    def learn(cls, columns: pd.DataFrame, reference: pd.DataFrame | None = None) -> LevelCoding:
+        """Find the levels of canonical columns.
+
+        Numbers with many values are cut at quartiles: those of ``reference``, if given.
+        """
+        if reference is None:
+            return cls(tuple(Levels.learn(column) for _, column in columns.items()))
+        return cls(tuple(Levels.learn(columns[name], reference[name]) for name in columns))
+
+    @property
+    def n_levels(self) -> tuple[int, ...]:
+        """Number of levels of each feature."""
+        return tuple(len(levels.values) for levels in self.levels)
+
+    def codes(self, columns: pd.DataFrame) -> IntArray:
+        """Return level numbers of shape (n_samples, n_features), -1 for a value never seen."""
+        pairs = zip(self.levels, columns.items(), strict=True)
+        return np.column_stack([levels.codes(column) for levels, (_, column) in pairs])
+
+    def describe(self, features: Iterable[int], codes: Iterable[int]) -> str:
+        """Name the given levels of some features in words: ``Color=Red and Gender=Male``."""
+        pairs = zip(features, codes, strict=True)
+        return " and ".join(self.levels[feature].label(int(code)) for feature, code in pairs)
+
+
+def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
+    """Return one number per row for its combination of levels, equal for equal combinations.
+
+    ``codes`` holds the level numbers of each feature and ``sizes`` how many levels it has. The
+    number -1, for a value never seen, counts as a level of its own.
+
+    Examples
+    --------
+    >>> joint_codes([np.array([0, 1, -1]), np.array([1, 1, 0])], [2, 2]).tolist()
+    [5, 8, 1]
+    """
+    joint = np.zeros_like(codes[0])
+    for code, size in zip(codes, sizes, strict=True):
+        joint = joint * (size + 1) + code + 1
+    return joint
+
+
+def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
+    """Return which of the known combinations each row of level numbers is, -1 for none.
+
+    Examples
+    --------
+    >>> cell_numbers(np.array([[0, 0], [0, 1]]), np.array([[0, 1], [1, 1]])).tolist()
+    [1, -1]
+    """
+    known = pd.MultiIndex.from_arrays(list(combinations.T))
+    return known.get_indexer(pd.MultiIndex.from_arrays(list(codes.T))).astype(np.int64)
+
+
+def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
+    """Return where each distinct row of canonical columns comes first, and which one each row is.
+
+    Examples
+    --------
+    >>> first, which = distinct_rows(pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": ["u", "v", "u"]}))
+    >>> first.tolist(), which.tolist()
+    ([0, 1], [0, 1, 0])
+    """
+    which: IntArray = np.zeros(len(columns), dtype=np.int64)
+    for _, column in columns.items():
+        codes, distinct = pd.factorize(column)
+        which, known = pd.factorize(which * (len(distinct) + 1) + codes + 1)
+        if len(known) == len(columns):  # nothing left to tell apart
+            break
+    is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0  # codes count up from 0
+    return np.flatnonzero(is_first), which

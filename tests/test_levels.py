@@ -1,0 +1,128 @@
+"""A value has its level whichever rows came with it; equal rows are one joint cell."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fareg._columns import canonical
+from fareg._levels import Levels, cell_numbers, distinct_rows, joint_codes
+from same_table import DAY, NOON
+
+laws = settings(max_examples=30, deadline=None)
+
+
+def column(values, name="c"):
+    return canonical(pd.DataFrame({name: pd.Series(values, dtype=object)}))[name]
+
+
+def test_discrete_levels_are_the_distinct_values():
+    levels = Levels.learn(column(["b", "a", None, "b"]))
+    assert levels.values == ("a", "b", None)
+    assert levels.codes(column(["a", "b", None, "z"])).tolist() == [0, 1, 2, -1]
+    assert [levels.label(code) for code in (0, 1, 2, -1)] == ["c=a", "c=b", "c missing", "c=unseen"]
+
+
+def test_missing_is_unseen_where_it_was_never_seen():
+    assert Levels.learn(column(["a", "b"])).codes(column([None, "b"])).tolist() == [-1, 1]
+
+
+def test_numbers_with_few_values_are_discrete():
+    levels = Levels.learn(column([3, 1, 1, None]))
+    assert levels.values == (1.0, 3.0, None)
+    assert levels.edges is None
+    assert levels.codes(column([1, 2, 3, None])).tolist() == [0, -1, 1, 2]
+    assert levels.label(1) == "c=3"
+
+
+@pytest.mark.parametrize(("n_distinct", "binned"), [(20, False), (21, True)])
+def test_numbers_with_many_values_are_binned(n_distinct, binned):
+    assert (Levels.learn(column(range(n_distinct))).edges is not None) == binned
+
+
+def test_bins_are_quartiles_closed_on_the_right():
+    levels = Levels.learn(column([*range(100), None], name="age"))
+    assert levels.edges == (24.0, 49.0, 74.0)
+    assert levels.codes(column([-5, 24, 24.5, 49, 74, 75, 1e9, None])).tolist() == [
+        *(0, 0, 1, 1, 2, 3, 3),
+        4,
+    ]
+    assert np.bincount(levels.codes(column(range(100)))).tolist() == [25, 25, 25, 25]
+    words = ["age <= 24", "age in (24, 49]", "age in (49, 74]", "age > 74", "age missing"]
+    assert [levels.label(code) for code in range(5)] == words
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([True, None, False], ["c=False", "c=True", "c missing"]),
+        ([1, 0], ["c=0", "c=1"]),
+        ([DAY, dt.date(1901, 1, 1)], ["c=1901-01-01", "c=2024-02-29"]),
+        ([NOON], ["c=1969-07-20 12:30:00"]),
+        (
+            [dt.date(2024, 1, day) for day in range(1, 29)],
+            [
+                "c <= 2024-01-07",
+                "c in (2024-01-07, 2024-01-14]",
+                "c in (2024-01-14, 2024-01-21]",
+                "c > 2024-01-21",
+            ],
+        ),
+    ],
+)
+def test_labels_speak_of_flags_and_dates(values, words):
+    levels = Levels.learn(column(values))
+    assert [levels.label(code) for code in range(len(levels.values))] == words
+
+
+def test_edges_come_from_the_reference():
+    reference = column(range(100))
+    levels = Levels.learn(column([1000, 2000, None]), reference)
+    assert levels.edges == Levels.learn(reference).edges
+    assert levels.values == (0, 1, 2, 3, None)
+
+
+@laws
+@given(
+    values=st.lists(st.one_of(st.none(), st.text(max_size=2), st.integers(0, 3)), min_size=1),
+    number_heavy=st.booleans(),
+)
+def test_a_value_has_its_level_whichever_values_came_with_it(values, number_heavy):
+    learned = Levels.learn(column([*values, *range(50)] if number_heavy else values))
+    alone = [int(learned.codes(column([value]))[0]) for value in values]
+    assert learned.codes(column(values)).tolist() == alone
+
+
+def test_text_in_a_column_of_bins_is_unseen():
+    assert Levels.learn(column(range(50))).codes(column(["old", 3])).tolist() == [-1, 0]
+
+
+@laws
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([0.0, -0.0, 1.5, np.nan]))))
+def test_distinct_rows_come_in_order_of_appearance(rows):
+    columns = pd.DataFrame(
+        {
+            "text": pd.Series([None if text == "b" else text for text, _ in rows], dtype=object),
+            "number": pd.Series([number for _, number in rows], dtype=np.float64),
+        }
+    )
+    first, which = distinct_rows(columns)
+    keys = [(text, str(number + 0.0)) for text, number in rows]
+    assert [keys[i] for i in first] == list(dict.fromkeys(keys))
+    assert [keys[first[i]] for i in which] == keys
+    assert list(first) == sorted(first)
+
+
+@laws
+@given(st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 3)), min_size=1, max_size=20))
+def test_joint_numbers_are_equal_where_all_levels_are(rows):
+    codes = np.array(rows, dtype=np.int64)
+    joint = joint_codes([codes[:, 0], codes[:, 1]], [3, 4])
+    same = (codes[:, None] == codes).all(axis=2)
+    np.testing.assert_array_equal(joint[:, None] == joint, same)
+    known = np.unique(codes, axis=0)
+    np.testing.assert_array_equal(known[cell_numbers(known, codes)], codes)
+    assert np.array_equal(np.argsort(joint, kind="stable"), np.lexsort((codes[:, 1], codes[:, 0])))
