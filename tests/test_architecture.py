@@ -152,6 +152,11 @@ def test_public_things_are_documented_with_an_example(name, thing):
         assert ">>>" in inspect.getdoc(thing)
 
 
+def test_no_public_name_hides_a_room():
+    """A function named like a package keeps ``import fareg.package._module`` from working."""
+    assert not {name for name in fareg.__all__ if name in FLOORS}
+
+
 def test_no_file_names_a_path_of_one_machine():
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -13,10 +13,10 @@ from sklearn.linear_model import LogisticRegression
 
 from fareg import AuditResult, FaregError, FaregWarning, audit
 from fareg._columns import select_columns
-from fareg.audit._cells import CodedTable, cell_coverage
-from fareg.audit._counts import Promise
-from fareg.audit._sets import read_sets
-from fareg.audit._verification import NO_RULE, detectable_coverage, holm
+from fareg.auditing._cells import CodedTable, cell_coverage
+from fareg.auditing._counts import Promise
+from fareg.auditing._sets import read_sets
+from fareg.auditing._verification import NO_RULE, detectable_coverage, holm
 from fareg.metrics import clopper_pearson, coverage_by_group, coverage_score, mean_set_size
 
 FAST = {"n_directions": 5, "n_permutations": 5, "random_state": 0}

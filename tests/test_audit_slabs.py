@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fareg.audit._slabs import COLUMNS, DELTAS, slab_curve
+from fareg.auditing._slabs import COLUMNS, DELTAS, slab_curve
 from fareg.datasets import make_metric_benchmark
 
 

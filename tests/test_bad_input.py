@@ -4,7 +4,6 @@ More than two thousand random tables per run, for models, searches and training 
 """
 
 import functools
-import sys
 import warnings
 from datetime import date, time
 from decimal import Decimal
@@ -102,8 +101,7 @@ CLASSIFIERS = {
 @pytest.fixture
 def small_searches(monkeypatch):
     """Let audits train three steps and boost three rounds: what is tested is that they end well."""
-    # by module: fareg.audit is the function
-    monkeypatch.setattr(sys.modules["fareg.audit._verification"], "MAX_ITER", 3)
+    monkeypatch.setattr("fareg.auditing._verification.MAX_ITER", 3)
     monkeypatch.setattr("fareg.metrics._excess_risk.N_ROUNDS", 3)
 
 

@@ -3,7 +3,7 @@
 from importlib.metadata import version as _version
 
 from fareg._validation import FaregError, FaregWarning
-from fareg.audit import AuditResult, audit
+from fareg.auditing import AuditResult, audit
 from fareg.classifiers import (
     AFCPClassifier,
     CondCPClassifier,

@@ -13,7 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from fareg import SplitConformalClassifier
 from fareg._columns import select_columns
 from fareg._encoding import gradient_boosting
-from fareg.audit._verification import discover_and_verify
+from fareg.auditing._verification import discover_and_verify
 from fareg.datasets import make_synthetic
 from fareg.metrics import is_covered
 

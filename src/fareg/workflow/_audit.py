@@ -14,7 +14,7 @@ import pandas as pd
 
 from fareg._labels import column_classes, label_texts, plain_text
 from fareg._validation import BoolArray, InvalidInputError, warn
-from fareg.audit import AuditResult, audit
+from fareg.auditing import AuditResult, audit
 from fareg.persistence import describe, load, seen_rows
 from fareg.workflow._predict import ANSWERS, model_columns
 from fareg.workflow._tables import as_kinds, check_columns, column_kinds, read_table

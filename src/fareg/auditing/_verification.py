@@ -10,8 +10,8 @@ from scipy.stats import beta
 
 from fareg._levels import distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg.audit._cells import CodedTable, cell_coverage
-from fareg.audit._counts import Count, Promise
+from fareg.auditing._cells import CodedTable, cell_coverage
+from fareg.auditing._counts import Count, Promise
 from fareg.groups import GroupLearner, cells_of, cut_membership, distil_rule
 
 MAX_ITER = 80  # gradient steps of the network

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._files import replacing
-from fareg.audit._verification import VerifiedGroup
+from fareg.auditing._verification import VerifiedGroup
 from fareg.report import audit_verdict, headline_group, render_report, words, worst_label
 
 MAX_SHOWN = 200  # rows of a table in the summary, worst first

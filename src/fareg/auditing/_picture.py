@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, IntArray
-from fareg.audit._cells import CodedTable
+from fareg.auditing._cells import CodedTable
 from fareg.metrics import clopper_pearson
 
 MAX_SHOWN = (12, 5)  # levels down and across, the most frequent ones: a phone is narrow

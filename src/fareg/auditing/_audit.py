@@ -18,14 +18,14 @@ from fareg._validation import (
     check_fraction,
     check_same_length,
 )
-from fareg.audit._cells import CodedTable, cell_coverage, label_coverage
-from fareg.audit._clusters import one_row_of_each, read_clusters, warn_of_repeats
-from fareg.audit._counts import Count, Promise
-from fareg.audit._picture import group_picture
-from fareg.audit._result import AuditResult
-from fareg.audit._sets import read_sets
-from fareg.audit._slabs import no_slabs, slab_curve
-from fareg.audit._verification import detectable_coverage, discover_and_verify
+from fareg.auditing._cells import CodedTable, cell_coverage, label_coverage
+from fareg.auditing._clusters import one_row_of_each, read_clusters, warn_of_repeats
+from fareg.auditing._counts import Count, Promise
+from fareg.auditing._picture import group_picture
+from fareg.auditing._result import AuditResult
+from fareg.auditing._sets import read_sets
+from fareg.auditing._slabs import no_slabs, slab_curve
+from fareg.auditing._verification import detectable_coverage, discover_and_verify
 from fareg.metrics import excess_risk
 from fareg.metrics._encoding import check_table
 from fareg.report import headline_group
