@@ -81,19 +81,27 @@ def _diagonal_sums(counts: IntArray) -> IntArray:
 
 def _checked(scores: Any, levels: Any, n_levels: int) -> tuple[FloatArray, IntArray]:
     scores = np.asarray(scores, dtype=np.float64)
-    levels = np.asarray(levels, dtype=np.int64)
     if scores.ndim != 1 or np.isnan(scores).any():
         raise InvalidInputError(
             f"scores must be one-dimensional without NaN, got shape {scores.shape} and "
             f"{int(np.isnan(scores).sum())} NaN"
         )
+    levels = _checked_levels("levels", levels, n_levels)
     check_same_length(scores=scores, levels=levels)
-    if len(levels) and not (levels.min() >= 0 and levels.max() < n_levels):
-        raise InvalidInputError(
-            f"levels must be whole numbers from 0 to {n_levels - 1}, got "
-            f"{levels.min()} to {levels.max()}"
-        )
     return scores, levels
+
+
+def _checked_levels(name: str, levels: Any, n_levels: int) -> IntArray:
+    if n_levels < 1:
+        raise InvalidInputError(f"n_levels must be at least 1, got {n_levels}")
+    levels = np.asarray(levels)
+    known = (levels >= 0) & (levels < n_levels) & (levels % 1 == 0)
+    if levels.ndim != 1 or not known.all():
+        raise InvalidInputError(
+            f"{name} must be whole numbers from 0 to {n_levels - 1}, one per row, got "
+            f"{levels[~known][:3].tolist() or f'shape {levels.shape}'}"
+        )
+    return levels.astype(np.int64)
 
 
 def level_thresholds(scores: Any, levels: Any, n_levels: int, *, alpha: float) -> FloatArray:
@@ -165,7 +173,14 @@ def level_pvalues(
     """
     scores, levels = _checked(scores, levels, n_levels)
     tested = np.asarray(test_scores, dtype=np.float64)
-    return _pvalues(_SortedLevels.of(scores, levels, n_levels), tested, np.asarray(test_levels))
+    if tested.ndim != 2 or np.isnan(tested).any():
+        raise InvalidInputError(
+            "test_scores must be of shape (n_test, n_labels) without NaN, got shape "
+            f"{tested.shape} and {int(np.isnan(tested).sum())} NaN"
+        )
+    test_levels = _checked_levels("test_levels", test_levels, n_levels)
+    check_same_length(test_scores=tested, test_levels=test_levels)
+    return _pvalues(_SortedLevels.of(scores, levels, n_levels), tested, test_levels)
 
 
 def _pvalues(calibration: _SortedLevels, scores: FloatArray, levels: IntArray) -> FloatArray:

@@ -58,7 +58,16 @@ class ShiftedCalibration:
 
     def thresholds(self, rows: Rows) -> FloatArray:
         """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
-        return self.shift.shift(rows)[:, None] + self._sorted.quantiles(self.alpha)[:-1]
+        shift, quantiles = self.shift.shift(rows)[:, None], self._sorted.quantiles(self.alpha)[:-1]
+        kept = rows.scores - shift <= quantiles
+        # A score whose residual equals the quantile may lie above the rounded sum of both. Rounded
+        # differences keep the order of scores, so some threshold divides these scores as they do.
+        inside = np.where(kept, rows.scores, -np.inf)
+        outside = np.where(kept, np.inf, rows.scores)
+        if self.labels is None:
+            inside, outside = inside.max(1, keepdims=True), outside.min(1, keepdims=True)
+        below_outside = np.nextafter(outside, -np.inf, where=outside < np.inf, out=outside)
+        return np.minimum(np.maximum(shift + quantiles, inside), below_outside)
 
     def pvalues(self, rows: Rows) -> FloatArray:
         """Return p-values of shape (n_samples, n_classes)."""
