@@ -1,6 +1,7 @@
 """Levels against their definitions: the augmented refit, brute-force quantiles, double loops."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -304,3 +305,33 @@ def test_full_sets_tell_few_rows_from_labels_that_nobody_knows(make_rows, levele
     assert [full.has_points for full in many.full_sets()] == [True, True]
     enough = LevelCalibration.of(leveler(2), make_rows(8, 300, 2), 0.2, label_conditional=False)
     assert list(enough.full_sets()) == []
+
+
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [
+        ("scores", lambda scores: np.where(np.arange(len(scores)) == 3, np.nan, scores)),
+        ("scores", lambda scores: scores[1:]),
+        ("scores", lambda scores: scores.astype(np.float32)),
+        ("levels", lambda levels: levels + 1),
+        ("levels", lambda levels: levels - 1),
+        ("levels", lambda levels: levels.astype(np.float64)),
+        ("labels", lambda labels: labels + 1),
+        ("labels", lambda labels: labels - 1),
+        ("labels", lambda labels: None),
+        ("n_labels", lambda n_labels: 2),
+        ("alpha", lambda alpha: 0.2),
+    ],
+)
+def test_parts_that_contradict_each_other_are_refused(make_rows, leveler, part, damage):
+    rows = make_rows(9, 100, 3)
+    whole = LevelCalibration.of(leveler(3), rows, 0.1, label_conditional=True)
+    whole.check(rows, 3, 0.1)
+    with pytest.raises(ValueError, match="contradict"):
+        replace(whole, **{part: damage(getattr(whole, part))}).check(rows, 3, 0.1)
+
+
+def test_rows_with_levels_that_were_never_calibrated_are_refused(make_rows, leveler):
+    whole = LevelCalibration.of(leveler(3), make_rows(9, 100, 3), 0.1, label_conditional=False)
+    with pytest.raises(ValueError, match="contradict"):
+        whole.check(make_rows(10, 100, 5), None, 0.1)
