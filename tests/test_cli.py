@@ -546,3 +546,31 @@ def test_an_audit_says_where_its_numbers_come_from(place):
     labels = told["by_label"]["rows"]
     assert sum(row["n"] for row in labels) == 600
     assert {row["label"] for row in labels} == set(FRAME["outcome"][2400:])
+
+
+def test_empty_sets_of_easy_rows_are_explained_and_can_be_left_out(tmp_path):
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 3, 1500)
+    table = pd.DataFrame(
+        rng.normal(size=(1500, 3)) + 3.0 * np.eye(3)[label], columns=["a", "b", "c"]
+    )
+    table.assign(y=label).to_csv(tmp_path / "easy.csv", index=False)
+    fit = ["fit", tmp_path / "easy.csv", "--target", "y", "--estimator", "logistic", "--json"]
+    some = json.loads(run(*fit, "--out", tmp_path / "some.fareg").stdout)
+    none = json.loads(run(*fit, "--out", tmp_path / "none.fareg", "--no-allow-empty").stdout)
+    assert some["empty"]["share"] > 0.01
+    assert some["empty"]["right"] > some["accuracy"] > 0.9
+    assert "--no-allow-empty" in some["verdict"]["next_steps"][-1]
+    assert none["empty"] == {"share": 0.0, "right": None, "accuracy": some["accuracy"]}
+    assert none["after"]["coverage"] >= some["after"]["coverage"]
+    assert not any("--no-allow-empty" in step for step in none["verdict"]["next_steps"])
+    assert not fareg.load(tmp_path / "none.fareg").allow_empty
+
+
+@pytest.mark.parametrize("level", ["0", "1", "90", "nan", "-0.5"])
+def test_a_level_that_is_none_is_refused_in_fit_and_audit(level, place, tmp_path):
+    arguments = ("--target", "outcome", "--confidence", level)
+    audited = ("audit", place / "new.csv", "--model", place / "m.fareg", *arguments)
+    assert "confidence_level must be in (0, 1)" in refused(*audited)
+    fitted = ("fit", place / "train.csv", "--out", tmp_path / "m.fareg", *arguments)
+    assert "confidence_level must be in (0, 1)" in refused(*fitted)

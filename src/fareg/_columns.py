@@ -254,7 +254,16 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
         return canonical(chosen)
     if selection is None:
         return canonical(X)
-    wanted = [selection] if np.isscalar(selection) else list(selection)  # type: ignore[arg-type]
+    names, positions = column_names(X), selected_positions(X, selection)
+    if is_frame(X):
+        frame = nw.from_native(X, eager_only=True)
+        return canonical(frame[:, positions].to_native())
+    return canonical(np.asarray(X)[:, positions], [names[p] for p in positions])
+
+
+def selected_positions(X: Any, selection: Any) -> list[int]:
+    """Return the positions of the columns that names or positions select; X must have them."""
+    wanted = [selection] if np.isscalar(selection) else list(selection)
     if not wanted:
         raise InvalidInputError("sensitive_features must name at least one column, got none")
     names = column_names(X)
@@ -265,10 +274,7 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
         raise InvalidInputError(
             f"sensitive_features names {', '.join(twice)} twice; once is enough"
         )
-    if is_frame(X):
-        frame = nw.from_native(X, eager_only=True)
-        return canonical(frame[:, positions].to_native())
-    return canonical(np.asarray(X)[:, positions], [names[p] for p in positions])
+    return positions
 
 
 def check_selection(name: str, selection: Any) -> None:

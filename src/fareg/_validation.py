@@ -62,11 +62,14 @@ def warn(message: str) -> None:
     warnings.warn(message, FaregWarning, stacklevel=level)
 
 
+def _is_number(value: Any) -> bool:
+    """Tell a real number of Python or numpy from everything else, truth values included."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def check_confidence_level(confidence_level: Any) -> float:
     """Return ``alpha = 1 - confidence_level``, exact in decimals (0.9 gives 0.1)."""
-    if isinstance(confidence_level, bool) or not isinstance(
-        confidence_level, int | float | np.number
-    ):
+    if not _is_number(confidence_level):
         raise InvalidInputError(
             f"confidence_level must be a number in (0, 1), got {confidence_level!r}; try 0.9"
         )
@@ -77,22 +80,28 @@ def check_confidence_level(confidence_level: Any) -> float:
             else "; try 0.9"
         )
         raise InvalidInputError(f"confidence_level must be in (0, 1), got {confidence_level}{hint}")
-    return float(1 - Fraction(str(float(confidence_level))))
+    alpha = float(1 - Fraction(str(float(confidence_level))))
+    if alpha == 1:
+        raise InvalidInputError(
+            f"confidence_level is too close to 0, got {confidence_level}; try 0.9"
+        )
+    return alpha
 
 
 def check_fraction(name: str, value: float, *, include_one: bool = False) -> float:
     """Return ``value`` if it lies in (0, 1), or in (0, 1] with ``include_one``."""
     interval = "(0, 1]" if include_one else "(0, 1)"
-    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not is_number or not (0 < value < 1 or (include_one and value == 1)):
+    if not _is_number(value) or not (0 < value < 1 or (include_one and value == 1)):
         raise InvalidInputError(f"{name} must be a number in {interval}, got {value!r}")
     return float(value)
 
 
-def check_count(name: str, value: int, *, minimum: int = 1) -> int:
-    """Return ``value`` if it is a whole number of at least ``minimum``."""
+def check_count(name: str, value: Any, *, minimum: int = 1, maximum: int | None = None) -> int:
+    """Return ``value`` if it is a whole number from ``minimum`` to ``maximum``."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum:
         raise InvalidInputError(f"{name} must be a whole number >= {minimum}, got {value!r}")
+    if maximum is not None and value > maximum:
+        raise InvalidInputError(f"{name} must be at most {maximum}, got {value!r}; choose fewer")
     return int(value)
 
 
@@ -107,8 +116,7 @@ def check_number(
     name: str, value: Any, *, above: float | None = None, minimum: float | None = None
 ) -> float:
     """Return ``value`` if it is a finite number ``> above`` or ``>= minimum``."""
-    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if is_number and np.isfinite(value):
+    if _is_number(value) and abs(value) <= sys.float_info.max:
         if above is not None and value > above:
             return float(value)
         if minimum is not None and value >= minimum:
@@ -136,12 +144,14 @@ def one_of(*choices: str) -> Callable[[str, Any], Any]:
     return functools.partial(check_choice, choices=choices)
 
 
+MAX_COUNT = 1_000_000  # of steps, draws, networks: more is a slip of the keyboard and never ends
+
 # The declared type of a parameter says what it may be: the check behind the type is called with
 # the name and the value of the parameter.
 Level = Annotated[float, lambda name, value: check_confidence_level(value)]
 OpenFraction = Annotated[float, check_fraction]  # in (0, 1)
 Fraction01 = Annotated[float, functools.partial(check_fraction, include_one=True)]  # in (0, 1]
-Count = Annotated[int, check_count]
+Count = Annotated[int, functools.partial(check_count, maximum=MAX_COUNT)]
 Positive = Annotated[float, functools.partial(check_number, above=0.0)]
 NonNegative = Annotated[float, functools.partial(check_number, minimum=0.0)]
 Flag = Annotated[bool, check_flag]

@@ -67,6 +67,10 @@ def fit(
     label_conditional: Annotated[
         bool, typer.Option("--label-conditional", help="Promise it for every true label.")
     ] = False,
+    allow_empty: Annotated[
+        bool,
+        typer.Option(help="Let sets be empty; if not, the most probable label joins such a set."),
+    ] = True,
     seed: Seed = 0,
     report: Report = None,
     test_out: Annotated[
@@ -90,6 +94,7 @@ def fit(
                 estimator=estimator,
                 confidence_level=confidence,
                 label_conditional=label_conditional,
+                allow_empty=allow_empty,
                 measures=report is not None,
                 seed=seed,
                 test_out=test_out,

@@ -201,3 +201,15 @@ def test_noise_below_the_level_is_no_suspect():
     shy = group(is_finding=False, coverage=0.89, high=0.93, adjusted_p_value=1.0)
     assert headline_group([{**shy, "p_value": 0.4}], overall(), 0.9) is None
     assert headline_group([{**shy, "p_value": 0.03}], overall(), 0.9) is not None
+
+
+def test_empty_sets_are_explained_once_there_are_more_than_one_in_a_hundred():
+    few = {"share": 0.01, "right": 1.0, "accuracy": 0.96}
+    assert fitted(empty=few) == fitted()
+    *steps, step = fitted(empty={"share": 0.076, "right": 0.994, "accuracy": 0.957})["next_steps"]
+    assert steps == fitted()["next_steps"]
+    assert "7.6% of the sets are empty, and the top label is right for 99.4%" in step
+    assert "the accuracy of 95.7% exceeds the 90% asked for" in step
+    assert "--no-allow-empty" in step
+    told = fitted(empty={"share": 0.076, "right": 0.5, "accuracy": 0.8})["next_steps"][-1]
+    assert "exceeds" not in told

@@ -25,6 +25,7 @@ from fareg._columns import (
     column_names,
     in_order,
     is_frame,
+    selected_positions,
     take_rows,
 )
 from fareg._encoding import gradient_boosting
@@ -52,6 +53,18 @@ from fareg.scores import get_score
 MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
 PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
 
+
+def check_model(name: str, model: Any) -> None:
+    """Refuse what can be no model: a class instead of an instance, a number, a name."""
+    if isinstance(model, type) or not (hasattr(model, "fit") or hasattr(model, "predict_proba")):
+        got = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
+        raise InvalidInputError(
+            f"{name} must be a classifier with predict_proba or None, got {got}; "
+            "pass one such as LogisticRegression()"
+        )
+
+
+Model = Annotated[Any, check_model]
 Score = Annotated[Any, lambda name, value: get_score(value)]
 Selection = Annotated[Any, check_selection]
 Seed = Annotated[Any, check_seed]
@@ -78,7 +91,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
-    estimator: Any = None
+    estimator: Model | None = None
     _: KW_ONLY
     confidence_level: Level = 0.9
     conformity_score: Score = "aps"
@@ -267,7 +280,11 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
 
     def freeze_parameters(self) -> None:
         """Note the parameters of this fit: answers depend on these, whatever is set later."""
-        self.parameters_ = self.get_params(deep=False)
+        self.parameters_: dict[str, Any] = {
+            # a list may be changed in place later
+            name: value[:] if isinstance(value, list) else value
+            for name, value in self.get_params(deep=False).items()
+        }
 
     def changed_parameters(self) -> list[str]:
         """Return the parameters that were set to something else after fit; they have no effect."""
@@ -381,12 +398,19 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         except ValueError as error:
             raise InvalidInputError(str(error)) from error
         check_same_length(X=X, y=y)
+        self._check_selections(X)
         if missing.any():
             raise InvalidInputError(
                 f"y must not have missing labels (NaN or None), got {int(missing.sum())} of "
                 f"{len(y)}; drop those rows"
             )
         return X, y
+
+    def _check_selections(self, X: Any) -> None:
+        """Refuse sensitive features that X does not have, before any work is done."""
+        selection = self.sensitive_features
+        if selection is not None and not callable(selection):
+            selected_positions(X, selection)
 
     def _check_fitted(self, caller: str) -> None:
         if not self.__sklearn_is_fitted__():

@@ -536,6 +536,11 @@ allow_empty, random_state
                     f"{own!r}; leave it out of the base"
                 )
 
+    def _check_selections(self, X: Any) -> None:
+        super()._check_selections(X)
+        if self.base is not None:
+            self.base._check_selections(X)
+
     def check(self) -> None:
         """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
         super().check()

@@ -17,6 +17,7 @@ MIN_SHOWN_ROWS = 20  # smaller groups and labels are not picked out, in any tabl
 LABEL_GAP = 0.05  # a label is far below if its whole 95% interval is this far below the target
 SUSPICIOUS = 0.05  # p-value at which a learned group is described, as suspected and not verified
 MAX_LABELS_NAMED = 3
+MAX_EMPTY_SHARE = 0.01  # of empty sets, before a fit speaks of them
 
 LABELS = {
     "low": "Coverage below target",
@@ -164,6 +165,7 @@ def fit_verdict(
     confidence_level: float,
     by_label: Sequence[Row] = (),
     label_conditional: bool = False,
+    empty: Row | None = None,
 ) -> dict[str, Any]:
     """Decide what a fit says, from what was repaired and from the audit of what is left.
 
@@ -181,6 +183,9 @@ def fit_verdict(
         Coverage of the repaired sets by true label, as in :func:`audit_verdict`.
     label_conditional : bool, default=False
         Whether every label was calibrated by itself.
+    empty : mapping, default=None
+        ``share`` of test rows whose set is empty, ``right``, the share of these for which the top
+        label is the true one, and ``accuracy``, that share of all test rows.
 
     Returns
     -------
@@ -205,7 +210,24 @@ def fit_verdict(
             status = "unclear"
             title = title if repairs else "Too few test rows to tell whether a group is missed"
     steps = _next_steps(NEXT_OF_FIT, status, short, label_conditional=label_conditional)
+    if empty is not None and empty["share"] > MAX_EMPTY_SHARE:
+        steps.append(_empty_step(empty, confidence_level))
     return {"status": status, "label": title, "sentence": " ".join(told), "next_steps": steps}
+
+
+def _empty_step(empty: Row, confidence_level: float) -> str:
+    """Say what empty sets are, and how to be rid of them."""
+    reason = "."
+    if empty["accuracy"] > confidence_level:
+        reason = (
+            f": the accuracy of {percent(empty['accuracy'])} exceeds the {level(confidence_level)} "
+            "asked for, so sets of easy rows are left empty at random."
+        )
+    return (
+        f"{percent(empty['share'])} of the sets are empty, and the top label is right for "
+        f"{percent(empty['right'])} of these rows{reason} If every row needs a label, fit with "
+        "allow_empty=False (--no-allow-empty in the shell); coverage can only rise."
+    )
 
 
 def _audit_status(

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._labels import column_classes, label_texts, plain_text
-from fareg._validation import BoolArray, InvalidInputError, warn
+from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
 from fareg.auditing import AuditResult, audit
 from fareg.persistence import describe, load, seen_rows
 from fareg.workflow._predict import ANSWERS, model_columns
@@ -71,6 +71,8 @@ def audit_file(
         raise InvalidInputError(
             f"pass either the columns of the sets (--sets) or a model (--model), got {got}"
         )
+    if confidence_level is not None:
+        check_confidence_level(confidence_level)
     frame = read_table(data, labels=[target, *(sets or ())])
     names = [str(name) for name in frame.columns]
     grouping = [] if clusters is None else [clusters]
@@ -93,7 +95,8 @@ def audit_file(
     if sets is None:
         assert model is not None
         clf = load(model, trusted=trusted)
-        confidence_level = confidence_level or clf.confidence_level
+        if confidence_level is None:
+            confidence_level = clf.confidence_level
         X = as_kinds(frame, model_columns(clf, model), str(data))
         new = _unseen(X, y, model, str(data))
         X, y, ids = X[new].reset_index(drop=True), y[new], None if ids is None else ids[new]
@@ -119,7 +122,7 @@ def audit_file(
         table,
         classes=classes,
         sensitive_features=None if sensitive is None else list(sensitive),
-        confidence_level=confidence_level or 0.9,
+        confidence_level=0.9 if confidence_level is None else confidence_level,
         clusters=ids,
         n_calibration=n_calibration,
         random_state=seed,

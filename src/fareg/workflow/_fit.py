@@ -43,6 +43,9 @@ class Trial:
         Of the wrapped estimator, on the test rows.
     before, after : dict
         ``coverage`` and ``mean_size`` of the split conformal and of the FaReG sets.
+    empty : dict
+        Of the empty FaReG sets: their ``share`` of the test rows, how often the top label is
+        ``right`` for them (None if there are none), and the ``accuracy`` on all test rows.
     named : list of NamedGroup
         The groups that the classifier named, and their test rows.
     groups : DataFrame
@@ -64,6 +67,7 @@ class Trial:
     accuracy: float
     before: dict[str, float]
     after: dict[str, float]
+    empty: dict[str, Any]
     named: list[NamedGroup]
     groups: pd.DataFrame
     left: AuditResult
@@ -99,6 +103,7 @@ class Trial:
             confidence_level=float(self.clf.confidence_level),
             by_label=self.by_label,
             label_conditional=bool(self.clf.label_conditional),
+            empty=self.empty,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,6 +118,7 @@ class Trial:
             "accuracy": self.accuracy,
             "before": self.before,
             "after": self.after,
+            "empty": self.empty,
             "groups": records(self.groups),
             "by_label": self.by_label,
             "left": {"verdict": left["verdict"], "groups": left["groups"]},
@@ -154,6 +160,7 @@ def fit_file(
     estimator: str = "hgb",
     confidence_level: float = 0.9,
     label_conditional: bool = False,
+    allow_empty: bool = True,
     measures: bool = False,
     seed: int = 0,
     test_out: str | os.PathLike[str] | None = None,
@@ -172,6 +179,8 @@ def fit_file(
     confidence_level : float, default=0.9
     label_conditional : bool, default=False
         Whether to promise the level for every label.
+    allow_empty : bool, default=True
+        Whether a set may be empty; if not, the most probable label joins it.
     measures : bool, default=False
         Whether the audit of what is left computes worst slabs and excess risk too, for a report.
     seed : int, default=0
@@ -204,6 +213,7 @@ def fit_file(
         estimator=MODELS[estimator](seed),
         confidence_level=confidence_level,
         label_conditional=label_conditional,
+        allow_empty=allow_empty,
         measures=measures,
         seed=seed,
         about={"file": Path(data).name, "target": target, "base_model": estimator},
@@ -233,6 +243,7 @@ def fit_and_test(
     confidence_level: float,
     seed: int,
     label_conditional: bool = False,
+    allow_empty: bool = True,
     measures: bool = True,
     about: dict[str, Any] | None = None,
 ) -> Trial:
@@ -246,6 +257,7 @@ def fit_and_test(
     common: dict[str, Any] = {
         "confidence_level": confidence_level,
         "label_conditional": label_conditional,
+        "allow_empty": allow_empty,
         "random_state": seed,
     }
     plain = SplitConformalClassifier(model, **common).conformalize(X_cal, y_cal)
@@ -266,7 +278,14 @@ def fit_and_test(
         measures=measures,
         random_state=seed,
     )
-    accuracy = float((clf.predict(X_test) == y_test).mean())
+    right = clf.predict(X_test) == y_test
+    accuracy = float(right.mean())
+    nothing = ~sets["after"].any(axis=1)
+    empty = {
+        "share": float(nothing.mean()),
+        "right": float(right[nothing].mean()) if nothing.any() else None,
+        "accuracy": accuracy,
+    }
     warn_of_leak(X_test, y_test, accuracy)
     named = named_groups(clf, X_test)
     return Trial(
@@ -276,6 +295,7 @@ def fit_and_test(
         accuracy=accuracy,
         before=overall["before"],
         after=overall["after"],
+        empty=empty,
         named=named,
         groups=groups_before_and_after(
             named, X_test, covered, features=sensitive, confidence_level=confidence_level

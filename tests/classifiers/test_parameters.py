@@ -1,0 +1,167 @@
+"""What was set at fit counts until the next fit; bad parameters are refused; no empty sets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+
+import fareg
+from fareg import FaReGClassifier, SplitConformalClassifier
+from fareg._validation import InvalidInputError, NotConformalizedError
+from fareg.classifiers import CLASSIFIERS
+from fareg.metrics import coverage_score
+
+
+@pytest.fixture(scope="module")
+def easy():
+    """Return rows on which a linear model is right more often than nine times in ten."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 2400)
+    X = pd.DataFrame(rng.normal(size=(2400, 6)) + 2.9 * np.eye(3, 6)[y], columns=list("abcdef"))
+    model = FrozenEstimator(LogisticRegression().fit(X[:800], y[:800]))
+    assert model.score(X[800:], y[800:]) > 0.93
+    return model, X[800:], y[800:]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"conformity_score": "topk"},
+        {"label_conditional": True},
+        {"confidence_level": 0.5},
+        {"sensitive_features": ["c"]},
+        {"allow_empty": False},
+        {"random_state": 1},
+        {"estimator": None},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+@pytest.mark.parametrize("cls", CLASSIFIERS, ids=lambda cls: cls.__name__)
+def test_a_parameter_that_is_set_after_fit_has_no_effect_until_the_next(
+    cls, change, easy, tmp_path
+):
+    model, X, y = easy
+    clf = cls(model, sensitive_features=["a", "b"], random_state=0).conformalize(X[:300], y[:300])
+    methods = ["predict", "predict_proba", "predict_set", "conformity_scores"]
+    methods += ["predict_p"] if hasattr(clf, "predict_p") else []
+    rows = X[300:350]
+    before = [getattr(clf, method)(rows) for method in methods]
+    clf.set_params(**change)
+    for method, answer in zip(methods, before, strict=True):
+        np.testing.assert_array_equal(getattr(clf, method)(rows), answer)
+    assert clf.changed_parameters() == list(change)
+    with pytest.raises(InvalidInputError, match=f"{next(iter(change))} was changed after fit"):
+        fareg.save(clf, tmp_path / "model.fareg")
+
+
+def test_a_list_that_is_changed_in_place_after_fit_has_no_effect_either(easy):
+    model, X, y = easy
+    names = ["a"]
+    clf = FaReGClassifier(model, sensitive_features=names, random_state=0)
+    sets = clf.conformalize(X[:300], y[:300]).predict_set(X[300:])
+    names[0] = "no such column"
+    np.testing.assert_array_equal(clf.predict_set(X[300:]), sets)
+    assert clf.changed_parameters() == ["sensitive_features"]
+
+
+def test_the_next_fit_takes_the_new_parameters(easy):
+    model, X, y = easy
+    clf = SplitConformalClassifier(model, random_state=0).conformalize(X[:800], y[:800])
+    clf.set_params(confidence_level=0.6, conformity_score="lac", allow_empty=False)
+    new = SplitConformalClassifier(
+        model, confidence_level=0.6, conformity_score="lac", allow_empty=False, random_state=0
+    )
+    again = clf.conformalize(X[:800], y[:800]).predict_set(X[800:])
+    np.testing.assert_array_equal(again, new.conformalize(X[:800], y[:800]).predict_set(X[800:]))
+    assert clf.changed_parameters() == []
+
+
+def test_conformalize_never_takes_a_model_that_is_no_longer_the_estimator(easy):
+    _, X, y = easy
+    clf = SplitConformalClassifier(LogisticRegression(), random_state=0).fit(X, y)
+    clf.set_params(estimator=DecisionTreeClassifier(max_depth=2))
+    with pytest.raises(NotConformalizedError, match="conformalize needs a fitted estimator"):
+        clf.conformalize(X, y)
+    tree = DecisionTreeClassifier(max_depth=2, random_state=0).fit(X[:400], y[:400])
+    clf.set_params(estimator=tree).conformalize(X[400:], y[400:])
+    np.testing.assert_array_equal(clf.predict_proba(X), tree.predict_proba(X))
+
+
+def test_conformalize_after_fit_keeps_the_model_that_fit_trained(easy):
+    _, X, y = easy
+    clf = SplitConformalClassifier(LogisticRegression(), random_state=0).fit(X[:800], y[:800])
+    proba = clf.predict_proba(X)
+    np.testing.assert_array_equal(clf.conformalize(X[800:], y[800:]).predict_proba(X), proba)
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS, ids=lambda cls: cls.__name__)
+def test_without_empty_sets_coverage_only_rises(cls, easy):
+    model, X, y = easy
+    calibrate, test = slice(None, 600), slice(600, 900)
+    common = {"sensitive_features": ["a", "b"], "random_state": 0}
+    some = cls(model, **common).conformalize(X[calibrate], y[calibrate])
+    none = cls(model, allow_empty=False, **common).conformalize(X[calibrate], y[calibrate])
+    sets, full = some.predict_set(X[test]), none.predict_set(X[test])
+    empty = ~sets.any(axis=1)
+    assert full.any(axis=1).all()
+    np.testing.assert_array_equal(full[~empty], sets[~empty])
+    np.testing.assert_array_equal(full[empty].sum(axis=1), 1)
+    top = model.predict_proba(X[test]).argmax(axis=1)
+    assert full[empty, top[empty]].all()
+    assert coverage_score(y[test], full) >= coverage_score(y[test], sets)
+    if hasattr(none, "predict_p"):
+        p = none.predict_p(X[test])
+        np.testing.assert_array_equal(p, some.predict_p(X[test]))
+        law = p > none.alpha_
+        law[np.arange(len(top)), top] |= ~law.any(axis=1)
+        np.testing.assert_array_equal(full, law)
+
+
+def test_empty_sets_of_an_accurate_model_are_randomisation_on_easy_rows(easy):
+    model, X, y = easy
+    clf = SplitConformalClassifier(model, random_state=0).conformalize(X[:800], y[:800])
+    empty = ~clf.predict_set(X[800:]).any(axis=1)
+    right = model.predict(X[800:]) == y[800:]
+    assert empty.mean() > 0.02
+    assert right[empty].mean() > right.mean()
+
+
+@pytest.mark.parametrize("selection", [lambda X: X.columns[:2], lambda X: np.array(["a", "b"])])
+@pytest.mark.parametrize("cls", CLASSIFIERS, ids=lambda cls: cls.__name__)
+def test_an_index_of_columns_selects_as_a_list_does(cls, selection, easy, tmp_path):
+    model, X, y = easy
+    common = {"random_state": 0}
+    clf = cls(model, sensitive_features=selection(X), **common).conformalize(X[:300], y[:300])
+    plain = cls(model, sensitive_features=["a", "b"], **common).conformalize(X[:300], y[:300])
+    rows = X[300:340]
+    np.testing.assert_array_equal(clf.predict_set(rows), plain.predict_set(rows))
+    fareg.save(clf, tmp_path / "model.fareg")
+    loaded = fareg.load(tmp_path / "model.fareg")
+    np.testing.assert_array_equal(loaded.predict_set(rows), plain.predict_set(rows))
+
+
+def test_a_share_that_leaves_no_row_to_train_on_is_refused(easy):
+    _, X, y = easy
+    with pytest.raises(InvalidInputError, match=r"calibration_size=0.9999 leaves none of 100 rows"):
+        SplitConformalClassifier(calibration_size=0.9999).fit(X[:100], y[:100])
+
+
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        (SplitConformalClassifier(confidence_level=0.8), "base shares confidence_level"),
+        (SplitConformalClassifier(conformity_score="lac"), "base shares conformity_score"),
+        (SplitConformalClassifier(confidence_level=80), "did you mean 0.8"),
+        (SplitConformalClassifier(allow_empty="no"), "allow_empty must be True or False"),
+        (SplitConformalClassifier, "base must be a conformal classifier"),
+        (LogisticRegression(), "base must be a conformal classifier"),
+    ],
+)
+def test_a_base_with_a_level_of_its_own_or_with_bad_parameters_is_refused(base, said, easy):
+    model, X, y = easy
+    with pytest.raises(InvalidInputError, match=said):
+        FaReGClassifier(model, base=base).conformalize(X, y)

@@ -1,0 +1,86 @@
+"""Whatever a parameter is set to: an answer, or one error of fareg before any work is done."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from contextlib import suppress
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.frozen import FrozenEstimator
+
+from conftest import ProbabilityReader
+from fareg import FaregError
+from fareg.classifiers import CLASSIFIERS
+from fareg.groups import GroupLearner
+
+RNG = np.random.default_rng(0)
+X = pd.DataFrame(RNG.dirichlet([1, 1, 1], 80), columns=["a", "b", "c"]).assign(
+    d=RNG.integers(3, size=80)
+)
+Y = np.array([RNG.choice(3, p=p) for p in X[["a", "b", "c"]].to_numpy()])
+QUICK = {"max_iter": 1, "n_restarts": 1}
+
+# Numbers are small or huge: those between are valid and take their time.
+NUMBERS = st.one_of(
+    st.integers(-2, 4),
+    st.sampled_from([10**9, 2**63, 10**30, 10**400, -(10**30)]),
+    st.floats(),
+    st.floats(0, 1),
+)
+SCALARS = st.one_of(
+    NUMBERS,
+    st.none(),
+    st.booleans(),
+    st.text(max_size=3),
+    st.sampled_from(["aps", "cells", "network", "boosting", "cpu", "cuda:77", "levels", "train"]),
+    st.floats(width=32).map(np.float32),
+    st.integers(-2, 4).map(np.int64),
+    st.sampled_from([np.bool_(True), np.nan, 1j, np.complex128(1), b"x", Decimal("0.5")]),
+)
+WILD = st.one_of(
+    SCALARS,
+    st.lists(SCALARS, max_size=3),
+    st.lists(SCALARS, max_size=3).map(tuple),
+    st.tuples(st.tuples(SCALARS)),
+    st.dictionaries(st.text(max_size=2), SCALARS, max_size=2),
+    st.builds(object),
+    st.sampled_from([np.zeros(2), np.zeros((2, 2)), np.array(3), np.array([]), pd.NA, X, {1}]),
+)
+
+
+class Watched(ProbabilityReader):
+    """A classifier that counts how often it is asked."""
+
+    def fit(self, X, y=None):
+        self.n_asked = 0
+        return super().fit(X, y)
+
+    def predict_proba(self, X):
+        self.n_asked += 1
+        return super().predict_proba(X)
+
+
+def names(cls):
+    return [field.name for field in dataclasses.fields(cls)]
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS, ids=lambda cls: cls.__name__)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_classifier_answers_or_refuses_before_its_estimator_is_asked(cls, data):
+    model = Watched().fit(None)
+    own = {"n_restarts": 1, "max_iter": 1, "learner": GroupLearner(**QUICK), "random_state": 0}
+    given_ = {name: value for name, value in own.items() if name in names(cls)}
+    name = data.draw(st.sampled_from(names(cls)))
+    clf = cls(**{"estimator": FrozenEstimator(model), **given_, name: data.draw(WILD)})
+    with warnings.catch_warnings(), suppress(FaregError):
+        warnings.simplefilter("ignore")
+        assert clf.fit(X, Y).predict_set(X[:5]).shape == (5, 3)
+        return
+    assert model.n_asked == 0
