@@ -1,21 +1,23 @@
 """Fair conformal classification for groups nobody named."""
 
-from importlib.metadata import version as _version
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from fareg._validation import FaregError, FaregWarning
-from fareg.auditing import AuditResult, audit
-from fareg.classifiers import (
-    AFCPClassifier,
-    CondCPClassifier,
-    ExhaustiveConformalClassifier,
-    FaReGClassifier,
-    PartialConformalClassifier,
-    PLCPClassifier,
-    SplitConformalClassifier,
-)
-from fareg.persistence import load, save
+from fareg._lazy import lazy_names as _lazy_names
 
-__version__ = _version("fareg")
+if _TYPE_CHECKING:  # type checkers and editors read these lines, Python imports when needed
+    from fareg._validation import FaregError, FaregWarning
+    from fareg._version import __version__ as __version__
+    from fareg.auditing import AuditResult, audit
+    from fareg.classifiers import (
+        AFCPClassifier,
+        CondCPClassifier,
+        ExhaustiveConformalClassifier,
+        FaReGClassifier,
+        PartialConformalClassifier,
+        PLCPClassifier,
+        SplitConformalClassifier,
+    )
+    from fareg.persistence import load, save
 
 __all__ = [
     "AFCPClassifier",
@@ -32,3 +34,17 @@ __all__ = [
     "load",
     "save",
 ]
+
+_ROOMS = ("classifiers", "datasets", "metrics", "persistence", "pvalues", "scores")
+_HOMES = {
+    **{name: "fareg.classifiers" for name in __all__ if name.endswith("Classifier")},
+    **{room: f"fareg.{room}" for room in _ROOMS},
+    "AuditResult": "fareg.auditing",
+    "FaregError": "fareg._validation",
+    "FaregWarning": "fareg._validation",
+    "__version__": "fareg._version",
+    "audit": "fareg.auditing",
+    "load": "fareg.persistence",
+    "save": "fareg.persistence",
+}
+__getattr__, __dir__ = _lazy_names("fareg", _HOMES)

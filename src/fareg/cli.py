@@ -131,7 +131,6 @@ def predict(
     """
     with _plain_errors(json) as told:
         from fareg._validation import InvalidInputError
-        from fareg.workflow import predict_file, predict_folder
 
         if not data.is_dir() and (engine, jobs, scheduler) != ("local", None, None):
             raise InvalidInputError(
@@ -146,8 +145,12 @@ def predict(
                 "progress": advance,
             }
             if not data.is_dir():
+                from fareg.workflow import predict_file
+
                 told.update(predict_file(model, data, out, **common))
             else:
+                from fareg.workflow import predict_folder
+
                 where: dict[str, Any] = {"engine": engine, "jobs": jobs, "scheduler": scheduler}
                 try:
                     told.update(predict_folder(model, data, out, **common, **where))

@@ -1,0 +1,42 @@
+"""Public names that are imported when they are first used (PEP 562)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package whose names live in other modules.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package.
+    homes : mapping from str to str
+        The module of each public name; a name that is a module itself has its own path.
+
+    Examples
+    --------
+    >>> find, names = lazy_names("fareg", {"pvalues": "fareg.pvalues"})
+    >>> find("pvalues").__name__, "pvalues" in names()
+    ('fareg.pvalues', True)
+    """
+
+    def find(name: str) -> Any:
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = importlib.import_module(home)
+        value = module if home == f"{package}.{name}" else getattr(module, name)
+        vars(sys.modules[package])[name] = value  # the next use does not come here
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return find, names
