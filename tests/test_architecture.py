@@ -71,6 +71,37 @@ def test_a_room_imports_itself_and_lower_floors(path):
         assert other == room or FLOORS[other] < FLOORS[room], f"{where}: not a lower floor"
 
 
+def names_imported_by_text(tree):
+    """Yield (node, name) of every call ``import_module("name")``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from ((node, a.value) for a in node.args if isinstance(a, ast.Constant))
+
+
+def hides_something(name):
+    """Tell whether a dotted name of this package goes through something private in a room."""
+    return any(part.startswith("_") for part in name.split(".")[2:])
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_room_uses_only_public_names_of_other_rooms(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node, name in (*imported_modules(tree), *names_imported_by_text(tree)):
+        if name.split(".")[0] == "fareg" and name.split(".")[1] != room_of(path):
+            where = f"{path.name}:{node.lineno} imports {name}"
+            assert not hides_something(name), f"{where}: let its room offer it"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_only_the_command_line_knows_its_flags(path):
+    if room_of(path) == "cli":
+        pytest.skip("the command line itself")
+    flags = re.compile(r"(?<![-\w])--[a-z]")
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    texts = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
+    assert not [text for text in texts if isinstance(text, str) and flags.search(text)]
+
+
 def loaded_modules(path):
     """Return the names that importing the module at ``path`` imports at once."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -32,6 +32,19 @@ def is_frame(X: Any) -> bool:
     return bool(nw.dependencies.is_into_dataframe(X))
 
 
+def check_table(X: Any) -> Any:
+    """Return ``X`` if it is a frame or a two-dimensional array, neither of them without columns."""
+    table = X if is_frame(X) else np.asarray(X)
+    if len(table.shape) != 2:
+        raise InvalidInputError(
+            f"X must be a table of shape (n_samples, n_features), got shape {table.shape}; "
+            "reshape a single feature with X.reshape(-1, 1)"
+        )
+    if table.shape[1] == 0:
+        raise InvalidInputError("X must have at least one column, got none")
+    return table
+
+
 def column_names(X: Any) -> list[str]:
     """Return the column names of a frame, ``x0, x1, ...`` for an array."""
     if isinstance(X, pd.DataFrame):  # first: narwhals refuses duplicates in words of its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,13 +19,25 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from fareg._columns import as_numbers, as_text, canonical
-from fareg._validation import FloatArray
+from fareg._columns import as_numbers, as_text, canonical, check_table
+from fareg._levels import Levels
+from fareg._validation import FloatArray, InvalidInputError
 
-LARGEST = 1e30  # larger numbers are cut to this: their squares and their float32 stay finite
+LARGEST = 1e30  # of larger numbers, neither the square nor the float32 is sure to be finite
 
 _TEXT = make_column_selector(dtype_include=object)
 _NUMBERS = make_column_selector(dtype_exclude=object)
+
+
+def cut_huge(numbers: Any) -> Any:
+    """Return a frame, a series or an array of numbers with those beyond ``LARGEST`` cut to it.
+
+    Examples
+    --------
+    >>> cut_huge(np.array([1.0, -np.inf])).tolist()
+    [1.0, -1e+30]
+    """
+    return numbers.clip(-LARGEST, LARGEST)
 
 
 def _all_text(frame: pd.DataFrame) -> pd.DataFrame:
@@ -33,13 +46,13 @@ def _all_text(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _all_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     numbers = pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
-    return numbers.clip(-LARGEST, LARGEST)
+    return cut_huge(numbers)
 
 
 def _finite_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     infinite = [np.inf, -np.inf]
     numbers = pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
-    return numbers.replace(infinite, np.nan).clip(-LARGEST, LARGEST)
+    return cut_huge(numbers.replace(infinite, np.nan))
 
 
 # A column keeps the form it had in fit: a lone row with a missing text looks like a number.
@@ -270,3 +283,61 @@ def gradient_boosting(random_state: int | None = None) -> Pipeline:
     boosting = AnySizeBoosting(random_state=random_state)
     steps = make_pipeline(ordinal_encoder(), FillEmpty()).steps
     return Pipeline([*steps, ("histgradientboostingclassifier", boosting)])
+
+
+@dataclass(frozen=True)
+class NumericCode:
+    """How each column becomes a number.
+
+    Numbers stay as they are, with the median for missing values. Text becomes the position of the
+    value among the sorted values of its column; missing has a position of its own after them, and
+    a value not seen when the code was learned gets -1.
+
+    Attributes
+    ----------
+    columns : tuple of float or Levels
+        Per column the median of a number, or the levels of a text.
+    """
+
+    columns: tuple[float | Levels, ...]
+
+    @classmethod
+    def learn(cls, X: Any) -> NumericCode:
+        """Learn medians and levels from a table."""
+        columns: list[float | Levels] = []
+        for _, column in canonical(check_table(X)).items():
+            if column.dtype == object:
+                columns.append(Levels.learn(column))
+            else:
+                columns.append(float(column.median()) if column.notna().any() else 0.0)
+        return cls(tuple(columns))
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the table as a float array of shape (n_samples, n_features).
+
+        Examples
+        --------
+        >>> X = [["b", 1.0], ["a", None], [None, 3.0]]
+        >>> NumericCode.learn(X).transform(X).tolist()
+        [[1.0, 1.0], [0.0, 2.0], [2.0, 3.0]]
+        """
+        table = canonical(check_table(X))
+        if table.shape[1] != len(self.columns):
+            raise InvalidInputError(
+                f"X must have the {len(self.columns)} columns of the search, got {table.shape[1]}"
+            )
+        numbers = np.empty(table.shape, dtype=np.float64)
+        for j, ((name, column), code) in enumerate(zip(table.items(), self.columns, strict=True)):
+            if isinstance(code, Levels):
+                numbers[:, j] = code.codes(column)
+            elif column.dtype == object:
+                raise InvalidInputError(
+                    f"column {name!r} must hold numbers as in the search, got text"
+                )
+            else:
+                numbers[:, j] = column.fillna(code)
+        if not (np.abs(numbers) < LARGEST).all():
+            raise InvalidInputError(
+                f"X must hold finite numbers below {LARGEST:g}; remove or clip infinite values"
+            )
+        return numbers + 0.0  # -0.0 and 0.0 are one value

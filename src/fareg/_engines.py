@@ -13,8 +13,8 @@ from fareg._validation import FaregError, check_choice, check_count
 
 CONNECT_SECONDS = 10
 DIED = (
-    "a worker process died, perhaps for lack of memory; results so far are kept, "
-    "run the same command again with fewer --jobs"
+    "a worker process died, perhaps for lack of memory; results so far are kept, so run the same "
+    "again with fewer jobs"
 )
 
 
@@ -47,7 +47,10 @@ def run_tasks(
     """
     check_choice("engine", engine, ENGINES)
     if scheduler is not None and engine != "dask":
-        raise FaregError("--scheduler is for --engine dask; add it, or leave out the address")
+        raise FaregError(
+            "a scheduler is for the engine dask, got engine local; choose dask, or leave out the "
+            "scheduler"
+        )
     jobs = (os.cpu_count() or 1) if jobs is None else check_count("jobs", jobs)
     if not tasks:
         return iter(())
@@ -77,8 +80,8 @@ def _run_dask(
         from distributed import Client, KilledWorker, LocalCluster, as_completed
     except ImportError as error:
         raise FaregError(
-            "--engine dask needs dask and distributed; install them with "
-            "pip install 'fareg[dask]', or use --engine local"
+            "the engine dask needs dask and distributed; install them with "
+            "pip install 'fareg[dask]', or use the engine local"
         ) from error
     cluster: Any = scheduler
     if scheduler is None:
@@ -103,7 +106,7 @@ def _connect(client: Any, cluster: Any, scheduler: str | None) -> Any:
     except (OSError, TimeoutError, ValueError) as error:
         raise FaregError(
             f"cannot reach the dask scheduler at {scheduler} ({type(error).__name__}); check the "
-            "address, or leave out --scheduler to start a local cluster"
+            "address, or leave it out to start a local cluster"
         ) from error
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 
 from fareg._columns import column_names, is_frame
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_same_length, warn
+from fareg._words import fraction, percent
 
 SHOWN = 8  # labels that a sentence names
 WHOLE = re.compile(r"-?\d+\.0+")
@@ -72,18 +73,20 @@ def calibration_codes(
             effect = "the promise is kept for each label that it saw, not for these"
         elif share <= alpha:
             effect = (
-                f"sets of the other rows grow, and the promised {1 - alpha:.3g} holds while the "
-                f"share of such labels is at most {alpha:.3g}, in every group it is made for"
+                f"sets of the other rows grow, and the promised {fraction(1 - alpha)} holds while "
+                f"the share of such labels is at most {fraction(alpha)}, in every group it is made "
+                "for"
             )
         else:
             effect = (
-                f"the promised {1 - alpha:.3g} needs a share of at most {alpha:.3g}, here even "
-                f"full sets cover only {1 - share:.1%}; train the estimator on these labels too"
+                f"the promised {fraction(1 - alpha)} needs a share of at most {fraction(alpha)}, "
+                f"here even full sets cover only {percent(1 - share)}; train the estimator on "
+                "these labels too"
             )
         warn(
-            f"{int(unknown.sum())} of {len(codes)} calibration rows ({share:.1%}) have labels that "
-            f"the estimator never saw ({shown(sorted_labels(labels[unknown]))}), which no set can "
-            f"contain: {effect}"
+            f"{int(unknown.sum())} of {len(codes)} calibration rows ({percent(share)}) have labels "
+            f"that the estimator never saw ({shown(sorted_labels(labels[unknown]))}), which no set "
+            f"can contain: {effect}"
         )
     return codes
 

@@ -158,8 +158,10 @@ def predict(
                     _stop("Interrupted: finished parts are kept, the same command goes on.", 130)
         told["out"] = str(out)
     if not json:
+        from fareg.report import words
+
         rows, size = told["rows"], told["mean_size"]
-        typer.echo(f"{rows} sets of {size:.2f} labels on average, in {out}")
+        typer.echo(f"{rows} sets of {words.size(size)} labels on average, in {out}")
 
 
 @app.command()
@@ -377,7 +379,7 @@ def _progress(data: Path, json: bool) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    from fareg.workflow._tables import count_rows
+    from fareg.workflow import count_rows
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

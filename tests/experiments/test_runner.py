@@ -132,7 +132,7 @@ def test_a_scheduler_out_of_reach_is_one_clear_error(tiny, tmp_path, monkeypatch
     address = "tcp://127.0.0.1:9"
     with pytest.raises(FaregError, match=f"cannot reach the dask scheduler at {address}"):
         run_cells(tiny.tiny_cells(1), store, engine="dask", scheduler=address)
-    with pytest.raises(FaregError, match="--scheduler is for --engine dask"):
+    with pytest.raises(FaregError, match="a scheduler is for the engine dask"):
         run_cells(tiny.tiny_cells(1), store, engine="local", scheduler=address)
     with pytest.raises(FaregError, match="engine must be one of local, dask"):
         run_cells(tiny.tiny_cells(1), store, engine="ray")

@@ -90,7 +90,7 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path, monkeypatch)
 
 def test_a_folder_that_cannot_be_written_is_refused_at_once(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(FaregError, match="--out"):
+    with pytest.raises(FaregError, match="choose another folder"):
         Store.open(tmp_path / "file" / "results")
 
 

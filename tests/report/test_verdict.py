@@ -210,6 +210,6 @@ def test_empty_sets_are_explained_once_there_are_more_than_one_in_a_hundred():
     assert steps == fitted()["next_steps"]
     assert "7.6% of the sets are empty, and the top label is right for 99.4%" in step
     assert "the accuracy of 95.7% exceeds the 90% asked for" in step
-    assert "--no-allow-empty" in step
+    assert "allow_empty=False" in step
     told = fitted(empty={"share": 0.076, "right": 0.5, "accuracy": 0.8})["next_steps"][-1]
     assert "exceeds" not in told

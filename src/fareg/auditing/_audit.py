@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import SensitiveFeatures, select_columns
+from fareg._columns import SensitiveFeatures, check_table, select_columns
+from fareg._encoding import cut_huge
 from fareg._hashing import hash_key
 from fareg._validation import (
     BoolArray,
@@ -27,11 +28,9 @@ from fareg.auditing._sets import read_sets
 from fareg.auditing._slabs import no_slabs, slab_curve
 from fareg.auditing._verification import detectable_coverage, discover_and_verify
 from fareg.metrics import excess_risk
-from fareg.metrics._encoding import check_table
-from fareg.report import headline_group
+from fareg.report import headline_group, words
 
 MAX_ROWS_ERT = 50_000  # more rows are sampled
-LARGEST = 1e30
 
 
 def audit(
@@ -186,13 +185,14 @@ def _told(everyone: Count, clusters: IntArray | None, n: int, promise: Promise) 
     notes = []
     if clusters is not None:
         notes.append(
-            f"{n:,} rows in {everyone.n:,} clusters: every cluster counts once, and the tables by "
-            "level, pair and label show one random row of each"
+            f"{words.rows(n)} in {words.count(everyone.n)} clusters: every cluster counts once, "
+            "and the tables by level, pair and label show one random row of each"
         )
     if promise.n_calibration is not None:
         notes.append(
-            f"a valid predictor calibrated on {promise.n_calibration:,} rows covers more than "
-            f"{promise.least_coverage:.1%} in 97.5% of calibrations, which the tests allow for"
+            f"a valid predictor calibrated on {words.rows(promise.n_calibration)} covers more than "
+            f"{words.percent(promise.least_coverage)} in 97.5% of calibrations, which the tests "
+            "allow for"
         )
     return tuple(notes)
 
@@ -207,7 +207,7 @@ def _tamed(columns: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     numeric = columns.select_dtypes("number").columns
     infinite = columns[numeric].isin([np.inf, -np.inf])
     tame = columns.copy()
-    tame[numeric] = columns[numeric].mask(infinite).clip(-LARGEST, LARGEST)
+    tame[numeric] = cut_huge(columns[numeric].mask(infinite))
     names = [str(name) for name in numeric if infinite[name].any()]
     return tame, (f"infinite values count as missing in {', '.join(names)}",) if names else ()
 

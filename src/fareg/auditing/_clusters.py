@@ -18,6 +18,7 @@ from fareg._validation import (
     check_same_length,
     warn,
 )
+from fareg._words import count, rows
 
 MANY_REPEATS = 0.1  # share of rows equal to an earlier one from which on repeats are suspicious
 NEARLY_UNIQUE = 0.9  # a column that tells this share of the distinct rows apart is like an id
@@ -94,9 +95,9 @@ def warn_of_repeats(X: Any, y: Any) -> None:
     needed = max(MIN_DISTINCT, NEARLY_UNIQUE * len(first))
     if any(_is_scattered(column, needed) for _, column in columns.iloc[first].items()):
         warn(
-            f"{n_repeats:,} of {len(which):,} rows equal an earlier row in every column and in the "
-            "label, so they are not independent and findings may be chance; drop the copies, or "
-            "pass clusters, an id per row that copies share"
+            f"{count(n_repeats)} of {rows(len(which))} equal an earlier row in every column and in "
+            "the label, so they are not independent and findings may be chance; drop the copies, "
+            "or pass clusters, an id per row that copies share"
         )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._encoding import NumericCode
 from fareg._validation import BoolArray, FloatArray
 from fareg.metrics import WorstSlab, worst_slab_curve
-from fareg.metrics._encoding import NumericCode
 
 DELTAS = (0.1, 0.2, 0.3, 0.5)
 KINDS = {"linear": "WSC", "quadratic": "WSC+"}

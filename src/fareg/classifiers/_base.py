@@ -46,6 +46,7 @@ from fareg._validation import (
     check_same_length,
     warn,
 )
+from fareg._words import fraction
 from fareg.calibration import FullSet, Rows, require
 from fareg.classifiers._answers import labels_of_sets, table_of_answers
 from fareg.scores import get_score
@@ -375,8 +376,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         if foreign and share_unknown <= self.alpha_:
             warn(
                 f"too many calibration labels for {foreign[0]}{_more(foreign)} were never seen by "
-                f"the estimator, the promise allows a share of {self.alpha_:.3g}: sets there are "
-                "full and still miss these labels"
+                f"the estimator, the promise allows a share of {fraction(self.alpha_)}: sets there "
+                "are full and still miss these labels"
             )
 
     def _with_label(self, place: FullSet) -> str:

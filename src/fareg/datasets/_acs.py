@@ -107,6 +107,45 @@ def load_acs_income(
     ...
     fareg._validation.InvalidInputError: PUMS person files are missing: ...psam_p02.csv...
     """
+    paths = acs_income_files(root_dir, year=year, states=states, horizon=horizon)
+    # each state is filtered as it is read: a full table of five states need not fit in memory
+    people = pd.concat([_read_people(path, weights=True) for path in paths], ignore_index=True)
+    return _prepare(
+        people,
+        n_samples=n_samples,
+        label_noise=label_noise,
+        name=f"ACSIncome {int(year)}",
+        random_state=random_state,
+    )
+
+
+def acs_income_files(
+    root_dir: str | Path,
+    *,
+    year: int = 2018,
+    states: Sequence[str] = PAPER_STATES,
+    horizon: str = "1-Year",
+) -> list[Path]:
+    """Return the files that `load_acs_income` reads, after a look whether all are there.
+
+    Parameters
+    ----------
+    root_dir, year, states, horizon
+        As in `load_acs_income`.
+
+    Returns
+    -------
+    list of Path
+        One file per state.
+
+    Examples
+    --------
+    >>> from fareg.datasets import acs_income_files
+    >>> acs_income_files("census", states=["AK"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    fareg._validation.InvalidInputError: PUMS person files are missing: ...psam_p02.csv...
+    """
     year = check_count("year", year, minimum=2014)
     check_choice("horizon", horizon, ("1-Year", "5-Year"))
     folder = Path(root_dir) / str(year) / horizon
@@ -120,15 +159,7 @@ def load_acs_income(
             f"ACSDataSource('{year}', '{horizon}', 'person', root_dir=...)"
             ".get_data(states=[...], download=True)"
         )
-    # each state is filtered as it is read: a full table of five states need not fit in memory
-    people = pd.concat([_read_people(path, weights=True) for path in paths], ignore_index=True)
-    return _prepare(
-        people,
-        n_samples=n_samples,
-        label_noise=label_noise,
-        name=f"ACSIncome {year}",
-        random_state=random_state,
-    )
+    return paths
 
 
 def load_acs_extract(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,8 @@ from fareg.classifiers import (
 )
 from fareg.experiments._config import LEVEL, Method
 from fareg.experiments._problems import DATA, Bench
-from fareg.pvalues import conformal_quantile
+from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
+from fareg.groups import load_training
 
 LEARNERS = ("paper", "draws", "condcp+paper", "default")
 MOST_DRAWS = 100  # of the sweep over T; fewer draws are the first of these
@@ -69,7 +69,7 @@ def fitted(method: Method, bench: Bench) -> tuple[Any, float]:
     key = (method.kind, method.parameters)
     if key not in bench.fits:
         if method.kind in LEARNERS:
-            import_module("fareg.groups._training")  # torch, before the clock starts
+            load_training()  # before the clock starts
         start = time.process_time()
         model = classifier(method, bench).conformalize(bench.calibration.X, bench.calibration.y)
         bench.fits[key] = model, time.process_time() - start
@@ -125,8 +125,7 @@ def _scores(bench: Bench) -> tuple[FloatArray, FloatArray]:
     """Return the calibration rows' scores of their own labels, and all scores of the test rows."""
     if "scores" not in bench.fits:
         model, _ = fitted(MARGINAL, bench)
-        own = model.conformity_scores(bench.calibration.X)
-        own = own[np.arange(len(own)), bench.calibration.y]
+        own = own_scores(model, bench.calibration.X, bench.calibration.y)
         bench.fits["scores"] = own, model.conformity_scores(bench.test.X)
     scores: tuple[FloatArray, FloatArray] = bench.fits["scores"]
     return scores
@@ -136,25 +135,25 @@ def _run_matched(method: Method, bench: Bench, size_of: Callable[[Method], float
     """Take the one threshold for everyone at which the mean size is that of another method."""
     start = time.process_time()
     own, scores = _scores(bench)
-    n_labels = round(size_of(method["like"]) * len(scores))
-    threshold = np.sort(scores, axis=None)[max(n_labels - 1, 0)]
+    threshold = size_matched_threshold(scores, size_of(method["like"]))
     sets = scores <= threshold
     level = float((own <= threshold).sum() / (len(own) + 1))
     return Outcome(sets, (time.process_time() - start, 0.0), {"level": level})
 
 
 def _run_oracle(method: Method, bench: Bench, size_of: Any) -> Outcome:
-    """Calibrate the true group on its own members, the others on all rows or on themselves."""
+    """Calibrate with knowledge of the true group, see :func:`oracle_sets`."""
     start = time.process_time()
     own, scores = _scores(bench)
-    inside = bench.calibration.group
-    of_group = conformal_quantile(own[inside], confidence_level=LEVEL)
-    of_others = conformal_quantile(own[~inside], confidence_level=LEVEL)
-    if method["construction"] == "union":
-        of_others = conformal_quantile(own, confidence_level=LEVEL)
-        of_group = max(of_group, of_others)
-    thresholds = np.where(bench.test.group, of_group, of_others)
-    return Outcome(scores <= thresholds[:, None], (time.process_time() - start, 0.0), {})
+    sets = oracle_sets(
+        own,
+        bench.calibration.group,
+        scores,
+        bench.test.group,
+        confidence_level=LEVEL,
+        construction=method["construction"],
+    )
+    return Outcome(sets, (time.process_time() - start, 0.0), {})
 
 
 CLASSIFIERS: dict[str, Any] = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fareg._validation import FaregError
-from fareg.datasets._acs import FIPS, PAPER_STATES
+from fareg.datasets import PAPER_STATES, acs_income_files
 from fareg.experiments._config import BaseConfig, DataConfig, MetricConfig
 
 ACS_YEAR = 2018
@@ -75,18 +75,14 @@ class Plan:
 
 def acs_data(root: Path) -> DataConfig:
     """Return the configuration of ACSIncome in a folder of PUMS files, after a look at them."""
-    names = [f"psam_p{FIPS[state]}.csv" for state in PAPER_STATES]
-    files = [root / ACS_FOLDER / name for name in names]
-    missing = [str(path) for path in files if not path.is_file()]
-    if missing:
-        raise FaregError(f"--acs-root lacks {', '.join(missing)}; {how_to_get_acs()}")
+    files = acs_income_files(root, year=ACS_YEAR)
     return DataConfig("acs", _fingerprint(files), str(root.resolve()))
 
 
 def acs_extract_data(path: Path) -> DataConfig:
     """Return the configuration of an extract of the ACS."""
     if not path.is_file():
-        raise FaregError(f"--acs-extract must be a CSV file of ACS people, there is no {path}")
+        raise FaregError(f"the extract of the ACS must be a CSV file, there is no {path}")
     return DataConfig("acs-extract", _fingerprint([path]), str(path.resolve()))
 
 
@@ -96,7 +92,7 @@ def how_to_get_acs() -> str:
     return (
         f"download the {ACS_YEAR} 1-year PUMS person files of {states} (csv_pca.zip and so on) "
         f"from https://www2.census.gov/programs-surveys/acs/data/pums/{ACS_FOLDER}/, unpack them "
-        f"into FOLDER/{ACS_FOLDER}/ and pass --acs-root FOLDER"
+        f"into FOLDER/{ACS_FOLDER}/ and name FOLDER as the root of the ACS"
     )
 
 

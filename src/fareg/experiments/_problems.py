@@ -73,7 +73,7 @@ def _people(kind: str, path: str) -> Dataset:
 
 def _sample(data: Dataset, n: int, rng: np.random.Generator) -> Dataset:
     if n > len(data):
-        raise FaregError(f"{data.name} has {len(data)} rows, {n} are needed; use smaller --sizes")
+        raise FaregError(f"{data.name} has {len(data)} rows, {n} are needed; use smaller sizes")
     return data.take(rng.permutation(len(data))[:n])
 
 

@@ -1,4 +1,4 @@
-"""What a target leaves under ``--out``: CSV and Markdown tables, SVG and PNG figures."""
+"""What a target leaves in the results folder: CSV and Markdown tables, SVG and PNG figures."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def parse_sizes(text: str | None) -> list[int] | None:
         return [int(number) for number in text.split(",") if number.strip()]
     except ValueError as error:
         raise InvalidInputError(
-            f"--sizes must be whole numbers such as 200,500, got {text!r}"
+            f"sizes must be whole numbers such as 200,500, got {text!r}"
         ) from error
 
 
@@ -169,7 +169,7 @@ def _choose(names: Sequence[str], plan: Plan) -> tuple[list[Target], dict[str, s
 
 def _check_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
     if not sizes:
-        raise FaregError("--sizes must hold at least one number of rows, got none")
+        raise FaregError("sizes must hold at least one number of rows, got none")
     return tuple(check_count("sizes", n, minimum=40) for n in sizes)
 
 

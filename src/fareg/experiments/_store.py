@@ -25,7 +25,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise FaregError(
-            f"cannot write to {path.parent} ({reason}); choose another folder with --out"
+            f"cannot write to {path.parent} ({reason}); choose another folder"
         ) from error
     with replacing(path) as temporary:
         write(temporary)
@@ -54,13 +54,11 @@ class Store:
         except FileNotFoundError:
             found = None
         except (OSError, ValueError) as error:
-            raise FaregError(
-                f"cannot read {manifest} ({error}); choose another folder with --out"
-            ) from error
+            raise FaregError(f"cannot read {manifest} ({error}); choose another folder") from error
         if found is not None and found != own:
             raise FaregError(
                 f"{store.folder} holds results of another version ({_spell(found)}; this is "
-                f"{_spell(own)}); choose another folder with --out"
+                f"{_spell(own)}); choose another folder"
             )
         text = json.dumps(own) + "\n"
         # written even if it is there: better to learn now than after hours that nothing can be

@@ -13,7 +13,7 @@ import pandas as pd
 from sklearn.frozen import FrozenEstimator
 
 from fareg._encoding import gradient_boosting
-from fareg._validation import BoolArray, FaregWarning, FloatArray
+from fareg._validation import BoolArray, FaregWarning
 from fareg.classifiers import (
     AFCPClassifier,
     CondCPClassifier,
@@ -24,8 +24,8 @@ from fareg.classifiers import (
     SplitConformalClassifier,
 )
 from fareg.datasets import Dataset, make_synthetic
+from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
 from fareg.metrics import is_covered
-from fareg.pvalues import conformal_quantile
 
 N_TRAIN, N_CALIBRATION, N_TEST = 1_500, 1_500, 5_000
 METHODS: dict[str, Any] = {
@@ -38,6 +38,7 @@ METHODS: dict[str, Any] = {
     "FaReG as published": FaReGClassifier.paper,
     "FaReG": FaReGClassifier,
 }
+ORACLES = {"Oracle: true group, united": "union", "Oracle: true partition": "partition"}
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,19 @@ def run_demo(random_state: int = 0) -> Demo:
         fitted[name] = clf
         rows.append(_row(name, sets[name], test, time.perf_counter() - start))
     marginal = fitted["Marginal (split conformal)"]
-    matched = _size_matched(marginal.predict_p(test.X), sets["FaReG"])
-    rows.insert(1, _row("Marginal, size-matched to FaReG", matched, test, 0.0))
-    rows += _oracle_rows(marginal, cal, test)
+    scores = marginal.conformity_scores(test.X)
+    threshold = size_matched_threshold(scores, sets["FaReG"].sum(axis=1).mean())
+    rows.insert(1, _row("Marginal, size-matched to FaReG", scores <= threshold, test, 0.0))
+    for name, construction in ORACLES.items():
+        known = oracle_sets(
+            own_scores(marginal, cal.X, cal.y),
+            np.asarray(cal.group),
+            scores,
+            np.asarray(test.group),
+            confidence_level=marginal.confidence_level,
+            construction=construction,
+        )
+        rows.append(_row(name, known, test, 0.0))
     group = fitted["FaReG"].groups_.iloc[0]
     return Demo(pd.DataFrame(rows), group["rule"], float(group["fidelity"]), base_seconds)
 
@@ -88,28 +99,6 @@ def _row(name: str, sets: BoolArray, test: Dataset, seconds: float) -> dict[str,
         "size": sets.sum(axis=1).mean(),
         "seconds": seconds,
     }
-
-
-def _size_matched(p: FloatArray, sets: BoolArray) -> BoolArray:
-    """Return the marginal sets, at another level, whose average size is that of ``sets``."""
-    return p > np.quantile(p, 1 - sets.mean(), method="lower")
-
-
-def _oracle_rows(marginal: Any, cal: Dataset, test: Dataset) -> list[dict[str, Any]]:
-    """Return what knowing the true group gives: united with marginal sets, or as a partition."""
-    scores, own = marginal.conformity_scores(test.X), marginal.conformity_scores(cal.X)
-    own = own[np.arange(len(cal.y)), cal.y]
-    level, group = marginal.confidence_level, np.asarray(test.group)
-    everyone = conformal_quantile(own, confidence_level=level)
-    outside, inside = conformal_quantile(
-        own, confidence_level=level, categories=np.asarray(cal.group, int)
-    )
-    union = np.where(group, max(inside, everyone), everyone)[:, None]
-    partition = np.where(group, inside, outside)[:, None]
-    return [
-        _row("Oracle: true group, united", scores <= union, test, 0.0),
-        _row("Oracle: true partition", scores <= partition, test, 0.0),
-    ]
 
 
 def save_figure(demo: Demo, path: Path) -> None:

@@ -6,6 +6,7 @@ from fareg.groups._conditions import Condition
 from fareg.groups._disadvantage import MEMBERS, Disadvantage, RegressionNetworks
 from fareg.groups._explanation import Explanation, explain_groups
 from fareg.groups._learner import GroupLearner, cells_of, cut_membership
+from fareg.groups._network import load_training
 from fareg.groups._plot import plot_membership
 from fareg.groups._projection import project_to_mass
 from fareg.groups._rules import Rule, distil_rule
@@ -40,6 +41,7 @@ __all__ = [
     "cut_membership",
     "distil_rule",
     "explain_groups",
+    "load_training",
     "plot_membership",
     "project_to_mass",
 ]

@@ -14,6 +14,7 @@ import pandas as pd
 from sklearn.tree import DecisionTreeRegressor
 
 from fareg._columns import as_numbers
+from fareg._encoding import LARGEST, cut_huge
 from fareg._levels import Levels
 from fareg._validation import FloatArray, IntArray
 from fareg.groups._folds import N_FOLDS, Folds
@@ -26,8 +27,7 @@ SHARE = 0.7  # of the training rows that grow a tree
 MAX_TREE_ROWS = 5_000
 MAX_FEATURES = 20  # that a cut chooses from, drawn at random if there are more
 PRIOR_ROWS = 8.0
-LARGEST = 1e30  # trees read float32
-MISSING = -2e30  # a missing number lies below all others
+MISSING = -2 * LARGEST  # a missing number lies below all others
 CHUNK = 16_384  # rows that go down the trees together: they fit into the cache
 
 
@@ -122,7 +122,7 @@ def _read(
         start += len(level.values) + 1
     x = np.empty((len(columns), len(numbers)))
     for j, name in enumerate(numbers):
-        x[:, j] = as_numbers(columns[name]).clip(-LARGEST, LARGEST).fillna(MISSING)
+        x[:, j] = cut_huge(as_numbers(columns[name])).fillna(MISSING)
     return codes, x
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import as_numbers, as_text, held, in_words
-from fareg._encoding import LARGEST
+from fareg._encoding import cut_huge
 from fareg._levels import MAX_DISCRETE
 from fareg._validation import BoolArray, FloatArray
 
@@ -165,7 +165,7 @@ class Part:
 def distinct_numbers(column: pd.Series) -> FloatArray:
     """Return the finite values of a canonical column in order, huge ones cut to the largest."""
     finite = np.asarray(column[np.isfinite(column)], dtype=np.float64)
-    return np.unique(finite.clip(-LARGEST, LARGEST))
+    return np.unique(cut_huge(finite))
 
 
 def spoken_interval(low: float, high: float, column: pd.Series) -> tuple[float, float]:

@@ -11,7 +11,13 @@ from scipy.special import expit
 from sklearn.base import BaseEstimator
 from sklearn.tree import DecisionTreeRegressor
 
-from fareg._encoding import code_encoder, encoded_columns, one_hot_encoder, piecewise_encoder
+from fareg._encoding import (
+    LARGEST,
+    code_encoder,
+    encoded_columns,
+    one_hot_encoder,
+    piecewise_encoder,
+)
 from fareg._levels import distinct_rows
 from fareg._validation import (
     BoolArray,
@@ -37,7 +43,6 @@ ENCODERS: dict[str, Any] = {
     "piecewise": piecewise_encoder,
     "codes": code_encoder,
 }
-LARGEST = 1e100
 MAX_PERMUTATIONS = 999
 CHUNK = 65_536  # rows whose membership is computed at once
 

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.tree import DecisionTreeClassifier
 
-from fareg._encoding import LARGEST
+from fareg._encoding import cut_huge
 from fareg._validation import BoolArray, FloatArray, InvalidInputError, check_same_length
 from fareg.groups._conditions import Condition, Part, distinct_numbers
 
@@ -132,7 +132,7 @@ def _design(columns: pd.DataFrame) -> _Design:
                 inputs.append((str(name), "missing", ""))
         else:
             # ranks: a tree reads single precision, which cannot tell large numbers apart
-            ranks = np.searchsorted(distinct_numbers(column), column.clip(-LARGEST, LARGEST))
+            ranks = np.searchsorted(distinct_numbers(column), cut_huge(column))
             finite = np.isfinite(column.to_numpy())
             parts.append(np.where(finite, ranks, np.nan if finite.any() else 0.0))
             inputs.append((str(name), "number", ""))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta
 
-from fareg._columns import SensitiveFeatures, select_columns
+from fareg._columns import SensitiveFeatures, check_table, select_columns
 from fareg._labels import label_codes, sorted_labels
 from fareg._levels import Levels
 from fareg._validation import (
@@ -22,7 +22,6 @@ from fareg._validation import (
     check_fraction,
     check_same_length,
 )
-from fareg.metrics._encoding import check_table
 
 
 def clopper_pearson(k: Any, n: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:

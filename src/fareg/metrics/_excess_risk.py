@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from fareg._columns import canonical, is_frame
+from fareg._columns import canonical, check_table, is_frame
 from fareg._encoding import AnySizeBoosting, FillEmpty, ordinal_encoder
 from fareg._validation import (
     BoolArray,
@@ -24,7 +24,6 @@ from fareg._validation import (
     check_covered,
     check_same_length,
 )
-from fareg.metrics._encoding import check_table
 
 CLIP = 1e-6  # keeps the log loss finite
 PARTS = ("total", "under", "over")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fareg._encoding import NumericCode
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -20,7 +21,6 @@ from fareg._validation import (
 )
 from fareg.metrics._by_group import clopper_pearson
 from fareg.metrics._directions import Directions
-from fareg.metrics._encoding import NumericCode
 from fareg.metrics._segments import smallest_slab
 from fareg.metrics._slab_descent import fitted_directions
 from fareg.metrics._slab_search import Points, Search, search_own, search_shared

@@ -1,6 +1,6 @@
 """Reports: numbers and verdicts in words, and a summary in plain types as one HTML file."""
 
-from fareg.report import _words as words
+from fareg import _words as words
 from fareg.report._render import render_report
 from fareg.report._verdict import (
     MIN_HEADLINE_ROWS,

@@ -7,9 +7,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from fareg._words import count, percent
 from fareg.report._svg import Scale, linear, picture, tag, ticks
 from fareg.report._verdict import MIN_SHOWN_ROWS
-from fareg.report._words import count, percent
 
 Row = Mapping[str, Any]
 STRIP_WIDTH, STRIP_HEIGHT = 168.0, 22.0

@@ -10,7 +10,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fareg.report import _figures, _words
+from fareg import _words
+from fareg.report import _figures
 
 # with no key of its own, a section is left out
 OPTIONAL = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fareg.report._words import evidence, interval, level, p_value, percent, rows
+from fareg._words import evidence, interval, level, p_value, percent, rows
 
 Row = Mapping[str, Any]
 
@@ -226,7 +226,7 @@ def _empty_step(empty: Row, confidence_level: float) -> str:
     return (
         f"{percent(empty['share'])} of the sets are empty, and the top label is right for "
         f"{percent(empty['right'])} of these rows{reason} If every row needs a label, fit with "
-        "allow_empty=False (--no-allow-empty in the shell); coverage can only rise."
+        "allow_empty=False; coverage can only rise."
     )
 
 

@@ -68,9 +68,7 @@ def audit_file(
     """
     if (sets is None) == (model is None):
         got = "none" if sets is None else "both"
-        raise InvalidInputError(
-            f"pass either the columns of the sets (--sets) or a model (--model), got {got}"
-        )
+        raise InvalidInputError(f"pass either the columns of the sets or a model, got {got}")
     if confidence_level is not None:
         check_confidence_level(confidence_level)
     frame = read_table(data, labels=[target, *(sets or ())])

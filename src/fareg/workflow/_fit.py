@@ -15,9 +15,7 @@ from sklearn.model_selection import train_test_split
 from fareg._columns import select_columns
 from fareg._files import check_output
 from fareg._validation import BoolArray, InvalidInputError, check_choice, check_confidence_level
-from fareg.auditing import AuditResult, audit
-from fareg.auditing._picture import group_picture
-from fareg.auditing._result import records
+from fareg.auditing import AuditResult, audit, group_picture, records
 from fareg.classifiers import FaReGClassifier, SplitConformalClassifier
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.persistence import save

@@ -10,8 +10,7 @@ import pandas as pd
 
 from fareg._columns import select_columns
 from fareg._validation import BoolArray
-from fareg.auditing._cells import below_level_pvalue
-from fareg.auditing._verification import MIN_FIDELITY, NO_RULE
+from fareg.auditing import MIN_FIDELITY, NO_RULE, below_level_pvalue
 from fareg.classifiers import FaReGClassifier
 from fareg.metrics import coverage_by_group
 from fareg.report import MIN_SHOWN_ROWS

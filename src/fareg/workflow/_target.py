@@ -10,6 +10,7 @@ import pandas as pd
 from fareg._columns import canonical
 from fareg._labels import label_texts
 from fareg._validation import InvalidInputError, warn
+from fareg._words import percent
 from fareg.workflow._tables import column_kinds
 
 MIN_ROWS = 20
@@ -107,7 +108,7 @@ def _listed(counts: pd.Series) -> str:
 
 def warn_of_leak(X: pd.DataFrame, y: Any, accuracy: float) -> None:
     """Warn when the model is right on all test rows, with the columns that give the label away."""
-    if f"{accuracy:.1%}" != "100.0%":
+    if percent(accuracy) != percent(1.0):
         return
     labels = pd.Series(pd.factorize(np.asarray(y))[0])
     telling = [

@@ -1,4 +1,4 @@
-"""How numbers are written for people: one format each, for terminal, report and model file."""
+"""How numbers are written for people: one format each, in errors, terminal and reports."""
 
 from __future__ import annotations
 
@@ -29,6 +29,17 @@ def level(share: float) -> str:
     ('90%', '97.5%')
     """
     return f"{100 * share:.10g}%"
+
+
+def fraction(share: float) -> str:
+    """Return a share as a fraction of one, with three digits.
+
+    Examples
+    --------
+    >>> fraction(1 - 0.1), fraction(0.0123456)
+    ('0.9', '0.0123')
+    """
+    return f"{share:.3g}"
 
 
 def count(n: int) -> str:
