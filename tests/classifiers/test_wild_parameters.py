@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.frozen import FrozenEstimator
 
+import fareg
 from conftest import ProbabilityReader
-from fareg import FaregError
+from fareg import FaReGClassifier, FaregError
 from fareg.classifiers import CLASSIFIERS
 from fareg.groups import GroupLearner
 
@@ -24,6 +25,8 @@ X = pd.DataFrame(RNG.dirichlet([1, 1, 1], 80), columns=["a", "b", "c"]).assign(
     d=RNG.integers(3, size=80)
 )
 Y = np.array([RNG.choice(3, p=p) for p in X[["a", "b", "c"]].to_numpy()])
+COLUMNS = X[["c", "d"]].astype(float)
+COVERED = np.where(X["d"] == 0, 0.7, 1.0)
 QUICK = {"max_iter": 1, "n_restarts": 1}
 
 # Numbers are small or huge: those between are valid and take their time.
@@ -84,3 +87,55 @@ def test_a_classifier_answers_or_refuses_before_its_estimator_is_asked(cls, data
         assert clf.fit(X, Y).predict_set(X[:5]).shape == (5, 3)
         return
     assert model.n_asked == 0
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_learner_learns_or_refuses_before_it_looks_at_a_row(data):
+    name = data.draw(st.sampled_from(names(GroupLearner)))
+    value = data.draw(WILD)
+    quick = {"significance": None, "select_features": False, **QUICK}
+    learner = GroupLearner(**{**quick, name: value})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with suppress(FaregError):
+            q = learner.fit(COLUMNS, COVERED).membership(COLUMNS)
+            assert q.shape == (len(X),)
+            assert np.isfinite(q).all()
+            return
+        assert not hasattr(learner, "features_")
+        model = Watched().fit(None)
+        with pytest.raises(FaregError):
+            FaReGClassifier(FrozenEstimator(model), learner=learner).fit(X, Y)
+        assert model.n_asked == 0
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "said"),
+    [
+        ("hidden_sizes", (), "width of each layer"),
+        ("hidden_sizes", 8, "width of each layer"),
+        ("hidden_sizes", (0,), "whole number >= 1"),
+        ("learning_rate", -1, "number > 0"),
+        ("published_scale", "no", "True or False"),
+        ("significance", 0.0005, "smallest p-value of 999 shuffles"),
+        ("members", "cells", r"use \('cells',\)"),
+        ("device", "cuda:77", "not available to torch"),
+        ("device", 3, "device of torch"),
+        ("max_iter", 10**12, "at most 1000000"),
+        ("random_state", -1, "whole number >= 0"),
+    ],
+)
+def test_a_learner_says_what_is_wrong(parameter, value, said):
+    with pytest.raises(FaregError, match=f"{parameter}.*{said}"):
+        GroupLearner(**{parameter: value}).fit(COLUMNS, COVERED)
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path):
+    given_ = {"beta": np.float32(0.1), "delta": np.float64(0.2), "hidden_sizes": [np.int64(4)]}
+    learner = GroupLearner(**given_, significance=None, **QUICK)
+    clf = FaReGClassifier(FrozenEstimator(Watched().fit(None)), learner=learner, random_state=0)
+    sets = clf.fit(X, Y).predict_set(X)
+    fareg.save(clf, tmp_path / "model.fareg", include_estimator=False)
+    loaded = fareg.load(tmp_path / "model.fareg", estimator=clf.estimator)
+    np.testing.assert_array_equal(loaded.predict_set(X), sets)

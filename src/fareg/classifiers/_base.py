@@ -399,7 +399,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         except ValueError as error:
             raise InvalidInputError(str(error)) from error
         check_same_length(X=X, y=y)
-        self._check_selections(X)
+        self._check_possible(X)
         if missing.any():
             raise InvalidInputError(
                 f"y must not have missing labels (NaN or None), got {int(missing.sum())} of "
@@ -407,8 +407,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             )
         return X, y
 
-    def _check_selections(self, X: Any) -> None:
-        """Refuse sensitive features that X does not have, before any work is done."""
+    def _check_possible(self, X: Any) -> None:
+        """Refuse what X, or this machine, does not have, before any work is done."""
         selection = self.sensitive_features
         if selection is not None and not callable(selection):
             selected_positions(X, selection)

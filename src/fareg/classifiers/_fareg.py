@@ -536,10 +536,12 @@ allow_empty, random_state
                     f"{own!r}; leave it out of the base"
                 )
 
-    def _check_selections(self, X: Any) -> None:
-        super()._check_selections(X)
+    def _check_possible(self, X: Any) -> None:
+        super()._check_possible(X)
         if self.base is not None:
-            self.base._check_selections(X)
+            self.base._check_possible(X)
+        if self.learner is not None:
+            self.learner.check_device()
 
     def check(self) -> None:
         """Refuse a fitted state whose parts contradict each other, as that of an edited file."""

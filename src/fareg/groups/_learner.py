@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -21,19 +23,27 @@ from fareg._encoding import (
 from fareg._levels import distinct_rows
 from fareg._validation import (
     BoolArray,
+    Count,
+    Flag,
     FloatArray,
+    Fraction01,
+    Function,
     IntArray,
     InvalidInputError,
+    NonNegative,
+    Positive,
     check_choice,
     check_count,
     check_fraction,
+    check_parameters,
     check_same_length,
+    one_of,
 )
 from fareg.groups._disadvantage import MEMBERS, learn_members, stack_members
 from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._network import feed, latent_mean, membership_logits
 from fareg.groups._projection import mass_shift
-from fareg.groups._screening import MANY_ROWS, Screening, screen_features
+from fareg.groups._screening import MANY_ROWS, Screening, screen_features, smallest_p_value
 
 MAX_CATEGORIES = 100  # rarer categories of a column share one input
 MAX_LEARNING_ROWS = 50_000  # that a disadvantage is learned from
@@ -44,9 +54,45 @@ ENCODERS: dict[str, Any] = {
     "codes": code_encoder,
 }
 MAX_PERMUTATIONS = 999
+MAX_WIDTH = 10_000  # of a hidden layer
 CHUNK = 65_536  # rows whose membership is computed at once
 
 
+def _check_significance(name: str, value: Any) -> None:
+    least = smallest_p_value(MAX_PERMUTATIONS)
+    if check_fraction(name, value) < least:
+        raise InvalidInputError(
+            f"{name} must be at least {least:g}, the smallest p-value of {MAX_PERMUTATIONS} "
+            f"shuffles, got {value!r}; no group would ever be found"
+        )
+
+
+def _check_sizes(name: str, value: Any) -> None:
+    if not isinstance(value, tuple | list) or not value:
+        raise InvalidInputError(
+            f"{name} must be a tuple with the width of each layer, got {value!r}; try (16, 8)"
+        )
+    for width in value:
+        check_count(name, width, maximum=MAX_WIDTH)
+
+
+def _check_members(name: str, value: Any) -> None:
+    if not isinstance(value, tuple | list):
+        raise InvalidInputError(f"{name} must be a tuple of names, got {value!r}; use ({value!r},)")
+    for member in value:
+        check_choice(name, member, MEMBERS)
+
+
+def _check_device_name(name: str, value: Any) -> None:
+    if not isinstance(value, str) or not re.fullmatch(r"[a-z]+(:\d+)?", value, re.ASCII):
+        raise InvalidInputError(f"{name} must be a device of torch, got {value!r}; try 'cpu'")
+
+
+def _check_seed(name: str, value: Any) -> None:
+    check_count(name, value, minimum=0, maximum=2**32 - 1)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class GroupLearner(BaseEstimator):
     """Learn a membership probability that is high where coverage is low.
 
@@ -59,7 +105,7 @@ class GroupLearner(BaseEstimator):
     ----------
     delta : float in (0, 1], default=0.2
         Smallest mean membership.
-    beta : float, default=0.01
+    beta : float >= 0, default=0.01
         Weight of the KL term.
     n_restarts : int, default=4
         Networks trained together as one batched network; membership is their average.
@@ -69,7 +115,8 @@ class GroupLearner(BaseEstimator):
         Train on the features that screening selects; the network sees all of them otherwise.
     significance : float or None, default=0.1
         Give up when screening finds no feature that tells the target at this level (``found_`` is
-        False then, and nothing is trained). None: never give up.
+        False then, and nothing is trained). None: never give up. At least 0.001, the smallest
+        p-value that screening can give.
     cross_fit : bool, default=True
         Restarts train on different folds, four in all, and stop early on the others. Otherwise all
         train on the same random half, as published.
@@ -125,42 +172,22 @@ class GroupLearner(BaseEstimator):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        delta: float = 0.2,
-        beta: float = 0.01,
-        n_restarts: int = 4,
-        max_iter: int = 100,
-        select_features: bool = True,
-        significance: float | None = 0.1,
-        cross_fit: bool = True,
-        batch_size: int = 1024,
-        learning_rate: float = 0.01,
-        hidden_sizes: tuple[int, ...] = (16, 8),
-        published_scale: bool = False,
-        members: tuple[str, ...] = (),
-        numbers: str = "standard",
-        device: str = "cpu",
-        progress: Any = None,
-        random_state: int = 0,
-    ) -> None:
-        self.delta = delta
-        self.beta = beta
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.select_features = select_features
-        self.significance = significance
-        self.cross_fit = cross_fit
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.hidden_sizes = hidden_sizes
-        self.published_scale = published_scale
-        self.members = members
-        self.numbers = numbers
-        self.device = device
-        self.progress = progress
-        self.random_state = random_state
+    delta: Fraction01 = 0.2
+    beta: NonNegative = 0.01
+    n_restarts: Count = 4
+    max_iter: Count = 100
+    select_features: Flag = True
+    significance: Annotated[float, _check_significance] | None = 0.1
+    cross_fit: Flag = True
+    batch_size: Count = 1024
+    learning_rate: Positive = 0.01
+    hidden_sizes: Annotated[tuple[int, ...], _check_sizes] = (16, 8)
+    published_scale: Flag = False
+    members: Annotated[tuple[str, ...], _check_members] = ()
+    numbers: Annotated[str, one_of(*ENCODERS)] = "standard"
+    device: Annotated[str, _check_device_name] = "cpu"
+    progress: Function | None = None
+    random_state: Annotated[int, _check_seed] = 0
 
     def fit(self, columns: pd.DataFrame, covered: FloatArray, clusters: Any = None) -> Self:
         """Learn from canonical columns of shape (n, n_features) and ``covered`` in [0, 1].
@@ -169,6 +196,7 @@ class GroupLearner(BaseEstimator):
         a disadvantage is learned.
         """
         self.check_parameters()
+        self.check_device()
         check_same_length(columns=columns, covered=covered)
         self.screening_: Screening | None = None
         self.features_ = tuple(map(str, columns.columns))
@@ -226,20 +254,14 @@ class GroupLearner(BaseEstimator):
 
     def check_parameters(self) -> None:
         """Refuse values that make no sense, before any work is done."""
-        check_fraction("delta", self.delta, include_one=True)
-        for name in ("n_restarts", "max_iter", "batch_size"):
-            check_count(name, getattr(self, name))
-        if not isinstance(self.beta, int | float) or not 0 <= self.beta < np.inf:
-            raise InvalidInputError(f"beta must be a number >= 0, got {self.beta!r}")
-        if self.significance is not None:
-            check_fraction("significance", self.significance)
-        check_choice("numbers", self.numbers, ENCODERS)
-        if isinstance(self.members, str):
-            raise InvalidInputError(
-                f"members must be a tuple of names, got {self.members!r}; use ({self.members!r},)"
-            )
-        for name in self.members:
-            check_choice("members", name, MEMBERS)
+        check_parameters(self)
+
+    def check_device(self) -> None:
+        """Refuse a device that this machine does not have."""
+        if self.device != "cpu":
+            from fareg.groups._training import check_device
+
+            check_device(self.device)
 
     def _screen(self, columns: pd.DataFrame, covered: FloatArray) -> None:
         n_permutations = 0
@@ -319,15 +341,15 @@ class GroupLearner(BaseEstimator):
         self.encoder_ = encoder.fit(_finite(columns))
         x = self._encoded(distinct)
         plan = TrainingPlan(
-            delta=self.delta,
-            beta=self.beta,
-            max_iter=self.max_iter,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            hidden_sizes=tuple(self.hidden_sizes),
-            published_scale=self.published_scale,
+            delta=float(self.delta),
+            beta=float(self.beta),
+            max_iter=int(self.max_iter),
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            hidden_sizes=tuple(map(int, self.hidden_sizes)),
+            published_scale=bool(self.published_scale),
             device=self.device,
-            seed=self.random_state,
+            seed=int(self.random_state),
         )
         inputs = None
         if reads is not None:

@@ -87,7 +87,7 @@ class Writer:
                 value.ndim > 1 and value.flags.f_contiguous and not value.flags.c_contiguous
             )
             name = str(len(self.arrays))
-            self.arrays[name] = np.ascontiguousarray(value.T if by_columns else value)
+            self.arrays[name] = np.asarray(value.T if by_columns else value, order="C")
             return {"$": "array", "at": name, "shape": list(value.shape), "transposed": by_columns}
         if value.dtype.kind in "mM":
             return {
