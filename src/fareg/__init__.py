@@ -15,6 +15,7 @@ if _TYPE_CHECKING:  # type checkers and editors read these lines, Python imports
         FaReGClassifier,
         PartialConformalClassifier,
         PLCPClassifier,
+        RectifiedConformalClassifier,
         SplitConformalClassifier,
     )
     from fareg.persistence import load, save
@@ -29,6 +30,7 @@ __all__ = [
     "FaregWarning",
     "PLCPClassifier",
     "PartialConformalClassifier",
+    "RectifiedConformalClassifier",
     "SplitConformalClassifier",
     "audit",
     "load",

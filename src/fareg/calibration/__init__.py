@@ -34,7 +34,7 @@ from fareg.calibration._regions import (
     region_quantiles,
 )
 from fareg.calibration._rows import Rows, require
-from fareg.calibration._shifted import ShiftedCalibration
+from fareg.calibration._shifted import LearnedShift, ShiftedCalibration, learn_shift
 from fareg.calibration._union import ReselectedCalibration, UnionCalibration
 
 RECORDS = (
@@ -44,6 +44,7 @@ RECORDS = (
     Everyone,
     GroupBasis,
     JointLevels,
+    LearnedShift,
     LevelCalibration,
     RegionCalibration,
     RegionViews,
@@ -64,6 +65,7 @@ __all__ = [
     "FullSet",
     "GroupBasis",
     "JointLevels",
+    "LearnedShift",
     "LevelCalibration",
     "MappedBasis",
     "QuantileProgram",
@@ -80,6 +82,7 @@ __all__ = [
     "has_points",
     "learn_region_views",
     "learn_regions",
+    "learn_shift",
     "level_pvalues",
     "level_thresholds",
     "pinball",

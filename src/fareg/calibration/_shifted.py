@@ -5,14 +5,73 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
 
+from fareg._encoding import FillEmpty, ordinal_encoder
+from fareg._levels import distinct_rows
 from fareg._validation import FloatArray, IntArray
 from fareg.calibration._cells import FullSet, check_labels, has_points
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores
+
+LEAF_POINTS = 5  # scores above the quantile that a leaf needs to tell where it lies
+N_ROUNDS = 60
+N_LEAVES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedShift:
+    """A quantile of the scores as a function of the sensitive features.
+
+    Attributes
+    ----------
+    model : Pipeline or None
+        ``model.predict(columns)`` returns tau of each row; None for zero everywhere.
+    """
+
+    model: Pipeline | None
+
+    def shift(self, rows: Rows) -> FloatArray:
+        """Return tau of each row, shape (n_samples,), computed once per distinct row."""
+        if self.model is None:
+            return np.zeros(len(rows))
+        first, which = distinct_rows(rows.columns)
+        told: FloatArray = self.model.predict(rows.columns.iloc[first])
+        return told[which]
+
+    def check(self, rows: Rows) -> None:
+        """Refuse a model that is none, or one that does not return a number per row."""
+        require(self.model is None or isinstance(self.model, Pipeline), "model")
+        tau = self.shift(rows)
+        require(isinstance(tau, np.ndarray) and tau.dtype == np.float64, "model")
+        require(tau.shape == (len(rows),) and np.isfinite(tau).all(), "model")
+
+
+def learn_shift(rows: Rows, alpha: float, *, seed: int) -> LearnedShift:
+    """Learn the ``1 - alpha`` quantile of the scores given the sensitive features.
+
+    Boosted trees on the canonical columns minimise the pinball loss. Without rows, or without a
+    finite score among them, the shift is zero.
+    """
+    scores = rows.own_scores
+    finite = scores[np.isfinite(scores)]
+    if not len(finite):
+        return LearnedShift(None)
+    boosting = HistGradientBoostingRegressor(
+        loss="quantile",
+        quantile=1 - alpha,
+        max_iter=N_ROUNDS,
+        max_leaf_nodes=N_LEAVES,
+        min_samples_leaf=int(np.ceil(LEAF_POINTS / alpha)),
+        early_stopping=False,
+        random_state=seed,
+    )
+    model = make_pipeline(ordinal_encoder(), FillEmpty(), boosting)
+    # a quantile does not ask how far the scores above it are: infinite ones may be the largest
+    return LearnedShift(model.fit(rows.columns, scores.clip(finite.min(), finite.max())))
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +83,8 @@ class ShiftedCalibration:
 
     Attributes
     ----------
-    shift : object with ``shift(rows)``
-        Returns tau of each row, shape (n_samples,).
+    shift : LearnedShift
+        ``shift.shift(rows)`` returns tau of each row, shape (n_samples,).
     residuals : ndarray of shape (n,)
         ``V - tau`` of the calibration rows.
     labels : int ndarray of shape (n,) or None
@@ -34,7 +93,7 @@ class ShiftedCalibration:
     alpha : float
     """
 
-    shift: Any
+    shift: LearnedShift
     residuals: FloatArray
     labels: IntArray | None
     n_labels: int
@@ -44,7 +103,7 @@ class ShiftedCalibration:
 
     @classmethod
     def of(
-        cls, shift: Any, rows: Rows, alpha: float, *, label_conditional: bool
+        cls, shift: LearnedShift, rows: Rows, alpha: float, *, label_conditional: bool
     ) -> ShiftedCalibration:
         """Calibrate on rows with labels."""
         labels = rows.labels if label_conditional else None
@@ -87,8 +146,8 @@ class ShiftedCalibration:
         require(self.residuals.dtype == np.float64 and self.residuals.shape == (n,), "residuals")
         require(not np.isnan(self.residuals).any(), "residuals")
         check_labels(self.labels, self.n_labels, n, n_labels)
-        asked = self.shift.shift(rows)
-        require(asked.shape == (len(rows),) and np.isfinite(asked).all(), "shift")
+        require(isinstance(self.shift, LearnedShift), "shift")
+        self.shift.check(rows)
 
     @cached_property
     def _sorted(self) -> CalibrationScores:

@@ -6,6 +6,7 @@ from fareg.classifiers._condcp import CondCPClassifier
 from fareg.classifiers._equalized import ExhaustiveConformalClassifier, PartialConformalClassifier
 from fareg.classifiers._fareg import FaReGClassifier
 from fareg.classifiers._plcp import PLCPClassifier
+from fareg.classifiers._rectified import RectifiedConformalClassifier
 from fareg.classifiers._split import SplitConformalClassifier
 from fareg.classifiers._views import RECORDS
 
@@ -16,6 +17,7 @@ CLASSIFIERS = (
     FaReGClassifier,
     PLCPClassifier,
     PartialConformalClassifier,
+    RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
 
@@ -29,5 +31,6 @@ __all__ = [
     "FaReGClassifier",
     "PLCPClassifier",
     "PartialConformalClassifier",
+    "RectifiedConformalClassifier",
     "SplitConformalClassifier",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import abstractmethod
 from contextlib import suppress
@@ -30,7 +31,7 @@ from fareg._columns import (
 )
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
-from fareg._labels import calibration_codes
+from fareg._labels import calibration_codes, label_codes
 from fareg._validation import (
     BoolArray,
     FaregError,
@@ -42,6 +43,7 @@ from fareg._validation import (
     NotConformalizedError,
     OpenFraction,
     check_confidence_level,
+    check_count,
     check_parameters,
     check_same_length,
     warn,
@@ -49,9 +51,9 @@ from fareg._validation import (
 from fareg._words import fraction
 from fareg.calibration import FullSet, Rows, require
 from fareg.classifiers._answers import labels_of_sets, table_of_answers
+from fareg.classifiers._learning import out_of_fold_proba
 from fareg.scores import get_score
 
-MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
 PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
 
 
@@ -69,6 +71,7 @@ Model = Annotated[Any, check_model]
 Score = Annotated[Any, lambda name, value: get_score(value)]
 Selection = Annotated[Any, check_selection]
 Seed = Annotated[Any, check_seed]
+Folds = Annotated[int, functools.partial(check_count, minimum=2)]
 
 
 def _gives_pvalues(clf: ConformalClassifier) -> bool:
@@ -264,6 +267,24 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         """Return the training rows; their probabilities are those of the fitted estimator."""
         score = get_score(self.conformity_score)
         return Rows(X, fitted.predict_proba, score, self.sensitive_features, key=0)
+
+    def _out_of_fold_rows(
+        self, estimator: Any, fitted: Any, X: Any, y: Any, *, cv: int, clusters: Any, seed: int
+    ) -> Rows:
+        """Return the training rows with labels; each was kept from whom its probabilities are."""
+
+        def ask(table: Any) -> FloatArray:
+            return out_of_fold_proba(
+                estimator, table, y, fitted.classes_, cv=cv, clusters=clusters, seed=seed
+            )
+
+        return self._learning_rows(X, y, fitted, ask)
+
+    def _learning_rows(self, X: Any, y: Any, fitted: Any, ask: Any) -> Rows:
+        """Return labelled rows that teach and do not calibrate."""
+        score, key = get_score(self.conformity_score), hash_key(self.random_state)
+        codes = label_codes(y, fitted.classes_)
+        return Rows(X, ask, score, self.sensitive_features, key, codes)
 
     def _conformalize(self, estimator: Any, X: Any, y: Any, training: Rows | None = None) -> Self:
         self.estimator_ = check_estimator(estimator)

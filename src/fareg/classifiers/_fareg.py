@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
@@ -12,17 +11,13 @@ import pandas as pd
 from scipy.stats import fisher_exact
 from sklearn.base import clone
 
-from fareg._hashing import hash_key
-from fareg._labels import label_codes
 from fareg._validation import (
     Count,
     FloatArray,
     IntArray,
     InvalidInputError,
     check_choice,
-    check_count,
     one_of,
-    warn,
 )
 from fareg.calibration import (
     CellCalibration,
@@ -32,8 +27,8 @@ from fareg.calibration import (
     UnionCalibration,
     require,
 )
-from fareg.classifiers._base import MAX_LEARNING_ROWS, ConformalClassifier
-from fareg.classifiers._learning import coverage_target, out_of_fold_proba, score_target
+from fareg.classifiers._base import ConformalClassifier, Folds
+from fareg.classifiers._learning import coverage_target, divide_rows, score_target
 from fareg.classifiers._views import (
     DisadvantageLevels,
     GroupCells,
@@ -52,10 +47,7 @@ from fareg.groups import (
 )
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import CalibrationScores
-from fareg.scores import get_score
 
-Folds = Annotated[int, functools.partial(check_count, minimum=2)]
-MIN_ROWS = 60  # fewer rows are not worth learning a group from
 MIN_CELL_SHARE = 0.05
 REFERENCE_ROWS = 2_000  # rows kept for explain()
 GROUP_COLUMNS = {
@@ -363,22 +355,14 @@ allow_empty, random_state
     ) -> Rows:
         if self.calibration not in ("auto", "train"):
             return super()._training_rows(estimator, fitted, X, y, clusters, seed)
-
-        def ask(table: Any) -> FloatArray:
-            return out_of_fold_proba(
-                estimator, table, y, fitted.classes_, cv=self.cv, clusters=clusters, seed=seed
-            )
-
-        return self._learning_rows(X, y, fitted, ask)
-
-    def _learning_rows(self, X: Any, y: Any, fitted: Any, ask: Any) -> Rows:
-        """Return labelled rows that teach the group and do not calibrate."""
-        score, key = get_score(self.conformity_score), hash_key(self.random_state)
-        codes = label_codes(y, fitted.classes_)
-        return Rows(X, ask, score, self.sensitive_features, key, codes)
+        return self._out_of_fold_rows(
+            estimator, fitted, X, y, cv=self.cv, clusters=clusters, seed=seed
+        )
 
     def _calibrate(self, rows: Rows, training: Rows | None) -> Any:
-        learning, rest = self._divide(rows, training)
+        learning, rest = divide_rows(
+            rows, training, self.calibration, self.key_, "look for a group"
+        )
         covered = self._covered(learning, training)
         learner = self._new_learner().fit(learning.columns, covered)
         steps = [entry["step"] for entry in learner.history_ if entry["stage"] == "group"]
@@ -407,42 +391,6 @@ allow_empty, random_state
     def _new_learner(self) -> GroupLearner:
         learner = clone(GroupLearner() if self.learner is None else self.learner)
         return learner.set_params(random_state=self.key_ % 2**32)
-
-    def _divide(self, rows: Rows, training: Rows | None) -> tuple[Rows, Rows]:
-        """Return the rows that teach the group and the rows that calibrate."""
-        mode, taught = self.calibration, training is not None and training.codes is not None
-        if mode == "train" and not taught:
-            raise InvalidInputError(
-                'calibration="train" needs rows to learn from: call fit(X, y), or pass X_learn '
-                "and y_learn to conformalize"
-            )
-        order = np.random.default_rng(self.key_).permutation(len(rows))
-        if mode == "reuse":
-            shuffled = rows.take(order)
-            return shuffled, shuffled
-        if taught and mode in ("auto", "train"):
-            return self._teaching(training), rows
-        if len(rows) < MIN_ROWS:
-            warn(
-                f"{len(rows)} calibration rows are too few to look for a group (fewer than "
-                f"{MIN_ROWS}): sets are those of SplitConformalClassifier; give more rows"
-            )
-            return rows.take(order[:0]), rows.take(order)
-        n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
-        return rows.take(order[:n_learn]), rows.take(order[n_learn:])
-
-    def _teaching(self, training: Any) -> Rows:
-        """Return at most so many learning rows, in random order; too few teach nothing."""
-        order = np.random.default_rng(self.key_).permutation(len(training))
-        if len(training) < MIN_ROWS:
-            warn(
-                f"{len(training)} rows are too few to look for a group (fewer than {MIN_ROWS}): "
-                "sets are those of SplitConformalClassifier; give more rows"
-            )
-            order = order[:0]
-        else:
-            _ = training.scores  # of all rows at once: folds are those of the whole table
-        return training.take(order[:MAX_LEARNING_ROWS])
 
     def _covered(self, learning: Rows, training: Rows | None) -> FloatArray:
         """Return how well each learning row is covered, in [0, 1]."""

@@ -1,4 +1,4 @@
-"""Rows that teach and what they teach: out-of-fold probabilities, and how well rows are covered."""
+"""Rows that teach, and what they teach: out-of-fold probabilities, how well rows are covered."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from fareg._columns import take_rows
 from fareg._labels import label_codes
-from fareg._validation import FloatArray, IntArray, InvalidInputError
+from fareg._validation import FloatArray, IntArray, InvalidInputError, warn
+from fareg.calibration import Rows
 from fareg.pvalues import CalibrationScores
+
+MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
+MIN_LEARNING_ROWS = 60  # fewer rows are not worth learning from
 
 
 def out_of_fold_proba(
@@ -57,6 +61,53 @@ def out_of_fold_proba(
             ) from error
         proba[np.ix_(test, label_codes(fitted.classes_, classes))] = answer
     return proba
+
+
+def divide_rows(
+    rows: Rows, training: Rows | None, mode: str, key: int, aim: str
+) -> tuple[Rows, Rows]:
+    """Return the rows that teach, in random order, and the rows that calibrate.
+
+    With too few rows to learn from, none teach and all calibrate, with a warning.
+
+    Parameters
+    ----------
+    rows : Rows
+        All calibration rows.
+    training : Rows or None
+        Rows that do not calibrate; they teach if they have labels.
+    mode : {"auto", "train", "split", "reuse"}
+        "train" learns from ``training``, "split" from half of ``rows``, "auto" from ``training``
+        where it can teach, "reuse" from all of ``rows``, which then calibrate as well.
+    key : int
+        Seeds the order.
+    aim : str
+        What the rows shall teach, for messages: "look for a group".
+    """
+    taught = training is not None and training.codes is not None
+    if mode == "train" and not taught:
+        raise InvalidInputError(
+            'calibration="train" needs rows to learn from: call fit(X, y), or choose '
+            'calibration="split"'
+        )
+    from_training = taught and mode in ("auto", "train")
+    teachers: Any = training if from_training else rows
+    order = np.random.default_rng(key).permutation(len(teachers))
+    if mode == "reuse":
+        shuffled = rows.take(order)
+        return shuffled, shuffled
+    if len(teachers) < MIN_LEARNING_ROWS:
+        kind = "rows" if from_training else "calibration rows"
+        warn(
+            f"{len(teachers)} {kind} are too few to {aim} (fewer than {MIN_LEARNING_ROWS}): sets "
+            "are those of SplitConformalClassifier; give more rows"
+        )
+        return teachers.take(order[:0]), rows
+    if from_training:
+        _ = teachers.scores  # of all rows at once: folds are those of the whole table
+        return teachers.take(order[:MAX_LEARNING_ROWS]), rows
+    n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
+    return rows.take(order[:n_learn]), rows.take(order[n_learn:])
 
 
 def score_target(margin: FloatArray, categories: IntArray | None, alpha: float) -> FloatArray:

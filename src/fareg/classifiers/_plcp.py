@@ -15,7 +15,8 @@ from fareg.calibration import (
     Rows,
     learn_region_views,
 )
-from fareg.classifiers._base import MAX_LEARNING_ROWS, ConformalClassifier
+from fareg.classifiers._base import ConformalClassifier
+from fareg.classifiers._learning import MAX_LEARNING_ROWS
 
 
 @dataclass(eq=False, repr=False)

@@ -1,0 +1,250 @@
+"""RCP: a constant quantile is split, promises hold whatever was learned, sets follow p-values."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
+
+from fareg import RectifiedConformalClassifier, SplitConformalClassifier, load, save
+from fareg._encoding import ordinal_encoder
+from fareg._validation import FaregError, FaregWarning
+from fareg.calibration import LearnedShift, Rows, ShiftedCalibration, learn_shift
+from fareg.datasets import make_synthetic
+from fareg.scores import lac
+
+
+class Given(ClassifierMixin, BaseEstimator):
+    """Probabilities that stand in the table, of the labels 0, 1 and 2."""
+
+    def __init__(self):
+        self.classes_ = np.arange(3)
+        self.is_fitted_ = True
+
+    def fit(self, X, y):
+        return self
+
+    def predict_proba(self, X):
+        return np.asarray(X[["p0", "p1", "p2"]], dtype=float)
+
+    def predict(self, X):
+        return self.predict_proba(X).argmax(axis=1)
+
+
+MODEL = FrozenEstimator(Given())
+
+
+def table(n, seed):
+    """Return rows whose model is too sure of itself for half of the people, and labels."""
+    rng = np.random.default_rng(seed)
+    hard = rng.random(n) < 0.5
+    said = rng.dirichlet([0.5, 0.5, 0.5], n)
+    true = np.where(hard[:, None], 0.5 * said + 1 / 6, said)
+    y = (rng.random((n, 1)) > true.cumsum(axis=1)).sum(axis=1).clip(0, 2)
+    X = pd.DataFrame(said, columns=["p0", "p1", "p2"])
+    return X.assign(who=np.where(hard, "hard", "easy"), age=rng.normal(size=n)), y
+
+
+def rectified(n=2000, seed=0, **params):
+    params = {"sensitive_features": ["who", "age"], "random_state": 0, **params}
+    return RectifiedConformalClassifier(MODEL, **params).conformalize(*table(n, seed))
+
+
+def covered(clf, X, y):
+    return clf.predict_set(X)[np.arange(len(y)), y]
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_a_constant_quantile_gives_the_sets_of_split(label_conditional):
+    X, y = table(600, 1)
+    common = {"random_state": 3, "label_conditional": label_conditional}
+    constant = RectifiedConformalClassifier(MODEL, sensitive_features=["one"], **common)
+    constant.conformalize(X.assign(one="same"), y)
+    tau = constant.predict_shift(X.assign(one="same"))
+    assert tau[0] > 0.5
+    assert len(np.unique(tau)) == 1
+    half = np.random.default_rng(constant.key_).permutation(600)[300:]
+    wide = X.assign(one="same")
+    split = SplitConformalClassifier(MODEL, **common).conformalize(wide.iloc[half], y[half])
+    new = table(500, 2)[0].assign(one="same")
+    np.testing.assert_array_equal(constant.predict_set(new), split.predict_set(new))
+    np.testing.assert_array_equal(constant.predict_p(new), split.predict_p(new))
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_sets_are_those_of_the_pvalues_even_where_scores_tie(label_conditional):
+    rng = np.random.default_rng(0)
+    shares = rng.integers(1, 11, size=(400, 3))  # scores of few values, and few values of tau
+    X, y = table(400, 4)
+    X[["p0", "p1", "p2"]] = shares / shares.sum(axis=1, keepdims=True)
+    X["age"] = rng.integers(4, size=400)
+    for alpha in (0.1, 0.2, 0.3):
+        clf = RectifiedConformalClassifier(
+            MODEL,
+            confidence_level=1 - alpha,
+            conformity_score="lac",
+            sensitive_features=["who", "age"],
+            label_conditional=label_conditional,
+            random_state=0,
+        ).conformalize(X, y)
+        np.testing.assert_array_equal(clf.predict_set(X), clf.predict_p(X) > clf.alpha_)
+
+
+class Tenths(LearnedShift):
+    """A tenth of whatever the first column says."""
+
+    def shift(self, rows):
+        return np.asarray(rows.columns.iloc[:, 0], dtype=float) / 10
+
+
+def test_thresholds_agree_with_pvalues_where_sums_round_down():
+    values = np.arange(1, 11) / 10
+    X = np.column_stack([np.tile(np.arange(10), 10), np.repeat(values, 10)])
+
+    def ask(table):
+        share = 1 - np.asarray(table[:, 1], dtype=float)
+        return np.column_stack([share, 1 - share])
+
+    rows = Rows(X, ask, lac, [0], 0, np.zeros(100, dtype=np.int64))
+    tau = Tenths(None).shift(rows)
+    rounded = 0
+    for rank in range(1, 100):
+        calibration = ShiftedCalibration.of(
+            Tenths(None), rows, 1 - rank / 101, label_conditional=False
+        )
+        kept = calibration.pvalues(rows) > calibration.alpha
+        thresholds = calibration.thresholds(rows)
+        np.testing.assert_array_equal(rows.scores <= thresholds, kept)
+        plain = tau[:, None] + calibration._sorted.quantiles(calibration.alpha)[:-1]
+        rounded += int(((rows.scores <= plain) != kept).sum())
+    assert rounded > 0  # the plain sum would have been wrong
+
+
+@pytest.mark.parametrize("calibration", ["split", "train"])
+def test_marginal_coverage_holds_whatever_was_learned(calibration):
+    """Of few rows, with a column of noise: tau is wrong, the promise still exact."""
+    n, rounds, n_test = 99, 40, 300
+    rates = []
+    for seed in range(rounds):
+        X, y = table(2 * n + n_test, 100 + seed)
+        clf = RectifiedConformalClassifier(
+            DecisionTreeClassifier(max_depth=2) if calibration == "train" else MODEL,
+            sensitive_features=["age"],
+            calibration=calibration,
+            confidence_level=0.8,
+            random_state=seed,
+            cv=2,
+        )
+        known = X[: 2 * n].drop(columns="who") if calibration == "train" else X[: 2 * n]
+        clf.fit(known, y[: 2 * n])
+        rates.append(covered(clf, X[2 * n :][list(known)], y[2 * n :]).mean())
+        assert clf.calibration_.n_rows == n
+    # 80 of 100 ranks; each rate spreads as a beta-binomial, and so does their mean
+    spread = np.sqrt(0.8 * 0.2 * (1 / 101 + 1 / n_test) / rounds)
+    assert abs(np.mean(rates) - 0.8) < 3.5 * spread
+
+
+def test_label_conditional_coverage_holds_for_every_label():
+    rates = []
+    for seed in range(20):
+        X, y = table(900, 500 + seed)
+        clf = rectified(600, 900 + seed, label_conditional=True, confidence_level=0.8)
+        rates.append([covered(clf, X[y == k], y[y == k]).mean() for k in range(3)])
+    # about 100 calibration and 300 test rows of each label
+    spread = np.sqrt(0.8 * 0.2 * (1 / 100 + 1 / 300) / 20)
+    low = np.mean(rates, axis=0).min()
+    assert 0.8 - 3.5 * spread < low
+    assert np.mean(rates) < 0.8 + 1 / 60 + 3.5 * spread
+
+
+def test_coverage_is_more_even_than_that_of_split():
+    X, y = table(6000, 7)
+    hard = (X["who"] == "hard").to_numpy()
+    clf = rectified()
+    split = SplitConformalClassifier(MODEL, random_state=0).conformalize(*table(2000, 0))
+    ours, theirs = covered(clf, X, y), covered(split, X, y)
+    assert theirs[hard].mean() < 0.87 < ours[hard].mean()
+    assert abs(ours[hard].mean() - ours[~hard].mean()) < 0.04
+    tau = clf.predict_shift(X)
+    assert np.median(tau[hard]) > np.median(tau[~hard])
+
+
+def test_rows_are_answered_alone_in_any_frame_with_unseen_levels():
+    clf, (X, _) = rectified(400), table(60, 8)
+    sets = clf.predict_set(X)
+    np.testing.assert_array_equal(clf.predict_set(X.iloc[::-1])[::-1], sets)
+    np.testing.assert_array_equal(clf.predict_set(X.iloc[[5]])[0], sets[5])
+    np.testing.assert_array_equal(clf.predict_set(pl.from_pandas(X)), sets)
+    odd = X.assign(who=np.where(X["age"] > 0, "nobody", None), age=np.inf)
+    assert np.isfinite(clf.predict_shift(odd)).all()
+    np.testing.assert_array_equal(rectified(400).predict_set(X), sets)
+
+
+def test_labels_that_the_estimator_never_saw_have_infinite_residuals():
+    X, y = table(800, 9)
+    y[::40] = 7
+    clf = RectifiedConformalClassifier(MODEL, sensitive_features=["who"], random_state=0)
+    with pytest.warns(FaregWarning, match="7"):
+        clf.conformalize(X, y)
+    residuals = clf.calibration_.residuals
+    assert np.isinf(residuals).sum() > 0
+    assert np.isfinite(clf.predict_shift(X)).all()
+    new, labels = table(3000, 10)
+    labels[::40] = 7  # in no set, and the others make up for them
+    hit = np.where(labels == 7, False, clf.predict_set(new)[np.arange(3000), labels.clip(0, 2)])
+    assert abs(hit.mean() - 0.9) < 0.03
+    foreign = Rows(X, Given().predict_proba, lac, ["who"], 0, np.full(800, -1))
+    assert learn_shift(foreign, 0.1, seed=0).model is None
+
+
+@pytest.mark.filterwarnings("error::fareg._validation.FaregWarning")
+def test_few_rows_are_calibrated_as_by_split_with_one_warning():
+    X, y = table(59, 11)
+    with pytest.warns(FaregWarning, match="59 calibration rows are too few") as told:
+        clf = RectifiedConformalClassifier(MODEL, random_state=0).conformalize(X, y)
+    assert len(told) == 1
+    split = SplitConformalClassifier(MODEL, random_state=0).conformalize(X, y)
+    new, _ = table(300, 12)
+    np.testing.assert_array_equal(clf.predict_p(new), split.predict_p(new))
+    np.testing.assert_array_equal(clf.predict_set(new), split.predict_set(new))
+    assert clf.calibration_.n_rows == 59
+
+
+def test_training_rows_teach_and_all_others_calibrate(tmp_path):
+    data = make_synthetic(1600, random_state=0)
+    common = {"sensitive_features": list(data.sensitive), "random_state": 0}
+    tree = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=4, random_state=0))
+    X = data.X
+    clf = RectifiedConformalClassifier(tree, cv=2, **common).fit(X[:800], data.y[:800])
+    assert clf.calibration_.n_rows == clf.n_calibration_ == 400
+    apart = RectifiedConformalClassifier(tree, calibration="split", **common)
+    assert apart.fit(X[:800], data.y[:800]).calibration_.n_rows == 200
+    save(clf, tmp_path / "m.fareg")
+    back = load(tmp_path / "m.fareg")
+    np.testing.assert_array_equal(back.predict_p(X[800:]), clf.predict_p(X[800:]))
+    np.testing.assert_array_equal(back.predict_shift(X[800:]), clf.predict_shift(X[800:]))
+    np.testing.assert_array_equal(back.predict_set(X[800:]), clf.predict_set(X[800:]))
+
+
+def test_quantile_is_learned_from_the_sensitive_features_alone():
+    X, y = table(400, 13)
+    rows = Rows(X, Given().predict_proba, lac, ["who"], 0, y)
+    shift = learn_shift(rows, 0.1, seed=0)
+    own = rows.own_scores
+    for who in ("hard", "easy"):
+        inside = (X["who"] == who).to_numpy()
+        tau = np.unique(shift.shift(rows)[inside])
+        assert len(tau) == 1
+        assert abs(np.mean(own[inside] <= tau[0]) - 0.9) < 0.02
+
+
+def test_bad_settings_are_told():
+    X, y = table(100, 14)
+    for name, value in {"calibration": "reuse", "cv": 1}.items():
+        with pytest.raises(FaregError, match=name):
+            RectifiedConformalClassifier(MODEL, **{name: value}).conformalize(X, y)
+    with pytest.raises(FaregError, match="needs rows to learn from"):
+        RectifiedConformalClassifier(MODEL, calibration="train").conformalize(X, y)
