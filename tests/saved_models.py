@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import fareg
+import fareg.classifiers
 from fareg._encoding import one_hot_encoder
 from fareg.datasets import make_synthetic
 
@@ -20,13 +21,7 @@ X_CAL, Y_CAL, X_TEST = X[800:2000], Y[800:2000], X[2000:]
 SENSITIVE = list(DATA.sensitive)
 TRAINED = make_pipeline(one_hot_encoder(), LogisticRegression()).fit(X[:800], Y[:800])
 CLASSIFIERS = {
-    "split": fareg.SplitConformalClassifier,
-    "partial": fareg.PartialConformalClassifier,
-    "exhaustive": fareg.ExhaustiveConformalClassifier,
-    "afcp": fareg.AFCPClassifier,
-    "condcp": fareg.CondCPClassifier,
-    "plcp": fareg.PLCPClassifier,
-    "fareg": fareg.FaReGClassifier,
+    **{cls.__name__: cls for cls in fareg.classifiers.CLASSIFIERS},
     "paper": functools.partial(fareg.FaReGClassifier.paper, max_iter=30),
     "union on condcp": functools.partial(
         fareg.FaReGClassifier, construction="union", base=fareg.CondCPClassifier()
@@ -45,7 +40,13 @@ def conformal(make=fareg.SplitConformalClassifier, estimator=TRAINED, **paramete
 def answers(clf, rows):
     """Return everything that a classifier says about rows."""
     told = {"predict": clf.predict(rows), "predict_set": clf.predict_set(rows)}
-    for name in ("predict_p", "predict_group", "predict_region", "selected_features"):
+    for name in (
+        "predict_p",
+        "predict_group",
+        "predict_region",
+        "predict_shift",
+        "selected_features",
+    ):
         if hasattr(clf, name):
             try:
                 told[name] = getattr(clf, name)(rows)

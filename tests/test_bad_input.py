@@ -21,8 +21,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg._encoding import one_hot_encoder, ordinal_encoder
-from fareg.groups import GroupLearner
 from fareg.workflow import audit_file, fit_file, predict_file
+from registry import short_classifiers
 
 many = functools.partial(
     settings,
@@ -84,18 +84,7 @@ ESTIMATORS = {
     "tree": make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=2)),
     "prior": DummyClassifier(),  # looks at no column: all the rest of a classifier still does
 }
-CLASSIFIERS = {
-    "split": fareg.SplitConformalClassifier(),
-    "partial": fareg.PartialConformalClassifier(),
-    "exhaustive": fareg.ExhaustiveConformalClassifier(),
-    "afcp": fareg.AFCPClassifier(),
-    "condcp": fareg.CondCPClassifier(),
-    "plcp": fareg.PLCPClassifier(max_iter=2, n_restarts=1),
-    "fareg": fareg.FaReGClassifier(
-        learner=GroupLearner(max_iter=3, n_restarts=1, significance=None)
-    ),
-    "paper": fareg.FaReGClassifier.paper(max_iter=3, n_draws=2),
-}
+CLASSIFIERS = short_classifiers()
 
 
 @pytest.fixture
@@ -265,7 +254,7 @@ def distorted(draw):
 def fitted(name):
     """Return one fitted model, for all the tables that it will be shown."""
     noise = np.random.default_rng(1).normal(size=len(HEALTHY))
-    estimator = ESTIMATORS["tree" if name == "split" else "prior"]
+    estimator = ESTIMATORS["tree" if name == "SplitConformalClassifier" else "prior"]
     clf = CLASSIFIERS[name].set_params(estimator=estimator, random_state=0)
     return clf.fit(HEALTHY, np.where(HEALTHY["number"] + HEALTHY["count"] + noise > 1.5, "a", "b"))
 

@@ -244,11 +244,11 @@ def small_files(tmp_path_factory):
     path = tmp_path_factory.mktemp("small") / "m.fareg"
     contents = {}
     for name, make in CLASSIFIERS.items():
-        clf = make(FrozenEstimator(model), random_state=0, label_conditional=name == "partial")
-        if name in ("fareg", "paper"):
+        clf = make(FrozenEstimator(model), random_state=0, label_conditional="Partial" in name)
+        if name in ("FaReGClassifier", "paper"):
             tiny = {"max_iter": 2, "n_restarts": 1, "significance": None}
             clf.learner = (clf.learner or GroupLearner()).set_params(**tiny)
-        if "plcp" in name:
+        if isinstance(clf, fareg.PLCPClassifier):
             clf.set_params(max_iter=1, n_restarts=1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fareg.FaregWarning)
@@ -358,7 +358,7 @@ def test_edited_numbers_with_the_right_checksum_are_refused_or_harmless(
 )
 def test_a_file_that_contradicts_itself_says_where(where, value, words, small_files, tmp_path):
     path = tmp_path / "m.fareg"
-    content = small_files[0]("fareg")
+    content = small_files[0]("FaReGClassifier")
     path.write_bytes(resigned(content, lambda manifest: edited(manifest, where, value)))
     with pytest.raises(fareg.FaregError, match=f"m.fareg is damaged .*{words}"):
         fareg.load(path)

@@ -1,0 +1,22 @@
+"""The classifiers of the package, for tests that try each: whoever is in the registry is tried."""
+
+import fareg
+from fareg.classifiers import CLASSIFIERS
+from fareg.groups import GroupLearner
+
+# settings that make training short, where only that it ends well is tested
+SHORT = {
+    fareg.FaReGClassifier: {"learner": GroupLearner(max_iter=3, n_restarts=1, significance=None)},
+    fareg.PLCPClassifier: {"max_iter": 2, "n_restarts": 1},
+}
+
+
+def short(cls, *args, **parameters):
+    """Return a classifier that trains for a moment."""
+    return cls(*args, **{**SHORT.get(cls, {}), **parameters})
+
+
+def short_classifiers():
+    """Return one classifier of each class by its name, and the published method."""
+    made = {cls.__name__: short(cls) for cls in CLASSIFIERS}
+    return {**made, "paper": fareg.FaReGClassifier.paper(max_iter=3, n_draws=2)}
