@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -42,13 +43,6 @@ class LearnedShift:
         told: FloatArray = self.model.predict(rows.columns.iloc[first])
         return told[which]
 
-    def check(self, rows: Rows) -> None:
-        """Refuse a model that is none, or one that does not return a number per row."""
-        require(self.model is None or isinstance(self.model, Pipeline), "model")
-        tau = self.shift(rows)
-        require(isinstance(tau, np.ndarray) and tau.dtype == np.float64, "model")
-        require(tau.shape == (len(rows),) and np.isfinite(tau).all(), "model")
-
 
 def learn_shift(rows: Rows, alpha: float, *, seed: int) -> LearnedShift:
     """Learn the ``1 - alpha`` quantile of the scores given the sensitive features.
@@ -83,8 +77,8 @@ class ShiftedCalibration:
 
     Attributes
     ----------
-    shift : LearnedShift
-        ``shift.shift(rows)`` returns tau of each row, shape (n_samples,).
+    shift : object with ``shift(rows)``, such as :class:`LearnedShift`
+        Returns tau of each row, shape (n_samples,).
     residuals : ndarray of shape (n,)
         ``V - tau`` of the calibration rows.
     labels : int ndarray of shape (n,) or None
@@ -93,7 +87,7 @@ class ShiftedCalibration:
     alpha : float
     """
 
-    shift: LearnedShift
+    shift: Any
     residuals: FloatArray
     labels: IntArray | None
     n_labels: int
@@ -103,7 +97,7 @@ class ShiftedCalibration:
 
     @classmethod
     def of(
-        cls, shift: LearnedShift, rows: Rows, alpha: float, *, label_conditional: bool
+        cls, shift: Any, rows: Rows, alpha: float, *, label_conditional: bool
     ) -> ShiftedCalibration:
         """Calibrate on rows with labels."""
         labels = rows.labels if label_conditional else None
@@ -146,8 +140,8 @@ class ShiftedCalibration:
         require(self.residuals.dtype == np.float64 and self.residuals.shape == (n,), "residuals")
         require(not np.isnan(self.residuals).any(), "residuals")
         check_labels(self.labels, self.n_labels, n, n_labels)
-        require(isinstance(self.shift, LearnedShift), "shift")
-        self.shift.check(rows)
+        asked = self.shift.shift(rows)
+        require(asked.shape == (len(rows),) and np.isfinite(asked).all(), "shift")
 
     @cached_property
     def _sorted(self) -> CalibrationScores:

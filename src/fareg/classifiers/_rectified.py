@@ -53,8 +53,9 @@ allow_empty, random_state
     >>> from fareg import RectifiedConformalClassifier
     >>> from fareg.datasets import make_synthetic
     >>> data = make_synthetic(3000, random_state=0)
-    >>> sensitive = list(data.sensitive)
-    >>> clf = RectifiedConformalClassifier(sensitive_features=sensitive, random_state=0)
+    >>> clf = RectifiedConformalClassifier(
+    ...     sensitive_features=list(data.sensitive), cv=2, random_state=0
+    ... )
     >>> sets = clf.fit(data.X[:2500], data.y[:2500]).predict_set(data.X[2500:])
     >>> sets.shape
     (500, 6)
