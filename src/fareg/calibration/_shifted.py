@@ -50,7 +50,7 @@ def learn_shift(rows: Rows, alpha: float, *, seed: int) -> LearnedShift:
     Boosted trees on the canonical columns minimise the pinball loss. Without rows, or without a
     finite score among them, the shift is zero.
     """
-    scores = rows.own_scores
+    scores = rows.own_scores if len(rows) else np.empty(0)  # nobody to ask the estimator about
     finite = scores[np.isfinite(scores)]
     if not len(finite):
         return LearnedShift(None)
