@@ -24,11 +24,11 @@ class _Held(dict[str, str]):
     """What columns held before they became numbers: "flag" or "date", by name."""
 
     def __deepcopy__(self, memo: Any) -> _Held:
-        return self  # pandas copies its notes with every column it hands out
+        return self  # pandas copies attrs with every column, and this never changes
 
 
 def is_frame(X: Any) -> bool:
-    """Tell a data frame (pandas, polars, ...) from an array."""
+    """Tell whether X is a data frame (pandas, polars, ...) and not an array."""
     return bool(nw.dependencies.is_into_dataframe(X))
 
 
@@ -47,7 +47,8 @@ def check_table(X: Any) -> Any:
 
 def column_names(X: Any) -> list[str]:
     """Return the column names of a frame, ``x0, x1, ...`` for an array."""
-    if isinstance(X, pd.DataFrame):  # first: narwhals refuses duplicates in words of its own
+    # pandas comes first, because narwhals refuses duplicate names with an error of its own
+    if isinstance(X, pd.DataFrame):
         return [str(name) for name in X.columns]
     if is_frame(X):
         return [str(name) for name in nw.from_native(X, eager_only=True).columns]
@@ -196,14 +197,14 @@ def _seconds(times: pd.Series) -> Any:
     if times.dtype.kind != "m":
         epoch = pd.Timestamp(0, unit="s", tz="UTC")
         times = pd.to_datetime(times, utc=True).dt.as_unit("us") - epoch
-    # nanoseconds since 1970 are too many for a float: microseconds round alike in every unit
+    # A float cannot hold nanoseconds since 1970 exactly. Microseconds round alike in every unit.
     return times.dt.as_unit("us").dt.total_seconds().to_numpy(np.float64)
 
 
 def _distinct(column: pd.Series) -> tuple[IntArray, Any]:
     try:
-        codes, distinct = pd.factorize(column)  # values repeat: convert each distinct one once
-    except TypeError as error:  # no hash
+        codes, distinct = pd.factorize(column)  # each distinct value is converted once
+    except TypeError as error:  # the value has no hash
         raise InvalidInputError(
             "a cell must hold one value, got a list, dict or array; give one column per item"
         ) from error
@@ -322,7 +323,8 @@ def in_order(X: Any, names: Any) -> Any:
 def _position(item: Any, names: list[str]) -> int:
     if isinstance(item, str) and item in names:
         return names.index(item)
-    is_position = isinstance(item, int | np.integer) and not isinstance(item, bool)  # no masks
+    # True and False are refused: a mask of columns is no list of positions
+    is_position = isinstance(item, int | np.integer) and not isinstance(item, bool)
     if is_position and -len(names) <= item < len(names):
         return int(item) % len(names)
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")

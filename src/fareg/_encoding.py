@@ -55,7 +55,7 @@ def _finite_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     return cut_huge(numbers.replace(infinite, np.nan))
 
 
-# A column keeps the form it had in fit: a lone row with a missing text looks like a number.
+# A column keeps the form it had in fit: a single row with a missing text would look like a number.
 _TO_TEXT = FunctionTransformer(_all_text, feature_names_out="one-to-one")
 _TO_NUMBERS = FunctionTransformer(_all_numbers, feature_names_out="one-to-one")
 _TO_FINITE_NUMBERS = FunctionTransformer(_finite_numbers, feature_names_out="one-to-one")
@@ -81,7 +81,7 @@ def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
     With ``max_categories``, the rarest levels of a column share one indicator. An infinite number
     counts as missing.
     """
-    # an all-missing column stays, as zeros; the indicator tells missing from the median
+    # A column without values stays, as zeros. The indicator parts missing values from the median.
     numbers = make_pipeline(
         _TO_FINITE_NUMBERS,
         SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
@@ -246,7 +246,7 @@ def _outputs_of_numbers(transformer: Pipeline, n_columns: int) -> list[int]:
 
 
 class FillEmpty(TransformerMixin, BaseEstimator):
-    """Put zeros into columns that had no value in fit: boosting cannot cut a column of nothing."""
+    """Put zeros into columns without a value in fit, which boosting could not split."""
 
     def fit(self, X: FloatArray, y: Any = None) -> Self:
         """Note which columns are empty."""

@@ -48,7 +48,7 @@ def _hashes(values: Any) -> Any:
     """Hash canonical values to 64 bits, a number alike whether it is float64 or text."""
     if values.dtype != object:
         return _bits(values)
-    # half a surrogate pair has no UTF-8: it is hashed as its escape
+    # Half of a surrogate pair cannot be encoded in UTF-8, so its escape sequence is hashed instead.
     plain = [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in values[:-1]]
     texts = np.array([*plain, None], dtype=object)[:-1]
     numbers = spelled_numbers(texts)
@@ -60,7 +60,7 @@ def _hashes(values: Any) -> Any:
 
 def _bits(values: FloatArray) -> Any:
     values = values + 0.0  # -0.0 and 0.0 are one value
-    values[np.isnan(values)] = np.nan  # and so are all NaN
+    values[np.isnan(values)] = np.nan  # all NaN are one value too
     return values.view(np.uint64)
 
 

@@ -262,7 +262,7 @@ def _frame_names(sets: Any) -> list[Any] | None:
     if isinstance(sets, pd.DataFrame):
         return None if isinstance(sets.columns, pd.RangeIndex) else list(sets.columns)
     names: list[Any] = list(column_names(sets))
-    default = [f"column_{j}" for j in range(len(names))]  # what polars calls them
+    default = [f"column_{j}" for j in range(len(names))]  # the names that polars gives
     return None if names == default else names
 
 
@@ -305,7 +305,7 @@ def _stripped(names: list[str], labels: list[Any]) -> ColumnClasses | None:
 
 def _n_shared(names: list[str]) -> int:
     """Return how many characters all names begin with."""
-    first, last = min(names), max(names)  # all others lie between them
+    first, last = min(names), max(names)  # in order, all others lie between these two
     pairs = zip(first, last, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), len(first))
 
@@ -315,7 +315,8 @@ def _by_name(classes: list[Any], names: list[Any]) -> list[Any]:
     texts = {plain_text(label): label for label in classes}
     own = [plain_text(name) for name in names]
     if not set(own) & set(texts):
-        return classes  # the names say something else, the place of a column counts
+        # The names are no labels, so columns are in the order of the classes.
+        return classes
     if set(own) != set(texts):
         raise InvalidInputError(
             f"sets has columns {shown(names)} but classes are {shown(classes)}; rename the "

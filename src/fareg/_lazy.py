@@ -33,7 +33,7 @@ def lazy_names(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = importlib.import_module(home)
         value = module if home == f"{package}.{name}" else getattr(module, name)
-        vars(sys.modules[package])[name] = value  # the next use does not come here
+        vars(sys.modules[package])[name] = value  # the next use finds it without this function
         return value
 
     def names() -> list[str]:

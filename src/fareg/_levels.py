@@ -149,7 +149,7 @@ def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
     for _, column in columns.items():
         codes, distinct = pd.factorize(column)
         which, known = pd.factorize(which * (len(distinct) + 1) + codes + 1)
-        if len(known) == len(columns):  # nothing left to tell apart
+        if len(known) == len(columns):  # all rows differ already
             break
     is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0  # codes count up from 0
     return np.flatnonzero(is_first), which

@@ -145,7 +145,8 @@ def one_of(*choices: str) -> Callable[[str, Any], Any]:
     return functools.partial(check_choice, choices=choices)
 
 
-MAX_COUNT = 1_000_000  # of steps, draws, networks: more is a slip of the keyboard and never ends
+# The largest number of steps, draws or networks. More is a typing error that would run forever.
+MAX_COUNT = 1_000_000
 
 # The declared type of a parameter says what it may be: the check behind the type is called with
 # the name and the value of the parameter.
@@ -211,7 +212,8 @@ def check_proba(proba: Any) -> FloatArray:
             f"proba must have shape (n_samples, n_classes), got {p.ndim} dimension(s)"
         )
     sums = p @ np.ones(p.shape[1])
-    near_one = np.abs(sums - 1) <= 1e-3  # float16 and float32 models round; logits are far away
+    # models in float16 and float32 round; logits are off by far more
+    near_one = np.abs(sums - 1) <= 1e-3
     if near_one.all() and p.min(initial=0.0) >= 0:
         return p
     if np.isnan(p).any():

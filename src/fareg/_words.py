@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MISSING = "–"
-SMALLEST_P = 1e-4  # smaller p-values are not told apart in words
+SMALLEST_P = 1e-4  # smaller p-values are all written as below this
 
 
 def percent(share: float | None, digits: int = 1) -> str:

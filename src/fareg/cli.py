@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Seed = Annotated[int, typer.Option(help="Same seed, same numbers.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
 Target = Annotated[str, typer.Option(help="Column of true labels.")]
 Sensitive = Annotated[
     str | None, typer.Option(help="Columns that may define a group: a,b (default: all).")
@@ -50,7 +50,10 @@ def _tell_version(asked: bool) -> None:
 @app.callback()
 def _about(
     version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell it.")
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Show the version and stop."
+        ),
     ] = False,
 ) -> None:
     """Find who is under-covered, and fix it."""
@@ -60,12 +63,12 @@ def _about(
 def fit(
     data: Data,
     target: Target,
-    out: Annotated[Path, typer.Option(help="Model file to write, by custom *.fareg.")],
+    out: Annotated[Path, typer.Option(help="Model file to write, usually *.fareg.")],
     sensitive: Sensitive = None,
     estimator: Annotated[str, typer.Option(help="hgb, forest, logistic or mlp.")] = "hgb",
     confidence: Annotated[float, typer.Option(help="Coverage to promise.")] = 0.9,
     label_conditional: Annotated[
-        bool, typer.Option("--label-conditional", help="Promise it for every true label.")
+        bool, typer.Option("--label-conditional", help="Promise coverage for every true label.")
     ] = False,
     allow_empty: Annotated[
         bool,
@@ -127,7 +130,7 @@ def predict(
 ) -> None:
     """Write the prediction set of every row: set, size, top label, group.
 
-    The files of a folder are answered in parallel; a run that was stopped goes on there.
+    The files of a folder are answered in parallel. A run that was stopped continues there.
     """
     with _plain_errors(json) as told:
         from fareg._validation import InvalidInputError
@@ -169,7 +172,7 @@ def info(
     model: Annotated[Path, typer.Argument(help="Model file.", show_default=False)],
     json: Json = False,
 ) -> None:
-    """Tell what is in a model file, without running it."""
+    """Show what is in a model file, without running it."""
     with _plain_errors(json) as told:
         from fareg.persistence import describe
 
@@ -260,7 +263,9 @@ def reproduce(
         list[str] | None, typer.Argument(help="Tables and figures, see --list (default: all).")
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Name the targets and stop.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Small and rough, in minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a small and rough version, in minutes.")
+    ] = False,
     repeats: Annotated[int | None, typer.Option(help="Repetitions (default: 10).")] = None,
     sizes: Annotated[str | None, typer.Option(help="Values of N: 200,500,1000.")] = None,
     jobs: Jobs = None,

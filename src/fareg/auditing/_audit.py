@@ -137,7 +137,7 @@ def audit(
     least = promise.least_coverage
     overall = {"coverage": everyone.coverage, "high": high, "least_coverage": least}
     main = headline_group([vars(group) for group in groups], overall, confidence_level)
-    # what knows of no clusters sees one row of each
+    # Measures that assume independent rows see one row of each cluster.
     apart = one_row_of_each(cluster, n, rng)
     rows, hits, sizes = columns[apart].reset_index(drop=True), covered[apart], size[apart]
     levels, pairs = _cell_tables(rows, hits, sizes, confidence_level)
@@ -169,7 +169,8 @@ def audit(
         excess_risk=_excess_risk(rows, hits, confidence_level, rng) if measures else float("nan"),
         detectable_coverage=detectable_coverage(
             int((apart & ~discovery).sum()),
-            len(groups) * (1 if cluster is None else 2),  # averages over draws count twice
+            # a p-value averaged over draws is doubled
+            len(groups) * (1 if cluster is None else 2),
             promise,
             significance,
         ),

@@ -15,7 +15,7 @@ from fareg._levels import LevelCoding, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.metrics import clopper_pearson, coverage_by_label
 
-MAX_PAIRED = 40  # features that enter pairs: beyond, those with the worst levels
+MAX_PAIRED = 40  # if there are more features, those with the worst levels are paired
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class CodedTable:
 
     @classmethod
     def of(cls, columns: pd.DataFrame, learn_from: BoolArray | None = None) -> CodedTable:
-        """Code canonical columns by the levels of the rows ``learn_from``; None: of all rows."""
+        """Code canonical columns by the levels of the rows ``learn_from``, None for all rows."""
         rows = columns if learn_from is None else columns[learn_from]
         coding = LevelCoding.learn(rows)
         return cls(coding, coding.codes(columns))
@@ -107,7 +107,8 @@ def _counted(
 ) -> pd.DataFrame:
     rows = [row for subset in subsets for row in _cells(subset, codes, covered, size)]
     cells = pd.DataFrame(rows, columns=["features", "codes", "n", "k", "mean_size"])
-    return cells.astype({"n": np.int64, "k": np.int64, "mean_size": np.float64})  # also if empty
+    # an empty table needs its types too
+    return cells.astype({"n": np.int64, "k": np.int64, "mean_size": np.float64})
 
 
 def _cells(

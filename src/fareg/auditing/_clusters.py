@@ -1,4 +1,4 @@
-"""Rows that belong together: who says so, and how to notice if nobody did."""
+"""Clusters of rows that depend on each other, and a warning of copies that nobody declared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fareg._words import count, rows
 
 MANY_REPEATS = 0.1  # share of rows equal to an earlier one from which on repeats are suspicious
 NEARLY_UNIQUE = 0.9  # a column that tells this share of the distinct rows apart is like an id
-MIN_DISTINCT = 50  # fewer distinct values may repeat by nature
+MIN_DISTINCT = 50  # a column with fewer distinct values may well repeat them by chance
 
 
 def read_clusters(X: Any, clusters: Any) -> tuple[Any, IntArray | None]:

@@ -19,7 +19,7 @@ from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 from fareg.metrics import clopper_pearson
 
 FEWEST_DEVIATIONS = 10.0  # a law is cut off where it is this many standard deviations from its mean
-INTERVAL_TAIL = 0.025  # of each side of a 95% interval
+INTERVAL_TAIL = 0.025  # probability outside each end of a 95% interval
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from fareg._validation import BoolArray, IntArray
 from fareg.auditing._cells import CodedTable
 from fareg.metrics import clopper_pearson
 
-MAX_SHOWN = (12, 5)  # levels down and across, the most frequent ones: a phone is narrow
+MAX_SHOWN = (12, 5)  # most levels shown down and across; few across, because a phone is narrow
 
 
 def group_picture(
@@ -29,9 +29,8 @@ def group_picture(
     if not shown:
         return None
     table = CodedTable.of(columns[shown])
-    order = sorted(
-        range(len(shown)), key=lambda j: -len(table.coding.levels[j].values)
-    )  # longer is down
+    # the feature with more levels goes down
+    order = sorted(range(len(shown)), key=lambda j: -len(table.coding.levels[j].values))
     axes = [_frequent(table.codes[:, j], most) for j, most in zip(order, MAX_SHOWN, strict=False)]
     hidden = sum(
         len(table.coding.levels[j].values) - len(axis) for j, axis in zip(order, axes, strict=True)

@@ -197,7 +197,7 @@ def _worst_cells(
     """Propose the levels and pairs whose coverage on the discovery half is least like the level."""
     table = CodedTable.of(columns, learn_from=discovery)
     cells = cell_coverage(table, covered, size, confidence_level=confidence_level, rows=discovery)
-    # each candidate costs the others some power, so one that looks fine already here stays out
+    # Every candidate costs the others some power, so those that look fine already here stay out.
     eligible = (cells["p_value"] <= SUSPICIOUS) & (cells["n"] >= MIN_GROUP_ROWS)
     worst = cells[eligible].nsmallest(MAX_CELLS, "p_value")
     names = [str(name) for name in columns.columns]
@@ -262,7 +262,8 @@ def _verified(
         )
         for i, c in enumerate(candidates)
     ]
-    return tuple(sorted(groups, key=lambda group: group.p_value))  # stable: learned ones first
+    # a stable sort keeps learned groups first among equals
+    return tuple(sorted(groups, key=lambda group: group.p_value))
 
 
 def holm(p: FloatArray) -> FloatArray:

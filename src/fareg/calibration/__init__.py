@@ -1,6 +1,6 @@
 """Calibration as a value: labelled rows in, thresholds and p-values of other rows out.
 
-One small calibration per idea. Each is a frozen record of what cannot be derived, with
+There is one small calibration per idea. Each is a frozen record of what cannot be derived, with
 ``thresholds(rows)``, ``pvalues(rows)`` where it has them, ``full_sets()`` for warnings, and
 ``check(rows, n_labels)``, which refuses a stored calibration whose parts contradict each other.
 None of them knows an estimator.

@@ -104,7 +104,7 @@ class WorstLevels:
         columns = self.first + np.where(levels >= 0, levels, n_levels)
         n_problems = len(self.boundary)
         position = (scores >= self.boundary).astype(np.int64) + (scores > self.boundary)
-        if n_problems == 1:  # all labels share a problem: three cases per row
+        if n_problems == 1:  # all labels share one problem, so a row has three cases
             cases = np.arange(N_POSITIONS)[None, :]
         else:
             cases = position * n_problems + np.arange(n_problems)
@@ -113,7 +113,7 @@ class WorstLevels:
             best = ranks.argmax(axis=2)[..., None]
             passed = self.significant[np.take_along_axis(ranks, best, axis=2)]
             selected = np.where(passed, best, -1)
-        else:  # stable: of equally bad features, the first
+        else:  # a stable sort takes the first of equally bad features
             order = np.argsort(-ranks, axis=2, kind="stable")[..., :n_select]
             selected = np.sort(order, axis=2)
         if n_problems == 1:
@@ -146,7 +146,7 @@ def _max_of_others(ranks: IntArray) -> IntArray:
 
 def _exceeds(rates: FloatArray, sizes: FloatArray, alpha: float) -> BoolArray:
     """Test ``rate > alpha`` by a one-sided t-test on ``sizes`` zeros and ones with that mean."""
-    above = (rates > alpha) & (sizes >= 2)  # one point has no variance: no evidence
+    above = (rates > alpha) & (sizes >= 2)  # a single point has no variance, so it is no evidence
     with np.errstate(divide="ignore", invalid="ignore"):
         t = (rates - alpha) / np.sqrt(rates * (1 - rates) / (sizes - 1))
     p = stats.t.sf(np.where(above, t, 0.0), np.maximum(sizes - 1, 1))

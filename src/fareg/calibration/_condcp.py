@@ -20,7 +20,7 @@ from fareg.calibration._rows import Rows, require
 
 TOLERANCE = 1e-9  # on dual variables, which lie in [-alpha, 1 - alpha]
 LEFT = 1e-7  # stands for "just below" a dual value; alpha is met up to this factor
-MAX_PIVOTS = 10_000  # far above what a problem takes; a guard, not a setting
+MAX_PIVOTS = 10_000  # far more steps than any problem takes: a guard against endless loops
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,14 @@ class QuantileProgram:
                 break
             e = levels[position] - LEFT
             moved = _descend(self.rows, self.scores, self.alpha, row * e, vertex)
-            if moved is None:  # eta never gets as far as u
+            if moved is None:  # eta cannot reach u, whatever the score is
                 thresholds[position] = np.inf if e > 0 else -np.inf
                 continue
-            vertex = moved  # next time, start here
+            vertex = moved  # the next search starts at this vertex
             w = np.linalg.solve(self.rows[vertex.basis].T, row)
             whole = np.rint(w)
-            w = np.where(np.abs(w - whole) < TOLERANCE, whole, w)  # a score comes out as it went in
+            # Whole weights lose their rounding error, so a threshold equals a score exactly.
+            w = np.where(np.abs(w - whole) < TOLERANCE, whole, w)
             fit = float(w @ self.scores[vertex.basis])
             thresholds[position] = fit if fit < self.ceiling else np.inf
         return thresholds
@@ -136,14 +137,14 @@ def _descend(
         out = np.flatnonzero(excess > TOLERANCE)
         if len(out) == 0:
             return Vertex(basis, upper)
-        # after a step of length zero (tied scores) a random choice cannot cycle
+        # After a step of length zero (tied scores), a random choice keeps the search from cycling.
         leaving = int(rng.choice(out) if stalled else out[excess[out].argmax()])
         goes_up = eta_basis[leaving] > 0
         direction = inverse[:, leaving] * (-1 if goes_up else 1)
         speed = rows @ direction
         residual = scores - rows @ (inverse @ scores[basis])
         speed[basis] = 0.0
-        # points that the fit will meet: from above those it moves up to, from below the others
+        # The fit meets points above it where it moves up, points below it where it moves down.
         ahead = np.flatnonzero(np.where(upper, speed > TOLERANCE, speed < -TOLERANCE))
         steps = np.maximum(residual[ahead] / speed[ahead], 0.0)
         order = np.argsort(steps, kind="stable")

@@ -117,13 +117,14 @@ def learn_regions(
     scores : ndarray of shape (n,)
     """
     spread = float(scores.std()) or 1.0
-    order = np.argsort(scores, kind="stable")  # once: in order, later sorts are a single pass
+    # sorted once here, so that later sorts take a single pass
+    order = np.argsort(scores, kind="stable")
     which, v = which[order], scores[order] / spread
     n_output = (n_hidden or Z.shape[1]) + 1
     size = (Z.shape[1] + 1) * n_hidden + n_output * n_regions
     found = []
     for _ in range(n_restarts):
-        # quantiles apart from each other, around the level: regions have something to choose from
+        # The first quantiles lie apart, around the level, so that regions can differ.
         strata = (np.arange(n_regions) + rng.random(n_regions)) / n_regions
         q = np.quantile(v, np.maximum(1 - 3 * alpha * (1 - strata), 0))
         start = rng.normal(size=size)
@@ -246,7 +247,7 @@ def learn_region_views(
         return RegionViews(encoder, one.regions, np.zeros(1, dtype=np.int64), drawn), one
     if target == "rank":
         values = rankdata(scores) / len(scores)
-    else:  # an infinite score has no gradient: a little above all others will do
+    else:  # An infinite score has no gradient, so it counts as a little above all finite ones.
         above = finite.max() + (np.ptp(finite) or 1.0) / 10
         values = np.clip(scores, finite.min(), above)
     learned = learn_regions(
@@ -286,7 +287,7 @@ class RegionCalibration:
     n_labels: int
 
     has_pvalues = False
-    n_rows = 1  # quantiles are all that is kept of the rows
+    n_rows = 1  # only the quantiles of the rows are kept
 
     @classmethod
     def of(

@@ -58,7 +58,7 @@ PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
 
 
 def check_model(name: str, model: Any) -> None:
-    """Refuse what can be no model: a class instead of an instance, a number, a name."""
+    """Refuse what cannot be a model: a class instead of an instance, a number, a name."""
     if isinstance(model, type) or not (hasattr(model, "fit") or hasattr(model, "predict_proba")):
         got = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
         raise InvalidInputError(
@@ -216,7 +216,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         return labels_of_sets(self._sets(rows), rows.proba, self.classes_)
 
     def predict_table(self, X: Any) -> pd.DataFrame:
-        """Return what there is to say about each row, as ``fareg predict`` writes it.
+        """Return a line per row with its set, its size and its top label, among others.
 
         Returns
         -------
@@ -303,7 +303,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
     def freeze_parameters(self) -> None:
         """Note the parameters of this fit: answers depend on these, whatever is set later."""
         self.parameters_: dict[str, Any] = {
-            # a list may be changed in place later
+            # a copy, because a list may be changed in place later
             name: value[:] if isinstance(value, list) else value
             for name, value in self.get_params(deep=False).items()
         }
@@ -393,7 +393,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
                 "label is kept in the set; give more rows or coarser groups"
             )
         foreign = [place.who for place in full if place.has_points]
-        # above alpha, all rows together have been warned of already
+        # if the share exceeds alpha, a warning about all rows has been given already
         if foreign and share_unknown <= self.alpha_:
             warn(
                 f"too many calibration labels for {foreign[0]}{_more(foreign)} were never seen by "
@@ -456,7 +456,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             self.column_kinds_ = column_kinds(X) if is_frame(X) else None
             return X
         names = list(getattr(self, "column_kinds_", None) or ())
-        if names and column_names(X) != names:  # no names to compare: columns count by position
+        # without names to compare, columns are taken by position
+        if names and column_names(X) != names:
             named = isinstance(X, pd.DataFrame)
             X = X.set_axis(names, axis=1) if named else pd.DataFrame(X, columns=names)
         return X
@@ -493,7 +494,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
 
 
 def check_estimator(estimator: Any) -> Any:
-    """Return an estimator that can tell probabilities."""
+    """Return an estimator that has ``predict_proba``."""
     if not hasattr(estimator, "predict_proba"):
         raise InvalidInputError(
             f"estimator must have predict_proba, got {type(estimator).__name__}; "

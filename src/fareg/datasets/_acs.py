@@ -108,7 +108,7 @@ def load_acs_income(
     fareg._validation.InvalidInputError: PUMS person files are missing: ...psam_p02.csv...
     """
     paths = acs_income_files(root_dir, year=year, states=states, horizon=horizon)
-    # each state is filtered as it is read: a full table of five states need not fit in memory
+    # Each state is filtered as it is read, so the full table of five states need not fit in memory.
     people = pd.concat([_read_people(path, weights=True) for path in paths], ignore_index=True)
     return _prepare(
         people,
@@ -126,7 +126,7 @@ def acs_income_files(
     states: Sequence[str] = PAPER_STATES,
     horizon: str = "1-Year",
 ) -> list[Path]:
-    """Return the files that `load_acs_income` reads, after a look whether all are there.
+    """Return the files that `load_acs_income` reads, after a check that all of them exist.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def _read_people(path: Path, *, weights: bool) -> pd.DataFrame:
     """Read the needed columns of one file and keep the working people of 17 to 56."""
     required = {*FEATURES, "PINCP", "PWGTP" if weights else "ST"}
     wanted = required | set(RELATIONSHIP)
-    # skipinitialspace: PUMS pads, and a field of blanks is a missing value
+    # skipinitialspace, because PUMS pads fields with blanks, and a blank field is a missing value
     people = pd.read_csv(
         path, usecols=lambda name: name in wanted, skipinitialspace=True, low_memory=False
     )
@@ -300,7 +300,8 @@ def _features(people: pd.DataFrame) -> pd.DataFrame:
         {
             "AGE": np.array(AGE_NAMES)[bins].tolist(),
             "COW": _text(people["COW"]),
-            "SCHL": people["SCHL"],  # its codes are ordered: a number, unless the file has words
+            # The codes are ordered, so they stay numbers, unless the file has words.
+            "SCHL": people["SCHL"],
             "MAR": _text(people["MAR"]),
             "OCCP": _text(people["OCCP"]),
             "POBP": _text(people["POBP"]),

@@ -90,4 +90,5 @@ class Dataset:
 
 def _as_index(rows: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
     index = np.asarray(rows)
-    return index.astype(np.int64) if index.size == 0 else index  # an empty list is float to numpy
+    # numpy would read an empty list as floats
+    return index.astype(np.int64) if index.size == 0 else index

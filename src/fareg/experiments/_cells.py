@@ -27,7 +27,7 @@ from fareg.experiments._store import Store
 from fareg.metrics import excess_risk, is_covered, worst_slab_coverage
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-ERT_ROUNDS = 20  # of boosting: few, as befits some hundred rows of few features
+ERT_ROUNDS = 20  # rounds of boosting: few, because there are some hundred rows of few features
 PICTURE_STEPS = (0.0, 1.0, 2.0)
 
 
@@ -207,7 +207,7 @@ def units_of(cells: Iterable[Cell]) -> list[Unit]:
 def run_unit(unit: Unit, folder: str) -> tuple[Unit, dict[str, pd.DataFrame]]:
     """Compute the cells of a unit, store each at once, and return the rows by key."""
     with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FaregWarning)  # small groups are part of the experiment
+        warnings.simplefilter("ignore", FaregWarning)  # full sets of small groups are expected here
         bench = prepare(unit.problem, Store(folder))
         return unit, {cell.key: cell.result(bench) for cell in unit.cells}
 

@@ -24,7 +24,7 @@ from fareg.experiments._references import oracle_sets, own_scores, size_matched_
 from fareg.groups import load_training
 
 LEARNERS = ("paper", "draws", "condcp+paper", "default")
-MOST_DRAWS = 100  # of the sweep over T; fewer draws are the first of these
+MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of them
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Plan:
 
 
 def acs_data(root: Path) -> DataConfig:
-    """Return the configuration of ACSIncome in a folder of PUMS files, after a look at them."""
+    """Return the configuration of ACSIncome in a folder of PUMS files; all must exist."""
     files = acs_income_files(root, year=ACS_YEAR)
     return DataConfig("acs", _fingerprint(files), str(root.resolve()))
 

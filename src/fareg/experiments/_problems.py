@@ -31,7 +31,7 @@ from fareg.datasets import (
 from fareg.experiments._config import BaseConfig, DataConfig, Problem, content_hash
 from fareg.experiments._store import Store
 
-DRAW, TRAIN, CONFORMALIZE, MEASURE = range(4)  # purposes of randomness
+DRAW, TRAIN, CONFORMALIZE, MEASURE = range(4)  # what random numbers are drawn for
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class DataKind:
     draw: Callable[[DataConfig, int, np.random.Generator], Dataset]
     n_classes: int
     target_features: tuple[str, str]
-    published: str = "synthetic"  # whose hyperparameters FaReG (paper) takes
+    published: str = "synthetic"  # the published setting whose hyperparameters FaReG (paper) takes
 
 
 def _synthetic(bias: str) -> Callable[[DataConfig, int, np.random.Generator], Dataset]:
@@ -182,7 +182,8 @@ def _train(problem: Problem, train: Dataset, rest: Dataset, n_classes: int) -> p
         model.fit(train.X, train.y)
     seconds = time.process_time() - start
     proba = np.zeros((len(rest), n_classes))
-    proba[:, model.classes_] = model.predict_proba(rest.X)  # a class unseen in training: 0
+    # a class that training did not see has probability 0
+    proba[:, model.classes_] = model.predict_proba(rest.X)
     names = [f"p{k}" for k in range(n_classes)]
     return pd.DataFrame(proba, columns=names).assign(training_seconds=seconds)
 

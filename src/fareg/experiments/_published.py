@@ -1,4 +1,4 @@
-"""The numbers that the paper prints. Its other results are drawn, without numbers."""
+"""The numbers that the paper prints; its other results are figures without numbers."""
 
 from __future__ import annotations
 

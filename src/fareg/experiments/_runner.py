@@ -1,4 +1,4 @@
-"""The runner: what is missing is computed, what is there is kept."""
+"""The runner computes the cells that are missing and keeps those that are there."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def run_cells(
         task = progress.add_task("", total=sum(unit.cost for unit in units), done=0, n=len(units))
         for done, (unit, rows) in enumerate(finished, start=1):
             for key, frame in rows.items():
-                if not store.path(key).exists():  # computed on another machine's disk
+                # another machine has computed it and stored it on its own disk
+                if not store.path(key).exists():
                     store.put(key, frame)
             progress.update(task, advance=unit.cost, done=done)
 

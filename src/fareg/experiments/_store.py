@@ -61,7 +61,7 @@ class Store:
                 f"{_spell(own)}); choose another folder"
             )
         text = json.dumps(own) + "\n"
-        # written even if it is there: better to learn now than after hours that nothing can be
+        # Written even if it exists: an unwritable folder is refused now, not after hours.
         write_atomically(manifest, lambda path: path.write_text(text, encoding="utf-8"))
         return store
 
@@ -76,7 +76,7 @@ class Store:
         except FileNotFoundError:
             return None
         except (OSError, pa.ArrowInvalid):
-            return None  # not ours to mend: the cell is computed again and replaces it
+            return None  # a damaged file is replaced when its cell is computed again
 
     def put(self, key: str, rows: pd.DataFrame) -> pd.DataFrame:
         """Store the rows of a key and return them."""

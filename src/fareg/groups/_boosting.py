@@ -23,9 +23,9 @@ N_ROUNDS = 40
 N_LEAVES = 6
 LEAF_ROWS = 15
 LEARNING_RATE = 0.06
-SHARE = 0.7  # of the training rows that grow a tree
+SHARE = 0.7  # share of the training rows that each tree is grown on
 MAX_TREE_ROWS = 5_000
-MAX_FEATURES = 20  # that a cut chooses from, drawn at random if there are more
+MAX_FEATURES = 20  # features that a split chooses from, drawn at random if there are more
 PRIOR_ROWS = 8.0
 MISSING = -2 * LARGEST  # a missing number lies below all others
 CHUNK = 16_384  # rows that go down the trees together: they fit into the cache
@@ -61,7 +61,8 @@ class BoostedTrees:
             flat, first = x.ravel(), np.arange(len(x)) * x.shape[1]
             for root, depth in zip(roots, depths, strict=True):
                 node = np.full(len(x), root)
-                for _ in range(min(depth, N_LEAVES - 1)):  # no deeper, whatever a file says
+                # a bound on the depth, even for trees of an edited file
+                for _ in range(min(depth, N_LEAVES - 1)):
                     down = flat[first + self.feature[node]] <= self.threshold[node]
                     node = np.where(down, self.left[node], self.right[node])
                 total += self.value[node]

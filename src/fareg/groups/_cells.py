@@ -19,14 +19,14 @@ from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.groups._folds import N_FOLDS, Folds
 
 PRIOR_ROWS = 8.0  # a cell mean counts as much as this many rows at the overall mean
-MAX_FEATURES = 40  # beyond, only the best single features enter pairs
-MAX_FEATURES_TRIPLES = 10  # beyond, only the best pairs are extended
+MAX_FEATURES = 40  # if there are more features, only the best single ones enter pairs
+MAX_FEATURES_TRIPLES = 10  # if there are more features, only the best pairs are extended
 N_EXTENDED = 5
 MAX_CELLS = 5_000  # a subset with more cells than this is not tried: its means would be noise
-MAX_ROWS = 20_000  # that the search looks at; means are taken of all rows
+MAX_ROWS = 20_000  # rows that the search looks at; the means use all rows
 
-N_SUBSETS = 2  # one after the other: two groups may be told by different features
-LEAST_GAIN = 10.0  # of the second subset, in variances of the target: it is not chosen for noise
+N_SUBSETS = 2  # chosen one after the other, because two groups may differ in their features
+LEAST_GAIN = 10.0  # gain that a second subset needs, in variances of the target, to rule out noise
 
 Subset = tuple[int, ...]
 Table = tuple[Subset, IntArray, FloatArray]
@@ -72,7 +72,7 @@ def learn_cells(
     codes = [level.codes(columns[level.name]) for level in levels]
     sizes = [len(level.values) for level in levels]
     mean = float(target.mean())
-    rest = np.tile(target - mean, (N_FOLDS, 1))  # what is still to be told, by each fold's model
+    rest = np.tile(target - mean, (N_FOLDS, 1))  # what each fold's model leaves unexplained
     tables: list[list[Table]] = [[] for _ in range(N_FOLDS)]
     least = np.full(N_FOLDS, -np.inf)
     few = slice(MAX_ROWS)

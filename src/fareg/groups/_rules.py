@@ -16,7 +16,7 @@ from fareg._validation import BoolArray, FloatArray, InvalidInputError, check_sa
 from fareg.groups._conditions import Condition, Part, distinct_numbers
 
 MAX_LEAVES = 8
-CLOSE = 0.005  # a tree that agrees so much worse may be the smaller one
+CLOSE = 0.005  # the smaller tree is taken if its agreement is worse by at most this
 MAX_LEVELS = 50  # levels of a text column that a rule may name
 MAX_ROWS = 20_000
 
@@ -131,7 +131,7 @@ def _design(columns: pd.DataFrame) -> _Design:
                 parts.append(column.isna().to_numpy())
                 inputs.append((str(name), "missing", ""))
         else:
-            # ranks: a tree reads single precision, which cannot tell large numbers apart
+            # Ranks, because trees read single precision, in which large numbers become equal.
             ranks = np.searchsorted(distinct_numbers(column), cut_huge(column))
             finite = np.isfinite(column.to_numpy())
             parts.append(np.where(finite, ranks, np.nan if finite.any() else 0.0))

@@ -14,8 +14,8 @@ from fareg.groups._folds import N_FOLDS, Folds
 LEVEL_ROWS = 30  # calibration rows that a level should have
 MAX_LEVELS = 20
 STRONG = 0.2  # largest p-value of a signal that deserves all levels
-FEW_LEVELS = 5  # for a weaker one
-HEAVY = 1e4  # makes the sum of weights a constraint
+FEW_LEVELS = 5  # levels of a weaker signal
+HEAVY = 1e4  # penalty that enforces the sum of weights
 
 
 @dataclass(frozen=True)

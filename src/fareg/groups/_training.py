@@ -30,12 +30,12 @@ from fareg.groups._projection import free_entries, shift_of_free
 # baddbmm makes training, half of conformalize, 1.15 times as fast as x @ w + b
 TORCH = Arithmetic(lambda x, w, b: torch.baddbmm(b, x, w), leaky_relu)
 CHECK_EVERY = 10  # steps between two looks at the validation loss
-MAX_STOP_ROWS = 4096  # drawn rows that it is taken of
+MAX_STOP_ROWS = 4096  # rows that the validation loss is computed on, drawn at random
 REGRESSION_HIDDEN = 64
-REGRESSION_STEPS = 120  # at a thousand rows; more rows have more to tell, up to 300 steps
+REGRESSION_STEPS = 120  # steps for a thousand rows; more rows train longer, up to 300 steps
 REGRESSION_BATCH = 512
 REGRESSION_RATE = 0.01
-REGRESSION_DECAY = 1.0  # of AdamW at a thousand rows: fewer rows pull weights harder to zero
+REGRESSION_DECAY = 1.0  # weight decay of AdamW for a thousand rows; fewer rows get more
 
 
 @dataclass(frozen=True)

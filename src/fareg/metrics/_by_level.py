@@ -17,7 +17,7 @@ from fareg._validation import (
 )
 from fareg.metrics._by_group import clopper_pearson
 
-MAX_LEVELS = 10**6  # a number beyond is no level, but an identifier taken for one
+MAX_LEVELS = 10**6  # a larger number is an identifier that was taken for a level
 
 
 def coverage_by_level(

@@ -74,7 +74,7 @@ class Directions:
                 # x' W x = sum_i x_i (W_ii x_i + sum_{j > i} (W_ij + W_ji) x_j)
                 both = np.where(np.arange(len(features)) > i, self.W[:, i] + self.W[:, :, i], 0.0)
                 both[:, i] = self.W[:, i, i]
-                for j in np.flatnonzero(both.any(axis=0)):  # adding zeros would change nothing
+                for j in np.flatnonzero(both.any(axis=0)):  # a zero coefficient adds nothing
                     factor += np.multiply(both[:, j, None], features[j], out=term)
             projection += np.multiply(factor, x, out=term)
         return projection

@@ -233,7 +233,8 @@ def _predict(model: Any, table: Any, covered: BoolArray, train: Any, test: Any) 
     """Return the predicted probability of coverage of the rows in ``test``."""
     known = covered[train]
     if known.all() or not known.any():
-        return np.full(len(test), float(known[0]))  # nothing to learn: a single outcome
+        # with a single outcome there is nothing to learn
+        return np.full(len(test), float(known[0]))
     rows = table.iloc if isinstance(table, pd.DataFrame) else table
     fitted = clone(model).fit(rows[train], known)
     return np.asarray(fitted.predict_proba(rows[test])[:, 1], dtype=np.float64)

@@ -80,7 +80,7 @@ class Segments:
         points = np.zeros((*size.shape[:-1], size.shape[-1] + 1), dtype=np.int64)
         np.cumsum(size, axis=-1, out=points[..., 1:])
         n_points = int(points.flat[-1])
-        if points.shape == (n_points + 1,):  # one point per block: no search needed
+        if points.shape == (n_points + 1,):  # with one point per block, no search is needed
             return cls(points, min_points, np.arange(len(points) - min_points))
         # one search for all rows, each lifted above the one before
         rows = points.reshape(-1, points.shape[-1])
@@ -105,7 +105,7 @@ class Segments:
         if self.latest.ndim == 2:
             first = np.take_along_axis(starts, self.latest, axis=-1)
             return np.where(self.latest < 0, 0, last - first)
-        if len(self.points) == self.points[-1] + 1:  # one point per block: no search needed
+        if len(self.points) == self.points[-1] + 1:  # with one point per block, no search is needed
             return np.asarray(last - starts[..., : len(self.latest)])
         return np.asarray(last - np.take(starts, self.latest, axis=-1))
 

@@ -108,7 +108,7 @@ class _Fit:
                 v[i] -= a * self.center[j]
                 v[j] -= a * self.center[i]
         if not (v.any() or W.any()):
-            v[0] = 1.0  # nothing to fit: any direction will do
+            v[0] = 1.0  # with nothing to fit, any direction will do
         return Directions(v[None], None if self.kind == "linear" else W[None])
 
 

@@ -284,7 +284,8 @@ def worst_slab_curve(
         directions = Directions.join(directions, Directions.axes(numbers.shape[1], kind))
         fitted = fitted_directions(points, counts, kind, fewest)
         for one, its in zip(searches, fitted, strict=True):
-            search_own(one, points, counts, its)  # first: a bad slab known early saves searching
+            # Fitted directions come first, because knowing a bad slab early saves searching.
+            search_own(one, points, counts, its)
         own = [Directions.join(its[:1], directions) for its in fitted]
     search_shared(searches, points, counts, directions)
     slabs = [

@@ -19,7 +19,8 @@ KIND = "fareg model"
 FORMAT = 1  # raise it when an older fareg could not read the file
 MANIFEST = "manifest.json"
 MAX_ENTRIES = 8
-EPOCH = (1980, 1, 1, 0, 0, 0)  # entries carry no time: the same model gives the same bytes
+# Entries carry a fixed time, so that the same model gives the same bytes.
+EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_archive(
@@ -88,7 +89,7 @@ def _checked_names(archive: zipfile.ZipFile, size: int, path: Path) -> set[str]:
         )
     if len(infos) > MAX_ENTRIES or len(names) < len(infos):
         raise InvalidInputError(f"{path} is no fareg model: it has entries that do not belong")
-    # stored entries cannot grow when read: no small file unfolds to a huge one
+    # Only uncompressed entries are read, so a small file cannot unfold into a huge one.
     if any(i.compress_type != zipfile.ZIP_STORED or i.file_size > size for i in infos):
         raise InvalidInputError(f"{path} is damaged: an entry claims more bytes than the file has")
     return names

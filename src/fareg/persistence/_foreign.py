@@ -15,8 +15,8 @@ from fareg._validation import InvalidInputError
 from fareg.persistence._recipes import as_made, as_recipes, reachable
 from fareg.persistence._trust import is_function, is_trusted
 
-FREE_BYTES = 1 << 26  # what any file may unfold to
-MAX_RATIO = 200  # beyond that, how much larger than its packed form
+FREE_BYTES = 1 << 26  # bytes that any file may unfold to
+MAX_RATIO = 200  # how much larger than its packed form a bigger file may unfold
 
 
 class UntrustedTypesError(InvalidInputError):
@@ -134,7 +134,7 @@ def check_trees(estimator: Any) -> None:
                 for predictor in stage:
                     _check_predictor(predictor, thing)
         for tree in np.ravel(np.asarray(getattr(thing, "estimators_", ()), dtype=object)):
-            # forests and boosting check a row against their own width, then ask their trees
+            # Forests and boosting check the width of a row, and then ask their trees.
             if isinstance(tree, BaseDecisionTree) and not hasattr(thing, "estimators_features_"):
                 _require(tree.n_features_in_ == thing.n_features_in_)
 
@@ -164,7 +164,7 @@ def _check_predictor(predictor: Any, owner: Any) -> None:
 def _check_nodes(
     node: Any, left: Any, right: Any, feature: Any, n_nodes: int, n_features: int
 ) -> None:
-    # children come after their parent: no circles
+    # children come after their parent, so there are no circles
     _require(bool(((left > node) & (right > node) & (left < n_nodes) & (right < n_nodes)).all()))
     _require(bool(((feature >= 0) & (feature < n_features)).all()))
 

@@ -203,7 +203,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         told["n_features"] = manifest["n_features"]
         told["n_calibration"] = fitted["n_calibration_"]
         told["has_estimator"] = ESTIMATOR in archive
-        told["untrusted"] = manifest.get("untrusted", [])  # files of fareg 0.1 do not tell
+        told["untrusted"] = manifest.get("untrusted", [])  # files of fareg 0.1 lack it
         told["metadata"] = manifest["metadata"]
         told["bytes"] = archive.size
         if "groups_" in fitted:
@@ -245,7 +245,7 @@ def _one_error(path: Any) -> Iterator[Archive]:
             yield archive
     except FaregError:
         raise
-    except Exception as error:  # any byte may have changed: anything may fail
+    except Exception as error:  # any byte may have changed, so anything may fail
         raise InvalidInputError(
             f"{path} is damaged or does not fit the installed libraries "
             f"({type(error).__name__}: {_first_line(error)}); save the model again"
@@ -293,7 +293,7 @@ def _dump_estimator(clf: ConformalClassifier) -> tuple[bytes, list[str]]:
     stored = {"fitted": clf.estimator_, "given": clf.estimator}
     try:
         packed, names = _foreign.dump(stored)
-    except Exception as error:  # estimators are anyone's code
+    except Exception as error:  # an estimator may raise anything
         warn(
             f"the estimator cannot be stored ({_first_line(error)}) and is left out of the file; "
             "load it with fareg.load(path, estimator=model)"

@@ -40,7 +40,7 @@ def as_recipes(root: Any) -> Any:
     """
     found = [(thing, _recipe(thing)) for thing in reachable(root)]
     replaced = {id(thing): recipe for thing, recipe in found if recipe is not None}
-    # deepcopy takes objects that its memo knows from there
+    # deepcopy replaces every object that its memo already knows
     return copy.deepcopy(root, replaced) if replaced else root
 
 

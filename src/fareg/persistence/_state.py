@@ -60,7 +60,7 @@ class Writer:
         return self._function(value, where)
 
     def _float(self, value: float, where: str) -> Any:
-        return {"$": "float", "value": str(float(value))}  # nan and inf are no JSON
+        return {"$": "float", "value": str(float(value))}  # JSON has neither nan nor inf
 
     def _scalar(self, value: Any, where: str) -> Any:
         return {"$": "scalar", "of": self._array(np.asarray(value), where)}
@@ -82,7 +82,7 @@ class Writer:
 
     def _array(self, value: Any, where: str) -> Any:
         if value.dtype.kind in NUMERIC and value.dtype.itemsize <= 8:
-            # matrix products round by memory layout: keep it, and answers stay equal to the bit
+            # Matrix products round by memory layout, so it is kept: answers stay equal to the bit.
             by_columns = (
                 value.ndim > 1 and value.flags.f_contiguous and not value.flags.c_contiguous
             )

@@ -32,7 +32,7 @@ def strip_axis(scale: tuple[float, float], level: float) -> Markup:
         _text(2.0, 15.0, percent(scale[0], 0), "tick", "start"),
         _text(STRIP_WIDTH - 2, 15.0, "100%", "tick", "end"),
     ]
-    if 42 < x(level) < STRIP_WIDTH - 46:  # clear of both ends
+    if 42 < x(level) < STRIP_WIDTH - 46:  # keeps clear of both ends
         parts.append(_target(x(level)))
     hidden = tag("span", "95% interval beside the target", class_="visually-hidden")
     return hidden + _strip(parts)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from fareg import _words
 from fareg.report import _figures
 
-# with no key of its own, a section is left out
+# a section without its key in the summary is left out
 OPTIONAL = (
     "about",
     "repairs",
@@ -60,7 +60,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
     >>> "All is &lt;well&gt;." in page, "<well>" in page
     (True, False)
     """
-    # here, so that whoever only needs the words does not load the template engine
+    # imported here, so that whoever only needs words does not load the template engine
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

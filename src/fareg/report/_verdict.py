@@ -216,7 +216,7 @@ def fit_verdict(
 
 
 def _empty_step(empty: Row, confidence_level: float) -> str:
-    """Say what empty sets are, and how to be rid of them."""
+    """Say how many sets are empty, why, and how to avoid them."""
     reason = "."
     if empty["accuracy"] > confidence_level:
         reason = (

@@ -113,7 +113,7 @@ def audit_file(
     X = X.drop(columns=grouping, errors="ignore")
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
-    column_kinds(X)  # refuses columns of lists
+    column_kinds(X)  # it refuses columns of lists
     result = audit(
         X,
         y,
@@ -178,7 +178,7 @@ def _parts(separators: re.Pattern[str], text: str) -> list[str]:
 
 
 def _without_answers(X: pd.DataFrame, sizes: Any) -> pd.DataFrame:
-    """Leave out what the predictor said: whoever has an empty set is covered never."""
+    """Leave out the predictor's answers: a group such as "the set is empty" is never covered."""
     answers = [
         name
         for name, column in X.items()

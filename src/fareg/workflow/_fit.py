@@ -26,7 +26,7 @@ from fareg.workflow._tables import check_columns, check_copy, column_kinds, copy
 from fareg.workflow._target import check_target, check_training_labels, warn_of_leak
 
 TEST_SIZE = 0.2
-CALIBRATION_SIZE = 0.4  # as large as the training part: groups are learned on half of it
+CALIBRATION_SIZE = 0.4  # as large as the training part, because groups are learned on half of it
 
 
 @dataclass(frozen=True, eq=False)

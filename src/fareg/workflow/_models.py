@@ -39,7 +39,7 @@ class AnySizeNetwork(MLPClassifier):
 
 
 def _mlp(seed: int) -> Any:
-    # a fifth of the rows decides when to stop: two at least, which the smallest tables need
+    # A fifth of the rows decides when to stop, and at least two, which the smallest tables need.
     network = AnySizeNetwork(
         (64, 32), early_stopping=True, validation_fraction=0.2, random_state=seed
     )

@@ -80,7 +80,7 @@ def write_answers(
 
 def model_columns(clf: Any, model: str | os.PathLike[str]) -> dict[str, str]:
     """Return the columns that a loaded model needs, with what they hold."""
-    kinds = describe(model)["metadata"].get("columns")  # of all rows that fareg fit has seen
+    kinds = describe(model)["metadata"].get("columns")  # kinds over all rows of the fit
     if not isinstance(kinds, dict):
         kinds = clf.column_kinds_
     if kinds is None:

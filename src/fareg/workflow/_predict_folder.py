@@ -86,7 +86,8 @@ def predict_folder(
     parts = folder_parts(root)
     stamps = [(part, (root / part).stat().st_mtime_ns) for part in parts]
     plan = hashlib.sha256(repr((digest, batch_size, list(keep), stamps)).encode()).hexdigest()[:16]
-    unfinished = target.with_name(f".{target.name}.{plan}.partial")  # the same plan goes on there
+    # a later call with the same plan continues in this folder
+    unfinished = target.with_name(f".{target.name}.{plan}.partial")
     answer = PartAnswer(
         model=str(Path(model).resolve()),
         digest=digest,
@@ -106,10 +107,11 @@ def predict_folder(
             if progress is not None:
                 progress(int(found.sum()))
         check_any(counts, data)
-        for leftover in unfinished.rglob(".*.tmp"):  # of workers that were killed
+        for leftover in unfinished.rglob(".*.tmp"):  # left by workers that were killed
             leftover.unlink()
         os.replace(unfinished, target)
-    for other in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):  # older plans
+    # left by other plans
+    for other in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         shutil.rmtree(other, ignore_errors=True)
     return {**summary_of(counts), "files": len(parts)}
 
@@ -144,7 +146,7 @@ class PartAnswer:
         clf, kinds = self.model_and_columns()
         source, target = Path(self.root, part), Path(self.out, part)
         n_classes = len(clf.classes_)
-        if target.exists():  # by a run that was stopped
+        if target.exists():  # written by a run that was stopped
             sizes = pyarrow.parquet.read_table(target, columns=["size"])["size"]
             return count_sizes(sizes.to_numpy(), n_classes)
         if count_rows(source) == 0:

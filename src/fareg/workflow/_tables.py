@@ -114,7 +114,8 @@ def read_batches(
         if parquet:
             import pyarrow.parquet
 
-            file = pyarrow.parquet.ParquetFile(source, pre_buffer=False)  # keeps what it read
+            # With pre_buffer, pyarrow would keep everything that it has read in memory.
+            file = pyarrow.parquet.ParquetFile(source, pre_buffer=False)
             names = [str(name) for name in file.schema_arrow.names]
         else:
             names = _check_header(source)
@@ -122,7 +123,8 @@ def read_batches(
         given = {name: value for name, value in given.items() if name not in names}
         check_columns([*kinds, *keep], [*names, *given], str(source))
         stored = [name for name in kinds if name not in given]
-        kept = [name for name in keep if name not in given]  # the path of the file says the others
+        # the values of the other columns are in the path of the file
+        kept = [name for name in keep if name not in given]
         batches = (
             _parquet_batches(file, stored, kept, batch_size)
             if parquet
@@ -225,7 +227,7 @@ def copy_rows(source: str | os.PathLike[str], rows: Any, out: str | os.PathLike[
 
             table = pyarrow.parquet.read_table(source).take(positions)
         else:
-            # text that is not interpreted: 007 and NA come out as they went in
+            # Text is not interpreted, so 007 and NA are written as they were read.
             table = pd.read_csv(source, dtype="str", keep_default_na=False, encoding="utf-8-sig")
             table = table.iloc[positions]
     with replacing(out) as temporary:

@@ -15,7 +15,7 @@ from fareg.workflow._tables import column_kinds
 
 MIN_ROWS = 20
 MANY_VALUES = 20  # more whole numbers than these look like amounts
-ROWS_PER_NUMBER = 10  # and are refused as classes if they repeat more rarely
+ROWS_PER_NUMBER = 10  # such numbers are refused if each repeats more rarely than this
 RARE = 10  # training rows below which a class is hardly learned
 SHOWN = 5
 
@@ -114,7 +114,7 @@ def warn_of_leak(X: pd.DataFrame, y: Any, accuracy: float) -> None:
     telling = [
         str(name)
         for name, column in canonical(X).reset_index(drop=True).items()
-        if column.nunique() <= len(column) / 2  # an id tells every row apart, and nothing else
+        if column.nunique() <= len(column) / 2  # an id differs in every row and gives nothing away
         and labels.groupby(column, dropna=False).nunique().max() == 1
     ]
     hint = f"such as {', '.join(telling[:SHOWN])}, " if telling else ""
