@@ -11,12 +11,18 @@ import numpy as np
 import pytest
 
 from fareg.calibration import (
+    CellCalibration,
+    Everyone,
     LevelCalibration,
     Rows,
     ShiftedCalibration,
     level_pvalues,
     level_thresholds,
 )
+from fareg.classifiers._learning import score_target
+from fareg.classifiers._views import DisadvantageLevels, level_edges
+from fareg.groups import GroupLearner
+from fareg.scores import aps
 
 ALPHA, N_LEVELS, N_DRAWS = 0.1, 5, 600
 SHARES = np.array([0.3, 0.25, 0.2, 0.15, 0.1])  # of the rows in each level
@@ -201,3 +207,46 @@ def test_rectified_scores_cover_everyone():
 
     mean, error = mean_and_error(np.array([hit.mean() for _, _, hit in covered_rows(make, 150)]))
     assert mean >= 1 - ALPHA - 4 * error
+
+
+N_LABELS = 3
+
+
+def draw_biased(rng, n):
+    """Rows of two bits; where they agree the model's probabilities are nearly always wrong."""
+    bits = rng.integers(0, 2, size=(n, 2))
+    p = rng.dirichlet(np.full(N_LABELS, 0.7), size=n)
+    y = (rng.random((n, 1)) > np.cumsum(p, axis=1)[:, :-1]).sum(axis=1)
+    wrong = (bits[:, 0] == bits[:, 1]) & (rng.random(n) < 0.9)
+    return np.hstack([p, bits]), np.where(wrong, rng.integers(0, N_LABELS, n), y)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_levels_learned_on_other_rows_cover_every_upper_set(seed):
+    """Given the rows that taught the levels, over draws of the rows that calibrate."""
+    rng, n, n_test = np.random.default_rng(seed), 100, 200
+    X, y = draw_biased(rng, 300)
+    learning = Rows(X, lambda X: X[:, :N_LABELS], aps, [3, 4], seed, y)
+    learner = GroupLearner(members=("cells",), random_state=seed)
+    learner.fit(learning.columns, score_target(learning.own_scores, None, ALPHA))
+    leveler = DisadvantageLevels(learner, level_edges(learner.out_of_fold_, 20, n))
+    assert leveler.n_levels > 1
+    excess = {"levels": [], "split": []}
+    for draw in range(120):
+        X, y = draw_biased(rng, n + n_test)
+        rows = Rows(X, lambda X: X[:, :N_LABELS], aps, [3, 4], draw, y)
+        test, rows = rows.take(np.arange(n, n + n_test)), rows.take(np.arange(n))
+        levels = leveler.levels(test)
+        common = {"alpha": ALPHA, "label_conditional": False}
+        for name, calibration in {
+            "levels": LevelCalibration.of(leveler, rows, **common),
+            "split": CellCalibration.of(Everyone(), rows, **common),
+        }.items():
+            hit = test.own_scores <= calibration.thresholds(test)[:, 0]
+            short = [(hit - (1 - ALPHA))[levels >= m].sum() for m in range(leveler.n_levels)]
+            excess[name].append(short)
+    for m in range(leveler.n_levels):
+        mean, error = mean_and_error(np.array(excess["levels"])[:, m])
+        assert mean >= -4 * error
+    mean, error = mean_and_error(np.array(excess["split"])[:, -1])
+    assert mean < -4 * error  # split conformal sets fail the worst off here
