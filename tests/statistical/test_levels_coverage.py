@@ -20,7 +20,7 @@ from fareg.calibration import (
     level_thresholds,
 )
 from fareg.classifiers._learning import score_target
-from fareg.classifiers._views import DisadvantageLevels, level_edges
+from fareg.classifiers._views import level_edges
 from fareg.groups import GroupLearner
 from fareg.scores import aps
 
@@ -221,6 +221,21 @@ def draw_biased(rng, n):
     return np.hstack([p, bits]), np.where(wrong, rng.integers(0, N_LABELS, n), y)
 
 
+@dataclass(frozen=True)
+class LearnedLevels:
+    """Cuts the learned disadvantage at edges."""
+
+    learner: GroupLearner
+    edges: np.ndarray
+
+    @property
+    def n_levels(self):
+        return len(self.edges) + 1
+
+    def levels(self, rows):
+        return np.searchsorted(self.edges, self.learner.disadvantage(rows.columns))
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_levels_learned_on_other_rows_cover_every_upper_set(seed):
     """Given the rows that taught the levels, over draws of the rows that calibrate."""
@@ -229,7 +244,7 @@ def test_levels_learned_on_other_rows_cover_every_upper_set(seed):
     learning = Rows(X, lambda X: X[:, :N_LABELS], aps, [3, 4], seed, y)
     learner = GroupLearner(members=("cells",), random_state=seed)
     learner.fit(learning.columns, score_target(learning.own_scores, None, ALPHA))
-    leveler = DisadvantageLevels(learner, level_edges(learner.out_of_fold_, 20, n))
+    leveler = LearnedLevels(learner, level_edges(learner.out_of_fold_, 20, n))
     assert leveler.n_levels > 1
     excess = {"levels": [], "split": []}
     for draw in range(120):
