@@ -255,6 +255,7 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
     ``selection`` holds names, positions (negative ones count from the end), or is a function of X
     that returns columns; None means all.
     """
+    check_selection("sensitive_features", selection)
     if callable(selection):
         chosen = selection(X)
         chosen = chosen if is_frame(chosen) else np.atleast_1d(np.asarray(chosen))

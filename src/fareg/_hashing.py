@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import coded_column, series_of, spelled_numbers
-from fareg._validation import FloatArray, InvalidInputError
+from fareg._validation import FloatArray, InvalidInputError, check_count
 
 
 def row_uniforms(X: Any, key: int) -> FloatArray:
@@ -78,6 +78,13 @@ def check_seed(name: str, random_state: Any) -> None:
         raise InvalidInputError(
             f"{name} must be None, a whole number or a random generator, got {random_state!r}"
         )
+
+
+def check_numpy_seed(name: str, random_state: Any) -> None:
+    """Refuse what cannot seed numpy and scikit-learn directly: whole numbers have 32 bits there."""
+    check_seed(name, random_state)
+    if isinstance(random_state, int | np.integer):
+        check_count(name, int(random_state), minimum=0, maximum=2**32 - 1)
 
 
 def hash_key(random_state: Any) -> int:

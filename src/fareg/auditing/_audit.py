@@ -10,12 +10,14 @@ import pandas as pd
 
 from fareg._columns import SensitiveFeatures, check_table, select_columns
 from fareg._encoding import cut_huge
-from fareg._hashing import hash_key
+from fareg._hashing import check_seed, hash_key
 from fareg._validation import (
+    MAX_COUNT,
     BoolArray,
     IntArray,
     check_confidence_level,
     check_count,
+    check_flag,
     check_fraction,
     check_same_length,
 )
@@ -30,6 +32,7 @@ from fareg.auditing._verification import detectable_coverage, discover_and_verif
 from fareg.metrics import excess_risk
 from fareg.report import headline_group, words
 
+MAX_CALIBRATION = 2**53  # whole numbers beyond are not exact as floats
 MAX_ROWS_ERT = 50_000  # more rows are sampled
 
 
@@ -109,10 +112,12 @@ def audit(
     """
     check_confidence_level(confidence_level)
     check_fraction("significance", significance)
-    check_count("n_directions", n_directions)
-    check_count("n_permutations", n_permutations, minimum=0)
+    check_count("n_directions", n_directions, maximum=MAX_COUNT)
+    check_count("n_permutations", n_permutations, minimum=0, maximum=MAX_COUNT)
+    check_flag("measures", measures)
+    check_seed("random_state", random_state)
     if n_calibration is not None:
-        check_count("n_calibration", n_calibration)
+        check_count("n_calibration", n_calibration, maximum=MAX_CALIBRATION)
     promise = Promise(float(confidence_level), n_calibration)
     X, cluster = read_clusters(check_table(X), clusters)
     columns, notes = _tamed(select_columns(X, sensitive_features))

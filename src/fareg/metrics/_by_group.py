@@ -19,6 +19,7 @@ from fareg._validation import (
     IntArray,
     InvalidInputError,
     check_covered,
+    check_flag,
     check_fraction,
     check_same_length,
 )
@@ -108,6 +109,11 @@ def coverage_by_group(
     """
     covered = check_covered(covered)
     check_same_length(X=X, covered=covered)
+    check_flag("pairs", pairs)
+    if masks is not None and not isinstance(masks, Mapping):
+        raise InvalidInputError(
+            f"masks must be a dict of names and bool arrays, got {type(masks).__name__}"
+        )
     table = select_columns(check_table(X), features)
     groups = [*_groups(table, pairs=pairs), *_masks(masks or {}, len(covered))]
     if y is not None:

@@ -94,7 +94,7 @@ def _check_levels(levels: Any, n_levels: int | None) -> tuple[IntArray, int]:
     largest = int(codes.max())
     if n_levels is None:
         return codes, largest + 1
-    if check_count("n_levels", n_levels) <= largest:
+    if check_count("n_levels", n_levels, maximum=MAX_LEVELS) <= largest:
         raise InvalidInputError(
             f"n_levels must be above the largest level, got {n_levels} for level {largest}"
         )

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from fareg._columns import canonical, check_table, is_frame
 from fareg._encoding import AnySizeBoosting, FillEmpty, ordinal_encoder
+from fareg._hashing import check_numpy_seed
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -175,6 +176,7 @@ def excess_risk_parts(
     risk = LOSSES[check_choice("loss", loss, LOSSES)]
     if check_count("n_splits", n_splits, minimum=2) > n_samples:
         raise InvalidInputError(f"n_splits must be at most the {n_samples} rows, got {n_splits}")
+    check_numpy_seed("random_state", random_state)
     if isinstance(random_state, np.random.Generator):
         random_state = int(random_state.integers(2**32))
     table = _table(X)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from fareg._encoding import NumericCode
+from fareg._hashing import check_numpy_seed
 from fareg._validation import (
+    MAX_COUNT,
     BoolArray,
     FloatArray,
     InvalidInputError,
@@ -263,9 +265,12 @@ def worst_slab_curve(
     """
     covered = check_covered(covered)
     check_same_length(X=X, covered=covered)
+    if not isinstance(deltas, list | tuple) and getattr(deltas, "ndim", 0) != 1:
+        raise InvalidInputError(f"deltas must be a list of shares in (0, 1], got {deltas!r}")
     deltas = [check_fraction("delta", delta, include_one=True) for delta in deltas]
-    check_count("n_directions", n_directions)
-    check_count("n_permutations", n_permutations, minimum=0)
+    check_count("n_directions", n_directions, maximum=MAX_COUNT)
+    check_count("n_permutations", n_permutations, minimum=0, maximum=MAX_COUNT)
+    check_numpy_seed("random_state", random_state)
     check_choice("kind", kind, KINDS)
     check_choice("search", search, SEARCHES)
     check_choice("slab", slab, ("value", "index"))

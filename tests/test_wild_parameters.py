@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import warnings
 from contextlib import suppress
 from decimal import Decimal
@@ -12,11 +13,12 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 
 import fareg
-from conftest import ProbabilityReader
-from fareg import FaReGClassifier, FaregError
+from fareg import FaReGClassifier, FaregError, metrics
 from fareg.classifiers import CLASSIFIERS
 from fareg.groups import GroupLearner
 
@@ -27,6 +29,7 @@ X = pd.DataFrame(RNG.dirichlet([1, 1, 1], 80), columns=["a", "b", "c"]).assign(
 Y = np.array([RNG.choice(3, p=p) for p in X[["a", "b", "c"]].to_numpy()])
 COLUMNS = X[["c", "d"]].astype(float)
 COVERED = np.where(X["d"] == 0, 0.7, 1.0)
+TABLES = ("y", "classes", "clusters")  # data, not settings
 QUICK = {"max_iter": 1, "n_restarts": 1}
 
 # Numbers are small or huge: those between are valid and take their time.
@@ -57,16 +60,16 @@ WILD = st.one_of(
 )
 
 
-class Watched(ProbabilityReader):
-    """A classifier that counts how often it is asked."""
+class Watched(ClassifierMixin, BaseEstimator):
+    """A classifier that reads probabilities from the table and counts how often it is asked."""
 
     def fit(self, X, y=None):
-        self.n_asked = 0
-        return super().fit(X, y)
+        self.n_asked, self.classes_ = 0, np.arange(3)
+        return self
 
     def predict_proba(self, X):
         self.n_asked += 1
-        return super().predict_proba(X)
+        return np.asarray(X)[:, :3].astype(np.float64)
 
 
 def names(cls):
@@ -108,6 +111,31 @@ def test_a_learner_learns_or_refuses_before_it_looks_at_a_row(data):
         with pytest.raises(FaregError):
             FaReGClassifier(FrozenEstimator(model), learner=learner).fit(X, Y)
         assert model.n_asked == 0
+
+
+SETS = np.ones((len(X), 3), dtype=bool)
+FUNCTIONS = {
+    fareg.audit: ((X, Y, SETS), {"n_directions": 2, "n_permutations": 2, "measures": False}),
+    metrics.coverage_by_group: ((X, COVERED > 0.9), {}),
+    metrics.coverage_by_label: ((Y, COVERED > 0.9), {}),
+    metrics.coverage_by_level: ((Y, COVERED > 0.9), {}),
+    metrics.excess_risk: ((X, COVERED > 0.9), {"estimator": DummyClassifier()}),
+    metrics.worst_slab_coverage: ((X, COVERED > 0.9), {"n_directions": 2}),
+    metrics.worst_slab_curve: ((X, COVERED > 0.9), {"n_directions": 2, "deltas": [0.5]}),
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_function_answers_or_refuses(function, data):
+    arguments, quick = FUNCTIONS[function]
+    parameters = inspect.signature(function).parameters.values()
+    own = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in TABLES]
+    name, value = data.draw(st.sampled_from(own)), data.draw(WILD)
+    with warnings.catch_warnings(), suppress(FaregError):
+        warnings.simplefilter("ignore")
+        function(*arguments, **{**quick, name: value})
 
 
 @pytest.mark.parametrize(
