@@ -336,7 +336,7 @@ class NumericCode:
                 )
             else:
                 numbers[:, j] = column.fillna(code)
-        if not (np.abs(numbers) < LARGEST).all():
+        if not (np.abs(numbers) <= LARGEST).all():  # numbers cut by cut_huge are as large
             raise InvalidInputError(
                 f"X must hold finite numbers below {LARGEST:g}; remove or clip infinite values"
             )
