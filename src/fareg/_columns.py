@@ -255,7 +255,6 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
     ``selection`` holds names, positions (negative ones count from the end), or is a function of X
     that returns columns; None means all.
     """
-    check_selection("sensitive_features", selection)
     if callable(selection):
         chosen = selection(X)
         chosen = chosen if is_frame(chosen) else np.atleast_1d(np.asarray(chosen))
@@ -278,6 +277,8 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
 
 def selected_positions(X: Any, selection: Any) -> list[int]:
     """Return the positions of the columns that names or positions select; X must have them."""
+    if not np.isscalar(selection) and not np.iterable(selection):
+        check_selection("sensitive_features", selection)  # says what it may be
     wanted = [selection] if np.isscalar(selection) else list(selection)
     if not wanted:
         raise InvalidInputError("sensitive_features must name at least one column, got none")
