@@ -16,8 +16,9 @@ from fareg._columns import select_columns
 from fareg.auditing._cells import CodedTable, cell_coverage
 from fareg.auditing._counts import Promise
 from fareg.auditing._sets import read_sets
-from fareg.auditing._verification import NO_RULE, detectable_coverage, holm
+from fareg.auditing._verification import NO_RULE, detectable_coverage
 from fareg.metrics import clopper_pearson, coverage_by_group, coverage_score, mean_set_size
+from fareg.pvalues import holm
 
 FAST = {"n_directions": 5, "n_permutations": 5, "random_state": 0}
 CLASSES = ["a", "b", "c"]
@@ -210,7 +211,7 @@ def test_the_numbers_of_a_finding_are_those_of_its_words():
 
 
 def test_a_group_without_a_short_rule_is_not_put_in_words(monkeypatch):
-    monkeypatch.setattr(sys.modules[holm.__module__], "MIN_FIDELITY", 1.0)
+    monkeypatch.setattr(sys.modules[detectable_coverage.__module__], "MIN_FIDELITY", 1.0)
     X, y, sets = ring()
     result = audit(X, y, sets, classes=[0, 1], **FAST)
     learned = [group for group in result.groups if group.source == "learned"]

@@ -74,6 +74,9 @@ def fit(
         bool,
         typer.Option(help="Let sets be empty; if not, the most probable label joins such a set."),
     ] = True,
+    clusters: Annotated[
+        str | None, typer.Option(help="Column of ids: rows of one id stay together.")
+    ] = None,
     seed: Seed = 0,
     report: Report = None,
     test_out: Annotated[
@@ -98,6 +101,7 @@ def fit(
                 confidence_level=confidence,
                 label_conditional=label_conditional,
                 allow_empty=allow_empty,
+                clusters=clusters,
                 measures=report is not None,
                 seed=seed,
                 test_out=test_out,

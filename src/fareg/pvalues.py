@@ -25,7 +25,13 @@ from fareg._validation import (
     check_same_length,
 )
 
-__all__ = ["CalibrationScores", "conformal_pvalues", "conformal_quantile", "conformal_rank"]
+__all__ = [
+    "CalibrationScores",
+    "conformal_pvalues",
+    "conformal_quantile",
+    "conformal_rank",
+    "holm",
+]
 
 
 @overload
@@ -224,3 +230,18 @@ def conformal_pvalues(
     n_categories = int(max(known.max(initial=0), wanted.max(initial=0))) + 1
     calibration = CalibrationScores.sort(calibration_scores, known, n_categories)
     return calibration.pvalues(scores, wanted, u)
+
+
+def holm(p: FloatArray) -> FloatArray:
+    """Return p-values adjusted for their number (Holm 1979): any is <= a with probability <= a.
+
+    Examples
+    --------
+    >>> holm(np.array([0.01, 0.04, 0.03]))
+    array([0.03, 0.06, 0.06])
+    """
+    order = np.argsort(p)
+    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(1.0, stepped)
+    return adjusted

@@ -60,7 +60,7 @@ def test_finds_names_and_repairs_the_group(world, fitted):
 
 
 @pytest.mark.parametrize("label_conditional", [False, True])
-@pytest.mark.parametrize("construction", ["partition", "union"])
+@pytest.mark.parametrize("construction", ["levels", "partition", "union"])
 @pytest.mark.parametrize("calibration", ["split", "reuse"])
 @pytest.mark.parametrize("target", ["score", "coverage"])
 def test_every_mode_agrees_with_its_p_values(
@@ -80,8 +80,10 @@ def test_every_mode_agrees_with_its_p_values(
     ).conformalize(cal.X[:600], cal.y[:600])
     X = test.X[:400]
     np.testing.assert_array_equal(clf.predict_set(X), clf.predict_p(X) > clf.alpha_)
-    assert not clf.groups_.drop(columns=["coverage", "p_value"]).isna().any(axis=None)
+    numbers = clf.groups_[["share", "n_calibration", "low", "high", "threshold"]]
+    assert not numbers.isna().any(axis=None)
     assert clf.groups_["p_value"].isna().all() == (calibration == "reuse")
+    assert not (clf.groups_["named"].any() and calibration == "reuse")
 
 
 def test_union_contains_the_marginal_sets(world):
@@ -107,7 +109,7 @@ def test_union_is_the_union_over_draws(world):
     np.testing.assert_array_equal(clf.predict_set(X), expected)
 
 
-@pytest.mark.parametrize("construction", ["partition", "union"])
+@pytest.mark.parametrize("construction", ["levels", "partition", "union"])
 def test_delta_one_gives_split(world, construction):
     model, cal, test = world
     clf = FaReGClassifier(
@@ -150,7 +152,7 @@ def test_a_row_never_depends_on_its_neighbours(world, fitted):
 
 
 @pytest.mark.parametrize("base", [CondCPClassifier(), PartialConformalClassifier()])
-@pytest.mark.parametrize("construction", ["partition", "union"])
+@pytest.mark.parametrize("construction", ["levels", "partition", "union"])
 def test_the_base_joins_the_union(world, base, construction):
     model, cal, test = world
     clf = FaReGClassifier(
@@ -234,7 +236,7 @@ def mixed(n, seed=0, k=3):
 @pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
 @pytest.mark.parametrize("n", [20, 61, 200])
 @pytest.mark.parametrize("sensitive", [None, ["a"], ["constant"], ["b", "many"]])
-@pytest.mark.parametrize("construction", ["partition", "union"])
+@pytest.mark.parametrize("construction", ["levels", "partition", "union"])
 def test_hard_tables_get_an_answer(n, sensitive, construction):
     X, y = mixed(2 * n)
     clf = FaReGClassifier(

@@ -15,7 +15,7 @@ from fareg.datasets import make_synthetic
 from fareg.groups import distil_rule
 from fareg.report import render_report
 from fareg.workflow._fit import fit_and_test
-from fareg.workflow._named_groups import NamedGroup, groups_before_and_after, named_groups
+from fareg.workflow._named_groups import ReportedGroup, groups_before_and_after, reported_groups
 
 DATA = make_synthetic(3000, random_state=0)
 
@@ -126,8 +126,9 @@ def test_the_numbers_of_a_group_are_those_of_the_rows_that_its_words_mean():
     covered = {moment: rng.random(600) < 0.9 for moment in ("before", "after")}
     inside = ((X["age"] > 50) & (X["region"] == "n")).to_numpy()
     rule = distil_rule(canonical(X), inside ^ (rng.random(600) < 0.1))  # words that nearly fit
-    clf = SimpleNamespace(cuts_=[0.5], rule_=rule, sensitive_features=None)
-    (group,) = named_groups(clf, X)
+    named = SimpleNamespace(rule=rule, stability=1.0)
+    clf = SimpleNamespace(named_groups_=(named,), sensitive_features=None)
+    (group,) = reported_groups(clf, X)
     assert (group.rule, group.fidelity) == (rule.text, rule.fidelity)
     np.testing.assert_array_equal(group.inside, rule.inside(canonical(X)))
     table = groups_before_and_after([group], X, covered, features=None, confidence_level=0.9)
@@ -140,16 +141,7 @@ def test_the_numbers_of_a_group_are_those_of_the_rows_that_its_words_mean():
 def test_a_named_group_that_is_a_level_is_listed_once():
     X = pd.DataFrame({"region": ["n", "s"] * 100})
     covered = {"before": np.ones(200, bool), "after": np.ones(200, bool)}
-    group = NamedGroup("region=n", ("region",), 1.0, (X["region"] == "n").to_numpy())
+    group = ReportedGroup("region=n", ("region",), 1.0, 1.0, (X["region"] == "n").to_numpy())
     table = groups_before_and_after([group], X, covered, features=None, confidence_level=0.9)
     assert table["group"].tolist() == ["region=n", "region=s"]
     assert table["named"].tolist() == [True, False]
-
-
-def test_a_group_without_words_is_the_group_that_was_learned():
-    rule = SimpleNamespace(alternatives=(), fidelity=0.6, features=("a",), text="a=1")
-    learned = np.array([0.1, 0.9])
-    clf = SimpleNamespace(cuts_=[0.5], rule_=rule, predict_group=lambda X: learned)
-    (group,) = named_groups(clf, None)
-    assert "no short rule" in group.rule
-    assert group.inside.tolist() == [False, True]

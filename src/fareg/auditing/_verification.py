@@ -13,6 +13,7 @@ from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.auditing._cells import CodedTable, cell_coverage
 from fareg.auditing._counts import Count, Promise
 from fareg.groups import GroupLearner, cells_of, cut_membership, distil_rule
+from fareg.pvalues import holm
 
 MAX_ITER = 80  # gradient steps of the network
 MIN_ROWS = 20  # a half with fewer rows proposes nothing
@@ -264,21 +265,6 @@ def _verified(
     ]
     # a stable sort keeps learned groups first among equals
     return tuple(sorted(groups, key=lambda group: group.p_value))
-
-
-def holm(p: FloatArray) -> FloatArray:
-    """Return p-values adjusted for their number (Holm 1979): any is <= a with probability <= a.
-
-    Examples
-    --------
-    >>> holm(np.array([0.01, 0.04, 0.03]))
-    array([0.03, 0.06, 0.06])
-    """
-    order = np.argsort(p)
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(1.0, stepped)
-    return adjusted
 
 
 def detectable_coverage(

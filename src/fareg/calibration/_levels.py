@@ -258,6 +258,13 @@ class LevelCalibration:
             [_isotonic(own.interval_quantiles(self.alpha)) for own in self._sorted]
         )
 
+    def pooled_levels(self) -> list[tuple[int, int]]:
+        """Return the first and last level of each run of levels that share their thresholds."""
+        theta = self.level_thresholds
+        starts = [0, *(1 + np.flatnonzero((theta[1:] != theta[:-1]).any(axis=1)))]
+        ends = [*(start - 1 for start in starts[1:]), len(theta) - 1]
+        return [(int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
+
     def thresholds(self, rows: Rows) -> FloatArray:
         """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
         return self.level_thresholds[self.leveler.levels(rows)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,8 @@ class Rows:
     codes : int ndarray of shape (n_samples,) or None
         The column of each true label, -1 for a label that the estimator does not know; None while
         predicting.
+    clusters : ndarray of shape (n_samples,) or None
+        Ids of people or places with several rows.
     """
 
     X: Any
@@ -44,6 +46,7 @@ class Rows:
     selection: SensitiveFeatures
     key: int
     codes: IntArray | None = None
+    clusters: Any = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -100,16 +103,15 @@ class Rows:
 
     def selecting(self, selection: SensitiveFeatures) -> Rows:
         """Return the same rows with other sensitive features."""
-        other = Rows(self.X, self.ask, self.score, selection, self.key, self.codes)
+        other = replace(self, selection=selection)
         vars(other).update({name: vars(self)[name] for name in SLICED if name in vars(self)})
         return other
 
     def take(self, chosen: IntArray) -> Rows:
         """Return some of the rows, with what is already known about them."""
         codes = None if self.codes is None else self.codes[chosen]
-        part = Rows(
-            take_rows(self.X, chosen), self.ask, self.score, self.selection, self.key, codes
-        )
+        clusters = None if self.clusters is None else self.clusters[chosen]
+        part = replace(self, X=take_rows(self.X, chosen), codes=codes, clusters=clusters)
         for name in SLICED:
             if name in vars(self):
                 vars(part)[name] = vars(self)[name][chosen]

@@ -5,10 +5,14 @@ from fareg.classifiers._base import ConformalClassifier
 from fareg.classifiers._condcp import CondCPClassifier
 from fareg.classifiers._equalized import ExhaustiveConformalClassifier, PartialConformalClassifier
 from fareg.classifiers._fareg import FaReGClassifier
+from fareg.classifiers._learning import out_of_fold_proba
+from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._plcp import PLCPClassifier
 from fareg.classifiers._rectified import RectifiedConformalClassifier
 from fareg.classifiers._split import SplitConformalClassifier
-from fareg.classifiers._views import RECORDS
+from fareg.classifiers._views import DisadvantageLevels as _Levels
+from fareg.classifiers._views import GroupCells as _Cells
+from fareg.classifiers._views import GroupDraws as _Draws
 
 CLASSIFIERS = (
     AFCPClassifier,
@@ -21,6 +25,8 @@ CLASSIFIERS = (
     SplitConformalClassifier,
 )
 
+RECORDS = (NamedGroup, _Cells, _Draws, _Levels)  # what a model file may hold beside them
+
 __all__ = [
     "CLASSIFIERS",
     "RECORDS",
@@ -29,8 +35,10 @@ __all__ = [
     "ConformalClassifier",
     "ExhaustiveConformalClassifier",
     "FaReGClassifier",
+    "NamedGroup",
     "PLCPClassifier",
     "PartialConformalClassifier",
     "RectifiedConformalClassifier",
     "SplitConformalClassifier",
+    "out_of_fold_proba",
 ]

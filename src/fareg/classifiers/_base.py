@@ -278,13 +278,13 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
                 estimator, table, y, fitted.classes_, cv=cv, clusters=clusters, seed=seed
             )
 
-        return self._learning_rows(X, y, fitted, ask)
+        return self._learning_rows(X, y, fitted, ask, clusters)
 
-    def _learning_rows(self, X: Any, y: Any, fitted: Any, ask: Any) -> Rows:
+    def _learning_rows(self, X: Any, y: Any, fitted: Any, ask: Any, clusters: Any = None) -> Rows:
         """Return labelled rows that teach and do not calibrate."""
         score, key = get_score(self.conformity_score), hash_key(self.random_state)
         codes = label_codes(y, fitted.classes_)
-        return Rows(X, ask, score, self.sensitive_features, key, codes)
+        return Rows(X, ask, score, self.sensitive_features, key, codes, clusters)
 
     def _conformalize(self, estimator: Any, X: Any, y: Any, training: Rows | None = None) -> Self:
         self.estimator_ = check_estimator(estimator)

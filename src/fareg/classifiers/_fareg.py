@@ -8,7 +8,6 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
-from scipy.stats import fisher_exact
 from sklearn.base import clone
 
 from fareg._validation import (
@@ -17,6 +16,8 @@ from fareg._validation import (
     IntArray,
     InvalidInputError,
     check_choice,
+    check_proba,
+    check_same_length,
     one_of,
 )
 from fareg.calibration import (
@@ -29,39 +30,36 @@ from fareg.calibration import (
 )
 from fareg.classifiers._base import ConformalClassifier, Folds
 from fareg.classifiers._learning import coverage_target, divide_rows, score_target
+from fareg.classifiers._naming import (
+    MAX_FEATURES,
+    NamedGroup,
+    candidate_rules,
+    found_again,
+    verified_groups,
+)
+from fareg.classifiers._strata import Stratum, check_groups, covered_by_split, describe_groups
 from fareg.classifiers._views import (
+    NOWHERE,
     DisadvantageLevels,
     GroupCells,
     GroupDraws,
-    level_edges,
+    disadvantage,
     membership,
 )
 from fareg.groups import (
+    MEMBERS,
     Explanation,
     GroupLearner,
+    Rule,
     cells_of,
     cut_membership,
     distil_rule,
     explain_groups,
     plot_membership,
 )
-from fareg.metrics import clopper_pearson
-from fareg.pvalues import CalibrationScores
 
 MIN_CELL_SHARE = 0.05
 REFERENCE_ROWS = 2_000  # rows kept for explain()
-GROUP_COLUMNS = {
-    "group": "O",
-    "rule": "O",
-    "fidelity": "f",
-    "share": "f",
-    "n_calibration": "i",
-    "coverage": "f",
-    "low": "f",
-    "high": "f",
-    "p_value": "f",
-    "threshold": "f",
-}  # columns of groups_, with the kind of their values
 
 PUBLISHED: dict[str, dict[str, Any]] = {
     "synthetic": {
@@ -95,13 +93,14 @@ def check_base(name: str, base: Any) -> None:
 
 @dataclass(eq=False, repr=False)
 class FaReGClassifier(ConformalClassifier):
-    """Prediction sets that are valid on a group discovered in the data.
+    """Prediction sets with a promise for every degree of disadvantage.
 
-    A part of the calibration rows teaches a variational network where the marginal sets fail; the
-    rest calibrates the discovered group and its complement, each on its own points. With the
-    default ``calibration="split"``, ``P(Y in C(X) | X in cell) >= 1 - alpha`` for each discovered
-    cell, hence marginally, in finite samples and for any distribution. If no group is credibly
-    under-covered, the result is the plain split conformal set.
+    Rows that do not calibrate teach a *disadvantage*: how much worse than others people like this
+    are covered by plain split conformal sets. It is cut into levels, and thresholds rise with the
+    level as far as the calibration rows ask for it. By default,
+    ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` for every m: for everyone, for the worst off, and
+    for every group "disadvantaged at least this much" between, in finite samples and for any
+    distribution. Without a signal there is one level and the sets are plain split conformal ones.
 
     Parameters
     ----------
@@ -109,23 +108,26 @@ class FaReGClassifier(ConformalClassifier):
 allow_empty, random_state
         As in :class:`SplitConformalClassifier`.
     sensitive_features : list of names or positions, or function of X, default=None
-        The features that may define a group; None for all columns.
-    construction : {"partition", "union"}, default="partition"
-        "partition" cuts the learned membership into a group and its complement. "union" is the
-        paper's Eq. (Construct): ``n_draws`` random groups drawn from the membership, each
-        calibrated on its members; the set is the union over the row's groups and the marginal set.
-        ``P(Y in C(X) | s_t = 1) >= 1 - alpha`` for every draw t, if ``calibration="split"``.
+        The features that disadvantage may depend on; None for all columns.
+    construction : {"levels", "partition", "union"}, default="levels"
+        "levels" pools neighbouring levels that the calibration rows cannot tell apart. "partition"
+        cuts the learned membership into a group and its complement, each calibrated on its own:
+        ``P(Y in C(X) | X in cell) >= 1 - alpha``. "union" is the paper's Eq. (Construct):
+        ``n_draws`` random groups drawn from the membership, each calibrated on its members; the
+        set is the union over the row's groups and the marginal set, and
+        ``P(Y in C(X) | s_t = 1) >= 1 - alpha`` for every draw t.
     n_levels : int, default=20
-        Most levels of disadvantage, for ``construction="levels"``; fewer if calibration rows or
-        the evidence for a signal are few.
-    calibration : {"auto", "train", "split", "reuse"}, default="split"
-        "split" learns the group on rows that do not calibrate. "reuse" learns and calibrates on
-        the same rows, as published; no finite-sample guarantee is proven for it.
+        Most levels of disadvantage; fewer if calibration rows (about 30 each) or the evidence for
+        a signal are few.
+    calibration : {"auto", "train", "split", "reuse"}, default="auto"
+        Which rows teach. "train": the training rows of ``fit`` with out-of-fold probabilities, or
+        ``X_learn``, so that every calibration row calibrates. "split": half of the calibration
+        rows. "auto": "train" where such rows are known, else "split". "reuse" learns and
+        calibrates on the same rows, as published; no promise is proven for it.
     cv : int, default=5
-        Folds of out-of-fold learning with ``calibration="train"``; each costs one more training of
-        the estimator.
+        Folds of out-of-fold learning; each costs one more training of the estimator in ``fit``.
     target : {"score", "coverage"}, default="score"
-        What the group is bad at: "coverage" is the paper's 0/1 indicator at the one level
+        What disadvantage is about: "coverage" is the paper's 0/1 indicator at the one level
         ``1 - alpha``; "score" is coverage averaged over the levels from ``1 - 5 alpha`` to 1, the
         same aim with far less noise.
     n_draws : int, default=20
@@ -133,19 +135,27 @@ allow_empty, random_state
     base : conformal classifier, default=None
         Another method of this package whose sets define coverage and join the union.
     learner : GroupLearner, default=None
-        Learns who is disadvantaged; its ``random_state`` is set from that of the classifier.
+        Learns who is disadvantaged; its ``random_state`` is set from that of the classifier. None:
+        several models, stacked, for levels; the variational network alone otherwise.
 
     Attributes
     ----------
+    named_groups_ : tuple of NamedGroup
+        The groups that are credibly under-covered by split conformal sets, in words: verified on
+        calibration rows, which did not choose them, clearly below the level, a minority, and found
+        again on most random halves of the learning rows. Often there are none.
     groups_ : DataFrame
-        The discovered group and the rest: rule in words with its fidelity, share and number of
-        calibration rows, coverage under the marginal sets with a 95% interval and a one-sided
-        p-value (Fisher's exact test that coverage is lower than outside), threshold.
+        The named groups, then those who share a threshold, the worst off first: share, number of
+        calibration rows, coverage under split conformal sets with a 95% interval and a p-value
+        that allows for the search (Fisher's exact test; NaN with ``calibration="reuse"``, where
+        the rows that chose a group cannot test it), threshold.
+    rule_ : Rule
+        The worst-off stratum in words, verified or not; for :meth:`explain`.
     learner_ : GroupLearner
-        With ``history_``, ``screening_`` and ``membership``.
+        With ``history_``, ``signal_``, ``membership`` and ``disadvantage``.
     n_iter_ : int
-        Gradient steps taken to learn the group, 1 if none were.
-    classes_, estimator_, n_calibration_, thresholds_
+        Gradient steps taken to learn, 1 if none were.
+    classes_, estimator_, n_calibration_, parameters_, thresholds_
         As in :class:`SplitConformalClassifier`.
 
     Examples
@@ -155,13 +165,13 @@ allow_empty, random_state
     >>> data = make_synthetic(4000, random_state=0)
     >>> clf = FaReGClassifier(sensitive_features=list(data.sensitive), random_state=0)
     >>> sets = clf.fit(data.X[:3500], data.y[:3500]).predict_set(data.X[3500:])
-    >>> clf.groups_["rule"].iloc[0]
+    >>> clf.named_groups_[0].rule.text
     '(Color=Blue and Gender=Male) or (Color=Red and Gender=Female)'
     """
 
-    construction: Annotated[str, one_of("levels", "partition", "union")] = "partition"
+    construction: Annotated[str, one_of("levels", "partition", "union")] = "levels"
     n_levels: Count = 20
-    calibration: Annotated[str, one_of("auto", "train", "split", "reuse")] = "split"
+    calibration: Annotated[str, one_of("auto", "train", "split", "reuse")] = "auto"
     cv: Folds = 5
     target: Annotated[str, one_of("score", "coverage")] = "score"
     n_draws: Count = 20
@@ -209,7 +219,9 @@ allow_empty, random_state
         learner = {name: settings.pop(name) for name in list(settings) if name not in own}
         return cls(estimator, **{"learner": GroupLearner(**learner), **settings})
 
-    def conformalize(self, X: Any, y: Any, *, X_learn: Any = None, y_learn: Any = None) -> Self:
+    def conformalize(
+        self, X: Any, y: Any, *, X_learn: Any = None, y_learn: Any = None, proba_learn: Any = None
+    ) -> Self:
         """Calibrate a fitted estimator on rows that it was not trained on.
 
         Parameters
@@ -217,8 +229,11 @@ allow_empty, random_state
         X : frame or array of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         X_learn, y_learn : as X and y, default=None
-            Rows that teach who is disadvantaged, so that all rows of X calibrate; the estimator
-            was not trained on them either. None: a part of X teaches.
+            Rows that teach who is disadvantaged, so that all rows of X calibrate. None: a part of
+            X teaches.
+        proba_learn : array of shape (n_learn, n_classes), default=None
+            Class probabilities of the rows that teach, by models that were not trained on them.
+            None: the estimator is asked, which must not have been trained on them then.
 
         Returns
         -------
@@ -232,7 +247,11 @@ allow_empty, random_state
         learning = None
         if X_learn is not None:
             X_learn, y_learn = self._check_X_y(self._validated(X_learn, reset=False), y_learn)
-            learning = self._learning_rows(X_learn, y_learn, estimator, estimator.predict_proba)
+            given = None if proba_learn is None else check_proba(proba_learn)
+            if given is not None:
+                check_same_length(X_learn=X_learn, proba_learn=given)
+            ask = estimator.predict_proba if given is None else lambda table: given
+            learning = self._learning_rows(X_learn, y_learn, estimator, ask)
         return self._conformalize(estimator, X, y, learning)
 
     def with_draws(self, n_draws: int) -> Self:
@@ -257,8 +276,17 @@ allow_empty, random_state
         return other
 
     def predict_group(self, X: Any) -> FloatArray:
-        """Return the membership of each row in the disadvantaged group, (n_samples,) in [0, 1]."""
-        return membership(self.learner_, self._rows(X, caller="predict_group"))
+        """Return how disadvantaged each row is, shape (n_samples,) in [0, 1].
+
+        With levels, the share of the rows that taught the disadvantage which are at most as
+        disadvantaged: 0.95 is worse off than 95% of them. Otherwise the membership in the
+        disadvantaged group.
+        """
+        rows = self._rows(X, caller="predict_group")
+        if self._has_levels:
+            ranks: FloatArray = self._own_calibration.leveler.ranks(rows)
+            return ranks
+        return membership(self.learner_, rows)
 
     def predict_level(self, X: Any) -> IntArray:
         """Return the disadvantage level of each row, from 0, the least disadvantaged.
@@ -321,7 +349,7 @@ allow_empty, random_state
     @property
     def cuts_(self) -> FloatArray:
         """Where membership is cut into cells; empty if no group was found, or with levels."""
-        cuts: FloatArray = getattr(getattr(self._own_calibration, "views", None), "cuts", _NONE)
+        cuts: FloatArray = getattr(getattr(self._own_calibration, "views", None), "cuts", NOWHERE)
         return cuts
 
     @property
@@ -364,32 +392,127 @@ allow_empty, random_state
             rows, training, self.calibration, self.key_, "look for a group"
         )
         covered = self._covered(learning, training)
-        learner = self._new_learner().fit(learning.columns, covered)
+        learner = self._new_learner().fit(learning.columns, covered, learning.clusters)
         steps = [entry["step"] for entry in learner.history_ if entry["stage"] == "group"]
         self.n_iter_ = max(steps, default=1)
-        q = membership(learner, learning)
-        cuts = cut_membership(q, covered, min_share=MIN_CELL_SHARE) if learner.found_ else _NONE
-        common: dict[str, Any] = {"alpha": self.alpha_, "label_conditional": self.label_conditional}
-        own: Any
-        if self.construction == "levels":
-            edges = level_edges(learner.out_of_fold_, self.n_levels, len(rest))
-            own = LevelCalibration.of(DisadvantageLevels(learner, edges), rest, **common)
-        elif self.construction == "partition":
-            own = CellCalibration.of(GroupCells(learner, cuts), rest, **common)
-        else:
-            own = CellCalibration.of(GroupDraws(learner, self.n_draws, cuts), rest, **common)
         self.reference_ = learning.columns.iloc[:REFERENCE_ROWS]
-        inside = q > cuts[-1] if len(cuts) else np.zeros(len(q), dtype=bool)
-        self.rule_ = distil_rule(learning.columns[list(learner.features_)], inside)
+        own, b = self._own(learner, learning, covered, rest)
         calibration = own
         if self.base is not None:
             calibration = UnionCalibration((own, self._base_calibration(rest, training)))
         self.calibration_ = calibration
-        self.groups_ = self._describe_groups(rest, cuts)
+        self.rule_ = self._rule(learner, learning, b)
+        self.named_groups_ = self._named_groups(learner, learning, b, covered, rest)
+        self.groups_ = describe_groups(
+            self.named_groups_, self._strata(rest), rest, self.alpha_, honest=self._is_honest
+        )
         return calibration
 
+    def _own(
+        self, learner: GroupLearner, learning: Rows, covered: FloatArray, rest: Rows
+    ) -> tuple[Any, FloatArray]:
+        """Return the calibration of the construction, and the learning rows' disadvantage."""
+        common: dict[str, Any] = {"alpha": self.alpha_, "label_conditional": self.label_conditional}
+        if self.construction == "levels":
+            b = disadvantage(learner, learning)
+            signal = getattr(learner, "signal_", None)  # a learner without members has none
+            n_levels = self.n_levels if learner.found_ else 1
+            if signal is not None:
+                n_levels = signal.n_levels(len(rest), self.n_levels)
+            levels = DisadvantageLevels.cut(learner, b, n_levels, len(rest))
+            return LevelCalibration.of(levels, rest, **common), b
+        q = membership(learner, learning)
+        cuts = cut_membership(q, covered, min_share=MIN_CELL_SHARE) if learner.found_ else NOWHERE
+        views: Any = (
+            GroupCells(learner, cuts)
+            if self.construction == "partition"
+            else GroupDraws(learner, self.n_draws, cuts)
+        )
+        return CellCalibration.of(views, rest, **common), q
+
+    @property
+    def _is_honest(self) -> bool:
+        """Whether the rows that calibrate did not choose the groups."""
+        return bool(self.parameters_["calibration"] != "reuse")
+
+    def _rule(self, learner: GroupLearner, learning: Rows, b: FloatArray) -> Rule:
+        """Describe the most disadvantaged rows in words, as far as a short rule can."""
+        cut = self._cut_of_the_worst
+        inside = b > cut if len(b) else np.zeros(0, dtype=bool)
+        return distil_rule(learning.columns[list(learner.features_[:MAX_FEATURES])], inside)
+
+    @property
+    def _cut_of_the_worst(self) -> float:
+        """The disadvantage above which a row belongs to the worst-off stratum."""
+        if self._has_levels:
+            edges = self._own_calibration.leveler.edges
+            first = self._own_calibration.pooled_levels()[-1][0]
+            return float(edges[first - 1]) if first > 0 else np.inf
+        return float(self.cuts_[-1]) if len(self.cuts_) else np.inf
+
+    def _named_groups(
+        self,
+        learner: GroupLearner,
+        learning: Rows,
+        b: FloatArray,
+        covered: FloatArray,
+        rest: Rows,
+    ) -> tuple[NamedGroup, ...]:
+        """Return the groups that are credibly under-covered, with rows that did not choose them."""
+        if not learner.found_ or not self._is_honest:
+            return ()
+        rules = candidate_rules(learning.columns, b, covered, learner.features_)
+
+        def relearn(columns: pd.DataFrame, target: FloatArray, seed: int) -> Any:
+            half = GroupLearner(members=("cells", "boosting"), random_state=seed)
+            return half.fit(columns, target).disadvantage
+
+        def stability(rule: Rule) -> float:
+            rng = np.random.default_rng([self.key_, 3])
+            return found_again(rule, learning.columns, covered, relearn, rng)
+
+        return tuple(
+            verified_groups(
+                rules, rest.columns, covered_by_split(rest, self.alpha_), 1 - self.alpha_, stability
+            )
+        )
+
+    def _strata(self, rows: Rows) -> list[Stratum]:
+        """Return who shares a threshold, the worst off first."""
+        own = self._own_calibration
+        if self._has_levels:
+            levels = own.leveler.levels(rows)
+            return [
+                Stratum(
+                    _level_words(first, last, own.leveler.n_levels),
+                    (levels >= first) & (levels <= last),
+                    float(own.level_thresholds[first].max()),
+                    levels >= first,
+                    own.leveler.n_levels,
+                )
+                for first, last in own.pooled_levels()[::-1]
+            ]
+        cells = cells_of(membership(self.learner_, rows), self.cuts_)
+        names = ["rest", "group"] if len(self.cuts_) else ["everyone"]
+        return [
+            Stratum(names[cell], cells == cell, self._cell_threshold(cell), cells >= cell, 1)
+            for cell in range(len(self.cuts_), -1, -1)
+        ]
+
+    def _cell_threshold(self, cell: int) -> float:
+        """Return the threshold of a cell: of its strictest label, of its average draw."""
+        if self.construction == "union":
+            draws = [thresholds[:-1].max() for thresholds in self.thresholds_]
+            in_group = len(self.cuts_) > 0 and cell == len(self.cuts_)
+            return float(np.mean(draws[1:]) if in_group else draws[0])
+        per_label = len(self.classes_) if self.label_conditional else 1
+        return float(self.thresholds_[0][:-1].reshape(-1, per_label)[cell].max())
+
     def _new_learner(self) -> GroupLearner:
-        learner = clone(GroupLearner() if self.learner is None else self.learner)
+        learner = self.learner
+        if learner is None and self.construction == "levels":
+            learner = GroupLearner(members=MEMBERS, numbers="piecewise")
+        learner = clone(GroupLearner() if learner is None else learner)
         return learner.set_params(random_state=self.key_ % 2**32)
 
     def _covered(self, learning: Rows, training: Rows | None) -> FloatArray:
@@ -419,58 +542,11 @@ allow_empty, random_state
         other = None if training is None else training.selecting(selection)
         return ReselectedCalibration(base._calibrate(rows.selecting(selection), other), selection)
 
-    def _describe_groups(self, rows: Rows, cuts: FloatArray) -> pd.DataFrame:
-        """Describe the cells on the rows that calibrate."""
-        scores = rows.own_scores
-        covered = scores <= CalibrationScores.sort(scores).quantiles(self.alpha_)[0]
-        levels = (
-            self._levels(rows)
-            if self.construction != "union"
-            else (membership(self.learner_, rows) > (cuts[-1] if len(cuts) else np.inf)).astype(int)
-        )
-        described = []
-        for level in range(len(cuts), -1, -1):
-            inside = levels == level
-            hit, n = int(covered[inside].sum()), int(inside.sum())
-            low, high = clopper_pearson(hit, n)
-            rest = covered.sum() - hit
-            table = np.array([[hit, n - hit], [rest, len(covered) - n - rest]])
-            in_group = len(cuts) > 0 and level == len(cuts)
-            described.append(
-                {
-                    "group": "group" if in_group else "rest" if len(cuts) else "everyone",
-                    "rule": self.rule_.text
-                    if in_group
-                    else "all others"
-                    if len(cuts)
-                    else "everyone",
-                    "fidelity": self.rule_.fidelity if len(cuts) else 1.0,
-                    "share": inside.mean(),
-                    "n_calibration": n,
-                    "coverage": hit / n if n else np.nan,
-                    "low": float(low),
-                    "high": float(high),
-                    # rows that chose the group cannot test it
-                    "p_value": np.nan
-                    if self.calibration == "reuse"
-                    else fisher_exact(table, alternative="less").pvalue,
-                    "threshold": self._group_threshold(level, in_group),
-                }
-            )
-        return pd.DataFrame(described)
-
-    def _group_threshold(self, cell: int, in_group: bool) -> float:
-        """Return the threshold of a cell: of its strictest label, of its average draw."""
-        if self.construction == "union":
-            draws = [thresholds[:-1].max() for thresholds in self.thresholds_]
-            return float(np.mean(draws[1:]) if in_group else draws[0])
-        per_label = len(self.classes_) if self.label_conditional else 1
-        return float(self.thresholds_[0][:-1].reshape(-1, per_label)[cell].max())
-
     def _describe_rows(self, rows: Rows) -> dict[str, Any]:
-        names = np.array(["rest", "group"] if len(self.cuts_) else ["everyone"], dtype=object)
-        inside = cells_of(membership(self.learner_, rows), self.cuts_)
-        return {"level": inside, "group": names[inside]}
+        group = np.full(len(rows), "", dtype=object)
+        for named in self.named_groups_[::-1]:  # the first, most significant group is written last
+            group[named.rule.inside(rows.columns)] = named.rule.text
+        return {"level": self._levels(rows), "group": group}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -503,19 +579,24 @@ allow_empty, random_state
         require(getattr(divided, "n_draws", self.n_draws) == self.n_draws, "n_draws")
         require((self.calibration_ is own) == (self.base is None), "base")
         check_groups(self.groups_)
-        require(len(self.groups_) == len(self.cuts_) + 1, "groups_")
-        require(isinstance(self.rule_.text, str), "rule_")
+        require(isinstance(self.named_groups_, tuple), "named_groups_")
+        require(len(self.groups_) == len(self.named_groups_) + self._n_strata, "groups_")
+        for group in self.named_groups_:
+            require(isinstance(group, NamedGroup) and isinstance(group.rule, Rule), "named_groups_")
+            require(set(group.rule.features) <= set(self.reference_), "named_groups_")
+        require(isinstance(self.rule_, Rule) and isinstance(self.rule_.text, str), "rule_")
         require(set(self.learner_.features_) <= set(self.reference_), "reference_")
 
+    @property
+    def _n_strata(self) -> int:
+        own = self._own_calibration
+        return len(own.pooled_levels()) if self._has_levels else len(self.cuts_) + 1
 
-_NONE = np.empty(0)
+
+def _level_words(first: int, last: int, n_levels: int) -> str:
+    if (first, last) == (0, n_levels - 1):
+        return "everyone"
+    return f"level {first}" if first == last else f"levels {first} to {last}"
+
+
 CONSTRUCTIONS = {"levels": DisadvantageLevels, "partition": GroupCells, "union": GroupDraws}
-
-
-def check_groups(groups: Any) -> None:
-    """Refuse a table of groups that is none."""
-    require(isinstance(groups, pd.DataFrame) and list(groups) == list(GROUP_COLUMNS), "groups_")
-    for name, kind in GROUP_COLUMNS.items():
-        is_kind = groups[name].dtype.kind == kind
-        is_text = all(isinstance(value, str) for value in groups[name])
-        require(is_text if kind == "O" else is_kind, f"groups_.{name}")

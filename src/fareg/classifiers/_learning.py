@@ -42,6 +42,14 @@ def out_of_fold_proba(
     Returns
     -------
     proba : ndarray of shape (n_samples, n_classes)
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> y = np.array([0, 1] * 10)
+    >>> X = np.zeros((20, 1))
+    >>> out_of_fold_proba(DummyClassifier(), X, y, [0, 1], cv=5, clusters=None, seed=0).shape
+    (20, 2)
     """
     n_units = len(y) if clusters is None else len(np.unique(clusters))
     kind: Any = KFold if clusters is None else GroupKFold
@@ -87,7 +95,7 @@ def divide_rows(
     taught = training is not None and training.codes is not None
     if mode == "train" and not taught:
         raise InvalidInputError(
-            'calibration="train" needs rows to learn from: call fit(X, y), or choose '
+            'calibration="train" needs rows to learn from: call fit(X, y), pass X_learn, or choose '
             'calibration="split"'
         )
     from_training = taught and mode in ("auto", "train")

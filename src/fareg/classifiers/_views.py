@@ -13,6 +13,8 @@ from fareg.calibration import ABSENT, Rows, require
 from fareg.groups import cells_of
 
 DIGITS = 9  # of disadvantage
+N_RANKS = 1001
+NOWHERE = np.empty(0)  # cuts that cut nothing
 MIN_LEVEL_ROWS = 30  # with fewer calibration rows, a level's threshold is noise
 
 
@@ -97,6 +99,17 @@ class DisadvantageLevels:
 
     learner: Any
     edges: FloatArray  # rising; level j holds edges[j - 1] < disadvantage <= edges[j]
+    grid: FloatArray  # quantiles of the learning rows' disadvantage, for ranks
+
+    @classmethod
+    def cut(
+        cls, learner: Any, learned: FloatArray, n_levels: int, n_calibration: int
+    ) -> DisadvantageLevels:
+        """Cut the disadvantage of the learning rows into at most so many levels."""
+        edges = level_edges(learned, n_levels, n_calibration)
+        steps = np.linspace(0, 1, N_RANKS)
+        grid = np.quantile(learned, steps, method="inverted_cdf") if len(learned) else np.zeros(1)
+        return cls(learner, edges, grid)
 
     @property
     def n_levels(self) -> int:
@@ -109,9 +122,17 @@ class DisadvantageLevels:
             return np.zeros(len(rows), dtype=np.int64)
         return cells_of(disadvantage(self.learner, rows), self.edges)
 
+    def ranks(self, rows: Rows) -> FloatArray:
+        """Return the share of the learning rows that are at most as disadvantaged as each row."""
+        b = disadvantage(self.learner, rows)
+        ranks: FloatArray = np.searchsorted(self.grid, b, side="right") / len(self.grid)
+        return ranks
+
     def check(self, rows: Rows) -> None:
         """Refuse edges that do not rise."""
         require(self.edges.ndim == 1 and (np.diff(self.edges) > 0).all(), "edges")
+        require(self.grid.ndim == 1 and len(self.grid) > 0, "grid")
+        require((np.diff(self.grid) >= 0).all(), "grid")
         _check_shares(disadvantage(self.learner, rows), rows)
 
 
@@ -122,6 +143,7 @@ def _check_shares(answer: FloatArray, rows: Rows) -> None:
 def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> FloatArray:
     """Return edges between levels of about equal share, each with enough calibration rows to come.
 
+    Disadvantage is that of the learning rows by the same models that will tell it of other rows.
     Quantiles of the learning rows' disadvantage; levels of which fewer than ``MIN_LEVEL_ROWS``
     calibration rows are expected join the level below.
 
@@ -145,6 +167,3 @@ def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> 
         if inside >= MIN_LEVEL_ROWS and below >= MIN_LEVEL_ROWS:
             kept.append(float(edge))
     return np.array(kept[::-1])
-
-
-RECORDS = (DisadvantageLevels, GroupCells, GroupDraws)  # what a model file may hold

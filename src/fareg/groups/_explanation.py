@@ -48,10 +48,11 @@ def explain_groups(
     )
     traversal = pd.DataFrame()
     if learner.found_:
-        latent = latent_importance(learner, columns)
-        permutation = permutation_importance(learner, columns, random_state)
-        for name in learner.features_:
-            ranking.loc[name] = latent[name], permutation[name]
+        for name, share in permutation_importance(learner, columns, random_state).items():
+            ranking.loc[name, "permutation"] = share
+    if learner.found_ and hasattr(learner, "weights_"):  # a network took part
+        for name, share in latent_importance(learner, columns).items():
+            ranking.loc[name, "latent"] = share
         traversal = latent_traversal(learner, columns)
     ranking = ranking.sort_values(["permutation", "latent"], ascending=False)
     return Explanation(rule, rule.features, ranking, traversal)
@@ -92,14 +93,14 @@ def latent_importance(learner: GroupLearner, columns: pd.DataFrame) -> dict[str,
 def permutation_importance(
     learner: GroupLearner, columns: pd.DataFrame, random_state: int
 ) -> dict[str, float]:
-    """Return each feature's share of the change in membership when its values are shuffled."""
+    """Return each feature's share of the change in disadvantage when its values are shuffled."""
     rng = np.random.default_rng(random_state)
-    base = learner.membership(columns)
+    base = learner.disadvantage(columns)
     total = {}
-    for name in learner.features_:
+    for name in columns if learner.members else learner.features_:
         shuffled = columns.copy()
         shuffled[name] = shuffled[name].to_numpy()[rng.permutation(len(columns))]
-        total[name] = float(np.abs(learner.membership(shuffled) - base).mean())
+        total[str(name)] = float(np.abs(learner.disadvantage(shuffled) - base).mean())
     return _as_shares(total)
 
 

@@ -66,6 +66,15 @@ class Rule:
             inside |= here
         return inside
 
+    def part(self, alternatives: tuple[tuple[Condition, ...], ...]) -> Rule:
+        """Return the rule with only some of its alternatives."""
+        return replace(
+            self,
+            text=_joined(alternatives),
+            features=_named(alternatives, self.features),
+            alternatives=alternatives,
+        )
+
 
 def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
     """Describe a group by the smallest decision tree that agrees with it as well as a big one.
@@ -102,13 +111,24 @@ def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
     whole = {str(name): Part.whole(column) for name, column in seen.items()}
     paths = _simplified(list(_positive_paths(tree.tree_, design, whole)))
     alternatives = sorted((_spoken(path, whole, seen) for path in paths), key=_in_words)
+    features = _named(tuple(alternatives), tuple(map(str, columns)))
+    rule = Rule(_joined(tuple(alternatives)), features, 1.0, tuple(alternatives))
+    return replace(rule, fidelity=float((rule.inside(columns) == inside).mean()))
+
+
+def _joined(alternatives: tuple[tuple[Condition, ...], ...]) -> str:
     words = [_in_words(conditions) for conditions in alternatives]
     if len(words) > 1:
         words = [f"({word})" if " and " in word else word for word in words]
+    return " or ".join(words) or "no short rule"
+
+
+def _named(
+    alternatives: tuple[tuple[Condition, ...], ...], columns: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the columns that conditions speak of, in the order of the table."""
     named = {condition.feature for conditions in alternatives for condition in conditions}
-    features = tuple(str(name) for name in columns if str(name) in named)
-    rule = Rule(" or ".join(words) or "no short rule", features, 1.0, tuple(alternatives))
-    return replace(rule, fidelity=float((rule.inside(columns) == inside).mean()))
+    return tuple(name for name in columns if name in named)
 
 
 @dataclass(frozen=True, eq=False)

@@ -344,7 +344,7 @@ def _plural(outcome: str) -> str:
 
 def _repair_sentence(repairs: Sequence[Row], confidence_level: float) -> str:
     if not repairs:
-        return "No group was named, so the sets are plain split conformal ones."
+        return "No group was named."
     return " ".join(_repaired(row, confidence_level) for row in repairs)
 
 

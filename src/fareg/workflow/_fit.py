@@ -8,25 +8,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from fareg._columns import select_columns
 from fareg._files import check_output
-from fareg._validation import BoolArray, InvalidInputError, check_choice, check_confidence_level
+from fareg._validation import (
+    BoolArray,
+    IntArray,
+    InvalidInputError,
+    check_choice,
+    check_confidence_level,
+)
 from fareg.auditing import AuditResult, audit, group_picture, records
-from fareg.classifiers import FaReGClassifier, SplitConformalClassifier
+from fareg.classifiers import FaReGClassifier, SplitConformalClassifier, out_of_fold_proba
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.persistence import save
 from fareg.report import fit_verdict
 from fareg.workflow._models import MODELS
-from fareg.workflow._named_groups import NamedGroup, groups_before_and_after, named_groups
+from fareg.workflow._named_groups import ReportedGroup, groups_before_and_after, reported_groups
 from fareg.workflow._tables import check_columns, check_copy, column_kinds, copy_rows, read_table
 from fareg.workflow._target import check_target, check_training_labels, warn_of_leak
 
 TEST_SIZE = 0.2
-CALIBRATION_SIZE = 0.4  # as large as the training part, because groups are learned on half of it
+N_FOLDS = 5  # of out-of-fold learning
+CALIBRATION_SIZE = 0.4  # as large as the training part
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +53,7 @@ class Trial:
     empty : dict
         Of the empty FaReG sets: their ``share`` of the test rows, how often the top label is
         ``right`` for them (None if there are none), and the ``accuracy`` on all test rows.
-    named : list of NamedGroup
+    named : list of ReportedGroup
         The groups that the classifier named, and their test rows.
     groups : DataFrame
         The groups that the classifier named and the worst levels: group, named, fidelity (share
@@ -66,7 +75,7 @@ class Trial:
     before: dict[str, float]
     after: dict[str, float]
     empty: dict[str, Any]
-    named: list[NamedGroup]
+    named: list[ReportedGroup]
     groups: pd.DataFrame
     left: AuditResult
     about: dict[str, Any]
@@ -159,6 +168,7 @@ def fit_file(
     confidence_level: float = 0.9,
     label_conditional: bool = False,
     allow_empty: bool = True,
+    clusters: str | None = None,
     measures: bool = False,
     seed: int = 0,
     test_out: str | os.PathLike[str] | None = None,
@@ -179,6 +189,9 @@ def fit_file(
         Whether to promise the level for every label.
     allow_empty : bool, default=True
         Whether a set may be empty; if not, the most probable label joins it.
+    clusters : str, default=None
+        Column of ids of people or places with several rows: they stay in one part of the split and
+        in one fold, and neither train the model nor define a group.
     measures : bool, default=False
         Whether the audit of what is left computes worst slabs and excess risk too, for a report.
     seed : int, default=0
@@ -197,10 +210,13 @@ def fit_file(
     check_choice("estimator", estimator, MODELS)
     frame = read_table(data, labels=[target])
     names = [str(name) for name in frame.columns]
-    check_columns([target, *(sensitive or ())], names, str(data))
+    ids = [] if clusters is None else [clusters]
+    check_columns([target, *(sensitive or ()), *ids], names, str(data))
+    if target in ids or set(ids) & set(sensitive or ()):
+        raise InvalidInputError(f"the clusters {clusters} cannot be the target or sensitive")
     if target in (sensitive or ()):
         raise InvalidInputError(f"the target {target} cannot be a sensitive feature")
-    X, y = frame.drop(columns=target), check_target(frame[target])
+    X, y = frame.drop(columns=[target, *ids]), check_target(frame[target])
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column but the target {target}; nothing to learn")
     kinds = column_kinds(X)
@@ -212,6 +228,7 @@ def fit_file(
         confidence_level=confidence_level,
         label_conditional=label_conditional,
         allow_empty=allow_empty,
+        clusters=None if clusters is None else pd.factorize(frame[clusters])[0],
         measures=measures,
         seed=seed,
         about={"file": Path(data).name, "target": target, "base_model": estimator},
@@ -242,16 +259,28 @@ def fit_and_test(
     seed: int,
     label_conditional: bool = False,
     allow_empty: bool = True,
+    clusters: Any = None,
     measures: bool = True,
     about: dict[str, Any] | None = None,
 ) -> Trial:
     """Split the rows in three: train, calibrate FaReG and split conformal sets, test both."""
-    X_rest, X_test, y_rest, y_test = train_test_split(X, y, test_size=TEST_SIZE, random_state=seed)
-    X_train, X_cal, y_train, y_cal = train_test_split(
-        X_rest, y_rest, test_size=CALIBRATION_SIZE / (1 - TEST_SIZE), random_state=seed
+    rest, test = _split(np.arange(len(y)), TEST_SIZE, clusters, seed)
+    train, calibrate = _split(rest, CALIBRATION_SIZE / (1 - TEST_SIZE), clusters, seed)
+    (X_train, y_train), (X_cal, y_cal), (X_test, y_test) = (
+        (X.iloc[rows], y[rows]) for rows in (train, calibrate, test)
     )
     check_training_labels(y_train, y)
-    model = FrozenEstimator(estimator.fit(X_train, y_train))
+    fitted = clone(estimator).fit(X_train, y_train)
+    model = FrozenEstimator(fitted)
+    proba_learn = out_of_fold_proba(
+        estimator,
+        X_train,
+        y_train,
+        fitted.classes_,
+        cv=N_FOLDS,
+        clusters=None if clusters is None else clusters[train],
+        seed=seed,
+    )
     common: dict[str, Any] = {
         "confidence_level": confidence_level,
         "label_conditional": label_conditional,
@@ -259,7 +288,9 @@ def fit_and_test(
         "random_state": seed,
     }
     plain = SplitConformalClassifier(model, **common).conformalize(X_cal, y_cal)
-    clf = FaReGClassifier(model, sensitive_features=sensitive, **common).conformalize(X_cal, y_cal)
+    clf = FaReGClassifier(model, sensitive_features=sensitive, **common).conformalize(
+        X_cal, y_cal, X_learn=X_train, y_learn=y_train, proba_learn=proba_learn
+    )
     sets = {"before": plain.predict_set(X_test), "after": clf.predict_set(X_test)}
     covered = {moment: is_covered(y_test, s, classes=clf.classes_) for moment, s in sets.items()}
     overall = {
@@ -273,6 +304,7 @@ def fit_and_test(
         classes=clf.classes_,
         sensitive_features=sensitive,
         confidence_level=confidence_level,
+        clusters=None if clusters is None else clusters[test],
         measures=measures,
         random_state=seed,
     )
@@ -285,7 +317,7 @@ def fit_and_test(
         "accuracy": accuracy,
     }
     warn_of_leak(X_test, y_test, accuracy)
-    named = named_groups(clf, X_test)
+    named = reported_groups(clf, X_test)
     return Trial(
         clf=clf,
         n_train=len(y_train),
@@ -305,3 +337,13 @@ def fit_and_test(
         sets=sets["after"],
         covered=covered,
     )
+
+
+def _split(rows: IntArray, share: float, clusters: Any, seed: int) -> tuple[IntArray, IntArray]:
+    """Divide row numbers at random; rows of one cluster stay on one side."""
+    if clusters is None:
+        first, second = train_test_split(rows, test_size=share, random_state=seed)
+        return first, second
+    splitter = GroupShuffleSplit(1, test_size=share, random_state=seed)
+    first, second = next(splitter.split(rows, groups=clusters[rows]))
+    return rows[first], rows[second]

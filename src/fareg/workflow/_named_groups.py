@@ -10,7 +10,7 @@ import pandas as pd
 
 from fareg._columns import select_columns
 from fareg._validation import BoolArray
-from fareg.auditing import MIN_FIDELITY, NO_RULE, below_level_pvalue
+from fareg.auditing import below_level_pvalue
 from fareg.classifiers import FaReGClassifier
 from fareg.metrics import coverage_by_group
 from fareg.report import MIN_SHOWN_ROWS
@@ -19,41 +19,49 @@ N_WORST = 5
 
 
 @dataclass(frozen=True, eq=False)
-class NamedGroup:
-    """A group in words, and the rows that these words mean.
+class ReportedGroup:
+    """A group that a classifier names, and the test rows that its words mean.
 
     Attributes
     ----------
     rule : str
-        The words; where no short rule agrees with the learned group, they say so.
+        The words.
     features : tuple of str
         The features that the words name.
     fidelity : float
-        Share of rows on which the words agree with the group as it was learned.
+        Share of the learning rows on which the words agree with the group as it was learned.
+    stability : float
+        Share of random halves of the learning rows on which the group was found again.
     inside : bool ndarray of shape (n_samples,)
-        The rows that fit the words, or those that were learned if there are no words.
+        The rows that fit the words.
     """
 
     rule: str
     features: tuple[str, ...]
     fidelity: float
+    stability: float
     inside: BoolArray
 
 
-def named_groups(clf: FaReGClassifier, X: Any) -> list[NamedGroup]:
+def reported_groups(clf: FaReGClassifier, X: Any) -> list[ReportedGroup]:
     """Return the groups that a classifier names, with their rows in ``X``; there may be none."""
-    if not len(clf.cuts_):
+    if not clf.named_groups_:
         return []
-    rule = clf.rule_
-    if rule.alternatives and rule.fidelity >= MIN_FIDELITY:
-        inside = rule.inside(select_columns(X, clf.sensitive_features))
-        return [NamedGroup(rule.text, rule.features, float(rule.fidelity), inside)]
-    learned: BoolArray = clf.predict_group(X) > clf.cuts_[-1]
-    return [NamedGroup(NO_RULE, rule.features, float(rule.fidelity), learned)]
+    columns = select_columns(X, clf.sensitive_features)
+    return [
+        ReportedGroup(
+            named.rule.text,
+            named.rule.features,
+            float(named.rule.fidelity),
+            float(named.stability),
+            named.rule.inside(columns),
+        )
+        for named in clf.named_groups_
+    ]
 
 
 def groups_before_and_after(
-    named: list[NamedGroup],
+    named: list[ReportedGroup],
     X: Any,
     covered: dict[str, BoolArray],
     *,
@@ -64,7 +72,7 @@ def groups_before_and_after(
 
     Parameters
     ----------
-    named : list of NamedGroup
+    named : list of ReportedGroup
     X : frame of shape (n_samples, n_features)
     covered : dict
         Which rows are covered ``before`` and ``after``.
