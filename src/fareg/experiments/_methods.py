@@ -13,9 +13,11 @@ from fareg._validation import BoolArray, FloatArray
 from fareg.classifiers import (
     AFCPClassifier,
     CondCPClassifier,
+    ExhaustiveConformalClassifier,
     FaReGClassifier,
     PartialConformalClassifier,
     PLCPClassifier,
+    RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
 from fareg.experiments._config import LEVEL, Method
@@ -158,10 +160,12 @@ def _run_oracle(method: Method, bench: Bench, size_of: Any) -> Outcome:
 
 CLASSIFIERS: dict[str, Any] = {
     "marginal": SplitConformalClassifier,
+    "exhaustive": ExhaustiveConformalClassifier,
     "partial": PartialConformalClassifier,
     "afcp": AFCPClassifier,
     "condcp": CondCPClassifier,
     "plcp": PLCPClassifier,
+    "rcp": RectifiedConformalClassifier,
     "default": FaReGClassifier,
 }
 KINDS: dict[str, Callable[[Method, Bench, Callable[[Method], float]], Outcome]] = {
