@@ -91,6 +91,20 @@ def divide_rows(
         Seeds the order.
     aim : str
         What the rows shall teach, for messages: "look for a group".
+
+    Returns
+    -------
+    learning, rest : Rows
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fareg.calibration import Rows
+    >>> from fareg.classifiers import divide_rows
+    >>> rows = Rows(np.zeros((80, 2)), ask=None, score=None, selection=None, key=0)
+    >>> learning, rest = divide_rows(rows, None, "split", 0, "look for a group")
+    >>> len(learning), len(rest)
+    (40, 40)
     """
     taught = training is not None and training.codes is not None
     if mode == "train" and not taught:

@@ -20,6 +20,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "AFCP2": {"color": "#cc79a7", "marker": "D", "linestyle": "-"},
     "CondCP": {"color": "#e69f00", "marker": "P", "linestyle": "-"},
     "PLCP": {"color": "#009e73", "marker": "X", "linestyle": "-"},
+    "RCP": {"color": "#009e73", "marker": "d", "linestyle": "--"},
     "FaReG (paper)": {"color": "#d55e00", "marker": "o", "linestyle": "-", "linewidth": 2.4},
     "CondCP + FaReG (paper)": {"color": "#e69f00", "marker": "o", "linestyle": "--"},
     "FaReG (default)": {"color": "#0072b2", "marker": "o", "linestyle": "-", "linewidth": 2.4},

@@ -191,6 +191,7 @@ def comparison(max_iter: int | None = None) -> list[Method]:
         Method("AFCP2", "afcp", (("n_select", 2),)),
         Method("CondCP", "condcp"),
         Method("PLCP", "plcp"),
+        Method("RCP", "rcp"),
         paper,
         Method("CondCP + FaReG (paper)", "condcp+paper", steps),
         DEFAULT,

@@ -21,6 +21,7 @@ from fareg.classifiers import (
     FaReGClassifier,
     PartialConformalClassifier,
     PLCPClassifier,
+    RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
 from fareg.datasets import Dataset, make_synthetic
@@ -35,6 +36,7 @@ METHODS: dict[str, Any] = {
     "AFCP": AFCPClassifier,
     "CondCP": CondCPClassifier,
     "PLCP": PLCPClassifier,
+    "RCP": RectifiedConformalClassifier,
     "FaReG as published": FaReGClassifier.paper,
     "FaReG": FaReGClassifier,
 }
