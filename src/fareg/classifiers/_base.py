@@ -32,6 +32,7 @@ from fareg._columns import (
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes
+from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,
     FaregError,
@@ -342,7 +343,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
     def _ask(self, method: str, X: Any) -> Any:
         """Return what the estimator says about rows; if it refuses them, say so in one line."""
         try:
-            return getattr(self.estimator_, method)(X)
+            with few_threads(X):
+                return getattr(self.estimator_, method)(X)
         except (ValueError, TypeError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InvalidInputError(f"the estimator refuses these rows: {reason}") from error
@@ -505,7 +507,8 @@ def check_estimator(estimator: Any) -> Any:
 
 def _trained(estimator: Any, X: Any, y: Any) -> Any:
     try:
-        return check_estimator(estimator.fit(X, y))
+        with few_threads(X):
+            return check_estimator(estimator.fit(X, y))
     except ValueError as error:
         raise InvalidInputError(
             f"the estimator could not be trained on {len(y)} of the rows: {error}"

@@ -11,6 +11,7 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from fareg._columns import take_rows
 from fareg._labels import label_codes
+from fareg._threads import few_threads
 from fareg._validation import FloatArray, IntArray, InvalidInputError, warn
 from fareg.calibration import Rows
 from fareg.pvalues import CalibrationScores
@@ -61,8 +62,9 @@ def out_of_fold_proba(
             proba[np.ix_(test, label_codes(known, classes))] = 1.0
             continue
         try:
-            fitted = clone(estimator).fit(take_rows(X, train), y[train])
-            answer = fitted.predict_proba(take_rows(X, test))
+            with few_threads(X):
+                fitted = clone(estimator).fit(take_rows(X, train), y[train])
+                answer = fitted.predict_proba(take_rows(X, test))
         except ValueError as error:
             raise InvalidInputError(
                 f"the estimator could not be trained on a fold of {len(train)} rows: {error}"

@@ -13,6 +13,7 @@ import pandas as pd
 from sklearn.frozen import FrozenEstimator
 
 from fareg._encoding import gradient_boosting
+from fareg._threads import few_threads
 from fareg._validation import BoolArray, FaregWarning
 from fareg.classifiers import (
     AFCPClassifier,
@@ -60,7 +61,8 @@ def run_demo(random_state: int = 0) -> Demo:
     cal = data.take(slice(N_TRAIN, N_TRAIN + N_CALIBRATION))
     test = data.take(slice(N_TRAIN + N_CALIBRATION, None))
     start = time.perf_counter()
-    model = FrozenEstimator(gradient_boosting(random_state).fit(train.X, train.y))
+    with few_threads(train.X):
+        model = FrozenEstimator(gradient_boosting(random_state).fit(train.X, train.y))
     base_seconds = time.perf_counter() - start
 
     rows, fitted, sets = [], {}, {}

@@ -56,6 +56,18 @@ class TrainingPlan:
 Progress = Callable[[str, int, int, float], None]
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch on one thread: these matrices are too small to share, and sums stay in order."""
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+@one_thread()
 def train_groups(
     x: FloatArray,
     which: IntArray,
@@ -126,25 +138,23 @@ def train_groups(
         history=history,
         progress=progress,
     )
-    with one_thread():
-        parts = ("encoder", "mean", "log_variance", "membership")
-        layers = [layer for part in parts for layer in weights[part]]
-        minimise("group", group_loss, group_stop_loss, layers, n_steps=plan.max_iter)
-        with torch.no_grad():
-            latent = latent_mean(X, weights, TORCH)
+    parts = ("encoder", "mean", "log_variance", "membership")
+    layers = [layer for part in parts for layer in weights[part]]
+    minimise("group", group_loss, group_stop_loss, layers, n_steps=plan.max_iter)
+    with torch.no_grad():
+        latent = latent_mean(X, weights, TORCH)
 
-        def reconstruction_loss(rows: Any) -> Any:
-            chosen = source[rows]
-            x_hat = feed(latent[restart, chosen], weights["reconstruction"], TORCH)
-            return ((x_hat - X[restart, chosen]) ** 2).mean(dim=(-1, -2))
+    def reconstruction_loss(rows: Any) -> Any:
+        chosen = source[rows]
+        x_hat = feed(latent[restart, chosen], weights["reconstruction"], TORCH)
+        return ((x_hat - X[restart, chosen]) ** 2).mean(dim=(-1, -2))
 
-        layers, n_steps = weights["reconstruction"], plan.max_iter // 2
-        minimise(
-            "reconstruction", reconstruction_loss, reconstruction_loss, layers, n_steps=n_steps
-        )
+    layers, n_steps = weights["reconstruction"], plan.max_iter // 2
+    minimise("reconstruction", reconstruction_loss, reconstruction_loss, layers, n_steps=n_steps)
     return {part: _as_numpy(layers) for part, layers in weights.items()}, history
 
 
+@one_thread()
 def train_regression(
     x: FloatArray,
     which: IntArray,
@@ -182,30 +192,16 @@ def train_regression(
     parameters = [p.requires_grad_() for layer in layers for p in layer]
     n_steps = int(np.clip(REGRESSION_STEPS * (1 + len(target) / 1000) / 2, REGRESSION_STEPS, 300))
     decay = REGRESSION_DECAY * min(5.0, max(0.2, 1000 / len(target)))
-    with one_thread():
-        optimiser = torch.optim.AdamW(
-            parameters, lr=REGRESSION_RATE, weight_decay=decay, fused=True
-        )
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, REGRESSION_RATE, n_steps)
-        for _ in range(n_steps):
-            batch = _batch(rows, REGRESSION_BATCH, generator)
-            error = feed(X[network, source[batch]], layers, TORCH)[..., 0] - Y[batch]
-            optimiser.zero_grad()
-            (error**2).mean(dim=-1).sum().backward()
-            optimiser.step()
-            schedule.step()
+    optimiser = torch.optim.AdamW(parameters, lr=REGRESSION_RATE, weight_decay=decay, fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, REGRESSION_RATE, n_steps)
+    for _ in range(n_steps):
+        batch = _batch(rows, REGRESSION_BATCH, generator)
+        error = feed(X[network, source[batch]], layers, TORCH)[..., 0] - Y[batch]
+        optimiser.zero_grad()
+        (error**2).mean(dim=-1).sum().backward()
+        optimiser.step()
+        schedule.step()
     return _as_numpy(layers)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep torch on one thread: these matrices are too small to share, and sums stay in order."""
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(n_threads)
 
 
 def check_device(device: str) -> None:

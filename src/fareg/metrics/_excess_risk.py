@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from fareg._columns import canonical, check_table, is_frame
 from fareg._encoding import AnySizeBoosting, FillEmpty, ordinal_encoder
 from fareg._hashing import check_numpy_seed
+from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -238,5 +239,6 @@ def _predict(model: Any, table: Any, covered: BoolArray, train: Any, test: Any) 
         # with a single outcome there is nothing to learn
         return np.full(len(test), float(known[0]))
     rows = table.iloc if isinstance(table, pd.DataFrame) else table
-    fitted = clone(model).fit(rows[train], known)
-    return np.asarray(fitted.predict_proba(rows[test])[:, 1], dtype=np.float64)
+    with few_threads(table):
+        fitted = clone(model).fit(rows[train], known)
+        return np.asarray(fitted.predict_proba(rows[test])[:, 1], dtype=np.float64)

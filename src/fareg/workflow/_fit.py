@@ -16,6 +16,7 @@ from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from fareg._columns import select_columns
 from fareg._files import check_output
+from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,
     IntArray,
@@ -270,7 +271,8 @@ def fit_and_test(
         (X.iloc[rows], y[rows]) for rows in (train, calibrate, test)
     )
     check_training_labels(y_train, y)
-    fitted = clone(estimator).fit(X_train, y_train)
+    with few_threads(X_train):
+        fitted = clone(estimator).fit(X_train, y_train)
     model = FrozenEstimator(fitted)
     proba_learn = out_of_fold_proba(
         estimator,

@@ -1,0 +1,132 @@
+"""Small work runs on one thread, beside a busy neighbour too, and the caller's settings stay."""
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from fareg import FaReGClassifier, SplitConformalClassifier
+from fareg._threads import MANY_VALUES, few_threads
+from fareg.metrics import excess_risk
+
+SMALL = np.zeros((100, 5))
+FIT = """
+import time, numpy as np
+from fareg import SplitConformalClassifier
+rng = np.random.default_rng(0)
+X = rng.normal(size=(2000, 5))
+y = (X[:, 0] * X[:, 1] + rng.normal(size=2000) > 0).astype(int)
+for _ in range(3):
+    start = time.perf_counter()
+    SplitConformalClassifier(random_state=0).fit(X, y).predict_set(X)
+    print(time.perf_counter() - start)
+"""
+
+
+def openmp_threads():
+    """Return the largest number of threads that any OpenMP library would use now."""
+    counts = [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "openmp"]
+    return max(counts)
+
+
+class Watcher(ClassifierMixin, BaseEstimator):
+    """A classifier that notes how many threads it is given."""
+
+    seen: list = []  # noqa: RUF012  # clones share it
+
+    def fit(self, X, y):
+        self.seen.append(openmp_threads())
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        self.seen.append(openmp_threads())
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+
+@pytest.fixture
+def seen():
+    """Return a fresh list of what watchers see, with three threads as the caller's setting."""
+    Watcher.seen = []
+    with threadpool_limits(3, user_api="openmp"):
+        yield Watcher.seen
+        assert openmp_threads() == 3
+
+
+@pytest.mark.parametrize("mine", [1, 2, 3])
+def test_small_work_has_one_thread_and_the_callers_setting_comes_back(mine):
+    with threadpool_limits(mine, user_api="openmp"):
+        with few_threads(SMALL):
+            assert openmp_threads() == 1
+            with few_threads(SMALL):
+                assert openmp_threads() == 1
+            assert openmp_threads() == 1
+        assert openmp_threads() == mine
+        with pytest.raises(KeyError), few_threads(SMALL):
+            raise KeyError
+        assert openmp_threads() == mine
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_threads_stay_where_they_pay(more):
+    table = np.broadcast_to(0.0, (MANY_VALUES // 5 + more, 5))
+    with threadpool_limits(3, user_api="openmp"), few_threads(table):
+        assert openmp_threads() == (3 if more else 1)
+
+
+def test_estimators_are_trained_and_asked_on_one_thread(seen):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 2)), np.arange(400) % 2
+    SplitConformalClassifier(Watcher(), random_state=0).fit(X, y).predict_set(X)
+    excess_risk(X, y, estimator=Watcher(), n_splits=2)
+    assert len(seen) >= 7
+    assert set(seen) == {1}
+
+
+def test_learning_groups_leaves_torch_and_openmp_as_they_were(seen):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 2)), np.arange(400) % 2
+    before = torch.get_num_threads()
+    FaReGClassifier(Watcher(), random_state=0).fit(X, y).predict_set(X)
+    assert torch.get_num_threads() == before
+    assert set(seen) == {1}
+
+
+@contextmanager
+def busy_cores():
+    """Keep every core busy with another process."""
+    command = [sys.executable, "-c", "while True: pass"]
+    neighbours = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for neighbour in neighbours:
+            neighbour.kill()
+            neighbour.wait()
+
+
+def seconds_of_fit(**variables):
+    """Return the seconds of a small fit in a process of its own, the variable unset but for these.
+
+    The best of three: what counts is the fit, not what else the machine does meanwhile.
+    """
+    inherited = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
+    command = [sys.executable, "-c", FIT]
+    done = subprocess.run(
+        command, env=inherited | variables, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return min(map(float, done.stdout.split()))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core has no threads that wait")
+def test_a_busy_neighbour_slows_a_fit_no_more_than_its_share_of_the_cores():
+    with busy_cores():
+        users, single = seconds_of_fit(), seconds_of_fit(OMP_NUM_THREADS="1")
+    assert users < 3 * single + 0.5  # threads that wait for each other take twenty times as long
