@@ -120,4 +120,4 @@ def test_selections_are_shares_and_both_is_at_most_either(bench):
 
 def test_the_comparison_names_every_method_once():
     names = [method.name for method in comparison()]
-    assert len(set(names)) == len(names) == 15
+    assert len(set(names)) == len(names) == 16

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-FORMAT = 1  # raise it when rows or their meaning change: no older result is reused then
+FORMAT = 2  # raise it when rows or their meaning change: no older result is reused then
 LEVEL = 0.9  # confidence of every set
 
 

@@ -176,7 +176,9 @@ KINDS: dict[str, Callable[[Method, Bench, Callable[[Method], float]], Outcome]] 
 }
 
 MARGINAL = Method("Marginal", "marginal")
-DEFAULT = Method("FaReG (default)", "default")
+CELLS = (("calibration", "split"), ("construction", "partition"))
+DEFAULT = Method("FaReG (partition)", "default", CELLS)
+LEVELS = Method("FaReG (levels)", "default")
 
 
 def comparison(max_iter: int | None = None) -> list[Method]:
@@ -195,8 +197,9 @@ def comparison(max_iter: int | None = None) -> list[Method]:
         paper,
         Method("CondCP + FaReG (paper)", "condcp+paper", steps),
         DEFAULT,
+        LEVELS,
         Method("Marginal at the size of FaReG (paper)", "matched", (("like", paper),)),
-        Method("Marginal at the size of FaReG (default)", "matched", (("like", DEFAULT),)),
+        Method("Marginal at the size of FaReG (partition)", "matched", (("like", DEFAULT),)),
         Method("Oracle union", "oracle", (("construction", "union"),)),
         Method("Oracle partition", "oracle", (("construction", "partition"),)),
     ]
