@@ -1,5 +1,7 @@
 """FaReGClassifier: what it finds, its laws, its explanations, and what it does with bad input."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -18,7 +20,8 @@ from fareg._encoding import gradient_boosting
 from fareg.classifiers._learning import divide_rows
 from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner
-from fareg.metrics import is_covered
+from fareg.metrics import coverage_by_level, is_covered
+from fareg.pvalues import conformal_quantile
 
 FAST = {"learner": GroupLearner(max_iter=40), "random_state": 0}
 FAST_PAPER = {"max_iter": 60, "random_state": 0}
@@ -195,6 +198,54 @@ def test_explanations_rank_the_features_that_matter(fitted):
     assert steps == sorted(steps)
     assert explanation.traversal["membership"].between(0, 1).all()
     assert np.ptp(explanation.traversal["membership"]) > 0.05
+
+
+def test_plot_levels_draws_the_numbers_of_coverage_by_level(world, fitted):
+    _, _, test = world
+    figure = fitted.plot_levels(test.X, test.y)
+    left, right = figure.axes
+    levels, n_levels = fitted.predict_level(test.X), len(fitted.thresholds_)
+    np.testing.assert_array_equal(left.patches[0].get_data().values, fitted.thresholds_[:, 0])
+    drawn = dict(zip(*right.get_legend_handles_labels()[::-1], strict=True))
+    for name, sets in (
+        ("FaReG", fitted.predict_set(test.X)),
+        ("split conformal", same_rows_split(fitted).predict_set(test.X)),
+    ):
+        table = coverage_by_level(levels, is_covered(test.y, sets), n_levels=n_levels)
+        shown = drawn[name].lines[0].get_ydata().astype(float)
+        np.testing.assert_allclose(shown, table["coverage"].dropna())
+    assert any(line.get_ydata()[0] == pytest.approx(0.9) for line in right.lines)
+
+
+def same_rows_split(fitted):
+    """Return split conformal sets with the very rows that calibrate a classifier with levels."""
+    split = SplitConformalClassifier(fitted.estimator, random_state=0)
+    split.__dict__.update({k: v for k, v in vars(fitted).items() if k.endswith("_")})
+    scores = fitted.calibration_.scores
+    quantile = conformal_quantile(scores, confidence_level=0.9)
+    split.calibration_ = SimpleNamespace(thresholds=lambda rows: np.full((1, 1), quantile))
+    return split
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"n_levels": 1}, {"label_conditional": True}, {"allow_empty": False}]
+)
+def test_plot_levels_has_two_panels_in_every_mode(world, parameters):
+    model, cal, test = world
+    clf = FaReGClassifier(model, sensitive_features=list(cal.sensitive), **FAST, **parameters)
+    clf.conformalize(cal.X[:600], cal.y[:600])
+    figure = clf.plot_levels(test.X[:500], test.y[:500])
+    assert len(figure.axes) == 2
+    figure.canvas.draw()
+
+
+def test_plot_levels_of_other_constructions_is_refused_in_one_sentence(world):
+    model, cal, test = world
+    clf = FaReGClassifier(model, construction="partition", **FAST).conformalize(
+        cal.X[:300], cal.y[:300]
+    )
+    with pytest.raises(FaregError, match='needs construction="levels", got "partition"'):
+        clf.plot_levels(test.X, test.y)
 
 
 def test_plot_groups_draws_one_panel_per_step(fitted):

@@ -318,8 +318,10 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             if now[name] is not value and repr(now[name]) != repr(value)
         ]
 
-    def _sets(self, rows: Rows) -> BoolArray:
-        sets: BoolArray = rows.scores <= self.calibration_.thresholds(rows)
+    def _sets(self, rows: Rows, calibration: Any = None) -> BoolArray:
+        """Return the sets of these rows; another calibration may be put in place of its own."""
+        calibration = self.calibration_ if calibration is None else calibration
+        sets: BoolArray = rows.scores <= calibration.thresholds(rows)
         if not self.parameters_["allow_empty"]:
             empty = np.flatnonzero(~sets.any(axis=1))
             sets[empty, rows.proba[empty].argmax(axis=1)] = True

@@ -37,6 +37,7 @@ from fareg.classifiers._naming import (
     found_again,
     verified_groups,
 )
+from fareg.classifiers._plot_levels import plot_thresholds_and_coverage
 from fareg.classifiers._strata import Stratum, check_groups, covered_by_split, describe_groups
 from fareg.classifiers._views import (
     NOWHERE,
@@ -57,6 +58,7 @@ from fareg.groups import (
     explain_groups,
     plot_membership,
 )
+from fareg.metrics import is_covered
 
 MIN_CELL_SHARE = 0.05
 REFERENCE_ROWS = 2_000  # rows kept for explain()
@@ -338,6 +340,45 @@ allow_empty, random_state
                 f"features must be two of {', '.join(names)}; got {', '.join(map(str, features))}"
             )
         return plot_membership(self.learner_, self.reference_, features, steps)
+
+    def plot_levels(self, X: Any, y: Any) -> Any:
+        """Draw thresholds and coverage against the level of disadvantage.
+
+        Beside the sets stand split conformal ones with the same calibration rows.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+            Rows that took no part in training and calibration.
+        y : array of shape (n_samples,)
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Thresholds on the left, coverage with 95% intervals on the right.
+        """
+        rows = self._rows(X, caller="plot_levels")
+        own = self._own_calibration
+        if not self._has_levels:
+            raise InvalidInputError(
+                f'plot_levels needs construction="levels", got "{self.construction}"; '
+                "see plot_groups for a group and its complement"
+            )
+        everyone = replace(own.leveler, edges=NOWHERE)
+        split = replace(own, leveler=everyone, levels=np.zeros_like(own.levels))
+        sets = {"before": self._sets(rows, split), "after": self._sets(rows)}
+        covered = {
+            moment: is_covered(y, some, classes=self.classes_) for moment, some in sets.items()
+        }
+        return plot_thresholds_and_coverage(
+            own.level_thresholds,
+            own.pooled_levels(),
+            own.leveler.levels(rows),
+            covered,
+            split_thresholds=split.level_thresholds[0],
+            labels=self.classes_ if self.label_conditional else ("every label",),
+            confidence_level=1 - self.alpha_,
+        )
 
     @property
     def learner_(self) -> GroupLearner:

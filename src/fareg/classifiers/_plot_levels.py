@@ -1,0 +1,124 @@
+"""The picture of levels: a threshold for each degree of disadvantage, and what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fareg._validation import BoolArray, FloatArray, IntArray
+from fareg._words import level as in_percent
+from fareg.metrics import coverage_by_level
+
+BEFORE, AFTER = ("#d55e00", "s", "split conformal"), ("#0072b2", "o", "FaReG")
+MAX_NAMED_LABELS = 6
+
+
+def plot_thresholds_and_coverage(
+    thresholds: FloatArray,
+    pools: list[tuple[int, int]],
+    levels: IntArray,
+    covered: Mapping[str, BoolArray],
+    *,
+    split_thresholds: FloatArray,
+    labels: Any,
+    confidence_level: float,
+) -> Any:
+    """Draw thresholds by level on the left, coverage by level before and after on the right.
+
+    Parameters
+    ----------
+    thresholds : ndarray of shape (n_levels, n_labels)
+        One column unless every label has a threshold of its own.
+    pools : list of (first, last)
+        Levels that share their thresholds.
+    levels : int ndarray of shape (n_samples,)
+        Level of each test row.
+    covered : mapping
+        Which test rows the split conformal sets (``before``) and the FaReG sets (``after``) cover.
+    split_thresholds : ndarray of shape (n_labels,)
+    labels : sequence of length n_labels
+    confidence_level : float
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.5, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2, sharex=True)
+    _draw_thresholds(left, thresholds, pools, split_thresholds, labels)
+    tables = {
+        moment: coverage_by_level(levels, hit, n_levels=len(thresholds))
+        for moment, hit in covered.items()
+    }
+    for moment, look, shift in (("before", BEFORE, -0.12), ("after", AFTER, 0.12)):
+        _draw_coverage(right, tables[moment], look, shift)
+    right.axhline(confidence_level, color="black", lw=1, ls="--")
+    right.text(
+        1.01,
+        confidence_level,
+        in_percent(confidence_level),
+        transform=right.get_yaxis_transform(),
+        va="center",
+        fontsize=9,
+    )
+    right.set_ylabel("coverage, 95% intervals")
+    right.legend(loc="lower left", frameon=False, fontsize=9)
+    for ax in (left, right):
+        for first, last in pools[1::2]:
+            ax.axvspan(first - 0.5, last + 0.5, color="#eeeeee", lw=0, zorder=0)
+        ax.set_xlim(-0.5, len(thresholds) - 0.5)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.set_xlabel("level of disadvantage")
+        ax.spines[["top", "right"]].set_visible(False)
+    note = "Levels under one shade share a threshold" if len(pools) > 1 else "One threshold for all"
+    figure.suptitle(note, fontsize=10)
+    return figure
+
+
+def _draw_thresholds(
+    ax: Any, thresholds: FloatArray, pools: list[tuple[int, int]], split: FloatArray, labels: Any
+) -> None:
+    """Draw one step line per label; an infinite threshold stands at the top as a triangle."""
+    known = np.concatenate([thresholds.ravel(), split])
+    known = known[np.isfinite(known)]
+    top = 1.05 * known.max() if len(known) else 1.0
+    edges = np.arange(len(thresholds) + 1) - 0.5
+    for column, own in enumerate(thresholds.T):
+        one = thresholds.shape[1] == 1
+        colour = AFTER[0] if one else f"C{column % 10}"
+        name = "FaReG" if one else str(labels[column]) if column < MAX_NAMED_LABELS else None
+        ax.stairs(
+            np.where(np.isinf(own), top, own), edges, baseline=None, color=colour, lw=2, label=name
+        )
+        ax.axhline(
+            min(split[column], top),
+            color=BEFORE[0] if one else colour,
+            lw=1.2,
+            ls=":",
+            label="split conformal" if one else None,
+        )
+    full = np.flatnonzero(np.isinf(thresholds).any(axis=1))
+    if len(full):
+        ax.plot(full, np.full(len(full), top), "^", color="black", label="too few rows: full set")
+    ax.set_ylabel("threshold of the score" if len(labels) == 1 else "thresholds (dotted: split)")
+    ax.legend(loc="best", frameon=False, fontsize=9)
+
+
+def _draw_coverage(ax: Any, table: Any, look: tuple[str, str, str], shift: float) -> None:
+    colour, marker, name = look
+    table = table[table["n"] > 0]
+    ax.errorbar(
+        table["level"] + shift,
+        table["coverage"],
+        [table["coverage"] - table["low"], table["high"] - table["coverage"]],
+        color=colour,
+        marker=marker,
+        ms=5,
+        lw=1.2,
+        elinewidth=1,
+        label=name,
+    )
