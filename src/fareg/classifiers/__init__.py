@@ -5,7 +5,7 @@ from fareg.classifiers._base import ConformalClassifier
 from fareg.classifiers._condcp import CondCPClassifier
 from fareg.classifiers._equalized import ExhaustiveConformalClassifier, PartialConformalClassifier
 from fareg.classifiers._fareg import FaReGClassifier
-from fareg.classifiers._learning import divide_rows, out_of_fold_proba
+from fareg.classifiers._learning import divide_rows, out_of_fold_proba, split_rows
 from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._plcp import PLCPClassifier
 from fareg.classifiers._rectified import RectifiedConformalClassifier
@@ -42,4 +42,5 @@ __all__ = [
     "SplitConformalClassifier",
     "divide_rows",
     "out_of_fold_proba",
+    "split_rows",
 ]

@@ -12,19 +12,12 @@ from typing import Annotated, Any, Self
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from fareg._columns import (
-    KINDS,
     check_selection,
     column_kinds,
-    column_names,
-    in_order,
     is_frame,
     selected_positions,
     take_rows,
@@ -52,21 +45,16 @@ from fareg._validation import (
 from fareg._words import fraction
 from fareg.calibration import FullSet, Rows, require
 from fareg.classifiers._answers import labels_of_sets, table_of_answers
-from fareg.classifiers._learning import out_of_fold_proba
+from fareg.classifiers._estimators import check_estimator, check_model, is_fitted, trained
+from fareg.classifiers._inputs import (
+    check_column_kinds,
+    check_two_classes,
+    checked_labels,
+    probe_rows,
+    validated_table,
+)
+from fareg.classifiers._learning import out_of_fold_proba, split_rows
 from fareg.scores import get_score
-
-PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
-
-
-def check_model(name: str, model: Any) -> None:
-    """Refuse what cannot be a model: a class instead of an instance, a number, a name."""
-    if isinstance(model, type) or not (hasattr(model, "fit") or hasattr(model, "predict_proba")):
-        got = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
-        raise InvalidInputError(
-            f"{name} must be a classifier with predict_proba or None, got {got}; "
-            "pass one such as LogisticRegression()"
-        )
-
 
 Model = Annotated[Any, check_model]
 Score = Annotated[Any, lambda name, value: get_score(value)]
@@ -132,10 +120,11 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.estimator, FrozenEstimator):
             return self._conformalize(self.estimator, X, y)
         seed = hash_key(self.random_state) % 2**32
-        train, rest = self._split(X, y, clusters, seed)
+        train, rest = split_rows(len(y), self.calibration_size, clusters, seed)
+        check_two_classes(y)
         estimator = gradient_boosting(seed) if self.estimator is None else clone(self.estimator)
         X_train, y_train = take_rows(X, train), y[train]
-        fitted = _trained(clone(estimator), X_train, y_train)
+        fitted = trained(clone(estimator), X_train, y_train)
         own = None if clusters is None else clusters[train]
         training = self._training_rows(estimator, fitted, X_train, y_train, own, seed)
         return self._conformalize(fitted, take_rows(X, rest), y[rest], training)
@@ -240,10 +229,10 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         require(type(self.n_calibration_) is int and self.n_calibration_ > 0, "n_calibration_")
         require(type(self.n_features_in_) is int and self.n_features_in_ > 0, "n_features_in_")
         require(isinstance(self.classes_, np.ndarray) and self.classes_.ndim == 1, "classes_")
-        self._check_column_kinds()
+        check_column_kinds(self)
         n_labels = len(self.classes_) if self.label_conditional else None
         with suppress(FaregError):  # columns or a basis of the user's own may refuse the probes
-            self.calibration_.check(self._as_rows(self._probe_rows()), n_labels, self.alpha_)
+            self.calibration_.check(self._as_rows(probe_rows(self)), n_labels, self.alpha_)
         require(self.n_calibration_ >= self.calibration_.n_rows, "n_calibration_")
 
     @abstractmethod
@@ -351,33 +340,10 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InvalidInputError(f"the estimator refuses these rows: {reason}") from error
 
-    def _split(self, X: Any, y: Any, clusters: Any, seed: int) -> tuple[IntArray, IntArray]:
-        """Return the rows that train and the rows that calibrate."""
-        n_units = len(y) if clusters is None else len(pd.unique(clusters))
-        unit = "rows" if clusters is None else "clusters"
-        if n_units < 2:
-            raise InvalidInputError(
-                f"fit needs at least 2 {unit} to split, got {n_units} sample; "
-                "pass more rows, or conformalize a fitted estimator"
-            )
-        if len(pd.unique(y)) < 2:
-            raise InvalidInputError(
-                f"y must hold at least two classes, got one class: {y[0]}; nothing to predict"
-            )
-        if math.ceil(self.calibration_size * n_units) >= n_units:
-            raise InvalidInputError(
-                f"calibration_size={self.calibration_size:g} leaves none of {n_units} {unit} to "
-                "train on; choose a smaller share, such as 0.5"
-            )
-        kind: Any = ShuffleSplit if clusters is None else GroupShuffleSplit
-        splitter = kind(1, test_size=self.calibration_size, random_state=seed)
-        train, rest = next(splitter.split(np.zeros(len(y)), groups=clusters))
-        return train, rest
-
     def _fitted_estimator(self) -> Any:
         """Return the given estimator if it is fitted, else the one that ``fit`` trained from it."""
         trained = getattr(self, "estimator_", None)
-        if self.estimator is not None and _is_fitted(self.estimator):
+        if self.estimator is not None and is_fitted(self.estimator):
             return self.estimator
         if trained is not None and self.parameters_["estimator"] is self.estimator:
             return trained
@@ -412,25 +378,15 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         check_parameters(self)
 
     def _check_X_y(self, X: Any, y: Any) -> tuple[Any, Any]:
-        if y is None:
-            raise InvalidInputError("requires y to be passed, but the target y is None")
-        X = self._validated(X, reset=True)
-        try:
-            y = column_or_1d(y, warn=True)
-            missing = pd.isna(y)
-            if not missing.any():
-                y = _one_type(y)
-                check_classification_targets(y)
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from error
-        check_same_length(X=X, y=y)
+        X, y = checked_labels(self._validated(X, reset=True), y)
         self._check_possible(X)
-        if missing.any():
-            raise InvalidInputError(
-                f"y must not have missing labels (NaN or None), got {int(missing.sum())} of "
-                f"{len(y)}; drop those rows"
-            )
         return X, y
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        X = validated_table(self, X, reset=reset)
+        if reset:
+            self.column_kinds_ = column_kinds(X) if is_frame(X) else None
+        return X
 
     def _check_possible(self, X: Any) -> None:
         """Refuse what X, or this machine, does not have, before any work is done."""
@@ -445,48 +401,6 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
                 f"conformalize(X, y) with a fitted estimator, before {caller}"
             )
 
-    def _validated(self, X: Any, *, reset: bool) -> Any:
-        try:
-            if not is_frame(X):
-                X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)
-            elif not reset:
-                X = in_order(X, getattr(self, "feature_names_in_", None))
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        except (ValueError, TypeError) as error:
-            raise InvalidInputError(str(error)) from error
-        if len(X) == 0:
-            raise InvalidInputError("X must have at least one row, got 0 sample(s)")
-        if reset:
-            self.column_kinds_ = column_kinds(X) if is_frame(X) else None
-            return X
-        names = list(getattr(self, "column_kinds_", None) or ())
-        # without names to compare, columns are taken by position
-        if names and column_names(X) != names:
-            named = isinstance(X, pd.DataFrame)
-            X = X.set_axis(names, axis=1) if named else pd.DataFrame(X, columns=names)
-        return X
-
-    def _check_column_kinds(self) -> None:
-        kinds = getattr(self, "column_kinds_", None)
-        if kinds is None:
-            return
-        require(isinstance(kinds, dict), "column_kinds_")
-        require(all(kind in KINDS for kind in kinds.values()), "column_kinds_")
-        names = getattr(self, "feature_names_in_", list(kinds))
-        require(list(kinds) == list(names), "column_kinds_")
-        require(len(kinds) == self.n_features_in_, "column_kinds_")
-
-    def _probe_rows(self) -> Any:
-        """Return rows of which nothing is known, in the form that the classifier was fitted on."""
-        rows = np.empty((len(PROBES), self.n_features_in_), dtype=object)
-        rows[:] = np.array(PROBES, dtype=object)[:, None]
-        names = getattr(self, "feature_names_in_", None)
-        if names is None:
-            return rows
-        require(isinstance(names, np.ndarray), "feature_names_in_")
-        require(names.shape == (self.n_features_in_,), "feature_names_in_")
-        return pd.DataFrame(rows, columns=list(names))
-
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_calibration_")
 
@@ -497,45 +411,5 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
 
-def check_estimator(estimator: Any) -> Any:
-    """Return an estimator that has ``predict_proba``."""
-    if not hasattr(estimator, "predict_proba"):
-        raise InvalidInputError(
-            f"estimator must have predict_proba, got {type(estimator).__name__}; "
-            "wrap it in sklearn's CalibratedClassifierCV"
-        )
-    return estimator
-
-
-def _trained(estimator: Any, X: Any, y: Any) -> Any:
-    try:
-        with few_threads(X):
-            return check_estimator(estimator.fit(X, y))
-    except ValueError as error:
-        raise InvalidInputError(
-            f"the estimator could not be trained on {len(y)} of the rows: {error}"
-        ) from error
-
-
-def _is_fitted(estimator: Any) -> bool:
-    try:
-        check_is_fitted(estimator)
-    except (NotFittedError, TypeError):
-        return False
-    return True
-
-
 def _more(names: list[str]) -> str:
     return f" and {len(names) - 1} more" if len(names) > 1 else ""
-
-
-def _one_type(y: Any) -> Any:
-    """Return labels in the dtype of their values: objects that are all int are int labels."""
-    if y.dtype != object:
-        return y
-    if pd.api.types.infer_dtype(y, skipna=False) in ("mixed", "mixed-integer"):
-        types = sorted({type(label).__name__ for label in y})
-        raise InvalidInputError(
-            f"y must hold labels of one type, got {', '.join(types)}; convert them to text"
-        )
-    return pd.Series(y).infer_objects().to_numpy()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, ShuffleSplit
 
 from fareg._columns import take_rows
 from fareg._labels import label_codes
@@ -18,6 +19,35 @@ from fareg.pvalues import CalibrationScores
 
 MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
 MIN_LEARNING_ROWS = 60  # fewer rows are not worth learning from
+
+
+def split_rows(n_rows: int, share: float, clusters: Any, seed: int) -> tuple[IntArray, IntArray]:
+    """Divide row numbers at random; the second part holds so large a share.
+
+    Rows of one cluster stay in one part.
+
+    Examples
+    --------
+    >>> first, second = split_rows(10, 0.3, None, seed=0)
+    >>> len(first), len(second)
+    (7, 3)
+    """
+    n_units = n_rows if clusters is None else len(np.unique(clusters))
+    unit = "rows" if clusters is None else "clusters"
+    if n_units < 2:
+        raise InvalidInputError(
+            f"fit needs at least 2 {unit} to split, got {n_units} sample; "
+            "pass more rows, or conformalize a fitted estimator"
+        )
+    if math.ceil(share * n_units) >= n_units:
+        raise InvalidInputError(
+            f"calibration_size={share:g} leaves none of {n_units} {unit} to train on; "
+            "choose a smaller share, such as 0.5"
+        )
+    kind: Any = ShuffleSplit if clusters is None else GroupShuffleSplit
+    splitter = kind(1, test_size=share, random_state=seed)
+    first, second = next(splitter.split(np.zeros(n_rows), groups=clusters))
+    return first, second
 
 
 def out_of_fold_proba(

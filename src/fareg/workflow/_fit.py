@@ -8,24 +8,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from fareg._columns import select_columns
 from fareg._files import check_output
 from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,
-    IntArray,
     InvalidInputError,
     check_choice,
     check_confidence_level,
 )
 from fareg.auditing import AuditResult, audit, group_picture, records
-from fareg.classifiers import FaReGClassifier, SplitConformalClassifier, out_of_fold_proba
+from fareg.classifiers import (
+    FaReGClassifier,
+    SplitConformalClassifier,
+    out_of_fold_proba,
+    split_rows,
+)
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.persistence import save
 from fareg.report import fit_verdict
@@ -265,8 +267,10 @@ def fit_and_test(
     about: dict[str, Any] | None = None,
 ) -> Trial:
     """Split the rows in three: train, calibrate FaReG and split conformal sets, test both."""
-    rest, test = _split(np.arange(len(y)), TEST_SIZE, clusters, seed)
-    train, calibrate = _split(rest, CALIBRATION_SIZE / (1 - TEST_SIZE), clusters, seed)
+    rest, test = split_rows(len(y), TEST_SIZE, clusters, seed)
+    left = None if clusters is None else clusters[rest]
+    parts = split_rows(len(rest), CALIBRATION_SIZE / (1 - TEST_SIZE), left, seed)
+    train, calibrate = (rest[part] for part in parts)
     (X_train, y_train), (X_cal, y_cal), (X_test, y_test) = (
         (X.iloc[rows], y[rows]) for rows in (train, calibrate, test)
     )
@@ -339,13 +343,3 @@ def fit_and_test(
         sets=sets["after"],
         covered=covered,
     )
-
-
-def _split(rows: IntArray, share: float, clusters: Any, seed: int) -> tuple[IntArray, IntArray]:
-    """Divide row numbers at random; rows of one cluster stay on one side."""
-    if clusters is None:
-        first, second = train_test_split(rows, test_size=share, random_state=seed)
-        return first, second
-    splitter = GroupShuffleSplit(1, test_size=share, random_state=seed)
-    first, second = next(splitter.split(rows, groups=clusters[rows]))
-    return rows[first], rows[second]

@@ -1,0 +1,51 @@
+"""The wrapped estimator: what it must be, and how it is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from fareg._threads import few_threads
+from fareg._validation import InvalidInputError
+
+
+def check_model(name: str, model: Any) -> None:
+    """Refuse what cannot be a model: a class instead of an instance, a number, a name."""
+    if isinstance(model, type) or not (hasattr(model, "fit") or hasattr(model, "predict_proba")):
+        got = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
+        raise InvalidInputError(
+            f"{name} must be a classifier with predict_proba or None, got {got}; "
+            "pass one such as LogisticRegression()"
+        )
+
+
+def check_estimator(estimator: Any) -> Any:
+    """Return an estimator that has ``predict_proba``."""
+    if not hasattr(estimator, "predict_proba"):
+        raise InvalidInputError(
+            f"estimator must have predict_proba, got {type(estimator).__name__}; "
+            "wrap it in sklearn's CalibratedClassifierCV"
+        )
+    return estimator
+
+
+def trained(estimator: Any, X: Any, y: Any) -> Any:
+    """Train an estimator; if it refuses the rows, say so in one sentence."""
+    try:
+        with few_threads(X):
+            return check_estimator(estimator.fit(X, y))
+    except ValueError as error:
+        raise InvalidInputError(
+            f"the estimator could not be trained on {len(y)} of the rows: {error}"
+        ) from error
+
+
+def is_fitted(estimator: Any) -> bool:
+    """Tell whether an estimator was trained."""
+    try:
+        check_is_fitted(estimator)
+    except (NotFittedError, TypeError):
+        return False
+    return True

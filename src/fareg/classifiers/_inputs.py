@@ -1,0 +1,103 @@
+"""Tables and labels as they come in, and what is noted about them in fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, column_or_1d, validate_data
+
+from fareg._columns import KINDS, column_names, in_order, is_frame
+from fareg._validation import InvalidInputError, check_same_length
+from fareg.calibration import require
+
+PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
+
+
+def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
+    """Return X if it is a table that the classifier can read; without ``reset``, as in fit."""
+    try:
+        if not is_frame(X):
+            X = check_array(X, dtype=None, ensure_all_finite=False, estimator=clf)
+        elif not reset:
+            X = in_order(X, getattr(clf, "feature_names_in_", None))
+        validate_data(clf, X, reset=reset, skip_check_array=True)
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(str(error)) from error
+    if len(X) == 0:
+        raise InvalidInputError("X must have at least one row, got 0 sample(s)")
+    if reset:
+        return X
+    names = list(getattr(clf, "column_kinds_", None) or ())
+    # without names to compare, columns are taken by position
+    if names and column_names(X) != names:
+        named = isinstance(X, pd.DataFrame)
+        X = X.set_axis(names, axis=1) if named else pd.DataFrame(X, columns=names)
+    return X
+
+
+def checked_labels(X: Any, y: Any) -> tuple[Any, Any]:
+    """Return X and its labels in one type, after checks that they are labels."""
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None")
+    try:
+        y = column_or_1d(y, warn=True)
+        missing = pd.isna(y)
+        if not missing.any():
+            y = _one_type(y)
+            check_classification_targets(y)
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from error
+    check_same_length(X=X, y=y)
+    if missing.any():
+        raise InvalidInputError(
+            f"y must not have missing labels (NaN or None), got {int(missing.sum())} of "
+            f"{len(y)}; drop those rows"
+        )
+    return X, y
+
+
+def _one_type(y: Any) -> Any:
+    """Return labels in the dtype of their values: objects that are all int are int labels."""
+    if y.dtype != object:
+        return y
+    if pd.api.types.infer_dtype(y, skipna=False) in ("mixed", "mixed-integer"):
+        types = sorted({type(label).__name__ for label in y})
+        raise InvalidInputError(
+            f"y must hold labels of one type, got {', '.join(types)}; convert them to text"
+        )
+    return pd.Series(y).infer_objects().to_numpy()
+
+
+def check_two_classes(y: Any) -> None:
+    """Refuse labels of which there is only one."""
+    if len(pd.unique(y)) < 2:
+        raise InvalidInputError(
+            f"y must hold at least two classes, got one class: {y[0]}; nothing to predict"
+        )
+
+
+def check_column_kinds(clf: Any) -> None:
+    """Refuse stored kinds of columns that do not fit the fitted columns."""
+    kinds = getattr(clf, "column_kinds_", None)
+    if kinds is None:
+        return
+    require(isinstance(kinds, dict), "column_kinds_")
+    require(all(kind in KINDS for kind in kinds.values()), "column_kinds_")
+    names = getattr(clf, "feature_names_in_", list(kinds))
+    require(list(kinds) == list(names), "column_kinds_")
+    require(len(kinds) == clf.n_features_in_, "column_kinds_")
+
+
+def probe_rows(clf: Any) -> Any:
+    """Return rows of which nothing is known, in the form that the classifier was fitted on."""
+    rows = np.empty((len(PROBES), clf.n_features_in_), dtype=object)
+    rows[:] = np.array(PROBES, dtype=object)[:, None]
+    names = getattr(clf, "feature_names_in_", None)
+    if names is None:
+        return rows
+    require(isinstance(names, np.ndarray), "feature_names_in_")
+    require(names.shape == (clf.n_features_in_,), "feature_names_in_")
+    return pd.DataFrame(rows, columns=list(names))
