@@ -28,8 +28,14 @@ class Graded:
 
     X: pd.DataFrame
     y: np.ndarray
-    degree: np.ndarray
     sensitive: tuple[str, ...]
+    hardness: Hardness
+    edges: np.ndarray  # of hardness; rows between two edges have the same degree
+
+    def degree(self, X: pd.DataFrame) -> np.ndarray:
+        """Return the true degrees of rows of this table, 0 for the best off."""
+        h = np.asarray(self.hardness(X), dtype=float)
+        return np.searchsorted(self.edges, h, side="right")
 
 
 def _group(rule: Hardness) -> Hardness:
@@ -131,4 +137,4 @@ def draw(name: str, n_samples: int, random_state: int) -> Graded:
     )
     distinct = np.unique(h)
     edges = distinct[1:] if len(distinct) <= 8 else np.quantile(h, [0.2, 0.4, 0.6, 0.8])
-    return Graded(X, y, np.searchsorted(edges, h, side="right"), sensitive)
+    return Graded(X, y, sensitive, hardness, edges)
