@@ -1,4 +1,5 @@
 # make demo    set up .venv and show what fareg does
+# make quick   the tests without the marker slow, for the inner loop
 # make test    set up what the tests need and run them
 # make check   format, lint, types
 # make bench   timings and ratios against peers
@@ -7,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo quick test check bench docs clean
 
 demo: .venv/installed
 	$(BIN)/fareg demo
@@ -15,6 +16,10 @@ demo: .venv/installed
 # one thread per process: pytest-xdist keeps both cores busy; what a file prepares is prepared once
 test: .venv/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# without the marker slow: while you work; make test before you hand over
+quick: .venv/installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .

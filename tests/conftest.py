@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,47 @@ from sklearn.frozen import FrozenEstimator
 # The same cases on every machine; HYPOTHESIS_PROFILE=default looks for new ones.
 settings.register_profile("same", derandomize=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+# Files and folders whose tests are left out of ``make quick``: they start processes, train many
+# models, draw thousands of cases or wait. A slow test in another file is marked where it stands.
+SLOW = (
+    "classifiers/test_afcp.py",
+    "classifiers/test_fareg.py",
+    "classifiers/test_frames_in_classifiers.py",
+    "classifiers/test_parameters.py",
+    "classifiers/test_rectified.py",
+    "classifiers/test_sklearn_checks.py",
+    "experiments",
+    "groups/test_disadvantage.py",
+    "groups/test_learner.py",
+    "groups/test_screening.py",
+    "metrics/test_optimised_slab.py",
+    "report/test_browser.py",
+    "report/test_fit_report.py",
+    "statistical",
+    "test_audit.py",
+    "test_bad_input.py",
+    "test_cli.py",
+    "test_damaged_models.py",
+    "test_docs.py",
+    "test_examples.py",
+    "test_load_and_faults.py",
+    "test_persistence.py",
+    "test_predict_folder.py",
+    "test_rare_classes.py",
+    "test_trust.py",
+    "test_wild_parameters.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark the tests of slow files."""
+    here = Path(__file__).parent
+    slow = [here / name for name in SLOW]
+    for item in items:
+        if any(item.path.is_relative_to(place) for place in slow):
+            item.add_marker(pytest.mark.slow)
 
 
 class ProbabilityReader(ClassifierMixin, BaseEstimator):
