@@ -67,3 +67,30 @@ def test_the_law_sees_a_threshold_that_is_too_low(reader, monkeypatch):
     monkeypatch.setattr(CalibrationScores, "quantiles", lambda s, alpha: honest(s, alpha + 0.05))
     cells = excess(reader, 200, 0.9, 60, construction="partition")
     assert any(mean < -4 * error for mean, error in cells.values())
+
+
+@pytest.mark.parametrize("calibration", ["split", "train"])
+@pytest.mark.parametrize("gap", [0.9, 0.0])
+def test_levels_keep_their_promise_for_everyone_at_least_so_disadvantaged(reader, calibration, gap):
+    """Through the whole classifier: rows that teach, by a split or out of fold, do not calibrate."""
+    rng = np.random.default_rng(11)
+    n, hits = 400, {}
+    for repeat in range(40):
+        X, y = draw(rng, n + N_TEST, gap)
+        clf = FaReGClassifier(
+            reader().estimator,  # not frozen: fit trains it
+            confidence_level=LEVEL,
+            sensitive_features=[3, 4],
+            learner=GroupLearner(members=("cells",)),
+            calibration=calibration,
+            random_state=repeat,
+        ).fit(X[:n], y[:n])
+        covered = clf.predict_set(X[n:])[np.arange(N_TEST), y[n:]]
+        levels = clf.predict_level(X[n:])
+        for m in np.unique(levels):
+            at_least = levels >= m
+            hits.setdefault(int(m), []).append((covered[at_least] - LEVEL).sum())
+    assert gap == 0.0 or len(hits) > 1  # the group was found
+    for excesses in hits.values():
+        if len(excesses) >= 20:
+            assert np.mean(excesses) >= -4 * np.std(excesses) / np.sqrt(len(excesses))
