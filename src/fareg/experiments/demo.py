@@ -1,10 +1,9 @@
-"""The story in one minute: sets look fine on average, a group is left behind, FaReG repairs it."""
+"""The story in one screen: fine on average, a group is left behind, levels repair it."""
 
 from __future__ import annotations
 
 import time
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,48 +13,42 @@ from sklearn.frozen import FrozenEstimator
 
 from fareg._encoding import gradient_boosting
 from fareg._threads import few_threads
-from fareg._validation import BoolArray, FaregWarning
+from fareg._validation import BoolArray
 from fareg.classifiers import (
-    AFCPClassifier,
-    CondCPClassifier,
-    ExhaustiveConformalClassifier,
     FaReGClassifier,
-    PartialConformalClassifier,
-    PLCPClassifier,
     RectifiedConformalClassifier,
     SplitConformalClassifier,
+    out_of_fold_proba,
 )
 from fareg.datasets import Dataset, make_synthetic
 from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
 from fareg.metrics import is_covered
 
 N_TRAIN, N_CALIBRATION, N_TEST = 1_500, 1_500, 5_000
+N_FOLDS = 5
+SPLIT, LEVELS = "Split conformal", "FaReG: levels"
 METHODS: dict[str, Any] = {
-    "Marginal (split conformal)": SplitConformalClassifier,
-    "Partial": PartialConformalClassifier,
-    "Exhaustive": ExhaustiveConformalClassifier,
-    "AFCP": AFCPClassifier,
-    "CondCP": CondCPClassifier,
-    "PLCP": PLCPClassifier,
-    "RCP": RectifiedConformalClassifier,
+    SPLIT: SplitConformalClassifier,
     "FaReG as published": FaReGClassifier.paper,
-    "FaReG": FaReGClassifier,
+    "RCP": RectifiedConformalClassifier,
+    LEVELS: FaReGClassifier,
 }
-ORACLES = {"Oracle: true group, united": "union", "Oracle: true partition": "partition"}
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo measured: a table of methods, the group in words, and the seconds it took."""
+    """What the demo measured."""
 
     table: pd.DataFrame  # method, group, outside, average, size, seconds
-    rule: str
-    fidelity: float
+    rule: str | None  # the first named group in words; None if nobody is named
+    fidelity: float | None
     base_seconds: float
+    clf: FaReGClassifier = field(repr=False)
+    test: Dataset = field(repr=False)
 
 
 def run_demo(random_state: int = 0) -> Demo:
-    """Compare all methods on the paper's XNOR data, beside what knowing the group would give."""
+    """Compare methods on the paper's XNOR data, beside what knowing the group would give."""
     data = make_synthetic(N_TRAIN + N_CALIBRATION + N_TEST, random_state=random_state)
     train = data.take(slice(0, N_TRAIN))
     cal = data.take(slice(N_TRAIN, N_TRAIN + N_CALIBRATION))
@@ -69,27 +62,46 @@ def run_demo(random_state: int = 0) -> Demo:
     for name, method in METHODS.items():
         start = time.perf_counter()
         clf = method(model, sensitive_features=list(data.sensitive), random_state=random_state)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FaregWarning)  # Exhaustive has tiny cells
-            sets[name] = clf.conformalize(cal.X, cal.y).predict_set(test.X)
+        apart = _learning_rows(train, model, random_state) if name == LEVELS else {}
+        sets[name] = clf.conformalize(cal.X, cal.y, **apart).predict_set(test.X)
         fitted[name] = clf
         rows.append(_row(name, sets[name], test, time.perf_counter() - start))
-    marginal = fitted["Marginal (split conformal)"]
-    scores = marginal.conformity_scores(test.X)
-    threshold = size_matched_threshold(scores, sets["FaReG"].sum(axis=1).mean())
-    rows.insert(1, _row("Marginal, size-matched to FaReG", scores <= threshold, test, 0.0))
-    for name, construction in ORACLES.items():
-        known = oracle_sets(
-            own_scores(marginal, cal.X, cal.y),
-            np.asarray(cal.group),
-            scores,
-            np.asarray(test.group),
-            confidence_level=marginal.confidence_level,
-            construction=construction,
-        )
-        rows.append(_row(name, known, test, 0.0))
-    group = fitted["FaReG"].groups_.iloc[0]
-    return Demo(pd.DataFrame(rows), group["rule"], float(group["fidelity"]), base_seconds)
+    split, levels = fitted[SPLIT], fitted[LEVELS]
+    scores = split.conformity_scores(test.X)
+    threshold = size_matched_threshold(scores, sets[LEVELS].sum(axis=1).mean())
+    rows.insert(1, _row("Split, as large as levels", scores <= threshold, test, 0.0))
+    known = oracle_sets(
+        own_scores(split, cal.X, cal.y),
+        np.asarray(cal.group),
+        scores,
+        np.asarray(test.group),
+        confidence_level=split.confidence_level,
+        construction="partition",
+    )
+    rows.append(_row("Oracle: told the group", known, test, 0.0))
+    rule = levels.named_groups_[0].rule if levels.named_groups_ else None
+    return Demo(
+        pd.DataFrame(rows),
+        None if rule is None else rule.text,
+        None if rule is None else float(rule.fidelity),
+        base_seconds,
+        levels,
+        test,
+    )
+
+
+def _learning_rows(train: Dataset, model: Any, seed: int) -> dict[str, Any]:
+    """Return the training rows with probabilities out of fold, to learn who is disadvantaged."""
+    proba = out_of_fold_proba(
+        gradient_boosting(seed),
+        train.X,
+        train.y,
+        model.classes_,
+        cv=N_FOLDS,
+        clusters=None,
+        seed=seed,
+    )
+    return {"X_learn": train.X, "y_learn": train.y, "proba_learn": proba}
 
 
 def _row(name: str, sets: BoolArray, test: Dataset, seconds: float) -> dict[str, Any]:
@@ -105,16 +117,25 @@ def _row(name: str, sets: BoolArray, test: Dataset, seconds: float) -> dict[str,
     }
 
 
-def save_figure(demo: Demo, path: Path) -> None:
-    """Draw coverage of the group and set size of every method."""
+def save_figures(demo: Demo, folder: Path) -> list[Path]:
+    """Draw coverage of the group and set size of every method, and the levels by themselves."""
+    paths = [folder / "demo.png", folder / "demo-levels.png"]
+    folder.mkdir(parents=True, exist_ok=True)
+    _methods_figure(demo).savefig(paths[0], dpi=150)
+    demo.clf.plot_levels(demo.test.X, demo.test.y).savefig(paths[1], dpi=150)
+    return paths
+
+
+def _methods_figure(demo: Demo) -> Any:
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     table = demo.table.iloc[::-1]
     y = np.arange(len(table))
-    figure = Figure(figsize=(9.5, 4.8), layout="constrained")
+    figure = Figure(figsize=(9.5, 3.8), layout=ConstrainedLayoutEngine(wspace=0.06))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     left.hlines(y, table["group"], table["outside"], color="#999999", lw=2, zorder=1)
-    left.scatter(table["group"], y, color="#d55e00", marker="o", s=55, label="in the unnamed group")
+    left.scatter(table["group"], y, color="#d55e00", marker="o", s=55, label="in the group")
     left.scatter(table["outside"], y, color="#0072b2", marker="s", s=45, label="everyone else")
     left.axvline(0.9, color="black", lw=1, ls="--")
     left.text(
@@ -124,7 +145,7 @@ def save_figure(demo: Demo, path: Path) -> None:
     left.set_xlabel("coverage")
     left.legend(loc="lower left", frameon=False, fontsize=9)
     bars = right.barh(
-        y, table["size"], color=["#009e73" if m == "FaReG" else "#bbbbbb" for m in table["method"]]
+        y, table["size"], color=["#009e73" if m == LEVELS else "#bbbbbb" for m in table["method"]]
     )
     right.bar_label(bars, fmt="%.2f", padding=3, fontsize=9)
     right.set_xlabel("average set size (smaller is better)")
@@ -132,5 +153,4 @@ def save_figure(demo: Demo, path: Path) -> None:
     for ax in (left, right):
         ax.spines[["top", "right"]].set_visible(False)
     figure.suptitle("Who is left out of 90% coverage, and what repairing it costs", fontsize=12)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    return figure

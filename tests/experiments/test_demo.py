@@ -1,0 +1,46 @@
+"""The demo: its rows, its references and its figures, on fewer rows and without slow methods."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from fareg.cli import app
+from fareg.experiments import demo
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """Return what the demo says in JSON and in words, and its folder."""
+    folder = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch:
+        methods = {name: demo.METHODS[name] for name in (demo.SPLIT, demo.LEVELS)}
+        for name, value in (("N_TRAIN", 700), ("N_CALIBRATION", 700), ("N_TEST", 1000)):
+            patch.setattr(demo, name, value)
+        patch.setattr(demo, "METHODS", methods)
+        patch.setattr(demo, "N_FOLDS", 2)
+        result = demo.run_demo(0)
+        patch.setattr(demo, "run_demo", lambda seed: result)
+        runs = [
+            CliRunner().invoke(app, ["demo", "--out", str(folder), *options])
+            for options in (["--json"], [])
+        ]
+    assert all(run.exit_code == 0 for run in runs), runs[0].output
+    return json.loads(runs[0].stdout), runs[1].stdout, folder
+
+
+def test_the_rows_stand_in_the_order_of_the_story(told):
+    rows = {row["method"]: row for row in told[0]["rows"]}
+    first, matched, levels, oracle = rows.values()
+    assert [first["method"], levels["method"]] == [demo.SPLIT, demo.LEVELS]
+    assert matched["size"] == pytest.approx(levels["size"], abs=0.002)
+    assert first["group"] < levels["group"]
+    assert oracle["method"].startswith("Oracle")
+
+
+def test_the_text_says_the_promise_and_the_figures_exist(told):
+    _, text, folder = told
+    assert "above a level" in " ".join(text.split())
+    for name in ("demo.png", "demo-levels.png"):
+        assert name in text.replace("\n", "")
+        assert (folder / name).stat().st_size > 10_000
