@@ -72,7 +72,7 @@ def test_the_law_sees_a_threshold_that_is_too_low(reader, monkeypatch):
 @pytest.mark.parametrize("calibration", ["split", "train"])
 @pytest.mark.parametrize("gap", [0.9, 0.0])
 def test_levels_keep_their_promise_for_everyone_at_least_so_disadvantaged(reader, calibration, gap):
-    """Rows that teach, by a split or out of fold, do not calibrate, through the whole classifier."""
+    """Through the whole classifier: rows that teach, split off or out of fold, do not calibrate."""
     rng = np.random.default_rng(11)
     n, hits = 400, {}
     for repeat in range(40):
