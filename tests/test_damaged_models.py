@@ -151,10 +151,17 @@ def test_files_of_another_kind_are_one_error(small_file, tmp_path):
     assert load_or_none(path, rezipped(content, lambda e: {**e, "manifest.json": deep})) is None
 
 
+def test_an_older_format_says_so(small_file, tmp_path):
+    path = tmp_path / "m.fareg"
+    path.write_bytes(resigned(small_file[0], lambda m: {**m, "format": 1}))
+    with pytest.raises(fareg.FaregError, match=r"older fareg .*format 1.*fit the model again"):
+        fareg.load(path)
+
+
 def test_a_newer_format_says_so(small_file, tmp_path):
     path = tmp_path / "m.fareg"
-    path.write_bytes(resigned(small_file[0], lambda m: {**m, "format": 2}))
-    with pytest.raises(fareg.FaregError, match=r"newer fareg .*format 2.*upgrade fareg"):
+    path.write_bytes(resigned(small_file[0], lambda m: {**m, "format": 3}))
+    with pytest.raises(fareg.FaregError, match=r"newer fareg .*format 3.*upgrade fareg"):
         fareg.load(path)
 
 

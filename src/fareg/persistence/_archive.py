@@ -16,7 +16,7 @@ from fareg._files import check_readable, replacing
 from fareg._validation import InvalidInputError
 
 KIND = "fareg model"
-FORMAT = 1  # raise it when an older fareg could not read the file
+FORMAT = 2  # raise it when an older fareg could not read the file, or this one not an older file
 MANIFEST = "manifest.json"
 MAX_ENTRIES = 8
 # Entries carry a fixed time, so that the same model gives the same bytes.
@@ -99,6 +99,11 @@ def _check_manifest(manifest: Any, names: set[str], path: Path) -> None:
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
         raise InvalidInputError(f"{path} is a zip file but no fareg model: its manifest is another")
     format_ = manifest.get("format")
+    if isinstance(format_, int) and 0 < format_ < FORMAT:
+        raise InvalidInputError(
+            f"{path} was written by an older fareg (format {format_}; this one reads format "
+            f"{FORMAT}); fit the model again"
+        )
     if isinstance(format_, int) and format_ > FORMAT:
         version = manifest.get("versions", {}).get("fareg", "unknown")
         raise InvalidInputError(
