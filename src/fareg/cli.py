@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json as json_format
 import sys
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -91,7 +92,7 @@ def fit(
 
         if report is not None:
             check_output(report, apart_from=[data, out, test_out])
-        with _busy("training, calibrating and testing", json):
+        with _busy("reading the table", json) as progress:
             trial = fit_file(
                 data,
                 target=target,
@@ -103,6 +104,7 @@ def fit(
                 allow_empty=allow_empty,
                 clusters=clusters,
                 measures=report is not None,
+                progress=progress,
                 seed=seed,
                 test_out=test_out,
             )
@@ -368,15 +370,16 @@ def _stop(line: str, code: int) -> None:
 
 
 @contextmanager
-def _busy(what: str, json: bool) -> Iterator[None]:
-    """Show that something is going on, on a terminal only."""
+def _busy(what: str, json: bool) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what is going on; yield a function that tells the next stage."""
     if json or not sys.stderr.isatty():
-        yield
+        yield lambda stage: None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
-        yield
+    start = time.monotonic()
+    with Console(stderr=True).status(what) as status:
+        yield lambda stage: status.update(f"{stage} ({time.monotonic() - start:.0f} s so far)")
 
 
 @contextmanager

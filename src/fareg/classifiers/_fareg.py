@@ -222,7 +222,14 @@ allow_empty, random_state
         return cls(estimator, **{"learner": GroupLearner(**learner), **settings})
 
     def conformalize(
-        self, X: Any, y: Any, *, X_learn: Any = None, y_learn: Any = None, proba_learn: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_learn: Any = None,
+        y_learn: Any = None,
+        proba_learn: Any = None,
+        clusters_learn: Any = None,
     ) -> Self:
         """Calibrate a fitted estimator on rows that it was not trained on.
 
@@ -236,6 +243,8 @@ allow_empty, random_state
         proba_learn : array of shape (n_learn, n_classes), default=None
             Class probabilities of the rows that teach, by models that were not trained on them.
             None: the estimator is asked, which must not have been trained on them then.
+        clusters_learn : array of shape (n_learn,), default=None
+            Ids of people or places with several rows among them; they are held out together.
 
         Returns
         -------
@@ -253,7 +262,8 @@ allow_empty, random_state
             if given is not None:
                 check_same_length(X_learn=X_learn, proba_learn=given)
             ask = estimator.predict_proba if given is None else lambda table: given
-            learning = self._learning_rows(X_learn, y_learn, estimator, ask)
+            clusters = None if clusters_learn is None else np.asarray(clusters_learn)
+            learning = self._learning_rows(X_learn, y_learn, estimator, ask, clusters)
         return self._conformalize(estimator, X, y, learning)
 
     def with_draws(self, n_draws: int) -> Self:

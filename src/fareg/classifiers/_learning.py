@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,15 @@ def split_rows(n_rows: int, share: float, clusters: Any, seed: int) -> tuple[Int
 
 
 def out_of_fold_proba(
-    estimator: Any, X: Any, y: Any, classes: Any, *, cv: int, clusters: Any, seed: int
+    estimator: Any,
+    X: Any,
+    y: Any,
+    classes: Any,
+    *,
+    cv: int,
+    clusters: Any,
+    seed: int,
+    progress: Callable[[int], Any] | None = None,
 ) -> FloatArray:
     """Return the probabilities of each row by an estimator that was trained without its fold.
 
@@ -69,6 +78,8 @@ def out_of_fold_proba(
         Number of folds, each of which costs one training.
     clusters : array of shape (n_samples,) or None
     seed : int
+    progress : function, default=None
+        Called with the number of each fold, from 1, before it is trained.
 
     Returns
     -------
@@ -86,7 +97,9 @@ def out_of_fold_proba(
     kind: Any = KFold if clusters is None else GroupKFold
     folds = kind(n_splits=min(cv, n_units), shuffle=True, random_state=seed)
     proba = np.zeros((len(y), len(classes)))
-    for train, test in folds.split(np.zeros(len(y)), groups=clusters):
+    for number, (train, test) in enumerate(folds.split(np.zeros(len(y)), groups=clusters), 1):
+        if progress is not None:
+            progress(number)
         known = np.unique(y[train])
         if len(known) == 1:
             proba[np.ix_(test, label_codes(known, classes))] = 1.0

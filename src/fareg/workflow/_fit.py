@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ from fareg.workflow._target import check_target, check_training_labels, warn_of_
 TEST_SIZE = 0.2
 N_FOLDS = 5  # of out-of-fold learning
 CALIBRATION_SIZE = 0.4  # as large as the training part
+
+
+def quiet(stage: str) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +177,7 @@ def fit_file(
     allow_empty: bool = True,
     clusters: str | None = None,
     measures: bool = False,
+    progress: Callable[[str], None] = quiet,
     seed: int = 0,
     test_out: str | os.PathLike[str] | None = None,
 ) -> Trial:
@@ -197,6 +202,8 @@ def fit_file(
         in one fold, and neither train the model nor define a group.
     measures : bool, default=False
         Whether the audit of what is left computes worst slabs and excess risk too, for a report.
+    progress : function, default=quiet
+        Called with the name of each stage when it begins.
     seed : int, default=0
     test_out : path, default=None
         File for the test rows as they stand in ``data``, in the same format: rows that the model
@@ -233,6 +240,7 @@ def fit_file(
         allow_empty=allow_empty,
         clusters=None if clusters is None else pd.factorize(frame[clusters])[0],
         measures=measures,
+        progress=progress,
         seed=seed,
         about={"file": Path(data).name, "target": target, "base_model": estimator},
     )
@@ -264,6 +272,7 @@ def fit_and_test(
     allow_empty: bool = True,
     clusters: Any = None,
     measures: bool = True,
+    progress: Callable[[str], None] = quiet,
     about: dict[str, Any] | None = None,
 ) -> Trial:
     """Split the rows in three: train, calibrate FaReG and split conformal sets, test both."""
@@ -275,18 +284,22 @@ def fit_and_test(
         (X.iloc[rows], y[rows]) for rows in (train, calibrate, test)
     )
     check_training_labels(y_train, y)
+    progress("training the model")
     with few_threads(X_train):
         fitted = clone(estimator).fit(X_train, y_train)
     model = FrozenEstimator(fitted)
+    clusters_learn = None if clusters is None else clusters[train]
     proba_learn = out_of_fold_proba(
         estimator,
         X_train,
         y_train,
         fitted.classes_,
         cv=N_FOLDS,
-        clusters=None if clusters is None else clusters[train],
+        clusters=clusters_learn,
         seed=seed,
+        progress=lambda fold: progress(f"training again without fold {fold} of {N_FOLDS}"),
     )
+    progress("learning who is disadvantaged, and calibrating")
     common: dict[str, Any] = {
         "confidence_level": confidence_level,
         "label_conditional": label_conditional,
@@ -295,7 +308,12 @@ def fit_and_test(
     }
     plain = SplitConformalClassifier(model, **common).conformalize(X_cal, y_cal)
     clf = FaReGClassifier(model, sensitive_features=sensitive, **common).conformalize(
-        X_cal, y_cal, X_learn=X_train, y_learn=y_train, proba_learn=proba_learn
+        X_cal,
+        y_cal,
+        X_learn=X_train,
+        y_learn=y_train,
+        proba_learn=proba_learn,
+        clusters_learn=clusters_learn,
     )
     sets = {"before": plain.predict_set(X_test), "after": clf.predict_set(X_test)}
     covered = {moment: is_covered(y_test, s, classes=clf.classes_) for moment, s in sets.items()}
@@ -303,6 +321,7 @@ def fit_and_test(
         moment: {"coverage": float(covered[moment].mean()), "mean_size": float(s.sum(1).mean())}
         for moment, s in sets.items()
     }
+    progress("testing, and looking for groups that are left behind")
     left = audit(
         X_test,
         y_test,
