@@ -19,6 +19,7 @@ from fareg.auditing._sets import read_sets
 from fareg.auditing._verification import NO_RULE, detectable_coverage
 from fareg.metrics import clopper_pearson, coverage_by_group, coverage_score, mean_set_size
 from fareg.pvalues import holm
+from fareg.report import render_report
 
 FAST = {"n_directions": 5, "n_permutations": 5, "random_state": 0}
 CLASSES = ["a", "b", "c"]
@@ -43,6 +44,17 @@ def some_rows(n=300, seed=0):
     own = np.searchsorted(CLASSES, y)
     sets[np.arange(n), own] = rng.random(n) < np.where(X["region"] == "north", 0.6, 0.97)
     return X, y, sets
+
+
+def test_the_under_part_of_the_excess_risk_comes_from_the_same_folds():
+    X, y, sets = some_rows(1500)
+    result = audit(X, y, sets, classes=CLASSES, n_directions=5, n_permutations=2, random_state=0)
+    assert result.excess_risk_under > 0
+    assert result.to_dict()["excess_risk_under"] == result.excess_risk_under
+    page = render_report(result.to_dict())
+    assert f">{result.excess_risk_under:.3f}</b>" in page
+    quick = audit(X, y, sets, classes=CLASSES, measures=False, random_state=0)
+    assert quick.to_dict()["excess_risk_under"] is None
 
 
 @pytest.mark.parametrize(

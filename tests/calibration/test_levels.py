@@ -286,6 +286,19 @@ def test_merging_all_levels_gives_the_sets_of_split(make_rows, leveler, reader, 
     np.testing.assert_array_equal(merged.pvalues(new), split.predict_p(new.X))
 
 
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_levels_above_split_thresholds_are_an_upper_set(make_rows, leveler, label_conditional):
+    rows = make_rows(6, 150, 4, unknown=0.0)
+    own = LevelCalibration.of(leveler(4), rows, 0.2, label_conditional=label_conditional)
+    problems = [rows.codes == k for k in range(3)] if label_conditional else [rows.codes < 3]
+    split = [conformal(rows.own_scores[own], 0.2) for own in problems]
+    np.testing.assert_array_equal(own.split_thresholds, split)
+    raised = (own.level_thresholds > own.split_thresholds).any(axis=1)
+    first = own.first_raised()
+    assert not raised[:first].any()
+    assert raised[first:].all() or not raised.any()
+
+
 def test_pvalues_of_many_rows_are_those_of_few(make_rows, leveler, monkeypatch):
     rows, new = make_rows(4, 150, 4), make_rows(5, 60, 4)
     found = LevelCalibration.of(leveler(4), rows, 0.1, label_conditional=False)

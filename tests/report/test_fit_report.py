@@ -16,6 +16,7 @@ from fareg.groups import distil_rule
 from fareg.report import render_report
 from fareg.workflow._fit import fit_and_test
 from fareg.workflow._named_groups import ReportedGroup, groups_before_and_after, reported_groups
+from fareg.workflow._story import level_story
 
 DATA = make_synthetic(3000, random_state=0)
 
@@ -73,6 +74,58 @@ def test_the_numbers_are_plain_and_say_where_they_come_from(trial):
     assert told["fareg_version"]
     for group in told["groups"]:
         assert {"fidelity", "p_value", "before_low", "after_high"} <= set(group)
+
+
+def test_the_story_tells_of_the_levels_before_and_after(trial):
+    story = trial.report()["story"]
+    levels = trial.clf.predict_level(trial.X)
+    assert [row["level"] for row in story["rows"]] == list(range(story["n_levels"]))
+    for row in story["rows"]:
+        here = levels == row["level"]
+        assert row["n"] == here.sum()
+        for moment, hit in trial.covered.items():
+            assert row[moment] == pytest.approx(hit[here].mean())
+            assert row[f"size_{moment}"] == pytest.approx(trial.sizes[moment][here].mean())
+    top, others = story["top"], story["others"]
+    assert top["n"] + others["n"] == trial.n_test
+    assert top["size_after"] > top["size_before"]
+    assert others["size_after"] < others["size_before"]
+    assert top["before"] < 0.9 < top["after_high"]
+    assert story["named"] == [group.rule for group in trial.named]
+    after = top["share"] * top["size_after"] + others["share"] * others["size_after"]
+    assert after == pytest.approx(trial.after["mean_size"])
+
+
+def test_the_page_draws_the_story_and_says_if_nobody_is_named(trial):
+    summary = trial.report()
+    page = render_report(summary)
+    assert page.index('id="story-heading"') < page.index('id="repair-heading"')
+    assert page.count('class="point after"') == 2 * len(summary["story"]["rows"]) + 1  # legend
+    assert "Nobody is named" not in page
+    assert "Nobody is named" in render_report({**summary, "story": nobody(levels=[0, 1, 2, 2])})
+
+
+def nobody(levels):
+    """Return the story of levels of which calibration made one, with an empty one among them."""
+    levels = np.array(levels)
+    hits = dict.fromkeys(("before", "after"), levels >= 0)
+    sizes = dict.fromkeys(("before", "after"), levels + 1)
+    return level_story(levels, int(levels.max()) + 2, 0, hits, sizes, [])
+
+
+def test_the_story_of_a_single_level_is_that_of_split_sets(trial):
+    one = {moment: np.ones(5, int) for moment in ("before", "after")}
+    hits = {moment: sizes > 0 for moment, sizes in one.items()}
+    story = level_story(np.zeros(5, int), 1, 0, hits, one, [])
+    page = render_report({**trial.report(), "story": story})
+    assert "everyone shares one threshold" in page
+    assert 'id="level-coverage-title"' not in page
+
+
+def test_an_empty_level_has_no_numbers_and_the_page_still_stands(trial):
+    story = nobody([0, 1, 2, 2])
+    assert story["rows"][-1]["before"] is story["rows"][-1]["size_after"] is None
+    assert "joined all levels" in render_report({**trial.report(), "story": story})
 
 
 def imbalanced(n=4000):

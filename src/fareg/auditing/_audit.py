@@ -29,11 +29,12 @@ from fareg.auditing._result import AuditResult
 from fareg.auditing._sets import read_sets
 from fareg.auditing._slabs import no_slabs, slab_curve
 from fareg.auditing._verification import detectable_coverage, discover_and_verify
-from fareg.metrics import excess_risk
+from fareg.metrics import ExcessRisk, excess_risk_parts
 from fareg.report import headline_group, words
 
 MAX_CALIBRATION = 2**53  # whole numbers beyond are not exact as floats
 MAX_ROWS_ERT = 50_000  # more rows are sampled
+UNKNOWN_RISK = ExcessRisk(*[float("nan")] * 3)
 
 
 def audit(
@@ -147,6 +148,12 @@ def audit(
     rows, hits, sizes = columns[apart].reset_index(drop=True), covered[apart], size[apart]
     levels, pairs = _cell_tables(rows, hits, sizes, confidence_level)
     n_verification = int((~discovery).sum())
+    slabs, risk = no_slabs(), UNKNOWN_RISK
+    if measures:
+        slabs = slab_curve(
+            rows, hits, n_directions=n_directions, n_permutations=n_permutations, rng=rng
+        )
+        risk = _excess_risk(rows, hits, confidence_level, rng)
     return AuditResult(
         confidence_level=float(confidence_level),
         significance=float(significance),
@@ -166,12 +173,9 @@ def audit(
         by_label=label_coverage(
             np.asarray(y)[apart], hits, sizes, confidence_level=confidence_level
         ),
-        slabs=slab_curve(
-            rows, hits, n_directions=n_directions, n_permutations=n_permutations, rng=rng
-        )
-        if measures
-        else no_slabs(),
-        excess_risk=_excess_risk(rows, hits, confidence_level, rng) if measures else float("nan"),
+        slabs=slabs,
+        excess_risk=risk.total,
+        excess_risk_under=risk.under,
         detectable_coverage=detectable_coverage(
             int((apart & ~discovery).sum()),
             # a p-value averaged over draws is doubled
@@ -246,14 +250,14 @@ def _set_sizes(size: IntArray, covered: BoolArray) -> pd.DataFrame:
 
 def _excess_risk(
     columns: pd.DataFrame, covered: BoolArray, confidence_level: float, rng: np.random.Generator
-) -> float:
+) -> ExcessRisk:
     if len(covered) < 2:
-        return float("nan")
+        return UNKNOWN_RISK
     if len(covered) > MAX_ROWS_ERT:
         rows = rng.choice(len(covered), MAX_ROWS_ERT, replace=False)
         columns, covered = columns.iloc[rows], covered[rows]
     empty = columns.columns[columns.isna().all()]  # gradient boosting needs a value to cut at
-    return excess_risk(
+    return excess_risk_parts(
         columns.assign(**dict.fromkeys(empty, 0.0)),
         covered,
         confidence_level=confidence_level,

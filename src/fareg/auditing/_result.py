@@ -53,6 +53,8 @@ class AuditResult:
     excess_risk : float
         How far coverage can be told from the sensitive features (ERT, L1); NaN for one row, or
         if it was not computed.
+    excess_risk_under : float
+        The part of it that comes from people who are covered too rarely.
     detectable_coverage : float or None
         A group with 30% of the rows is found with 80% power if its coverage is this low.
     picture : dict or None
@@ -99,6 +101,7 @@ class AuditResult:
     notes: tuple[str, ...] = field(default=())
     about: dict[str, Any] = field(default_factory=dict)
     least_coverage: float | None = None
+    excess_risk_under: float = float("nan")
 
     @property
     def findings(self) -> tuple[VerifiedGroup, ...]:
@@ -197,6 +200,7 @@ class AuditResult:
             "by_label": _table_dict(self.by_label),
             "slabs": self.slabs.to_dict("records"),
             "excess_risk": self.excess_risk,
+            "excess_risk_under": self.excess_risk_under,
             "detectable_coverage": self.detectable_coverage,
             "notes": list(self.notes),
         }

@@ -258,6 +258,19 @@ class LevelCalibration:
             [_isotonic(own.interval_quantiles(self.alpha)) for own in self._sorted]
         )
 
+    @property
+    def split_thresholds(self) -> FloatArray:
+        """Thresholds of split conformal sets with the same rows, of shape (n_labels,)."""
+        return np.array([own.interval_quantiles(self.alpha)[0, -1] for own in self._sorted])
+
+    def first_raised(self) -> int:
+        """Return the level from which on thresholds exceed those of split conformal sets.
+
+        If none does, the first of the levels that share the highest thresholds.
+        """
+        raised = np.flatnonzero((self.level_thresholds > self.split_thresholds).any(axis=1))
+        return int(raised[0]) if len(raised) else self.pooled_levels()[-1][0]
+
     def pooled_levels(self) -> list[tuple[int, int]]:
         """Return the first and last level of each run of levels that share their thresholds."""
         theta = self.level_thresholds

@@ -385,7 +385,7 @@ allow_empty, random_state
             own.pooled_levels(),
             own.leveler.levels(rows),
             covered,
-            split_thresholds=split.level_thresholds[0],
+            split_thresholds=own.split_thresholds,
             labels=self.classes_ if self.label_conditional else ("every label",),
             confidence_level=1 - self.alpha_,
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fareg._words import count, percent
+from fareg._words import count, percent, size
 from fareg.report._svg import Scale, linear, picture, tag, ticks
 from fareg.report._verdict import MIN_SHOWN_ROWS
 
@@ -160,6 +160,66 @@ def slab_figure(measure: str, rows: Sequence[Row], level: float) -> Markup:
     name = "slab-" + ("plus" if measure.endswith("+") else "linear")
     title = f"{measure}: worst coverage of any slab"
     return picture(name, width, height, title, f"{spoken}.", parts)
+
+
+def level_figure(
+    name: str, title: str, rows: Sequence[Row], keys: tuple[str, str], target: float | None = None
+) -> Markup:
+    """Draw a number by level of disadvantage, before and after, with intervals if there are any.
+
+    With a target the numbers are shares, otherwise mean set sizes.
+    """
+    width, height, left, right, top, bottom = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0
+    write = size if target is None else percent
+    known = [row for row in rows if row[keys[0]] is not None]
+    ends = [k + e for k in keys for e in ("", "_low", "_high")]
+    values = [row[key] for row in known for key in ends if key in row]
+    room = 0.05 * (max(values) - min(values)) or 0.05
+    low, high = min([*values, target or values[0]]) - room, max(values) + room
+    low, high = (max(low, 0.0), high) if target is None else (max(low, 0.0), min(high, 1.02))
+    x = linear(0.0, max(len(rows) - 1.0, 1.0), left + 20, right - 20)
+    y = linear(low, high, bottom, top)
+    parts = []
+    for value in ticks(low, high if target is None else min(high, 1.0)):
+        shown = f"{value:.3g}" if target is None else percent(value, 0)
+        parts += [
+            tag("line", x1=left, x2=right, y1=y(value), y2=y(value), class_="grid"),
+            _text(left - 8, y(value) + 4, shown, "tick", "end"),
+        ]
+    step = -(-len(rows) // MAX_BARS)
+    parts += [
+        _text(x(row["level"]), bottom + 20, str(row["level"]), "tick") for row in rows[::step]
+    ]
+    parts.append(_text((left + right) / 2, bottom + 42, "level of disadvantage", "tick"))
+    if target is not None:
+        parts.append(tag("line", x1=left, x2=right, y1=y(target), y2=y(target), class_="target"))
+    for key, moment, shift in zip(keys, ("before", "after"), (-3.0, 3.0), strict=True):
+        parts += _level_curve(known, key, moment, [x(row["level"]) + shift for row in known], y)
+    spoken = "; ".join(
+        f"level {row['level']}: {write(row[keys[0]])} before, {write(row[keys[1]])} after"
+        for row in known
+    )
+    return picture(name, width, height, title, f"{spoken}.", parts)
+
+
+def _level_curve(
+    rows: Sequence[Row], key: str, moment: str, places: Sequence[float], y: Scale
+) -> list[Markup]:
+    points = " ".join(f"{at:.1f},{y(row[key]):.1f}" for at, row in zip(places, rows, strict=True))
+    parts = [tag("polyline", points=points, class_=f"curve {moment}")]
+    for at, row in zip(places, rows, strict=True):
+        if f"{key}_low" in row:
+            low, high = y(row[f"{key}_low"]), y(row[f"{key}_high"])
+            parts.append(tag("line", x1=at, x2=at, y1=low, y2=high, class_=f"whisker {moment}"))
+        parts.append(level_mark(moment, at, y(row[key])))
+    return parts
+
+
+def level_mark(moment: str, x: float, y: float) -> Markup:
+    """Return the mark of a curve by level: a square before, a disc after."""
+    if moment == "after":
+        return tag("circle", cx=x, cy=y, r=4.5, class_="point after")
+    return tag("rect", x=x - 4, y=y - 4, width=8.0, height=8.0, class_="point before")
 
 
 def _band(rows: Sequence[Row], x: Scale, y: Scale) -> list[Markup]:

@@ -16,6 +16,7 @@ from fareg.report import _figures
 # a section without its key in the summary is left out
 OPTIONAL = (
     "about",
+    "story",
     "repairs",
     "residual",
     "by_label",
@@ -28,6 +29,7 @@ OPTIONAL = (
     "pairs",
     "slabs",
     "excess_risk",
+    "excess_risk_under",
     "detectable_coverage",
     "notes",
     "before",

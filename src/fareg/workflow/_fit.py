@@ -17,6 +17,7 @@ from fareg._files import check_output
 from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,
+    IntArray,
     InvalidInputError,
     check_choice,
     check_confidence_level,
@@ -33,6 +34,7 @@ from fareg.persistence import save
 from fareg.report import fit_verdict
 from fareg.workflow._models import MODELS
 from fareg.workflow._named_groups import ReportedGroup, groups_before_and_after, reported_groups
+from fareg.workflow._story import level_story
 from fareg.workflow._tables import check_columns, check_copy, column_kinds, copy_rows, read_table
 from fareg.workflow._target import check_target, check_training_labels, warn_of_leak
 
@@ -71,8 +73,8 @@ class Trial:
     about : dict
         Where the numbers come from: date and seed, and file, target and base_model if known.
     X, y, sets : the test rows, their labels and the FaReG sets
-    covered : dict
-        Which test rows are covered ``before`` and ``after``.
+    covered, sizes : dict
+        Which test rows are covered ``before`` and ``after``, and how large their sets are.
     """
 
     clf: FaReGClassifier
@@ -90,6 +92,7 @@ class Trial:
     y: Any = field(repr=False)
     sets: BoolArray = field(repr=False)
     covered: dict[str, BoolArray] = field(repr=False)
+    sizes: dict[str, IntArray] = field(repr=False)
 
     @property
     def n_test(self) -> int:
@@ -151,7 +154,21 @@ class Trial:
         summary["residual"] = summary["verdict"]
         summary["verdict"] = self.verdict
         summary["repairs"] = [{**row, **self._pictures(row)} for row in self.repairs]
+        summary["story"] = self.story
         return summary
+
+    @property
+    def story(self) -> dict[str, Any]:
+        """How disadvantage is spread, who is at the top, what changed, and what it cost."""
+        calibration = self.clf.calibration_
+        return level_story(
+            self.clf.predict_level(self.X),
+            calibration.leveler.n_levels,
+            calibration.first_raised(),
+            self.covered,
+            self.sizes,
+            [group.rule for group in self.named],
+        )
 
     def _pictures(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return coverage over the features that the words of a group name, before and after."""
@@ -361,4 +378,5 @@ def fit_and_test(
         y=y_test,
         sets=sets["after"],
         covered=covered,
+        sizes={moment: s.sum(axis=1) for moment, s in sets.items()},
     )
