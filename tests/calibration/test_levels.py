@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fareg import SplitConformalClassifier
-from fareg._validation import InvalidInputError
+from fareg._validation import InvalidInputError, check_confidence_level
 from fareg.calibration import LevelCalibration, level_pvalues, level_thresholds
 from fareg.calibration._levels import _SortedLevels
 from fareg.pvalues import conformal_pvalues, conformal_quantile
@@ -137,7 +137,8 @@ def large_case(seed, n=400, n_levels=6):
 def test_one_level_equals_split(seed, alpha):
     scores, levels, _ = large_case(seed, n=seed % 60)
     eta = conformal_quantile(scores, confidence_level=1 - alpha)
-    assert level_thresholds(scores, np.zeros_like(levels), 1, alpha=1 - (1 - alpha)) == [eta]
+    alpha = check_confidence_level(1 - alpha)  # 1 - 0.8 is 0.2, without its rounding error
+    assert level_thresholds(scores, np.zeros_like(levels), 1, alpha=alpha) == [eta]
     tested = np.array([[0.0, 0.5, 2.0, np.inf]])
     p = level_pvalues(scores, np.zeros_like(levels), tested, [0], 1)
     np.testing.assert_array_equal(p, conformal_pvalues(scores, tested))
