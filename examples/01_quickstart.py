@@ -1,4 +1,4 @@
-"""Find the group that plain conformal sets under-cover, and calibrate it on its own.
+"""Find who plain conformal sets under-cover, and give every degree of disadvantage its promise.
 
 The synthetic patients are harder to diagnose if their colour and gender match in a certain way.
 Nobody tells the classifier: it is given four sensitive features and finds the combination.
@@ -15,7 +15,7 @@ X, y, sensitive = data.X, data.y, list(data.sensitive)
 train, test = slice(0, 5000), slice(5000, None)
 
 clf = FaReGClassifier(sensitive_features=sensitive, confidence_level=0.9, random_state=0)
-clf.fit(X[train], y[train])  # splits, trains gradient boosting, finds the group, calibrates
+clf.fit(X[train], y[train])  # splits, trains gradient boosting, learns levels, calibrates
 
 # the same estimator with one threshold for everyone, on rows that neither was trained on
 other = make_synthetic(2500, random_state=1)
@@ -31,3 +31,6 @@ for name, method in (("split conformal", plain), ("FaReG", clf)):
         f"in the group {coverage_score(y[test][hard], sets[hard]):.3f}, "
         f"{mean_set_size(sets):.2f} labels per set"
     )
+
+# thresholds and coverage against the level of disadvantage
+clf.plot_levels(X[test], y[test]).savefig("levels.png")
