@@ -219,7 +219,7 @@ def fit_file(
         in one fold, and neither train the model nor define a group.
     measures : bool, default=False
         Whether the audit of what is left computes worst slabs and excess risk too, for a report.
-    progress : function, default=quiet
+    progress : function, optional
         Called with the name of each stage when it begins.
     seed : int, default=0
     test_out : path, default=None
