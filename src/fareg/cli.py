@@ -526,10 +526,11 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
         name: _plain(value) for name, value in told["parameters"].items() if value is not None
     }
     facts |= {f"fit: {name}": _plain(v) for name, v in metadata.items() if name != "columns"}
-    for number, group in enumerate(told.get("groups", ()), start=1):
-        facts[f"group {number}"] = (
-            f"{group['rule']} ({words.percent(group['share'], 0)} of the rows, coverage "
-            f"{words.percent(group['coverage'])} before it was calibrated on its own; "
+    named = [group for group in told.get("groups", ()) if group.get("named")]
+    for number, group in enumerate(named, start=1):
+        facts[f"named group {number}"] = (
+            f"{group['rule']} ({words.percent(group['share'], 0)} of the calibration rows; split "
+            f"conformal sets cover {words.percent(group['coverage'])} of them; "
             f"{words.evidence(group)})"
         )
     table = Table(show_header=False, box=None)

@@ -126,7 +126,7 @@ def audit(
     table = read_sets(sets, y, classes)
     covered, size, n = table.covered, table.size, len(table.covered)
     if clusters is None:
-        warn_of_repeats(X, y)
+        notes += warn_of_repeats(X, y)
     rng = np.random.default_rng(hash_key(random_state))
     groups, discovery = discover_and_verify(
         columns,

@@ -75,8 +75,8 @@ def one_row_of_each(clusters: IntArray | None, n: int, rng: np.random.Generator)
     return chosen
 
 
-def warn_of_repeats(X: Any, y: Any) -> None:
-    """Warn if many rows are copies of others, which independent rows would hardly be.
+def warn_of_repeats(X: Any, y: Any) -> tuple[str, ...]:
+    """Warn, and note, if many rows are copies of others, which independent rows would hardly be.
 
     Rows of few categories repeat by nature. So a warning needs two signs: a tenth of the rows equal
     an earlier one in all columns and in the label, and yet the numbers of one column tell nine
@@ -86,19 +86,22 @@ def warn_of_repeats(X: Any, y: Any) -> None:
     try:
         columns = canonical(X)
     except FaregError:  # a column that cannot be read; the audit may not need it
-        return
+        return ()
     label = pd.Series(pd.factorize(np.asarray(y).ravel())[0], name="")
     first, which = distinct_rows(pd.concat([columns, label], axis=1))
     n_repeats = len(which) - len(first)
     if n_repeats < MANY_REPEATS * len(which):
-        return
+        return ()
     needed = max(MIN_DISTINCT, NEARLY_UNIQUE * len(first))
     if any(_is_scattered(column, needed) for _, column in columns.iloc[first].items()):
-        warn(
+        note = (
             f"{count(n_repeats)} of {rows(len(which))} equal an earlier row in every column and in "
             "the label, so they are not independent and findings may be chance; drop the copies, "
             "or pass clusters, an id per row that copies share"
         )
+        warn(note)
+        return (note,)
+    return ()
 
 
 def _is_scattered(column: pd.Series, needed: float) -> bool:

@@ -19,7 +19,7 @@ from fareg.calibration._cells import FullSet, check_coding, check_labels
 from fareg.calibration._rows import Rows, require
 
 TOLERANCE = 1e-9  # on dual variables, which lie in [-alpha, 1 - alpha]
-LEFT = 1e-7  # stands for "just below" a dual value; alpha is met up to this factor
+LEFT = 1e-7  # how far "just below" a dual value is; coverage is exact up to this amount
 MAX_PIVOTS = 10_000  # far more steps than any problem takes: a guard against endless loops
 
 

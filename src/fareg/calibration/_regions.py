@@ -60,7 +60,8 @@ def region_quantiles(scores: FloatArray, h: FloatArray, alpha: float) -> FloatAr
     """Return the (1 - alpha)-quantile of the scores under the weights of each region."""
     order = np.argsort(scores, kind="stable")
     mass = np.cumsum(h[order], axis=0)
-    # the smallest score with enough mass; the slack keeps 0.9 of ten equal weights the ninth
+    # The smallest score with enough mass. Without the slack, rounding could make the tenth of ten
+    # equal weights the 0.9-quantile instead of the ninth.
     reached = mass >= (1 - alpha) * mass[-1] * (1 - 1e-12)
     quantiles: FloatArray = scores[order][reached.argmax(axis=0)]
     return quantiles

@@ -31,7 +31,6 @@ from fareg.calibration import (
 from fareg.classifiers._base import ConformalClassifier, Folds
 from fareg.classifiers._learning import coverage_target, divide_rows, score_target
 from fareg.classifiers._naming import (
-    MAX_FEATURES,
     NamedGroup,
     candidate_rules,
     found_again,
@@ -152,7 +151,8 @@ allow_empty, random_state
         that allows for the search (Fisher's exact test; NaN with ``calibration="reuse"``, where
         the rows that chose a group cannot test it), threshold.
     rule_ : Rule
-        The worst-off stratum in words, verified or not; for :meth:`explain`.
+        The first named group; with ``calibration="reuse"``, where nothing can be verified, the
+        learned group as it is.
     learner_ : GroupLearner
         With ``history_``, ``signal_``, ``membership`` and ``disadvantage``.
     n_iter_ : int
@@ -452,8 +452,8 @@ allow_empty, random_state
         if self.base is not None:
             calibration = UnionCalibration((own, self._base_calibration(rest, training)))
         self.calibration_ = calibration
-        self.rule_ = self._rule(learner, learning, b)
         self.named_groups_ = self._named_groups(learner, learning, b, covered, rest)
+        self.rule_ = self._rule(learner, learning, b)
         self.groups_ = describe_groups(
             self.named_groups_, self._strata(rest), rest, self.alpha_, honest=self._is_honest
         )
@@ -487,19 +487,16 @@ allow_empty, random_state
         return bool(self.parameters_["calibration"] != "reuse")
 
     def _rule(self, learner: GroupLearner, learning: Rows, b: FloatArray) -> Rule:
-        """Describe the most disadvantaged rows in words, as far as a short rule can."""
-        cut = self._cut_of_the_worst
-        inside = b > cut if len(b) else np.zeros(0, dtype=bool)
-        return distil_rule(learning.columns[list(learner.features_[:MAX_FEATURES])], inside)
+        """Return the words for the explanation: the first named group, if there is one.
 
-    @property
-    def _cut_of_the_worst(self) -> float:
-        """The disadvantage above which a row belongs to the worst-off stratum."""
-        if self._has_levels:
-            edges = self._own_calibration.leveler.edges
-            first = self._own_calibration.pooled_levels()[-1][0]
-            return float(edges[first - 1]) if first > 0 else np.inf
-        return float(self.cuts_[-1]) if len(self.cuts_) else np.inf
+        Where no row is left that could verify a group, as published, the learned group is described
+        as it is.
+        """
+        if self.named_groups_:
+            return self.named_groups_[0].rule
+        if self._is_honest or not len(self.cuts_):
+            return Rule("nobody is named", (), 1.0)
+        return distil_rule(learning.columns[list(learner.features_)], b > self.cuts_[-1])
 
     def _named_groups(
         self,
@@ -538,15 +535,15 @@ allow_empty, random_state
                     _level_words(first, last, own.leveler.n_levels),
                     (levels >= first) & (levels <= last),
                     float(own.level_thresholds[first].max()),
-                    levels >= first,
-                    own.leveler.n_levels,
+                    # any run of neighbouring levels could have been pooled
+                    own.leveler.n_levels * (own.leveler.n_levels + 1) // 2,
                 )
                 for first, last in own.pooled_levels()[::-1]
             ]
         cells = cells_of(membership(self.learner_, rows), self.cuts_)
         names = ["rest", "group"] if len(self.cuts_) else ["everyone"]
         return [
-            Stratum(names[cell], cells == cell, self._cell_threshold(cell), cells >= cell, 1)
+            Stratum(names[cell], cells == cell, self._cell_threshold(cell), 1)
             for cell in range(len(self.cuts_), -1, -1)
         ]
 
@@ -631,7 +628,8 @@ allow_empty, random_state
         require((self.calibration_ is own) == (self.base is None), "base")
         check_groups(self.groups_)
         require(isinstance(self.named_groups_, tuple), "named_groups_")
-        require(len(self.groups_) == len(self.named_groups_) + self._n_strata, "groups_")
+        n_named = len(self.named_groups_)
+        require(n_named <= len(self.groups_) <= n_named + self._n_strata, "groups_")
         for group in self.named_groups_:
             require(isinstance(group, NamedGroup) and isinstance(group.rule, Rule), "named_groups_")
             require(set(group.rule.features) <= set(self.reference_), "named_groups_")

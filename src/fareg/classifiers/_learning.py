@@ -171,7 +171,9 @@ def divide_rows(
         )
         return teachers.take(order[:0]), rows
     if from_training:
-        _ = teachers.scores  # of all rows at once: folds are those of the whole table
+        _ = (
+            teachers.scores
+        )  # Scores are computed before rows are taken, because folds divide the whole table.
         return teachers.take(order[:MAX_LEARNING_ROWS]), rows
     n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
     return rows.take(order[:n_learn]), rows.take(order[n_learn:])

@@ -122,7 +122,7 @@ class PLCPClassifier(ConformalClassifier):
         return bool(self.calibration == "split")
 
     def _calibrate(self, rows: Rows, training: Rows | None) -> Any:
-        # a key of its own: neither the scores nor the split in fit draw from it
+        # Regions draw other numbers than the scores and the split in fit.
         rng = np.random.default_rng([self.key_, 2])
         reuse = self.calibration == "reuse"
         learning, rest = rows, rows

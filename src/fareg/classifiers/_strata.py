@@ -41,17 +41,14 @@ class Stratum:
     inside : bool ndarray of shape (n,)
     threshold : float
         Of the strictest label.
-    tested : bool ndarray of shape (n,)
-        The rows whose coverage is tested against all others: these and everyone worse off.
-    n_tests : int
-        Among how many such tests calibration may have chosen this one.
+    n_choices : int
+        Among how many strata calibration may have chosen this one.
     """
 
     name: str
     inside: BoolArray
     threshold: float
-    tested: BoolArray
-    n_tests: int
+    n_choices: int
 
 
 def covered_by_split(rows: Rows, alpha: float) -> BoolArray:
@@ -64,7 +61,7 @@ def covered_by_split(rows: Rows, alpha: float) -> BoolArray:
 def describe_groups(
     named: tuple[NamedGroup, ...], strata: list[Stratum], rows: Rows, alpha: float, *, honest: bool
 ) -> pd.DataFrame:
-    """Return the named groups, then the strata, the worst off first.
+    """Return the named groups, then the strata that are not among them, the worst off first.
 
     p-values of strata are NaN unless ``honest``: rows that chose a group cannot test it.
     """
@@ -73,7 +70,12 @@ def describe_groups(
     for stratum in strata:
         thresholds[stratum.inside] = stratum.threshold
     described = [_of_named(group, rows, thresholds) for group in named]
-    described += [_of_stratum(stratum, covered, honest=honest) for stratum in strata]
+    masks = [group.rule.inside(rows.columns) for group in named]
+    described += [
+        _of_stratum(stratum, covered, honest=honest)
+        for stratum in strata
+        if not any(np.array_equal(stratum.inside, mask) for mask in masks)
+    ]
     return pd.DataFrame(described, columns=list(GROUP_COLUMNS)).astype(
         {"named": bool, "n_calibration": np.int64}
     )
@@ -102,10 +104,9 @@ def _of_stratum(stratum: Stratum, covered: BoolArray, *, honest: bool) -> dict[s
     low, high = clopper_pearson(hit, n)
     p_value = float("nan")
     if honest:
-        k, m = int(covered[stratum.tested].sum()), int(stratum.tested.sum())
-        rest = int(covered.sum()) - k
-        table = np.array([[k, m - k], [rest, len(covered) - m - rest]])
-        p_value = min(1.0, stratum.n_tests * fisher_exact(table, alternative="less").pvalue)
+        rest = int(covered.sum()) - hit
+        table = np.array([[hit, n - hit], [rest, len(covered) - n - rest]])
+        p_value = min(1.0, stratum.n_choices * fisher_exact(table, alternative="less").pvalue)
     return {
         "group": stratum.name,
         "named": False,

@@ -12,9 +12,9 @@ from fareg._validation import FloatArray, IntArray
 from fareg.calibration import ABSENT, Rows, require
 from fareg.groups import cells_of
 
-DIGITS = 9  # of disadvantage
+DIGITS = 9  # decimals that disadvantage is rounded to
 N_RANKS = 1001
-NOWHERE = np.empty(0)  # cuts that cut nothing
+NOWHERE = np.empty(0)  # no cut at all: everyone is in one cell
 MIN_LEVEL_ROWS = 30  # with fewer calibration rows, a level's threshold is noise
 
 

@@ -225,8 +225,8 @@ def _empty_step(empty: Row, confidence_level: float) -> str:
         )
     return (
         f"{percent(empty['share'])} of the sets are empty, and the top label is right for "
-        f"{percent(empty['right'])} of these rows{reason} If every row needs a label, fit with "
-        "allow_empty=False; coverage can only rise."
+        f"{percent(empty['right'])} of these rows{reason} If every row needs a label, fit "
+        "without empty sets (allow_empty=False in Python); coverage can only rise."
     )
 
 

@@ -90,6 +90,7 @@ def audit_file(
     classes: Any = None
     about: dict[str, Any] = {"file": Path(data).name, "target": target}
     ids = None if clusters is None else frame[clusters].to_numpy()
+    left_out = 0
     if sets is None:
         assert model is not None
         clf = load(model, trusted=trusted)
@@ -97,6 +98,7 @@ def audit_file(
             confidence_level = clf.confidence_level
         X = as_kinds(frame, model_columns(clf, model), str(data))
         new = _unseen(X, y, model, str(data))
+        left_out = int((~new).sum())
         X, y, ids = X[new].reset_index(drop=True), y[new], None if ids is None else ids[new]
         table, classes = clf.predict_set(X), list(label_texts(clf.classes_))
         about |= {"model": Path(model).name, "base_model": _base_model(clf, model)}
@@ -125,7 +127,8 @@ def audit_file(
         n_calibration=n_calibration,
         random_state=seed,
     )
-    return replace(result, about={**about, **result.about})
+    notes = result.notes if not left_out else (_left_out(left_out, len(frame)), *result.notes)
+    return replace(result, about={**about, **result.about}, notes=notes)
 
 
 def _base_model(clf: Any, model: str | os.PathLike[str]) -> str:
@@ -143,11 +146,12 @@ def _unseen(X: pd.DataFrame, y: Any, model: Any, data: str) -> BoolArray:
             "nothing about new ones; audit it on rows that it has not seen"
         )
     if used.any():
-        warn(
-            f"{used.sum()} of {len(y)} rows were used to train or calibrate this model and are "
-            "left out"
-        )
+        warn(_left_out(int(used.sum()), len(y)))
     return ~used
+
+
+def _left_out(n: int, n_all: int) -> str:
+    return f"{n} of {n_all} rows were used to train or calibrate this model and are left out"
 
 
 def _lists(column: pd.Series, known: set[str]) -> list[list[str]]:
