@@ -69,7 +69,7 @@ def run_demo(random_state: int = 0) -> Demo:
     split, levels = fitted[SPLIT], fitted[LEVELS]
     scores = split.conformity_scores(test.X)
     threshold = size_matched_threshold(scores, sets[LEVELS].sum(axis=1).mean())
-    rows.insert(1, _row("Split, as large as levels", scores <= threshold, test, 0.0))
+    rows.insert(1, _row("Split, size-matched", scores <= threshold, test, 0.0))
     known = oracle_sets(
         own_scores(split, cal.X, cal.y),
         np.asarray(cal.group),
@@ -78,7 +78,7 @@ def run_demo(random_state: int = 0) -> Demo:
         confidence_level=split.confidence_level,
         construction="partition",
     )
-    rows.append(_row("Oracle: told the group", known, test, 0.0))
+    rows.append(_row("Oracle: group known", known, test, 0.0))
     rule = levels.named_groups_[0].rule if levels.named_groups_ else None
     return Demo(
         pd.DataFrame(rows),
