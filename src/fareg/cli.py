@@ -437,7 +437,7 @@ def _print_demo(result: Any, figures: list[Path]) -> None:
     console.print(
         f"The base model took {result.base_seconds:.1f} s to train. Levels learn from its training "
         "rows, at the cost of five more trainings; RCP learns from half of the calibration rows. "
-        "The second row is split conformal at the level that makes its sets as large as those of levels."
+        "Size-matched: split conformal at the level that makes its sets as large as levels do."
     )
     console.print(f"figures in {' and '.join(map(str, figures))}")
 
