@@ -54,7 +54,7 @@ COLUMNS = (
     *("shape", "held_out", "N", "seed", "base", "method"),
     *("worst", "average", "size", "seconds", "n_levels", "level_off"),
 )
-LEVELS, ONE_GROUP = "FaReG (levels)", "FaReG (one group, half of the rows learn)"
+LEVELS, ONE_GROUP = "FaReG (levels)", "FaReG (one group)"
 ORACLE = "oracle partition"
 
 
@@ -126,6 +126,7 @@ def methods(data: Graded, model: Any, seed: int) -> dict[str, Any]:
     """Return the methods that are fitted, by the name of their row."""
     common = {"estimator": Remembered(model), "random_state": seed}
     own = {**common, "sensitive_features": list(data.sensitive)}
+    # half of the calibration rows learn one group; this was the default before levels
     old = {"construction": "partition", "calibration": "split", "learner": GroupLearner()}
     return {
         "split": SplitConformalClassifier(**common),
