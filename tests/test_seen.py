@@ -100,6 +100,9 @@ def test_an_audit_of_the_fitted_table_is_one_of_its_test_rows(format_, place):
     told, expected = result.to_dict(), clean.to_dict()
     assert told.pop("about")["file"] == f"all.{format_}"
     assert expected.pop("about")["file"] == "test.csv"
+    left_out, *notes = told.pop("notes")
+    assert left_out.startswith("480 of 600 rows were used")
+    assert notes == expected.pop("notes")
     assert told == expected
 
 
