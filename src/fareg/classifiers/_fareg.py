@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -34,6 +35,7 @@ from fareg.classifiers._naming import (
     NamedGroup,
     candidate_rules,
     found_again,
+    relearned,
     verified_groups,
 )
 from fareg.classifiers._plot_levels import plot_thresholds_and_coverage
@@ -515,9 +517,13 @@ allow_empty, random_state
             half = GroupLearner(members=("cells", "boosting"), random_state=seed)
             return half.fit(columns, target).disadvantage
 
-        def stability(rule: Rule) -> float:
+        @cache  # the answers of the halves serve every group
+        def answers() -> list[FloatArray]:
             rng = np.random.default_rng([self.key_, 3])
-            return found_again(rule, learning.columns, covered, relearn, rng)
+            return relearned(learning.columns, covered, relearn, rng)
+
+        def stability(rule: Rule) -> float:
+            return found_again(rule.inside(learning.columns), answers())
 
         return tuple(
             verified_groups(

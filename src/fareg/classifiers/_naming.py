@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import fisher_exact
+from scipy.stats import fisher_exact, rankdata
 
 from fareg._validation import BoolArray, FloatArray
-from fareg.groups import Rule, cut_membership, distil_rule
+from fareg.groups import Condition, Rule, cut_membership, distil_rule
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
 
 SIGNIFICANCE = 0.05  # of all candidates together
-MIN_FIDELITY = 0.8  # words that agree less with what was learned are not used
+MIN_FIDELITY = 0.7  # words that agree less with what was learned are not used
 MIN_SHARE, MAX_SHARE = 0.02, 0.55  # of the rows: a group that is named is a minority
 MIN_ROWS = 50  # calibration rows of a group that is named
-MARGIN = 0.02  # coverage must lie so far below the level, with its whole 95% interval
+MIN_GAP = 0.04  # coverage must lie so far below the level
+MARGIN = 0.02  # and its whole 95% interval so far; both are less if alpha is below 0.1
+MIN_RANKING = 0.8  # a group is found again if its rows outrank so many pairs with other rows
 MIN_STABILITY = 0.7
 N_RESAMPLES = 10
 N_CUTS = 3  # nested groups that are tried
+MIN_NEW = 0.5  # share of a further group's rows that no group before it has named
 MAX_FEATURES = 8  # features that words may use, those that were read most
 
 
@@ -74,29 +76,113 @@ def candidate_rules(
     """Describe the most disadvantaged learning rows in words, in a few ways.
 
     Cuts of the disadvantage are chosen by how well the learning rows above them are covered; each
-    upper set is distilled into a rule. Parts of a rule that share no feature are groups of their
-    own.
+    upper set is distilled into a rule, and the rule is shortened. Parts of a rule that share no
+    feature are groups of their own.
     """
     shown = columns[list(features[:MAX_FEATURES])]
     rules: dict[bytes, Rule] = {}
-    for n_cells in range(2, N_CUTS + 2):
-        for cut in cut_membership(disadvantage, covered, n_cells=n_cells):
-            inside = disadvantage > cut
-            if not MIN_SHARE <= inside.mean() <= MAX_SHARE:
-                continue
-            rule = distil_rule(shown, inside)
-            if not rule.alternatives or rule.fidelity < MIN_FIDELITY:
-                continue
-            for part in _unrelated_parts(rule):
-                rows = part.inside(shown)
-                if MIN_SHARE <= rows.mean() <= MAX_SHARE:
-                    rules.setdefault(rows.tobytes(), part)
+    cuts = {
+        c for n in range(2, N_CUTS + 2) for c in cut_membership(disadvantage, covered, n_cells=n)
+    }
+    for cut in sorted(cuts):
+        inside = disadvantage > cut
+        if not MIN_SHARE <= inside.mean() <= MAX_SHARE:
+            continue
+        distilled = distil_rule(shown, inside)
+        rule = shortened(distilled, shown, covered)
+        fidelity = float((rule.inside(shown) == inside).mean())
+        if not rule.alternatives or fidelity < MIN_FIDELITY:
+            continue
+        for part in _unrelated_parts(replace(rule, fidelity=fidelity)):
+            rows = part.inside(shown)
+            if MIN_SHARE <= rows.mean() <= MAX_SHARE:
+                rules.setdefault(rows.tobytes(), part)
     return list(rules.values())
+
+
+Alternatives = tuple[tuple[Condition, ...], ...]
+
+
+def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
+    """Leave out what a rule does not need, one piece at a time.
+
+    A tree has to divide everyone, so its rules say more than the rows can support: "edu=p or
+    (sex=F and edu is not p)" means "edu=p or sex=F". Alternatives, conditions and single bounds are
+    left out as long as that improves the Bayesian information criterion of a model in which
+    ``covered`` has one mean inside and another one outside.
+    """
+    known: dict[Condition, BoolArray] = {}
+
+    def rows_of(conditions: tuple[Condition, ...]) -> BoolArray:
+        here = np.ones(len(columns), dtype=bool)
+        for condition in conditions:
+            if condition not in known:
+                known[condition] = condition.holds(columns[condition.feature])
+            here &= known[condition]
+        return here
+
+    def valued(alternatives: Alternatives) -> tuple[float, Alternatives]:
+        masks = [rows_of(conditions) for conditions in alternatives]
+        kept = _needed(masks)
+        alternatives = tuple(alternatives[i] for i in kept)
+        gain = _gain(np.any([masks[i] for i in kept], axis=0), covered) if kept else -np.inf
+        return gain - np.log(len(covered)) * _length(alternatives), alternatives
+
+    best = valued(rule.alternatives)
+    while options := [valued(option) for option in _one_piece_less(best[1])]:
+        better = max(options, key=lambda option: option[0])
+        if better[0] <= best[0]:
+            break
+        best = better
+    return rule if best[1] == rule.alternatives else rule.part(best[1])
+
+
+def _needed(masks: list[BoolArray]) -> list[int]:
+    """Return the alternatives that have a row which no other alternative has."""
+    kept = list(range(len(masks)))
+    for i in range(len(masks)):
+        others = [masks[j] for j in kept if j != i]
+        if not (masks[i] & ~np.any(others, axis=0) if others else masks[i]).any():
+            kept.remove(i)
+    return kept
+
+
+def _gain(inside: BoolArray, covered: FloatArray) -> float:
+    """Return how much better two means describe ``covered`` than one, in units of its variance."""
+    share, variance = float(inside.mean()), float(covered.var())
+    if not MIN_SHARE <= share <= MAX_SHARE or variance == 0:
+        return -np.inf
+    gap = float(covered[~inside].mean() - covered[inside].mean())
+    return len(covered) * share * (1 - share) * gap * abs(gap) / variance
+
+
+def _length(alternatives: Alternatives) -> int:
+    """Count conditions; an interval with two ends counts twice."""
+    return sum(
+        1 + bool(np.isfinite(condition.low) and np.isfinite(condition.high))
+        for conditions in alternatives
+        for condition in conditions
+    )
+
+
+def _one_piece_less(alternatives: Alternatives) -> Iterator[Alternatives]:
+    """Yield the rules with one alternative, one condition or one bound left out."""
+    for i, conditions in enumerate(alternatives):
+        before, after = alternatives[:i], alternatives[i + 1 :]
+        if before or after:
+            yield (*before, *after)
+        for j, condition in enumerate(conditions):
+            others = (conditions[:j], conditions[j + 1 :])
+            if len(conditions) > 1:
+                yield (*before, (*others[0], *others[1]), *after)
+            if np.isfinite(condition.low) and np.isfinite(condition.high):
+                for wider in (replace(condition, low=-np.inf), replace(condition, high=np.inf)):
+                    yield (*before, (*others[0], wider, *others[1]), *after)
 
 
 def _unrelated_parts(rule: Rule) -> Iterator[Rule]:
     """Split a rule into the parts that have no feature in common."""
-    groups: list[tuple[set[str], list[Any]]] = []
+    groups: list[tuple[set[str], list[tuple[Condition, ...]]]] = []
     for alternative in rule.alternatives:
         names = {condition.feature for condition in alternative}
         related = [group for group in groups if group[0] & names]
@@ -119,10 +205,11 @@ def verified_groups(
 ) -> list[NamedGroup]:
     """Test candidates on rows that did not choose them; return those that may be named.
 
-    A group is named if its coverage is lower than outside after Holm's correction, if its 95%
-    interval lies at least ``MARGIN`` below the level, and if it is found again on most random
-    halves of the learning rows. The most significant group comes first; a further one must be
-    under-covered on the rows that the groups before it leave.
+    A group is named if its coverage is lower than outside after Holm's correction, if it lies at
+    least ``MIN_GAP`` below the level and its whole 95% interval ``MARGIN`` below, and if the group
+    is found again on most random halves of the learning rows. The most significant group comes
+    first. A further one must be under-covered on the rows that the groups before it leave, and
+    these must be at least half of its own; otherwise it is the same group in other words.
 
     Parameters
     ----------
@@ -135,26 +222,27 @@ def verified_groups(
     stability : function
         Tells how often a rule is found again; asked only of groups that pass all other tests.
     """
-    left = np.ones(len(covered), dtype=bool)
-    masks = [rule.inside(columns) for rule in rules]
+    left = everyone = np.ones(len(covered), dtype=bool)
+    open_rules = [(rule, rule.inside(columns)) for rule in rules]
     named: list[NamedGroup] = []
-    while masks:
-        tested = [
-            _tested(rule, mask & left, covered, left)
-            for rule, mask in zip(rules, masks, strict=True)
-        ]
+    while open_rules:
+        tested = [_tested(rule, rows & left, covered, left) for rule, rows in open_rules]
         adjusted = holm(np.array([group.p_value for group in tested]))
-        best = int(np.argmin(adjusted))
-        group = replace(tested[best], p_value=float(adjusted[best]))
-        if not _is_credible(group, confidence_level):
+        credible = [
+            i
+            for i, group in enumerate(tested)
+            if _is_credible(replace(group, p_value=adjusted[i]), confidence_level)
+        ]
+        if not credible:
             break
-        found_again = stability(group.rule)
-        if found_again >= MIN_STABILITY:
-            whole = _tested(group.rule, masks[best], covered, np.ones(len(covered), dtype=bool))
-            named.append(replace(whole, p_value=group.p_value, stability=found_again))
-            left &= ~masks[best]
-        rules = [rule for i, rule in enumerate(rules) if i != best]
-        masks = [mask for i, mask in enumerate(masks) if i != best]
+        best = min(credible, key=lambda i: tested[i].p_value)
+        rule, rows = open_rules.pop(best)
+        found = stability(rule)
+        if found >= MIN_STABILITY:
+            whole = _tested(rule, rows, covered, everyone)
+            named.append(replace(whole, p_value=float(adjusted[best]), stability=found))
+            left = left & ~rows
+            open_rules = [(r, m) for r, m in open_rules if (m & left).sum() >= MIN_NEW * m.sum()]
     return named
 
 
@@ -176,36 +264,51 @@ def _tested(rule: Rule, inside: BoolArray, covered: BoolArray, among: BoolArray)
 
 
 def _is_credible(group: NamedGroup, confidence_level: float) -> bool:
+    # at 99%, a gap of 0.04 would mean five times as many errors as promised
+    scale = min(1.0, (1 - confidence_level) / 0.1)
     return (
         group.p_value <= SIGNIFICANCE
         and group.n_calibration >= MIN_ROWS
         and group.share <= MAX_SHARE
-        and group.high <= confidence_level - MARGIN
+        and group.coverage <= confidence_level - MIN_GAP * scale
+        and group.high <= confidence_level - MARGIN * scale
     )
 
 
-def found_again(
-    rule: Rule,
+def relearned(
     columns: pd.DataFrame,
     covered: FloatArray,
-    relearn: Callable[[pd.DataFrame, FloatArray, int], FloatArray],
+    relearn: Callable[[pd.DataFrame, FloatArray, int], Callable[[pd.DataFrame], FloatArray]],
     rng: np.random.Generator,
-) -> float:
-    """Return the share of random halves of the learning rows that lead to the group again.
+) -> list[FloatArray]:
+    """Learn from random halves of the learning rows; return the disadvantage of all of them.
 
     ``relearn(columns, covered, seed)`` learns from a half and returns a function that tells the
-    disadvantage of rows. The group is found again if, of the most disadvantaged rows, as many as
-    the group has, more belong to it than halfway between chance and all.
+    disadvantage of rows.
     """
-    inside = rule.inside(columns)
-    share, hits = inside.mean(), 0
+    answers = []
     for _ in range(N_RESAMPLES):
         half = rng.permutation(len(covered))[: len(covered) // 2]
         seed = int(rng.integers(2**31))
-        tell: Any = relearn(columns.iloc[half].reset_index(drop=True), covered[half], seed)
-        b = tell(columns)
-        # ties at the cut count by their share
-        order = np.argsort(-(b + 1e-9 * rng.random(len(b))), kind="stable")
-        top = order[: int(inside.sum())]
-        hits += bool(inside[top].mean() >= (1 + share) / 2)
-    return hits / N_RESAMPLES
+        tell = relearn(columns.iloc[half].reset_index(drop=True), covered[half], seed)
+        answers.append(tell(columns))
+    return answers
+
+
+def found_again(inside: BoolArray, answers: list[FloatArray]) -> float:
+    """Return the share of relearned answers that lead to the group again.
+
+    They do if a row of the group is more disadvantaged than a row outside in at least
+    ``MIN_RANKING`` of all pairs; a tie counts one half. Other groups may be worse off still, so
+    the group need not come first.
+
+    Examples
+    --------
+    >>> inside = np.array([True, True, False, False])
+    >>> found_again(inside, [np.array([3.0, 4.0, 1.0, 2.0]), np.array([1.0, 4.0, 3.0, 2.0])])
+    0.5
+    """
+    n = int(inside.sum())
+    n_pairs = n * (len(inside) - n)
+    won = [rankdata(b)[inside].sum() - n * (n + 1) / 2 for b in answers]
+    return float(np.mean([n_pairs > 0 and w >= MIN_RANKING * n_pairs for w in won]))

@@ -1,0 +1,221 @@
+"""Laws of naming: which words are tried, which are verified, which are found again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fareg.classifiers import _naming as naming
+from fareg.classifiers._naming import (
+    candidate_rules,
+    found_again,
+    relearned,
+    shortened,
+    verified_groups,
+)
+from fareg.groups import Condition, Rule, distil_rule
+
+ALWAYS = 1.0
+
+
+def people(n: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "sex": pd.Series(rng.choice(["F", "M"], n).tolist(), dtype=object),
+            "race": pd.Series(rng.choice(list("abcd"), n).tolist(), dtype=object),
+            "edu": pd.Series(rng.choice(list("pqrst"), n).tolist(), dtype=object),
+            "age": rng.integers(18, 63, n).astype(float),
+        }
+    )
+
+
+def is_level(feature: str, level: str) -> Condition:
+    return Condition(feature, levels=(level,))
+
+
+def rule_of(*alternatives: tuple[Condition, ...]) -> Rule:
+    features = tuple({c.feature for conditions in alternatives for c in conditions})
+    return Rule("", features, 1.0, ()).part(tuple(alternatives))
+
+
+def with_coverage(inside: np.ndarray, share_inside: float, share_outside: float) -> np.ndarray:
+    """Cover exactly these shares of the rows inside and outside, spread evenly."""
+    covered = np.empty(len(inside), dtype=bool)
+    for rows, share in ((inside, share_inside), (~inside, share_outside)):
+        n = int(rows.sum())
+        covered[rows] = np.floor(np.arange(1, n + 1) * share) > np.floor(np.arange(n) * share)
+    return covered
+
+
+def named(rules: list[Rule], columns: pd.DataFrame, covered: np.ndarray, stability=ALWAYS):
+    return verified_groups(rules, columns, covered, 0.9, lambda rule: stability)
+
+
+EDU_P = rule_of((is_level("edu", "p"),))
+WOMEN_A = rule_of((is_level("sex", "F"), is_level("race", "a")))
+
+
+def test_a_clearly_under_covered_minority_is_named_with_its_numbers():
+    columns = people(1000)
+    inside = EDU_P.inside(columns)
+    (group,) = named([EDU_P], columns, with_coverage(inside, 0.7, 0.95))
+    assert group.rule.text == "edu=p"
+    assert group.n_calibration == inside.sum()
+    assert group.share == pytest.approx(inside.mean())
+    assert group.low < group.coverage < group.high < 0.88
+    assert group.coverage == pytest.approx(0.7, abs=0.01)
+
+
+@pytest.mark.parametrize("points_low", [0.01, 0.02, 0.03])
+def test_one_to_three_points_are_not_named_however_many_the_rows(points_low):
+    columns = people(100_000)
+    covered = with_coverage(EDU_P.inside(columns), 0.9 - points_low, 0.905)
+    assert named([EDU_P], columns, covered) == []
+
+
+def test_a_high_level_asks_for_a_margin_that_its_errors_allow():
+    """Five times as many errors as promised are named at 99%, although the gap is 0.04."""
+    columns = people(4000)
+    covered = with_coverage(EDU_P.inside(columns), 0.95, 1.0)
+    assert verified_groups([EDU_P], columns, covered, 0.99, lambda rule: ALWAYS)
+
+
+def test_a_majority_is_never_named():
+    columns = people(2000)
+    rule = rule_of((Condition("edu", levels=("p",), is_excluding=True),))
+    assert rule.inside(columns).mean() > naming.MAX_SHARE
+    assert named([rule], columns, with_coverage(rule.inside(columns), 0.6, 1.0)) == []
+
+
+def test_few_rows_are_never_named():
+    columns = people(naming.MIN_ROWS * 5 - 50)
+    inside = EDU_P.inside(columns)
+    assert inside.sum() < naming.MIN_ROWS
+    assert named([EDU_P], columns, with_coverage(inside, 0.1, 1.0)) == []
+
+
+def test_a_group_that_is_not_found_again_is_not_named():
+    columns = people(1000)
+    covered = with_coverage(EDU_P.inside(columns), 0.7, 0.95)
+    assert named([EDU_P], columns, covered, stability=naming.MIN_STABILITY - 0.01) == []
+
+
+def test_stability_is_asked_only_of_groups_that_pass_all_other_tests():
+    columns = people(1000)
+
+    def refuse(rule: Rule) -> float:
+        raise AssertionError(rule.text)
+
+    covered = with_coverage(EDU_P.inside(columns), 0.9, 0.9)
+    assert verified_groups([EDU_P, WOMEN_A], columns, covered, 0.9, refuse) == []
+
+
+def test_p_values_are_adjusted_for_all_candidates():
+    """Alone, a candidate has its own p-value; beside k others, up to k + 1 times as much."""
+    columns = people(1000)
+    covered = with_coverage(EDU_P.inside(columns), 0.7, 0.95)
+    others = [rule_of((is_level("race", level),)) for level in "abc"]
+    (alone,) = named([EDU_P], columns, covered)
+    (beside,) = named([EDU_P, *others], columns, covered)
+    assert beside.p_value == pytest.approx(4 * alone.p_value)
+
+
+def test_a_significant_majority_does_not_hide_a_minority_inside_it():
+    columns = people(2000)
+    majority = rule_of((Condition("race", levels=("d",), is_excluding=True),))
+    minority = rule_of((is_level("race", "a"),))
+    covered = with_coverage(majority.inside(columns), 0.87, 1.0)
+    covered[minority.inside(columns)] = with_coverage(
+        np.ones(minority.inside(columns).sum(), dtype=bool), 0.72, 1.0
+    )
+    assert [g.rule.text for g in named([majority, minority], columns, covered)] == ["race=a"]
+
+
+def test_a_second_group_must_be_under_covered_on_the_rows_that_the_first_leaves():
+    columns = people(3000)
+    wider = rule_of((is_level("edu", "p"),), (is_level("edu", "q"),))
+    inside = EDU_P.inside(columns)
+    groups = named([EDU_P, wider], columns, with_coverage(inside, 0.6, 0.97))
+    assert [g.rule.text for g in groups] == ["edu=p"]
+
+
+def test_two_groups_are_named_as_two_the_most_significant_first():
+    columns = people(3000)
+    first, second = EDU_P.inside(columns), WOMEN_A.inside(columns)
+    covered = with_coverage(first, 0.7, 0.97)
+    only_second = second & ~first
+    covered[only_second] = with_coverage(only_second, 0.7, 1.0)[only_second]
+    groups = named([WOMEN_A, EDU_P], columns, covered)
+    assert [g.rule.text for g in groups] == ["edu=p", "sex=F and race=a"]
+    assert [g.n_calibration for g in groups] == [first.sum(), second.sum()]
+
+
+def test_unrelated_parts_become_candidates_of_their_own():
+    columns = people(2000)
+    inside = EDU_P.inside(columns) | WOMEN_A.inside(columns)
+    rng = np.random.default_rng(0)
+    covered = 0.9 - 0.3 * inside + 0.1 * rng.normal(size=len(inside))
+    rules = candidate_rules(columns, inside.astype(float), covered, tuple(columns))
+    assert {rule.text for rule in rules} == {"edu=p", "sex=F and race=a"}
+
+
+def test_candidates_are_minorities_of_the_learning_rows():
+    columns = people(2000)
+    disadvantage = columns["age"].to_numpy() / 100
+    covered = 1 - disadvantage
+    rules = candidate_rules(columns, disadvantage, covered, tuple(columns))
+    assert rules
+    for rule in rules:
+        assert naming.MIN_SHARE <= rule.inside(columns).mean() <= naming.MAX_SHARE
+
+
+def test_no_disadvantage_gives_no_candidates():
+    columns = people(500)
+    assert candidate_rules(columns, np.zeros(500), np.ones(500), tuple(columns)) == []
+
+
+def test_shortening_leaves_out_what_coverage_does_not_depend_on():
+    columns = people(2000)
+    truth = (columns["age"] > 50).to_numpy()
+    noise = 0.2 * np.random.default_rng(1).normal(size=len(truth))
+    patchy = truth & ~((columns["race"] == "c") & (columns["age"] > 57)).to_numpy()
+    rule = distil_rule(columns, patchy)
+    assert "race" in rule.features
+    assert shortened(rule, columns, 0.9 - 0.3 * truth + noise).text == "age > 50.5"
+
+
+def test_shortening_keeps_a_rule_that_needs_all_its_words():
+    columns = people(2000)
+    inside = ((columns["sex"] == "F") == columns["race"].isin(["a", "b"])).to_numpy()
+    rule = distil_rule(columns, inside)
+    noise = 0.2 * np.random.default_rng(1).normal(size=len(inside))
+    assert shortened(rule, columns, 0.9 - 0.3 * inside + noise) == rule
+
+
+def test_a_group_counts_as_found_again_although_another_one_is_worse_off():
+    inside = np.repeat([False, True, False], [10, 10, 80])
+    worse = np.repeat([2.0, 1.0, 0.0], [10, 10, 80])
+    assert found_again(inside, [worse]) == 1.0
+
+
+def test_chance_the_opposite_and_nobody_are_not_found_again():
+    inside = np.repeat([True, False], [20, 80])
+    assert found_again(inside, [np.zeros(100), -inside.astype(float)]) == 0.0
+    assert found_again(np.zeros(100, dtype=bool), [np.arange(100.0)]) == 0.0
+
+
+def test_each_answer_is_learned_from_half_of_the_rows_and_told_for_all():
+    columns = people(101)
+    covered = np.arange(101.0)
+    seen: list[np.ndarray] = []
+
+    def relearn(half, target, seed):
+        seen.append(target)
+        assert half["age"].tolist() == columns["age"].to_numpy()[target.astype(int)].tolist()
+        return lambda table: np.zeros(len(table))
+
+    answers = relearned(columns, covered, relearn, np.random.default_rng(0))
+    assert [len(answer) for answer in answers] == [101] * naming.N_RESAMPLES
+    assert {len(np.unique(target)) for target in seen} == {50}
