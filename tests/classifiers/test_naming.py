@@ -186,6 +186,17 @@ def test_shortening_leaves_out_what_coverage_does_not_depend_on():
     assert shortened(rule, columns, 0.9 - 0.3 * truth + noise).text == "age > 50.5"
 
 
+def test_shortening_joins_intervals_that_touch():
+    columns = people(2000)
+    young = rule_of(
+        (Condition("age", low=20.5, high=25.5),), (Condition("age", low=25.5, high=35.5),)
+    )
+    inside = young.inside(columns)
+    noise = 0.2 * np.random.default_rng(1).normal(size=len(inside))
+    words = shortened(young, columns, 0.9 - 0.3 * inside + noise).text
+    assert words == "20.5 < age <= 35.5"
+
+
 def test_shortening_keeps_a_rule_that_needs_all_its_words():
     columns = people(2000)
     inside = ((columns["sex"] == "F") == columns["race"].isin(["a", "b"])).to_numpy()

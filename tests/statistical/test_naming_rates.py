@@ -6,12 +6,13 @@ but without an estimator.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom, norm
+from sklearn.tree import DecisionTreeRegressor
 
 from fareg.classifiers._learning import score_target
 from fareg.classifiers._naming import (
@@ -21,9 +22,10 @@ from fareg.classifiers._naming import (
     relearned,
     verified_groups,
 )
-from fareg.groups import GroupLearner
+from fareg.groups import GroupLearner, Rule
 from fareg.pvalues import CalibrationScores
 
+Tell = Callable[[pd.DataFrame], np.ndarray]
 N = 2000
 ALPHA = 0.1
 
@@ -38,41 +40,50 @@ def table(rng: np.random.Generator, n_noise: int) -> pd.DataFrame:
     return pd.DataFrame({**columns, "age": rng.integers(18, 63, N).astype(float), **numbers})
 
 
-def groups_named(
-    columns: pd.DataFrame, scores: np.ndarray, seed: int, *, significance: float | None
-) -> list[NamedGroup]:
+def as_learner(columns: pd.DataFrame, covered: np.ndarray, seed: int) -> Tell:
+    learner = GroupLearner(members=("cells", "boosting"), significance=None, random_state=seed)
+    return learner.fit(columns, covered).disadvantage
+
+
+def credulous(columns: pd.DataFrame, covered: np.ndarray, seed: int) -> Tell:
+    """Learn noise by heart, so that there always are candidates to refuse."""
+
+    def numbers(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows.apply(lambda column: column.map(ord) if column.dtype == object else column)
+
+    tree = DecisionTreeRegressor(max_leaf_nodes=12, min_samples_leaf=20, random_state=seed)
+    tree.fit(numbers(columns), covered)
+    return lambda rows: -tree.predict(numbers(rows))
+
+
+def named_and_tried(
+    columns: pd.DataFrame, scores: np.ndarray, seed: int, learn: Callable[..., Tell]
+) -> tuple[list[NamedGroup], list[Rule]]:
+    """Return the groups that are named and the candidates."""
     teach, verify = columns[: N // 2], columns[N // 2 :].reset_index(drop=True)
     covered = score_target(scores[: N // 2], None, ALPHA)
-    settings = {"members": ("cells", "boosting"), "significance": significance}
-    learner = GroupLearner(**settings, random_state=seed).fit(teach, covered)
-    if not learner.found_:
-        return []
-    rules = candidate_rules(teach, learner.disadvantage(teach), covered, learner.features_)
+    b = learn(teach, covered, seed)(teach)
+    rules = candidate_rules(teach, b, covered, tuple(columns))
     own = scores[N // 2 :]
     by_split = own <= CalibrationScores.sort(own).quantiles(ALPHA)[0]
 
-    @cache
-    def answers() -> list[np.ndarray]:
-        def relearn(half, target, half_seed):
-            return GroupLearner(**settings, random_state=half_seed).fit(half, target).disadvantage
+    def stability(rule: Rule) -> float:
+        answers = relearned(teach, covered, learn, np.random.default_rng(seed))
+        return found_again(rule.inside(teach), answers)
 
-        return relearned(teach, covered, relearn, np.random.default_rng(seed))
-
-    def stability(rule):
-        return found_again(rule.inside(teach), answers())
-
-    return verified_groups(rules, verify, by_split, 1 - ALPHA, stability)
+    return verified_groups(rules, verify, by_split, 1 - ALPHA, stability), rules
 
 
-@pytest.mark.parametrize("n_noise", [0, 6])
-def test_on_fair_data_a_group_is_named_in_at_most_5_percent_of_runs(n_noise):
+def test_on_fair_data_a_group_is_named_in_at_most_5_percent_of_runs():
     """At most the number that binomial chance allows at 5%, with one false alarm in 1,000."""
-    runs = 15
-    n_named = 0
+    runs, n_named, n_tried = 60, 0, 0
     for seed in range(runs):
-        rng = np.random.default_rng([seed, n_noise])
-        columns, scores = table(rng, n_noise), rng.normal(size=N)
-        n_named += bool(groups_named(columns, scores, seed, significance=0.05))
+        rng = np.random.default_rng([seed, 6])
+        columns, scores = table(rng, 6 * (seed % 2)), rng.normal(size=N)
+        named, rules = named_and_tried(columns, scores, seed, credulous)
+        n_named += bool(named)
+        n_tried += bool(rules)
+    assert n_tried >= runs / 2  # the law is not kept by trying nothing
     assert n_named <= binom.ppf(0.999, runs, 0.05)
 
 
@@ -83,20 +94,20 @@ def shifted(rng: np.random.Generator, inside: np.ndarray, coverage: float) -> np
     return rng.normal(size=N) + inside * (norm.ppf(outside) - norm.ppf(coverage))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_strong_group_of_categories_is_named_in_its_own_words(seed):
     rng = np.random.default_rng([seed, 7])
     columns = table(rng, 1)
     inside = ((columns["sex"] == "F") & (columns["race"] == "a")).to_numpy()
-    (group,) = groups_named(columns, shifted(rng, inside, 0.68), seed, significance=0.05)
+    (group,), _ = named_and_tried(columns, shifted(rng, inside, 0.68), seed, as_learner)
     assert group.rule.text == "sex=F and race=a"
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_strong_region_of_a_number_is_named(seed):
     rng = np.random.default_rng([seed, 8])
     columns = table(rng, 1)
     inside = (columns["age"] > 50).to_numpy()
-    (group,) = groups_named(columns, shifted(rng, inside, 0.71), seed, significance=0.05)
+    (group,), _ = named_and_tried(columns, shifted(rng, inside, 0.71), seed, as_learner)
     found = group.rule.inside(columns)
     assert (found & inside).sum() >= 0.8 * (found | inside).sum()

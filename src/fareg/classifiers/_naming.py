@@ -166,11 +166,14 @@ def _length(alternatives: Alternatives) -> int:
 
 
 def _one_piece_less(alternatives: Alternatives) -> Iterator[Alternatives]:
-    """Yield the rules with one alternative, one condition or one bound left out."""
+    """Yield rules with one alternative, condition or bound left out, or two intervals joined."""
     for i, conditions in enumerate(alternatives):
         before, after = alternatives[:i], alternatives[i + 1 :]
         if before or after:
             yield (*before, *after)
+        for k, other in enumerate(after):
+            if hull := _hull(conditions, other):
+                yield (*before, hull, *after[:k], *after[k + 1 :])
         for j, condition in enumerate(conditions):
             others = (conditions[:j], conditions[j + 1 :])
             if len(conditions) > 1:
@@ -178,6 +181,22 @@ def _one_piece_less(alternatives: Alternatives) -> Iterator[Alternatives]:
             if np.isfinite(condition.low) and np.isfinite(condition.high):
                 for wider in (replace(condition, low=-np.inf), replace(condition, high=np.inf)):
                     yield (*before, (*others[0], wider, *others[1]), *after)
+
+
+def _hull(
+    first: tuple[Condition, ...], second: tuple[Condition, ...]
+) -> tuple[Condition, ...] | None:
+    """Return two alternatives as one if they differ in the interval of one feature only."""
+    if [c.feature for c in first] != [c.feature for c in second]:
+        return None
+    differing = [i for i, (c, d) in enumerate(zip(first, second, strict=True)) if c != d]
+    if len(differing) != 1 or first[differing[0]].levels is not None:
+        return None
+    (i,) = differing
+    c, d = first[i], second[i]
+    low, high = min(c.low, d.low), max(c.high, d.high)
+    joined = replace(c, low=low, high=high, missing=c.missing or d.missing)
+    return (*first[:i], joined, *first[i + 1 :])
 
 
 def _unrelated_parts(rule: Rule) -> Iterator[Rule]:
