@@ -48,8 +48,11 @@ def beside_the_definition(n_select: int, n: int = 1000, m: int = 500, n_rows: in
     clf = AFCPClassifier(
         Ready(), sensitive_features=list(data.sensitive), n_select=n_select, random_state=0
     ).conformalize(X_cal, y_cal)
-    s = clf._scores(X_cal)[np.arange(n), y_cal]
-    A, B, scores = clf._level_codes(X_cal), clf._level_codes(X), clf._scores(X)
+    s, scores = clf.conformity_scores(X_cal)[np.arange(n), y_cal], clf.conformity_scores(X)
+    A, B = (
+        clf.calibration_.coding.codes(clf._rows(table, caller="benchmark").columns)
+        for table in (X_cal, X)
+    )
     (fast, mine), (slow, theirs) = in_turn(
         lambda: clf.conformalize(X_cal, y_cal).predict_set(X),
         lambda: definition(s, A, scores[:n_rows], B[:n_rows], n_select),

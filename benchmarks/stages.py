@@ -17,24 +17,29 @@ from sklearn.pipeline import Pipeline
 
 from fareg import FaReGClassifier
 from fareg._encoding import gradient_boosting, one_hot_encoder
-from fareg.classifiers import _base, _fareg, _mondrian
+from fareg.calibration import LevelCalibration, _levels, _rows
+from fareg.classifiers import _base as _classifier
+from fareg.classifiers import _fareg, _learning, _naming
 from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner, _learner, _training
 
 BASE, PRODUCTS = "base model", "matrix products"
 STEPS = "the rest of training"
 STAGES = [  # (stage, where a function lives, its name)
-    ("reading the table", _fareg, "select_columns"),
-    ("reading the table", _fareg, "take_rows"),
-    ("hashing rows", _base, "row_uniforms"),
-    ("screening features", _learner, "screen_features"),
+    ("reading the table", _rows, "select_columns"),
+    ("reading the table", _rows, "take_rows"),
+    ("reading the table", _learning, "take_rows"),
+    ("hashing rows", _rows, "row_uniforms"),
     ("encoding features", GroupLearner, "_encoded"),
     ("encoding features", Pipeline, "fit"),
+    ("cells, trees and stacking", _learner, "learn_members"),
+    ("cells, trees and stacking", _learner, "stack_members"),
     (STEPS, _training, "train_groups"),
-    ("membership", GroupLearner, "membership"),
-    ("calibration", _mondrian.MondrianClassifier, "_calibrate_views"),
-    ("rule and description", _fareg, "distil_rule"),
-    ("rule and description", FaReGClassifier, "_describe_groups"),
+    ("disadvantage", GroupLearner, "disadvantage"),
+    ("calibration", _levels, "_isotonic"),
+    ("calibration", LevelCalibration, "thresholds"),
+    ("names and description", _naming, "distil_rule"),
+    ("names and description", _fareg, "describe_groups"),
 ]
 TORCH_PRODUCTS = ("bmm", "mm", "addmm", "baddbmm")
 N_FIT, N_PREDICT = 100_000, 1_000_000
@@ -86,21 +91,21 @@ class TimedProducts(np.ndarray):
 def watched(stages: Stages) -> Iterator[None]:
     """Time the functions of ``STAGES`` and the scores, and the products with learned weights."""
     trained = _training._as_numpy
-    scored = _base.get_score
+    scored = _classifier.get_score
 
     def as_numpy(weights):
         timed = type("Timed", (TimedProducts,), {"stages": stages})
-        return {
-            part: [(w.view(timed), b) for w, b in layers]
-            for part, layers in trained(weights).items()
-        }
+        plain = trained(weights)
+        if isinstance(plain, dict):
+            return {part: [(w.view(timed), b) for w, b in plain[part]] for part in plain}
+        return [(w.view(timed), b) for w, b in plain]
 
     with contextlib.ExitStack() as stack:
         for stage, home, name in STAGES:
             function = stages.timed(stage, getattr(home, name))
             stack.enter_context(mock.patch.object(home, name, function))
         score = lambda name: stages.timed("scores", scored(name))  # noqa: E731
-        stack.enter_context(mock.patch.object(_base, "get_score", score))
+        stack.enter_context(mock.patch.object(_classifier, "get_score", score))
         stack.enter_context(mock.patch.object(_training, "_as_numpy", as_numpy))
         yield
 
