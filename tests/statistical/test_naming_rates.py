@@ -22,7 +22,7 @@ from fareg.classifiers._naming import (
     relearned,
     verified_groups,
 )
-from fareg.groups import GroupLearner, Rule
+from fareg.groups import GroupLearner, Rule, distil_rule
 from fareg.pvalues import CalibrationScores
 
 Tell = Callable[[pd.DataFrame], np.ndarray]
@@ -111,3 +111,22 @@ def test_a_strong_region_of_a_number_is_named(seed):
     (group,), _ = named_and_tried(columns, shifted(rng, inside, 0.71), seed, as_learner)
     found = group.rule.inside(columns)
     assert (found & inside).sum() >= 0.8 * (found | inside).sum()
+
+
+def test_rows_that_chose_a_group_cannot_verify_it():
+    """The worst of many fair levels looks credible where it was chosen, and nowhere else."""
+    rng = np.random.default_rng(5)
+    n_runs, named = 60, {"same rows": 0, "other rows": 0}
+    for _ in range(n_runs):
+        place = pd.Series([f"p{i}" for i in rng.integers(0, 16, N)], dtype=object)
+        columns = pd.DataFrame({"place": place})
+        covered = rng.random(N) < 1 - ALPHA
+        half = np.arange(N) < N // 2
+        worst = min(place.unique(), key=lambda level: covered[half & (place == level)].mean())
+        rule = distil_rule(columns, (place == worst).to_numpy())
+        for rows, kind in ((half, "same rows"), (~half, "other rows")):
+            part = columns[rows].reset_index(drop=True)
+            found = verified_groups([rule], part, covered[rows], 1 - ALPHA, lambda rule: 1.0)
+            named[kind] += len(found)
+    assert named["other rows"] <= binom.ppf(0.999, n_runs, 0.05)
+    assert named["same rows"] > 4 * max(1, named["other rows"])
