@@ -61,14 +61,14 @@ def drugs(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
 def test_words_for_missing_are_classes_of_a_target(drugs, tmp_path):
-    model, answers = tmp_path / "m.fareg", tmp_path / "p.csv"
-    trial = fit_file(drugs, target="y", out=model, estimator="logistic")
+    model, answers, new = (tmp_path / name for name in ("m.fareg", "p.csv", "test.csv"))
+    trial = fit_file(drugs, target="y", out=model, estimator="logistic", test_out=new)
     assert sorted(trial.clf.classes_) == [">30", "NA", "None"]
-    predict_file(model, drugs, answers, keep=["y", "z"])
+    predict_file(model, new, answers, keep=["y", "z"])
     assert (pd.read_csv(answers, keep_default_na=False)["set"] == "None").any()
     # the sets are the same, asked from the model or read from the file
     from_file = audit_file(answers, target="y", sets=["set"], sensitive=["z"])
-    from_model = audit_file(drugs, target="y", model=model)
+    from_model = audit_file(new, target="y", model=model)
     assert from_file.coverage == from_model.coverage
 
 

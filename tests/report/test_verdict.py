@@ -159,10 +159,11 @@ def test_several_groups_are_told_as_several():
     assert "one group was under-covered and is only partly repaired" in mixed["label"]
 
 
-def test_without_a_group_the_sets_are_split_conformal_ones():
+def test_without_a_group_the_verdict_says_so_and_what_would_have_been_noticed():
     told = fitted()
     assert (told["status"], told["label"]) == ("pass", "No group is credibly under-covered")
-    assert told["sentence"].startswith("No group was named, so the sets are plain split conformal")
+    assert told["sentence"].startswith("No group was named.")
+    assert "would probably have been noticed" in told["sentence"]
 
 
 @pytest.mark.parametrize("repairs", [[], [repair()], [repair(), repair(group="OTHER")]])
