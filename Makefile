@@ -19,7 +19,7 @@ test: .venv/installed-dev
 
 # without the marker slow: while you work; make test before you hand over
 quick: .venv/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" tests
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .

@@ -35,6 +35,7 @@ SLOW = (
     "report/test_fit_report.py",
     "statistical",
     "test_audit.py",
+    "test_audit_counts.py",
     "test_bad_input.py",
     "test_cli.py",
     "test_damaged_models.py",
@@ -44,6 +45,9 @@ SLOW = (
     "test_persistence.py",
     "test_predict_folder.py",
     "test_rare_classes.py",
+    "test_seen.py",
+    "test_start.py",
+    "test_tables.py",
     "test_trust.py",
     "test_wild_parameters.py",
 )
