@@ -139,3 +139,11 @@ def test_a_perfect_model_is_suspected_of_a_leak(tmp_path):
 @pytest.mark.filterwarnings("error")
 def test_an_ordinary_accuracy_is_no_leak():
     warn_of_leak(pd.DataFrame({"x": [1, 2]}), [0, 1], 0.9994)
+
+
+def test_more_classes_than_rows_held_out_for_early_stopping_are_learned():
+    rng = np.random.default_rng(0)
+    y = np.arange(10_100) % 1_100  # early stopping would hold out 1,010 rows
+    model = quick_boosting(0).fit(pd.DataFrame({"x": rng.normal(size=len(y))}), y)
+    assert len(model.classes_) == 1_100
+    assert model[-1].early_stopping == "auto"

@@ -273,8 +273,20 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
     """Gradient boosting for classes of any size, down to one row."""
 
     def fit(self, X: FloatArray, y: Any) -> Self:
-        """Train on numbers of shape (n_samples, n_features)."""
-        super().fit(*lone_rows_twice(X, y))
+        """Train on numbers of shape (n_samples, n_features).
+
+        With so many classes that the rows held out for early stopping could not hold them all,
+        training does not stop early.
+        """
+        X, y = lone_rows_twice(X, y)
+        given = self.get_params()
+        n_held_out = (given["validation_fraction"] or 0) * len(y)
+        if given["early_stopping"] == "auto" and len(np.unique(y)) > n_held_out:
+            self.set_params(early_stopping=False)
+        try:
+            super().fit(X, y)
+        finally:
+            self.set_params(early_stopping=given["early_stopping"])
         return self
 
 

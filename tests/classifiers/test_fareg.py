@@ -353,3 +353,18 @@ def test_bad_parameters_get_one_clear_sentence(world, parameter, value, sentence
     with pytest.raises(FaregError, match=sentence) as caught:
         FaReGClassifier(model, **{parameter: value}).conformalize(cal.X, cal.y)
     assert "\n" not in str(caught.value)
+
+
+def test_rows_that_teach_leave_the_noted_columns_alone(world):
+    model, cal, _ = world
+    clf = FaReGClassifier(model, sensitive_features=list(cal.sensitive), **FAST)
+    learn = cal.X[:300].assign(**{"Feature 1": None})
+    clf.conformalize(cal.X[300:], cal.y[300:], X_learn=learn, y_learn=cal.y[:300])
+    assert clf.column_kinds_["Feature 1"] == "number"
+    assert clf.n_calibration_ == len(cal.y) - 300
+    assert len(clf.calibration_.scores) == len(cal.y) - 300  # all of them calibrate
+
+
+def test_draws_are_of_a_union_only(fitted):
+    with pytest.raises(FaregError, match="with_draws takes 1 to 0 draws of a union"):
+        fitted.with_draws(2)

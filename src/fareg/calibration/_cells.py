@@ -177,8 +177,7 @@ class CellCalibration:
         cls, views: Any, rows: Rows, alpha: float, *, label_conditional: bool
     ) -> CellCalibration:
         """Calibrate the cells of views that were fixed before these rows were seen."""
-        labels = rows.labels if label_conditional else None
-        n_labels = rows.scores.shape[1] if label_conditional else 1
+        labels, n_labels = rows.problems(label_conditional)
         return cls(views, rows.own_scores, views.cells(rows), labels, n_labels, alpha)
 
     @property

@@ -250,8 +250,7 @@ class ConditionalCalibration:
         cls, basis: Any, rows: Rows, alpha: float, *, randomized: bool, label_conditional: bool
     ) -> ConditionalCalibration:
         """Calibrate on rows with labels."""
-        labels = rows.labels if label_conditional else None
-        n_labels = rows.scores.shape[1] if label_conditional else 1
+        labels, n_labels = rows.problems(label_conditional)
         return cls(basis, basis.matrix(rows), rows.own_scores, labels, n_labels, randomized, alpha)
 
     @property

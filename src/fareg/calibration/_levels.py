@@ -242,8 +242,7 @@ class LevelCalibration:
         cls, leveler: Any, rows: Rows, alpha: float, *, label_conditional: bool
     ) -> LevelCalibration:
         """Calibrate on rows with labels."""
-        labels = rows.labels if label_conditional else None
-        n_labels = rows.scores.shape[1] if label_conditional else 1
+        labels, n_labels = rows.problems(label_conditional)
         return cls(leveler, rows.own_scores, leveler.levels(rows), labels, n_labels, alpha)
 
     @property

@@ -91,6 +91,10 @@ class Rows:
             raise InvalidInputError("these rows have no labels; pass y to calibrate on them")
         return self.codes
 
+    def problems(self, label_conditional: bool) -> tuple[IntArray | None, int]:
+        """Return the labels to calibrate each on its own and their number; else None and 1."""
+        return (self.labels, self.scores.shape[1]) if label_conditional else (None, 1)
+
     def once(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return what ``compute`` returns, computed at the first call with this name."""
         if name not in self._known:

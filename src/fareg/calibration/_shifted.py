@@ -100,8 +100,7 @@ class ShiftedCalibration:
         cls, shift: Any, rows: Rows, alpha: float, *, label_conditional: bool
     ) -> ShiftedCalibration:
         """Calibrate on rows with labels."""
-        labels = rows.labels if label_conditional else None
-        n_labels = rows.scores.shape[1] if label_conditional else 1
+        labels, n_labels = rows.problems(label_conditional)
         return cls(shift, rows.own_scores - shift.shift(rows), labels, n_labels, alpha)
 
     @property

@@ -4,6 +4,7 @@ from fareg.classifiers._afcp import AFCPClassifier
 from fareg.classifiers._base import ConformalClassifier
 from fareg.classifiers._condcp import CondCPClassifier
 from fareg.classifiers._equalized import ExhaustiveConformalClassifier, PartialConformalClassifier
+from fareg.classifiers._estimators import trained
 from fareg.classifiers._fareg import FaReGClassifier
 from fareg.classifiers._learning import divide_rows, out_of_fold_proba, split_rows
 from fareg.classifiers._naming import NamedGroup
@@ -43,4 +44,5 @@ __all__ = [
     "divide_rows",
     "out_of_fold_proba",
     "split_rows",
+    "trained",
 ]

@@ -32,7 +32,14 @@ def check_estimator(estimator: Any) -> Any:
 
 
 def trained(estimator: Any, X: Any, y: Any) -> Any:
-    """Train an estimator; if it refuses the rows, say so in one sentence."""
+    """Train an estimator; if it refuses the rows, say so in one sentence.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> trained(DummyClassifier(), [[0.0], [1.0]], [0, 1]).classes_.tolist()
+    [0, 1]
+    """
     try:
         with few_threads(X):
             return check_estimator(estimator.fit(X, y))

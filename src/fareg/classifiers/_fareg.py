@@ -30,6 +30,7 @@ from fareg.calibration import (
     require,
 )
 from fareg.classifiers._base import ConformalClassifier, Folds
+from fareg.classifiers._inputs import checked_labels
 from fareg.classifiers._learning import coverage_target, divide_rows, score_target
 from fareg.classifiers._naming import (
     NamedGroup,
@@ -259,7 +260,7 @@ allow_empty, random_state
         estimator = self._fitted_estimator()
         learning = None
         if X_learn is not None:
-            X_learn, y_learn = self._check_X_y(self._validated(X_learn, reset=False), y_learn)
+            X_learn, y_learn = checked_labels(self._validated(X_learn, reset=False), y_learn)
             given = None if proba_learn is None else check_proba(proba_learn)
             if given is not None:
                 check_same_length(X_learn=X_learn, proba_learn=given)
@@ -273,7 +274,7 @@ allow_empty, random_state
 
         Draws are independent of each other, so the first T of them are those of ``n_draws=T``.
         """
-        views = self._own_calibration.views
+        views = getattr(self._own_calibration, "views", None)
         if not isinstance(views, GroupDraws) or not 1 <= n_draws <= views.n_draws:
             raise InvalidInputError(
                 f"with_draws takes 1 to {getattr(views, 'n_draws', 0)} draws of a union, "
@@ -388,7 +389,7 @@ allow_empty, random_state
             own.leveler.levels(rows),
             covered,
             split_thresholds=own.split_thresholds,
-            labels=self.classes_ if self.label_conditional else ("every label",),
+            labels=("every label",) if own.labels is None else self.classes_,
             confidence_level=1 - self.alpha_,
         )
 

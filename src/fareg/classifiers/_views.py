@@ -30,8 +30,10 @@ def disadvantage(learner: Any, rows: Rows) -> FloatArray:
     It is rounded, because matrix products of other shapes differ in the last digits, and a row's
     level must not depend on the rows beside it.
     """
-    b: FloatArray = rows.once("disadvantage", lambda: learner.disadvantage(rows.columns))
-    return np.round(b, DIGITS)
+    b: FloatArray = rows.once(
+        "disadvantage", lambda: np.round(learner.disadvantage(rows.columns), DIGITS)
+    )
+    return b
 
 
 @dataclass(frozen=True, eq=False)

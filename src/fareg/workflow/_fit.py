@@ -14,7 +14,6 @@ from sklearn.frozen import FrozenEstimator
 
 from fareg._columns import select_columns
 from fareg._files import check_output
-from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,
     IntArray,
@@ -28,6 +27,7 @@ from fareg.classifiers import (
     SplitConformalClassifier,
     out_of_fold_proba,
     split_rows,
+    trained,
 )
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.persistence import save
@@ -302,8 +302,7 @@ def fit_and_test(
     )
     check_training_labels(y_train, y)
     progress("training the model")
-    with few_threads(X_train):
-        fitted = clone(estimator).fit(X_train, y_train)
+    fitted = trained(clone(estimator), X_train, y_train)
     model = FrozenEstimator(fitted)
     clusters_learn = None if clusters is None else clusters[train]
     proba_learn = out_of_fold_proba(
