@@ -1,0 +1,68 @@
+"""``fareg audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fareg.cli._options import Data, Json, Report, Seed, Sensitive, Target, Trust
+from fareg.cli._running import busy, names, plain_errors, text
+
+
+def audit(
+    data: Data,
+    target: Target,
+    sets: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of the sets: one of lists or of text such as a|b, or True/False columns "
+            "named after the labels: a,b,c."
+        ),
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="Audit the sets of this model.")] = None,
+    sensitive: Sensitive = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Coverage promised (default: the model's own, or 0.9).")
+    ] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option(help="Column of ids: rows that share one may depend on each other."),
+    ] = None,
+    calibration_rows: Annotated[
+        int | None,
+        typer.Option(help="Allow for a predictor that was calibrated on this many rows."),
+    ] = None,
+    seed: Seed = 0,
+    report: Report = None,
+    trust: Trust = None,
+    json: Json = False,
+) -> None:
+    """Find who is covered less often than promised, by the sets of any tool."""
+    with plain_errors(json) as told:
+        from fareg._files import check_output
+        from fareg.workflow import audit_file
+
+        if report is not None:
+            check_output(report, apart_from=[data, model])
+        with busy("looking for groups and testing them", json):
+            result = audit_file(
+                data,
+                target=target,
+                sets=names(sets),
+                model=model,
+                sensitive=names(sensitive),
+                confidence_level=confidence,
+                seed=seed,
+                trusted=names(trust),
+                clusters=clusters,
+                n_calibration=calibration_rows,
+            )
+            if report is not None:
+                result.to_html(report)
+        told.update(result.to_dict(), report=text(report))
+    if not json:
+        typer.echo(result.summary())
+        if report is not None:
+            typer.echo(f"report in {report}")

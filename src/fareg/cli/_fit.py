@@ -1,0 +1,107 @@
+"""``fareg fit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fareg.cli._options import Data, Json, Report, Seed, Sensitive, Target
+from fareg.cli._running import busy, names, plain_errors, print_verdict, text, write_report
+
+
+def fit(
+    data: Data,
+    target: Target,
+    out: Annotated[Path, typer.Option(help="Model file to write, usually *.fareg.")],
+    sensitive: Sensitive = None,
+    estimator: Annotated[str, typer.Option(help="hgb, forest, logistic or mlp.")] = "hgb",
+    confidence: Annotated[float, typer.Option(help="Coverage to promise.")] = 0.9,
+    label_conditional: Annotated[
+        bool, typer.Option("--label-conditional", help="Promise coverage for every true label.")
+    ] = False,
+    allow_empty: Annotated[
+        bool,
+        typer.Option(help="Let sets be empty; if not, the most probable label joins such a set."),
+    ] = True,
+    clusters: Annotated[
+        str | None, typer.Option(help="Column of ids: rows of one id stay together.")
+    ] = None,
+    seed: Seed = 0,
+    report: Report = None,
+    test_out: Annotated[
+        Path | None, typer.Option(help="Also write the test rows to this file, for an audit.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Train a model on a table, find who is under-covered, calibrate, and test."""
+    with plain_errors(json) as told:
+        from fareg._files import check_output
+        from fareg.workflow import fit_file
+
+        if report is not None:
+            check_output(report, apart_from=[data, out, test_out])
+        with busy("reading the table", json) as progress:
+            trial = fit_file(
+                data,
+                target=target,
+                out=out,
+                sensitive=names(sensitive),
+                estimator=estimator,
+                confidence_level=confidence,
+                label_conditional=label_conditional,
+                allow_empty=allow_empty,
+                clusters=clusters,
+                measures=report is not None,
+                progress=progress,
+                seed=seed,
+                test_out=test_out,
+            )
+            if report is not None:
+                write_report(trial.report(), report)
+        files = {"model": str(out), "report": text(report), "test_rows": text(test_out)}
+        told.update(trial.to_dict(), **files)
+    if not json:
+        _print_trial(told)
+
+
+def _print_trial(told: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from fareg.report import words, worst_label
+
+    console = Console(highlight=False)
+    rows, level = told["rows"], words.level(told["confidence_level"])
+    console.print(
+        f"{rows['train']} rows trained, {rows['calibrate']} calibrated, {rows['test']} tested; "
+        f"accuracy {words.percent(told['accuracy'])}"
+    )
+    table = Table("test rows", title=f"coverage, {level} asked for", title_justify="left")
+    for heading in ("n", "split conformal", "FaReG", "95% interval"):
+        table.add_column(heading, justify="right")
+    overall = [words.percent(told[moment]["coverage"]) for moment in ("before", "after")]
+    table.add_row("everyone", words.count(rows["test"]), *overall)
+    sizes = [words.size(told[moment]["mean_size"]) for moment in ("before", "after")]
+    table.add_row("labels per set", words.count(rows["test"]), *sizes)
+    for group in told["groups"]:
+        cells = [words.percent(group[moment]) for moment in ("before", "after")]
+        interval = words.interval(group["after_low"], group["after_high"]) if group["n"] else ""
+        table.add_row(escape(group["group"]), words.count(group["n"]), *cells, interval)
+    worst = worst_label(told["by_label"]) or {}
+    table.add_row(
+        f"true label {escape(worst['label'])}",
+        words.count(worst["n"]),
+        words.percent(worst["before"]),
+        words.percent(worst["coverage"]),
+        words.interval(worst["low"], worst["high"]),
+    )
+    console.print(table)
+    print_verdict(console, told["verdict"])
+    console.print(f"model in {escape(told['model'])}")
+    if told["report"]:
+        console.print(f"report in {escape(told['report'])}")
+    if told["test_rows"]:
+        console.print(f"test rows in {escape(told['test_rows'])}")

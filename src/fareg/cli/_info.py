@@ -1,0 +1,72 @@
+"""``fareg info``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fareg.cli._options import Json
+from fareg.cli._running import plain_errors, print_verdict
+
+
+def info(
+    model: Annotated[Path, typer.Argument(help="Model file.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Show what is in a model file, without running it."""
+    with plain_errors(json) as told:
+        from fareg.persistence import describe
+
+        told.update(describe(model))
+    if not json:
+        _print_info(told, model)
+
+
+def _print_info(told: dict[str, Any], path: Path) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from fareg.report import words
+
+    columns, metadata = told["columns"] or [], dict(told["metadata"])
+    verdict = metadata.pop("verdict", None)
+    facts = {
+        "file": f"{path} ({words.count(told['bytes'])} bytes)",
+        "class": told["class"],
+        "classes": ", ".join(told["classes"][:20]) + (" ..." if len(told["classes"]) > 20 else ""),
+        "columns": ", ".join(columns[:20]) + (" ..." if len(columns) > 20 else ""),
+        "calibrated on": words.rows(told["n_calibration"]),
+        "stored estimator": "yes" if told["has_estimator"] else "no: pass it to fareg.load",
+        "needs --trust": ",".join(told["untrusted"]) or "no",
+        "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),
+    }
+    facts |= {
+        name: _plain(value) for name, value in told["parameters"].items() if value is not None
+    }
+    facts |= {f"fit: {name}": _plain(v) for name, v in metadata.items() if name != "columns"}
+    named = [group for group in told.get("groups", ()) if group.get("named")]
+    for number, group in enumerate(named, start=1):
+        facts[f"named group {number}"] = (
+            f"{group['rule']} ({words.percent(group['share'], 0)} of the calibration rows; split "
+            f"conformal sets cover {words.percent(group['coverage'])} of them; "
+            f"{words.evidence(group)})"
+        )
+    table = Table(show_header=False, box=None)
+    for name, value in facts.items():
+        table.add_row(escape(name), escape(value))
+    console = Console(highlight=False)
+    console.print(table)
+    if isinstance(verdict, dict):
+        print_verdict(console, verdict)
+
+
+def _plain(value: Any) -> str:
+    """Write lists and dicts without brackets, and fractions with four digits."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

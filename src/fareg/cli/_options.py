@@ -1,0 +1,26 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
+Target = Annotated[str, typer.Option(help="Column of true labels.")]
+Sensitive = Annotated[
+    str | None, typer.Option(help="Columns that may define a group: a,b (default: all).")
+]
+Data = Annotated[Path, typer.Argument(help="Table in a .csv or .parquet file.", show_default=False)]
+Engine = Annotated[str, typer.Option(help="local or dask.")]
+Jobs = Annotated[int | None, typer.Option(help="Processes (default: one per core).")]
+Scheduler = Annotated[str | None, typer.Option(help="Address of a dask scheduler.")]
+Trust = Annotated[
+    str | None,
+    typer.Option(
+        help="Types in the model file that you know: my_module.MyModel (their code runs)."
+    ),
+]
+Report = Annotated[Path | None, typer.Option(help="Also write a report to this .html file.")]

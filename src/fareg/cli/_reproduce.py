@@ -1,0 +1,71 @@
+"""``fareg reproduce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fareg.cli._options import Engine, Jobs, Json, Scheduler
+from fareg.cli._running import plain_errors, stop
+
+
+def reproduce(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="Tables and figures, see --list (default: all).")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Name the targets and stop.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a small and rough version, in minutes.")
+    ] = False,
+    repeats: Annotated[int | None, typer.Option(help="Repetitions (default: 10).")] = None,
+    sizes: Annotated[str | None, typer.Option(help="Values of N: 200,500,1000.")] = None,
+    jobs: Jobs = None,
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
+    out: Annotated[Path, typer.Option(help="Results folder.")] = Path("reproduction"),
+    acs_root: Annotated[Path | None, typer.Option(help="Folder of ACS PUMS files.")] = None,
+    acs_extract: Annotated[Path | None, typer.Option(help="CSV extract of the ACS.")] = None,
+    json: Json = False,
+) -> None:
+    """Run the paper's experiments; a stopped run continues where it stopped."""
+    with plain_errors(json) as told:
+        from rich.console import Console
+
+        from fareg.experiments import list_targets, parse_sizes
+        from fareg.experiments import reproduce as run
+
+        told.update(targets=list_targets())
+        if not list_:
+            try:
+                done = run(
+                    targets or (),
+                    out=out,
+                    quick=quick,
+                    repeats=repeats,
+                    sizes=parse_sizes(sizes),
+                    jobs=jobs,
+                    engine=engine,
+                    scheduler=scheduler,
+                    acs_root=acs_root,
+                    acs_extract=acs_extract,
+                    console=None if json else Console(stderr=True),
+                )
+            except KeyboardInterrupt:
+                stop("Interrupted: results so far are kept, the same command goes on.", 130)
+            told.update(done.to_dict())
+    if not json:
+        _print_reproduction(told)
+
+
+def _print_reproduction(told: dict[str, Any]) -> None:
+    if "files" not in told:
+        for name, title in told["targets"].items():
+            typer.echo(f"{name:14} {title}")
+        return
+    for name, reason in told["skipped"].items():
+        typer.echo(f"{name} skipped, {reason}", err=True)
+    for name, files in told["files"].items():
+        typer.echo(f"{name}: {', '.join(files)}")
+    typer.echo(f"in {told['folder']}")

@@ -1,0 +1,109 @@
+"""What every command needs around its work: plain errors, JSON, progress."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+@contextmanager
+def plain_errors(json: bool) -> Iterator[dict[str, Any]]:
+    """Yield a dict to be filled, printed as JSON if asked; an error is one line and exit code 2."""
+    told: dict[str, Any] = {}
+    try:
+        from fareg._validation import FaregError, FaregWarning
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", FaregWarning)
+            try:
+                yield told
+            except (FaregError, ValueError) as error:
+                stop(f"Error: {_in_shell(error)}", 2)
+    except KeyboardInterrupt:
+        stop("Interrupted: nothing was written.", 130)
+    notes = list(dict.fromkeys(str(warning.message) for warning in caught))
+    if json:
+        typer.echo(json_format.dumps({**told, "warnings": notes}, ensure_ascii=False))
+    else:
+        for note in notes:
+            typer.echo(f"Warning: {note}", err=True)
+
+
+def _in_shell(error: Exception) -> str:
+    """Return an error in one line, with the fix as it is typed in a shell."""
+    if type(error).__name__ == "UntrustedTypesError":  # by name: its module is heavy to import
+        names = ",".join(error.names)  # type: ignore[attr-defined]
+        return (
+            f"the estimator holds types that are not trusted: {names}; if you know them and who "
+            f"wrote the file, add --trust {names}"
+        )
+    return " ".join(str(error).split())
+
+
+def stop(line: str, code: int) -> None:
+    typer.echo(line, err=True)
+    raise typer.Exit(code)
+
+
+@contextmanager
+def busy(what: str, json: bool) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what is going on; yield a function that tells the next stage."""
+    if json or not sys.stderr.isatty():
+        yield lambda stage: None
+        return
+    from rich.console import Console
+
+    start = time.monotonic()
+    with Console(stderr=True).status(what) as status:
+        yield lambda stage: status.update(f"{stage} ({time.monotonic() - start:.0f} s so far)")
+
+
+@contextmanager
+def progress(data: Path, json: bool) -> Iterator[Any]:
+    """Yield a function that counts finished rows, shown on a terminal only."""
+    if json or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from fareg.workflow import count_rows
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("rows", total=count_rows(data))
+        yield lambda rows: bar.advance(task, rows)
+
+
+def names(text: str | None) -> list[str] | None:
+    """Return the column names in ``a,b``."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def write_report(summary: dict[str, Any], path: Path) -> None:
+    from fareg._files import replacing
+    from fareg.report import render_report
+
+    with replacing(path) as temporary:
+        temporary.write_text(render_report(summary), encoding="utf-8")
+
+
+def print_verdict(console: Any, verdict: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    console.print(f"[bold]{escape(verdict['label'])}.[/bold] {escape(verdict['sentence'])}")
+    for step in verdict["next_steps"]:
+        console.print(f"Next: {escape(step)}")
