@@ -24,6 +24,7 @@ SLOW = (
     "classifiers/test_fareg.py",
     "classifiers/test_frames_in_classifiers.py",
     "classifiers/test_parameters.py",
+    "classifiers/test_probabilities.py",
     "classifiers/test_rectified.py",
     "classifiers/test_sklearn_checks.py",
     "experiments",

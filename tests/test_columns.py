@@ -152,11 +152,11 @@ def test_columns_are_chosen_by_a_function():
 @pytest.mark.parametrize(
     ("selection", "sentence"),
     [
-        ("texts", "sensitive feature 'texts' is not a column of X; columns: text, flag"),
-        (["text", 7], "sensitive feature 7 is not a column"),
-        (-8, "sensitive feature -8 is not a column"),
-        (1.5, "sensitive feature 1.5 is not a column"),
-        ([True, False], "sensitive feature True is not a column"),
+        ("texts", "sensitive_features names 'texts', which is no column of X; columns: text, flag"),
+        (["text", 7], "sensitive_features names 7, which is no column"),
+        (-8, "sensitive_features names -8, which is no column"),
+        (1.5, "sensitive_features names 1.5, which is no column"),
+        ([True, False], "sensitive_features names True, which is no column"),
         ([], "must name at least one column, got none"),
         (["text", 0], "names text twice"),
         ([0, -7], "names text twice"),

@@ -15,6 +15,7 @@ if _TYPE_CHECKING:  # type checkers and editors read these lines, Python imports
         FaReGClassifier,
         PartialConformalClassifier,
         PLCPClassifier,
+        ProbabilityColumns,
         RectifiedConformalClassifier,
         SplitConformalClassifier,
     )
@@ -30,6 +31,7 @@ __all__ = [
     "FaregWarning",
     "PLCPClassifier",
     "PartialConformalClassifier",
+    "ProbabilityColumns",
     "RectifiedConformalClassifier",
     "SplitConformalClassifier",
     "audit",
@@ -44,6 +46,7 @@ _HOMES = {
     "AuditResult": "fareg.auditing",
     "FaregError": "fareg._validation",
     "FaregWarning": "fareg._validation",
+    "ProbabilityColumns": "fareg.classifiers",
     "__version__": "fareg._version",
     "audit": "fareg.auditing",
     "load": "fareg.persistence",

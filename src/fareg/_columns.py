@@ -249,11 +249,18 @@ def take_rows(X: Any, rows: Any) -> Any:
     return np.asarray(X)[rows]
 
 
-def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
+def select_columns(
+    X: Any,
+    selection: SensitiveFeatures,
+    name: str = "sensitive_features",
+    *,
+    hidden: Sequence[str] = (),
+) -> pd.DataFrame:
     """Return the selected columns in canonical form.
 
     ``selection`` holds names, positions (negative ones count from the end), or is a function of X
-    that returns columns; None means all.
+    that returns columns; None means all but the ``hidden`` ones, columns of probabilities that
+    nothing may select. Errors call the selection ``name``.
     """
     if callable(selection):
         chosen = selection(X)
@@ -265,31 +272,48 @@ def select_columns(X: Any, selection: SensitiveFeatures) -> pd.DataFrame:
                 f"sensitive_features must return one row per row of X, "
                 f"got {len(chosen)} for {len(X)}"
             )
-        return canonical(chosen)
+        columns = canonical(chosen)
+        _check_hidden(column_names(columns), hidden, name)
+        return columns
+    names = column_names(X)
     if selection is None:
-        return canonical(X)
-    names, positions = column_names(X), selected_positions(X, selection)
+        if not hidden:
+            return canonical(X)
+        selection = [p for p, own in enumerate(names) if own not in hidden]
+        if not selection:
+            raise InvalidInputError(
+                "X holds only probabilities, which define no groups; add columns that tell who the "
+                "rows are about, or use SplitConformalClassifier"
+            )
+    positions = selected_positions(X, selection, name)
+    _check_hidden([names[p] for p in positions], hidden, name)
     if is_frame(X):
         frame = nw.from_native(X, eager_only=True)
         return canonical(frame[:, positions].to_native())
     return canonical(np.asarray(X)[:, positions], [names[p] for p in positions])
 
 
-def selected_positions(X: Any, selection: Any) -> list[int]:
+def _check_hidden(names: list[str], hidden: Sequence[str], name: str) -> None:
+    taken = [own for own in names if own in hidden]
+    if taken:
+        raise InvalidInputError(
+            f"{name} must not hold columns of probabilities, got {', '.join(taken)}; leave them out"
+        )
+
+
+def selected_positions(X: Any, selection: Any, name: str = "sensitive_features") -> list[int]:
     """Return the positions of the columns that names or positions select; X must have them."""
     if not np.isscalar(selection) and not np.iterable(selection):
-        check_selection("sensitive_features", selection)  # says what it may be
+        check_selection(name, selection)  # says what it may be
     wanted = [selection] if np.isscalar(selection) else list(selection)
     if not wanted:
-        raise InvalidInputError("sensitive_features must name at least one column, got none")
+        raise InvalidInputError(f"{name} must name at least one column, got none")
     names = column_names(X)
     _check_unique(names)
-    positions = [_position(item, names) for item in wanted]
+    positions = [_position(item, names, name) for item in wanted]
     if len(set(positions)) < len(positions):
         twice = sorted({names[p] for p in positions if positions.count(p) > 1})
-        raise InvalidInputError(
-            f"sensitive_features names {', '.join(twice)} twice; once is enough"
-        )
+        raise InvalidInputError(f"{name} names {', '.join(twice)} twice; once is enough")
     return positions
 
 
@@ -322,7 +346,7 @@ def in_order(X: Any, names: Any) -> Any:
     return nw.from_native(X, eager_only=True).select(*names).to_native()
 
 
-def _position(item: Any, names: list[str]) -> int:
+def _position(item: Any, names: list[str], name: str) -> int:
     if isinstance(item, str) and item in names:
         return names.index(item)
     # True and False are refused: a mask of columns is no list of positions
@@ -330,4 +354,4 @@ def _position(item: Any, names: list[str]) -> int:
     if is_position and -len(names) <= item < len(names):
         return int(item) % len(names)
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    raise InvalidInputError(f"sensitive feature {item!r} is not a column of X; columns: {shown}")
+    raise InvalidInputError(f"{name} names {item!r}, which is no column of X; columns: {shown}")

@@ -192,9 +192,14 @@ class ColumnClasses:
 
 
 def column_classes(
-    y: Any, n_columns: int, *, names: list[Any] | None = None, classes: Any = None
+    y: Any,
+    n_columns: int,
+    *,
+    names: list[Any] | None = None,
+    classes: Any = None,
+    table: str = "sets",
 ) -> ColumnClasses:
-    """Decide which label each column of a table of sets belongs to.
+    """Decide which label each column of a table belongs to.
 
     Parameters
     ----------
@@ -205,6 +210,8 @@ def column_classes(
         Names of the columns, None for a table without names.
     classes : array of shape (n_columns,), optional
         The label of each column, as the user says.
+    table : str, default="sets"
+        What errors call the table.
 
     Returns
     -------
@@ -217,26 +224,27 @@ def column_classes(
     """
     labels = sorted_labels(y)
     if classes is not None:
-        given = check_classes(classes, n_columns)
-        return ColumnClasses(_as_labels(given if names is None else _by_name(given, names), labels))
+        given = check_classes(classes, n_columns, table)
+        given = given if names is None else _by_name(given, names, table)
+        return ColumnClasses(_as_labels(given, labels))
     if names is not None:
-        return _named_columns(names, labels)
+        return _named_columns(names, labels, table)
     if len(labels) == n_columns and not _is_mixed(labels):
         return ColumnClasses(labels)
     raise InvalidInputError(
-        f"sets has {n_columns} columns without names but y holds {len(labels)} labels "
+        f"{table} has {n_columns} columns without names but y holds {len(labels)} labels "
         f"({shown(labels)}); pass classes, the label of each column"
     )
 
 
-def check_classes(classes: Any, n_columns: int | None = None) -> list[Any]:
+def check_classes(classes: Any, n_columns: int | None = None, table: str = "sets") -> list[Any]:
     """Return the label of each column as a list of distinct labels."""
     known = classes if isinstance(classes, list) else np.asarray(classes).tolist()
     if not isinstance(known, list) or not known or not pd.Index(known, dtype=object).is_unique:
         raise InvalidInputError(f"classes must be a list of distinct labels, got {classes!r}")
     if n_columns is not None and len(known) != n_columns:
         raise InvalidInputError(
-            f"classes must name each of the {n_columns} columns of sets, got {len(known)} labels"
+            f"classes must name each of the {n_columns} columns of {table}, got {len(known)} labels"
         )
     return known
 
@@ -266,27 +274,27 @@ def _frame_names(sets: Any) -> list[Any] | None:
     return None if names == default else names
 
 
-def _named_columns(names: list[Any], labels: list[Any]) -> ColumnClasses:
+def _named_columns(names: list[Any], labels: list[Any], table: str) -> ColumnClasses:
     """Read names as labels: as they are, as text, or without what all of them begin or end with."""
     if not pd.Index(names, dtype=object).is_unique:
-        raise InvalidInputError(f"columns of sets must have distinct names, got {shown(names)}")
+        raise InvalidInputError(f"columns of {table} must have distinct names, got {shown(names)}")
     if _n_matches(names, labels):
         return ColumnClasses(_as_labels(names, labels))
-    found = _stripped(list(map(str, names)), labels)
+    found = _stripped(list(map(str, names)), labels, table)
     if found is not None:
         return found
     raise InvalidInputError(
-        f"sets has columns {shown(names)}, of which none is a label of y ({shown(labels)}); "
+        f"{table} has columns {shown(names)}, of which none is a label of y ({shown(labels)}); "
         "name its columns after the labels, or pass classes, the label of each column"
     )
 
 
-def _stripped(names: list[str], labels: list[Any]) -> ColumnClasses | None:
+def _stripped(names: list[str], labels: list[Any], table: str) -> ColumnClasses | None:
     """Return the reading without a common prefix and suffix that finds most labels, if only one."""
     best = 0
     ways: list[tuple[str, str, list[str]]] = []
-    for begin in range(_n_shared(names) + 1):
-        for end in range(_n_shared([name[::-1] for name in names]) + 1):
+    for begin in range(shared_length(names) + 1):
+        for end in range(shared_length([name[::-1] for name in names]) + 1):
             inner = [name[begin : len(name) - end] for name in names]
             if not all(inner):
                 continue
@@ -299,18 +307,18 @@ def _stripped(names: list[str], labels: list[Any]) -> ColumnClasses | None:
         return None
     prefix, suffix, inner = ways[0]
     classes = _as_labels(inner, labels)
-    note = f"columns {shown(names)} of the sets are read as labels {shown(classes)}"
+    note = f"columns {shown(names)} of the {table} are read as labels {shown(classes)}"
     return ColumnClasses(classes, prefix, suffix, (note,))
 
 
-def _n_shared(names: list[str]) -> int:
+def shared_length(names: list[str]) -> int:
     """Return how many characters all names begin with."""
     first, last = min(names), max(names)  # in order, all others lie between these two
     pairs = zip(first, last, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), len(first))
 
 
-def _by_name(classes: list[Any], names: list[Any]) -> list[Any]:
+def _by_name(classes: list[Any], names: list[Any], table: str) -> list[Any]:
     """Return classes in the order of a frame's columns, if these are named after them."""
     texts = {plain_text(label): label for label in classes}
     own = [plain_text(name) for name in names]
@@ -319,7 +327,7 @@ def _by_name(classes: list[Any], names: list[Any]) -> list[Any]:
         return classes
     if set(own) != set(texts):
         raise InvalidInputError(
-            f"sets has columns {shown(names)} but classes are {shown(classes)}; rename the "
+            f"{table} has columns {shown(names)} but classes are {shown(classes)}; rename the "
             "columns, or leave classes None"
         )
     return [texts[name] for name in own]

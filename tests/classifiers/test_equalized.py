@@ -286,7 +286,9 @@ def test_all_columns_are_sensitive_unless_told(reader):
 
 @pytest.mark.parametrize("cls", BOTH)
 def test_unknown_sensitive_feature_is_refused(reader, cls):
-    with pytest.raises(FaregError, match="sensitive feature 'Color' is not a column of X; columns"):
+    with pytest.raises(
+        FaregError, match="sensitive_features names 'Color', which is no column of X; columns"
+    ):
         cls(reader(), sensitive_features=["Color"]).conformalize(*table(0))
 
 

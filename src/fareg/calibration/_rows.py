@@ -38,6 +38,8 @@ class Rows:
         predicting.
     clusters : ndarray of shape (n_samples,) or None
         Ids of people or places with several rows.
+    hidden : tuple of str
+        Columns of X that never define groups, because they hold probabilities.
     """
 
     X: Any
@@ -47,6 +49,7 @@ class Rows:
     key: int
     codes: IntArray | None = None
     clusters: Any = None
+    hidden: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.X)
@@ -54,7 +57,7 @@ class Rows:
     @cached_property
     def columns(self) -> pd.DataFrame:
         """The sensitive features in canonical form."""
-        return select_columns(self.X, self.selection)
+        return select_columns(self.X, self.selection, hidden=self.hidden)
 
     @cached_property
     def proba(self) -> FloatArray:

@@ -9,6 +9,7 @@ from fareg.classifiers._fareg import FaReGClassifier
 from fareg.classifiers._learning import divide_rows, out_of_fold_proba, split_rows
 from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._plcp import PLCPClassifier
+from fareg.classifiers._probabilities import ProbabilityColumns
 from fareg.classifiers._rectified import RectifiedConformalClassifier
 from fareg.classifiers._split import SplitConformalClassifier
 from fareg.classifiers._views import DisadvantageLevels as _Levels
@@ -26,10 +27,13 @@ CLASSIFIERS = (
     SplitConformalClassifier,
 )
 
+OWN_ESTIMATORS = (ProbabilityColumns,)  # estimators that a model file holds as plain values
+
 RECORDS = (NamedGroup, _Cells, _Draws, _Levels)  # what a model file may hold beside them
 
 __all__ = [
     "CLASSIFIERS",
+    "OWN_ESTIMATORS",
     "RECORDS",
     "AFCPClassifier",
     "CondCPClassifier",
@@ -39,6 +43,7 @@ __all__ = [
     "NamedGroup",
     "PLCPClassifier",
     "PartialConformalClassifier",
+    "ProbabilityColumns",
     "RectifiedConformalClassifier",
     "SplitConformalClassifier",
     "divide_rows",

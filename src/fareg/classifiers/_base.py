@@ -54,6 +54,11 @@ from fareg.classifiers._inputs import (
     validated_table,
 )
 from fareg.classifiers._learning import out_of_fold_proba, split_rows
+from fareg.classifiers._probabilities import (
+    ProbabilityColumns,
+    hidden_columns,
+    probability_columns,
+)
 from fareg.scores import get_score
 
 Model = Annotated[Any, check_model]
@@ -97,8 +102,9 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, *, clusters: Any = None) -> Self:
         """Split (X, y) at random, train the estimator on one part, conformalize on the other.
 
-        A ``FrozenEstimator`` is left as it is and all rows calibrate; they must be rows that it
-        was not trained on.
+        A ``FrozenEstimator`` is left as it is, ``ProbabilityColumns`` have nothing to train: all
+        rows then calibrate, as in ``conformalize``, and methods that learn groups learn them from a
+        part of these rows. They must be rows that the model was not trained on.
 
         Parameters
         ----------
@@ -117,8 +123,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         if clusters is not None:
             clusters = np.asarray(clusters)
             check_same_length(X=X, clusters=clusters)
-        if isinstance(self.estimator, FrozenEstimator):
-            return self._conformalize(self.estimator, X, y)
+        if isinstance(self.estimator, FrozenEstimator | ProbabilityColumns):
+            return self._conformalize(self._fitted_estimator(X, y), X, y)
         seed = hash_key(self.random_state) % 2**32
         train, rest = split_rows(len(y), self.calibration_size, clusters, seed)
         check_two_classes(y)
@@ -143,7 +149,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_parameters()
         X, y = self._check_X_y(X, y)
-        return self._conformalize(self._fitted_estimator(), X, y)
+        return self._conformalize(self._fitted_estimator(X, y), X, y)
 
     def predict(self, X: Any) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,)."""
@@ -231,8 +237,9 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         require(isinstance(self.classes_, np.ndarray) and self.classes_.ndim == 1, "classes_")
         check_column_kinds(self)
         n_labels = len(self.classes_) if self.label_conditional else None
+        rows = self._as_rows(probe_rows(self))
         with suppress(FaregError):  # columns or a basis of the user's own may refuse the probes
-            self.calibration_.check(self._as_rows(probe_rows(self)), n_labels, self.alpha_)
+            self.calibration_.check(rows, n_labels, self.alpha_)
         require(self.n_calibration_ >= self.calibration_.n_rows, "n_calibration_")
 
     @abstractmethod
@@ -274,7 +281,8 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         """Return labelled rows that teach and do not calibrate."""
         score, key = get_score(self.conformity_score), hash_key(self.random_state)
         codes = label_codes(y, fitted.classes_)
-        return Rows(X, ask, score, self.sensitive_features, key, codes, clusters)
+        hidden = hidden_columns(fitted, X)
+        return Rows(X, ask, score, self.sensitive_features, key, codes, clusters, hidden)
 
     def _conformalize(self, estimator: Any, X: Any, y: Any, training: Rows | None = None) -> Self:
         self.estimator_ = check_estimator(estimator)
@@ -329,6 +337,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             self.parameters_["sensitive_features"],
             self.key_,
             codes,
+            hidden=hidden_columns(self.estimator_, X),
         )
 
     def _ask(self, method: str, X: Any) -> Any:
@@ -336,12 +345,17 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         try:
             with few_threads(X):
                 return getattr(self.estimator_, method)(X)
+        except FaregError:
+            raise
         except (ValueError, TypeError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InvalidInputError(f"the estimator refuses these rows: {reason}") from error
 
-    def _fitted_estimator(self) -> Any:
+    def _fitted_estimator(self, X: Any, y: Any) -> Any:
         """Return the given estimator if it is fitted, else the one that ``fit`` trained from it."""
+        columns = probability_columns(self.estimator)
+        if columns is not None:
+            return clone(columns).fit(X, y)
         trained = getattr(self, "estimator_", None)
         if self.estimator is not None and is_fitted(self.estimator):
             return self.estimator

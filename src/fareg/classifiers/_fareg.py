@@ -257,7 +257,7 @@ allow_empty, random_state
             raise InvalidInputError("pass X_learn and y_learn together, got only one")
         self._check_parameters()
         X, y = self._check_X_y(X, y)
-        estimator = self._fitted_estimator()
+        estimator = self._fitted_estimator(X, y)
         learning = None
         if X_learn is not None:
             X_learn, y_learn = checked_labels(self._validated(X_learn, reset=False), y_learn)

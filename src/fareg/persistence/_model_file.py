@@ -18,7 +18,7 @@ from fareg.classifiers import ConformalClassifier
 from fareg.persistence import _foreign
 from fareg.persistence._archive import Archive, write_archive
 from fareg.persistence._seen import SeenRows, check_seen
-from fareg.persistence._state import CLASSIFIERS, Reader, Writer
+from fareg.persistence._state import CLASSIFIERS, Reader, Writer, is_own
 
 ARRAYS, ESTIMATOR, PARTS = "arrays.safetensors", "estimator.skops", "parts.skops"
 SEEN = "seen.safetensors"
@@ -44,8 +44,8 @@ def save(
     """Write a fitted classifier to a file, whole or not at all.
 
     The file is a zip of ``manifest.json`` (parameters, columns, classes, library versions),
-    ``arrays.safetensors`` (all numbers) and ``estimator.skops`` (the wrapped estimator). It holds
-    no pickle and no code.
+    ``arrays.safetensors`` (all numbers) and ``estimator.skops`` (the wrapped estimator; not with
+    ``ProbabilityColumns``, which are part of the manifest). It holds no pickle and no code.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def save(
         )
     entries: dict[str, bytes] = {}
     untrusted: list[str] = []
-    if include_estimator:
+    if include_estimator and not (is_own(clf.estimator_) and is_own(clf.estimator)):
         packed, untrusted = _dump_estimator(clf)
         entries |= {ESTIMATOR: packed} if packed else {}
     writer = Writer(clf.estimator_, clf.estimator)
@@ -150,11 +150,15 @@ def load(
         raise InvalidInputError(f"trusted must be a list of type names, got {trusted!r}")
     with _one_error(path) as archive:
         models = {"fitted": estimator, "given": estimator}
-        if estimator is None and ESTIMATOR not in archive:
+        if estimator is not None and _is_plain(archive):
+            raise InvalidInputError(
+                f"{path} reads its probabilities from the table; load it without estimator"
+            )
+        if estimator is None and ESTIMATOR not in archive and not _is_plain(archive):
             raise InvalidInputError(
                 f"{path} holds no estimator; pass the fitted one: load(path, estimator=model)"
             )
-        if estimator is None:
+        if estimator is None and ESTIMATOR in archive:
             models = _foreign.load(archive.read(ESTIMATOR), trusted or ())
         parts = _foreign.load(archive.read(PARTS), trusted or ()) if PARTS in archive else []
         reader = Reader(_arrays(archive), parts, **models)
@@ -202,7 +206,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         told["parameters"] = {k: _told(v) for k, v in parameters.items() if k != "estimator"}
         told["n_features"] = manifest["n_features"]
         told["n_calibration"] = fitted["n_calibration_"]
-        told["has_estimator"] = ESTIMATOR in archive
+        told["has_estimator"] = ESTIMATOR in archive or _is_plain(archive)
         told["untrusted"] = manifest.get("untrusted", [])  # files of fareg 0.1 lack it
         told["metadata"] = manifest["metadata"]
         told["bytes"] = archive.size
@@ -250,6 +254,11 @@ def _one_error(path: Any) -> Iterator[Archive]:
             f"{path} is damaged or does not fit the installed libraries "
             f"({type(error).__name__}: {_first_line(error)}); save the model again"
         ) from error
+
+
+def _is_plain(archive: Archive) -> bool:
+    """Tell whether a file holds its estimator as plain values, not in an entry of its own."""
+    return bool(archive.manifest["state"]["fitted"]["estimator_"] != {"$": "fitted estimator"})
 
 
 def _words(clf: ConformalClassifier) -> dict[str, Any]:

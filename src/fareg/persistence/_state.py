@@ -23,7 +23,8 @@ from fareg._levels import LevelCoding, Levels
 from fareg._validation import InvalidInputError
 
 CLASSIFIERS: dict[str, Any] = {cls.__name__: cls for cls in classifiers.CLASSIFIERS}
-ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, "GroupLearner": groups.GroupLearner}
+OWN: dict[str, Any] = {cls.__name__: cls for cls in classifiers.OWN_ESTIMATORS}
+ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, **OWN, "GroupLearner": groups.GroupLearner}
 RECORDS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (Levels, LevelCoding, *calibration.RECORDS, *groups.RECORDS, *classifiers.RECORDS)
@@ -50,9 +51,9 @@ class Writer:
             return value
         if type(value) is int or (type(value) is float and math.isfinite(value)):
             return value
-        if value is self.fitted:
+        if value is self.fitted and not is_own(value):
             return {"$": "fitted estimator"}
-        if value is self.given:
+        if value is self.given and not is_own(value):
             return {"$": "given estimator"}
         for kinds, method in self._TABLE:
             if isinstance(value, kinds):
@@ -331,6 +332,11 @@ def _check_positions(state: dict[str, Any]) -> None:
     where = state["state"].get("pos", 0), state.get("buffer_pos", 0)
     if not (0 <= where[0] <= 624 and 0 <= where[1] <= 4):  # of MT19937, of Philox
         raise ValueError("a random generator points outside itself")
+
+
+def is_own(estimator: Any) -> bool:
+    """Tell whether an estimator is written as plain values, without a file of skops."""
+    return type(estimator) is OWN.get(type(estimator).__name__)
 
 
 def is_fitted_name(name: str) -> bool:

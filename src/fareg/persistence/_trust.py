@@ -38,6 +38,7 @@ NAMED = frozenset(
         "fareg._encoding._all_text",
         "fareg._encoding._finite_numbers",
         "fareg._columns.canonical",
+        "fareg.classifiers._probabilities.ProbabilityColumns",
         "fareg.workflow._models.AnySizeNetwork",
         "fareg.persistence._recipes.Recipe",
         "functools.partial",  # of functions that are themselves trusted

@@ -1,0 +1,201 @@
+"""Models that are nothing but their probabilities: columns of the table itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import validate_data
+
+from fareg._columns import column_names, select_columns, selected_positions
+from fareg._labels import column_classes, shared_length, shown
+from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
+
+TABLE = "ProbabilityColumns"  # what errors call the columns
+
+
+@dataclass(eq=False, repr=False)
+class ProbabilityColumns(ClassifierMixin, BaseEstimator):
+    """A fitted classifier that reads class probabilities from the table itself.
+
+    For predictions of anyone's model that lie beside the rows: a vendor's scores, softmax outputs,
+    the answers of a service. Every conformal classifier takes it as its estimator; there is nothing
+    to train, so ``fit`` does what ``conformalize`` does. The rows must be ones that the model was
+    not trained on. The columns never define groups.
+
+    Rows whose sum differs from 1 by no more than rounding to two decimals explains (0.005 for each
+    class, 0.05 at most) are divided by their sum. Other rows are refused by their number.
+
+    Parameters
+    ----------
+    columns : dict from label to column, or list of names, default=None
+        The column of each label, by name or position, in the order that ``classes_`` shall have. Of
+        a list, the labels are the names without what all of them begin with.
+    prefix : str, default=None
+        Instead of ``columns``: all columns whose names begin with it, the label is what follows.
+    rest : label, default=None
+        A label without a column; it has the probability that the others leave. With two labels one
+        column is enough: ``ProbabilityColumns({"yes": "p_yes"}, rest="no")``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    columns_ : dict
+        The column of each label, None for the label without one.
+    feature_names_in_, n_features_in_
+        All columns of the table that ``fit`` saw.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fareg import ProbabilityColumns
+    >>> X = pd.DataFrame({"age": [40, 50], "p_low": [0.7, 0.4], "p_high": [0.3, 0.6]})
+    >>> model = ProbabilityColumns(["p_low", "p_high"])
+    >>> model.predict(X).tolist()
+    ['low', 'high']
+    >>> ProbabilityColumns({"high": "p_high"}, rest="low").predict_proba(X)
+    array([[0.3, 0.7],
+           [0.6, 0.4]])
+    """
+
+    columns: Any = None
+    _: KW_ONLY
+    prefix: str | None = None
+    rest: Any = None
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the columns of each label in X; labels take the type that they have in y.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+            With it, "1" is the label 1 if y holds numbers, and of a list of names so much is taken
+            away that labels of y remain.
+
+        Returns
+        -------
+        self
+        """
+        found = self._read(column_names(X), y)
+        _positions(X, found)  # refuses columns that X does not have
+        validate_data(self, X, skip_check_array=True)  # notes the names of the columns
+        self.found_ = found
+        return self
+
+    @property
+    def columns_(self) -> dict[Any, Any]:
+        """The column of each label, None for the label without one."""
+        known: dict[Any, Any] | None = vars(self).get("found_")
+        return self._read(None, None) if known is None else known
+
+    @property
+    def classes_(self) -> Any:
+        """The label of each column of ``predict_proba``."""
+        labels = list(self.columns_)
+        if len(labels) < 2:
+            raise InvalidInputError(
+                f"{TABLE} needs two labels, got one column; name the other label: "
+                f'ProbabilityColumns({self.columns_}, rest="other label")'
+            )
+        return np.asarray(labels)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return the probabilities that X holds, shape (n_samples, n_classes)."""
+        n_classes = len(self.classes_)
+        table = select_columns(X, _named(self.columns_), TABLE)
+        name = f"columns {shown(table)}"
+        if any(column.dtype == object for _, column in table.items()):
+            raise InvalidInputError(f"{name} must hold numbers, got text; write 0.5, not 50%")
+        proba = table.to_numpy(np.float64)
+        if n_classes > proba.shape[1]:
+            if np.nanmax(proba, initial=0.0) > 1:
+                raise InvalidInputError(
+                    f"{name} must hold numbers of at most 1, got {np.nanmax(proba):g}; "
+                    "divide percent by 100, apply softmax to logits"
+                )
+            proba = np.hstack([proba, np.fmax(1 - proba.sum(axis=1, keepdims=True), 0.0)])
+        return check_proba(proba, name)
+
+    def predict(self, X: Any) -> Any:
+        """Return the most probable label of each row, shape (n_samples,)."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def _read(self, names: list[str] | None, y: Any) -> dict[Any, Any]:
+        """Return the column of each label; ``names`` are those of a table, if there is one."""
+        if (self.columns is None) == (self.prefix is None):
+            raise InvalidInputError(f"{TABLE} needs either columns or prefix, got {self.columns!r}")
+        if isinstance(self.columns, dict):
+            labels, columns = list(self.columns), list(self.columns.values())
+        elif self.prefix is not None:
+            if names is None:
+                raise NotConformalizedError(
+                    f'{TABLE}(prefix="{self.prefix}") needs a table to look for columns: '
+                    "call fit(X) first"
+                )
+            columns = [name for name in names if name.startswith(self.prefix)]
+            labels = [name.removeprefix(self.prefix) for name in columns]
+        else:
+            columns, labels = _listed(self.columns, y)
+        if not columns:
+            raise InvalidInputError(
+                f"{TABLE} names no columns, got {self.columns or self.prefix!r}; "
+                'name them: ProbabilityColumns({"label": "column"})'
+            )
+        if self.rest is not None:
+            labels, columns = [*labels, self.rest], [*columns, None]
+        if len({isinstance(label, str) for label in labels}) > 1 or len(set(labels)) < len(labels):
+            raise InvalidInputError(
+                f"{TABLE} needs distinct labels of one type, got {shown(map(repr, labels))}"
+            )
+        if y is not None:
+            labels = column_classes(y, len(labels), classes=labels, table=TABLE).classes
+        return dict(zip(labels, columns, strict=True))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.prefix is None or "found_" in vars(self)
+
+
+def _listed(columns: Any, y: Any) -> tuple[list[Any], list[Any]]:
+    """Return names and the labels in them: labels of y if it is known, else what follows ``_``."""
+    columns = [columns] if isinstance(columns, str) else list(columns)
+    if not all(isinstance(name, str) for name in columns):
+        raise InvalidInputError(
+            f"a list of {TABLE} must hold names, got {columns!r}; "
+            "give positions their labels: ProbabilityColumns({label: position})"
+        )
+    if y is not None and columns:
+        found = column_classes(y, len(columns), names=columns, table=TABLE)
+        ends = (len(found.prefix), -len(found.suffix) or None)
+        return columns, [name[slice(*ends)] for name in columns]
+    n_shared = shared_length(columns) if len(columns) > 1 else 0
+    # labels such as "mid" and "min" share letters of their own, so only whole words are cut
+    prefix = re.sub(r"[^\W_]*$", "", columns[0][:n_shared]) if columns else ""
+    return columns, [name.removeprefix(prefix) for name in columns]
+
+
+def probability_columns(estimator: Any) -> ProbabilityColumns | None:
+    """Return the columns that an estimator is, None if it is a model."""
+    inner = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+    return inner if isinstance(inner, ProbabilityColumns) else None
+
+
+def hidden_columns(estimator: Any, X: Any) -> tuple[str, ...]:
+    """Return the names of the columns of X that hold the probabilities of an estimator."""
+    columns = probability_columns(estimator)
+    if columns is None:
+        return ()
+    names = column_names(X)
+    return tuple(names[p] for p in _positions(X, columns.columns_))
+
+
+def _named(columns: dict[Any, Any]) -> list[Any]:
+    return [column for column in columns.values() if column is not None]
+
+
+def _positions(X: Any, columns: dict[Any, Any]) -> list[int]:
+    return selected_positions(X, _named(columns), TABLE)
