@@ -261,18 +261,18 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
     def _training_rows(
         self, estimator: Any, fitted: Any, X: Any, y: Any, clusters: Any, seed: int
     ) -> Rows:
-        """Return the training rows; their probabilities are those of the fitted estimator."""
-        score = get_score(self.conformity_score)
-        return Rows(X, fitted.predict_proba, score, self.sensitive_features, key=0)
+        """Return the training rows.
 
-    def _out_of_fold_rows(
-        self, estimator: Any, fitted: Any, X: Any, y: Any, *, cv: int, clusters: Any, seed: int
-    ) -> Rows:
-        """Return the training rows with labels; each was kept from whom its probabilities are."""
+        Where they teach, with ``calibration="train"``, they have labels, and the probabilities of
+        each are by a model that was trained without it.
+        """
+        if getattr(self, "calibration", None) not in ("auto", "train"):
+            score = get_score(self.conformity_score)
+            return Rows(X, fitted.predict_proba, score, self.sensitive_features, key=0)
 
         def ask(table: Any) -> FloatArray:
             return out_of_fold_proba(
-                estimator, table, y, fitted.classes_, cv=cv, clusters=clusters, seed=seed
+                estimator, table, y, fitted.classes_, cv=self.cv, clusters=clusters, seed=seed
             )
 
         return self._learning_rows(X, y, fitted, ask, clusters)
@@ -315,10 +315,10 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             if now[name] is not value and repr(now[name]) != repr(value)
         ]
 
-    def _sets(self, rows: Rows, calibration: Any = None) -> BoolArray:
-        """Return the sets of these rows; another calibration may be put in place of its own."""
-        calibration = self.calibration_ if calibration is None else calibration
-        sets: BoolArray = rows.scores <= calibration.thresholds(rows)
+    def _sets(self, rows: Rows, thresholds: FloatArray | None = None) -> BoolArray:
+        """Return the sets of these rows, by their own thresholds unless others are given."""
+        own = self.calibration_.thresholds(rows) if thresholds is None else thresholds
+        sets: BoolArray = rows.scores <= own
         if not self.parameters_["allow_empty"]:
             empty = np.flatnonzero(~sets.any(axis=1))
             sets[empty, rows.proba[empty].argmax(axis=1)] = True

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
 
 from fareg._validation import (
@@ -16,65 +14,39 @@ from fareg._validation import (
     FloatArray,
     IntArray,
     InvalidInputError,
-    check_choice,
     check_proba,
     check_same_length,
     one_of,
 )
-from fareg.calibration import (
-    CellCalibration,
-    LevelCalibration,
-    ReselectedCalibration,
-    Rows,
-    UnionCalibration,
-    require,
-)
+from fareg.calibration import ReselectedCalibration, Rows, UnionCalibration, require
 from fareg.classifiers._base import ConformalClassifier, Folds
 from fareg.classifiers._inputs import checked_labels
-from fareg.classifiers._learning import coverage_target, divide_rows, score_target
-from fareg.classifiers._naming import (
-    NamedGroup,
-    candidate_rules,
-    found_again,
-    relearned,
-    verified_groups,
-)
+from fareg.classifiers._learning import coverage_to_learn, divide_rows
+from fareg.classifiers._naming import credible_groups, rule_to_explain
+from fareg.classifiers._paper import published_settings
 from fareg.classifiers._plot_levels import plot_thresholds_and_coverage
-from fareg.classifiers._strata import Stratum, check_groups, covered_by_split, describe_groups
+from fareg.classifiers._strata import check_groups, describe_groups
 from fareg.classifiers._views import (
+    CONSTRUCTIONS,
     NOWHERE,
     DisadvantageLevels,
-    GroupCells,
-    GroupDraws,
-    disadvantage,
+    calibrate_groups,
+    division,
     membership,
+    own_part,
+    with_fewer_draws,
 )
 from fareg.groups import (
     MEMBERS,
     Explanation,
     GroupLearner,
     Rule,
-    cells_of,
-    cut_membership,
-    distil_rule,
     explain_groups,
     plot_membership,
 )
 from fareg.metrics import is_covered
 
-MIN_CELL_SHARE = 0.05
 REFERENCE_ROWS = 2_000  # rows kept for explain()
-
-PUBLISHED: dict[str, dict[str, Any]] = {
-    "synthetic": {
-        "max_iter": 2000,
-        "learning_rate": 1e-3,
-        "beta": 2.0,
-        "delta": 0.3,
-        "n_draws": 20,
-    },
-    "nursery": {"max_iter": 800, "learning_rate": 1e-2, "beta": 0.1, "delta": 0.1, "n_draws": 100},
-}
 
 
 def check_learner(name: str, learner: Any) -> None:
@@ -206,20 +178,7 @@ allow_empty, random_state
         >>> FaReGClassifier.paper(delta=0.4).learner.delta
         0.4
         """
-        published = PUBLISHED[check_choice("data", data, PUBLISHED)]
-        common: dict[str, Any] = {
-            "construction": "union",
-            "calibration": "reuse",
-            "target": "coverage",
-            "n_restarts": 1,
-            "batch_size": 500,
-            "hidden_sizes": (64, 32),
-            "select_features": False,
-            "significance": None,
-            "cross_fit": False,
-            "published_scale": True,
-        }
-        settings = {**common, **published, **parameters}
+        settings = published_settings(data) | parameters
         own = set(cls().get_params(deep=False))
         learner = {name: settings.pop(name) for name in list(settings) if name not in own}
         return cls(estimator, **{"learner": GroupLearner(**learner), **settings})
@@ -274,19 +233,8 @@ allow_empty, random_state
 
         Draws are independent of each other, so the first T of them are those of ``n_draws=T``.
         """
-        views = getattr(self._own_calibration, "views", None)
-        if not isinstance(views, GroupDraws) or not 1 <= n_draws <= views.n_draws:
-            raise InvalidInputError(
-                f"with_draws takes 1 to {getattr(views, 'n_draws', 0)} draws of a union, "
-                f"got {n_draws!r}"
-            )
-        own = self._own_calibration
-        fewer = replace(own, views=replace(views, n_draws=n_draws), cells=own.cells[: n_draws + 1])
         other = copy(self).set_params(n_draws=n_draws)
-        joined = isinstance(self.calibration_, UnionCalibration)
-        other.calibration_ = (
-            UnionCalibration((fewer, *self.calibration_.parts[1:])) if joined else fewer
-        )
+        other.calibration_ = with_fewer_draws(self.calibration_, n_draws)
         other.freeze_parameters()
         return other
 
@@ -299,7 +247,7 @@ allow_empty, random_state
         """
         rows = self._rows(X, caller="predict_group")
         if self._has_levels:
-            ranks: FloatArray = self._own_calibration.leveler.ranks(rows)
+            ranks: FloatArray = division(self.calibration_).ranks(rows)
             return ranks
         return membership(self.learner_, rows)
 
@@ -339,20 +287,10 @@ allow_empty, random_state
         matplotlib.figure.Figure
         """
         self._check_fitted("plot_groups")
-        names = [str(name) for name in self.reference_.columns]
-        if not self.learner_.found_ or len(names) < 2:
-            raise InvalidInputError(
-                "plot_groups needs a discovered group and two features; got none"
-            )
-        if features is None:
-            ranking = self.explain().ranking
-            features = (str(ranking.index[0]), str(ranking.index[1]))
-        unknown = [name for name in features if name not in names]
-        if unknown or len(features) != 2:
-            raise InvalidInputError(
-                f"features must be two of {', '.join(names)}; got {', '.join(map(str, features))}"
-            )
-        return plot_membership(self.learner_, self.reference_, features, steps)
+        shown: Any = features
+        if features is None and self.learner_.found_:
+            shown = tuple(map(str, self.explain().ranking.index[:2]))
+        return plot_membership(self.learner_, self.reference_, shown, steps)
 
     def plot_levels(self, X: Any, y: Any) -> Any:
         """Draw thresholds and coverage against the level of disadvantage.
@@ -371,197 +309,83 @@ allow_empty, random_state
             Thresholds on the left, coverage with 95% intervals on the right.
         """
         rows = self._rows(X, caller="plot_levels")
-        own = self._own_calibration
         if not self._has_levels:
             raise InvalidInputError(
                 f'plot_levels needs construction="levels", got "{self.construction}"; '
                 "see plot_groups for a group and its complement"
             )
-        everyone = replace(own.leveler, edges=NOWHERE)
-        split = replace(own, leveler=everyone, levels=np.zeros_like(own.levels))
-        sets = {"before": self._sets(rows, split), "after": self._sets(rows)}
+        own = own_part(self.calibration_)
+        sets = {"before": self._sets(rows, own.split_thresholds), "after": self._sets(rows)}
         covered = {
             moment: is_covered(y, some, classes=self.classes_) for moment, some in sets.items()
         }
-        return plot_thresholds_and_coverage(
-            own.level_thresholds,
-            own.pooled_levels(),
-            own.leveler.levels(rows),
-            covered,
-            split_thresholds=own.split_thresholds,
-            labels=("every label",) if own.labels is None else self.classes_,
-            confidence_level=1 - self.alpha_,
-        )
+        return plot_thresholds_and_coverage(own, own.leveler.levels(rows), covered, self.classes_)
 
     @property
     def learner_(self) -> GroupLearner:
         """The fitted learner."""
-        own = self._own_calibration
-        learner: GroupLearner = (own.leveler if self._has_levels else own.views).learner
+        learner: GroupLearner = division(self.calibration_).learner
         return learner
 
     @property
     def cuts_(self) -> FloatArray:
         """Where membership is cut into cells; empty if no group was found, or with levels."""
-        cuts: FloatArray = getattr(getattr(self._own_calibration, "views", None), "cuts", NOWHERE)
+        cuts: FloatArray = getattr(division(self.calibration_), "cuts", NOWHERE)
         return cuts
 
     @property
     def thresholds_(self) -> Any:
         """Thresholds per view and category, or per level and label."""
-        own = self._own_calibration
+        own = own_part(self.calibration_)
         return own.level_thresholds if self._has_levels else own.quantiles
 
     @property
-    def _own_calibration(self) -> Any:
-        """The calibration of the discovered groups, without that of a base."""
-        joined = isinstance(self.calibration_, UnionCalibration)
-        return self.calibration_.parts[0] if joined else self.calibration_
-
-    @property
     def _has_levels(self) -> bool:
-        return isinstance(self._own_calibration, LevelCalibration)
+        return isinstance(division(self.calibration_), DisadvantageLevels)
 
     def _levels(self, rows: Rows) -> IntArray:
-        own = self._own_calibration
-        levels: IntArray = (
-            own.leveler.levels(rows) if self._has_levels else own.views.cells(rows)[0]
-        )
+        divided = division(self.calibration_)
+        levels: IntArray = divided.levels(rows) if self._has_levels else divided.cells(rows)[0]
         return levels
 
     def _gives_pvalues(self) -> bool:
         return not isinstance(self.base, ConformalClassifier) or self.base._gives_pvalues()
 
-    def _training_rows(
-        self, estimator: Any, fitted: Any, X: Any, y: Any, clusters: Any, seed: int
-    ) -> Rows:
-        if self.calibration not in ("auto", "train"):
-            return super()._training_rows(estimator, fitted, X, y, clusters, seed)
-        return self._out_of_fold_rows(
-            estimator, fitted, X, y, cv=self.cv, clusters=clusters, seed=seed
-        )
-
     def _calibrate(self, rows: Rows, training: Rows | None) -> Any:
         learning, rest = divide_rows(
             rows, training, self.calibration, self.key_, "look for a group"
         )
-        covered = self._covered(learning, training)
+        base = self._base_calibration(learning, training) if len(learning) else None
+        each: dict[str, Any] = {"label_conditional": self.label_conditional}
+        covered = coverage_to_learn(learning, base, self.target, self.alpha_, **each)
         learner = self._new_learner().fit(learning.columns, covered, learning.clusters)
         steps = [entry["step"] for entry in learner.history_ if entry["stage"] == "group"]
         self.n_iter_ = max(steps, default=1)
         self.reference_ = learning.columns.iloc[:REFERENCE_ROWS]
-        own, b = self._own(learner, learning, covered, rest)
-        calibration = own
-        if self.base is not None:
-            calibration = UnionCalibration((own, self._base_calibration(rest, training)))
-        self.calibration_ = calibration
-        self.named_groups_ = self._named_groups(learner, learning, b, covered, rest)
-        self.rule_ = self._rule(learner, learning, b)
-        self.groups_ = describe_groups(
-            self.named_groups_, self._strata(rest), rest, self.alpha_, honest=self._is_honest
+        own, told = calibrate_groups(
+            self.construction,
+            learner,
+            learning,
+            covered,
+            rest,
+            n_levels=self.n_levels,
+            n_draws=self.n_draws,
+            alpha=self.alpha_,
+            **each,
         )
-        return calibration
-
-    def _own(
-        self, learner: GroupLearner, learning: Rows, covered: FloatArray, rest: Rows
-    ) -> tuple[Any, FloatArray]:
-        """Return the calibration of the construction, and the learning rows' disadvantage."""
-        common: dict[str, Any] = {"alpha": self.alpha_, "label_conditional": self.label_conditional}
-        if self.construction == "levels":
-            b = disadvantage(learner, learning)
-            signal = getattr(learner, "signal_", None)  # a learner without members has none
-            n_levels = self.n_levels if learner.found_ else 1
-            if signal is not None:
-                n_levels = signal.n_levels(len(rest), self.n_levels)
-            levels = DisadvantageLevels.cut(learner, b, n_levels, len(rest))
-            return LevelCalibration.of(levels, rest, **common), b
-        q = membership(learner, learning)
-        cuts = cut_membership(q, covered, min_share=MIN_CELL_SHARE) if learner.found_ else NOWHERE
-        views: Any = (
-            GroupCells(learner, cuts)
-            if self.construction == "partition"
-            else GroupDraws(learner, self.n_draws, cuts)
+        honest = self.calibration != "reuse"  # the rows that calibrate did not choose the groups
+        self.named_groups_ = (
+            credible_groups(learner, learning, told, covered, rest, self.alpha_, seed=self.key_)
+            if honest
+            else ()
         )
-        return CellCalibration.of(views, rest, **common), q
-
-    @property
-    def _is_honest(self) -> bool:
-        """Whether the rows that calibrate did not choose the groups."""
-        return bool(self.parameters_["calibration"] != "reuse")
-
-    def _rule(self, learner: GroupLearner, learning: Rows, b: FloatArray) -> Rule:
-        """Return the words for the explanation: the first named group, if there is one.
-
-        Where no row is left that could verify a group, as published, the learned group is described
-        as it is.
-        """
-        if self.named_groups_:
-            return self.named_groups_[0].rule
-        if self._is_honest or not len(self.cuts_):
-            return Rule("nobody is named", (), 1.0)
-        return distil_rule(learning.columns[list(learner.features_)], b > self.cuts_[-1])
-
-    def _named_groups(
-        self,
-        learner: GroupLearner,
-        learning: Rows,
-        b: FloatArray,
-        covered: FloatArray,
-        rest: Rows,
-    ) -> tuple[NamedGroup, ...]:
-        """Return the groups that are credibly under-covered, with rows that did not choose them."""
-        if not learner.found_ or not self._is_honest:
-            return ()
-        rules = candidate_rules(learning.columns, b, covered, learner.features_)
-
-        def relearn(columns: pd.DataFrame, target: FloatArray, seed: int) -> Any:
-            half = GroupLearner(members=("cells", "boosting"), random_state=seed)
-            return half.fit(columns, target).disadvantage
-
-        @cache  # the answers of the halves serve every group
-        def answers() -> list[FloatArray]:
-            rng = np.random.default_rng([self.key_, 3])
-            return relearned(learning.columns, covered, relearn, rng)
-
-        def stability(rule: Rule) -> float:
-            return found_again(rule.inside(learning.columns), answers())
-
-        return tuple(
-            verified_groups(
-                rules, rest.columns, covered_by_split(rest, self.alpha_), 1 - self.alpha_, stability
-            )
+        cuts = NOWHERE if honest else getattr(division(own), "cuts", NOWHERE)
+        self.rule_ = rule_to_explain(
+            self.named_groups_, learning.columns[list(learner.features_)], told, cuts
         )
-
-    def _strata(self, rows: Rows) -> list[Stratum]:
-        """Return who shares a threshold, the worst off first."""
-        own = self._own_calibration
-        if self._has_levels:
-            levels = own.leveler.levels(rows)
-            return [
-                Stratum(
-                    _level_words(first, last, own.leveler.n_levels),
-                    (levels >= first) & (levels <= last),
-                    float(own.level_thresholds[first].max()),
-                    # any run of neighbouring levels could have been pooled
-                    own.leveler.n_levels * (own.leveler.n_levels + 1) // 2,
-                )
-                for first, last in own.pooled_levels()[::-1]
-            ]
-        cells = cells_of(membership(self.learner_, rows), self.cuts_)
-        names = ["rest", "group"] if len(self.cuts_) else ["everyone"]
-        return [
-            Stratum(names[cell], cells == cell, self._cell_threshold(cell), 1)
-            for cell in range(len(self.cuts_), -1, -1)
-        ]
-
-    def _cell_threshold(self, cell: int) -> float:
-        """Return the threshold of a cell: of its strictest label, of its average draw."""
-        if self.construction == "union":
-            draws = [thresholds[:-1].max() for thresholds in self.thresholds_]
-            in_group = len(self.cuts_) > 0 and cell == len(self.cuts_)
-            return float(np.mean(draws[1:]) if in_group else draws[0])
-        per_label = len(self.classes_) if self.label_conditional else 1
-        return float(self.thresholds_[0][:-1].reshape(-1, per_label)[cell].max())
+        self.groups_ = describe_groups(self.named_groups_, own, rest, honest=honest)
+        other = self._base_calibration(rest, training)
+        return own if other is None else UnionCalibration((own, other))
 
     def _new_learner(self) -> GroupLearner:
         learner = self.learner
@@ -570,24 +394,10 @@ allow_empty, random_state
         learner = clone(GroupLearner() if learner is None else learner)
         return learner.set_params(random_state=self.key_ % 2**32)
 
-    def _covered(self, learning: Rows, training: Rows | None) -> FloatArray:
-        """Return how well each learning row is covered, in [0, 1]."""
-        if not len(learning):
-            return np.empty(0)
-        scores, codes = learning.own_scores, learning.labels
-        categories = codes if self.label_conditional else None
-        if self.base is None:
-            target = score_target if self.target == "score" else coverage_target
-            return target(scores, categories, self.alpha_)
-        thresholds = self._base_calibration(learning, training).thresholds(learning)
-        own = np.broadcast_to(thresholds, learning.scores.shape)[np.arange(len(codes)), codes]
-        margin = np.where(np.isinf(own), -np.inf, scores - own)
-        if self.target == "coverage":
-            return (margin <= 0).astype(np.float64)
-        return score_target(margin, categories, self.alpha_)
-
     def _base_calibration(self, rows: Rows, training: Rows | None) -> Any:
-        """Calibrate the base on the same scores and at the same level."""
+        """Calibrate the base, if there is one, on the same scores and at the same level."""
+        if self.base is None:
+            return None
         base = clone(self.base)
         base.alpha_, base.key_ = self.alpha_, self.key_
         base.label_conditional = self.label_conditional
@@ -628,31 +438,10 @@ allow_empty, random_state
         learner = self._new_learner()
         require(self.learner_.get_params() == learner.get_params(), "learner_")
         require(type(self.learner_.found_) is bool, "learner_")
-        own = self._own_calibration
-        divided = own.leveler if self._has_levels else own.views
+        divided, own = division(self.calibration_), own_part(self.calibration_)
         require(type(divided) is CONSTRUCTIONS[self.construction], "construction")
         require(getattr(divided, "n_draws", self.n_draws) == self.n_draws, "n_draws")
         require((self.calibration_ is own) == (self.base is None), "base")
-        check_groups(self.groups_)
-        require(isinstance(self.named_groups_, tuple), "named_groups_")
-        n_named = len(self.named_groups_)
-        require(n_named <= len(self.groups_) <= n_named + self._n_strata, "groups_")
-        for group in self.named_groups_:
-            require(isinstance(group, NamedGroup) and isinstance(group.rule, Rule), "named_groups_")
-            require(set(group.rule.features) <= set(self.reference_), "named_groups_")
+        check_groups(self.groups_, self.named_groups_, own, set(self.reference_))
         require(isinstance(self.rule_, Rule) and isinstance(self.rule_.text, str), "rule_")
         require(set(self.learner_.features_) <= set(self.reference_), "reference_")
-
-    @property
-    def _n_strata(self) -> int:
-        own = self._own_calibration
-        return len(own.pooled_levels()) if self._has_levels else len(self.cuts_) + 1
-
-
-def _level_words(first: int, last: int, n_levels: int) -> str:
-    if (first, last) == (0, n_levels - 1):
-        return "everyone"
-    return f"level {first}" if first == last else f"levels {first} to {last}"
-
-
-CONSTRUCTIONS = {"levels": DisadvantageLevels, "partition": GroupCells, "union": GroupDraws}

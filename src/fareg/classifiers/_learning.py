@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, Shuffl
 from fareg._columns import take_rows
 from fareg._labels import label_codes
 from fareg._threads import few_threads
-from fareg._validation import FloatArray, IntArray, InvalidInputError, warn
+from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, warn
 from fareg.calibration import Rows
 from fareg.pvalues import CalibrationScores
 
@@ -171,12 +171,47 @@ def divide_rows(
         )
         return teachers.take(order[:0]), rows
     if from_training:
-        _ = (
-            teachers.scores
-        )  # Scores are computed before rows are taken, because folds divide the whole table.
+        # Scores are computed before rows are taken, because folds divide the whole table.
+        _ = teachers.scores
         return teachers.take(order[:MAX_LEARNING_ROWS]), rows
     n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
     return rows.take(order[:n_learn]), rows.take(order[n_learn:])
+
+
+def coverage_to_learn(
+    rows: Rows, base: Any, target: str, alpha: float, *, label_conditional: bool
+) -> FloatArray:
+    """Return how well each labelled row is covered, in [0, 1].
+
+    Parameters
+    ----------
+    rows : Rows
+    base : calibration or None
+        Whose sets are meant; None for the split conformal sets of these rows.
+    target : {"score", "coverage"}
+        "coverage" is 0 or 1 at the one level ``1 - alpha``, "score" an average over levels.
+    alpha : float
+    label_conditional : bool
+        Whether rows are compared with those of the same label only.
+    """
+    if not len(rows):
+        return np.empty(0)
+    scores, codes = rows.own_scores, rows.labels
+    categories = codes if label_conditional else None
+    if base is None:
+        tell = score_target if target == "score" else coverage_target
+        return tell(scores, categories, alpha)
+    thresholds = base.thresholds(rows)
+    own = np.broadcast_to(thresholds, rows.scores.shape)[np.arange(len(codes)), codes]
+    margin = np.where(np.isinf(own), -np.inf, scores - own)
+    if target == "coverage":
+        return (margin <= 0).astype(np.float64)
+    return score_target(margin, categories, alpha)
+
+
+def covered_by_split(rows: Rows, alpha: float) -> BoolArray:
+    """Tell which labelled rows the split conformal sets of these very rows cover."""
+    return coverage_target(rows.own_scores, None, alpha) > 0
 
 
 def score_target(margin: FloatArray, categories: IntArray | None, alpha: float) -> FloatArray:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.stats import fisher_exact, rankdata
 
 from fareg._validation import BoolArray, FloatArray
-from fareg.groups import Condition, Rule, cut_membership, distil_rule
+from fareg.calibration import Rows
+from fareg.classifiers._learning import covered_by_split
+from fareg.groups import Condition, GroupLearner, Rule, cut_membership, distil_rule
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
 
@@ -213,6 +217,63 @@ def _unrelated_parts(rule: Rule) -> Iterator[Rule]:
         return
     for _, alternatives in groups:
         yield rule.part(tuple(alternatives))
+
+
+def credible_groups(
+    learner: GroupLearner,
+    learning: Rows,
+    disadvantage: FloatArray,
+    covered: FloatArray,
+    rest: Rows,
+    alpha: float,
+    *,
+    seed: int,
+) -> tuple[NamedGroup, ...]:
+    """Return the groups that are credibly under-covered, in words.
+
+    Parameters
+    ----------
+    learner : GroupLearner
+        Fitted on the learning rows.
+    learning, rest : Rows
+        The rows that taught, and those that calibrate, which did not choose the groups.
+    disadvantage, covered : ndarray of shape (n_learning,)
+        What was learned about the learning rows, and how well they are covered.
+    alpha : float
+    seed : int
+        Seeds the random halves of the learning rows.
+    """
+    if not learner.found_:
+        return ()
+    rules = candidate_rules(learning.columns, disadvantage, covered, learner.features_)
+
+    def relearn(columns: pd.DataFrame, target: FloatArray, own_seed: int) -> Any:
+        half = GroupLearner(members=("cells", "boosting"), random_state=own_seed)
+        return half.fit(columns, target).disadvantage
+
+    @cache  # the answers of the halves serve every group
+    def answers() -> list[FloatArray]:
+        return relearned(learning.columns, covered, relearn, np.random.default_rng([seed, 3]))
+
+    def stability(rule: Rule) -> float:
+        return found_again(rule.inside(learning.columns), answers())
+
+    split = covered_by_split(rest, alpha)
+    return tuple(verified_groups(rules, rest.columns, split, 1 - alpha, stability))
+
+
+def rule_to_explain(
+    named: tuple[NamedGroup, ...], columns: pd.DataFrame, membership: FloatArray, cuts: FloatArray
+) -> Rule:
+    """Return the rule of the first named group.
+
+    If none is named, the group above the last cut is described as it is; without cuts, nobody is.
+    """
+    if named:
+        return named[0].rule
+    if not len(cuts):
+        return Rule("nobody is named", (), 1.0)
+    return distil_rule(columns, membership > cuts[-1])
 
 
 def verified_groups(

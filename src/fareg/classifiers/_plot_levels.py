@@ -9,6 +9,7 @@ import numpy as np
 
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg._words import level as in_percent
+from fareg.calibration import LevelCalibration
 from fareg.metrics import coverage_by_level
 
 BEFORE, AFTER = ("#d55e00", "s", "split conformal"), ("#0072b2", "o", "FaReG")
@@ -16,30 +17,19 @@ MAX_NAMED_LABELS = 6
 
 
 def plot_thresholds_and_coverage(
-    thresholds: FloatArray,
-    pools: list[tuple[int, int]],
-    levels: IntArray,
-    covered: Mapping[str, BoolArray],
-    *,
-    split_thresholds: FloatArray,
-    labels: Any,
-    confidence_level: float,
+    calibration: LevelCalibration, levels: IntArray, covered: Mapping[str, BoolArray], classes: Any
 ) -> Any:
     """Draw thresholds by level on the left, coverage by level before and after on the right.
 
     Parameters
     ----------
-    thresholds : ndarray of shape (n_levels, n_labels)
-        One column unless every label has a threshold of its own.
-    pools : list of (first, last)
-        Levels that share their thresholds.
+    calibration : LevelCalibration
     levels : int ndarray of shape (n_samples,)
         Level of each test row.
     covered : mapping
         Which test rows the split conformal sets (``before``) and the FaReG sets (``after``) cover.
-    split_thresholds : ndarray of shape (n_labels,)
-    labels : sequence of length n_labels
-    confidence_level : float
+    classes : sequence of length n_classes
+        Names the thresholds if every label has its own.
 
     Returns
     -------
@@ -47,9 +37,12 @@ def plot_thresholds_and_coverage(
     """
     from matplotlib.figure import Figure
 
+    thresholds, pools = calibration.level_thresholds, calibration.pooled_levels()
+    labels = ("every label",) if calibration.labels is None else classes
+    confidence_level = 1 - calibration.alpha
     figure = Figure(figsize=(9.5, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True)
-    _draw_thresholds(left, thresholds, pools, split_thresholds, labels)
+    _draw_thresholds(left, thresholds, calibration.split_thresholds, labels)
     tables = {
         moment: coverage_by_level(levels, hit, n_levels=len(thresholds))
         for moment, hit in covered.items()
@@ -79,9 +72,7 @@ def plot_thresholds_and_coverage(
     return figure
 
 
-def _draw_thresholds(
-    ax: Any, thresholds: FloatArray, pools: list[tuple[int, int]], split: FloatArray, labels: Any
-) -> None:
+def _draw_thresholds(ax: Any, thresholds: FloatArray, split: FloatArray, labels: Any) -> None:
     """Draw one step line per label; an infinite threshold stands at the top as a triangle."""
     known = np.concatenate([thresholds.ravel(), split])
     known = known[np.isfinite(known)]

@@ -72,15 +72,6 @@ allow_empty, random_state
         """Return ``tau(x)``, the learned quantile of the score, for each row: (n_samples,)."""
         return self.calibration_.shift.shift(self._rows(X, caller="predict_shift"))
 
-    def _training_rows(
-        self, estimator: Any, fitted: Any, X: Any, y: Any, clusters: Any, seed: int
-    ) -> Rows:
-        if self.calibration == "split":
-            return super()._training_rows(estimator, fitted, X, y, clusters, seed)
-        return self._out_of_fold_rows(
-            estimator, fitted, X, y, cv=self.cv, clusters=clusters, seed=seed
-        )
-
     def _calibrate(self, rows: Rows, training: Rows | None) -> ShiftedCalibration:
         learning, rest = divide_rows(
             rows, training, self.calibration, self.key_, "learn a quantile from"

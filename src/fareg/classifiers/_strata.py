@@ -10,10 +10,12 @@ import pandas as pd
 from scipy.stats import fisher_exact
 
 from fareg._validation import BoolArray
-from fareg.calibration import Rows, require
+from fareg.calibration import CellCalibration, LevelCalibration, Rows, require
+from fareg.classifiers._learning import covered_by_split
 from fareg.classifiers._naming import NamedGroup
+from fareg.classifiers._views import GroupDraws, membership
+from fareg.groups import Rule, cells_of
 from fareg.metrics import clopper_pearson
-from fareg.pvalues import CalibrationScores
 
 GROUP_COLUMNS = {
     "group": "O",
@@ -51,21 +53,57 @@ class Stratum:
     n_choices: int
 
 
-def covered_by_split(rows: Rows, alpha: float) -> BoolArray:
-    """Tell which labelled rows the split conformal sets of these very rows cover."""
-    scores = rows.own_scores
-    covered: BoolArray = scores <= CalibrationScores.sort(scores).quantiles(alpha)[0]
-    return covered
+def strata_of(calibration: LevelCalibration | CellCalibration, rows: Rows) -> list[Stratum]:
+    """Return who shares a threshold among these rows, the worst off first."""
+    if isinstance(calibration, CellCalibration):
+        views = calibration.views
+        cells, group = cells_of(membership(views.learner, rows), views.cuts), len(views.cuts)
+        names = ["rest", "group"] if group else ["everyone"]
+        return [
+            Stratum(names[cell], cells == cell, _cell_threshold(calibration, cell), 1)
+            for cell in range(group, -1, -1)
+        ]
+    levels, n_levels = calibration.leveler.levels(rows), calibration.leveler.n_levels
+    return [
+        Stratum(
+            _level_words(first, last, n_levels),
+            (levels >= first) & (levels <= last),
+            float(calibration.level_thresholds[first].max()),
+            n_levels * (n_levels + 1) // 2,  # any run of neighbouring levels could have been pooled
+        )
+        for first, last in calibration.pooled_levels()[::-1]
+    ]
+
+
+def _cell_threshold(calibration: CellCalibration, cell: int) -> float:
+    """Return the threshold of a cell: of its strictest label, of its average draw."""
+    views = calibration.views
+    if isinstance(views, GroupDraws):
+        draws = [thresholds[:-1].max() for thresholds in calibration.quantiles]
+        in_group = len(views.cuts) > 0 and cell == len(views.cuts)
+        return float(np.mean(draws[1:]) if in_group else draws[0])
+    return float(calibration.quantiles[0][:-1].reshape(-1, calibration.n_labels)[cell].max())
+
+
+def _level_words(first: int, last: int, n_levels: int) -> str:
+    if (first, last) == (0, n_levels - 1):
+        return "everyone"
+    return f"level {first}" if first == last else f"levels {first} to {last}"
 
 
 def describe_groups(
-    named: tuple[NamedGroup, ...], strata: list[Stratum], rows: Rows, alpha: float, *, honest: bool
+    named: tuple[NamedGroup, ...],
+    calibration: LevelCalibration | CellCalibration,
+    rows: Rows,
+    *,
+    honest: bool,
 ) -> pd.DataFrame:
     """Return the named groups, then the strata that are not among them, the worst off first.
 
     p-values of strata are NaN unless ``honest``: rows that chose a group cannot test it.
     """
-    covered = covered_by_split(rows, alpha)
+    strata = strata_of(calibration, rows)
+    covered = covered_by_split(rows, calibration.alpha)
     thresholds = np.full(len(covered), np.nan)
     for stratum in strata:
         thresholds[stratum.inside] = stratum.threshold
@@ -123,10 +161,19 @@ def _of_stratum(stratum: Stratum, covered: BoolArray, *, honest: bool) -> dict[s
     }
 
 
-def check_groups(groups: Any) -> None:
-    """Refuse a table of groups that is none."""
+def check_groups(groups: Any, named: Any, calibration: Any, features: set[Any]) -> None:
+    """Refuse a table of groups, or named groups, that do not fit each other and the calibration."""
     require(isinstance(groups, pd.DataFrame) and list(groups) == list(GROUP_COLUMNS), "groups_")
     for name, kind in GROUP_COLUMNS.items():
         is_kind = groups[name].dtype.kind == kind
         is_text = all(isinstance(value, str) for value in groups[name])
         require(is_text if kind == "O" else is_kind, f"groups_.{name}")
+    require(isinstance(named, tuple), "named_groups_")
+    if isinstance(calibration, LevelCalibration):
+        n_strata = len(calibration.pooled_levels())
+    else:
+        n_strata = len(calibration.views.cuts) + 1
+    require(len(named) <= len(groups) <= len(named) + n_strata, "groups_")
+    for group in named:
+        require(isinstance(group, NamedGroup) and isinstance(group.rule, Rule), "named_groups_")
+        require(set(group.rule.features) <= features, "named_groups_")

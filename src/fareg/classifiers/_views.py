@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fareg._hashing import row_draws
-from fareg._validation import FloatArray, IntArray
-from fareg.calibration import ABSENT, Rows, require
-from fareg.groups import cells_of
+from fareg._validation import FloatArray, IntArray, InvalidInputError
+from fareg.calibration import (
+    ABSENT,
+    CellCalibration,
+    LevelCalibration,
+    Rows,
+    UnionCalibration,
+    require,
+)
+from fareg.groups import GroupLearner, cells_of, cut_membership
 
 DIGITS = 9  # decimals that disadvantage is rounded to
 N_RANKS = 1001
 NOWHERE = np.empty(0)  # no cut at all: everyone is in one cell
 MIN_LEVEL_ROWS = 30  # with fewer calibration rows, a level's threshold is noise
+MIN_CELL_SHARE = 0.05  # of the learning rows, in the group and in the rest
 
 
 def membership(learner: Any, rows: Rows) -> FloatArray:
@@ -169,3 +177,81 @@ def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> 
         if inside >= MIN_LEVEL_ROWS and below >= MIN_LEVEL_ROWS:
             kept.append(float(edge))
     return np.array(kept[::-1])
+
+
+CONSTRUCTIONS = {"levels": DisadvantageLevels, "partition": GroupCells, "union": GroupDraws}
+
+
+def calibrate_groups(
+    construction: str,
+    learner: GroupLearner,
+    learning: Rows,
+    covered: FloatArray,
+    rest: Rows,
+    *,
+    n_levels: int,
+    n_draws: int,
+    alpha: float,
+    label_conditional: bool,
+) -> tuple[Any, FloatArray]:
+    """Divide rows by what was learned, and calibrate on the rows that are left.
+
+    Parameters
+    ----------
+    construction : {"levels", "partition", "union"}
+    learner : GroupLearner
+        Fitted on the learning rows.
+    learning, rest : Rows
+        The rows that taught, and those that calibrate.
+    covered : ndarray of shape (n_learning,)
+        How well the learning rows are covered.
+    n_levels, n_draws : int
+        Most levels of disadvantage, and the number of random draws of a union.
+    alpha : float
+    label_conditional : bool
+
+    Returns
+    -------
+    calibration : LevelCalibration or CellCalibration
+    told : ndarray of shape (n_learning,)
+        The learning rows' disadvantage, or their membership where groups are made of that.
+    """
+    common: dict[str, Any] = {"alpha": alpha, "label_conditional": label_conditional}
+    if construction == "levels":
+        b = disadvantage(learner, learning)
+        signal = getattr(learner, "signal_", None)  # a learner without members has none
+        most = n_levels if learner.found_ else 1
+        if signal is not None:
+            most = signal.n_levels(len(rest), n_levels)
+        levels = DisadvantageLevels.cut(learner, b, most, len(rest))
+        return LevelCalibration.of(levels, rest, **common), b
+    q = membership(learner, learning)
+    cuts = cut_membership(q, covered, min_share=MIN_CELL_SHARE) if learner.found_ else NOWHERE
+    views: Any = GroupCells(learner, cuts)
+    if construction == "union":
+        views = GroupDraws(learner, n_draws, cuts)
+    return CellCalibration.of(views, rest, **common), q
+
+
+def own_part(calibration: Any) -> Any:
+    """Return the calibration of the discovered groups, without that of a base."""
+    return calibration.parts[0] if isinstance(calibration, UnionCalibration) else calibration
+
+
+def division(calibration: Any) -> Any:
+    """Return what divides the rows of :func:`own_part`: levels, a group, or draws of it."""
+    own = own_part(calibration)
+    return own.leveler if isinstance(own, LevelCalibration) else own.views
+
+
+def with_fewer_draws(calibration: Any, n_draws: int) -> Any:
+    """Return the calibration of a union with the first of its draws only."""
+    own, views = own_part(calibration), division(calibration)
+    if not isinstance(views, GroupDraws) or not 1 <= n_draws <= views.n_draws:
+        raise InvalidInputError(
+            f"with_draws takes 1 to {getattr(views, 'n_draws', 0)} draws of a union, "
+            f"got {n_draws!r}"
+        )
+    fewer = replace(own, views=replace(views, n_draws=n_draws), cells=own.cells[: n_draws + 1])
+    joined = own is not calibration
+    return UnionCalibration((fewer, *calibration.parts[1:])) if joined else fewer

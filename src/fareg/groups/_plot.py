@@ -8,16 +8,24 @@ import numpy as np
 import pandas as pd
 
 from fareg._levels import Levels
+from fareg._validation import InvalidInputError
 from fareg.groups._explanation import influential_dimension
 from fareg.groups._learner import GroupLearner
 
 
 def plot_membership(
-    learner: GroupLearner, columns: pd.DataFrame, features: tuple[str, str], steps: Any
+    learner: GroupLearner, columns: pd.DataFrame, features: tuple[str, ...] | None, steps: Any
 ) -> Any:
     """Draw one heat map of mean membership over the levels of two features per latent step."""
     from matplotlib.figure import Figure
 
+    names = [str(name) for name in columns]
+    if features is None or not learner.found_ or len(names) < 2:
+        raise InvalidInputError("plot_groups needs a discovered group and two features; got none")
+    if len(features) != 2 or not set(features) <= set(names):
+        raise InvalidInputError(
+            f"features must be two of {', '.join(names)}; got {', '.join(map(str, features))}"
+        )
     down, across = (Levels.learn(columns[name]) for name in features)
     rows = [levels.codes(columns[levels.name]) for levels in (down, across)]
     z = learner.latent(columns)
