@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 from fareg._columns import canonical
 from fareg._encoding import gradient_boosting
+from fareg.auditing._named_groups import ReportedGroup, groups_before_and_after, reported_groups
+from fareg.auditing._story import level_story
 from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.groups import distil_rule
 from fareg.report import render_report
 from fareg.workflow._fit import fit_and_test
-from fareg.workflow._named_groups import ReportedGroup, groups_before_and_after, reported_groups
-from fareg.workflow._story import level_story
 
 DATA = make_synthetic(3000, random_state=0)
 
@@ -54,17 +54,17 @@ def test_the_page_shows_the_group_before_the_audit_of_what_is_left(trial):
 
 def test_the_verdict_does_not_depend_on_what_else_is_measured(trial):
     quick = tried(measures=False)
-    assert quick.verdict == trial.verdict
+    assert quick.comparison.verdict == trial.comparison.verdict
     assert quick.to_dict()["left"] == trial.to_dict()["left"]
     render_report(quick.report())
 
 
 def test_coverage_by_true_label_before_and_after(trial):
-    for row in trial.by_label:
-        here = trial.y.astype(str) == row["label"]
+    for row in trial.comparison.by_label:
+        here = trial.comparison.y.astype(str) == row["label"]
         assert row["n"] == here.sum()
-        assert row["before"] == pytest.approx(trial.covered["before"][here].mean())
-        assert row["coverage"] == pytest.approx(trial.covered["after"][here].mean())
+        assert row["before"] == pytest.approx(trial.comparison.covered["before"][here].mean())
+        assert row["coverage"] == pytest.approx(trial.comparison.covered["after"][here].mean())
 
 
 def test_the_numbers_are_plain_and_say_where_they_come_from(trial):
@@ -83,17 +83,19 @@ def test_the_story_tells_of_the_levels_before_and_after(trial):
     for row in story["rows"]:
         here = levels == row["level"]
         assert row["n"] == here.sum()
-        for moment, hit in trial.covered.items():
+        for moment, hit in trial.comparison.covered.items():
             assert row[moment] == pytest.approx(hit[here].mean())
-            assert row[f"size_{moment}"] == pytest.approx(trial.sizes[moment][here].mean())
+            assert row[f"size_{moment}"] == pytest.approx(
+                trial.comparison.sizes[moment][here].mean()
+            )
     top, others = story["top"], story["others"]
     assert top["n"] + others["n"] == trial.n_test
     assert top["size_after"] > top["size_before"]
     assert others["size_after"] < others["size_before"]
     assert top["before"] < 0.9 < top["after_high"]
-    assert story["named"] == [group.rule for group in trial.named]
+    assert story["named"] == [group.rule for group in trial.comparison.named]
     after = top["share"] * top["size_after"] + others["share"] * others["size_after"]
-    assert after == pytest.approx(trial.after["mean_size"])
+    assert after == pytest.approx(trial.comparison.after["mean_size"])
 
 
 def test_the_page_draws_the_story_and_says_if_nobody_is_named(trial):
@@ -180,8 +182,7 @@ def test_the_numbers_of_a_group_are_those_of_the_rows_that_its_words_mean():
     inside = ((X["age"] > 50) & (X["region"] == "n")).to_numpy()
     rule = distil_rule(canonical(X), inside ^ (rng.random(600) < 0.1))  # words that nearly fit
     named = SimpleNamespace(rule=rule, stability=1.0)
-    clf = SimpleNamespace(named_groups_=(named,), sensitive_features=None)
-    (group,) = reported_groups(clf, X)
+    (group,) = reported_groups([named], canonical(X))
     assert (group.rule, group.fidelity) == (rule.text, rule.fidelity)
     np.testing.assert_array_equal(group.inside, rule.inside(canonical(X)))
     table = groups_before_and_after([group], X, covered, features=None, confidence_level=0.9)

@@ -210,14 +210,15 @@ class AuditResult:
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write :meth:`to_dict` to a file, at once or not at all."""
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        _write(path, text + "\n")
+        write_text(path, text + "\n")
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the report, one HTML file that needs nothing else, at once or not at all."""
-        _write(path, render_report(self.to_dict()))
+        write_text(path, render_report(self.to_dict()))
 
 
-def _write(path: str | os.PathLike[str], text: str) -> None:
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text file, at once or not at all."""
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
 

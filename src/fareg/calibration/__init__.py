@@ -35,7 +35,11 @@ from fareg.calibration._regions import (
 )
 from fareg.calibration._rows import Rows, require
 from fareg.calibration._shifted import LearnedShift, ShiftedCalibration, learn_shift
-from fareg.calibration._union import ReselectedCalibration, UnionCalibration
+from fareg.calibration._union import (
+    ReselectedCalibration,
+    UnionCalibration,
+    split_calibration,
+)
 
 RECORDS = (
     CellCalibration,
@@ -88,4 +92,5 @@ __all__ = [
     "pinball",
     "region_quantiles",
     "require",
+    "split_calibration",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fareg._validation import FloatArray
-from fareg.calibration._cells import FullSet
+from fareg.calibration._cells import CellCalibration, Everyone, FullSet
 from fareg.calibration._rows import Rows, require
 
 
@@ -52,6 +52,21 @@ class UnionCalibration:
         require(len(self.parts) > 0, "parts")
         for part in self.parts:
             part.check(rows, n_labels, alpha)
+
+
+def split_calibration(calibration: Any) -> CellCalibration | None:
+    """Return split conformal calibration on the scores that a calibration keeps.
+
+    None if it keeps none: residuals and learned quantiles do not tell the scores.
+    """
+    if isinstance(calibration, UnionCalibration):
+        return split_calibration(calibration.parts[0])
+    scores = getattr(calibration, "scores", None)
+    if scores is None:
+        return None
+    everyone = np.zeros((1, len(scores)), dtype=np.int64)
+    labels, n_labels, alpha = calibration.labels, calibration.n_labels, calibration.alpha
+    return CellCalibration(Everyone(), scores, everyone, labels, n_labels, alpha)
 
 
 @dataclass(frozen=True, eq=False)

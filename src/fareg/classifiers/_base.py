@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -60,6 +62,9 @@ from fareg.classifiers._probabilities import (
     probability_columns,
 )
 from fareg.scores import get_score
+
+if TYPE_CHECKING:
+    from fareg.auditing import Comparison
 
 Model = Annotated[Any, check_model]
 Score = Annotated[Any, lambda name, value: get_score(value)]
@@ -223,6 +228,54 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         rows = self._rows(X, caller="predict_table")
         table = table_of_answers(self._sets(rows), rows.proba, self.classes_)
         return table.assign(**self._describe_rows(rows))
+
+    def report(
+        self,
+        X: Any,
+        y: Any,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        before: Any = None,
+        clusters: Any = None,
+        measures: bool = True,
+        about: Mapping[str, Any] | None = None,
+    ) -> Comparison:
+        """Tell what this classifier does for whom, on rows that it never saw.
+
+        Its sets stand beside split conformal ones with the same calibration rows; an audit tells
+        what is left to repair.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+            Rows that took no part in training and calibration.
+        y : array-like of shape (n_samples,)
+        path : path of an HTML file, default=None
+            Where to write the report; None: nowhere.
+        before : fitted conformal classifier, default=None
+            Whose sets to compare with; None: split conformal ones.
+        clusters : array of shape (n_samples,), default=None
+            Ids of people or places with several rows; each counts once in the audit.
+        measures : bool, default=True
+            Whether the audit computes worst slabs and excess risk too, which takes most time.
+        about : mapping, default=None
+            What the report says about where the numbers come from: ``file``, ``target``,
+            ``base_model``.
+
+        Returns
+        -------
+        Comparison
+            With ``verdict``, ``before``, ``after``, ``groups``, ``summary()``, ``to_dict()`` and
+            ``to_html(path)``.
+        """
+        # imported here, because prediction does without audits
+        from fareg.classifiers._report import compare
+
+        rows = self._rows(X, caller="report")
+        told = compare(self, rows, y, before, clusters=clusters, measures=measures, about=about)
+        if path is not None:
+            told.to_html(path)
+        return told
 
     def check(self) -> None:
         """Refuse a fitted state whose parts contradict each other, as that of an edited file."""

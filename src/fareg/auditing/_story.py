@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, IntArray
-from fareg.auditing import records
+from fareg.auditing._result import records
 from fareg.metrics import clopper_pearson, coverage_by_level
 
 MOMENTS = ("before", "after")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fareg._columns import select_columns
 from fareg._validation import BoolArray
-from fareg.auditing import below_level_pvalue
-from fareg.classifiers import FaReGClassifier
+from fareg.auditing._cells import below_level_pvalue
 from fareg.metrics import coverage_by_group
 from fareg.report import MIN_SHOWN_ROWS
 
@@ -43,20 +42,21 @@ class ReportedGroup:
     inside: BoolArray
 
 
-def reported_groups(clf: FaReGClassifier, X: Any) -> list[ReportedGroup]:
-    """Return the groups that a classifier names, with their rows in ``X``; there may be none."""
-    if not clf.named_groups_:
-        return []
-    columns = select_columns(X, clf.sensitive_features)
+def reported_groups(named: Sequence[Any], columns: pd.DataFrame) -> list[ReportedGroup]:
+    """Return the groups that a classifier names, with their rows; there may be none.
+
+    ``named`` holds objects with a ``rule`` and its ``stability``; ``columns`` are the sensitive
+    features of the rows in canonical form.
+    """
     return [
         ReportedGroup(
-            named.rule.text,
-            named.rule.features,
-            float(named.rule.fidelity),
-            float(named.stability),
-            named.rule.inside(columns),
+            group.rule.text,
+            group.rule.features,
+            float(group.rule.fidelity),
+            float(group.stability),
+            group.rule.inside(columns),
         )
-        for named in clf.named_groups_
+        for group in named
     ]
 
 

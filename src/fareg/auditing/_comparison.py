@@ -1,0 +1,288 @@
+"""Two kinds of prediction sets on the same rows: who was helped, what it cost, what is left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._columns import SensitiveFeatures, select_columns
+from fareg._validation import BoolArray, IntArray
+from fareg.auditing._audit import audit
+from fareg.auditing._named_groups import ReportedGroup, groups_before_and_after, reported_groups
+from fareg.auditing._picture import group_picture
+from fareg.auditing._result import AuditResult, records, write_text
+from fareg.auditing._story import level_story
+from fareg.metrics import coverage_by_label, is_covered
+from fareg.report import fit_verdict, render_report, words
+
+
+@dataclass(frozen=True, eq=False)
+class RowLevels:
+    """Levels of disadvantage of test rows, and where thresholds begin to be raised.
+
+    Attributes
+    ----------
+    levels : int ndarray of shape (n_samples,)
+    n_levels : int
+    first_raised : int
+        The level from which on thresholds are higher than those of split conformal sets.
+    """
+
+    levels: IntArray
+    n_levels: int
+    first_raised: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """The sets of a classifier beside plainer ones, on test rows: ``clf.report(X, y)``.
+
+    Attributes
+    ----------
+    names : pair of str
+        What to call the sets before and after.
+    confidence_level : float
+        Promised coverage.
+    label_conditional : bool
+        Whether every label was calibrated by itself.
+    accuracy : float
+        Of the wrapped estimator.
+    before, after : dict
+        ``coverage`` and ``mean_size`` of the two kinds of sets.
+    empty : dict
+        Of the empty sets after: their ``share`` of the rows, how often the top label is ``right``
+        for them (None if there are none), and the ``accuracy`` on all rows.
+    named : list of ReportedGroup
+        The groups that the classifier named, and their test rows.
+    groups : DataFrame
+        The groups that the classifier named and the worst levels: group, named, fidelity (share
+        of rows on which the words agree with what was learned), n, share, p_value (exact, that
+        coverage before is below the level), before and after, each with the ends of its interval.
+    left : AuditResult
+        The audit of the sets after.
+    story : dict or None
+        How disadvantage is spread, what changed and what it cost; None without levels.
+    about : dict
+        Where the numbers come from: date and seed, and what else is known.
+    columns : DataFrame
+        The sensitive features in canonical form.
+    y, sets, covered, sizes
+        The true labels, and ``before`` and ``after`` the sets, which rows they cover and how many
+        labels they hold.
+
+    Examples
+    --------
+    >>> from fareg import SplitConformalClassifier
+    >>> from fareg.datasets import make_synthetic
+    >>> data = make_synthetic(1500, random_state=0)
+    >>> clf = SplitConformalClassifier(random_state=0).fit(data.X[:1000], data.y[:1000])
+    >>> told = clf.report(data.X[1000:], data.y[1000:], measures=False)
+    >>> told.before == told.after
+    True
+    """
+
+    names: tuple[str, str]
+    confidence_level: float
+    label_conditional: bool
+    accuracy: float
+    before: dict[str, float]
+    after: dict[str, float]
+    empty: dict[str, Any]
+    named: list[ReportedGroup]
+    groups: pd.DataFrame
+    left: AuditResult
+    story: dict[str, Any] | None
+    about: dict[str, Any]
+    columns: pd.DataFrame
+    y: Any
+    sets: Mapping[str, BoolArray]
+    covered: Mapping[str, BoolArray]
+    sizes: Mapping[str, IntArray] = field(default_factory=dict)
+
+    @property
+    def repairs(self) -> list[dict[str, Any]]:
+        """The groups that the classifier named, with their figures on the test rows."""
+        return records(self.groups[self.groups["named"]])
+
+    @property
+    def by_label(self) -> list[dict[str, Any]]:
+        """Coverage of the test rows by true label: the sets after, and those before."""
+        earlier = coverage_by_label(self.y, self.covered["before"])
+        before = dict(zip(map(str, earlier["label"]), earlier["coverage"], strict=True))
+        return [{**row, "before": before[row["label"]]} for row in records(self.left.by_label)]
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        """What is said first, from what was repaired and from the audit of what is left."""
+        return fit_verdict(
+            self.repairs,
+            self.left.to_dict()["verdict"],
+            confidence_level=self.confidence_level,
+            by_label=self.by_label,
+            label_conditional=self.label_conditional,
+            empty=self.empty,
+        )
+
+    def summary(self) -> str:
+        """Return the verdict and the key numbers as a few lines of text."""
+        verdict = self.verdict
+        lines = [f"{verdict['label']}: {verdict['sentence']}"]
+        lines += [f"  next       {step}" for step in verdict["next_steps"]]
+        for moment, name, all_rows in zip(
+            ("before", "after"), self.names, (self.before, self.after), strict=True
+        ):
+            lines.append(
+                f"  {moment:<10} {name}: {words.percent(all_rows['coverage'])} covered, "
+                f"{words.size(all_rows['mean_size'])} labels per set, {words.rows(len(self.y))}"
+            )
+        return "\n".join(lines)
+
+    __str__ = summary
+
+    def __repr__(self) -> str:
+        return (
+            f"Comparison(names={self.names}, n_samples={len(self.y)}, "
+            f"status={self.verdict['status']!r}, named={[group.rule for group in self.named]})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything the report shows, in plain JSON types."""
+        summary: dict[str, Any] = self.left.to_dict()
+        if not np.array_equal(self.sets["before"], self.sets["after"]):
+            for moment in ("before", "after"):
+                table = self.groups[["group", "n", moment, f"{moment}_low", f"{moment}_high"]]
+                table = table.set_axis(["group", "n", "coverage", "low", "high"], axis=1)
+                summary[moment] = table[table["n"] > 0].to_dict("records")
+        return {
+            **summary,
+            "title": f"{self.names[1]} model: coverage on test rows",
+            "comparison_labels": list(self.names),
+            "about": {**self.about, "accuracy": self.accuracy},
+            "residual": summary["verdict"],
+            "verdict": self.verdict,
+            "repairs": [{**row, **self._pictures(row)} for row in self.repairs],
+            "story": self.story,
+        }
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the report, one HTML file that needs nothing else, at once or not at all."""
+        write_text(path, render_report(self.to_dict()))
+
+    def _pictures(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return coverage over the features that the words of a group name, before and after."""
+        if row["n"] == 0:
+            return {}
+        group = next(group for group in self.named if group.rule == row["group"])
+        return {
+            f"{moment}_picture": group_picture(self.columns, hit, group.inside, group.features)
+            for moment, hit in self.covered.items()
+        }
+
+
+def compare_sets(
+    X: Any,
+    y: Any,
+    sets: Mapping[str, BoolArray],
+    *,
+    classes: Any,
+    predicted: Any,
+    confidence_level: float,
+    names: tuple[str, str],
+    label_conditional: bool = False,
+    sensitive_features: SensitiveFeatures = None,
+    named: Sequence[Any] = (),
+    levels: RowLevels | None = None,
+    clusters: Any = None,
+    measures: bool = True,
+    about: Mapping[str, Any] | None = None,
+    random_state: Any = None,
+) -> Comparison:
+    """Compare the sets ``before`` and ``after`` on rows that neither of them has seen.
+
+    Parameters
+    ----------
+    X, y, classes, sensitive_features, confidence_level, clusters, measures, random_state
+        As in :func:`fareg.audit`.
+    sets : mapping
+        Bool arrays of shape (n_samples, n_classes) ``before`` and ``after``.
+    predicted : array of shape (n_samples,)
+        The top label of each row.
+    names : pair of str
+        What to call the two.
+    label_conditional : bool, default=False
+        Whether every label was calibrated by itself.
+    named : sequence, default=()
+        Groups that a classifier names: objects with a ``rule`` and its ``stability``.
+    levels : RowLevels, default=None
+        Levels of disadvantage of the rows.
+    about : mapping, default=None
+        What is known about where the numbers come from.
+
+    Returns
+    -------
+    Comparison
+    """
+    covered = {moment: is_covered(y, own, classes=classes) for moment, own in sets.items()}
+    sizes = {moment: own.sum(axis=1) for moment, own in sets.items()}
+    overall = {
+        moment: {"coverage": float(covered[moment].mean()), "mean_size": float(size.mean())}
+        for moment, size in sizes.items()
+    }
+    left = audit(
+        X,
+        y,
+        sets["after"],
+        classes=classes,
+        sensitive_features=sensitive_features,
+        confidence_level=confidence_level,
+        clusters=clusters,
+        measures=measures,
+        random_state=random_state,
+    )
+    columns = select_columns(X, sensitive_features)
+    groups = reported_groups(named, columns)
+    right = np.asarray(predicted) == np.asarray(y)
+    return Comparison(
+        names=names,
+        confidence_level=float(confidence_level),
+        label_conditional=bool(label_conditional),
+        accuracy=float(right.mean()),
+        before=overall["before"],
+        after=overall["after"],
+        empty=_empty_sets(sizes["after"] == 0, right),
+        named=groups,
+        groups=groups_before_and_after(
+            groups, X, covered, features=sensitive_features, confidence_level=confidence_level
+        ),
+        left=left,
+        story=None if levels is None else _story(levels, covered, sizes, groups),
+        about={**(about or {}), **left.about},
+        columns=columns,
+        y=y,
+        sets=sets,
+        covered=covered,
+        sizes=sizes,
+    )
+
+
+def _empty_sets(nothing: BoolArray, right: BoolArray) -> dict[str, Any]:
+    return {
+        "share": float(nothing.mean()),
+        "right": float(right[nothing].mean()) if nothing.any() else None,
+        "accuracy": float(right.mean()),
+    }
+
+
+def _story(
+    levels: RowLevels,
+    covered: Mapping[str, BoolArray],
+    sizes: Mapping[str, IntArray],
+    groups: Sequence[ReportedGroup],
+) -> dict[str, Any]:
+    rules = [group.rule for group in groups]
+    return level_story(levels.levels, levels.n_levels, levels.first_raised, covered, sizes, rules)

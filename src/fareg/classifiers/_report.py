@@ -1,0 +1,72 @@
+"""A classifier's sets beside split conformal ones, on rows that it never saw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from fareg._labels import check_labels
+from fareg._validation import InvalidInputError, check_same_length
+from fareg.auditing import Comparison, RowLevels, compare_sets
+from fareg.calibration import LevelCalibration, Rows, UnionCalibration, split_calibration
+
+if TYPE_CHECKING:
+    from fareg.classifiers._base import ConformalClassifier
+
+SPLIT = "Split conformal"
+
+
+def short_name(clf: Any) -> str:
+    """Return what people call a method: FaReG for ``FaReGClassifier``."""
+    return type(clf).__name__.removesuffix("Classifier").removesuffix("Conformal")
+
+
+def compare(
+    clf: ConformalClassifier, rows: Rows, y: Any, before: Any, **options: Any
+) -> Comparison:
+    """Compare the sets of a fitted classifier with those of ``before``, or with split ones.
+
+    ``options`` are those of :func:`fareg.auditing.compare_sets`.
+    """
+    labels = check_labels(y)
+    check_same_length(X=rows.X, y=labels)
+    settings, seed = clf.parameters_, clf.parameters_["random_state"]
+    return compare_sets(
+        rows.X,
+        labels,
+        {"before": _sets_before(clf, rows, before), "after": clf._sets(rows)},
+        classes=clf.classes_,
+        predicted=clf.predict(rows.X),
+        confidence_level=settings["confidence_level"],
+        names=(SPLIT if before is None else short_name(before), short_name(clf)),
+        label_conditional=settings["label_conditional"],
+        sensitive_features=settings["sensitive_features"],
+        named=getattr(clf, "named_groups_", ()),
+        levels=_levels(clf.calibration_, rows),
+        random_state=seed if isinstance(seed, int) else clf.key_ % 2**32,
+        **options,
+    )
+
+
+def _sets_before(clf: ConformalClassifier, rows: Rows, before: Any) -> Any:
+    if before is not None:
+        sets = before.predict_set(rows.X)
+        if list(before.classes_) != list(clf.classes_):
+            raise InvalidInputError(
+                f"before must know the same classes, got {list(before.classes_)} beside "
+                f"{list(clf.classes_)}; calibrate both around one estimator"
+            )
+        return sets
+    split = split_calibration(clf.calibration_)
+    if split is None:
+        raise InvalidInputError(
+            f"this {type(clf).__name__} keeps no scores to build split conformal sets from; pass "
+            "before=, a fitted SplitConformalClassifier to compare with"
+        )
+    return clf._sets(rows, split)
+
+
+def _levels(calibration: Any, rows: Rows) -> RowLevels | None:
+    own = calibration.parts[0] if isinstance(calibration, UnionCalibration) else calibration
+    if not isinstance(own, LevelCalibration):
+        return None
+    return RowLevels(own.leveler.levels(rows), own.leveler.n_levels, own.first_raised())
