@@ -26,6 +26,7 @@ SLOW = (
     "classifiers/test_parameters.py",
     "classifiers/test_probabilities.py",
     "classifiers/test_rectified.py",
+    "classifiers/test_report.py",
     "classifiers/test_sklearn_checks.py",
     "experiments",
     "groups/test_disadvantage.py",
