@@ -85,6 +85,18 @@ def test_every_classifier_reports_or_says_what_to_compare_with(name, model, spli
     assert ("before" in told.to_dict()) == (told.sets["before"] != told.sets["after"]).any()
 
 
+def test_columns_of_probabilities_are_no_groups(split):
+    proba = {
+        f"p_{label}": p
+        for label, p in zip(split.classes_, split.predict_proba(X["test"]).T, strict=True)
+    }
+    table = X["test"].assign(**proba)
+    clf = fareg.SplitConformalClassifier(fareg.ProbabilityColumns(list(proba)), random_state=0)
+    clf.fit(table[:200], y["test"][:200].astype(str))
+    told = clf.report(table[200:], y["test"][200:].astype(str), measures=False)
+    assert told.left.sensitive_features == tuple(X["test"])
+
+
 def test_bad_rows_and_another_models_classes_are_refused(clf, split, model):
     with pytest.raises(fareg.FaregError, match="400"):
         clf.report(X["test"], y["test"][:-1])

@@ -30,6 +30,9 @@ def compare(
     labels = check_labels(y)
     check_same_length(X=rows.X, y=labels)
     settings, seed = clf.parameters_, clf.parameters_["random_state"]
+    selection = settings["sensitive_features"]
+    if not callable(selection):
+        selection = list(rows.columns)  # columns of probabilities are not among them
     return compare_sets(
         rows.X,
         labels,
@@ -39,7 +42,7 @@ def compare(
         confidence_level=settings["confidence_level"],
         names=(SPLIT if before is None else short_name(before), short_name(clf)),
         label_conditional=settings["label_conditional"],
-        sensitive_features=settings["sensitive_features"],
+        sensitive_features=selection,
         named=getattr(clf, "named_groups_", ()),
         levels=_levels(clf.calibration_, rows),
         random_state=seed if isinstance(seed, int) else clf.key_ % 2**32,
@@ -62,7 +65,7 @@ def _sets_before(clf: ConformalClassifier, rows: Rows, before: Any) -> Any:
             f"this {type(clf).__name__} keeps no scores to build split conformal sets from; pass "
             "before=, a fitted SplitConformalClassifier to compare with"
         )
-    return clf._sets(rows, split)
+    return clf._sets(rows, split.thresholds(rows))
 
 
 def _levels(calibration: Any, rows: Rows) -> RowLevels | None:
