@@ -353,3 +353,10 @@ class NumericCode:
                 f"X must hold finite numbers below {LARGEST:g}; remove or clip infinite values"
             )
         return numbers + 0.0  # -0.0 and 0.0 are one value
+
+    def on_one_scale(self, X: Any) -> FloatArray:
+        """Return the table as numbers of unit spread: units of measurement choose no direction."""
+        numbers = self.transform(X)
+        spread = numbers.std(axis=0)
+        scaled: FloatArray = (numbers - numbers.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        return scaled

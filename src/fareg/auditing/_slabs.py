@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._encoding import NumericCode
-from fareg._validation import BoolArray, FloatArray
+from fareg._validation import BoolArray
 from fareg.metrics import WorstSlab, worst_slab_curve
 
 DELTAS = (0.1, 0.2, 0.3, 0.5)
@@ -52,7 +52,7 @@ def slab_curve(
         "search": "optimised",
         "random_state": rng,
     }
-    numbers = _on_one_scale(columns)
+    numbers = NumericCode.learn(columns).on_one_scale(columns)
     curve = []
     for kind, measure in KINDS.items():
         search["kind"] = kind
@@ -72,11 +72,3 @@ def _row(delta: float, found: WorstSlab, other: WorstSlab) -> tuple[Any, ...]:
     band = (null.low, null.median, null.high, null.p_value) if null else (np.nan,) * 4
     interval = (other.test_low, other.test_high)
     return (delta, found.value, other.test_value, other.test_mass, *interval, *band)
-
-
-def _on_one_scale(columns: pd.DataFrame) -> FloatArray:
-    """Return the table as numbers of unit spread: units of measurement choose no direction."""
-    numbers = NumericCode.learn(columns).transform(columns)
-    spread = numbers.std(axis=0)
-    scaled: FloatArray = (numbers - numbers.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return scaled

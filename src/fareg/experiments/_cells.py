@@ -19,7 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 
 from fareg._validation import FaregWarning
-from fareg.experiments._config import LEVEL, Method, MetricConfig, Problem, content_hash
+from fareg.experiments._config import LEVEL, Method, MetricConfig, content_hash
 from fareg.experiments._figures import draw_image
 from fareg.experiments._methods import MARGINAL, apply_method, fitted
 from fareg.experiments._problems import MEASURE, Bench, prepare
@@ -35,7 +35,7 @@ PICTURE_STEPS = (0.0, 1.0, 2.0)
 class Cell:
     """A piece of work on one problem."""
 
-    problem: Problem
+    problem: Any
 
     @property
     def key(self) -> str:
@@ -47,11 +47,15 @@ class Cell:
         """Roughly how many seconds it takes, for the progress bar."""
         return 1.0
 
-    def compute(self, bench: Bench) -> pd.DataFrame:
+    def prepare(self, store: Store) -> Any:
+        """Return what the cells of the problem share."""
+        return prepare(self.problem, store)
+
+    def compute(self, bench: Any) -> pd.DataFrame:
         """Return the rows of the cell."""
         raise NotImplementedError
 
-    def result(self, bench: Bench) -> pd.DataFrame:
+    def result(self, bench: Any) -> pd.DataFrame:
         """Return the stored rows, or compute and store them."""
         rows = bench.store.get(self.key)
         return bench.store.put(self.key, self.compute(bench)) if rows is None else rows
@@ -184,20 +188,18 @@ class PictureCell(Cell):
 class Unit:
     """The unfinished cells of one problem: the work that one process does in one go."""
 
-    problem: Problem
+    problem: Any
     cells: tuple[Cell, ...]
 
     @property
     def cost(self) -> float:
         """Roughly how many seconds it takes."""
-        network = self.problem.base.kind == "mlp"
-        training = 1 + self.problem.n / 200 if network else 3.0
-        return training + sum(cell.cost for cell in self.cells)
+        return float(self.problem.training_cost + sum(cell.cost for cell in self.cells))
 
 
 def units_of(cells: Iterable[Cell]) -> list[Unit]:
     """Gather cells by problem, without repetitions, the longest units first."""
-    gathered: dict[Problem, dict[str, Cell]] = {}
+    gathered: dict[Any, dict[str, Cell]] = {}
     for cell in cells:
         gathered.setdefault(cell.problem, {})[cell.key] = cell
     units = [Unit(problem, tuple(cells.values())) for problem, cells in gathered.items()]
@@ -208,7 +210,7 @@ def run_unit(unit: Unit, folder: str) -> tuple[Unit, dict[str, pd.DataFrame]]:
     """Compute the cells of a unit, store each at once, and return the rows by key."""
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FaregWarning)  # full sets of small groups are expected here
-        bench = prepare(unit.problem, Store(folder))
+        bench = unit.cells[0].prepare(Store(folder))
         return unit, {cell.key: cell.result(bench) for cell in unit.cells}
 
 

@@ -61,6 +61,11 @@ class Problem:
     base: BaseConfig = BaseConfig()
     n_test: int = 500
 
+    @property
+    def training_cost(self) -> float:
+        """Roughly the seconds that training the base model takes."""
+        return 1 + self.n / 200 if self.base.kind == "mlp" else 3.0
+
     def rng(self, purpose: int) -> np.random.Generator:
         """Return the generator of one purpose; no two purposes or problems share numbers."""
         kind = int.from_bytes(hashlib.sha256(self.data.kind.encode()).digest()[:4], "big")

@@ -76,14 +76,14 @@ class Plan:
 def acs_data(root: Path) -> DataConfig:
     """Return the configuration of ACSIncome in a folder of PUMS files; all must exist."""
     files = acs_income_files(root, year=ACS_YEAR)
-    return DataConfig("acs", _fingerprint(files), str(root.resolve()))
+    return DataConfig("acs", fingerprint(files), str(root.resolve()))
 
 
 def acs_extract_data(path: Path) -> DataConfig:
     """Return the configuration of an extract of the ACS."""
     if not path.is_file():
         raise FaregError(f"the extract of the ACS must be a CSV file, there is no {path}")
-    return DataConfig("acs-extract", _fingerprint([path]), str(path.resolve()))
+    return DataConfig("acs-extract", fingerprint([path]), str(path.resolve()))
 
 
 def how_to_get_acs() -> str:
@@ -96,7 +96,8 @@ def how_to_get_acs() -> str:
     )
 
 
-def _fingerprint(files: list[Path]) -> str:
+def fingerprint(files: list[Path]) -> str:
+    """Return a hash of the content of files."""
     digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:

@@ -7,21 +7,35 @@ from fareg._lazy import lazy_names as _lazy_names
 if _TYPE_CHECKING:
     from fareg.workflow._audit import audit_file
     from fareg.workflow._fit import Trial, fit_file
+    from fareg.workflow._models import MODELS
     from fareg.workflow._predict import predict_file
     from fareg.workflow._predict_folder import predict_folder
-    from fareg.workflow._tables import count_rows
+    from fareg.workflow._tables import check_columns, count_rows, read_table
 
-__all__ = ["Trial", "audit_file", "count_rows", "fit_file", "predict_file", "predict_folder"]
+__all__ = [
+    "MODELS",
+    "Trial",
+    "audit_file",
+    "check_columns",
+    "count_rows",
+    "fit_file",
+    "predict_file",
+    "predict_folder",
+    "read_table",
+]
 
 # prediction does without what fit and audit import
 __getattr__, __dir__ = _lazy_names(
     "fareg.workflow",
     {
+        "MODELS": "fareg.workflow._models",
         "Trial": "fareg.workflow._fit",
         "audit_file": "fareg.workflow._audit",
+        "check_columns": "fareg.workflow._tables",
         "count_rows": "fareg.workflow._tables",
         "fit_file": "fareg.workflow._fit",
         "predict_file": "fareg.workflow._predict",
         "predict_folder": "fareg.workflow._predict_folder",
+        "read_table": "fareg.workflow._tables",
     },
 )

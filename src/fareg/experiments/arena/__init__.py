@@ -1,0 +1,5 @@
+"""Comparisons of methods on tables that others have published."""
+
+from fareg.experiments.arena._benchmark import Benchmark, benchmark
+
+__all__ = ["Benchmark", "benchmark"]

@@ -1,0 +1,180 @@
+"""Compare methods on a folder of tables: from names to one tidy file and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+
+from fareg._validation import InvalidInputError, check_choice, check_count
+from fareg.experiments._config import Method
+from fareg.experiments._runner import run_cells
+from fareg.experiments._store import Store, write_atomically
+from fareg.experiments.arena._contests import BASE_MODELS, FIT_SHARE, LABELS, Contest
+from fareg.experiments.arena._page import write_page
+from fareg.experiments.arena._rows import ArenaCell, find_methods, makes_sense
+from fareg.experiments.arena._tables import Table, find_tables, read_people
+from fareg.scores import get_score
+
+RESULTS = "results.csv"
+SETTING = ("table", "labels", "model", "score", "n", "seed", "method")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What a run left behind.
+
+    Attributes
+    ----------
+    folder : Path
+    results : DataFrame
+        One row per table, labels, model, score, size, seed and method.
+    files : list of Path
+        The tidy file, the page and its figures.
+    """
+
+    folder: Path
+    results: pd.DataFrame
+    files: list[Path]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same in plain types."""
+        return {
+            "folder": str(self.folder),
+            "rows": len(self.results),
+            "failures": int((self.results["error"] != "").sum()),
+            "files": [str(path) for path in self.files],
+        }
+
+
+def benchmark(
+    tables: str | Path,
+    *,
+    out: str | Path = "benchmark",
+    data: str | Path | None = None,
+    only: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    models: Sequence[str] = ("hgb", "logistic"),
+    scores: Sequence[str] = ("aps", "lac"),
+    labels: Sequence[str] = LABELS,
+    sizes: Sequence[int] = (4000,),
+    repeats: int = 3,
+    test_rows: int = 5000,
+    jobs: int | None = None,
+    engine: str = "local",
+    scheduler: str | None = None,
+    console: Console | None = None,
+) -> Benchmark:
+    """Compare methods on tables and write one tidy file, a page and its figures.
+
+    Finished work is stored at once: a run that was stopped continues where it stopped. Rows of
+    earlier runs in the same folder, with other methods or sizes, stay in the tidy file.
+
+    Parameters
+    ----------
+    tables : path
+        Folder of TOML files, one per table: ``title``, ``published``, ``path``, ``target`` and
+        ``sensitive``; ``drop``, ``clusters``, ``missing``, ``at_least`` and ``edges`` if needed.
+    out : path, default="benchmark"
+        Folder for results.
+    data : path, default=None
+        Folder that the paths in the TOML files start from; None for their own.
+    only : sequence of str, default=()
+        Names of TOML files; none for all.
+    methods : sequence of str, default=()
+        Names of methods, or ``module:Class`` for a class with the constructor
+        ``Class(estimator, *, confidence_level, conformity_score, sensitive_features,
+        random_state)`` and the methods ``fit(X, y)`` and ``predict_set(X)``; none for all of
+        fareg's.
+    models : sequence of {"hgb", "logistic", "network"}, default=("hgb", "logistic")
+        Base models; each is trained once per table, size and seed for all methods and scores.
+    scores : sequence of str, default=("aps", "lac")
+    labels : sequence of {"natural", "noise"}, default=("natural", "noise")
+        Labels as they are, or with noise in a random group, which the oracle knows.
+    sizes : sequence of int, default=(4000,)
+        Rows that train and calibrate, half each; at most 60% of a table.
+    repeats : int, default=3
+        Seeds.
+    test_rows : int, default=5000
+        The most rows that test.
+    jobs, engine, scheduler, console
+        As in ``reproduce``.
+
+    Returns
+    -------
+    Benchmark
+    """
+    for name in models:
+        check_choice("models", name, BASE_MODELS)
+    for name in labels:
+        check_choice("labels", name, LABELS)
+    for name in scores:
+        get_score(name)
+    check_count("repeats", repeats)
+    wanted = find_methods(methods)
+    found = find_tables(tables, data, only)
+    plan = [
+        _contest(table, label, model, check_count("sizes", n, minimum=100), seed, test_rows)
+        for seed, n, model, label, table in product(range(repeats), sizes, models, labels, found)
+    ]
+    cells = plan_cells(plan, scores, wanted)
+    store = Store.open(out)
+    run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
+    results = _with_earlier(_collect(cells, store), store.folder / RESULTS)
+    write_atomically(
+        store.folder / RESULTS,
+        lambda path: results.to_csv(path, index=False, float_format="%.5g"),
+    )
+    known = find_tables(tables, data)
+    files = [store.folder / RESULTS, *write_page(results, known, Path(tables), store.folder)]
+    return Benchmark(store.folder, results, files)
+
+
+def _contest(table: Table, labels: str, model: str, n: int, seed: int, test_rows: int) -> Contest:
+    """Return a contest that leaves enough of a small table for testing."""
+    n_rows = len(read_people(table).y)
+    n = min(n, int(FIT_SHARE * n_rows))
+    if n < 100:
+        raise InvalidInputError(f"{table.name} has {n_rows} rows with a label, 170 are needed")
+    return Contest(table, labels, model, n, seed, min(test_rows, n_rows - n))
+
+
+def plan_cells(
+    contests: Sequence[Contest], scores: Sequence[str], methods: Sequence[Method]
+) -> list[ArenaCell]:
+    """Return the cells of all contests; combinations that make no sense are left out."""
+    return [
+        ArenaCell(contest, score, method)
+        for contest, score, method in product(contests, scores, methods)
+        if makes_sense(method, contest, score)
+    ]
+
+
+def _collect(cells: Sequence[ArenaCell], store: Store) -> pd.DataFrame:
+    """Return the rows of the cells with what they are about."""
+    frames = []
+    for cell in cells:
+        rows = store.get(cell.key)
+        if rows is None:
+            raise InvalidInputError(f"{store.path(cell.key)} has gone; run the same again")
+        contest = cell.problem
+        about = (contest.table.name, contest.labels, contest.model, cell.score)
+        numbers = (contest.n, contest.seed, cell.method.name)
+        frames.append(rows.assign(**dict(zip(SETTING, (*about, *numbers), strict=True))))
+    results = pd.concat(frames, ignore_index=True)
+    return results[[*SETTING, *results.columns.drop(list(SETTING))]]
+
+
+def _with_earlier(results: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Add the rows of earlier runs; where both have a row, the new one counts."""
+    if path.is_file():
+        earlier = pd.read_csv(path, keep_default_na=False, na_values=[""])
+        results = pd.concat([earlier, results], ignore_index=True)
+        results = results.drop_duplicates(list(SETTING), keep="last")
+    results["error"] = results["error"].fillna("")
+    return results.sort_values(list(SETTING), kind="stable", ignore_index=True)

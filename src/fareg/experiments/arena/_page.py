@@ -1,0 +1,2 @@
+def write_page(results, tables, folder, out):
+    return []

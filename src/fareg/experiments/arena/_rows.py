@@ -1,0 +1,188 @@
+"""The rows of a benchmark: how each method turns a contest into prediction sets."""
+
+from __future__ import annotations
+
+import importlib
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._validation import BoolArray, FloatArray, InvalidInputError
+from fareg.experiments._cells import Cell
+from fareg.experiments._config import LEVEL, Method
+from fareg.experiments._methods import CLASSIFIERS
+from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
+from fareg.experiments._store import Store
+from fareg.experiments.arena._contests import Arena, Contest, RememberedModel, enter
+from fareg.experiments.arena._measures import fairness, measure
+from fareg.experiments.arena._peers import PEERS
+from fareg.groups import load_training
+from fareg.metrics import is_covered
+
+SPLIT = Method("Split", "marginal")
+LEVELS = Method("FaReG (levels)", "default")
+METHODS: dict[str, Method] = {
+    "split": SPLIT,
+    "matched": Method("Split at the size of FaReG", "matched", (("like", LEVELS),)),
+    "partial": Method("Partial", "partial"),
+    "exhaustive": Method("Exhaustive", "exhaustive"),
+    "afcp": Method("AFCP", "afcp"),
+    "condcp": Method("CondCP", "condcp"),
+    "plcp": Method("PLCP", "plcp"),
+    "rcp": Method("RCP", "rcp"),
+    "partition": Method("FaReG (partition)", "default", (("construction", "partition"),)),
+    "levels": LEVELS,
+    "oracle": Method("Oracle", "oracle"),
+    **{name: Method(peer.title, name) for name, peer in PEERS.items()},
+}
+
+
+def find_methods(names: Sequence[str]) -> list[Method]:
+    """Return methods by name; ``module:Class`` imports one from elsewhere. None: all of fareg's."""
+    if not names:
+        return [method for name, method in METHODS.items() if name not in PEERS]
+    found = []
+    for name in names:
+        if ":" in name:
+            imported(name)  # a wrong path is refused before any work is done
+            found.append(Method(name.partition(":")[2], name))
+        elif name in METHODS:
+            found.append(METHODS[name])
+        else:
+            raise InvalidInputError(
+                f"unknown method {name}; known are {', '.join(METHODS)}, or my_module:MyClassifier"
+            )
+    return found
+
+
+def imported(path: str) -> Any:
+    """Return the class that ``module:Class`` names."""
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInputError(f"cannot import the method {path}: {error}") from error
+
+
+def makes_sense(method: Method, contest: Contest, score: str) -> bool:
+    """Tell whether a method can enter: an oracle needs a known group, a peer needs the score."""
+    if method.kind == "oracle":
+        return contest.labels == "noise"
+    return method.kind not in PEERS or score in PEERS[method.kind].scores
+
+
+@dataclass(frozen=True)
+class ArenaCell(Cell):
+    """One method with one score in one contest: one row of measures."""
+
+    problem: Contest
+    score: str
+    method: Method
+
+    @property
+    def cost(self) -> float:
+        return 4.0 if self.method.kind == "condcp" else 1.0
+
+    def prepare(self, store: Store) -> Arena:
+        """Draw the rows of the contest."""
+        return enter(self.problem, store)
+
+    def compute(self, bench: Arena) -> pd.DataFrame:
+        """Fit, predict and measure; a method that fails leaves a row with its error."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                row = self._measured(bench)
+        except Exception as error:  # a failure is a result; the others go on
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            row = {"error": text[:300]}
+        return pd.DataFrame([{"error": "", **row}])
+
+    def _measured(self, bench: Arena) -> dict[str, Any]:
+        sets, facts = self._sets(bench)
+        row = {**measure(sets, bench.test), **facts}
+        # split sets with one threshold for everyone, of the same mean size
+        scores = self._test_scores(bench)
+        threshold = size_matched_threshold(scores, row["mean_size"])
+        same_size = is_covered(bench.test.y, scores <= threshold, classes=range(sets.shape[1]))
+        matched = fairness(same_size, bench.test)
+        return {**row, **{f"matched_{name}": value for name, value in matched.items()}}
+
+    def _sets(self, bench: Arena) -> tuple[BoolArray, dict[str, float]]:
+        start = time.process_time()
+        if self.method.kind == "matched":
+            like = replace(self, method=self.method["like"]).result(bench)
+            if like["error"].iloc[0]:
+                raise InvalidInputError(f"{self.method['like'].name} failed")
+            scores = self._test_scores(bench)
+            sets = scores <= size_matched_threshold(scores, float(like["mean_size"].iloc[0]))
+        elif self.method.kind == "oracle":
+            sets = self._oracle_sets(bench)
+        else:
+            return self._fitted_sets(bench)
+        return sets, {"fit_seconds": 0.0, "predict_seconds": time.process_time() - start}
+
+    def _fitted_sets(self, bench: Arena) -> tuple[BoolArray, dict[str, float]]:
+        """Return the sets of a classifier, its seconds of one core, and how many groups it named."""
+        if self.method.kind == "default":
+            load_training()  # before the clock starts
+        model = self._classifier(bench)
+        trainings = bench.trainings
+        trainings.charged = 0.0
+        apart = {} if bench.clusters is None else {"clusters": bench.clusters}
+        start = time.process_time()
+        model.fit(bench.X, bench.y, **apart)
+        fitted = time.process_time()
+        sets = np.asarray(model.predict_set(bench.test.X))
+        facts = {
+            "fit_seconds": fitted - start,
+            "predict_seconds": time.process_time() - fitted,
+            "training_seconds": trainings.charged,
+        }
+        if hasattr(model, "named_groups_"):
+            facts["n_named"] = len(model.named_groups_)
+        return sets, facts
+
+    def _classifier(self, bench: Arena) -> Any:
+        kind = self.method.kind
+        make = imported(kind) if ":" in kind else CLASSIFIERS.get(kind) or PEERS[kind]
+        return make(
+            RememberedModel(bench.trainings),
+            confidence_level=LEVEL,
+            conformity_score=self.score,
+            sensitive_features=list(bench.contest.table.sensitive),
+            random_state=bench.seed,
+            **dict(self.method.parameters),
+        )
+
+    def _split(self, bench: Arena) -> Any:
+        """Return the fitted split conformal classifier of this score."""
+        key = ("split", self.score)
+        if key not in bench.fits:
+            apart = {} if bench.clusters is None else {"clusters": bench.clusters}
+            model = replace(self, method=SPLIT)._classifier(bench)
+            bench.fits[key] = model.fit(bench.X, bench.y, **apart)
+        return bench.fits[key]
+
+    def _test_scores(self, bench: Arena) -> FloatArray:
+        scores: FloatArray = self._split(bench).conformity_scores(bench.test.X)
+        return scores
+
+    def _oracle_sets(self, bench: Arena) -> BoolArray:
+        """Calibrate who got noise on themselves, and the others on themselves."""
+        assert bench.group is not None and bench.test.group is not None
+        rows = bench.calibration
+        own = own_scores(self._split(bench), bench.X.iloc[rows], bench.y[rows])
+        return oracle_sets(
+            own,
+            bench.group[rows],
+            self._test_scores(bench),
+            bench.test.group,
+            confidence_level=LEVEL,
+            construction="partition",
+        )

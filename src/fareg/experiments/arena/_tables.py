@@ -1,0 +1,153 @@
+"""Tables of a benchmark: a small TOML file each, which says where the table is and what it means."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._validation import IntArray, InvalidInputError
+from fareg.experiments._plan import fingerprint
+from fareg.workflow import check_columns, read_table
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one TOML file says about a published table.
+
+    Attributes
+    ----------
+    name : str
+        The name of the TOML file.
+    title, published : str
+        What to call it, and where it is published; they change no result.
+    path : str
+        One CSV or Parquet file, or a pattern such as ``pums/*.csv`` for several with equal columns.
+    target : str
+        Column of labels; rows without a label are left out.
+    sensitive : tuple of str
+    drop : tuple of str
+        Columns that nobody may use: ids, weights, copies of the target.
+    clusters : str
+        Column of ids of people with several rows; empty for none.
+    missing : tuple of str
+        Words that stand for a missing value.
+    at_least : tuple of (str, float)
+        Rows are kept if these columns reach these values.
+    edges : tuple of float
+        Cut a numeric target into classes ``edges[j - 1] < y <= edges[j]``.
+    fingerprint : str
+        Hash of the file's content.
+    """
+
+    name: str = field(metadata={"unhashed": True})
+    title: str = field(metadata={"unhashed": True})
+    published: str = field(metadata={"unhashed": True})
+    path: str = field(metadata={"unhashed": True})
+    target: str
+    sensitive: tuple[str, ...]
+    drop: tuple[str, ...] = ()
+    clusters: str = ""
+    missing: tuple[str, ...] = ()
+    at_least: tuple[tuple[str, float], ...] = ()
+    edges: tuple[float, ...] = ()
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """The rows of a table that can be used: features, labels as numbers from 0, clusters or None."""
+
+    X: pd.DataFrame
+    y: IntArray
+    classes: tuple[str, ...]
+    clusters: IntArray | None
+
+
+NEEDED = ("title", "published", "path", "target", "sensitive")
+KNOWN = {item.name for item in fields(Table)} - {"name", "fingerprint"}
+
+
+def find_tables(
+    folder: str | Path, data: str | Path | None, only: Sequence[str] = ()
+) -> list[Table]:
+    """Read the TOML files of a folder, by name; paths in them start from ``data``."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder} must be a folder of TOML files, it is none")
+    known = {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    if not known:
+        raise InvalidInputError(f"{folder} holds no TOML file; write one per table")
+    unknown = [name for name in only if name not in known]
+    if unknown:
+        raise InvalidInputError(f"unknown table {unknown[0]}; {folder} has {', '.join(known)}")
+    root = folder if data is None else Path(data)
+    return [read_definition(path, root) for name, path in known.items() if not only or name in only]
+
+
+def read_definition(path: Path, root: Path) -> Table:
+    """Read one TOML file; its table must exist below ``root``."""
+    try:
+        said = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} is no TOML file: {error}") from error
+    lacking = [name for name in NEEDED if name not in said]
+    strange = [name for name in said if name not in KNOWN]
+    if lacking or strange:
+        word = f"lacks {lacking[0]}" if lacking else f"has the unknown key {strange[0]}"
+        raise InvalidInputError(f"{path} {word}; keys are {', '.join(sorted(KNOWN))}")
+    values = {name: _frozen(value) for name, value in said.items()}
+    files = _files(root, said["path"])
+    if not files:
+        raise InvalidInputError(
+            f"{path} needs {root / said['path']}, which is not there; get it from "
+            f"{said['published']}, or leave the table out"
+        )
+    values["path"] = str((root / said["path"]).resolve())
+    return Table(name=path.stem, **values, fingerprint=fingerprint(files))
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(sorted(value.items()))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _files(root: Path, pattern: str) -> list[Path]:
+    path = Path(root, pattern)
+    return [path] if path.is_file() else sorted(path.parent.glob(path.name))
+
+
+@lru_cache(maxsize=2)
+def read_people(table: Table) -> People:
+    """Read the rows of a table that have a label."""
+    files = _files(Path(), table.path)
+    frame = pd.concat(
+        [read_table(file, labels=[table.target]) for file in files], ignore_index=True
+    )
+    ids = [table.clusters] if table.clusters else []
+    named = [table.target, *table.sensitive, *table.drop, *ids, *dict(table.at_least)]
+    check_columns(named, [str(name) for name in frame.columns], table.path)
+    if table.missing:
+        frame = frame.mask(frame.isin(list(table.missing)))
+    for column, least in table.at_least:
+        frame = frame[frame[column] >= least]
+    frame = frame[frame[table.target].notna()].reset_index(drop=True)
+    labels = frame[table.target]
+    if table.edges:
+        labels = pd.Series(np.searchsorted(table.edges, labels.to_numpy(np.float64), side="left"))
+    codes, classes = pd.factorize(labels, sort=True)
+    if len(classes) < 2:
+        raise InvalidInputError(f"the target {table.target} of {table.name} must have two classes")
+    return People(
+        X=frame.drop(columns=[table.target, *table.drop, *ids]),
+        y=codes.astype(np.int64),
+        classes=tuple(map(str, classes)),
+        clusters=pd.factorize(frame[table.clusters])[0] if ids else None,
+    )
