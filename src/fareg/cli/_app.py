@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fareg.cli._audit import audit
+from fareg.cli._benchmark import benchmark
 from fareg.cli._demo import demo
 from fareg.cli._fit import fit
 from fareg.cli._info import info
@@ -42,5 +43,5 @@ def _about(
     """Find who is under-covered, and fix it."""
 
 
-for command in (fit, predict, info, audit, demo, reproduce):
+for command in (fit, predict, info, audit, demo, reproduce, benchmark):
     app.command()(command)

@@ -18,11 +18,12 @@ from fareg.experiments._store import Store, write_atomically
 from fareg.experiments.arena._contests import BASE_MODELS, FIT_SHARE, LABELS, Contest
 from fareg.experiments.arena._page import write_page
 from fareg.experiments.arena._rows import ArenaCell, find_methods, makes_sense
-from fareg.experiments.arena._tables import Table, find_tables, read_people
+from fareg.experiments.arena._summary import SETTING
+from fareg.experiments.arena._tables import Table, define_tables, find_table, read_people
 from fareg.scores import get_score
 
 RESULTS = "results.csv"
-SETTING = ("table", "labels", "model", "score", "n", "seed", "method")
+KEYS = (*SETTING, "method")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def benchmark(
     sizes: Sequence[int] = (4000,),
     repeats: int = 3,
     test_rows: int = 5000,
+    page: str | Path | None = None,
     jobs: int | None = None,
     engine: str = "local",
     scheduler: str | None = None,
@@ -102,6 +104,9 @@ def benchmark(
         Seeds.
     test_rows : int, default=5000
         The most rows that test.
+    page : path, default=None
+        Markdown file to write; None for ``page.md`` in ``out``. What people conclude, in
+        ``conclusions.md`` beside the TOML files, becomes part of it.
     jobs, engine, scheduler, console
         As in ``reproduce``.
 
@@ -117,22 +122,37 @@ def benchmark(
         get_score(name)
     check_count("repeats", repeats)
     wanted = find_methods(methods)
-    found = find_tables(tables, data, only)
+    root = Path(tables) if data is None else Path(data)
+    found = [find_table(table, root) for table in define_tables(tables, only)]
     plan = [
         _contest(table, label, model, check_count("sizes", n, minimum=100), seed, test_rows)
-        for seed, n, model, label, table in product(range(repeats), sizes, models, labels, found)
+        for table, seed, n, model, label in product(found, range(repeats), sizes, models, labels)
     ]
     cells = plan_cells(plan, scores, wanted)
     store = Store.open(out)
     run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
     results = _with_earlier(_collect(cells, store), store.folder / RESULTS)
-    write_atomically(
-        store.folder / RESULTS,
-        lambda path: results.to_csv(path, index=False, float_format="%.5g"),
-    )
-    known = find_tables(tables, data)
-    files = [store.folder / RESULTS, *write_page(results, known, Path(tables), store.folder)]
-    return Benchmark(store.folder, results, files)
+    return Benchmark(store.folder, results, write_files(results, tables, store.folder, page))
+
+
+def page_of(tables: str | Path, out: str | Path, page: str | Path | None = None) -> Benchmark:
+    """Write the page of a folder of results again, without its tables."""
+    path = Path(out) / RESULTS
+    if not path.is_file():
+        raise InvalidInputError(f"{path} is not there; run the benchmark first")
+    results = _read(path)
+    return Benchmark(Path(out), results, write_files(results, tables, Path(out), page))
+
+
+def write_files(
+    results: pd.DataFrame, tables: str | Path, folder: Path, page: str | Path | None
+) -> list[Path]:
+    """Write the tidy file, and the page with its own copy of it."""
+    page = folder / "page.md" if page is None else Path(page)
+    tidy = [folder / RESULTS, page.with_suffix("") / RESULTS]
+    for path in tidy:
+        write_atomically(path, lambda p: results.to_csv(p, index=False, float_format="%.5g"))
+    return [*tidy, *write_page(results, define_tables(tables), Path(tables), page)]
 
 
 def _contest(table: Table, labels: str, model: str, n: int, seed: int, test_rows: int) -> Contest:
@@ -163,18 +183,28 @@ def _collect(cells: Sequence[ArenaCell], store: Store) -> pd.DataFrame:
         if rows is None:
             raise InvalidInputError(f"{store.path(cell.key)} has gone; run the same again")
         contest = cell.problem
-        about = (contest.table.name, contest.labels, contest.model, cell.score)
-        numbers = (contest.n, contest.seed, cell.method.name)
-        frames.append(rows.assign(**dict(zip(SETTING, (*about, *numbers), strict=True))))
+        about: dict[str, Any] = {
+            "table": contest.table.name,
+            "labels": contest.labels,
+            "model": contest.model,
+            "score": cell.score,
+            "n": contest.n,
+            "seed": contest.seed,
+            "method": cell.method.name,
+        }
+        frames.append(rows.assign(**about))
     results = pd.concat(frames, ignore_index=True)
-    return results[[*SETTING, *results.columns.drop(list(SETTING))]]
+    return results[[*KEYS, *results.columns.drop(list(KEYS))]]
 
 
 def _with_earlier(results: pd.DataFrame, path: Path) -> pd.DataFrame:
     """Add the rows of earlier runs; where both have a row, the new one counts."""
     if path.is_file():
-        earlier = pd.read_csv(path, keep_default_na=False, na_values=[""])
-        results = pd.concat([earlier, results], ignore_index=True)
-        results = results.drop_duplicates(list(SETTING), keep="last")
-    results["error"] = results["error"].fillna("")
-    return results.sort_values(list(SETTING), kind="stable", ignore_index=True)
+        results = pd.concat([_read(path), results], ignore_index=True)
+        results = results.drop_duplicates(list(KEYS), keep="last")
+    return results.sort_values(list(KEYS), kind="stable", ignore_index=True)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    results = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"error": "str"})
+    return results.assign(error=results["error"].fillna(""))

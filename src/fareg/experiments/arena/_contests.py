@@ -64,12 +64,13 @@ class Trainings:
     """Every training of a contest's base model is done once and remembered, also on disk.
 
     What a model says is kept for all rows of the contest, by row number. ``charged`` adds up the
-    seconds of the trainings that were asked for, whether or not they had to be repeated.
+    seconds of the trainings that were asked for, done now or remembered; ``spent`` the seconds
+    that asking for them took.
     """
 
     def __init__(self, contest: Contest, X: pd.DataFrame, n_classes: int, store: Store) -> None:
         self.contest, self.X, self.n_classes, self.store = contest, X, n_classes, store
-        self.charged = 0.0
+        self.charged, self.spent = 0.0, 0.0
         self.known: dict[str, tuple[FloatArray, float]] = {}
 
     def __deepcopy__(self, memo: Any) -> Self:
@@ -78,6 +79,7 @@ class Trainings:
 
     def answers(self, rows: IntArray, y: IntArray) -> FloatArray:
         """Return the class probabilities of all rows, by a model trained on ``rows``."""
+        start = time.process_time()
         digest = hashlib.sha256(np.asarray(rows, np.int64).tobytes()).hexdigest()
         if digest not in self.known:
             key = content_hash("arena training", self.contest, digest)
@@ -88,6 +90,7 @@ class Trainings:
             self.known[digest] = proba, float(said["seconds"].iloc[0])
         proba, seconds = self.known[digest]
         self.charged += seconds
+        self.spent += time.process_time() - start
         return proba
 
     def _train(self, rows: IntArray, y: IntArray) -> pd.DataFrame:

@@ -1,10 +1,10 @@
-"""Tables of a benchmark: a small TOML file each, which says where the table is and what it means."""
+"""Tables of a benchmark: a small TOML file each says where the table is and what it means."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Table:
     edges : tuple of float
         Cut a numeric target into classes ``edges[j - 1] < y <= edges[j]``.
     fingerprint : str
-        Hash of the file's content.
+        Hash of the file's content; empty before the file was looked for.
     """
 
     name: str = field(metadata={"unhashed": True})
@@ -62,7 +62,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """The rows of a table that can be used: features, labels as numbers from 0, clusters or None."""
+    """The rows of a table that have a label: features, labels as numbers from 0, clusters."""
 
     X: pd.DataFrame
     y: IntArray
@@ -74,10 +74,8 @@ NEEDED = ("title", "published", "path", "target", "sensitive")
 KNOWN = {item.name for item in fields(Table)} - {"name", "fingerprint"}
 
 
-def find_tables(
-    folder: str | Path, data: str | Path | None, only: Sequence[str] = ()
-) -> list[Table]:
-    """Read the TOML files of a folder, by name; paths in them start from ``data``."""
+def define_tables(folder: str | Path, only: Sequence[str] = ()) -> list[Table]:
+    """Read the TOML files of a folder, in the order of their names."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InvalidInputError(f"{folder} must be a folder of TOML files, it is none")
@@ -87,12 +85,10 @@ def find_tables(
     unknown = [name for name in only if name not in known]
     if unknown:
         raise InvalidInputError(f"unknown table {unknown[0]}; {folder} has {', '.join(known)}")
-    root = folder if data is None else Path(data)
-    return [read_definition(path, root) for name, path in known.items() if not only or name in only]
+    return [_defined(path) for name, path in known.items() if not only or name in only]
 
 
-def read_definition(path: Path, root: Path) -> Table:
-    """Read one TOML file; its table must exist below ``root``."""
+def _defined(path: Path) -> Table:
     try:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -102,15 +98,19 @@ def read_definition(path: Path, root: Path) -> Table:
     if lacking or strange:
         word = f"lacks {lacking[0]}" if lacking else f"has the unknown key {strange[0]}"
         raise InvalidInputError(f"{path} {word}; keys are {', '.join(sorted(KNOWN))}")
-    values = {name: _frozen(value) for name, value in said.items()}
-    files = _files(root, said["path"])
+    return Table(name=path.stem, **{name: _frozen(value) for name, value in said.items()})
+
+
+def find_table(table: Table, root: Path) -> Table:
+    """Return a table with its place below ``root`` and the fingerprint of its content."""
+    path = (root / table.path).resolve()
+    files = _files(path)
     if not files:
         raise InvalidInputError(
-            f"{path} needs {root / said['path']}, which is not there; get it from "
-            f"{said['published']}, or leave the table out"
+            f"the table {table.name} needs {root / table.path}, which is not there; get it from "
+            f"{table.published}, or leave the table out"
         )
-    values["path"] = str((root / said["path"]).resolve())
-    return Table(name=path.stem, **values, fingerprint=fingerprint(files))
+    return replace(table, path=str(path), fingerprint=fingerprint(files))
 
 
 def _frozen(value: Any) -> Any:
@@ -119,15 +119,14 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _files(root: Path, pattern: str) -> list[Path]:
-    path = Path(root, pattern)
+def _files(path: Path) -> list[Path]:
     return [path] if path.is_file() else sorted(path.parent.glob(path.name))
 
 
 @lru_cache(maxsize=2)
 def read_people(table: Table) -> People:
     """Read the rows of a table that have a label."""
-    files = _files(Path(), table.path)
+    files = _files(Path(table.path))
     frame = pd.concat(
         [read_table(file, labels=[table.target]) for file in files], ignore_index=True
     )
