@@ -33,7 +33,7 @@ def quick_boosting(seed):
 
 
 def test_lone_rows_come_twice_and_others_once():
-    X, y = lone_rows_twice(np.arange(5.0)[:, None], list("aabca"))
+    X, y, _ = lone_rows_twice(np.arange(5.0)[:, None], list("aabca"))
     assert sorted(zip(y, X[:, 0], strict=True)) == [
         *[("a", 0.0), ("a", 1.0), ("a", 4.0)],
         *[("b", 2.0), ("b", 2.0), ("c", 3.0), ("c", 3.0)],

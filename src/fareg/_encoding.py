@@ -258,7 +258,7 @@ class FillEmpty(TransformerMixin, BaseEstimator):
         return np.where(self.empty_, 0.0, X)
 
 
-def lone_rows_twice(X: FloatArray, y: Any) -> tuple[FloatArray, Any]:
+def lone_rows_twice(X: FloatArray, y: Any, weights: Any = None) -> tuple[FloatArray, Any, Any]:
     """Return the rows, and once more each row that is the only one of its class.
 
     Early stopping sets aside rows of each class, and a class of one row cannot be in both parts.
@@ -266,25 +266,25 @@ def lone_rows_twice(X: FloatArray, y: Any) -> tuple[FloatArray, Any]:
     labels = np.asarray(y)
     _, first, counts = np.unique(labels, return_index=True, return_counts=True)
     rows = np.concatenate([np.arange(len(labels)), first[counts == 1]])
-    return np.asarray(X)[rows], labels[rows]
+    return np.asarray(X)[rows], labels[rows], None if weights is None else weights[rows]
 
 
 class AnySizeBoosting(HistGradientBoostingClassifier):
     """Gradient boosting for classes of any size, down to one row."""
 
-    def fit(self, X: FloatArray, y: Any) -> Self:
+    def fit(self, X: FloatArray, y: Any, sample_weight: Any = None) -> Self:
         """Train on numbers of shape (n_samples, n_features).
 
         With so many classes that the rows held out for early stopping could not hold them all,
         training does not stop early.
         """
-        X, y = lone_rows_twice(X, y)
+        X, y, weights = lone_rows_twice(X, y, sample_weight)
         given = self.get_params()
         n_held_out = (given["validation_fraction"] or 0) * len(y)
         if given["early_stopping"] == "auto" and len(np.unique(y)) > n_held_out:
             self.set_params(early_stopping=False)
         try:
-            super().fit(X, y)
+            super().fit(X, y, sample_weight=weights)
         finally:
             self.set_params(early_stopping=given["early_stopping"])
         return self

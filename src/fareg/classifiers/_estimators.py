@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from fareg._threads import few_threads
 from fareg._validation import InvalidInputError
@@ -31,7 +32,32 @@ def check_estimator(estimator: Any) -> Any:
     return estimator
 
 
-def trained(estimator: Any, X: Any, y: Any) -> Any:
+def weight_arguments(estimator: Any, weights: Any) -> dict[str, Any]:
+    """Return the arguments of ``estimator.fit`` that carry training weights; none for None.
+
+    The weights go to the last step of a pipeline, which is the one that learns from labels.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> weight_arguments(make_pipeline(DummyClassifier()), [1.0, 2.0])
+    {'dummyclassifier__sample_weight': [1.0, 2.0]}
+    """
+    if weights is None:
+        return {}
+    if isinstance(estimator, Pipeline):
+        name, last = estimator.steps[-1]
+        return {f"{name}__{key}": w for key, w in weight_arguments(last, weights).items()}
+    if not has_fit_parameter(estimator, "sample_weight"):
+        raise InvalidInputError(
+            f"{type(estimator).__name__} takes no training weights; leave them out, or choose "
+            "another estimator"
+        )
+    return {"sample_weight": weights}
+
+
+def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:
     """Train an estimator; if it refuses the rows, say so in one sentence.
 
     Examples
@@ -42,7 +68,7 @@ def trained(estimator: Any, X: Any, y: Any) -> Any:
     """
     try:
         with few_threads(X):
-            return check_estimator(estimator.fit(X, y))
+            return check_estimator(estimator.fit(X, y, **weight_arguments(estimator, weights)))
     except ValueError as error:
         raise InvalidInputError(
             f"the estimator could not be trained on {len(y)} of the rows: {error}"

@@ -16,6 +16,7 @@ from fareg._labels import label_codes
 from fareg._threads import few_threads
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, warn
 from fareg.calibration import Rows
+from fareg.classifiers._estimators import weight_arguments
 from fareg.pvalues import CalibrationScores
 
 MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
@@ -60,6 +61,7 @@ def out_of_fold_proba(
     cv: int,
     clusters: Any,
     seed: int,
+    weights: Any = None,
     progress: Callable[[int], Any] | None = None,
 ) -> FloatArray:
     """Return the probabilities of each row by an estimator that was trained without its fold.
@@ -78,6 +80,8 @@ def out_of_fold_proba(
         Number of folds, each of which costs one training.
     clusters : array of shape (n_samples,) or None
     seed : int
+    weights : array of shape (n_samples,), default=None
+        Training weights.
     progress : function, default=None
         Called with the number of each fold, from 1, before it is trained.
 
@@ -106,7 +110,8 @@ def out_of_fold_proba(
             continue
         try:
             with few_threads(X):
-                fitted = clone(estimator).fit(take_rows(X, train), y[train])
+                own = weight_arguments(estimator, None if weights is None else weights[train])
+                fitted = clone(estimator).fit(take_rows(X, train), y[train], **own)
                 answer = fitted.predict_proba(take_rows(X, test))
         except ValueError as error:
             raise InvalidInputError(

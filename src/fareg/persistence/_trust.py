@@ -40,6 +40,7 @@ NAMED = frozenset(
         "fareg._columns.canonical",
         "fareg.classifiers._probabilities.ProbabilityColumns",
         "fareg.workflow._models.AnySizeNetwork",
+        "fareg.workflow._models.CodedLabels",
         "fareg.persistence._recipes.Recipe",
         "functools.partial",  # of functions that are themselves trusted
         "lightgbm.basic.Booster",

@@ -6,7 +6,8 @@ from fareg._lazy import lazy_names as _lazy_names
 
 if _TYPE_CHECKING:
     from fareg.workflow._audit import audit_file
-    from fareg.workflow._fit import Trial, fit_file
+    from fareg.workflow._fit import Trial
+    from fareg.workflow._fit_file import fit_file
     from fareg.workflow._models import MODELS
     from fareg.workflow._predict import predict_file
     from fareg.workflow._predict_folder import predict_folder
@@ -33,7 +34,7 @@ __getattr__, __dir__ = _lazy_names(
         "audit_file": "fareg.workflow._audit",
         "check_columns": "fareg.workflow._tables",
         "count_rows": "fareg.workflow._tables",
-        "fit_file": "fareg.workflow._fit",
+        "fit_file": "fareg.workflow._fit_file",
         "predict_file": "fareg.workflow._predict",
         "predict_folder": "fareg.workflow._predict_folder",
         "read_table": "fareg.workflow._tables",

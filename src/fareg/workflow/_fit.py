@@ -1,23 +1,15 @@
-"""One table in, a calibrated classifier out, with its test on rows that it never saw."""
+"""A model is trained, calibrated and tested beside plain split conformal sets."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from fareg._files import check_output
-from fareg._validation import (
-    InvalidInputError,
-    check_choice,
-    check_confidence_level,
-)
 from fareg.auditing import Comparison, records
 from fareg.classifiers import (
     FaReGClassifier,
@@ -25,10 +17,7 @@ from fareg.classifiers import (
     split_rows,
     trained,
 )
-from fareg.persistence import save
-from fareg.workflow._models import MODELS
-from fareg.workflow._tables import check_columns, check_copy, column_kinds, copy_rows, read_table
-from fareg.workflow._target import check_target, check_training_labels, warn_of_leak
+from fareg.workflow._target import check_training_labels, warn_of_leak
 
 TEST_SIZE = 0.2
 N_FOLDS = 5  # of out-of-fold learning
@@ -88,101 +77,6 @@ class Trial:
         return self.comparison.to_dict()
 
 
-def fit_file(
-    data: str | os.PathLike[str],
-    *,
-    target: str,
-    out: str | os.PathLike[str],
-    sensitive: Sequence[str] | None = None,
-    estimator: str = "hgb",
-    confidence_level: float = 0.9,
-    label_conditional: bool = False,
-    allow_empty: bool = True,
-    clusters: str | None = None,
-    measures: bool = False,
-    progress: Callable[[str], None] = quiet,
-    seed: int = 0,
-    test_out: str | os.PathLike[str] | None = None,
-) -> Trial:
-    """Train, calibrate and test on a table; write the classifier to ``out``.
-
-    Parameters
-    ----------
-    data : path of a CSV or Parquet file
-    target : str
-        Column of labels.
-    out : path of the model file
-    sensitive : list of str, default=None
-        Columns that may define a group; None: all but the target.
-    estimator : {"hgb", "forest", "logistic", "mlp"}, default="hgb"
-    confidence_level : float, default=0.9
-    label_conditional : bool, default=False
-        Whether to promise the level for every label.
-    allow_empty : bool, default=True
-        Whether a set may be empty; if not, the most probable label joins it.
-    clusters : str, default=None
-        Column of ids of people or places with several rows: they stay in one part of the split and
-        in one fold, and neither train the model nor define a group.
-    measures : bool, default=False
-        Whether the audit of what is left computes worst slabs and excess risk too, for a report.
-    progress : function, optional
-        Called with the name of each stage when it begins.
-    seed : int, default=0
-    test_out : path, default=None
-        File for the test rows as they stand in ``data``, in the same format: rows that the model
-        has not seen, for an audit.
-
-    Returns
-    -------
-    Trial
-    """
-    check_output(out, apart_from=[data])
-    if test_out is not None:
-        check_copy(data, test_out, apart_from=[out])
-    check_confidence_level(confidence_level)
-    check_choice("estimator", estimator, MODELS)
-    frame = read_table(data, labels=[target])
-    names = [str(name) for name in frame.columns]
-    ids = [] if clusters is None else [clusters]
-    check_columns([target, *(sensitive or ()), *ids], names, str(data))
-    if target in ids or set(ids) & set(sensitive or ()):
-        raise InvalidInputError(f"the clusters {clusters} cannot be the target or sensitive")
-    if target in (sensitive or ()):
-        raise InvalidInputError(f"the target {target} cannot be a sensitive feature")
-    X, y = frame.drop(columns=[target, *ids]), check_target(frame[target])
-    if X.shape[1] == 0:
-        raise InvalidInputError(f"{data} has no column but the target {target}; nothing to learn")
-    kinds = column_kinds(X)
-    trial = fit_and_test(
-        X,
-        y,
-        sensitive=None if sensitive is None else list(sensitive),
-        estimator=MODELS[estimator](seed),
-        confidence_level=confidence_level,
-        label_conditional=label_conditional,
-        allow_empty=allow_empty,
-        clusters=None if clusters is None else pd.factorize(frame[clusters])[0],
-        measures=measures,
-        progress=progress,
-        seed=seed,
-        about={"file": Path(data).name, "target": target, "base_model": estimator},
-    )
-    notes: dict[str, Any] = {
-        "target": target,
-        "columns": kinds,
-        "data": Path(data).name,
-        "estimator": estimator,
-    }
-    notes |= {"date": trial.comparison.about["date"], "seed": seed}
-    kept = ("verdict", "rows", "accuracy", "after")
-    numbers = {name: value for name, value in trial.to_dict().items() if name in kept}
-    if test_out is not None:
-        copy_rows(data, trial.X.index, test_out)
-    seen = frame.drop(index=trial.X.index)
-    save(trial.clf, out, metadata={**notes, **numbers}, seen=(seen[list(X)], seen[target]))
-    return trial
-
-
 def fit_and_test(
     X: pd.DataFrame,
     y: Any,
@@ -193,7 +87,9 @@ def fit_and_test(
     seed: int,
     label_conditional: bool = False,
     allow_empty: bool = True,
+    conformity_score: str = "aps",
     clusters: Any = None,
+    weights: Any = None,
     measures: bool = True,
     progress: Callable[[str], None] = quiet,
     about: dict[str, Any] | None = None,
@@ -208,7 +104,8 @@ def fit_and_test(
     )
     check_training_labels(y_train, y)
     progress("training the model")
-    fitted = trained(clone(estimator), X_train, y_train)
+    weights_learn = None if weights is None else weights[train]
+    fitted = trained(clone(estimator), X_train, y_train, weights_learn)
     model = FrozenEstimator(fitted)
     clusters_learn = None if clusters is None else clusters[train]
     proba_learn = out_of_fold_proba(
@@ -219,6 +116,7 @@ def fit_and_test(
         cv=N_FOLDS,
         clusters=clusters_learn,
         seed=seed,
+        weights=weights_learn,
         progress=lambda fold: progress(f"training again without fold {fold} of {N_FOLDS}"),
     )
     progress("learning who is disadvantaged, and calibrating")
@@ -226,6 +124,7 @@ def fit_and_test(
         model,
         sensitive_features=sensitive,
         confidence_level=confidence_level,
+        conformity_score=conformity_score,
         label_conditional=label_conditional,
         allow_empty=allow_empty,
         random_state=seed,

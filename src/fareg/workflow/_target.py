@@ -9,7 +9,7 @@ import pandas as pd
 
 from fareg._columns import canonical
 from fareg._labels import label_texts
-from fareg._validation import InvalidInputError, warn
+from fareg._validation import FloatArray, InvalidInputError, warn
 from fareg._words import percent
 from fareg.workflow._tables import column_kinds
 
@@ -20,16 +20,30 @@ RARE = 10  # training rows below which a class is hardly learned
 SHOWN = 5
 
 
+class MissingLabelsError(InvalidInputError):
+    """Rows of a table have no label."""
+
+
+def with_labels(frame: pd.DataFrame, target: str) -> pd.DataFrame:
+    """Return the rows that have a label; warn of how many have none."""
+    missing = frame[target].isna()
+    if missing.any():
+        warn(f"{missing.sum()} of {len(frame)} rows have no {target} and are left out")
+    return frame[~missing]
+
+
 def check_target(target: pd.Series) -> Any:
     """Return labels, after checks that they are labels."""
     missing = int(target.isna().sum())
     if missing:
-        raise InvalidInputError(
+        raise MissingLabelsError(
             f"the target {target.name} has {missing} missing values in {len(target)} rows; "
             "fill them or drop these rows"
         )
     kind = column_kinds(target.to_frame())[str(target.name)]
     distinct = target.nunique()
+    if distinct == 0:
+        raise InvalidInputError(f"the target {target.name} has no label in any row")
     if distinct < 2:
         raise InvalidInputError(
             f"the target {target.name} has one class only ({target.iloc[0]}); nothing to predict"
@@ -72,6 +86,19 @@ def _ask_about_amounts(target: pd.Series, distinct: int) -> None:
         f"the target {target.name} has {distinct} different numbers and each is taken as a class "
         "of its own; group its values if they are amounts"
     )
+
+
+def check_weights(column: pd.Series) -> FloatArray:
+    """Return training weights, after checks that they are numbers from zero on."""
+    numeric = pd.api.types.is_numeric_dtype(column.dtype)
+    if not numeric or not (column >= 0).all() or not 0 < column.sum() < np.inf:
+        strange = column[~(column >= 0)] if numeric else column
+        got = strange.iloc[0] if len(strange) else f"a sum of {column.sum():g}"
+        raise InvalidInputError(
+            f"the weights {column.name} must be numbers from zero on without gaps, got {got}; fill "
+            "or repair them"
+        )
+    return column.to_numpy(dtype=np.float64)
 
 
 def check_training_labels(y_train: Any, y: Any) -> None:

@@ -1,0 +1,150 @@
+"""One table in, a calibrated classifier out, with its test on rows that it never saw."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fareg._files import check_output
+from fareg._validation import check_choice, check_confidence_level
+from fareg.persistence import save
+from fareg.scores import SCORES
+from fareg.workflow._fit import Trial, fit_and_test, quiet
+from fareg.workflow._models import MODELS, check_named, reading
+from fareg.workflow._roles import Roles, assign_roles
+from fareg.workflow._tables import check_copy, column_kinds, copy_rows, read_table
+from fareg.workflow._target import check_target, check_weights, with_labels
+
+
+def fit_file(
+    data: str | os.PathLike[str],
+    *,
+    target: str,
+    out: str | os.PathLike[str],
+    sensitive: Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
+    not_features: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    clusters: str | None = None,
+    weights: str | None = None,
+    drop_missing_target: bool = False,
+    estimator: str = "hgb",
+    confidence_level: float = 0.9,
+    conformity_score: str = "aps",
+    label_conditional: bool = False,
+    allow_empty: bool = True,
+    measures: bool = False,
+    progress: Callable[[str], None] = quiet,
+    seed: int = 0,
+    test_out: str | os.PathLike[str] | None = None,
+) -> Trial:
+    """Train, calibrate and test on a table; write the classifier to ``out``.
+
+    Parameters
+    ----------
+    data : path of a CSV or Parquet file
+    target : str
+        Column of labels.
+    out : path of the model file
+    sensitive : list of str, default=None
+        Columns that may define a group; None: all that have no other role.
+    features : list of str, default=None
+        Columns that the model reads; None: all that have no other role. A column of text or whole
+        numbers that differs in every row is taken as an id and left out, unless it is named.
+    not_features : list of str, default=()
+        Columns that may define a group and that the model does not read.
+    drop : list of str, default=()
+        Columns to ignore.
+    clusters : str, default=None
+        Column of ids of people or places with several rows: they stay in one part of the split and
+        in one fold, and neither train the model nor define a group.
+    weights : str, default=None
+        Column of training weights. Calibration and test count every row once.
+    drop_missing_target : bool, default=False
+        Whether rows without a label are left out, with a warning; if not, they are refused.
+    estimator : str, default="hgb"
+        "hgb", "forest", "logistic" or "mlp"; where installed, "xgboost", "lightgbm" or "catboost".
+    confidence_level : float, default=0.9
+    conformity_score : str, default="aps"
+        A name in ``fareg.scores.SCORES``.
+    label_conditional : bool, default=False
+        Whether to promise the level for every label.
+    allow_empty : bool, default=True
+        Whether a set may be empty; if not, the most probable label joins it.
+    measures : bool, default=False
+        Whether the audit of what is left computes worst slabs and excess risk too, for a report.
+    progress : function, optional
+        Called with the name of each stage when it begins.
+    seed : int, default=0
+    test_out : path, default=None
+        File for the test rows as they stand in ``data``, in the same format: rows that the model
+        has not seen, for an audit.
+
+    Returns
+    -------
+    Trial
+    """
+    check_output(out, apart_from=[data])
+    if test_out is not None:
+        check_copy(data, test_out, apart_from=[out])
+    check_confidence_level(confidence_level)
+    check_choice("conformity_score", conformity_score, SCORES)
+    check_named(estimator)
+    frame = read_table(data, labels=[target])
+    roles = assign_roles(
+        frame,
+        target=target,
+        sensitive=sensitive,
+        features=features,
+        not_features=not_features,
+        drop=drop,
+        clusters=clusters,
+        weights=weights,
+        source=str(data),
+    )
+    frame = with_labels(frame, target) if drop_missing_target else frame
+    y = check_target(frame[target])
+    X = frame[roles.columns]
+    kinds = column_kinds(X)
+    model = MODELS[estimator](seed)
+    trial = fit_and_test(
+        X,
+        y,
+        sensitive=roles.sensitive,
+        estimator=reading(model, roles.features) if roles.others else model,
+        confidence_level=confidence_level,
+        conformity_score=conformity_score,
+        label_conditional=label_conditional,
+        allow_empty=allow_empty,
+        clusters=None if clusters is None else pd.factorize(frame[clusters])[0],
+        weights=None if weights is None else check_weights(frame[weights]),
+        measures=measures,
+        progress=progress,
+        seed=seed,
+        about={"file": Path(data).name, "target": target, "base_model": estimator},
+    )
+    if test_out is not None:
+        copy_rows(data, trial.X.index, test_out)
+    seen = frame.drop(index=trial.X.index)
+    notes = {"columns": kinds, **_notes(trial, roles, estimator)}
+    save(trial.clf, out, metadata=notes, seen=(seen[list(X)], seen[target]))
+    return trial
+
+
+def _notes(trial: Trial, roles: Roles, estimator: str) -> dict[str, Any]:
+    """Return what the model file tells about how it was made."""
+    kept = ("verdict", "rows", "accuracy", "after")
+    told = trial.to_dict()
+    return {
+        "target": roles.target,
+        **roles.notes(),
+        "data": trial.comparison.about["file"],
+        "estimator": estimator,
+        "date": trial.comparison.about["date"],
+        "seed": trial.comparison.about["seed"],
+        **{name: told[name] for name in kept},
+    }

@@ -1,0 +1,161 @@
+"""Which column of a table is what: read by the model, defining groups, neither."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import pandas as pd
+
+from fareg._validation import InvalidInputError, warn
+from fareg.workflow._tables import check_columns
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns of a table are for.
+
+    Attributes
+    ----------
+    target : str
+    features : list of str
+        Columns that the model reads.
+    sensitive : list of str or None
+        Columns that may define a group; None: all that are read or could be, as ``others`` tells.
+    others : list of str
+        Columns that the model does not read and that may define a group.
+    aside : dict
+        Columns that are neither, with their role: "clusters", "weights", "dropped", "id".
+    """
+
+    target: str
+    features: list[str]
+    sensitive: list[str] | None
+    others: list[str]
+    aside: dict[str, str]
+
+    @property
+    def columns(self) -> list[str]:
+        """What a prediction needs: the features, and what else may define a group."""
+        return [*self.features, *self.others]
+
+    def notes(self) -> dict[str, Any]:
+        """Return what a model file remembers."""
+        told = {"features": self.features, "not_features": self.others, "aside": self.aside}
+        return {name: value for name, value in told.items() if value}
+
+
+def assign_roles(
+    frame: pd.DataFrame,
+    *,
+    target: str,
+    sensitive: Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
+    not_features: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    clusters: str | None = None,
+    weights: str | None = None,
+    source: str = "the table",
+) -> Roles:
+    """Return the roles of all columns of a table, after checks that they do not contradict.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    target : str
+        Column of labels.
+    sensitive : list of str, default=None
+        Columns that may define a group; None: all that have no other role.
+    features : list of str, default=None
+        Columns that the model reads; None: all that have no other role.
+    not_features : list of str, default=()
+        Columns that may define a group and that the model does not read.
+    drop : list of str, default=()
+        Columns to ignore.
+    clusters, weights : str, default=None
+        Columns of ids and of training weights; they are neither read nor do they define groups.
+    source : str
+        Name of the table in errors.
+
+    Returns
+    -------
+    Roles
+        A column of text or whole numbers that differs in every row is left out with a warning,
+        unless it is named in ``features``, ``not_features`` or ``sensitive``.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"age": [40, 40], "sex": ["f", "m"], "y": ["a", "b"]})
+    >>> roles = assign_roles(frame, target="y", not_features=["sex"])
+    >>> roles.features, roles.others
+    (['age'], ['sex'])
+    """
+    given: dict[str, Sequence[str]] = {
+        "target": [target],
+        "clusters": [] if clusters is None else [clusters],
+        "weights": [] if weights is None else [weights],
+        "dropped": drop,
+    }
+    used = {"features": features or (), "not features": not_features, "sensitive": sensitive or ()}
+    names = [str(name) for name in frame.columns]
+    for wanted in (*given.values(), *used.values()):
+        check_columns(list(wanted), names, source)
+    _check_apart({**given, **used})
+    aside = {name: role for role, some in given.items() for name in some if role != "target"}
+    named = {name for some in used.values() for name in some}
+    free = [name for name in names if name != target and name not in aside]
+    ids = [name for name in free if name not in named and is_id(frame[name])]
+    if ids:
+        warn(
+            f"{', '.join(ids)}: different in every row, taken as ids that neither train the model "
+            "nor define groups; name them among the features if they are none"
+        )
+    aside |= dict.fromkeys(ids, "id")
+    free = [name for name in free if name not in ids]
+    reads = [name for name in free if name not in not_features] if features is None else features
+    limited = None if sensitive is None else list(dict.fromkeys([*sensitive, *not_features]))
+    groups = free if limited is None else limited
+    others = [name for name in free if name in groups and name not in reads]
+    if not reads:
+        raise InvalidInputError(
+            f"{source} has no column left that the model could read beside the target {target}; "
+            "leave out fewer"
+        )
+    return Roles(target, list(dict.fromkeys(reads)), limited, others, aside)
+
+
+def _check_apart(roles: dict[str, Sequence[str]]) -> None:
+    """Refuse a column with two roles, other than a sensitive one that is or is not a feature."""
+    for first, second in combinations(roles, 2):
+        both = [name for name in roles[first] if name in roles[second]]
+        if both and (second != "sensitive" or first not in ("features", "not features")):
+            raise InvalidInputError(
+                f"column {both[0]} cannot be both {_WORDS[first]} and {_WORDS[second]}; name it "
+                "once"
+            )
+
+
+_WORDS = {
+    "target": "the target",
+    "clusters": "the column of clusters",
+    "weights": "the column of weights",
+    "dropped": "dropped",
+    "features": "a feature",
+    "not features": "not a feature",
+    "sensitive": "sensitive",
+}
+
+
+def is_id(column: pd.Series) -> bool:
+    """Tell whether a column of text or whole numbers differs in every row.
+
+    Examples
+    --------
+    >>> is_id(pd.Series([7, 8, 9])), is_id(pd.Series([7, 8, 8])), is_id(pd.Series([0.1, 0.2]))
+    (True, False, False)
+    """
+    numbers = pd.api.types.is_integer_dtype(column.dtype)
+    texts = pd.api.types.is_string_dtype(column.dtype)
+    return bool((numbers or texts) and column.is_unique)
