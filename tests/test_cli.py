@@ -334,7 +334,7 @@ def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
     assert "did you mean outcome?" in fit_refused(small, tmp_path, target="outcom")
     assert "did you mean Gender?" in fit_refused(small, tmp_path, "--sensitive", "gender")
     assert "its columns: Color" in fit_refused(small, tmp_path, target="zzz")
-    assert "cannot be a sensitive" in fit_refused(small, tmp_path, "--sensitive", "outcome")
+    assert "the target and sensitive" in fit_refused(small, tmp_path, "--sensitive", "outcome")
     assert "hgb, forest, logistic, mlp" in fit_refused(small, tmp_path, "--estimator", "xgb")
     assert "did you mean 0.9?" in fit_refused(small, tmp_path, "--confidence", "90")
     (tmp_path / "t.xlsx").write_bytes(b"x")
@@ -354,7 +354,7 @@ def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
         (b"a,outcome\n" + b"1,x\n" * 50, "one class only (x)"),
         (b"a,outcome\n" + b"1,x\n2,\n" * 25, "25 missing values in 50 rows"),
         (b"a,outcome\n1,x\n2,y\n", "at least 20"),
-        (b"outcome\n" + b"x\ny\n" * 25, "no column but the target"),
+        (b"outcome\n" + b"x\ny\n" * 25, "no column left that the model could read"),
         (b"a,outcome\n" + b"1,0.5\n2,1\n" * 25, "fractions such as 0.5"),
         (b"a,outcome\n" + b"".join(b"1,%d\n" % i for i in range(50)), "50 distinct values"),
         (b"a,outcome\n" + b"1,2020-01-02\n2,2020-01-03\n" * 25, "distinct values"),

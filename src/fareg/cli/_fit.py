@@ -10,24 +10,49 @@ import typer
 from fareg.cli._options import Data, Json, Report, Seed, Sensitive, Target
 from fareg.cli._running import busy, names, plain_errors, print_verdict, text, write_report
 
+COLUMNS, MODEL, SETS = "Columns", "Model", "Sets"  # headings of the help
+
+
+def _option(help_: str, panel: str, *flags: str) -> Any:
+    return typer.Option(*flags, help=help_, rich_help_panel=panel)
+
 
 def fit(
     data: Data,
     target: Target,
     out: Annotated[Path, typer.Option(help="Model file to write, usually *.fareg.")],
     sensitive: Sensitive = None,
-    estimator: Annotated[str, typer.Option(help="hgb, forest, logistic or mlp.")] = "hgb",
-    confidence: Annotated[float, typer.Option(help="Coverage to promise.")] = 0.9,
+    features: Annotated[
+        str | None, _option("Columns that the model reads: a,b (default: all).", COLUMNS)
+    ] = None,
+    not_features: Annotated[
+        str | None, _option("Columns that may define a group, but are not read.", COLUMNS)
+    ] = None,
+    drop: Annotated[str | None, _option("Columns to ignore.", COLUMNS)] = None,
+    clusters: Annotated[
+        str | None, _option("Column of ids: rows of one id stay together.", COLUMNS)
+    ] = None,
+    weights: Annotated[
+        str | None, _option("Column of weights for training; calibration has none.", COLUMNS)
+    ] = None,
+    drop_missing_target: Annotated[
+        bool, _option("Leave out rows without a label.", COLUMNS, "--drop-missing-target")
+    ] = False,
+    estimator: Annotated[
+        str,
+        _option(
+            "hgb, forest, logistic or mlp; where installed xgboost, lightgbm or catboost.", MODEL
+        ),
+    ] = "hgb",
+    confidence: Annotated[float, _option("Coverage to promise.", SETS)] = 0.9,
+    score: Annotated[str, _option("Conformity score: aps, raps, lac, ...", SETS)] = "aps",
     label_conditional: Annotated[
-        bool, typer.Option("--label-conditional", help="Promise coverage for every true label.")
+        bool, _option("Promise coverage for every true label.", SETS, "--label-conditional")
     ] = False,
     allow_empty: Annotated[
         bool,
-        typer.Option(help="Let sets be empty; if not, the most probable label joins such a set."),
+        _option("Let sets be empty; if not, the most probable label joins such a set.", SETS),
     ] = True,
-    clusters: Annotated[
-        str | None, typer.Option(help="Column of ids: rows of one id stay together.")
-    ] = None,
     seed: Seed = 0,
     report: Report = None,
     test_out: Annotated[
@@ -48,11 +73,17 @@ def fit(
                 target=target,
                 out=out,
                 sensitive=names(sensitive),
+                features=names(features),
+                not_features=names(not_features) or (),
+                drop=names(drop) or (),
+                clusters=clusters,
+                weights=weights,
+                drop_missing_target=drop_missing_target,
                 estimator=estimator,
                 confidence_level=confidence,
+                conformity_score=score,
                 label_conditional=label_conditional,
                 allow_empty=allow_empty,
-                clusters=clusters,
                 measures=report is not None,
                 progress=progress,
                 seed=seed,

@@ -13,6 +13,9 @@ from typing import Any
 
 import typer
 
+# what the shell can do about errors of these names; their modules are heavy to import
+MORE = {"MissingLabelsError": ", or add --drop-missing-target"}
+
 
 @contextmanager
 def plain_errors(json: bool) -> Iterator[dict[str, Any]]:
@@ -46,7 +49,8 @@ def _in_shell(error: Exception) -> str:
             f"the estimator holds types that are not trusted: {names}; if you know them and who "
             f"wrote the file, add --trust {names}"
         )
-    return " ".join(str(error).split())
+    line = " ".join(str(error).split())
+    return line + MORE.get(type(error).__name__, "")
 
 
 def stop(line: str, code: int) -> None:

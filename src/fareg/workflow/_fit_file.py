@@ -16,7 +16,7 @@ from fareg.scores import SCORES
 from fareg.workflow._fit import Trial, fit_and_test, quiet
 from fareg.workflow._models import MODELS, check_named, reading
 from fareg.workflow._roles import Roles, assign_roles
-from fareg.workflow._tables import check_copy, column_kinds, copy_rows, read_table
+from fareg.workflow._tables import check_columns, check_copy, column_kinds, copy_rows, read_table
 from fareg.workflow._target import check_target, check_weights, with_labels
 
 
@@ -95,6 +95,9 @@ def fit_file(
     check_choice("conformity_score", conformity_score, SCORES)
     check_named(estimator)
     frame = read_table(data, labels=[target])
+    check_columns([target], [str(name) for name in frame.columns], str(data))
+    frame = with_labels(frame, target) if drop_missing_target else frame
+    y = check_target(frame[target])
     roles = assign_roles(
         frame,
         target=target,
@@ -106,8 +109,6 @@ def fit_file(
         weights=weights,
         source=str(data),
     )
-    frame = with_labels(frame, target) if drop_missing_target else frame
-    y = check_target(frame[target])
     X = frame[roles.columns]
     kinds = column_kinds(X)
     model = MODELS[estimator](seed)

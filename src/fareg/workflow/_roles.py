@@ -42,8 +42,8 @@ class Roles:
         return [*self.features, *self.others]
 
     def notes(self) -> dict[str, Any]:
-        """Return what a model file remembers."""
-        told = {"features": self.features, "not_features": self.others, "aside": self.aside}
+        """Return what a model file remembers beside its columns."""
+        told = {"not_features": self.others, "left_out": self.aside}
         return {name: value for name, value in told.items() if value}
 
 

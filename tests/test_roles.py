@@ -1,0 +1,201 @@
+"""What the columns of a table are for: features, groups only, ids, weights."""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import fareg
+from fareg._encoding import gradient_boosting, one_hot_encoder
+from fareg.classifiers import out_of_fold_proba, trained
+from fareg.persistence import describe
+from fareg.workflow._models import LIBRARIES, MODELS, CodedLabels, reading
+from fareg.workflow._roles import assign_roles, is_id
+from fareg.workflow._target import check_weights
+from test_cli import SMALL, refused, run
+
+TABLE = pd.DataFrame(
+    {
+        "id": [f"p{i}" for i in range(6)],
+        "age": [30, 30, 40, 40, 50, 50],
+        "sex": list("fmfmfm"),
+        "dose": np.arange(6) / 7,
+        "w": [1.0, 2.0, 1.0, 2.0, 1.0, 2.0],
+        "y": list("abcabc"),
+    }
+)
+WEIGHTED = SMALL.assign(
+    id=range(1000, 1000 + len(SMALL)), weight=np.arange(len(SMALL)) % 3 + 1.0, note="same"
+)
+
+
+@pytest.fixture
+def weighted(tmp_path):
+    WEIGHTED.to_csv(tmp_path / "t.csv", index=False)
+    return tmp_path / "t.csv"
+
+
+def roles(**given):
+    return assign_roles(TABLE.drop(columns="id"), target="y", **given)
+
+
+def test_every_column_has_one_role():
+    plain = roles()
+    assert (plain.features, plain.others) == (["age", "sex", "dose", "w"], [])
+    told = roles(not_features=["sex"], drop=["dose"], weights="w")
+    assert (told.features, told.others) == (["age"], ["sex"])
+    assert told.aside == {"dose": "dropped", "w": "weights"}
+    assert told.sensitive is None
+    # columns that the model does not read define groups, whichever others are named
+    named = roles(not_features=["sex"], sensitive=["age"])
+    assert (named.sensitive, named.others) == (["age", "sex"], ["sex"])
+    # what is neither read nor sensitive is not asked for
+    few = roles(features=["dose", "age"], sensitive=["sex"])
+    assert few.columns == ["dose", "age", "sex"]
+
+
+def test_a_column_that_identifies_rows_is_left_out_unless_it_is_named():
+    with pytest.warns(fareg.FaregWarning, match="id: different in every row"):
+        found = assign_roles(TABLE, target="y")
+    assert found.aside == {"id": "id"}
+    assert "id" in assign_roles(TABLE, target="y", features=["id"]).features
+    assert is_id(TABLE["id"])
+    assert not is_id(TABLE["dose"])  # measurements differ in every row too
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"weights": "y"}, "column y cannot be both the target and the column of weights"),
+        ({"weights": "w", "clusters": "w"}, "column w cannot be both the column of clusters"),
+        ({"features": ["age"], "not_features": ["age"]}, "a feature and not a feature"),
+        ({"drop": ["sex"], "sensitive": ["sex"]}, "column sex cannot be both dropped and sens"),
+        ({"drop": ["age", "sex", "dose", "w"]}, "no column left that the model could read"),
+        ({"drop": ["ag"]}, "did you mean age?"),
+    ],
+)
+def test_roles_that_contradict_are_refused(given, words):
+    with pytest.raises(fareg.FaregError, match=words):
+        roles(**given)
+
+
+def test_a_model_that_reads_some_columns_is_the_model_trained_on_them():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=80), "b": rng.choice(["u", "v"], 80), "c": 0.0})
+    y = rng.choice(["yes", "no"], 80)
+    plain = make_pipeline(one_hot_encoder(), LogisticRegression())
+    some = reading(plain, ["b", "a"]).fit(X, y).predict_proba(X.assign(c="anything"))
+    np.testing.assert_array_equal(some, plain.fit(X[["b", "a"]], y).predict_proba(X[["b", "a"]]))
+
+
+@pytest.mark.parametrize("name", ["hgb", "logistic", "mlp"])
+def test_training_weights_count_rows(name):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=60)})
+    y = np.where(rng.random(60) < 0.5, "yes", "no")
+    heavy = np.where(y == "yes", 100.0, 1.0)
+    model = reading(MODELS[name](0), ["a"])
+    more = trained(model, X, y, heavy).predict_proba(X)[:, 1]
+    assert more.mean() > 0.6  # about a half without weights
+    out = out_of_fold_proba(
+        MODELS[name](0), X, y, ["no", "yes"], cv=2, clusters=None, seed=0, weights=heavy
+    )
+    assert out[:, 1].mean() > 0.6
+
+
+@pytest.mark.parametrize(
+    "weights", [[1.0, -1.0], [1.0, None], [0.0, 0.0], [1.0, np.inf], ["a", "b"]]
+)
+def test_weights_are_numbers_from_zero_on(weights):
+    with pytest.raises(fareg.FaregError, match="the weights w must be numbers from zero on"):
+        check_weights(pd.Series(weights, name="w"))
+
+
+def test_a_model_without_weights_says_so():
+    from sklearn.neighbors import KNeighborsClassifier
+
+    with pytest.raises(fareg.FaregError, match="KNeighborsClassifier takes no training weights"):
+        trained(make_pipeline(KNeighborsClassifier()), [[0.0], [1.0]], [0, 1], np.ones(2))
+
+
+def test_labels_of_any_type_reach_a_classifier_that_wants_numbers():
+    X, y = np.arange(20.0)[:, None], np.array(["b", "a"] * 10)
+    coded = CodedLabels(gradient_boosting(0)).fit(X, y)
+    assert coded.classes_.tolist() == ["a", "b"]
+    assert set(coded.classifier_.classes_) == {0, 1}
+    assert set(coded.predict(X)) <= {"a", "b"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in LIBRARIES if name != "catboost"])
+def test_other_boosting_is_trained_saved_and_loaded(name, weighted, tmp_path):
+    pytest.importorskip(name)
+    out = tmp_path / "m.fareg"
+    options = ("--target", "outcome", "--estimator", name, "--weights", "weight", "--json")
+    told = json.loads(run("fit", weighted, *options, "--out", out).stdout)
+    assert told["about"]["base_model"] == name
+    assert describe(out)["untrusted"] == []
+    run("predict", out, weighted, "--out", tmp_path / "sets.csv")
+
+
+def test_a_library_that_is_not_installed_is_named_with_its_command(weighted, tmp_path, monkeypatch):
+    monkeypatch.setattr("fareg.workflow._models.find_spec", lambda name: None)
+    options = ("--target", "outcome", "--estimator", "catboost", "--out", tmp_path / "m.fareg")
+    assert "pip install catboost" in refused("fit", weighted, *options)
+
+
+@pytest.mark.slow
+def test_the_model_file_remembers_which_columns_are_which(weighted, tmp_path):
+    out = tmp_path / "m.fareg"
+    options = ["--not-features", "Gender", "--weights", "weight", "--drop", "note"]
+    options += ["--score", "lac", "--estimator", "logistic", "--target", "outcome", "--json"]
+    told = json.loads(run("fit", weighted, *options, "--out", out).stdout)
+    assert any("id: different in every row" in note for note in told["warnings"])
+    found = describe(out)
+    assert found["columns"] == ["Color", "Feature 1", "Gender"]
+    assert found["parameters"]["conformity_score"] == "lac"
+    assert found["metadata"]["not_features"] == ["Gender"]
+    assert found["metadata"]["left_out"] == {"weight": "weights", "note": "dropped", "id": "id"}
+    clf = fareg.load(out)
+    X = WEIGHTED[found["columns"]]
+    other = X.assign(Gender="nobody")
+    np.testing.assert_array_equal(clf.predict_proba(X), clf.predict_proba(other))
+    # new rows need neither weights nor ids
+    X.to_csv(tmp_path / "new.csv", index=False)
+    run("predict", out, tmp_path / "new.csv", "--out", tmp_path / "sets.csv")
+
+
+@pytest.mark.slow
+def test_rows_without_a_label_are_left_out_when_asked(tmp_path):
+    gaps = SMALL.assign(outcome=SMALL["outcome"].where(np.arange(len(SMALL)) % 4 > 0))
+    gaps.to_csv(tmp_path / "t.csv", index=False)
+    options = ["--target", "outcome", "--estimator", "logistic", "--out", tmp_path / "m.fareg"]
+    line = refused("fit", tmp_path / "t.csv", *options)
+    assert "30 missing values in 120 rows" in line
+    assert "or add --drop-missing-target" in line
+    options += ["--drop-missing-target", "--json", "--test-out", tmp_path / "test.csv"]
+    told = json.loads(run("fit", tmp_path / "t.csv", *options).stdout)
+    assert sum(told["rows"].values()) == 90
+    assert "30 of 120 rows have no outcome and are left out" in told["warnings"]
+    kept = pd.read_csv(tmp_path / "test.csv")
+    assert kept["outcome"].notna().all()
+    assert len(kept) == told["rows"]["test"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--weights", "Color"], "the weights Color must be numbers from zero on"),
+        (["--score", "asp"], "conformity_score"),
+        (["--features", "Color,Nothing"], "has no column Nothing"),
+    ],
+)
+def test_bad_columns_are_refused_in_one_line(options, words, weighted, tmp_path):
+    before = set(os.listdir(tmp_path))
+    base = ("--target", "outcome", "--out", tmp_path / "m.fareg")
+    assert words in refused("fit", weighted, *base, *options)
+    assert set(os.listdir(tmp_path)) == before
