@@ -92,8 +92,10 @@ def test_a_model_that_reads_some_columns_is_the_model_trained_on_them():
     np.testing.assert_array_equal(some, plain.fit(X[["b", "a"]], y).predict_proba(X[["b", "a"]]))
 
 
-@pytest.mark.parametrize("name", ["hgb", "logistic", "mlp"])
+@pytest.mark.parametrize("name", ["hgb", "logistic", "mlp", "xgboost", "lightgbm"])
 def test_training_weights_count_rows(name):
+    if name in LIBRARIES:
+        pytest.importorskip(name)
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"a": rng.normal(size=60)})
     y = np.where(rng.random(60) < 0.5, "yes", "no")
@@ -128,18 +130,6 @@ def test_labels_of_any_type_reach_a_classifier_that_wants_numbers():
     assert coded.classes_.tolist() == ["a", "b"]
     assert set(coded.classifier_.classes_) == {0, 1}
     assert set(coded.predict(X)) <= {"a", "b"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in LIBRARIES if name != "catboost"])
-def test_other_boosting_is_trained_saved_and_loaded(name, weighted, tmp_path):
-    pytest.importorskip(name)
-    out = tmp_path / "m.fareg"
-    options = ("--target", "outcome", "--estimator", name, "--weights", "weight", "--json")
-    told = json.loads(run("fit", weighted, *options, "--out", out).stdout)
-    assert told["about"]["base_model"] == name
-    assert describe(out)["untrusted"] == []
-    run("predict", out, weighted, "--out", tmp_path / "sets.csv")
 
 
 def test_a_library_that_is_not_installed_is_named_with_its_command(weighted, tmp_path, monkeypatch):

@@ -46,6 +46,7 @@ def place(people, tmp_path_factory):
         folder / "all.csv",
         target="outcome",
         out=folder / "m.fareg",
+        features=[name for name in people if name != "outcome"],  # with the code of each row
         estimator="logistic",
         test_out=folder / "test.csv",
     )

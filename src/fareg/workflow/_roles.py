@@ -83,7 +83,7 @@ def assign_roles(
     -------
     Roles
         A column of text or whole numbers that differs in every row is left out with a warning,
-        unless it is named in ``features``, ``not_features`` or ``sensitive``.
+        unless it is named in ``features``, ``not_features`` or ``sensitive``, or there is no other.
 
     Examples
     --------
@@ -107,6 +107,7 @@ def assign_roles(
     named = {name for some in used.values() for name in some}
     free = [name for name in names if name != target and name not in aside]
     ids = [name for name in free if name not in named and is_id(frame[name])]
+    ids = [] if set(ids) == set(free) else ids  # the only column that there is
     if ids:
         warn(
             f"{', '.join(ids)}: different in every row, taken as ids that neither train the model "
@@ -157,5 +158,5 @@ def is_id(column: pd.Series) -> bool:
     (True, False, False)
     """
     numbers = pd.api.types.is_integer_dtype(column.dtype)
-    texts = pd.api.types.is_string_dtype(column.dtype)
+    texts = pd.api.types.is_string_dtype(column)
     return bool((numbers or texts) and column.is_unique)
