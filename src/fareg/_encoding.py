@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -293,6 +294,8 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
 def gradient_boosting(random_state: int | None = None) -> Pipeline:
     """Gradient boosting on any table: the default where no estimator is given."""
     boosting = AnySizeBoosting(random_state=random_state)
+    if get_config()["enable_metadata_routing"]:
+        boosting.set_fit_request(sample_weight=True)
     steps = make_pipeline(ordinal_encoder(), FillEmpty()).steps
     return Pipeline([*steps, ("histgradientboostingclassifier", boosting)])
 

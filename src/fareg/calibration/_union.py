@@ -59,8 +59,6 @@ def split_calibration(calibration: Any) -> CellCalibration | None:
 
     None if it keeps none: residuals and learned quantiles do not tell the scores.
     """
-    if isinstance(calibration, UnionCalibration):
-        return split_calibration(calibration.parts[0])
     scores = getattr(calibration, "scores", None)
     if scores is None:
         return None

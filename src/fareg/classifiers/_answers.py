@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
+from fareg._columns import is_frame
 from fareg._levels import distinct_rows
 from fareg._validation import BoolArray, FloatArray
 
@@ -25,6 +27,16 @@ def joined(sets: BoolArray, classes: Any) -> Any:
     first, which = distinct_rows(pd.DataFrame(sets))
     texts = [SEPARATOR.join(labels[j] for j in np.flatnonzero(row)) for row in sets[first]]
     return np.array(texts, dtype=object)[which]
+
+
+def frame_like(X: Any, table: pd.DataFrame) -> Any:
+    """Return a table as a frame of the library that made X, with its index if it has one."""
+    if isinstance(X, pd.DataFrame):
+        return table.set_axis(X.index, axis=0)
+    if not is_frame(X):
+        return table
+    library = nw.get_native_namespace(X)
+    return nw.from_dict(table.to_dict("list"), backend=library.__name__).to_native()
 
 
 def table_of_answers(sets: BoolArray, proba: FloatArray, classes: Any) -> pd.DataFrame:

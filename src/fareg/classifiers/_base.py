@@ -12,9 +12,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 
 from fareg._columns import (
@@ -46,8 +46,15 @@ from fareg._validation import (
 )
 from fareg._words import fraction
 from fareg.calibration import FullSet, Rows, require
-from fareg.classifiers._answers import labels_of_sets, table_of_answers
-from fareg.classifiers._estimators import check_estimator, check_model, is_fitted, trained
+from fareg.classifiers._answers import frame_like, labels_of_sets, table_of_answers
+from fareg.classifiers._estimators import (
+    check_estimator,
+    check_model,
+    is_fitted,
+    refuse_weights,
+    routed_weights,
+    trained,
+)
 from fareg.classifiers._inputs import (
     check_column_kinds,
     check_two_classes,
@@ -104,7 +111,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
     allow_empty: Flag = True
     random_state: Seed = None
 
-    def fit(self, X: Any, y: Any, *, clusters: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, clusters: Any = None, sample_weight: Any = None) -> Self:
         """Split (X, y) at random, train the estimator on one part, conformalize on the other.
 
         A ``FrozenEstimator`` is left as it is, ``ProbabilityColumns`` have nothing to train: all
@@ -118,6 +125,9 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             Labels of any type.
         clusters : array-like of shape (n_samples,), default=None
             Ids of people or places with several rows; rows of one id stay in one part.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights for the training of the estimator, out of fold too. Calibration counts every
+            row once, because no promise is proven for weighted ranks.
 
         Returns
         -------
@@ -129,29 +139,35 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             clusters = np.asarray(clusters)
             check_same_length(X=X, clusters=clusters)
         if isinstance(self.estimator, FrozenEstimator | ProbabilityColumns):
+            refuse_weights(sample_weight)
             return self._conformalize(self._fitted_estimator(X, y), X, y)
         seed = hash_key(self.random_state) % 2**32
         train, rest = split_rows(len(y), self.calibration_size, clusters, seed)
         check_two_classes(y)
         estimator = gradient_boosting(seed) if self.estimator is None else clone(self.estimator)
         X_train, y_train = take_rows(X, train), y[train]
-        fitted = trained(clone(estimator), X_train, y_train)
+        weights = routed_weights(self, sample_weight, len(y))
+        weights = None if weights is None else weights[train]
+        fitted = trained(clone(estimator), X_train, y_train, weights)
         own = None if clusters is None else clusters[train]
-        training = self._training_rows(estimator, fitted, X_train, y_train, own, seed)
+        training = self._training_rows(estimator, fitted, X_train, y_train, own, seed, weights)
         return self._conformalize(fitted, take_rows(X, rest), y[rest], training)
 
-    def conformalize(self, X: Any, y: Any) -> Self:
+    def conformalize(self, X: Any, y: Any, *, sample_weight: None = None) -> Self:
         """Calibrate a fitted estimator on rows that it was not trained on.
 
         Parameters
         ----------
         X : frame or array of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
+        sample_weight : None
+            Weights are refused: no promise is proven for weighted ranks.
 
         Returns
         -------
         self
         """
+        refuse_weights(sample_weight)
         self._check_parameters()
         X, y = self._check_X_y(X, y)
         return self._conformalize(self._fitted_estimator(X, y), X, y)
@@ -216,18 +232,18 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         rows = self._rows(X, caller="predict_labels")
         return labels_of_sets(self._sets(rows), rows.proba, self.classes_)
 
-    def predict_table(self, X: Any) -> pd.DataFrame:
+    def predict_table(self, X: Any) -> Any:
         """Return a line per row with its set, its size and its top label, among others.
 
         Returns
         -------
-        DataFrame
+        DataFrame, of polars or another library if X is one, with the index of X if it has one
             ``set`` (labels joined by ``|``), ``size``, ``top`` (the most probable label) and its
             ``probability``; methods with groups add theirs.
         """
         rows = self._rows(X, caller="predict_table")
         table = table_of_answers(self._sets(rows), rows.proba, self.classes_)
-        return table.assign(**self._describe_rows(rows))
+        return frame_like(X, table.assign(**self._describe_rows(rows)))
 
     def report(
         self,
@@ -312,7 +328,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         return {}
 
     def _training_rows(
-        self, estimator: Any, fitted: Any, X: Any, y: Any, clusters: Any, seed: int
+        self, estimator: Any, fitted: Any, X: Any, y: Any, clusters: Any, seed: int, weights: Any
     ) -> Rows:
         """Return the training rows.
 
@@ -325,7 +341,14 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
 
         def ask(table: Any) -> FloatArray:
             return out_of_fold_proba(
-                estimator, table, y, fitted.classes_, cv=self.cv, clusters=clusters, seed=seed
+                estimator,
+                table,
+                y,
+                fitted.classes_,
+                cv=self.cv,
+                clusters=clusters,
+                seed=seed,
+                weights=weights,
             )
 
         return self._learning_rows(X, y, fitted, ask, clusters)
@@ -467,6 +490,13 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
                 f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
                 f"conformalize(X, y) with a fitted estimator, before {caller}"
             )
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Tell scikit-learn that ``fit`` hands weights on to the estimator's ``fit``."""
+        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        estimator = gradient_boosting() if self.estimator is None else self.estimator
+        fits = MethodMapping().add(caller="fit", callee="fit")
+        return router.add(estimator=estimator, method_mapping=fits)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_calibration_")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from sklearn import get_config
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from fareg._threads import few_threads
@@ -46,6 +49,8 @@ def weight_arguments(estimator: Any, weights: Any) -> dict[str, Any]:
     """
     if weights is None:
         return {}
+    if get_config()["enable_metadata_routing"]:  # the requests of the steps say where they go
+        return {"sample_weight": weights}
     if isinstance(estimator, Pipeline):
         name, last = estimator.steps[-1]
         return {f"{name}__{key}": w for key, w in weight_arguments(last, weights).items()}
@@ -55,6 +60,35 @@ def weight_arguments(estimator: Any, weights: Any) -> dict[str, Any]:
             "another estimator"
         )
     return {"sample_weight": weights}
+
+
+def routed_weights(clf: Any, sample_weight: Any, n: int) -> Any:
+    """Return the weights that the estimator of a classifier is trained with, None for none.
+
+    With scikit-learn's metadata routing, an estimator gets weights only if it requests them.
+    """
+    if sample_weight is None:
+        return None
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        weights = np.full(1, np.nan)
+    if weights.shape != (n,) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise InvalidInputError(
+            f"sample_weight must hold {n} finite numbers of at least 0, one per row of X"
+        )
+    if get_config()["enable_metadata_routing"]:
+        return process_routing(clf, "fit", sample_weight=weights).estimator.fit.get("sample_weight")
+    return weights
+
+
+def refuse_weights(sample_weight: Any) -> None:
+    """Refuse weights where rows calibrate and nothing is trained."""
+    if sample_weight is not None:
+        raise InvalidInputError(
+            "sample_weight cannot weight calibration rows, because no promise is proven for "
+            "weighted ranks; leave it out, or call fit with an estimator to train, which gets it"
+        )
 
 
 def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:

@@ -20,6 +20,7 @@ from fareg._validation import (
 )
 from fareg.calibration import ReselectedCalibration, Rows, UnionCalibration, require
 from fareg.classifiers._base import ConformalClassifier, Folds
+from fareg.classifiers._estimators import refuse_weights
 from fareg.classifiers._inputs import checked_labels
 from fareg.classifiers._learning import coverage_to_learn, divide_rows
 from fareg.classifiers._naming import credible_groups, rule_to_explain
@@ -192,6 +193,7 @@ allow_empty, random_state
         y_learn: Any = None,
         proba_learn: Any = None,
         clusters_learn: Any = None,
+        sample_weight: None = None,
     ) -> Self:
         """Calibrate a fitted estimator on rows that it was not trained on.
 
@@ -207,11 +209,14 @@ allow_empty, random_state
             None: the estimator is asked, which must not have been trained on them then.
         clusters_learn : array of shape (n_learn,), default=None
             Ids of people or places with several rows among them; they are held out together.
+        sample_weight : None
+            Weights are refused: no promise is proven for weighted ranks.
 
         Returns
         -------
         self
         """
+        refuse_weights(sample_weight)
         if (X_learn is None) != (y_learn is None):
             raise InvalidInputError("pass X_learn and y_learn together, got only one")
         self._check_parameters()

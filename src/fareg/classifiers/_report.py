@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from fareg._labels import check_labels
 from fareg._validation import InvalidInputError, check_same_length
 from fareg.auditing import Comparison, RowLevels, compare_sets
-from fareg.calibration import LevelCalibration, Rows, UnionCalibration, split_calibration
+from fareg.calibration import LevelCalibration, Rows, split_calibration
+from fareg.classifiers._views import own_part
 
 if TYPE_CHECKING:
     from fareg.classifiers._base import ConformalClassifier
@@ -59,7 +60,7 @@ def _sets_before(clf: ConformalClassifier, rows: Rows, before: Any) -> Any:
                 f"{list(clf.classes_)}; calibrate both around one estimator"
             )
         return sets
-    split = split_calibration(clf.calibration_)
+    split = split_calibration(own_part(clf.calibration_))
     if split is None:
         raise InvalidInputError(
             f"this {type(clf).__name__} keeps no scores to build split conformal sets from; pass "
@@ -69,7 +70,7 @@ def _sets_before(clf: ConformalClassifier, rows: Rows, before: Any) -> Any:
 
 
 def _levels(calibration: Any, rows: Rows) -> RowLevels | None:
-    own = calibration.parts[0] if isinstance(calibration, UnionCalibration) else calibration
+    own = own_part(calibration)
     if not isinstance(own, LevelCalibration):
         return None
     return RowLevels(own.leveler.levels(rows), own.leveler.n_levels, own.first_raised())

@@ -69,7 +69,7 @@ def write_answers(
     counts = count_sizes([], n_classes)
     with table_writer(out) as append:
         for X, kept in batches:
-            table = clf.predict_table(X)
+            table = clf.predict_table(X).reset_index(drop=True)
             append(pd.concat([kept, table], axis=1))
             counts += count_sizes(table["size"], n_classes)
             if progress is not None:
