@@ -35,8 +35,8 @@ def frame_like(X: Any, table: pd.DataFrame) -> Any:
         return table.set_axis(X.index, axis=0)
     if not is_frame(X):
         return table
-    library = nw.get_native_namespace(X)
-    return nw.from_dict(table.to_dict("list"), backend=library.__name__).to_native()
+    columns = {str(name): column.tolist() for name, column in table.items()}
+    return nw.from_dict(columns, backend=nw.get_native_namespace(X).__name__).to_native()
 
 
 def table_of_answers(sets: BoolArray, proba: FloatArray, classes: Any) -> pd.DataFrame:
