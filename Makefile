@@ -4,11 +4,13 @@
 # make check   format, lint, types
 # make bench   timings and ratios against peers
 # make docs    the documentation site
+# make gallery the page of examples, with what they print and draw
+# make dist    wheel and sdist, and the quick tests on the installed wheel
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo quick test check bench docs clean
+.PHONY: demo quick test check bench docs gallery dist clean
 
 demo: .venv/installed
 	$(BIN)/fareg demo
@@ -35,6 +37,21 @@ docs: .venv/installed-dev
 	$(INSTALL) -e ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+gallery: .venv/installed-dev
+	$(BIN)/python docs/_gallery.py
+
+# the wheel alone first, then with the extras that the tests need, in an environment of its own
+dist: .venv/installed-dev
+	rm -rf dist .dist-venv
+	$(INSTALL) build
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv .dist-venv
+	.dist-venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	.dist-venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	.dist-venv/bin/fareg --version
+	.dist-venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt "$$(echo dist/*.whl)[dev,dask]"
+	OMP_NUM_THREADS=1 .dist-venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" tests
+
 .venv/created:
 	$(PYTHON) -m venv .venv
 	touch $@
@@ -55,4 +72,4 @@ docs: .venv/installed-dev
 	touch $@
 
 clean:
-	rm -rf .venv .bench-venv build dist site out
+	rm -rf .venv .bench-venv .dist-venv build dist site out

@@ -36,3 +36,6 @@ for row in range(3):
     labels = ", ".join(map(str, loaded.classes_[sets[row]]))
     print(f"row {row}: {{{labels}}}, truly {y_new[row]}")
 print(f"coverage {coverage_score(y_new, sets, classes=loaded.classes_):.3f}, asked for 0.95")
+
+# thresholds and coverage against the level of disadvantage
+loaded.plot_levels(X_new, y_new).savefig("levels.png")

@@ -50,3 +50,4 @@ for name, model in models.items():
         f"{name}: group {clf.groups_['rule'].iloc[0]!r}, "
         f"coverage {coverage_score(y[5000:], sets):.3f}, {mean_set_size(sets):.2f} labels per set"
     )
+    clf.plot_levels(X[5000:], y[5000:]).savefig(f"{name}.png")

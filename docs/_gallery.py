@@ -1,0 +1,87 @@
+"""Writes ``docs/gallery.md``: every example with what it prints and draws; ``make gallery`` runs it.
+
+Code is included from ``examples`` when the site is built. Output and pictures are kept in the
+repository, because building a site should not train models.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PICTURES = ROOT / "docs" / "gallery"
+HEAD = """# Gallery
+Every example of the folder `examples`, with what it prints and draws. `make gallery` writes this page, the tests run the examples.
+"""
+SECTION = """
+## {title}
+{text}
+{pictures}
+```
+{printed}
+```
+??? example "examples/{name}"
+    ```python
+    --8<-- "examples/{name}"
+    ```
+"""
+
+
+def section(path: Path) -> str:
+    """Run an example in an empty folder and return its part of the page."""
+    title, _, text = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, str(path), folder],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "MPLBACKEND": "Agg"},
+        )
+        pictures = [
+            keep_picture(found, f"{path.stem}-{found.stem}.png")
+            for found in sorted(Path(folder).rglob("*"))
+            if found.suffix in (".png", ".html")
+        ]
+        printed = done.stdout.strip().replace(folder, ".")
+    return SECTION.format(
+        title=title.rstrip("."),
+        text=text.split("\nRun:")[0].strip(),
+        pictures="\n".join(f"![{title}](gallery/{name})" for name in pictures if name),
+        printed=printed,
+        name=path.name,
+    )
+
+
+def keep_picture(found: Path, name: str) -> str | None:
+    """Copy a picture to the documentation; a page of HTML is photographed, if there is a browser."""
+    if found.suffix == ".png":
+        shutil.copy(found, PICTURES / name)
+        return name
+    browser = shutil.which("chromium")
+    if browser is None:
+        return None
+    shot = f"--screenshot={PICTURES / name}"
+    options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1000,1100"]
+    subprocess.run([browser, *options, shot, found.as_uri()], check=True, capture_output=True)
+    return name
+
+
+def main() -> None:
+    """Write the page and its pictures."""
+    shutil.rmtree(PICTURES, ignore_errors=True)
+    PICTURES.mkdir()
+    examples = sorted((ROOT / "examples").glob("*.py"))
+    page = HEAD + "".join(section(path) for path in examples)
+    (ROOT / "docs" / "gallery.md").write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
