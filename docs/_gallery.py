@@ -1,4 +1,4 @@
-"""Writes ``docs/gallery.md``: every example with what it prints and draws; ``make gallery`` runs it.
+"""Writes ``docs/gallery.md``: every example with what it prints and draws (``make gallery``).
 
 Code is included from ``examples`` when the site is built. Output and pictures are kept in the
 repository, because building a site should not train models.
@@ -17,7 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "gallery"
 HEAD = """# Gallery
-Every example of the folder `examples`, with what it prints and draws. `make gallery` writes this page, the tests run the examples.
+Every example of the folder `examples`, with what it prints and draws. `make gallery` writes this
+page, the tests run the examples.
 """
 SECTION = """
 ## {title}
@@ -61,7 +62,7 @@ def section(path: Path) -> str:
 
 
 def keep_picture(found: Path, name: str) -> str | None:
-    """Copy a picture to the documentation; a page of HTML is photographed, if there is a browser."""
+    """Copy a picture to the documentation; a browser, if there is one, photographs HTML."""
     if found.suffix == ".png":
         shutil.copy(found, PICTURES / name)
         return name
