@@ -7,15 +7,14 @@ None of them knows an estimator.
 """
 
 from fareg.calibration._afcp import SelectedCalibration, WorstLevels
+from fareg.calibration._calibration import Calibration, FullSet
 from fareg.calibration._cells import (
     ABSENT,
     CellCalibration,
     EveryFeature,
     Everyone,
-    FullSet,
     JointLevels,
     Views,
-    has_points,
 )
 from fareg.calibration._condcp import (
     ConditionalCalibration,
@@ -62,6 +61,7 @@ RECORDS = (
 __all__ = [
     "ABSENT",
     "RECORDS",
+    "Calibration",
     "CellCalibration",
     "ConditionalCalibration",
     "EveryFeature",
@@ -83,7 +83,6 @@ __all__ = [
     "UnionCalibration",
     "Views",
     "WorstLevels",
-    "has_points",
     "learn_region_views",
     "learn_regions",
     "learn_shift",

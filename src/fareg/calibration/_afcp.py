@@ -13,7 +13,8 @@ from scipy import stats
 
 from fareg._levels import LevelCoding, cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, warn
-from fareg.calibration._cells import FullSet, check_coding, check_labels
+from fareg.calibration._calibration import Calibration
+from fareg.calibration._cells import check_coding
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores, conformal_rank
 
@@ -154,23 +155,18 @@ def _exceeds(rates: FloatArray, sizes: FloatArray, alpha: float) -> BoolArray:
 
 
 @dataclass(frozen=True, eq=False)
-class SelectedCalibration:
+class SelectedCalibration(Calibration):
     """Calibrated levels of the features that are selected for each row.
 
     Attributes
     ----------
     coding : LevelCoding
         Sensitive features as level numbers.
-    scores : ndarray of shape (n,)
-        Calibration scores of the true labels.
     levels : int ndarray of shape (n, n_features)
-    labels : int ndarray of shape (n,) or None
-        Columns of the true labels, to select and calibrate within each label.
-    n_labels : int
-        1 unless every label is a problem of its own.
     n_select : int or None
         How many features are selected; None for the published rule.
-    alpha : float
+    scores, labels, n_labels, alpha
+        As in :class:`Calibration`; with labels, features are selected within each label.
     """
 
     coding: LevelCoding
@@ -180,8 +176,6 @@ class SelectedCalibration:
     n_labels: int
     n_select: int | None
     alpha: float
-
-    has_pvalues = True
 
     @classmethod
     def of(
@@ -202,18 +196,13 @@ class SelectedCalibration:
         n_labels = rows.scores.shape[1] if label_conditional else 1
         return cls(coding, scores, levels, labels, n_labels, n_select, alpha)
 
-    @property
-    def n_rows(self) -> int:
-        """Number of calibration rows."""
-        return len(self.scores)
-
     @cached_property
     def worst_levels(self) -> WorstLevels:
         """The worst level of every feature."""
         return WorstLevels.count(
             self.scores,
             self.levels,
-            self._problems,
+            self.label_numbers,
             n_levels=self.coding.n_levels,
             n_problems=self.n_labels,
             alpha=self.alpha,
@@ -237,29 +226,20 @@ class SelectedCalibration:
 
     def selected(self, rows: Rows) -> IntArray:
         """Return the features selected with each placeholder label, see ``WorstLevels.select``."""
-        codes = self.coding.codes(rows.columns)
-        return self.worst_levels.select(rows.scores, codes, self.coding.n_levels, self.n_select)
-
-    def full_sets(self) -> Iterator[FullSet]:
-        """Yield nothing: which cells are too small depends on the rows that are asked about."""
-        return iter(())
+        return self._selected(rows, self.coding.codes(rows.columns))
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
         """Refuse parts that contradict each other."""
-        n = len(self.scores)
-        require(self.alpha == alpha, "alpha")
-        require(self.scores.dtype == np.float64 and self.scores.shape == (n,), "scores")
-        require(not np.isnan(self.scores).any(), "scores")
-        require(self.levels.shape == (n, len(self.coding.levels)), "levels")
+        self.check_scores("scores", n_labels, alpha)
+        require(self.levels.shape == (self.n_rows, len(self.coding.levels)), "levels")
         require(self.levels.dtype == np.int64 and (self.levels >= 0).all(), "levels")
         require((self.levels < self.coding.n_levels).all(), "levels")
-        check_labels(self.labels, self.n_labels, n, n_labels)
         require(self.labels is None or (self.labels >= 0).all(), "labels")
         check_coding(self.coding, rows)
 
-    @property
-    def _problems(self) -> IntArray:
-        return np.zeros(len(self.scores), dtype=np.int64) if self.labels is None else self.labels
+    def _selected(self, rows: Rows, levels: IntArray) -> IntArray:
+        n_levels = self.coding.n_levels
+        return self.worst_levels.select(rows.scores, levels, n_levels, self.n_select)
 
     def _views(self, rows: Rows) -> Iterator[tuple[BoolArray, CalibrationScores, IntArray]]:
         """Yield rows, the calibration they need, and their categories: all rows, then selections.
@@ -267,11 +247,10 @@ class SelectedCalibration:
         A row is in the view of a selection if some placeholder label led to that selection.
         """
         levels = self.coding.codes(rows.columns)
-        selected = self.selected(rows)
         everyone = np.ones(len(levels), dtype=bool)
         yield everyone, *self._calibration_of((), levels)
         full = np.zeros(len(levels), dtype=bool)
-        for features, members in _distinct_selections(selected):
+        for features, members in _distinct_selections(self._selected(rows, levels)):
             calibration, categories = self._calibration_of(features, levels[members])
             full[members] |= np.isinf(calibration.quantiles(self.alpha)[categories]).any(axis=1)
             yield members, calibration, categories
@@ -296,7 +275,7 @@ class SelectedCalibration:
             cells, own = cell_numbers(known, seen), cell_numbers(known, levels[:, features])
             n_cells = len(known)
         calibration = CalibrationScores.sort(
-            self.scores, cells * self.n_labels + self._problems, n_cells * self.n_labels
+            self.scores, cells * self.n_labels + self.label_numbers, n_cells * self.n_labels
         )
         categories = own[:, None] * self.n_labels + np.arange(self.n_labels)
         return calibration, np.where(own[:, None] >= 0, categories, -1)

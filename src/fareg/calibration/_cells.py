@@ -16,8 +16,9 @@ import numpy as np
 
 from fareg._levels import LevelCoding, cell_numbers
 from fareg._validation import FloatArray, IntArray, warn
+from fareg.calibration._calibration import Calibration, FullSet
 from fareg.calibration._rows import Rows, require
-from fareg.pvalues import CalibrationScores, conformal_rank
+from fareg.pvalues import CalibrationScores
 
 UNSEEN = -1  # the cell of a row whose level or combination calibration never saw
 ABSENT = -2  # the cell of a row that a view says nothing about
@@ -128,39 +129,17 @@ def _warn_of_unseen(unseen: Any, what: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class FullSet:
-    """Where sets are full: for whom, for which label, and whether points are too few.
-
-    If there are points enough, too many of their labels are ones that the estimator never saw.
-    """
-
-    who: str
-    label: int | None
-    has_points: bool
-
-
-def has_points(n: int, alpha: float) -> bool:
-    """Tell whether so many points are enough for a finite threshold."""
-    return conformal_rank(n, alpha) <= n
-
-
 @dataclass(frozen=True, eq=False)
-class CellCalibration:
+class CellCalibration(Calibration):
     """Calibrated cells: what cannot be derived, and the thresholds that follow from it.
 
     Attributes
     ----------
     views : Views
         How rows fall into cells.
-    scores : ndarray of shape (n,)
-        Calibration scores of the true labels.
     cells : int ndarray of shape (n_views, n)
-    labels : int ndarray of shape (n,) or None
-        Columns of the true labels, to calibrate every label on its own; -1 takes part in none.
-    n_labels : int
-        1 unless every label is calibrated on its own.
-    alpha : float
+    scores, labels, n_labels, alpha
+        As in :class:`Calibration`.
     """
 
     views: Any
@@ -170,8 +149,6 @@ class CellCalibration:
     n_labels: int
     alpha: float
 
-    has_pvalues = True
-
     @classmethod
     def of(
         cls, views: Any, rows: Rows, alpha: float, *, label_conditional: bool
@@ -179,11 +156,6 @@ class CellCalibration:
         """Calibrate the cells of views that were fixed before these rows were seen."""
         labels, n_labels = rows.problems(label_conditional)
         return cls(views, rows.own_scores, views.cells(rows), labels, n_labels, alpha)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of calibration rows."""
-        return len(self.scores)
 
     @cached_property
     def quantiles(self) -> list[FloatArray]:
@@ -212,22 +184,16 @@ class CellCalibration:
         for view, (table, quantiles) in enumerate(zip(self._sorted, self.quantiles, strict=True)):
             for category in np.flatnonzero(np.isinf(quantiles[:-1])):
                 cell, label = divmod(int(category), self.n_labels)
-                yield FullSet(
-                    self.views.describe(view, cell),
-                    None if self.labels is None else label,
-                    has_points(int(table.counts[category]), self.alpha),
-                )
+                who = self.views.describe(view, cell)
+                yield self.full_set(who, label, int(table.counts[category]))
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
         """Refuse parts that contradict each other; ``rows`` are asked for their cells."""
+        self.check_scores("scores", n_labels, alpha)
         n, n_cells = len(self.scores), self.views.n_cells
-        require(self.alpha == alpha, "alpha")
-        require(self.scores.dtype == np.float64 and self.scores.ndim == 1, "scores")
-        require(not np.isnan(self.scores).any(), "scores")
         require(self.cells.dtype == np.int64 and self.cells.shape == (len(n_cells), n), "cells")
         for cells, count in zip(self.cells, n_cells, strict=True):
             require(((cells >= ABSENT) & (cells < count)).all(), "cells")
-        check_labels(self.labels, self.n_labels, n, n_labels)
         if hasattr(self.views, "check"):
             self.views.check(rows)
 
@@ -249,13 +215,3 @@ class CellCalibration:
         if self.labels is None:
             return column
         return np.where(column >= 0, column * self.n_labels + np.arange(self.n_labels), UNSEEN)
-
-
-def check_labels(labels: IntArray | None, n_own: int, n: int, n_labels: int | None) -> None:
-    """Refuse label columns that do not fit the classes; no classes: labels are not told apart."""
-    if labels is None or n_labels is None:
-        require(labels is None and n_labels is None and n_own == 1, "labels")
-    else:
-        require(n_own == n_labels, "labels")
-        require(labels.shape == (n,) and labels.dtype == np.int64, "labels")
-        require(((labels >= -1) & (labels < n_labels)).all(), "labels")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,8 @@ from scipy.linalg import qr, solve_triangular
 from fareg._hashing import row_uniforms
 from fareg._levels import LevelCoding, cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, warn
-from fareg.calibration._cells import FullSet, check_coding, check_labels
+from fareg.calibration._calibration import Calibration
+from fareg.calibration._cells import check_coding
 from fareg.calibration._rows import Rows, require
 
 TOLERANCE = 1e-9  # on dual variables, which lie in [-alpha, 1 - alpha]
@@ -219,7 +220,7 @@ class MappedBasis:
 
 
 @dataclass(frozen=True, eq=False)
-class ConditionalCalibration:
+class ConditionalCalibration(Calibration):
     """Quantile regression of the calibration scores on a basis.
 
     Attributes
@@ -227,12 +228,9 @@ class ConditionalCalibration:
     basis : GroupBasis or MappedBasis
     matrix : ndarray of shape (n, n_basis)
         Basis rows of the calibration rows.
-    scores : ndarray of shape (n,)
-    labels : int ndarray of shape (n,) or None
-        Columns of the true labels, for a problem per label.
-    n_labels : int
     randomized : bool
-    alpha : float
+    scores, labels, n_labels, alpha
+        As in :class:`Calibration`; with labels there is a regression per label.
     """
 
     basis: Any
@@ -253,20 +251,12 @@ class ConditionalCalibration:
         labels, n_labels = rows.problems(label_conditional)
         return cls(basis, basis.matrix(rows), rows.own_scores, labels, n_labels, randomized, alpha)
 
-    @property
-    def n_rows(self) -> int:
-        """Number of calibration rows."""
-        return len(self.scores)
-
     @cached_property
     def programs(self) -> list[QuantileProgram]:
-        """The prepared regressions, one per problem."""
-        if self.labels is None:
-            return [QuantileProgram.prepare(self.matrix, self.scores, self.alpha)]
-        own = (self.labels == label for label in range(self.n_labels))
+        """The prepared regressions: one, or one per label."""
         return [
             QuantileProgram.prepare(self.matrix[rows], self.scores[rows], self.alpha)
-            for rows in own
+            for rows in self.rows_by_label()
         ]
 
     def thresholds(self, rows: Rows) -> FloatArray:
@@ -294,18 +284,10 @@ class ConditionalCalibration:
             )
         return thresholds
 
-    def full_sets(self) -> Iterator[FullSet]:
-        """Yield nothing: which groups are too small depends on the rows that are asked about."""
-        return iter(())
-
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
         """Refuse parts that contradict each other."""
-        n = len(self.scores)
-        require(self.alpha == alpha, "alpha")
-        require(self.scores.dtype == np.float64 and self.scores.shape == (n,), "scores")
-        require(not np.isnan(self.scores).any(), "scores")
+        self.check_scores("scores", n_labels, alpha)
         require(self.matrix.dtype == np.float64 and np.isfinite(self.matrix).all(), "matrix")
-        require(self.matrix.shape[:1] == (n,), "matrix")
-        check_labels(self.labels, self.n_labels, n, n_labels)
+        require(self.matrix.shape[:1] == self.scores.shape, "matrix")
         self.basis.check(rows)
         require(self.matrix.shape[1:] == self.basis.matrix(rows).shape[1:], "matrix")

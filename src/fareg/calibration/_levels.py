@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_same_length
-from fareg.calibration._cells import FullSet, check_labels, has_points
+from fareg.calibration._calibration import Calibration, FullSet
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import conformal_rank
 
@@ -212,20 +212,17 @@ def _pvalues_at(calibration: _SortedLevels, scores: FloatArray, level: int) -> F
 
 
 @dataclass(frozen=True, eq=False)
-class LevelCalibration:
+class LevelCalibration(Calibration):
     """Calibrated levels: what cannot be derived, and the thresholds that follow from it.
 
     Attributes
     ----------
     leveler : object with ``levels(rows)`` and ``n_levels``
         Tells the level of each row; fixed before calibration.
-    scores, levels : ndarray of shape (n,)
-        Calibration scores of the true labels, and the levels of their rows.
-    labels : int ndarray of shape (n,) or None
-        Columns of the true labels, to calibrate every label on its own; -1 takes part in none.
-    n_labels : int
-        1 unless every label is calibrated on its own.
-    alpha : float
+    levels : int ndarray of shape (n,)
+        The levels of the calibration rows.
+    scores, labels, n_labels, alpha
+        As in :class:`Calibration`.
     """
 
     leveler: Any
@@ -235,8 +232,6 @@ class LevelCalibration:
     n_labels: int
     alpha: float
 
-    has_pvalues = True
-
     @classmethod
     def of(
         cls, leveler: Any, rows: Rows, alpha: float, *, label_conditional: bool
@@ -244,11 +239,6 @@ class LevelCalibration:
         """Calibrate on rows with labels."""
         labels, n_labels = rows.problems(label_conditional)
         return cls(leveler, rows.own_scores, leveler.levels(rows), labels, n_labels, alpha)
-
-    @property
-    def n_rows(self) -> int:
-        """Number of calibration rows."""
-        return len(self.scores)
 
     @cached_property
     def level_thresholds(self) -> FloatArray:
@@ -295,22 +285,16 @@ class LevelCalibration:
         """Yield the levels whose threshold is infinite."""
         for level, label in np.argwhere(np.isinf(self.level_thresholds)):
             n = int(self._sorted[label].counts[level:].sum())
-            yield FullSet(
-                f"disadvantage level {level}",
-                None if self.labels is None else int(label),
-                has_points(n, self.alpha),
-            )
+            yield self.full_set(f"disadvantage level {level}", int(label), n)
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
         """Refuse parts that contradict each other; ``rows`` are asked for their levels."""
-        n, n_levels = len(self.scores), self.leveler.n_levels
-        require(self.alpha == alpha, "alpha")
+        self.check_scores("scores", n_labels, alpha)
+        n_levels = self.leveler.n_levels
         require(type(n_levels) is int and n_levels >= 1, "n_levels")
-        require(self.scores.shape == self.levels.shape == (n,), "levels")
-        require(self.scores.dtype == np.float64 and not np.isnan(self.scores).any(), "scores")
         require(self.levels.dtype == np.int64, "levels")
+        require(self.levels.shape == self.scores.shape, "levels")
         require(((self.levels >= 0) & (self.levels < n_levels)).all(), "levels")
-        check_labels(self.labels, self.n_labels, n, n_labels)
         if hasattr(self.leveler, "check"):
             self.leveler.check(rows)
         asked = self.leveler.levels(rows)
@@ -319,9 +303,7 @@ class LevelCalibration:
     @cached_property
     def _sorted(self) -> tuple[_SortedLevels, ...]:
         n_levels = self.leveler.n_levels
-        if self.labels is None:
-            return (_SortedLevels.of(self.scores, self.levels, n_levels),)
-        own = (self.labels == label for label in range(self.n_labels))
         return tuple(
-            _SortedLevels.of(self.scores[rows], self.levels[rows], n_levels) for rows in own
+            _SortedLevels.of(self.scores[rows], self.levels[rows], n_levels)
+            for rows in self.rows_by_label()
         )

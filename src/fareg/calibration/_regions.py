@@ -17,7 +17,7 @@ from fareg._encoding import one_hot_encoder
 from fareg._hashing import row_uniforms
 from fareg._levels import distinct_rows
 from fareg._validation import FloatArray, IntArray
-from fareg.calibration._cells import FullSet
+from fareg.calibration._calibration import FullSet
 from fareg.calibration._rows import Rows, require
 
 HIDDEN_UNITS = {"linear": 0, "network": 16}

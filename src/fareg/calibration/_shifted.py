@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from fareg._encoding import FillEmpty, ordinal_encoder
 from fareg._levels import distinct_rows
 from fareg._validation import FloatArray, IntArray
-from fareg.calibration._cells import FullSet, check_labels, has_points
+from fareg.calibration._calibration import Calibration, FullSet
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores
 
@@ -69,7 +69,7 @@ def learn_shift(rows: Rows, alpha: float, *, seed: int) -> LearnedShift:
 
 
 @dataclass(frozen=True, eq=False)
-class ShiftedCalibration:
+class ShiftedCalibration(Calibration):
     """Calibrate ``V(x, y) - tau(x)``, where ``tau`` was learned on other rows.
 
     ``P(Y in C(X)) >= 1 - alpha``, whatever tau is; the better it tells the quantile of the scores
@@ -81,10 +81,8 @@ class ShiftedCalibration:
         Returns tau of each row, shape (n_samples,).
     residuals : ndarray of shape (n,)
         ``V - tau`` of the calibration rows.
-    labels : int ndarray of shape (n,) or None
-        Columns of the true labels, to calibrate every label on its own.
-    n_labels : int
-    alpha : float
+    labels, n_labels, alpha
+        As in :class:`Calibration`.
     """
 
     shift: Any
@@ -92,8 +90,6 @@ class ShiftedCalibration:
     labels: IntArray | None
     n_labels: int
     alpha: float
-
-    has_pvalues = True
 
     @classmethod
     def of(
@@ -129,20 +125,14 @@ class ShiftedCalibration:
     def full_sets(self) -> Iterator[FullSet]:
         """Yield the labels, or all rows, whose threshold is infinite."""
         for label in np.flatnonzero(np.isinf(self._sorted.quantiles(self.alpha)[:-1])):
-            enough = has_points(int(self._sorted.counts[label]), self.alpha)
-            yield FullSet("all rows", None if self.labels is None else int(label), enough)
+            yield self.full_set("all rows", int(label), int(self._sorted.counts[label]))
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
         """Refuse parts that contradict each other."""
-        n = len(self.residuals)
-        require(self.alpha == alpha, "alpha")
-        require(self.residuals.dtype == np.float64 and self.residuals.shape == (n,), "residuals")
-        require(not np.isnan(self.residuals).any(), "residuals")
-        check_labels(self.labels, self.n_labels, n, n_labels)
+        self.check_scores("residuals", n_labels, alpha)
         asked = self.shift.shift(rows)
         require(asked.shape == (len(rows),) and np.isfinite(asked).all(), "shift")
 
     @cached_property
     def _sorted(self) -> CalibrationScores:
-        labels = np.zeros(len(self.residuals), int) if self.labels is None else self.labels
-        return CalibrationScores.sort(self.residuals, labels, self.n_labels)
+        return CalibrationScores.sort(self.residuals, self.label_numbers, self.n_labels)

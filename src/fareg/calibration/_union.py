@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from fareg._validation import FloatArray
-from fareg.calibration._cells import CellCalibration, Everyone, FullSet
+from fareg.calibration._calibration import FullSet
+from fareg.calibration._cells import CellCalibration, Everyone
 from fareg.calibration._rows import Rows, require
 
 

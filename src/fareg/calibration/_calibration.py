@@ -1,0 +1,96 @@
+"""What calibrations have in common: scores of labelled rows, for everyone or label by label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fareg._validation import FloatArray, IntArray
+from fareg.calibration._rows import require
+from fareg.pvalues import conformal_rank
+
+
+@dataclass(frozen=True)
+class FullSet:
+    """Where sets are full: for whom, for which label, and whether points are too few.
+
+    If there are points enough, too many of their labels are ones that the estimator never saw.
+    """
+
+    who: str
+    label: int | None
+    has_points: bool
+
+
+class Calibration:
+    """Base of the calibrations that keep the scores of their rows.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n,)
+        Calibration scores of the true labels.
+    labels : int ndarray of shape (n,) or None
+        Columns of the true labels, to calibrate every label on its own; -1 takes part in none.
+        None calibrates all labels together.
+    n_labels : int
+        How many labels are calibrated on their own; 1 if all are calibrated together.
+    alpha : float
+        The miscoverage that is allowed.
+    """
+
+    scores: FloatArray
+    labels: IntArray | None
+    n_labels: int
+    alpha: float
+
+    has_pvalues = True
+
+    @property
+    def n_rows(self) -> int:
+        """Number of calibration rows."""
+        return len(self.scores)
+
+    def full_sets(self) -> Iterator[FullSet]:
+        """Yield where sets are full, as far as that does not depend on the rows to come."""
+        return iter(())
+
+    def full_set(self, who: str, label: int, n: int) -> FullSet:
+        """Say that the set of one label, in a place with n points, is full."""
+        enough = conformal_rank(n, self.alpha) <= n
+        return FullSet(who, None if self.labels is None else label, enough)
+
+    @property
+    def label_numbers(self) -> IntArray:
+        """The problem that each row belongs to: its label's number, or zero for everyone."""
+        return np.zeros(self.n_rows, dtype=np.int64) if self.labels is None else self.labels
+
+    def rows_by_label(self) -> list[Any]:
+        """Return what selects the rows of each problem: those of a label, or all rows."""
+        if self.labels is None:
+            return [slice(None)]
+        return [self.labels == label for label in range(self.n_labels)]
+
+    def check_scores(self, name: str, n_labels: int | None, alpha: float) -> None:
+        """Refuse scores and labels that contradict each other, the classes or alpha.
+
+        Parameters
+        ----------
+        name : str
+            The field that holds the scores.
+        n_labels : int or None
+            Number of classes; None if labels are not told apart.
+        alpha : float
+        """
+        scores, labels = getattr(self, name), self.labels
+        require(self.alpha == alpha, "alpha")
+        require(scores.dtype == np.float64 and scores.ndim == 1, name)
+        require(not np.isnan(scores).any(), name)
+        if labels is None or n_labels is None:
+            require(labels is None and n_labels is None and self.n_labels == 1, "labels")
+        else:
+            require(self.n_labels == n_labels, "labels")
+            require(labels.shape == scores.shape and labels.dtype == np.int64, "labels")
+            require(((labels >= -1) & (labels < n_labels)).all(), "labels")
