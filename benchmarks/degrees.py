@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from group_shapes import HELD_OUT as GROUPS_HELD_OUT
-from group_shapes import JOBS, TABLE
+from group_shapes import TABLE, draw_labels, draw_people
 from group_shapes import TUNING as GROUPS_TUNING
-
-from fareg.datasets import make_synthetic
 
 CATEGORIES = ("Color", "Gender", "Age Group", "Region")
 Hardness = Callable[[pd.DataFrame], np.ndarray]
@@ -116,12 +114,7 @@ NOISE: dict[str, Shape] = {
 def draw(name: str, n_samples: int, random_state: int) -> Graded:
     """Draw rows of one shape; smooth hardness has five degrees of equal share."""
     rng = np.random.default_rng(random_state)
-    X = make_synthetic(n_samples, random_state=rng).X
-    X["Age"] = rng.integers(18, 90, n_samples).astype(float)
-    X["Income"] = np.exp(rng.normal(10.4, 0.6, n_samples)).round(-2)
-    X["Job"] = rng.choice(JOBS, n_samples)
-    if name == "missing":
-        X.loc[rng.random(n_samples) < 1 / 3, "Income"] = np.nan
+    X = draw_people(n_samples, rng, missing=name == "missing")
     hardness, sensitive = {**TUNING, **HELD_OUT, **NOISE}[name]
     noise = {
         name: rng.choice(list("abc"), n_samples) if j % 2 else rng.normal(size=n_samples)
@@ -129,12 +122,7 @@ def draw(name: str, n_samples: int, random_state: int) -> Graded:
     }
     X = pd.concat([X, pd.DataFrame(noise, index=X.index)], axis=1)
     h = np.asarray(hardness(X), dtype=float)
-    signal = X["Feature 1"].to_numpy()
-    y = np.where(
-        X["Feature 2"].to_numpy() < h,
-        3 * (signal >= 0.5) + rng.integers(0, 3, n_samples),
-        (6 * signal).astype(int),
-    )
+    y = draw_labels(X, h, rng)
     distinct = np.unique(h)
     edges = distinct[1:] if len(distinct) <= 8 else np.quantile(h, [0.2, 0.4, 0.6, 0.8])
     return Graded(X, y, sensitive, hardness, edges)

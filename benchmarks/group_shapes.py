@@ -61,20 +61,30 @@ HELD_OUT: dict[str, Shape] = {
 }
 
 
-def make_shape(name: str, n_samples: int, random_state: int) -> Dataset:
-    """Draw rows of one shape; a third of the incomes is missing in ``missing``."""
-    rng = np.random.default_rng(random_state)
+def draw_people(n_samples: int, rng: np.random.Generator, *, missing: bool) -> pd.DataFrame:
+    """Draw a table with ages, incomes and jobs; a third of the incomes may be missing."""
     X = make_synthetic(n_samples, random_state=rng).X
     X["Age"] = rng.integers(18, 90, n_samples).astype(float)
     X["Income"] = np.exp(rng.normal(10.4, 0.6, n_samples)).round(-2)
     X["Job"] = rng.choice(JOBS, n_samples)
-    if name == "missing":
+    if missing:
         X.loc[rng.random(n_samples) < 1 / 3, "Income"] = np.nan
+    return X
+
+
+def draw_labels(X: pd.DataFrame, hardness: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw labels; a row is hard with the given probability."""
+    hard, signal = X["Feature 2"].to_numpy() < hardness, X["Feature 1"].to_numpy()
+    return np.where(
+        hard, 3 * (signal >= 0.5) + rng.integers(0, 3, len(X)), (6 * signal).astype(int)
+    )
+
+
+def make_shape(name: str, n_samples: int, random_state: int) -> Dataset:
+    """Draw rows of one shape; a third of the incomes is missing in ``missing``."""
+    rng = np.random.default_rng(random_state)
+    X = draw_people(n_samples, rng, missing=name == "missing")
     rule, sensitive = {**TUNING, **HELD_OUT}[name]
     group = np.asarray(rule(X), dtype=bool)
-    hard = X["Feature 2"].to_numpy() < np.where(group, 0.9, 0.1)
-    signal = X["Feature 1"].to_numpy()
-    y = np.where(
-        hard, 3 * (signal >= 0.5) + rng.integers(0, 3, n_samples), (6 * signal).astype(int)
-    )
+    y = draw_labels(X, np.where(group, 0.9, 0.1), rng)
     return Dataset(X=X, y=y, sensitive=sensitive, group=group, name=name)

@@ -112,10 +112,6 @@ def raps(
     free_ranks : int, default=5
         The paper's k_reg.
 
-    Returns
-    -------
-    scores : ndarray of shape (n_samples, n_classes)
-
     References
     ----------
     Angelopoulos, Bates, Malik & Jordan (2021), "Uncertainty sets for image classifiers using
@@ -133,15 +129,12 @@ def raps(
 def lac(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     """Least ambiguous classifier: one minus the label's probability; ``u`` is not used.
 
+    Scores lie in [0, 1].
+
     Parameters
     ----------
     proba, u
         As in :func:`aps`.
-
-    Returns
-    -------
-    scores : ndarray of shape (n_samples, n_classes)
-        In [0, 1].
 
     References
     ----------
@@ -172,10 +165,6 @@ def saps(
     weight : float, default=0.2
         The paper's lambda, the price of one rank.
 
-    Returns
-    -------
-    scores : ndarray of shape (n_samples, n_classes)
-
     References
     ----------
     Huang, Xi, Zhang, Yao, Qiu & Wei (2024), "Conformal prediction for deep classifier via label
@@ -196,15 +185,12 @@ def saps(
 def topk(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     """Rank of the label; ``u`` spreads each rank over an interval of length one.
 
+    Scores lie in [0, n_classes].
+
     Parameters
     ----------
     proba, u
         As in :func:`aps`.
-
-    Returns
-    -------
-    scores : ndarray of shape (n_samples, n_classes)
-        In [0, n_classes].
 
     References
     ----------
@@ -222,15 +208,12 @@ def topk(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
 def margin(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     """Largest probability among the other labels minus the label's own; ``u`` is not used.
 
+    Scores lie in [-1, 1].
+
     Parameters
     ----------
     proba, u
         As in :func:`aps`.
-
-    Returns
-    -------
-    scores : ndarray of shape (n_samples, n_classes)
-        In [-1, 1].
 
     References
     ----------

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from fareg._levels import LevelCoding, cell_numbers, distinct_rows
-from fareg._validation import BoolArray, FloatArray, IntArray, warn
+from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.calibration._calibration import Calibration
 from fareg.calibration._cells import check_coding
 from fareg.calibration._rows import Rows, require
@@ -254,14 +254,8 @@ class SelectedCalibration(Calibration):
             calibration, categories = self._calibration_of(features, levels[members])
             full[members] |= np.isinf(calibration.quantiles(self.alpha)[categories]).any(axis=1)
             yield members, calibration, categories
-        if full.any():
-            unseen = np.isinf(self.scores).any()
-            cause = " or too many labels that the estimator never saw" if unseen else ""
-            warn(
-                f"{int(full.sum())} of {len(full)} rows fall into a selected cell with too few "
-                f"calibration points{cause}: every such label is kept in the set; give more rows "
-                "or coarser groups"
-            )
+        where = "fall into a selected cell with too few calibration points"
+        self.warn_of_full_rows(full, where, "coarser groups")
 
     def _calibration_of(
         self, features: tuple[int, ...], levels: IntArray

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fareg._validation import FloatArray, IntArray
+from fareg._validation import BoolArray, FloatArray, IntArray, warn
 from fareg.calibration._rows import require
 from fareg.pvalues import conformal_rank
 
@@ -61,6 +61,16 @@ class Calibration:
         """Say that the set of one label, in a place with n points, is full."""
         enough = conformal_rank(n, self.alpha) <= n
         return FullSet(who, None if self.labels is None else label, enough)
+
+    def warn_of_full_rows(self, full: BoolArray, where: str, fix: str) -> None:
+        """Warn of rows that have full sets, if there are any, and name the possible causes."""
+        if full.any():
+            unseen = np.isinf(self.scores).any()
+            cause = " or too many labels that the estimator never saw" if unseen else ""
+            warn(
+                f"{int(full.sum())} of {len(full)} rows {where}{cause}: every label that lacks "
+                f"points is kept in the set; give more rows or {fix}"
+            )
 
     @property
     def label_numbers(self) -> IntArray:

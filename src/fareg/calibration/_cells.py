@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -150,12 +150,10 @@ class CellCalibration(Calibration):
     alpha: float
 
     @classmethod
-    def of(
-        cls, views: Any, rows: Rows, alpha: float, *, label_conditional: bool
-    ) -> CellCalibration:
+    def of(cls, views: Any, rows: Rows, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate the cells of views that were fixed before these rows were seen."""
-        labels, n_labels = rows.problems(label_conditional)
-        return cls(views, rows.own_scores, views.cells(rows), labels, n_labels, alpha)
+        problems = rows.problems(label_conditional)
+        return cls(views, rows.own_scores, views.cells(rows), *problems, alpha)
 
     @cached_property
     def quantiles(self) -> list[FloatArray]:

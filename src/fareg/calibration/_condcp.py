@@ -14,7 +14,7 @@ from scipy.linalg import qr, solve_triangular
 
 from fareg._hashing import row_uniforms
 from fareg._levels import LevelCoding, cell_numbers, distinct_rows
-from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, warn
+from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 from fareg.calibration._calibration import Calibration
 from fareg.calibration._cells import check_coding
 from fareg.calibration._rows import Rows, require
@@ -248,8 +248,8 @@ class ConditionalCalibration(Calibration):
         cls, basis: Any, rows: Rows, alpha: float, *, randomized: bool, label_conditional: bool
     ) -> ConditionalCalibration:
         """Calibrate on rows with labels."""
-        labels, n_labels = rows.problems(label_conditional)
-        return cls(basis, basis.matrix(rows), rows.own_scores, labels, n_labels, randomized, alpha)
+        problems = rows.problems(label_conditional)
+        return cls(basis, basis.matrix(rows), rows.own_scores, *problems, randomized, alpha)
 
     @cached_property
     def programs(self) -> list[QuantileProgram]:
@@ -273,15 +273,8 @@ class ConditionalCalibration(Calibration):
             distinct, which = np.unique(levels[own], return_inverse=True)
             for problem, program in enumerate(self.programs):
                 thresholds[own, problem] = program.thresholds(row, distinct)[which]
-        full = np.any(thresholds == np.inf, axis=1)
-        if full.any():
-            unseen = np.isinf(self.scores).any()
-            cause = ", or with too many labels that the estimator never saw" if unseen else ""
-            warn(
-                f"{int(full.sum())} of {len(full)} rows lie in groups that calibration never saw "
-                f"or saw too rarely{cause}: every label that lacks points is kept in the set; give "
-                "more rows or a coarser basis"
-            )
+        where = "lie in groups that calibration never saw or saw with too few points"
+        self.warn_of_full_rows(np.any(thresholds == np.inf, axis=1), where, "a coarser basis")
         return thresholds
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:

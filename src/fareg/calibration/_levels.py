@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -233,12 +233,10 @@ class LevelCalibration(Calibration):
     alpha: float
 
     @classmethod
-    def of(
-        cls, leveler: Any, rows: Rows, alpha: float, *, label_conditional: bool
-    ) -> LevelCalibration:
+    def of(cls, leveler: Any, rows: Rows, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate on rows with labels."""
-        labels, n_labels = rows.problems(label_conditional)
-        return cls(leveler, rows.own_scores, leveler.levels(rows), labels, n_labels, alpha)
+        problems = rows.problems(label_conditional)
+        return cls(leveler, rows.own_scores, leveler.levels(rows), *problems, alpha)
 
     @cached_property
     def level_thresholds(self) -> FloatArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
@@ -92,12 +92,10 @@ class ShiftedCalibration(Calibration):
     alpha: float
 
     @classmethod
-    def of(
-        cls, shift: Any, rows: Rows, alpha: float, *, label_conditional: bool
-    ) -> ShiftedCalibration:
+    def of(cls, shift: Any, rows: Rows, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate on rows with labels."""
-        labels, n_labels = rows.problems(label_conditional)
-        return cls(shift, rows.own_scores - shift.shift(rows), labels, n_labels, alpha)
+        problems = rows.problems(label_conditional)
+        return cls(shift, rows.own_scores - shift.shift(rows), *problems, alpha)
 
     @property
     def n_rows(self) -> int:

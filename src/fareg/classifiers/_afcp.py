@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fareg._levels import LevelCoding
 from fareg._validation import BoolArray, Count
 from fareg.calibration import Rows, SelectedCalibration, require
 from fareg.classifiers._base import ConformalClassifier
+from fareg.classifiers._learning import learn_levels
 
 
 @dataclass(eq=False, repr=False)
@@ -108,9 +108,8 @@ allow_empty, random_state
         return list(self.calibration_.coding.levels)
 
     def _calibrate(self, rows: Rows, training: Rows | None) -> SelectedCalibration:
-        reference = None if training is None else training.columns
         return SelectedCalibration.of(
-            LevelCoding.learn(rows.columns, reference),
+            learn_levels(rows, training),
             rows,
             self.alpha_,
             n_select=self.n_select,

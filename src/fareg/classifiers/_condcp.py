@@ -5,15 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fareg._levels import LevelCoding
 from fareg._validation import Flag, Function
-from fareg.calibration import (
-    ConditionalCalibration,
-    GroupBasis,
-    MappedBasis,
-    Rows,
-)
+from fareg.calibration import ConditionalCalibration, GroupBasis, MappedBasis, Rows
 from fareg.classifiers._base import ConformalClassifier
+from fareg.classifiers._learning import learn_levels
 
 
 @dataclass(eq=False, repr=False)
@@ -92,8 +87,7 @@ allow_empty, random_state
         if self.feature_map is not None:
             basis = MappedBasis(self.feature_map)
         else:
-            reference = None if training is None else training.columns
-            coding = LevelCoding.learn(rows.columns, reference)
+            coding = learn_levels(rows, training)
             basis = GroupBasis.learn(coding, rows.columns, pairs=self.pairs)
         return ConditionalCalibration.of(
             basis,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,17 +10,38 @@ import numpy as np
 
 from fareg._levels import LevelCoding
 from fareg._validation import IntArray
-from fareg.calibration import CellCalibration, EveryFeature, JointLevels, Rows
+from fareg.calibration import CellCalibration, EveryFeature, JointLevels, Rows, Views
 from fareg.classifiers._base import ConformalClassifier
-
-
-def _learn_coding(rows: Rows, training: Rows | None) -> LevelCoding:
-    """Find levels; numbers with many values are cut at quartiles of the training rows, if any."""
-    return LevelCoding.learn(rows.columns, None if training is None else training.columns)
+from fareg.classifiers._learning import learn_levels
 
 
 @dataclass(eq=False, repr=False)
-class PartialConformalClassifier(ConformalClassifier):
+class _EqualizedClassifier(ConformalClassifier):
+    """Base of the methods whose cells are levels of the sensitive features."""
+
+    @property
+    def thresholds_(self) -> Any:
+        """Thresholds per view and level, or per combination of levels."""
+        return self.calibration_.quantiles
+
+    @property
+    def levels_(self) -> list[Any]:
+        """The levels of each sensitive feature."""
+        return list(self.calibration_.views.coding.levels)
+
+    def _calibrate(self, rows: Rows, training: Rows | None) -> CellCalibration:
+        views = self._views(learn_levels(rows, training), rows)
+        return CellCalibration.of(
+            views, rows, self.alpha_, label_conditional=self.label_conditional
+        )
+
+    @abstractmethod
+    def _views(self, coding: LevelCoding, rows: Rows) -> Views:
+        """Return how these rows fall into cells."""
+
+
+@dataclass(eq=False, repr=False)
+class PartialConformalClassifier(_EqualizedClassifier):
     """Equalized coverage for every level of every single sensitive feature.
 
     The set is the union over the features k of the sets calibrated on the rows that share the
@@ -58,25 +80,12 @@ class PartialConformalClassifier(ConformalClassifier):
     (500, 6)
     """
 
-    @property
-    def thresholds_(self) -> Any:
-        """Thresholds per feature and level."""
-        return self.calibration_.quantiles
-
-    @property
-    def levels_(self) -> list[Any]:
-        """The levels of each sensitive feature."""
-        return list(self.calibration_.views.coding.levels)
-
-    def _calibrate(self, rows: Rows, training: Rows | None) -> CellCalibration:
-        views = EveryFeature(_learn_coding(rows, training))
-        return CellCalibration.of(
-            views, rows, self.alpha_, label_conditional=self.label_conditional
-        )
+    def _views(self, coding: LevelCoding, rows: Rows) -> EveryFeature:
+        return EveryFeature(coding)
 
 
 @dataclass(eq=False, repr=False)
-class ExhaustiveConformalClassifier(ConformalClassifier):
+class ExhaustiveConformalClassifier(_EqualizedClassifier):
     """Equalized coverage for every joint cell of the sensitive features.
 
     Each combination of levels is calibrated on its own rows, so
@@ -110,27 +119,10 @@ calibration_size, allow_empty, random_state
     """
 
     @property
-    def thresholds_(self) -> Any:
-        """Thresholds per combination of levels."""
-        return self.calibration_.quantiles
-
-    @property
-    def levels_(self) -> list[Any]:
-        """The levels of each sensitive feature."""
-        return list(self.calibration_.views.coding.levels)
-
-    @property
     def cells_(self) -> IntArray:
         """Level numbers of the combinations seen in calibration."""
         combinations: IntArray = self.calibration_.views.combinations
         return combinations
 
-    def _calibrate(self, rows: Rows, training: Rows | None) -> CellCalibration:
-        coding = _learn_coding(rows, training)
-        combinations = np.unique(coding.codes(rows.columns), axis=0)
-        return CellCalibration.of(
-            JointLevels(coding, combinations),
-            rows,
-            self.alpha_,
-            label_conditional=self.label_conditional,
-        )
+    def _views(self, coding: LevelCoding, rows: Rows) -> JointLevels:
+        return JointLevels(coding, np.unique(coding.codes(rows.columns), axis=0))

@@ -13,6 +13,7 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, Shuffl
 
 from fareg._columns import take_rows
 from fareg._labels import label_codes
+from fareg._levels import LevelCoding
 from fareg._threads import few_threads
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, warn
 from fareg.calibration import Rows
@@ -119,6 +120,14 @@ def out_of_fold_proba(
             ) from error
         proba[np.ix_(test, label_codes(fitted.classes_, classes))] = answer
     return proba
+
+
+def learn_levels(rows: Rows, training: Rows | None) -> LevelCoding:
+    """Find the levels of the sensitive features.
+
+    Numbers with many values are cut at quartiles of the training rows, if these are known.
+    """
+    return LevelCoding.learn(rows.columns, None if training is None else training.columns)
 
 
 def divide_rows(

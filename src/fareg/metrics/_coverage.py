@@ -42,11 +42,7 @@ def coverage_score(y: Any, sets: Any, *, classes: Any = None) -> float:
 
     Parameters
     ----------
-    y : array of shape (n_samples,)
-        True labels.
-    sets : bool array of shape (n_samples, n_classes) or (n_samples, n_classes, 1)
-        Prediction sets, one column per class. The names of a frame are the classes.
-    classes : array of shape (n_classes,), optional
+    y, sets, classes
         As in :func:`is_covered`.
 
     Returns

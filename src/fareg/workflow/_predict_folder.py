@@ -57,8 +57,8 @@ def predict_folder(
         Of Parquet files, in folders of its own if need be; ``name=value`` in the name of such a
         folder is a column. Workers on other machines must see the paths as this one does.
     out : path of a folder that does not exist yet
-    keep : list of str, default=()
-        Columns of ``data`` to copy beside the sets, such as an id.
+    keep, trusted
+        As in :func:`predict_file`.
     batch_size : int, default=50000
         Rows that are in memory at a time, in each process.
     engine : {"local", "dask"}, default="local"
@@ -66,8 +66,6 @@ def predict_folder(
         Processes on this machine; None for one per core.
     scheduler : str, default=None
         Address of a running dask scheduler; None starts a cluster on this machine.
-    trusted : list of str, default=None
-        Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
     progress : function, default=None
         Called with the number of rows of each finished part.
 
