@@ -183,6 +183,7 @@ def test_paper_is_the_published_configuration():
     assert (clf.construction, clf.calibration, clf.target) == ("union", "reuse", "coverage")
     learner = clf.learner
     assert (learner.beta, learner.delta, clf.n_draws, learner.max_iter) == (2.0, 0.3, 20, 2000)
+    assert learner.numbers == "codes"
     nursery = FaReGClassifier.paper(data="nursery")
     learner = nursery.learner
     assert (learner.beta, learner.delta, nursery.n_draws, learner.max_iter) == (0.1, 0.1, 100, 800)

@@ -11,6 +11,7 @@ import torch
 from fareg import FaregError
 from fareg._encoding import encoded_columns, one_hot_encoder
 from fareg.groups import GroupLearner, cells_of, cut_membership
+from fareg.groups._explanation import latent_importance
 from fareg.groups._training import _minimise
 
 
@@ -269,3 +270,25 @@ def test_cuts_keep_cells_large_enough_and_order():
     assert (cells_of(q, cuts) == 1).mean() >= 0.1
     assert len(cut_membership(np.full(50, 0.3), covered[:50])) == 0
     assert len(cut_membership(q, covered, n_cells=4)) <= 3
+
+
+def test_a_features_latent_share_is_a_mean_over_its_inputs():
+    """Five indicators that move as much as one number have no larger share."""
+
+    class Decoder:
+        features_ = ("Color", "Region", "Age")
+
+        def input_features(self):
+            return ["Color", *["Region"] * 5, "Age"]
+
+        def latent(self, columns):
+            return np.random.default_rng(0).normal(size=(1, len(columns), 1))
+
+        def membership_of_latent(self, z):
+            return 1 / (1 + np.exp(-z[..., 0]))
+
+        def reconstruct(self, z):
+            return z * np.array([1.0, 1, 1, 1, 1, 1, 2])
+
+    shares = latent_importance(Decoder(), pd.DataFrame(index=range(50)))
+    assert shares == pytest.approx({"Color": 0.25, "Region": 0.25, "Age": 0.5})

@@ -162,8 +162,8 @@ allow_empty, random_state
 
         Union over random draws, groups learned on half of the calibration rows, stopped early on
         the other half (4,096 rows of it at most), and calibrated on both; one network on all
-        sensitive features, at the scale of the authors' code. Proven guarantees: none in finite
-        samples.
+        sensitive features, each as one raw number, at the scale of the authors' code. Proven
+        guarantees: none in finite samples.
 
         Parameters
         ----------

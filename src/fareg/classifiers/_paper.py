@@ -17,6 +17,7 @@ COMMON: dict[str, Any] = {
     "significance": None,
     "cross_fit": False,
     "published_scale": True,
+    "numbers": "codes",
 }
 OF_DATA: dict[str, dict[str, Any]] = {
     "synthetic": {

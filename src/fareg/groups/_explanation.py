@@ -79,15 +79,16 @@ def influential_dimension(learner: GroupLearner, z: FloatArray) -> tuple[FloatAr
 
 
 def latent_importance(learner: GroupLearner, columns: pd.DataFrame) -> dict[str, float]:
-    """Return each feature's share of the change in reconstruction along that dimension."""
+    """Return each feature's share of the change in reconstruction along that dimension.
+
+    The change of a feature is the mean over its inputs: a sum would favour features of many levels.
+    """
     z = learner.latent(columns)
     steps, moves = influential_dimension(learner, z)
     change = np.abs(learner.reconstruct(z + steps) - learner.reconstruct(z - steps)).mean(axis=1)
     weighted = (change * moves[:, None]).sum(axis=0)
-    total = dict.fromkeys(learner.features_, 0.0)
-    for name, amount in zip(learner.input_features(), weighted, strict=True):
-        total[name] += float(amount)
-    return _as_shares(total)
+    by_feature = pd.Series(weighted).groupby(learner.input_features()).mean()
+    return _as_shares({name: float(by_feature.get(name, 0.0)) for name in learner.features_})
 
 
 def permutation_importance(
