@@ -7,7 +7,7 @@ from numpy.testing import assert_array_equal
 from pandas.testing import assert_frame_equal
 
 from fareg._validation import InvalidInputError
-from fareg.datasets import load_acs_extract, load_acs_income
+from fareg.datasets import load_acs_income
 
 
 def pums(n, *, seed, relationship="RELP"):
@@ -201,51 +201,3 @@ def test_nobody_left_is_an_error(tmp_path, people):
     write(people.assign(AGEP=70), tmp_path, "psam_p02.csv")
     with pytest.raises(InvalidInputError, match="no people of 17 to 56"):
         load_acs_income(tmp_path, states=["AK"])
-
-
-def words(people):
-    return people.drop(columns=["PWGTP", "PWGTP1", "RT", "SERIALNO"]).assign(
-        SEX=people["SEX"].map({1: "Male", 2: "Female"}),
-        MAR="Married",
-        RAC1P="Asian alone",
-        SCHL="Bachelor's degree",
-        COW="Self employed",
-        OCCP="EDU-TEACHERS",
-        POBP="Alabama/AL",
-        RELP="Reference person",
-        ST=np.where(np.arange(len(people)) % 3 == 0, "California/CA", "Alabama/AL"),
-    )
-
-
-def test_extract_keeps_its_words(tmp_path, people):
-    labelled = words(people)
-    path = tmp_path / "extract.csv.gz"
-    labelled.to_csv(path, index=False)
-    data = load_acs_extract(path, random_state=0)
-    assert data.name == "ACS 2016 extract"
-    assert set(data.X["SCHL"]) == {"Bachelor's degree"}
-    assert set(data.X["RAC1P"]) == {"Asian alone"}
-    assert data.group.any()
-    parts = [len(load_acs_extract(path, states=[state])) for state in ("CA", "AL")]
-    assert sum(parts) == len(data)
-    assert min(parts) > 0
-
-
-def test_extract_of_codes_equals_the_pums_reader(tmp_path, people):
-    weighted = people.assign(PWGTP=1)
-    write(weighted, tmp_path, "psam_p02.csv")
-    path = tmp_path / "extract.csv"
-    weighted.drop(columns="PWGTP").assign(ST=2).to_csv(path, index=False)
-    whole = load_acs_income(tmp_path, states=["AK"], n_samples=60, random_state=1)
-    extract = load_acs_extract(path, states=["AK"], n_samples=60, random_state=1)
-    assert_frame_equal(whole.X, extract.X)
-    assert_array_equal(whole.y, extract.y)
-
-
-def test_extract_with_unknown_sex_or_no_file(tmp_path, people):
-    path = tmp_path / "extract.csv"
-    words(people).assign(SEX="M").to_csv(path, index=False)
-    with pytest.raises(InvalidInputError, match="SEX must be 1, 2, Male or Female, got 'M'"):
-        load_acs_extract(path)
-    with pytest.raises(InvalidInputError, match="there is no file"):
-        load_acs_extract(tmp_path / "nowhere.csv")

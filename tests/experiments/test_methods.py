@@ -7,7 +7,7 @@ from fareg import ExhaustiveConformalClassifier, FaReGClassifier, SplitConformal
 from fareg.experiments._cells import MethodCell, one_thread
 from fareg.experiments._config import Method
 from fareg.experiments._methods import DEFAULT, MARGINAL, apply_method, comparison
-from fareg.experiments._problems import DATA, base_model, prepare
+from fareg.experiments._problems import DATA, prepare, train_base_model
 from fareg.experiments._store import Store
 
 ORACLES = {
@@ -38,7 +38,8 @@ def test_stored_probabilities_are_those_of_the_trained_model(tiny, bench):
     data = DATA["xnor"].draw(problem.data, 600, problem.rng(0))
     seed = int(problem.rng(1).integers(2**31))
     with one_thread():
-        model = base_model(problem.base, 200, seed).fit(data.X[:200], data.y[:200])
+        parts = (data.take(np.arange(200)), data.take(np.arange(200, 400)))
+        model = train_base_model(problem.base, *parts, seed)
         expected = model.predict_proba(data.X[400:])
     np.testing.assert_allclose(bench.estimator.predict_proba(bench.test.X), expected, atol=1e-12)
 

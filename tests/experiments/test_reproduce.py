@@ -39,7 +39,6 @@ FIGURES = {
     "eight": ["comparison"],
     "condcp": ["comparison"],
     "acs": ["comparison"],
-    "acs-extract": ["comparison"],
 }
 
 
@@ -79,22 +78,22 @@ def write_people(path, n, seed):
 def everything(smaller, tmp_path_factory):
     """Run every target once, the census ones on made-up people."""
     folder = tmp_path_factory.mktemp("everything")
-    for number, fips in enumerate(("06", "36", "48", "02", "01")):
-        write_people(folder / f"census/2018/1-Year/psam_p{fips}.csv", 60, number)
+    for number, fips in enumerate(("15", "35")):
+        write_people(folder / f"census/2018/1-Year/psam_p{fips}.csv", 150, number)
     arguments = {
         "out": folder / "results",
         "quick": True,
         "sizes": [100],
         "jobs": 1,
         "acs_root": folder / "census",
-        "acs_extract": write_people(folder / "extract.csv", 250, 9),
+        "acs_states": ["NM", "HI"],
     }
     return reproduce(**arguments), arguments
 
 
 def test_every_target_leaves_tables_and_figures(everything):
     done, _ = everything
-    assert set(done.files) == {*list_targets(), "acs-extract"}
+    assert set(done.files) == set(list_targets())
     assert done.skipped == {}
     for target, paths in done.files.items():
         names = {path.name for path in paths}
@@ -112,7 +111,7 @@ def test_every_target_leaves_tables_and_figures(everything):
 
 def test_comparisons_hold_every_method_and_metric(everything):
     done, _ = everything
-    for target in ("synthetic", "nursery", "eight", "condcp", "acs", "acs-extract"):
+    for target in ("synthetic", "nursery", "eight", "condcp", "acs"):
         summary = pd.read_csv(done.folder / target / "summary.csv")
         assert len(summary) == len(comparison())
         for metric in ("group_coverage", "wsc", "wsc_plus", "wsc_plus_held_out", "ert", "coverage"):
@@ -135,7 +134,8 @@ def test_the_paper_is_beside_ours_where_it_prints_numbers(everything):
         "AFCP2",
         "FaReG (paper)",
     }
-    assert not (done.folder / "acs-extract" / "paper.csv").exists()  # never the paper's table
+    report = (done.folder / "acs" / "report.md").read_text()
+    assert "People of NM, HI; the paper's: CA, NY, TX, AK, AL." in report
 
 
 def test_a_second_run_computes_nothing_and_says_the_same(everything, monkeypatch):
@@ -169,7 +169,8 @@ def test_without_census_files_that_target_is_skipped_with_advice(smaller, tmp_pa
         (["beta", "--jobs", "0"], "jobs must be"),
         (["beta", "--engine", "ray"], "engine must be one of local, dask"),
         (["acs", "--acs-root", "nowhere"], "PUMS person files are missing"),
-        (["acs", "--acs-extract", "nowhere.csv"], "there is no nowhere.csv"),
+        (["acs", "--acs-root", ".", "--acs-states", "NM,XX"], "such as 'CA', got 'XX'"),
+        (["beta", "--protocol", "mine"], "protocol must be one of exact, published; got 'mine'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(arguments, message, tmp_path):

@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_written_is_refused_at_once(tmp_path):
 def test_results_of_another_version_are_refused(tmp_path, monkeypatch):
     Store.open(tmp_path)
     monkeypatch.setattr(store_module, "FORMAT", 98)
-    with pytest.raises(FaregError, match=r"another version .*format 2.*; choose another folder"):
+    with pytest.raises(FaregError, match=r"another version .*format 3.*; choose another folder"):
         Store.open(tmp_path)
     (tmp_path / MANIFEST).write_text(json.dumps(["what?"]))
     with pytest.raises(FaregError, match="another version"):

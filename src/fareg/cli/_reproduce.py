@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli._options import Engine, Jobs, Json, Scheduler
-from fareg.cli._running import plain_errors, stop
+from fareg.cli._running import names, plain_errors, stop
 
 
 def reproduce(
@@ -26,7 +26,12 @@ def reproduce(
     scheduler: Scheduler = None,
     out: Annotated[Path, typer.Option(help="Results folder.")] = Path("reproduction"),
     acs_root: Annotated[Path | None, typer.Option(help="Folder of ACS PUMS files.")] = None,
-    acs_extract: Annotated[Path | None, typer.Option(help="CSV extract of the ACS.")] = None,
+    acs_states: Annotated[
+        str | None, typer.Option(help="Its states: NM,HI (default: the paper's).")
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(help="exact, or published: calibration rows stop the base network.")
+    ] = "exact",
     json: Json = False,
 ) -> None:
     """Run the paper's experiments; a stopped run continues where it stopped."""
@@ -49,7 +54,8 @@ def reproduce(
                     engine=engine,
                     scheduler=scheduler,
                     acs_root=acs_root,
-                    acs_extract=acs_extract,
+                    acs_states=names(acs_states),
+                    protocol=protocol,
                     console=None if json else Console(stderr=True),
                 )
             except KeyboardInterrupt:

@@ -7,7 +7,6 @@ is truly harder to classify. Nothing here downloads anything.
 from fareg.datasets._acs import (
     PAPER_STATES,
     acs_income_files,
-    load_acs_extract,
     load_acs_income,
 )
 from fareg.datasets._dataset import Dataset
@@ -20,7 +19,6 @@ __all__ = [
     "Dataset",
     "acs_income_files",
     "inject_label_noise",
-    "load_acs_extract",
     "load_acs_income",
     "load_nursery",
     "make_metric_benchmark",

@@ -15,7 +15,7 @@ from fareg.datasets._noise import inject_label_noise
 PAPER_STATES = ("CA", "NY", "TX", "AK", "AL")
 FEATURES = ("AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "WKHP", "SEX", "RAC1P")
 RELATIONSHIP = ("RELP", "RELSHIPP")  # recoded and renamed in 2019
-NUMBERS = ("AGEP", "WKHP", "PINCP")
+NUMBERS = ("AGEP", "WKHP", "PINCP", "PWGTP")
 SENSITIVE = ("AGE", "MAR", "SEX", "RAC1P")
 N_BRACKETS = 4
 
@@ -109,7 +109,7 @@ def load_acs_income(
     """
     paths = acs_income_files(root_dir, year=year, states=states, horizon=horizon)
     # Each state is filtered as it is read, so the full table of five states need not fit in memory.
-    people = pd.concat([_read_people(path, weights=True) for path in paths], ignore_index=True)
+    people = pd.concat([_read_people(path) for path in paths], ignore_index=True)
     return _prepare(
         people,
         n_samples=n_samples,
@@ -162,64 +162,6 @@ def acs_income_files(
     return paths
 
 
-def load_acs_extract(
-    path: str | Path,
-    *,
-    states: Sequence[str] | None = None,
-    n_samples: int | None = None,
-    label_noise: bool = True,
-    name: str = "ACS 2016 extract",
-    random_state: int | np.random.Generator | None = None,
-) -> Dataset:
-    """Read a labelled extract of the ACS from one CSV file and prepare it like `load_acs_income`.
-
-    Such a file has the columns AGEP, COW, SCHL, MAR, OCCP, POBP, RELP, WKHP, SEX, RAC1P, PINCP and
-    ST, with words (``Male``, ``Bachelor's degree``, ``Alabama/AL``) where PUMS has codes; codes
-    are understood too. Publishers of extracts select their rows, so results on one do not compare
-    with results on ACSIncome: give them a name of their own.
-
-    Parameters
-    ----------
-    path : path
-        A CSV file, compressed or not.
-    states : sequence of str, optional
-        Postal codes of the states to keep; by default all.
-    n_samples : int, optional
-        People to draw at random without replacement. All of them, if None or if there are fewer.
-    label_noise : bool, default True
-        Whether `inject_label_noise`, with its defaults, corrupts the labels of the group.
-    name : str, default "ACS 2016 extract"
-        Name of the returned data.
-    random_state : int, Generator or None, default None
-        Seed of the draw and the noise.
-
-    Returns
-    -------
-    Dataset
-        As from `load_acs_income`, with the extract's own words.
-
-    Examples
-    --------
-    >>> from fareg.datasets import load_acs_extract
-    >>> load_acs_extract("extract.csv")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    fareg._validation.InvalidInputError: there is no file extract.csv; ...
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InvalidInputError(
-            f"there is no file {path}; give a CSV file of ACS people with the columns "
-            "AGEP, COW, SCHL, MAR, OCCP, POBP, RELP, WKHP, SEX, RAC1P, PINCP and ST"
-        )
-    people = _read_people(path, weights=False)
-    if states is not None:
-        people = people[_postal_code(people["ST"]).isin(_check_states(states))]
-    return _prepare(
-        people, n_samples=n_samples, label_noise=label_noise, name=name, random_state=random_state
-    )
-
-
 def _file_name(year: int, state: str) -> str:
     if year >= 2017:
         return f"psam_p{FIPS[state]}.csv"
@@ -236,9 +178,9 @@ def _check_states(states: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(wanted))
 
 
-def _read_people(path: Path, *, weights: bool) -> pd.DataFrame:
+def _read_people(path: Path) -> pd.DataFrame:
     """Read the needed columns of one file and keep the working people of 17 to 56."""
-    required = {*FEATURES, "PINCP", "PWGTP" if weights else "ST"}
+    required = {*FEATURES, "PINCP", "PWGTP"}
     wanted = required | set(RELATIONSHIP)
     # skipinitialspace, because PUMS pads fields with blanks, and a blank field is a missing value
     people = pd.read_csv(
@@ -251,12 +193,10 @@ def _read_people(path: Path, *, weights: bool) -> pd.DataFrame:
         raise InvalidInputError(
             f"{path} must hold ACS person records, but has no column {', '.join(lacking)}"
         )
-    for name in (*NUMBERS, "PWGTP") if weights else NUMBERS:
+    for name in NUMBERS:
         people[name] = pd.to_numeric(people[name], errors="coerce")
     kept = people["AGEP"].between(AGE_EDGES[0], AGE_EDGES[-1], inclusive="left")
-    kept &= (people["PINCP"] > 100) & (people["WKHP"] > 0)
-    if weights:
-        kept &= people["PWGTP"] >= 1
+    kept &= (people["PINCP"] > 100) & (people["WKHP"] > 0) & (people["PWGTP"] >= 1)
     return people[kept]
 
 
@@ -296,11 +236,11 @@ def _prepare(
 def _features(people: pd.DataFrame) -> pd.DataFrame:
     relationship = next(name for name in RELATIONSHIP if name in people.columns)
     bins = np.searchsorted(AGE_EDGES, people["AGEP"].to_numpy(), side="right") - 1
-    X = pd.DataFrame(
+    return pd.DataFrame(
         {
             "AGE": np.array(AGE_NAMES)[bins].tolist(),
             "COW": _text(people["COW"]),
-            # The codes are ordered, so they stay numbers, unless the file has words.
+            # The codes are ordered, so they stay numbers.
             "SCHL": people["SCHL"],
             "MAR": _text(people["MAR"]),
             "OCCP": _text(people["OCCP"]),
@@ -311,10 +251,6 @@ def _features(people: pd.DataFrame) -> pd.DataFrame:
             "RAC1P": _text(people["RAC1P"]),
         }
     )
-    if not X["SEX"].isin(list(CODES["SEX"].values())).all():
-        strange = X.loc[~X["SEX"].isin(list(CODES["SEX"].values())), "SEX"].iloc[0]
-        raise InvalidInputError(f"SEX must be 1, 2, Male or Female, got {strange!r}")
-    return X
 
 
 def _text(column: pd.Series) -> pd.Series:
@@ -323,9 +259,3 @@ def _text(column: pd.Series) -> pd.Series:
         column = column.astype("Int64").astype("string").astype(object)
         column = column.where(column.notna(), None)
     return column.replace(CODES.get(str(column.name), {}))
-
-
-def _postal_code(column: pd.Series) -> pd.Series:
-    """Return ``AL`` for ``Alabama/AL``, ``AL`` or the FIPS code 1."""
-    by_number = {str(int(code)): state for state, code in FIPS.items()}
-    return _text(column).astype(str).str.rsplit("/").str[-1].replace(by_number)

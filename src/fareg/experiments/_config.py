@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-FORMAT = 2  # raise it when rows or their meaning change: no older result is reused then
+FORMAT = 3  # raise it when rows or their meaning change: no older result is reused then
 LEVEL = 0.9  # confidence of every set
 
 
@@ -17,20 +17,23 @@ LEVEL = 0.9  # confidence of every set
 class DataConfig:
     """Which data: a key of ``DATA``; data from files are named by a fingerprint of their content.
 
-    The path does not enter the hash: files may move.
+    The path does not enter the hash: files may move. The fingerprint tells the states.
     """
 
     kind: str
     fingerprint: str = ""
     path: str = field(default="", metadata={"unhashed": True})
+    states: tuple[str, ...] = field(default=(), metadata={"unhashed": True})
 
 
 @dataclass(frozen=True)
 class BaseConfig:
     """The classifier under the sets: the paper's network ("mlp") or gradient boosting.
 
-    Training stops after ``max_epochs``, or when accuracy on a share ``validation`` of the training
-    rows has not risen for ``patience`` epochs; the weights of the best epoch are kept.
+    Training stops after ``max_epochs``, or when the log loss on the rows that stop it has not
+    fallen for ``patience`` epochs; the weights of the best epoch are kept. A share ``validation``
+    of the training rows stops it, or the calibration rows do, as in the authors' code: these are
+    then no longer exchangeable with test rows.
     """
 
     kind: str = "mlp"
@@ -38,8 +41,10 @@ class BaseConfig:
     learning_rate: float = 1e-4
     max_epochs: int = 500
     batch_size: int = 250
-    patience: int = 200
+    patience: int = 100
     validation: float = 0.2
+    stopped_on: str = "training"  # or "calibration"
+    numbers: str = "codes"  # every column one raw number, as published; "standard": scaled
 
 
 @dataclass(frozen=True)

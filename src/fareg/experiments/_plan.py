@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fareg._validation import FaregError
 from fareg.datasets import PAPER_STATES, acs_income_files
 from fareg.experiments._config import BaseConfig, DataConfig, MetricConfig
 
@@ -22,6 +21,7 @@ FULL_SIZES = {
     "nursery": (200, 500, 1000, 2000),
 }
 QUICK_SIZES = (200, 500)
+PROTOCOLS = {"exact": "training", "published": "calibration"}  # the rows that stop the base network
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,27 @@ class Plan:
     repeats : int
     sizes : tuple of int or None
         Values of N. Targets at one size take the largest.
-    acs_root, acs_extract : path or None
-        Files of the American Community Survey.
+    acs_root : path or None
+        Folder with files of the American Community Survey.
+    acs_states : tuple of str
+        Postal codes.
+    protocol : {"exact", "published"}
+        Whether the base network is stopped on rows of its own or, as published, on the calibration
+        rows, which are then no longer exchangeable with test rows.
     """
 
     quick: bool = False
     repeats: int = 10
     sizes: tuple[int, ...] | None = None
     acs_root: Path | None = None
-    acs_extract: Path | None = None
+    acs_states: tuple[str, ...] = PAPER_STATES
+    protocol: str = "exact"
 
     @property
     def base(self) -> BaseConfig:
         """The base classifier."""
-        return QUICK_BASE if self.quick else BaseConfig()
+        base = QUICK_BASE if self.quick else BaseConfig()
+        return replace(base, stopped_on=PROTOCOLS[self.protocol])
 
     @property
     def metrics(self) -> MetricConfig:
@@ -73,17 +80,10 @@ class Plan:
         return max(QUICK_SIZES) if self.quick else n
 
 
-def acs_data(root: Path) -> DataConfig:
+def acs_data(root: Path, states: tuple[str, ...]) -> DataConfig:
     """Return the configuration of ACSIncome in a folder of PUMS files; all must exist."""
-    files = acs_income_files(root, year=ACS_YEAR)
-    return DataConfig("acs", fingerprint(files), str(root.resolve()))
-
-
-def acs_extract_data(path: Path) -> DataConfig:
-    """Return the configuration of an extract of the ACS."""
-    if not path.is_file():
-        raise FaregError(f"the extract of the ACS must be a CSV file, there is no {path}")
-    return DataConfig("acs-extract", fingerprint([path]), str(path.resolve()))
+    files = acs_income_files(root, year=ACS_YEAR, states=states)
+    return DataConfig("acs", fingerprint(files), str(root.resolve()), states)
 
 
 def how_to_get_acs() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,23 +11,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
-from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
 
-from fareg._encoding import gradient_boosting, one_hot_encoder, ordinal_encoder
+from fareg._encoding import gradient_boosting, ordinal_encoder
 from fareg._validation import BoolArray, FaregError, FloatArray, IntArray
 from fareg.datasets import (
     Dataset,
     inject_label_noise,
-    load_acs_extract,
     load_acs_income,
     make_metric_benchmark,
     make_nursery_experiment,
     make_synthetic,
 )
 from fareg.experiments._config import BaseConfig, DataConfig, Problem, content_hash
+from fareg.experiments._network import train_network
 from fareg.experiments._store import Store
 
 DRAW, TRAIN, CONFORMALIZE, MEASURE = range(4)  # what random numbers are drawn for
@@ -57,18 +53,16 @@ def _nursery(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
 
 
 def _acs(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
-    people = _people(config.kind, config.path)
+    people = _people(config.path, config.states)
     drawn = _sample(people, n, rng)
     y = inject_label_noise(drawn.y, drawn.group, n_classes=4, random_state=rng)  # type: ignore[arg-type]
     return Dataset(X=drawn.X, y=y, sensitive=drawn.sensitive, group=drawn.group, name=drawn.name)
 
 
 @lru_cache(maxsize=1)
-def _people(kind: str, path: str) -> Dataset:
+def _people(path: str, states: tuple[str, ...]) -> Dataset:
     """Return everyone in the files, brackets cut over all of them, labels clean."""
-    if kind == "acs":
-        return load_acs_income(path, n_samples=None, label_noise=False, random_state=0)
-    return load_acs_extract(path, label_noise=False, random_state=0)
+    return load_acs_income(path, states=states, n_samples=None, label_noise=False, random_state=0)
 
 
 def _sample(data: Dataset, n: int, rng: np.random.Generator) -> Dataset:
@@ -83,7 +77,6 @@ DATA: dict[str, DataKind] = {
     "metric": DataKind(_metric, 6, ("x0", "x1")),
     "nursery": DataKind(_nursery, 4, ("parents", "finance"), "nursery"),
     "acs": DataKind(_acs, 4, ("AGE", "SEX"), "nursery"),
-    "acs-extract": DataKind(_acs, 4, ("AGE", "SEX"), "nursery"),
 }
 
 
@@ -175,11 +168,9 @@ def prepare(problem: Problem, store: Store) -> Bench:
 def _train(problem: Problem, train: Dataset, rest: Dataset, n_classes: int) -> pd.DataFrame:
     """Return the class probabilities of the rows that did not train, and the seconds it took."""
     seed = int(problem.rng(TRAIN).integers(2**31))
-    model = base_model(problem.base, len(train), seed)
+    calibration = rest.take(np.arange(problem.n - len(train)))
     start = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(train.X, train.y)
+    model = train_base_model(problem.base, train, calibration, seed)
     seconds = time.process_time() - start
     proba = np.zeros((len(rest), n_classes))
     # a class that training did not see has probability 0
@@ -188,18 +179,9 @@ def _train(problem: Problem, train: Dataset, rest: Dataset, n_classes: int) -> p
     return pd.DataFrame(proba, columns=names).assign(training_seconds=seconds)
 
 
-def base_model(config: BaseConfig, n_train: int, seed: int) -> Any:
-    """Return the untrained base classifier for ``n_train`` rows."""
+def train_base_model(config: BaseConfig, train: Dataset, calibration: Dataset, seed: int) -> Any:
+    """Return the trained base classifier; it sees calibration rows only if they stop it."""
     if config.kind == "boosting":
-        return gradient_boosting(seed)
-    network = MLPClassifier(
-        config.hidden,
-        learning_rate_init=config.learning_rate,
-        max_iter=config.max_epochs,
-        batch_size=min(config.batch_size, max(1, int(n_train * (1 - config.validation)))),
-        early_stopping=True,
-        validation_fraction=config.validation,
-        n_iter_no_change=config.patience,
-        random_state=seed,
-    )
-    return make_pipeline(one_hot_encoder(), network)
+        return gradient_boosting(seed).fit(train.X, train.y)
+    stop = (calibration.X, calibration.y) if config.stopped_on == "calibration" else None
+    return train_network(config, train.X, train.y, seed, stop=stop)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from fareg.datasets import PAPER_STATES
 from fareg.experiments._figures import draw_bars, draw_cdf, draw_panels, save_figure
 from fareg.experiments._problems import DATA
 from fareg.experiments._published import METRICS, published
@@ -26,6 +27,7 @@ from fareg.experiments._targets import Target
 
 SELECTIONS = ("selects_first", "selects_second", "selects_both")
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
+SLAB_VALUES = {"value": "", "held_out": ", held out"}
 FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "the first two"}
 
 
@@ -88,10 +90,10 @@ def _selection_table(summary: pd.DataFrame, titles: list[str]) -> pd.DataFrame:
 
 def _report_comparison(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
     summary = summarise(rows, ["n", "method"])
-    parts = [
-        f"N = {summary['n'].iloc[0]}. {_repeats(summary)}",
-        markdown_table(readable(summary, {"method": "Method"})),
-    ]
+    about = f"N = {summary['n'].iloc[0]}. {_repeats(summary)}"
+    if "states" in rows:
+        about += f" People of {rows['states'].iloc[0]}; the paper's: {', '.join(PAPER_STATES)}."
+    parts = [about, markdown_table(readable(summary, {"method": "Method"}))]
     written = save_figure(draw_bars(summary, METRICS), folder / "comparison")
     return written + _finish(target, folder, summary, parts, published(target.name))
 
@@ -110,25 +112,30 @@ def _report_sweep(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path
 
 
 def _report_slabs(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
-    rows = rows.assign(
-        method=rows["kind"].map(SLAB_NAMES), setting=rows["delta"], spread=rows["value"]
-    )
+    way = rows["search"].map({"random": "", "optimised": " optimised"})
+    rows = rows.assign(method=rows["kind"].map(SLAB_NAMES) + way, setting=rows["delta"])
     by = ["features", "n", "method", "setting"]
-    summary = summarise(rows[[*by, "seed", "value"]], by)
+    summary = summarise(rows[[*by, "seed", *SLAB_VALUES]], by)
     deviation = rows.groupby(by, sort=False)["value"].std().reset_index(name="value_sd")
     summary = summary.merge(deviation, on=by)
-    pairs = zip(summary["value"], summary["value_se"], strict=True)
-    shown = summary.assign(text=[with_error(value, error) for value, error in pairs])
     parts = [_repeats(summary)]
-    for count, own in shown.groupby("features", sort=False):
-        wide = own.pivot(index="method", columns="setting", values="text").reset_index()
-        wide.columns = pd.Index(["Metric", *(f"delta = {d:g}" for d in wide.columns[1:])])
-        parts += [f"## On {FEATURES[count]}", markdown_table(wide)]
+    for count, own in summary.groupby("features", sort=False):
+        tables = [_slab_table(own, value, words) for value, words in SLAB_VALUES.items()]
+        parts += [f"## On {FEATURES[count]}", markdown_table(pd.concat(tables))]
     return _finish(target, folder, summary, parts, published(target.name))
 
 
+def _slab_table(summary: pd.DataFrame, value: str, words: str) -> pd.DataFrame:
+    """Return a row per metric and a column per delta; ``words`` say which value it is."""
+    pairs = zip(summary[value], summary[f"{value}_se"], strict=True)
+    shown = summary.assign(text=[with_error(*pair) for pair in pairs])
+    wide = shown.pivot(index="method", columns="setting", values="text").reset_index()
+    wide.columns = pd.Index(["Metric", *(f"delta = {d:g}" for d in wide.columns[1:])])
+    return wide.assign(Metric=wide["Metric"] + words)
+
+
 def _report_cdf(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
-    own = rows[rows["delta"] == rows["delta"].max()]
+    own = rows[(rows["delta"] == rows["delta"].max()) & (rows["search"] == "random")]
     values: dict[str, dict[str, object]] = {}
     for _, row in own.iterrows():
         panel = f"{FEATURES[row['features']]}, delta = {row['delta']:g}"

@@ -10,12 +10,13 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
-from fareg._validation import FaregError, InvalidInputError, check_count
-from fareg.experiments._plan import Plan, how_to_get_acs
+from fareg._validation import FaregError, InvalidInputError, check_choice, check_count
+from fareg.datasets import PAPER_STATES
+from fareg.experiments._plan import PROTOCOLS, Plan, how_to_get_acs
 from fareg.experiments._reports import write_report
 from fareg.experiments._runner import run_cells
 from fareg.experiments._store import Store
-from fareg.experiments._targets import EXTRACT, TARGETS, Labelled, Target
+from fareg.experiments._targets import TARGETS, Labelled, Target
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def reproduce(
     engine: str = "local",
     scheduler: str | None = None,
     acs_root: str | Path | None = None,
-    acs_extract: str | Path | None = None,
+    acs_states: Sequence[str] | None = None,
+    protocol: str = "exact",
     console: Console | None = None,
 ) -> Reproduction:
     """Run the paper's experiments and write their tables and figures.
@@ -114,8 +116,12 @@ def reproduce(
         Address of a dask scheduler; None starts a local cluster for ``engine="dask"``.
     acs_root : path, default=None
         Folder with PUMS person files, as ``fareg.datasets.load_acs_income`` reads them.
-    acs_extract : path, default=None
-        File for ``fareg.datasets.load_acs_extract``; reported as "ACS 2016 extract".
+    acs_states : sequence of str, default=None
+        Postal codes of the states whose people ACSIncome holds; None for the paper's.
+    protocol : {"exact", "published"}, default="exact"
+        Which rows stop the training of the base network early: some of its training rows, or, as
+        in the authors' code, the calibration rows, which breaks their exchangeability with test
+        rows and with it every guarantee. Only numbers made as the paper's were need the latter.
     console : rich Console, default=None
         Shows progress if it is a terminal.
 
@@ -137,7 +143,8 @@ def reproduce(
         repeats=(1 if quick else 10) if repeats is None else check_count("repeats", repeats),
         sizes=None if sizes is None else _check_sizes(sizes),
         acs_root=None if acs_root is None else Path(acs_root),
-        acs_extract=None if acs_extract is None else Path(acs_extract),
+        acs_states=PAPER_STATES if acs_states is None else tuple(acs_states),
+        protocol=check_choice("protocol", protocol, PROTOCOLS),
     )
     wanted, skipped = _choose(targets, plan)
     needed = {target.name: target.cells(plan) for target in wanted}
@@ -158,12 +165,9 @@ def _choose(names: Sequence[str], plan: Plan) -> tuple[list[Target], dict[str, s
         raise FaregError(f"unknown target {', '.join(unknown)}; known are {', '.join(TARGETS)}")
     chosen = [target for name, target in TARGETS.items() if not names or name in names]
     skipped = {}
-    if TARGETS["acs"] in chosen:
-        if plan.acs_root is None:
-            chosen.remove(TARGETS["acs"])
-            skipped["acs"] = f"no data: {how_to_get_acs()}"
-        if plan.acs_extract is not None:
-            chosen.append(EXTRACT)
+    if TARGETS["acs"] in chosen and plan.acs_root is None:
+        chosen.remove(TARGETS["acs"])
+        skipped["acs"] = f"no data: {how_to_get_acs()}"
     return chosen, skipped
 
 

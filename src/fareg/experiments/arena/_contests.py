@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 
 from fareg._columns import canonical
 from fareg._hashing import hash_key
@@ -19,7 +17,7 @@ from fareg._levels import LevelCoding, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 from fareg.classifiers import split_rows
 from fareg.experiments._config import BaseConfig, content_hash
-from fareg.experiments._problems import base_model
+from fareg.experiments._network import train_network
 from fareg.experiments._store import Store
 from fareg.experiments.arena._measures import TestRows
 from fareg.experiments.arena._tables import Table, read_people
@@ -95,16 +93,12 @@ class Trainings:
 
     def _train(self, rows: IntArray, y: IntArray) -> pd.DataFrame:
         seed = int(self.contest.rng(TRAIN).integers(2**31))
-        network = self.contest.model == NETWORK
-        model = (
-            base_model(BaseConfig(), len(rows), seed)
-            if network
-            else MODELS[self.contest.model](seed)
-        )
+        X = self.X.loc[rows]
         start = time.process_time()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(self.X.loc[rows], y)
+        if self.contest.model == NETWORK:
+            model = train_network(BaseConfig(numbers="standard"), X, y, seed)
+        else:
+            model = MODELS[self.contest.model](seed).fit(X, y)
         seconds = time.process_time() - start
         # a class that training did not see has probability 0
         proba = np.zeros((len(self.X), self.n_classes), dtype=np.float32)
