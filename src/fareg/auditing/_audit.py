@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
@@ -52,6 +53,7 @@ def audit(
     n_permutations: int = 100,
     measures: bool = True,
     random_state: Any = None,
+    progress: Callable[[str], Any] | None = None,
 ) -> AuditResult:
     """Find who is covered less often than promised, whoever made the prediction sets.
 
@@ -96,6 +98,8 @@ def audit(
         the time goes there.
     random_state : int, RandomState, Generator or None
         Seed of the split and of everything else.
+    progress : function, optional
+        Called with the name of each stage when it begins.
 
     Returns
     -------
@@ -128,6 +132,8 @@ def audit(
     if clusters is None:
         notes += warn_of_repeats(X, y)
     rng = np.random.default_rng(hash_key(random_state))
+    tell = progress or (lambda stage: None)
+    tell("looking for groups on one half, testing them on the other")
     groups, discovery = discover_and_verify(
         columns,
         covered,
@@ -150,9 +156,11 @@ def audit(
     n_verification = int((~discovery).sum())
     slabs, risk = no_slabs(), UNKNOWN_RISK
     if measures:
+        tell("searching for the worst slabs")
         slabs = slab_curve(
             rows, hits, n_directions=n_directions, n_permutations=n_permutations, rng=rng
         )
+        tell("measuring the excess risk")
         risk = _excess_risk(rows, hits, confidence_level, rng)
     return AuditResult(
         confidence_level=float(confidence_level),

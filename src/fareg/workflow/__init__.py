@@ -8,10 +8,12 @@ if _TYPE_CHECKING:
     from fareg.workflow._audit import audit_file
     from fareg.workflow._fit import Trial
     from fareg.workflow._fit_file import fit_file
+    from fareg.workflow._formats import check_columns
     from fareg.workflow._models import MODELS
+    from fareg.workflow._parquet import count_rows
     from fareg.workflow._predict import predict_file
     from fareg.workflow._predict_folder import predict_folder
-    from fareg.workflow._tables import check_columns, count_rows, read_table
+    from fareg.workflow._tables import read_table
 
 __all__ = [
     "MODELS",
@@ -32,8 +34,8 @@ __getattr__, __dir__ = _lazy_names(
         "MODELS": "fareg.workflow._models",
         "Trial": "fareg.workflow._fit",
         "audit_file": "fareg.workflow._audit",
-        "check_columns": "fareg.workflow._tables",
-        "count_rows": "fareg.workflow._tables",
+        "check_columns": "fareg.workflow._formats",
+        "count_rows": "fareg.workflow._parquet",
         "fit_file": "fareg.workflow._fit_file",
         "predict_file": "fareg.workflow._predict",
         "predict_folder": "fareg.workflow._predict_folder",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,17 @@ from fareg._labels import column_classes, label_texts, plain_text
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
 from fareg.auditing import AuditResult, audit
 from fareg.persistence import describe, load, seen_rows
+from fareg.workflow._formats import check_columns
+from fareg.workflow._parquet import BATCH, Sampling
 from fareg.workflow._predict import ANSWERS, model_columns
-from fareg.workflow._tables import as_kinds, check_columns, column_kinds, read_table
+from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
 
 SEPARATORS = re.compile(r"(?<!\\)[|;]")  # between labels of a set in text
 COMMAS = re.compile(",")
+
+
+def quiet(stage: str) -> None:
+    """Show no progress."""
 
 
 def audit_file(
@@ -35,12 +41,14 @@ def audit_file(
     trusted: Sequence[str] | None = None,
     clusters: str | None = None,
     n_calibration: int | None = None,
+    sampling: Sampling | None = None,
+    progress: Callable[[str], None] = quiet,
 ) -> AuditResult:
     """Audit prediction sets that are columns of a table, or those of a model on its rows.
 
     Parameters
     ----------
-    data : path of a CSV or Parquet file
+    data : path of a CSV or Parquet file, or of a folder of Parquet files
     target : str
         Column of true labels.
     sets : list of str, default=None
@@ -61,6 +69,10 @@ def audit_file(
         Column of ids: rows that share one may depend on each other. It defines no groups.
     n_calibration : int, default=None
         How many rows calibrated the predictor, if the audit shall allow for their number.
+    sampling : Sampling, default=None
+        Which rows of a folder are read, and where; None for 10^6 at most.
+    progress : function, optional
+        Called with the name of each stage when it begins.
 
     Returns
     -------
@@ -71,51 +83,57 @@ def audit_file(
         raise InvalidInputError(f"pass either the columns of the sets or a model, got {got}")
     if confidence_level is not None:
         check_confidence_level(confidence_level)
-    frame = read_table(data, labels=[target, *(sets or ())])
-    names = [str(name) for name in frame.columns]
+    marks = list(sets or ())
     grouping = [] if clusters is None else [clusters]
-    check_columns([target, *(sets or ()), *(sensitive or ()), *grouping], names, str(data))
-    if clusters is not None and clusters in (target, *(sets or ()), *(sensitive or ())):
+    named = [target, *marks, *(sensitive or ()), *grouping]
+    check_columns(named, table_columns(data), str(data))
+    if clusters is not None and clusters in (target, *marks, *(sensitive or ())):
         raise InvalidInputError(
             f"the clusters {clusters} must be a column of their own, got one that is also the "
             "target, part of the sets or sensitive"
         )
+    clf: Any = None if model is None else load(model, trusted=trusted)
+    kinds = {} if model is None else model_columns(clf, model)
+    needed = None if model is None and sensitive is None else list(dict.fromkeys([*named, *kinds]))
+    frame = read_table(data, labels=[target, *marks], columns=needed, sampling=sampling)
     if frame[target].isna().any():
         raise InvalidInputError(
             f"the target {target} has {int(frame[target].isna().sum())} missing values in "
             f"{len(frame)} rows; fill them or drop these rows"
         )
-    X = frame.drop(columns=[target, *(sets or ())])
+    X, n_rows = frame.drop(columns=[target, *marks]), len(frame)
     y = label_texts(frame[target])
+    table: Any
     classes: Any = None
     about: dict[str, Any] = {"file": Path(data).name, "target": target}
     ids = None if clusters is None else frame[clusters].to_numpy()
     left_out = 0
-    if sets is None:
-        assert model is not None
-        clf = load(model, trusted=trusted)
+    if model is not None:
+        progress("asking the model")
         if confidence_level is None:
             confidence_level = clf.confidence_level
-        X = as_kinds(frame, model_columns(clf, model), str(data))
+        X = as_kinds(frame, kinds, str(data))
         new = _unseen(X, y, model, str(data))
         left_out = int((~new).sum())
         X, y, ids = X[new].reset_index(drop=True), y[new], None if ids is None else ids[new]
-        table, classes = clf.predict_set(X), list(label_texts(clf.classes_))
+        table, top = _answers(clf, X)
+        classes = list(label_texts(clf.classes_))
         about |= {"model": Path(model).name, "base_model": _base_model(clf, model)}
-        about["accuracy"] = float((label_texts(clf.predict(X)) == y).mean())
-    elif len(sets) == 1:
-        table = _lists(frame[sets[0]], set(y))
+        about["accuracy"] = float((label_texts(top) == y).mean())
+    elif len(marks) == 1:
+        table = _lists(frame[marks[0]], set(y))
         if sensitive is None:
             X = _without_answers(X, np.array([len(labels) for labels in table]))
     else:
-        table = _flags(frame[list(sets)])
-        _check_all_named(X, list(sets), y)
+        table = _flags(frame[marks])
+        _check_all_named(data, marks, y, sampling)
         if sensitive is None:
             X = _without_answers(X, table.sum(axis=1).to_numpy())
     X = X.drop(columns=grouping, errors="ignore")
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
     column_kinds(X)  # it refuses columns of lists
+    del frame
     result = audit(
         X,
         y,
@@ -126,9 +144,17 @@ def audit_file(
         clusters=ids,
         n_calibration=n_calibration,
         random_state=seed,
+        progress=progress,
     )
-    notes = result.notes if not left_out else (_left_out(left_out, len(frame)), *result.notes)
+    notes = result.notes if not left_out else (_left_out(left_out, n_rows), *result.notes)
     return replace(result, about={**about, **result.about}, notes=notes)
+
+
+def _answers(clf: Any, X: pd.DataFrame) -> tuple[BoolArray, Any]:
+    """Return the sets and the labels that a model predicts, asked for some rows at a time."""
+    parts = [X.iloc[first : first + BATCH] for first in range(0, len(X), BATCH)]
+    sets, labels = zip(*((clf.predict_set(part), clf.predict(part)) for part in parts), strict=True)
+    return np.concatenate(sets), np.concatenate(labels)
 
 
 def _base_model(clf: Any, model: str | os.PathLike[str]) -> str:
@@ -198,11 +224,17 @@ def _without_answers(X: pd.DataFrame, sizes: Any) -> pd.DataFrame:
     return X.drop(columns=answers)
 
 
-def _check_all_named(X: pd.DataFrame, sets: list[str], y: Any) -> None:
+def _check_all_named(
+    data: str | os.PathLike[str], sets: list[str], y: Any, sampling: Sampling | None
+) -> None:
     """Refuse to leave out a column that is named like those of the sets and holds such marks."""
     columns = column_classes(y, len(sets), names=sets)
-    wanted = {columns.prefix + label + columns.suffix for label in set(y)}
-    left_out = [name for name in X if name in wanted and set(X[name].unique()) <= {True, False}]
+    wanted = {columns.prefix + label + columns.suffix for label in set(y)} - set(sets)
+    suspects = [name for name in table_columns(data) if name in wanted]
+    if not suspects:
+        return
+    frame = read_table(data, columns=suspects, sampling=sampling)
+    left_out = [name for name in suspects if set(frame[name].unique()) <= {True, False}]
     if left_out:
         raise InvalidInputError(
             f"column {left_out[0]} is named after a label and holds True and False like "

@@ -14,9 +14,11 @@ from fareg._validation import check_choice, check_confidence_level
 from fareg.persistence import save
 from fareg.scores import SCORES
 from fareg.workflow._fit import Trial, fit_and_test, quiet
+from fareg.workflow._formats import check_columns
 from fareg.workflow._models import MODELS, check_named, reading
+from fareg.workflow._parquet import Sampling
 from fareg.workflow._roles import Roles, assign_roles
-from fareg.workflow._tables import check_columns, check_copy, column_kinds, copy_rows, read_table
+from fareg.workflow._tables import check_copy, column_kinds, copy_rows, read_table, table_columns
 from fareg.workflow._target import check_target, check_weights, with_labels
 
 
@@ -41,12 +43,13 @@ def fit_file(
     progress: Callable[[str], None] = quiet,
     seed: int = 0,
     test_out: str | os.PathLike[str] | None = None,
+    sampling: Sampling | None = None,
 ) -> Trial:
     """Train, calibrate and test on a table; write the classifier to ``out``.
 
     Parameters
     ----------
-    data : path of a CSV or Parquet file
+    data : path of a CSV or Parquet file, or of a folder of Parquet files
     target : str
         Column of labels.
     out : path of the model file
@@ -83,6 +86,8 @@ def fit_file(
     test_out : path, default=None
         File for the test rows as they stand in ``data``, in the same format: rows that the model
         has not seen, for an audit.
+    sampling : Sampling, default=None
+        Which rows of a folder are read, and where; None for 10^6 at most.
 
     Returns
     -------
@@ -94,8 +99,10 @@ def fit_file(
     check_confidence_level(confidence_level)
     check_choice("conformity_score", conformity_score, SCORES)
     check_named(estimator)
-    frame = read_table(data, labels=[target])
-    check_columns([target], [str(name) for name in frame.columns], str(data))
+    names = table_columns(data)
+    check_columns([target, *drop], names, str(data))
+    needed = [name for name in names if name == target or name not in drop]
+    frame = read_table(data, labels=[target], columns=needed, sampling=sampling)
     frame = with_labels(frame, target) if drop_missing_target else frame
     y = check_target(frame[target])
     roles = assign_roles(

@@ -19,6 +19,7 @@ from fareg._engines import run_tasks
 from fareg._files import check_output, check_readable, writing
 from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.persistence import load
+from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import (
     check_any,
     check_kept,
@@ -27,7 +28,7 @@ from fareg.workflow._predict import (
     summary_of,
     write_answers,
 )
-from fareg.workflow._tables import count_rows, folder_parts, read_batches
+from fareg.workflow._tables import read_batches
 
 
 def predict_folder(

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from fareg._validation import InvalidInputError, warn
-from fareg.workflow._tables import check_columns
+from fareg.workflow._formats import check_columns
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def assign_roles(
     not_features : list of str, default=()
         Columns that may define a group and that the model does not read.
     drop : list of str, default=()
-        Columns to ignore.
+        Columns to ignore, whether or not the frame still has them.
     clusters, weights : str, default=None
         Columns of ids and of training weights; they are neither read nor do they define groups.
     source : str
@@ -100,8 +100,9 @@ def assign_roles(
     }
     used = {"features": features or (), "not features": not_features, "sensitive": sensitive or ()}
     names = [str(name) for name in frame.columns]
-    for wanted in (*given.values(), *used.values()):
-        check_columns(list(wanted), names, source)
+    for role, wanted in {**given, **used}.items():
+        if role != "dropped":
+            check_columns(list(wanted), names, source)
     _check_apart({**given, **used})
     aside = {name: role for role, some in given.items() for name in some if role != "target"}
     named = {name for some in used.values() for name in some}
@@ -158,5 +159,5 @@ def is_id(column: pd.Series) -> bool:
     (True, False, False)
     """
     numbers = pd.api.types.is_integer_dtype(column.dtype)
-    texts = pd.api.types.is_string_dtype(column)
+    texts = pd.api.types.is_string_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype)
     return bool((numbers or texts) and column.is_unique)

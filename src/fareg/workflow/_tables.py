@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,80 +16,68 @@ import pandas as pd
 from fareg._columns import canonical
 from fareg._files import check_output, check_readable, replacing
 from fareg._validation import InvalidInputError, warn
+from fareg.workflow._formats import check_columns, check_unique, is_parquet, reading
+from fareg.workflow._parquet import (
+    Sampling,
+    arrow_rows,
+    folder_values,
+    parquet_columns,
+    read_parquet,
+)
 
-CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
 LABEL_WORDS = ("None", "NA", "N/A", "n/a")  # words for a missing value that may name a class
-SHOWN = 8
 
 
-def is_parquet(path: str | os.PathLike[str]) -> bool:
-    """Tell Parquet from CSV by the name of the file."""
-    name = Path(path).name.lower()
-    if name.endswith(PARQUET):
-        return True
-    if name.endswith(CSV):
-        return False
-    raise InvalidInputError(f"{path} must end in .csv or .parquet, so that its format is known")
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    labels: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+    sampling: Sampling | None = None,
+) -> pd.DataFrame:
+    """Read a table, or a sample of the rows of a folder; texts become categories, ISO dates dates.
 
-
-def read_table(path: str | os.PathLike[str], *, labels: Sequence[str] = ()) -> pd.DataFrame:
-    """Read a whole table; texts that are all ISO dates become dates.
-
-    A CSV file cannot tell a missing value from the word for it. In the columns ``labels``, words
-    such as ``None`` and ``NA`` among other texts are labels, with a warning; elsewhere they are
-    missing values.
+    A CSV file cannot tell a missing value from the word for it. In the columns ``labels``, whose
+    texts stay texts, words such as ``None`` and ``NA`` among other texts are labels, with a
+    warning; elsewhere they are missing values. Other columns than ``columns`` are not read. The
+    index tells where each row stands in the file or folder.
     """
-    source = check_readable(path)
-    with _reading(source):
-        if is_parquet(source):
-            import pyarrow.parquet
-
-            frame = pyarrow.parquet.read_table(source).to_pandas(date_as_object=False)
-            frame = frame.reset_index(drop=True)
-        else:
-            _check_header(source)
-            frame = pd.read_csv(source, low_memory=False, encoding="utf-8-sig")
-            frame = _with_label_words(frame, source, labels).apply(_with_dates)
+    source = Path(path)
+    if source.is_dir() or is_parquet(check_readable(source)):
+        frame = read_parquet(source, columns=columns, labels=labels, sampling=sampling)
+    else:
+        with reading(source):
+            frame = _read_csv(source, labels, columns)
     frame.columns = [str(name) for name in frame.columns]
-    _check_unique([str(name) for name in frame.columns], source)
     if frame.empty:
         raise InvalidInputError(f"{source} has no rows; check that it is the right file")
     return frame
 
 
-def folder_parts(folder: Path) -> list[str]:
-    """Return the Parquet files in a folder and below it, by their path in it, in order.
-
-    Names that begin with a dot or an underscore are skipped, as writers of such folders mean it.
-    """
-    if not folder.is_dir():
-        raise InvalidInputError(f"{folder} must be a folder of Parquet files, it is none")
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    parts = [path.relative_to(folder) for path in paths]
-    parts = [part for part in parts if not any(name[0] in "._" for name in part.parts)]
-    strange = [part for part in parts if not part.name.lower().endswith(PARQUET)]
-    if strange:
-        raise InvalidInputError(f"{folder} must hold Parquet files only, got {strange[0]}; move it")
-    if not parts:
-        raise InvalidInputError(f"{folder} holds no Parquet file; check that it is the right one")
-    return [part.as_posix() for part in parts]
+def table_columns(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names of a table's columns without reading its rows."""
+    source = Path(path)
+    if source.is_dir() or is_parquet(check_readable(source)):
+        return parquet_columns(source)
+    with reading(source):
+        return _check_header(source)
 
 
-def _folder_values(path: Path, root: Path | None, kinds: Mapping[str, str]) -> dict[str, Any]:
-    """Return the columns that folders named ``name=value`` between root and file give its rows."""
-    if root is None:
-        return {}
-    import pyarrow
-    from pyarrow import dataset
-
-    types = {"number": pyarrow.float64()}
-    schema = pyarrow.schema(
-        (name, types.get(kind, pyarrow.string())) for name, kind in kinds.items()
+def _read_csv(source: Path, labels: Sequence[str], columns: Sequence[str] | None) -> pd.DataFrame:
+    names = _check_header(source)
+    if columns is not None:
+        check_columns(columns, names, str(source))
+    wanted = set(names if columns is None else columns)
+    frame = pd.read_csv(
+        source, low_memory=False, encoding="utf-8-sig", usecols=lambda name: name in wanted
     )
-    below = path.relative_to(root).as_posix()
-    values = dataset.get_partition_keys(dataset.partitioning(schema, flavor="hive").parse(below))
-    return dict(values)
+    frame = _with_label_words(frame, source, labels)
+    for name in list(frame):
+        frame[name] = _with_dates(frame[name])
+        if isinstance(frame[name].dtype, pd.StringDtype) and name not in labels:
+            frame[name] = frame[name].astype("category")  # a code per row, each text once
+    return frame if columns is None else frame[list(columns)]
 
 
 def read_batches(
@@ -108,9 +95,9 @@ def read_batches(
     ``root`` that are named ``name=value`` are columns too.
     """
     source = check_readable(path)
-    with _reading(source):
+    with reading(source):
         parquet = is_parquet(source)
-        given = _folder_values(source, root, {**dict.fromkeys(keep, "text"), **kinds})
+        given = folder_values(source, root, {**dict.fromkeys(keep, "text"), **kinds})
         if parquet:
             import pyarrow.parquet
 
@@ -119,7 +106,7 @@ def read_batches(
             names = [str(name) for name in file.schema_arrow.names]
         else:
             names = _check_header(source)
-        _check_unique(names, source)
+        check_unique(names, source)
         given = {name: value for name, value in given.items() if name not in names}
         check_columns([*kinds, *keep], [*names, *given], str(source))
         stored = [name for name in kinds if name not in given]
@@ -168,18 +155,6 @@ def _csv_batches(
         yield frame, copied[keep].reset_index(drop=True)
 
 
-def count_rows(path: str | os.PathLike[str]) -> int | None:
-    """Return the number of rows if the file or folder says it at once, as Parquet does."""
-    if Path(path).is_dir():
-        return sum(count_rows(Path(path, part)) or 0 for part in folder_parts(Path(path)))
-    if not is_parquet(path):
-        return None
-    import pyarrow.parquet
-
-    with _reading(check_readable(path)):
-        return int(pyarrow.parquet.ParquetFile(path).metadata.num_rows)
-
-
 def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
     """Return "number", "text" or "date" for each column."""
     return {str(name): _kind(column) or "number" for name, column in frame.items()}
@@ -219,34 +194,24 @@ def check_copy(
 
 
 def copy_rows(source: str | os.PathLike[str], rows: Any, out: str | os.PathLike[str]) -> None:
-    """Write the given rows of a table to a file of the same format, in order, as they stand."""
+    """Write the given rows of a table or folder to a file of the same format, as they stand.
+
+    Rows are numbered as in :func:`read_table` and written in that order.
+    """
     positions = np.sort(np.asarray(rows))
-    with _reading(check_readable(source)):
-        if is_parquet(source):
-            import pyarrow.parquet
+    if is_parquet(source):
+        import pyarrow.parquet
 
-            table = pyarrow.parquet.read_table(source).take(positions)
-        else:
-            # Text is not interpreted, so 007 and NA are written as they were read.
-            table = pd.read_csv(source, dtype="str", keep_default_na=False, encoding="utf-8-sig")
-            table = table.iloc[positions]
-    with replacing(out) as temporary:
-        if is_parquet(source):
+        table = arrow_rows(Path(source), positions)
+        with replacing(out) as temporary:
             pyarrow.parquet.write_table(table, temporary)
-        else:
-            packed = "gzip" if str(out).endswith(".gz") else None
-            table.to_csv(temporary, index=False, compression=packed)
-
-
-def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> None:
-    """Refuse column names that a table does not have, with the closest that it has."""
-    missing = [name for name in wanted if name not in names]
-    if not missing:
         return
-    close = difflib.get_close_matches(missing[0], names, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"its columns: {_shown(names)}"
-    word = "column" if len(missing) == 1 else "columns"
-    raise InvalidInputError(f"{where} has no {word} {_shown(missing)}; {hint}")
+    with reading(check_readable(source)):
+        # Text is not interpreted, so 007 and NA are written as they were read.
+        table = pd.read_csv(source, dtype="str", keep_default_na=False, encoding="utf-8-sig")
+    with replacing(out) as temporary:
+        packed: Any = "gzip" if str(out).endswith(".gz") else None
+        table.iloc[positions].to_csv(temporary, index=False, compression=packed)
 
 
 class _CsvAppender:
@@ -296,52 +261,9 @@ def _check_header(source: Path) -> list[str]:
             f"{source} must separate its columns by commas, its first line has only semicolons or "
             "tabs; save it as comma-separated"
         )
-    _check_unique([name for name in names if name], source)
+    check_unique([name for name in names if name], source)
     # pandas' own names for columns without one
     return [name or f"Unnamed: {position}" for position, name in enumerate(names)]
-
-
-def _check_unique(names: list[str], source: Any) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InvalidInputError(f"{source} has column {_shown(twice)} twice; rename one of them")
-
-
-@contextmanager
-def _reading(source: Path) -> Iterator[None]:
-    """Turn what readers say about damaged files into one sentence."""
-    from pyarrow import ArrowException
-
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise InvalidInputError(_not_utf8(source, error)) from error
-    except InvalidInputError:
-        raise
-    except pd.errors.EmptyDataError as error:
-        raise InvalidInputError(
-            f"{source} is empty: its first line must name the columns"
-        ) from error
-    except (ValueError, csv.Error, ArrowException, OSError, EOFError) as error:
-        format_ = "Parquet" if is_parquet(source) else "CSV"
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InvalidInputError(f"{source} cannot be read as {format_}: {reason[:200]}") from error
-
-
-def _not_utf8(source: Path, error: UnicodeDecodeError) -> str:
-    where = f"byte 0x{error.object[error.start]:02x}"
-    if not source.name.endswith(".gz"):
-        with open(source, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    line.decode("utf-8")
-                except UnicodeDecodeError as first:
-                    where = f"byte 0x{line[first.start]:02x} in line {number}"
-                    break
-    return (
-        f"{source} is not UTF-8 ({where}); save it as UTF-8, "
-        f"for example: iconv -f latin1 -t utf-8 {source.name} > converted.csv"
-    )
 
 
 def _with_label_words(frame: pd.DataFrame, source: Path, labels: Sequence[str]) -> pd.DataFrame:
@@ -415,7 +337,3 @@ def _as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: Any) -> pd.D
             )
         frame[name] = column
     return frame
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

@@ -1,0 +1,87 @@
+"""What a table file must be like to be read: its format, its columns, and errors in a sentence."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fareg._validation import InvalidInputError
+
+CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
+SHOWN = 8
+
+
+def is_parquet(path: str | os.PathLike[str]) -> bool:
+    """Tell Parquet from CSV by the name of the file; a folder is one of Parquet files."""
+    name = Path(path).name.lower()
+    if name.endswith(PARQUET) or Path(path).is_dir():
+        return True
+    if name.endswith(CSV):
+        return False
+    raise InvalidInputError(f"{path} must end in .csv or .parquet, so that its format is known")
+
+
+def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> None:
+    """Refuse column names that a table does not have, with the closest that it has."""
+    missing = [name for name in wanted if name not in names]
+    if not missing:
+        return
+    close = difflib.get_close_matches(missing[0], names, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"its columns: {_shown(names)}"
+    word = "column" if len(missing) == 1 else "columns"
+    raise InvalidInputError(f"{where} has no {word} {_shown(missing)}; {hint}")
+
+
+def check_unique(names: list[str], source: Any) -> None:
+    """Refuse a table with two columns of one name."""
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInputError(f"{source} has column {_shown(twice)} twice; rename one of them")
+
+
+@contextmanager
+def reading(source: Path) -> Iterator[None]:
+    """Turn what readers say about damaged files into one sentence."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(_not_utf8(source, error)) from error
+    except InvalidInputError:
+        raise
+    except pd.errors.EmptyDataError as error:
+        raise InvalidInputError(
+            f"{source} is empty: its first line must name the columns"
+        ) from error
+    except (ValueError, csv.Error, ArrowException, OSError, EOFError) as error:
+        format_ = "Parquet" if is_parquet(source) else "CSV"
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InvalidInputError(f"{source} cannot be read as {format_}: {reason[:200]}") from error
+
+
+def _not_utf8(source: Path, error: UnicodeDecodeError) -> str:
+    where = f"byte 0x{error.object[error.start]:02x}"
+    if not source.name.endswith(".gz"):
+        with open(source, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError as first:
+                    where = f"byte 0x{line[first.start]:02x} in line {number}"
+                    break
+    return (
+        f"{source} is not UTF-8 ({where}); save it as UTF-8, "
+        f"for example: iconv -f latin1 -t utf-8 {source.name} > converted.csv"
+    )
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

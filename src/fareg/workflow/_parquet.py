@@ -1,0 +1,327 @@
+"""Parquet files and folders of them: parts, folders that are columns, and rows, all or a sample."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._columns import spelled_numbers
+from fareg._engines import run_tasks
+from fareg._files import check_readable
+from fareg._validation import IntArray, InvalidInputError, check_count
+from fareg.workflow._formats import PARQUET, check_columns, check_unique, is_parquet, reading
+
+BATCH = 1 << 16  # rows that are decoded at a time
+MAX_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How many rows of a folder are read, which ones, and where.
+
+    Attributes
+    ----------
+    max_rows : int, default=1000000
+        Of a folder with more rows, so many are drawn uniformly without replacement.
+    seed : int, default=0
+    engine : {"local", "dask"}, default="local"
+        With dask, each worker reads its share of the rows; they are the same rows.
+    scheduler : str, default=None
+        Address of a running dask scheduler; None starts a cluster on this machine.
+    """
+
+    max_rows: int = MAX_ROWS
+    seed: int = 0
+    engine: str = "local"
+    scheduler: str | None = None
+
+
+def draw_rows(n_rows: int, n_wanted: int, seed: int) -> IntArray:
+    """Return the sorted numbers of rows drawn uniformly without replacement, in O(n_wanted) memory.
+
+    Rows are drawn with replacement until enough of them are distinct. No row is treated unlike
+    another, so every set of ``n_wanted`` rows is equally probable.
+
+    Examples
+    --------
+    >>> draw_rows(10, 4, seed=0).tolist()
+    [0, 4, 6, 8]
+    >>> draw_rows(3, 4, seed=0).tolist()
+    [0, 1, 2]
+    """
+    if n_wanted >= n_rows:
+        return np.arange(n_rows, dtype=np.int64)
+    if n_wanted > n_rows / 2:  # the few rows that stay out are drawn faster
+        return np.setdiff1d(np.arange(n_rows), draw_rows(n_rows, n_rows - n_wanted, seed), True)
+    rng = np.random.default_rng(seed)
+    drawn = np.empty(0, dtype=np.int64)
+    while len(drawn) < n_wanted:
+        drawn = np.union1d(drawn, rng.integers(n_rows, size=n_wanted - len(drawn)))
+    return drawn
+
+
+def folder_parts(folder: Path) -> list[str]:
+    """Return the Parquet files in a folder and below it, by their path in it, in order.
+
+    Names that begin with a dot or an underscore are skipped, as writers of such folders mean it.
+    """
+    if not folder.is_dir():
+        raise InvalidInputError(f"{folder} must be a folder of Parquet files, it is none")
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    parts = [path.relative_to(folder) for path in paths]
+    parts = [part for part in parts if not any(name[0] in "._" for name in part.parts)]
+    strange = [part for part in parts if not part.name.lower().endswith(PARQUET)]
+    if strange:
+        raise InvalidInputError(f"{folder} must hold Parquet files only, got {strange[0]}; move it")
+    if not parts:
+        raise InvalidInputError(f"{folder} holds no Parquet file; check that it is the right one")
+    return [part.as_posix() for part in parts]
+
+
+def folder_values(path: Path, root: Path | None, kinds: Mapping[str, str]) -> dict[str, Any]:
+    """Return the columns that folders named ``name=value`` between root and file give its rows."""
+    if root is None:
+        return {}
+    import pyarrow
+    from pyarrow import dataset
+
+    types = {"number": pyarrow.float64()}
+    schema = pyarrow.schema(
+        (name, types.get(kind, pyarrow.string())) for name, kind in kinds.items()
+    )
+    below = path.relative_to(root).as_posix()
+    values = dataset.get_partition_keys(dataset.partitioning(schema, flavor="hive").parse(below))
+    return dict(values)
+
+
+def folder_kinds(root: Path, parts: Sequence[str]) -> dict[str, str]:
+    """Return the columns that the names of folders give: "number" if all values are, or "text"."""
+    steps = [step for part in parts for step in Path(part).parent.parts if "=" in step]
+    texts = dict.fromkeys((step.partition("=")[0] for step in steps), "text")
+    found = [folder_values(root / part, root, texts) for part in parts] if texts else []
+    kinds = {}
+    for name in texts:
+        values = [row[name] for row in found if row.get(name) is not None]
+        kinds[name] = "text" if np.isnan(spelled_numbers(values)).any() else "number"
+    return kinds
+
+
+def count_rows(path: str | os.PathLike[str]) -> int | None:
+    """Return the number of rows if the file or folder says it at once, as Parquet does."""
+    if Path(path).is_dir():
+        return sum(count_rows(Path(path, part)) or 0 for part in folder_parts(Path(path)))
+    if not is_parquet(path):
+        return None
+    import pyarrow.parquet
+
+    with reading(check_readable(path)):
+        return int(pyarrow.parquet.ParquetFile(path).metadata.num_rows)
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Return the columns of a file, or those of the first part of a folder and of its folders.
+
+    An index that pandas stored among them is none.
+    """
+    import pyarrow.parquet
+
+    if path.is_dir():
+        parts = folder_parts(path)
+        return list(dict.fromkeys([*parquet_columns(path / parts[0]), *folder_kinds(path, parts)]))
+    with reading(check_readable(path)):
+        schema = pyarrow.parquet.read_schema(path)
+        index = (schema.pandas_metadata or {}).get("index_columns", [])
+        names = [str(name) for name in schema.names if name not in index]
+    check_unique(names, path)
+    return names
+
+
+def read_parquet(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    labels: Sequence[str] = (),
+    sampling: Sampling | None = None,
+) -> pd.DataFrame:
+    """Return the rows of a file or a sample of those of a folder; texts are categories.
+
+    The index tells where a row stands in the file, or in the parts of the folder one after the
+    other.
+
+    Parameters
+    ----------
+    path : path of a Parquet file, or of a folder of them
+        ``name=value`` in the name of a folder is a column.
+    columns : list of str, default=None
+        Other columns are not read; None for all columns of the first part.
+    labels : list of str, default=()
+        Columns whose texts stay texts.
+    sampling : Sampling, default=None
+        Of a folder; None for that of the defaults.
+    """
+    source = Path(path)
+    sampling = Sampling() if sampling is None else sampling
+    n_rows = count_rows(source) or 0
+    n_wanted = check_count("max_rows", sampling.max_rows) if source.is_dir() else n_rows
+    rows = draw_rows(n_rows, n_wanted, sampling.seed)
+    columns = parquet_columns(source) if columns is None else columns
+    table = _joined(_tables(source, rows, columns, labels, sampling), source)
+    # each column is freed as soon as it is converted
+    frame = table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
+    if len(rows) < n_rows:
+        frame.index = pd.Index(rows)
+    return frame
+
+
+def arrow_rows(source: Path, rows: IntArray) -> Any:
+    """Return the given rows of a Parquet file or folder, by their sorted numbers, as they stand."""
+    return _joined(_tables(source, rows, None, None, Sampling()), source)
+
+
+def _tables(
+    source: Path,
+    rows: IntArray,
+    columns: Sequence[str] | None,
+    labels: Sequence[str] | None,
+    sampling: Sampling,
+) -> list[Any]:
+    """Return rows of a file or folder as one Arrow table per part that has any of them."""
+    if not source.is_dir():
+        return [read_rows(source, rows, columns, labels)]
+    parts = folder_parts(source)
+    ends = np.cumsum([count_rows(source / part) for part in parts])
+    kinds = folder_kinds(source, parts)
+    columns = parquet_columns(source) if columns is None else columns
+    read = PartRows(
+        str(source.resolve()),
+        tuple(columns),
+        None if labels is None else tuple(labels),
+        tuple(kinds.items()),
+    )
+    bounds = np.searchsorted(rows, [0, *ends])
+    tasks = [
+        (number, part, rows[first:last] - (ends[number - 1] if number else 0))
+        for number, (part, first, last) in enumerate(
+            zip(parts, bounds[:-1], bounds[1:], strict=True)
+        )
+        if first < last
+    ]
+    found = run_tasks(
+        read,
+        tasks,
+        engine=sampling.engine,
+        jobs=1 if sampling.engine == "local" else None,
+        scheduler=sampling.scheduler,
+    )
+    return [table for _, table in sorted(found, key=lambda pair: pair[0])]
+
+
+@dataclass(frozen=True)
+class PartRows:
+    """What a process needs to read rows of a part; called with their numbers, it returns them."""
+
+    root: str
+    columns: tuple[str, ...]
+    labels: tuple[str, ...] | None
+    kinds: tuple[tuple[str, str], ...]
+
+    def __call__(self, task: tuple[int, str, IntArray]) -> tuple[int, Any]:
+        number, part, rows = task
+        path, root = Path(self.root, part), Path(self.root)
+        given = folder_values(path, root, dict(self.kinds))
+        return number, read_rows(path, rows, self.columns, self.labels, given)
+
+
+def read_rows(
+    path: Path,
+    rows: IntArray,
+    columns: Sequence[str] | None,
+    labels: Sequence[str] | None,
+    given: Mapping[str, Any] | None = None,
+) -> Any:
+    """Return rows of a Parquet file by their sorted numbers, as an Arrow table.
+
+    Texts are coded, apart from those of ``labels``; without ``labels`` columns stay as they are.
+    ``given`` are columns with one value for all rows.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    with reading(check_readable(path)):
+        # With pre_buffer, pyarrow would keep everything that it has read in memory.
+        file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
+        names = [str(name) for name in file.schema_arrow.names]
+        check_unique(names, path)
+        given = {name: value for name, value in (given or {}).items() if name not in names}
+        wanted = [*names, *given] if columns is None else list(columns)
+        check_columns(wanted, [*names, *given], str(path))
+        stored = [name for name in wanted if name in names]
+        batches = [_coded(batch, labels) for batch in _batches(file, stored, rows)]
+        if not batches:
+            batches = [_coded(file.schema_arrow.empty_table().select(stored), labels)]
+        table = pyarrow.concat_tables(batches).unify_dictionaries().combine_chunks()
+        for name in (name for name in wanted if name in given):
+            value = pyarrow.array([given[name]] * len(table))
+            table = table.append_column(name, _coded_column(value, name, labels))
+        return table.select(wanted)
+
+
+def _batches(file: Any, columns: list[str], rows: IntArray) -> Iterator[Any]:
+    """Yield the given rows; row groups without any are not read, others a batch at a time."""
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    starts = np.cumsum([0, *sizes])
+    bounds = np.searchsorted(rows, starts)
+    for group in np.flatnonzero(np.diff(bounds)):
+        own = rows[bounds[group] : bounds[group + 1]] - starts[group]
+        first = 0
+        for batch in file.iter_batches(BATCH, row_groups=[int(group)], columns=columns):
+            low, high = np.searchsorted(own, [first, first + len(batch)])
+            if low < high:
+                yield batch.take(own[low:high] - first)
+            first += len(batch)
+
+
+def _coded(batch: Any, labels: Sequence[str] | None) -> Any:
+    """Return a table whose texts, apart from labels, are codes of their distinct values."""
+    import pyarrow
+
+    names = batch.schema.names
+    columns = zip(names, batch.columns, strict=True)
+    return pyarrow.table([_coded_column(column, name, labels) for name, column in columns], names)
+
+
+def _coded_column(column: Any, name: str, labels: Sequence[str] | None) -> Any:
+    import pyarrow
+    from pyarrow import types
+
+    if labels is None:
+        return column
+    if types.is_dictionary(column.type):  # its dictionary may hold values of other rows
+        column = column.cast(column.type.value_type)
+    kinds = (types.is_string, types.is_large_string, types.is_string_view)
+    if not any(is_kind(column.type) for is_kind in kinds):
+        return column
+    column = column.cast(pyarrow.large_string())
+    return column if name in labels else column.dictionary_encode()
+
+
+def _joined(tables: list[Any], source: Path) -> Any:
+    """Return the tables of parts as one, and free them."""
+    import pyarrow
+
+    try:
+        table = pyarrow.concat_tables(tables, promote_options="permissive")
+    except pyarrow.ArrowException as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InvalidInputError(
+            f"the parts of {source} hold columns of different types ({reason[:200]}); write them "
+            "alike"
+        ) from error
+    tables.clear()
+    return table.unify_dictionaries()
