@@ -7,8 +7,19 @@ from typing import Annotated
 
 import typer
 
-from fareg.cli._options import Data, Json, Report, Seed, Sensitive, Target, Trust
-from fareg.cli._running import busy, names, plain_errors, text
+from fareg.cli._options import (
+    Data,
+    Engine,
+    Json,
+    MaxRows,
+    Report,
+    Scheduler,
+    Seed,
+    Sensitive,
+    Target,
+    Trust,
+)
+from fareg.cli._running import busy, names, plain_errors, sampling_of, text
 
 
 def audit(
@@ -37,6 +48,9 @@ def audit(
     seed: Seed = 0,
     report: Report = None,
     trust: Trust = None,
+    max_rows: MaxRows = None,
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
     json: Json = False,
 ) -> None:
     """Find who is covered less often than promised, by the sets of any tool."""
@@ -46,7 +60,7 @@ def audit(
 
         if report is not None:
             check_output(report, apart_from=[data, model])
-        with busy("looking for groups and testing them", json):
+        with busy("reading the table", json) as progress:
             result = audit_file(
                 data,
                 target=target,
@@ -58,6 +72,8 @@ def audit(
                 trusted=names(trust),
                 clusters=clusters,
                 n_calibration=calibration_rows,
+                sampling=sampling_of(data, max_rows, seed, engine, scheduler),
+                progress=progress,
             )
             if report is not None:
                 result.to_html(report)

@@ -7,8 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg.cli._options import Data, Json, Report, Seed, Sensitive, Target
-from fareg.cli._running import busy, names, plain_errors, print_verdict, text, write_report
+from fareg.cli._options import (
+    Data,
+    Engine,
+    Json,
+    MaxRows,
+    Report,
+    Scheduler,
+    Seed,
+    Sensitive,
+    Target,
+)
+from fareg.cli._running import (
+    busy,
+    names,
+    plain_errors,
+    print_verdict,
+    sampling_of,
+    text,
+    write_report,
+)
 
 COLUMNS, MODEL, SETS = "Columns", "Model", "Sets"  # headings of the help
 
@@ -58,6 +76,9 @@ def fit(
     test_out: Annotated[
         Path | None, typer.Option(help="Also write the test rows to this file, for an audit.")
     ] = None,
+    max_rows: MaxRows = None,
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
     json: Json = False,
 ) -> None:
     """Train a model on a table, find who is under-covered, calibrate, and test."""
@@ -88,6 +109,7 @@ def fit(
                 progress=progress,
                 seed=seed,
                 test_out=test_out,
+                sampling=sampling_of(data, max_rows, seed, engine, scheduler),
             )
             if report is not None:
                 write_report(trial.report(), report)

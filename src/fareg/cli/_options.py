@@ -13,7 +13,16 @@ Target = Annotated[str, typer.Option(help="Column of true labels.")]
 Sensitive = Annotated[
     str | None, typer.Option(help="Columns that may define a group: a,b (default: all).")
 ]
-Data = Annotated[Path, typer.Argument(help="Table in a .csv or .parquet file.", show_default=False)]
+Data = Annotated[
+    Path,
+    typer.Argument(
+        help="A .csv or .parquet file, or a folder of .parquet files.", show_default=False
+    ),
+]
+MaxRows = Annotated[
+    int | None,
+    typer.Option(help="Rows to draw at random from a folder that has more (default: 1000000)."),
+]
 Engine = Annotated[str, typer.Option(help="local or dask.")]
 Jobs = Annotated[int | None, typer.Option(help="Processes (default: one per core).")]
 Scheduler = Annotated[str | None, typer.Option(help="Address of a dask scheduler.")]

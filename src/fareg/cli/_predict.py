@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli._options import Engine, Jobs, Json, Scheduler, Trust
-from fareg.cli._running import names, plain_errors, progress, stop
+from fareg.cli._running import check_folder_options, names, plain_errors, progress, stop
 
 
 def predict(
@@ -33,13 +33,8 @@ def predict(
     The files of a folder are answered in parallel. A run that was stopped continues there.
     """
     with plain_errors(json) as told:
-        from fareg._validation import InvalidInputError
-
-        if not data.is_dir() and (engine, jobs, scheduler) != ("local", None, None):
-            raise InvalidInputError(
-                f"--engine, --jobs and --scheduler are for a folder of Parquet files, {data} is "
-                "none; leave them out, or split the file"
-            )
+        options = {"--engine": engine, "--jobs": jobs, "--scheduler": scheduler}
+        check_folder_options(data, options)
         with progress(data, json) as advance:
             common: dict[str, Any] = {
                 "keep": names(keep) or (),

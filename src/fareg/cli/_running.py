@@ -88,6 +88,30 @@ def progress(data: Path, json: bool) -> Iterator[Any]:
         yield lambda rows: bar.advance(task, rows)
 
 
+def check_folder_options(data: Path, options: dict[str, Any]) -> None:
+    """Refuse options, by their names in the shell, that are of no use for a single file."""
+    from fareg._validation import InvalidInputError
+
+    given = [name for name, value in options.items() if value not in (None, "local")]
+    if given and not data.is_dir():
+        *others, last = options
+        raise InvalidInputError(
+            f"{', '.join(others)} and {last} are for a folder of Parquet files, {data} is none; "
+            "leave them out, or split the file"
+        )
+
+
+def sampling_of(
+    data: Path, max_rows: int | None, seed: int, engine: str, scheduler: str | None
+) -> Any:
+    """Return how rows of a folder are sampled; refuse to sample a file."""
+    from fareg.workflow import MAX_ROWS, Sampling
+
+    options = {"--max-rows": max_rows, "--engine": engine, "--scheduler": scheduler}
+    check_folder_options(data, options)
+    return Sampling(MAX_ROWS if max_rows is None else max_rows, seed, engine, scheduler)
+
+
 def names(text: str | None) -> list[str] | None:
     """Return the column names in ``a,b``."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

@@ -10,13 +10,15 @@ if _TYPE_CHECKING:
     from fareg.workflow._fit_file import fit_file
     from fareg.workflow._formats import check_columns
     from fareg.workflow._models import MODELS
-    from fareg.workflow._parquet import count_rows
+    from fareg.workflow._parquet import MAX_ROWS, Sampling, count_rows
     from fareg.workflow._predict import predict_file
     from fareg.workflow._predict_folder import predict_folder
     from fareg.workflow._tables import read_table
 
 __all__ = [
+    "MAX_ROWS",
     "MODELS",
+    "Sampling",
     "Trial",
     "audit_file",
     "check_columns",
@@ -32,6 +34,8 @@ __getattr__, __dir__ = _lazy_names(
     "fareg.workflow",
     {
         "MODELS": "fareg.workflow._models",
+        "MAX_ROWS": "fareg.workflow._parquet",
+        "Sampling": "fareg.workflow._parquet",
         "Trial": "fareg.workflow._fit",
         "audit_file": "fareg.workflow._audit",
         "check_columns": "fareg.workflow._formats",

@@ -14,7 +14,7 @@ import pandas as pd
 from fareg._columns import spelled_numbers
 from fareg._engines import run_tasks
 from fareg._files import check_readable
-from fareg._validation import IntArray, InvalidInputError, check_count
+from fareg._validation import IntArray, InvalidInputError, check_count, warn
 from fareg.workflow._formats import PARQUET, check_columns, check_unique, is_parquet, reading
 
 BATCH = 1 << 16  # rows that are decoded at a time
@@ -176,6 +176,7 @@ def read_parquet(
     frame = table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
     if len(rows) < n_rows:
         frame.index = pd.Index(rows)
+        warn(f"{source} has {n_rows} rows, of which {len(rows)} were drawn at random")
     return frame
 
 
