@@ -75,7 +75,7 @@ def test_a_column_that_identifies_rows_is_left_out_unless_it_is_named():
         ({"features": ["age"], "not_features": ["age"]}, "a feature and not a feature"),
         ({"drop": ["sex"], "sensitive": ["sex"]}, "column sex cannot be both dropped and sens"),
         ({"drop": ["age", "sex", "dose", "w"]}, "no column left that the model could read"),
-        ({"drop": ["ag"]}, "did you mean age?"),
+        ({"weights": "ag"}, "did you mean age?"),
     ],
 )
 def test_roles_that_contradict_are_refused(given, words):

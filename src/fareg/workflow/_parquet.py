@@ -165,7 +165,10 @@ def read_parquet(
     sampling : Sampling, default=None
         Of a folder; None for that of the defaults.
     """
+    import pyarrow
+
     source = Path(path)
+
     sampling = Sampling() if sampling is None else sampling
     n_rows = count_rows(source) or 0
     n_wanted = check_count("max_rows", sampling.max_rows) if source.is_dir() else n_rows
@@ -174,6 +177,8 @@ def read_parquet(
     table = _joined(_tables(source, rows, columns, labels, sampling), source)
     # each column is freed as soon as it is converted
     frame = table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
+    del table
+    pyarrow.default_memory_pool().release_unused()
     if len(rows) < n_rows:
         frame.index = pd.Index(rows)
         warn(f"{source} has {n_rows} rows, of which {len(rows)} were drawn at random")
@@ -266,7 +271,7 @@ def read_rows(
         batches = [_coded(batch, labels) for batch in _batches(file, stored, rows)]
         if not batches:
             batches = [_coded(file.schema_arrow.empty_table().select(stored), labels)]
-        table = pyarrow.concat_tables(batches).unify_dictionaries().combine_chunks()
+        table = pyarrow.concat_tables(batches)
         for name in (name for name in wanted if name in given):
             value = pyarrow.array([given[name]] * len(table))
             table = table.append_column(name, _coded_column(value, name, labels))
@@ -284,7 +289,7 @@ def _batches(file: Any, columns: list[str], rows: IntArray) -> Iterator[Any]:
         for batch in file.iter_batches(BATCH, row_groups=[int(group)], columns=columns):
             low, high = np.searchsorted(own, [first, first + len(batch)])
             if low < high:
-                yield batch.take(own[low:high] - first)
+                yield batch if high - low == len(batch) else batch.take(own[low:high] - first)
             first += len(batch)
 
 
@@ -325,4 +330,4 @@ def _joined(tables: list[Any], source: Path) -> Any:
             "alike"
         ) from error
     tables.clear()
-    return table.unify_dictionaries()
+    return table
