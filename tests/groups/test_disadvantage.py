@@ -15,8 +15,9 @@ from fareg.groups import MEMBERS, GroupLearner
 from fareg.groups import _learner as learner_module
 from fareg.groups._boosting import _boost, learn_boosting
 from fareg.groups._cells import PRIOR_ROWS, _nested_gain, learn_cells
-from fareg.groups._disadvantage import learn_regression
+from fareg.groups._disadvantage import learn_quickly
 from fareg.groups._folds import N_FOLDS, Folds
+from fareg.groups._kernel import PENALTIES, Reading, _ridge, kernel, learn_kernel
 from fareg.groups._stack import Signal, cross_fitted, measure_signal, stack_weights
 from fareg.persistence._foreign import dump, load
 from fareg.persistence._state import Reader, Writer
@@ -89,12 +90,15 @@ def test_same_seed_same_answer():
     np.testing.assert_array_equal(first.out_of_fold_, again.out_of_fold_)
 
 
+def boosted(columns, target, folds):
+    by_fold, model = learn_boosting(columns, target, folds.trains(), np.random.default_rng(0))
+    return folds.own(by_fold), model
+
+
 MEMBERS_ALONE = {
     "cells": lambda columns, target, folds: learn_cells(columns, target, folds),
-    "boosting": lambda columns, target, folds: learn_boosting(
-        columns, target, folds, np.random.default_rng(0)
-    ),
-    "regression": lambda columns, target, folds: learn_regression(
+    "boosting": lambda columns, target, folds: boosted(columns, target, folds),
+    "kernel": lambda columns, target, folds: learn_kernel(
         columns, target, folds, (("Age", "Color"),) * N_FOLDS, np.random.default_rng(0)
     ),
 }
@@ -127,7 +131,7 @@ def test_arrays_of_trees_answer_as_scikit_learn_does(monkeypatch):
         return total, trees
 
     monkeypatch.setattr("fareg.groups._boosting._boost", boost)
-    _, model = learn_boosting(columns, covered, folds, np.random.default_rng(0))
+    _, model = learn_boosting(columns, covered, folds.trains(), np.random.default_rng(0))
     expected = covered.mean() + np.mean(sums, axis=0)
     np.testing.assert_allclose(model.predict(columns), expected)
 
@@ -225,6 +229,59 @@ def test_cells_of_one_feature_are_shrunk_means():
     np.testing.assert_allclose(model.predict(one.assign(Region="never seen")), mean)
 
 
+def test_few_kinds_of_rows_have_the_exact_kernel_regression():
+    """If every kind of row is a centre, the regression is ``k(x, X) (K + c I)^-1 y``."""
+    columns, covered, _ = people(300)
+    reads = ("Color", "Region")
+    folds = Folds.draw(300, None, np.random.default_rng(0))
+    _, model = learn_kernel(columns, covered, folds, (reads,) * N_FOLDS, np.random.default_rng(0))
+    readings = [Reading.learn(columns[name]) for name in reads]
+    codes = np.column_stack([reading.codes(columns) for reading in readings])
+    K, mean, expected = kernel(readings, codes, codes, 1.0), covered.mean(), np.zeros(300)
+    for trains in folds.trains():
+        own, y = K[np.ix_(trains, trains)], covered[trains] - mean
+
+        def error(c, own=own, y=y):
+            smoother = own @ np.linalg.inv(own + c * np.eye(len(y)))
+            rest = y - smoother @ y
+            return (rest @ rest) / (1 - np.trace(smoother) / (len(y) + 1)) ** 2
+
+        best = min(PENALTIES, key=error)
+        alpha = np.linalg.solve(own + best * np.eye(len(y)), y)
+        expected += (mean + K[:, trains] @ alpha) / N_FOLDS
+    np.testing.assert_allclose(model.predict(columns), expected, atol=1e-4)
+
+
+def test_ridge_is_the_solution_of_its_equations():
+    rng = np.random.default_rng(0)
+    Z, y = rng.normal(size=(50, 4)), rng.normal(size=50)
+    _, weights = _ridge(Z, y)
+    close = [
+        np.allclose(weights, np.linalg.solve(Z.T @ Z + c * np.eye(4), Z.T @ y)) for c in PENALTIES
+    ]
+    assert sum(close) == 1
+
+
+def test_numbers_are_read_by_rank():
+    column = pd.Series(np.arange(1000.0), name="a")
+    reading = Reading.learn(column)
+    codes = reading.codes(pd.DataFrame({"a": column}))
+    stretched = Reading.learn(np.exp(column / 100).rename("a"))
+    again = stretched.codes(pd.DataFrame({"a": np.exp(column / 100)}))
+    np.testing.assert_array_equal(again, codes)
+    assert (np.diff(codes) >= 0).all()
+    odd = pd.DataFrame({"a": [np.nan, np.inf, -np.inf]})
+    assert reading.codes(odd).tolist() == [-1, codes.max(), codes.min()]
+
+
+def test_quick_learning_ranks_those_worse_off_first():
+    columns, covered, _ = people(500)
+    tell = learn_quickly(columns, 1 - covered, np.random.default_rng(0))
+    fresh, _, hard = people(1000, seed=1)
+    b = tell(fresh)
+    assert (b[hard][:, None] > b[~hard]).mean() > 0.95
+
+
 def test_two_groups_of_different_features_are_both_found():
     rng = np.random.default_rng(0)
     names = list("abcdef")
@@ -289,19 +346,12 @@ def test_rows_beyond_the_limit_are_predicted_too(monkeypatch):
 def test_prediction_needs_no_torch():
     code = """
 import sys, pandas as pd
-from fareg._encoding import piecewise_encoder
 from fareg.groups import GroupLearner
-from fareg.groups._disadvantage import Disadvantage, RegressionNetworks
 import numpy as np
-columns = pd.DataFrame({"a": [0.0, 1.0, 2.0]})
-encoder = piecewise_encoder().fit(columns)
-layers = [(np.ones((1, 3, 2)), np.zeros((1, 1, 2))), (np.ones((1, 2, 1)), np.zeros((1, 1, 1)))]
-model = RegressionNetworks(("a",), encoder, layers, 0.0, 1.0)
-learner = GroupLearner(members=("regression",))
-learner.disadvantage_ = Disadvantage(
-    ("a",), 0.5, {"regression": 0.1}, {"regression": 0.0}, {"regression": model}
-)
-assert learner.disadvantage(columns).shape == (3,)
+rng = np.random.default_rng(0)
+columns = pd.DataFrame({"a": rng.normal(size=200), "b": rng.normal(size=200)})
+learner = GroupLearner(members=("cells", "kernel", "boosting")).fit(columns, rng.random(200))
+assert learner.disadvantage(columns).shape == (200,)
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

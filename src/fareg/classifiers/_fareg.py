@@ -395,7 +395,13 @@ allow_empty, random_state
     def _new_learner(self) -> GroupLearner:
         learner = self.learner
         if learner is None and self.construction == "levels":
-            learner = GroupLearner(members=MEMBERS, numbers="piecewise")
+            learner = GroupLearner(
+                members=MEMBERS,
+                numbers="piecewise",
+                batch_size=256,
+                max_iter=50,
+                learning_rate=0.02,
+            )
         learner = clone(GroupLearner() if learner is None else learner)
         return learner.set_params(random_state=self.key_ % 2**32)
 

@@ -14,7 +14,14 @@ from scipy.stats import fisher_exact, rankdata
 from fareg._validation import BoolArray, FloatArray
 from fareg.calibration import Rows
 from fareg.classifiers._learning import covered_by_split
-from fareg.groups import Condition, GroupLearner, Rule, cut_membership, distil_rule
+from fareg.groups import (
+    Condition,
+    GroupLearner,
+    Rule,
+    cut_membership,
+    distil_rule,
+    learn_quickly,
+)
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
 
@@ -248,8 +255,7 @@ def credible_groups(
     rules = candidate_rules(learning.columns, disadvantage, covered, learner.features_)
 
     def relearn(columns: pd.DataFrame, target: FloatArray, own_seed: int) -> Any:
-        half = GroupLearner(members=("cells", "boosting"), random_state=own_seed)
-        return half.fit(columns, target).disadvantage
+        return learn_quickly(columns, 1 - target, np.random.default_rng(own_seed))
 
     @cache  # the answers of the halves serve every group
     def answers() -> list[FloatArray]:

@@ -3,8 +3,9 @@
 from fareg.groups._boosting import BoostedTrees
 from fareg.groups._cells import CellMeans
 from fareg.groups._conditions import Condition
-from fareg.groups._disadvantage import MEMBERS, Disadvantage, RegressionNetworks
+from fareg.groups._disadvantage import MEMBERS, Disadvantage, learn_quickly
 from fareg.groups._explanation import Explanation, explain_groups
+from fareg.groups._kernel import KernelPart, KernelRegression, Reading
 from fareg.groups._learner import GroupLearner, cells_of, cut_membership
 from fareg.groups._network import load_training
 from fareg.groups._plot import plot_membership
@@ -18,7 +19,9 @@ RECORDS = (
     CellMeans,
     Condition,
     Disadvantage,
-    RegressionNetworks,
+    KernelPart,
+    KernelRegression,
+    Reading,
     Rule,
     Screening,
     Signal,
@@ -33,7 +36,9 @@ __all__ = [
     "Disadvantage",
     "Explanation",
     "GroupLearner",
-    "RegressionNetworks",
+    "KernelPart",
+    "KernelRegression",
+    "Reading",
     "Rule",
     "Screening",
     "Signal",
@@ -41,6 +46,7 @@ __all__ = [
     "cut_membership",
     "distil_rule",
     "explain_groups",
+    "learn_quickly",
     "load_training",
     "plot_membership",
     "project_to_mass",

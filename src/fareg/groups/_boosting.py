@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn import config_context
 from sklearn.tree import DecisionTreeRegressor
 
 from fareg._columns import as_numbers
 from fareg._encoding import LARGEST, cut_huge
 from fareg._levels import Levels
-from fareg._validation import FloatArray, IntArray
-from fareg.groups._folds import N_FOLDS, Folds
+from fareg._validation import BoolArray, FloatArray, IntArray
 
-N_ROUNDS = 40
+N_ROUNDS = 20
 N_LEAVES = 6
 LEAF_ROWS = 15
-LEARNING_RATE = 0.06
+LEARNING_RATE = 0.12
 SHARE = 0.7  # share of the training rows that each tree is grown on
 MAX_TREE_ROWS = 5_000
 MAX_FEATURES = 20  # features that a split chooses from, drawn at random if there are more
@@ -70,25 +70,28 @@ class BoostedTrees:
 
 
 def learn_boosting(
-    columns: pd.DataFrame, target: FloatArray, folds: Folds, rng: np.random.Generator
+    columns: pd.DataFrame, target: FloatArray, trains: BoolArray, rng: np.random.Generator
 ) -> tuple[FloatArray, BoostedTrees]:
-    """Return out-of-fold predictions of shape (n,) and the boosted trees."""
+    """Boost once per row of ``trains``, of shape (n_folds, n), on the rows that it marks.
+
+    Returns the predictions of every fold, of shape (n_folds, n), and the trees.
+    """
     text = [name for name, column in columns.items() if column.dtype == object]
     levels = tuple(Levels.learn(columns[name]) for name in text)
     names = tuple(str(name) for name in columns.columns if name not in text)
     codes, numbers = _read(columns, levels, names)
     n_codes = sum(len(level.values) + 1 for level in levels)
     mean = float(target.mean())
-    by_fold = np.empty((N_FOLDS, len(target)))
+    by_fold = np.empty(trains.shape)
     worths, grown = [], []
-    for k, trains in enumerate(folds.trains()):
-        worth = _worth(codes[trains], target[trains], n_codes)
+    for k, rows in enumerate(trains):
+        worth = _worth(codes[rows], target[rows], n_codes)
         x = np.concatenate([worth[codes], numbers], axis=1).astype(np.float32)
-        boosted, trees = _boost(x, target - mean, np.flatnonzero(trains), rng)
+        boosted, trees = _boost(x, target - mean, np.flatnonzero(rows), rng)
         by_fold[k] = mean + boosted
         worths.append(worth)
         grown += trees
-    return folds.own(by_fold), _joined(levels, names, mean, np.array(worths), grown)
+    return by_fold, _joined(levels, names, mean, np.array(worths), grown)
 
 
 def _boost(
@@ -98,16 +101,19 @@ def _boost(
     total = np.zeros(len(x))
     trees = []
     n_grow = min(int(np.ceil(SHARE * len(trains))), MAX_TREE_ROWS)
-    for _ in range(N_ROUNDS):
-        grow = trains[rng.permutation(len(trains))[:n_grow]]
-        tree = DecisionTreeRegressor(
-            max_leaf_nodes=N_LEAVES,
-            min_samples_leaf=LEAF_ROWS,
-            max_features=min(MAX_FEATURES, x.shape[1]),
-            random_state=int(rng.integers(2**31)),
-        ).fit(x[grow], target[grow] - total[grow])
-        total += LEARNING_RATE * tree.predict(x)
-        trees.append(tree.tree_)
+    tree = DecisionTreeRegressor(
+        max_leaf_nodes=N_LEAVES,
+        min_samples_leaf=LEAF_ROWS,
+        max_features=min(MAX_FEATURES, x.shape[1]),
+        random_state=np.random.RandomState(int(rng.integers(2**31))),
+    )
+    # checking the same rows again for every small tree would take longer than growing it
+    with config_context(skip_parameter_validation=True):
+        for _ in range(N_ROUNDS):
+            grow = trains[rng.permutation(len(trains))[:n_grow]]
+            tree.fit(x[grow], target[grow] - total[grow], check_input=False)
+            total += LEARNING_RATE * tree.tree_.predict(x)[:, 0]
+            trees.append(tree.tree_)
     return total, trees
 
 
@@ -161,8 +167,8 @@ def _joined(
         numbers=numbers,
         mean=mean,
         worth=worth,
-        roots=starts.reshape(N_FOLDS, -1),
-        depths=np.array([tree.max_depth for tree in grown]).reshape(N_FOLDS, -1),
+        roots=starts.reshape(len(worth), -1),
+        depths=np.array([tree.max_depth for tree in grown]).reshape(len(worth), -1),
         feature=np.concatenate([np.maximum(tree.feature, 0) for tree in grown]),
         threshold=np.concatenate([tree.threshold for tree in grown]),
         left=children("children_left"),

@@ -76,8 +76,9 @@ def learn_cells(
     tables: list[list[Table]] = [[] for _ in range(N_FOLDS)]
     least = np.full(N_FOLDS, -np.inf)
     few = slice(MAX_ROWS)
-    for _ in range(N_SUBSETS):
-        found = search_subsets([c[few] for c in codes], sizes, rest[:, few], folds.fold[few])
+    for number in range(N_SUBSETS):
+        targets = rest[: 1 if number == 0 else N_FOLDS, few]
+        found = search_subsets([c[few] for c in codes], sizes, targets, folds.fold[few])
         for k, (subset, gain) in enumerate(found):
             if gain <= least[k]:
                 continue
@@ -98,7 +99,8 @@ def search_subsets(
 ) -> list[tuple[Subset, float]]:
     """Return for each fold the subset that predicts best among the other folds, and its gain.
 
-    ``targets``, of shape (N_FOLDS, n), holds for each fold what is to be predicted, centred.
+    ``targets``, of shape (N_FOLDS, n), holds for each fold what is to be predicted, centred; of
+    shape (1, n) if that is the same for all.
     """
     gains: dict[Subset, FloatArray] = {}
 
@@ -159,12 +161,10 @@ def _nested_gain(key: IntArray, targets: FloatArray, fold: IntArray) -> FloatArr
         if len(distinct) > MAX_CELLS:
             return np.full(N_FOLDS, -np.inf)
     at, n_cells = key * N_FOLDS + fold, int(key.max()) + 1
-    counts = np.bincount(at, minlength=n_cells * N_FOLDS).reshape(n_cells, N_FOLDS)
-    gains = np.zeros(N_FOLDS)
-    for k in range(N_FOLDS):
-        others = np.arange(N_FOLDS) != k
-        sums = np.bincount(at, targets[k], n_cells * N_FOLDS).reshape(n_cells, N_FOLDS)
-        s, n = sums[:, others], counts[:, others]
-        mean = (s.sum(1, keepdims=True) - s) / (n.sum(1, keepdims=True) - n + PRIOR_ROWS)
-        gains[k] = (2 * mean * s - mean**2 * n).sum()
+    others = 1.0 - np.eye(N_FOLDS)[:, None, :]  # (fold left out, 1, fold)
+    n = others * np.bincount(at, minlength=n_cells * N_FOLDS).reshape(n_cells, N_FOLDS)
+    sums = [np.bincount(at, target, n_cells * N_FOLDS) for target in targets]
+    s = others * np.reshape(sums, (len(targets), n_cells, N_FOLDS))
+    mean = (s.sum(2, keepdims=True) - s) / (n.sum(2, keepdims=True) - n + PRIOR_ROWS)
+    gains: FloatArray = (2 * mean * s - mean**2 * n).sum(axis=(1, 2))
     return gains

@@ -128,7 +128,7 @@ class GroupLearner(BaseEstimator):
         code does; ``beta`` has another meaning then.
     members : tuple of str, default=()
         Which models predict the disadvantage, of "cells" (means of joint cells of a few features),
-        "network" (this one), "regression" (a network that fits the target by least squares) and
+        "network" (this one), "kernel" (kernel ridge regression on the features of the cells) and
         "boosting" (trees). Their predictions are added with weights that rows chose which they had
         not seen. Without members only membership is learned.
     numbers : {"standard", "piecewise", "codes"}, default="standard"

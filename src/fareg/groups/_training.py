@@ -1,5 +1,6 @@
-"""Training with torch: the group network (the group first, the reconstruction second), and plain
-regression networks. All restarts or folds train together as one batched network.
+"""Training the group network with torch: the group first, the reconstruction second.
+
+All restarts or folds train together as one batched network.
 """
 
 from __future__ import annotations
@@ -31,11 +32,6 @@ from fareg.groups._projection import free_entries, shift_of_free
 TORCH = Arithmetic(lambda x, w, b: torch.baddbmm(b, x, w), leaky_relu)
 CHECK_EVERY = 10  # steps between two looks at the validation loss
 MAX_STOP_ROWS = 4096  # rows that the validation loss is computed on, drawn at random
-REGRESSION_HIDDEN = 64
-REGRESSION_STEPS = 120  # steps for a thousand rows; more rows train longer, up to 300 steps
-REGRESSION_BATCH = 512
-REGRESSION_RATE = 0.01
-REGRESSION_DECAY = 1.0  # weight decay of AdamW for a thousand rows; fewer rows get more
 
 
 @dataclass(frozen=True)
@@ -152,56 +148,6 @@ def train_groups(
     layers, n_steps = weights["reconstruction"], plan.max_iter // 2
     minimise("reconstruction", reconstruction_loss, reconstruction_loss, layers, n_steps=n_steps)
     return {part: _as_numpy(layers) for part, layers in weights.items()}, history
-
-
-@one_thread()
-def train_regression(
-    x: FloatArray,
-    which: IntArray,
-    target: FloatArray,
-    trains: BoolArray,
-    reads: BoolArray,
-    seed: int,
-) -> Layers:
-    """Fit one network per row of ``trains`` by least squares; return its layers in numpy.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_distinct, n_inputs)
-    which : int ndarray of shape (n,)
-        The distinct row of each row.
-    target : ndarray of shape (n,)
-        Centred and of unit variance.
-    trains : bool ndarray of shape (n_networks, n)
-    reads : bool ndarray of shape (n_networks, n_inputs)
-        Which inputs each network reads. Weights of the others are zero.
-    seed : int
-    """
-    generator = torch.Generator().manual_seed(seed)
-    X = torch.as_tensor(x, dtype=torch.float32) * torch.as_tensor(reads)[:, None, :]
-    network = torch.arange(len(trains))[:, None]
-    Y = torch.as_tensor(target, dtype=torch.float32)
-    source = torch.as_tensor(which)
-    rows = _rows_per_restart(trains, "cpu")
-    layers = _draw_layers(
-        [(x.shape[1], REGRESSION_HIDDEN), (REGRESSION_HIDDEN, 1)], len(trains), generator
-    )
-    shown = torch.as_tensor(reads, dtype=torch.float32)[:, :, None]
-    w, b = layers[0]
-    layers[0] = (w * shown * _wider(reads), b)
-    parameters = [p.requires_grad_() for layer in layers for p in layer]
-    n_steps = int(np.clip(REGRESSION_STEPS * (1 + len(target) / 1000) / 2, REGRESSION_STEPS, 300))
-    decay = REGRESSION_DECAY * min(5.0, max(0.2, 1000 / len(target)))
-    optimiser = torch.optim.AdamW(parameters, lr=REGRESSION_RATE, weight_decay=decay, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, REGRESSION_RATE, n_steps)
-    for _ in range(n_steps):
-        batch = _batch(rows, REGRESSION_BATCH, generator)
-        error = feed(X[network, source[batch]], layers, TORCH)[..., 0] - Y[batch]
-        optimiser.zero_grad()
-        (error**2).mean(dim=-1).sum().backward()
-        optimiser.step()
-        schedule.step()
-    return _as_numpy(layers)
 
 
 def check_device(device: str) -> None:
