@@ -18,7 +18,7 @@ from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult, records, write_text
 from fareg.auditing._story import level_story
 from fareg.metrics import coverage_by_label, is_covered
-from fareg.report import fit_verdict, render_report, words
+from fareg.report import fit_verdict, render_card, render_report, words
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,6 +150,37 @@ class Comparison:
             f"status={self.verdict['status']!r}, named={[group.rule for group in self.named]})"
         )
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the verdict, and the groups before and after."""
+        verdict = self.verdict
+        kinds = zip(self.names, (self.before, self.after), strict=True)
+        told = [
+            f"{name}: {words.percent(own['coverage'])} covered, {words.size(own['mean_size'])} "
+            "labels per set"
+            for name, own in kinds
+        ]
+        return render_card(
+            {
+                "title": f"{self.names[1]} on {words.rows(len(self.y))}",
+                "facts": "; ".join(told),
+                **verdict,
+                "steps": verdict["next_steps"],
+                "head": ("Group", "Rows", *self.names),
+                "rows": [
+                    [
+                        row["group"],
+                        words.count(row["n"]),
+                        *(_measured(row, moment) for moment in ("before", "after")),
+                    ]
+                    for row in records(self.groups)
+                ],
+                "levels": self.story["rows"] if self.story else None,
+                "caption": f"Coverage by level of disadvantage: {self.names[0]} (squares), "
+                f"{self.names[1]} (discs), and the promised level (dashed).",
+                "level": self.confidence_level,
+            }
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything the report shows, in plain JSON types."""
         summary: dict[str, Any] = self.left.to_dict()
@@ -182,6 +213,11 @@ class Comparison:
             f"{moment}_picture": group_picture(self.columns, hit, group.inside, group.features)
             for moment, hit in self.covered.items()
         }
+
+
+def _measured(row: Mapping[str, Any], moment: str) -> str:
+    ends = words.interval(row[f"{moment}_low"], row[f"{moment}_high"])
+    return f"{words.percent(row[moment])} ({ends})"
 
 
 def compare_sets(

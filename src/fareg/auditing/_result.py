@@ -15,7 +15,14 @@ import pandas as pd
 
 from fareg._files import replacing
 from fareg.auditing._verification import VerifiedGroup
-from fareg.report import audit_verdict, headline_group, render_report, words, worst_label
+from fareg.report import (
+    audit_verdict,
+    headline_group,
+    render_card,
+    render_report,
+    words,
+    worst_label,
+)
 
 MAX_SHOWN = 200  # rows of a table in the summary, worst first
 FEW_ROWS = 10  # smaller levels and pairs are left out of the report's tables
@@ -169,6 +176,34 @@ class AuditResult:
         return (
             f"AuditResult(status={self.status!r}, n_samples={self.n_samples}, "
             f"coverage={self.coverage:.4f}, findings={[group.rule for group in self.findings]})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the verdict, the findings, the picture."""
+        return render_card(
+            {
+                "title": "Audit",
+                "facts": f"{words.rows(self.n_samples)}, "
+                f"{words.percent(self.coverage)} covered, {words.size(self.mean_size)} labels per "
+                f"set, target {words.level(self.confidence_level)}",
+                **self._decided,
+                "steps": self._decided["next_steps"],
+                "head": ("Under-covered group", "Rows", "Covered", "95% interval", "adjusted p"),
+                "rows": [
+                    [
+                        group.rule,
+                        words.count(group.n),
+                        words.percent(group.coverage),
+                        words.interval(group.low, group.high),
+                        words.probability(group.adjusted_p_value),
+                    ]
+                    for group in self.findings
+                ],
+                "note": "; ".join(self.notes),
+                "picture": _plain(self.picture),
+                "caption": "Coverage of the group, all audited rows",
+                "level": self.confidence_level,
+            }
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -107,6 +107,9 @@ allow_empty, random_state
         """The levels of each sensitive feature."""
         return list(self.calibration_.coding.levels)
 
+    def _promised_to(self) -> str | None:
+        return "everyone together, and given the level of the feature that is selected for a row"
+
     def _calibrate(self, rows: Rows, training: Rows | None) -> SelectedCalibration:
         return SelectedCalibration.of(
             learn_levels(rows, training),

@@ -44,7 +44,7 @@ from fareg._validation import (
     check_same_length,
     warn,
 )
-from fareg._words import fraction
+from fareg._words import fraction, level
 from fareg.calibration import FullSet, Rows, require
 from fareg.classifiers._answers import frame_like, labels_of_sets, table_of_answers
 from fareg.classifiers._estimators import (
@@ -310,6 +310,36 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         with suppress(FaregError):  # columns or a basis of the user's own may refuse the probes
             self.calibration_.check(rows, n_labels, self.alpha_)
         require(self.n_calibration_ >= self.calibration_.n_rows, "n_calibration_")
+
+    @property
+    def promise_(self) -> str:
+        """What holds for rows to come, in a sentence; the proofs are in the documentation."""
+        who = self._promised_to()
+        if who is None:
+            return "No promise is proven in finite samples for this configuration."
+        labels = ", for every true label" if self.parameters_["label_conditional"] else ""
+        return (
+            f"Sets hold the true label with probability at least {level(1 - self.alpha_)} for "
+            f"{who}{labels}, if rows to come are like those that calibrated."
+        )
+
+    def _promised_to(self) -> str | None:
+        """Say whom the promise is made to, None if nothing is proven."""
+        return "everyone together"
+
+    def _repr_html_inner(self) -> str:
+        """Return what notebooks show: a card if fitted, scikit-learn's diagram otherwise."""
+        if not self.__sklearn_is_fitted__():
+            return str(super()._repr_html_inner())
+        from fareg.classifiers._card import card_of  # only notebooks need it
+
+        return card_of(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
 
     @abstractmethod
     def _calibrate(self, rows: Rows, training: Rows | None) -> Any:

@@ -82,6 +82,9 @@ allow_empty, random_state
     def _gives_pvalues(self) -> bool:
         return False
 
+    def _promised_to(self) -> str | None:
+        return "every group of the basis"
+
     def _calibrate(self, rows: Rows, training: Rows | None) -> ConditionalCalibration:
         basis: Any
         if self.feature_map is not None:

@@ -83,6 +83,9 @@ class PartialConformalClassifier(_EqualizedClassifier):
     def _views(self, coding: LevelCoding, rows: Rows) -> EveryFeature:
         return EveryFeature(coding)
 
+    def _promised_to(self) -> str | None:
+        return "every level of every sensitive feature"
+
 
 @dataclass(eq=False, repr=False)
 class ExhaustiveConformalClassifier(_EqualizedClassifier):
@@ -126,3 +129,6 @@ calibration_size, allow_empty, random_state
 
     def _views(self, coding: LevelCoding, rows: Rows) -> JointLevels:
         return JointLevels(coding, np.unique(coding.codes(rows.columns), axis=0))
+
+    def _promised_to(self) -> str | None:
+        return "every combination of levels of the sensitive features"

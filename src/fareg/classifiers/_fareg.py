@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
 from fareg._validation import (
@@ -26,7 +27,7 @@ from fareg.classifiers._learning import coverage_to_learn, divide_rows
 from fareg.classifiers._naming import credible_groups, rule_to_explain
 from fareg.classifiers._paper import published_settings
 from fareg.classifiers._plot_levels import plot_thresholds_and_coverage
-from fareg.classifiers._strata import check_groups, describe_groups
+from fareg.classifiers._strata import GroupTable, check_groups, describe_groups
 from fareg.classifiers._views import (
     CONSTRUCTIONS,
     NOWHERE,
@@ -327,6 +328,17 @@ allow_empty, random_state
         return plot_thresholds_and_coverage(own, own.leveler.levels(rows), covered, self.classes_)
 
     @property
+    def groups_(self) -> pd.DataFrame:
+        """The named groups, then those who share a threshold, the worst off first."""
+        if "groups_" not in vars(self):
+            raise AttributeError("groups_ is known after fit or conformalize")
+        return GroupTable(vars(self)["groups_"])
+
+    @groups_.setter
+    def groups_(self, table: pd.DataFrame) -> None:
+        self.__dict__["groups_"] = table  # as a plain frame, for model files
+
+    @property
     def learner_(self) -> GroupLearner:
         """The fitted learner."""
         learner: GroupLearner = division(self.calibration_).learner
@@ -355,6 +367,15 @@ allow_empty, random_state
 
     def _gives_pvalues(self) -> bool:
         return not isinstance(self.base, ConformalClassifier) or self.base._gives_pvalues()
+
+    def _promised_to(self) -> str | None:
+        if self.parameters_["calibration"] == "reuse":
+            return None
+        return {
+            "levels": "everyone, for the worst off, and for every degree of disadvantage between",
+            "partition": "the discovered group and for the rest",
+            "union": "every group that was drawn, and for everyone together",
+        }[self.parameters_["construction"]]
 
     def _calibrate(self, rows: Rows, training: Rows | None) -> Any:
         learning, rest = divide_rows(

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import fisher_exact, rankdata
 
+from fareg import _words as words
 from fareg._validation import BoolArray, FloatArray
 from fareg.calibration import Rows
 from fareg.classifiers._learning import covered_by_split
@@ -39,7 +40,7 @@ MIN_NEW = 0.5  # share of a further group's rows that no group before it has nam
 MAX_FEATURES = 8  # features that words may use, those that were read most
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NamedGroup:
     """A group in words that is credibly under-covered by plain split conformal sets.
 
@@ -79,6 +80,13 @@ class NamedGroup:
     high: float
     p_value: float
     stability: float
+
+    def __repr__(self) -> str:
+        return (
+            f"NamedGroup({self.rule.text!r}: {words.percent(self.coverage)} of "
+            f"{words.rows(self.n_calibration)} covered ({words.interval(self.low, self.high)}), "
+            f"{words.p_value(self.p_value)}, found again in {words.percent(self.stability, 0)})"
+        )
 
 
 def candidate_rules(

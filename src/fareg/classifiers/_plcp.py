@@ -121,6 +121,9 @@ class PLCPClassifier(ConformalClassifier):
     def _gives_pvalues(self) -> bool:
         return bool(self.calibration == "split")
 
+    def _promised_to(self) -> str | None:
+        return "every learned region" if self.parameters_["calibration"] == "split" else None
+
     def _calibrate(self, rows: Rows, training: Rows | None) -> Any:
         # Regions draw other numbers than the scores and the split in fit.
         rng = np.random.default_rng([self.key_, 2])

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import fisher_exact
 
+from fareg import _words as words
 from fareg._validation import BoolArray
 from fareg.calibration import CellCalibration, LevelCalibration, Rows, require
 from fareg.classifiers._learning import covered_by_split
@@ -31,6 +32,32 @@ GROUP_COLUMNS = {
     "threshold": "f",
     "stability": "f",
 }  # columns of groups_, with the kind of their values
+
+
+class GroupTable(pd.DataFrame):
+    """A table of groups that is written for people when it is shown; parts of it are frames."""
+
+    def in_words(self) -> pd.DataFrame:
+        """Return the columns that fit on a screen as text, with the words for each group last."""
+        told = self.astype(object).where(self.notna(), None)
+        names = told["rule"].where(self["named"], told["group"])
+        return pd.DataFrame(
+            {
+                "share": told["share"].map(words.percent),
+                "rows": told["n_calibration"].map(words.count),
+                "coverage": told["coverage"].map(words.percent),
+                "95% interval": list(map(words.interval, told["low"], told["high"])),
+                "p-value": [words.probability(p) for p in told["p_value"]],
+                "threshold": self["threshold"].map("{:.4g}".format),
+                "group": names.str.ljust(names.str.len().max()),
+            }
+        )
+
+    def __repr__(self) -> str:
+        return self.in_words().to_string(index=False, justify="left")
+
+    def _repr_html_(self) -> str:
+        return str(self.in_words().to_html(index=False, justify="left"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Reports: numbers and verdicts in words, and a summary in plain types as one HTML file."""
 
 from fareg import _words as words
-from fareg.report._render import render_report
+from fareg.report._render import render_card, render_report
 from fareg.report._verdict import (
     MIN_HEADLINE_ROWS,
     MIN_SHOWN_ROWS,
@@ -18,6 +18,7 @@ __all__ = [
     "audit_verdict",
     "fit_verdict",
     "headline_group",
+    "render_card",
     "render_report",
     "short_labels",
     "words",

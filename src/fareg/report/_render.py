@@ -37,6 +37,7 @@ OPTIONAL = (
     "comparison_labels",
     "fareg_version",
 )
+CARD = ("label", "status", "steps", "head", "rows", "note", "levels", "picture", "caption", "code")
 FORMATS = ("percent", "probability", "level", "count", "rows", "size", "evidence")
 
 
@@ -62,22 +63,8 @@ def render_report(summary: Mapping[str, Any]) -> str:
     >>> "All is &lt;well&gt;." in page, "<well>" in page
     (True, False)
     """
-    # imported here, so that whoever only needs words does not load the template engine
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("fareg.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update({name: getattr(_words, name) for name in FORMATS})
-    loader = environment.loader
-    assert loader is not None
-    style, script = (
-        loader.get_source(environment, name)[0] for name in ("report.css", "report.js")
-    )
+    environment = _environment()
+    style, script = _source(environment, "report.css"), _source(environment, "report.js")
     facts = {**dict.fromkeys(OPTIONAL), **summary}
     page = environment.get_template("report.html").render(
         s=facts,
@@ -90,6 +77,50 @@ def render_report(summary: Mapping[str, Any]) -> str:
         numbers=embedded_json(summary),
     )
     return page
+
+
+def render_card(card: Mapping[str, Any]) -> str:
+    """Return a small piece of HTML for notebooks: no script, no other file, styles of its own.
+
+    Parameters
+    ----------
+    card : mapping
+        ``title``, ``facts`` and ``sentence``; further ``label`` and ``status`` of a verdict,
+        ``steps`` (sentences), a table of texts (``head``, ``rows``), ``note``, a picture with its
+        ``caption``: coverage by level of disadvantage (``levels``, as in the rows of ``story``) or
+        of a group (``picture``), both with the promised ``level``; and ``code``.
+
+    Examples
+    --------
+    >>> html = render_card({"title": "Model", "facts": "2 classes", "sentence": "All is <well>."})
+    >>> "All is &lt;well&gt;." in html, "<script" in html
+    (True, False)
+    """
+    environment = _environment()
+    return environment.get_template("card.html").render(
+        card={**dict.fromkeys(CARD, ""), **card},
+        figures=_figures,
+        style=Markup(_source(environment, "card.css")),
+    )
+
+
+def _environment() -> Any:
+    # imported here, so that whoever only needs words does not load the template engine
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("fareg.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update({name: getattr(_words, name) for name in FORMATS})
+    return environment
+
+
+def _source(environment: Any, name: str) -> str:
+    return str(environment.loader.get_source(environment, name)[0])
 
 
 def embedded_json(summary: Mapping[str, Any]) -> Markup:
