@@ -346,7 +346,7 @@ def test_everything_or_nothing_covered(reader, covers):
         ("target", "y", "target must be one of"),
         ("n_draws", 0, "n_draws must be a whole number"),
         ("learner", GroupLearner(device="cuda:99"), "device 'cuda:99' is not available"),
-        ("sensitive_features", ["nobody"], "not a column of X"),
+        ("sensitive_features", ["nobody"], "no column of X"),
     ],
 )
 def test_bad_parameters_get_one_clear_sentence(world, parameter, value, sentence):
