@@ -124,6 +124,28 @@ def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
     return joint
 
 
+def crossed(
+    cells: IntArray, n_cells: int, codes: IntArray, n_codes: int, *, max_cells: int
+) -> tuple[IntArray, int]:
+    """Divide cells by the levels of one more feature; return the new cells and their number.
+
+    Cells are numbered in the order of the levels. If there would be more than ``max_cells``, those
+    that do not occur are left out.
+
+    Examples
+    --------
+    >>> crossed(np.array([0, 1]), 2, np.array([2, 0]), 3, max_cells=256)
+    (array([2, 3]), 6)
+    >>> crossed(np.array([0, 1]), 2, np.array([2, 0]), 3, max_cells=4)
+    (array([0, 1]), 2)
+    """
+    joint, n_joint = cells * n_codes + codes, n_cells * n_codes
+    if n_joint > max_cells:
+        joint = np.unique(joint, return_inverse=True)[1]
+        n_joint = int(joint.max(initial=0)) + 1
+    return joint, n_joint
+
+
 def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
     """Return which of the known combinations each row of level numbers is, -1 for none.
 

@@ -8,17 +8,19 @@ keep the cores busy, each wait lasts until the neighbour is paused: a fit of a s
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 # Rows times columns. A hundred rounds of boosting on so many take about three seconds on one
 # core, so more threads could save two at best.
 MANY_VALUES = 1_000_000
+VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @contextmanager
@@ -49,3 +51,19 @@ def few_threads(table: Any) -> Iterator[None]:
 def _openmp(n_modules: int) -> Any:
     """Find the OpenMP libraries of this process, anew if modules were imported since."""
     return ThreadpoolController().select(user_api="openmp")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep linear algebra to one thread: processes share the cores, and sums keep their order."""
+    before = {name: os.environ.get(name) for name in VARIABLES}
+    os.environ.update(dict.fromkeys(VARIABLES, "1"))  # for libraries that are not loaded yet
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

@@ -20,12 +20,12 @@ def percent(share: float | None, digits: int = 1) -> str:
     return MISSING if share is None else f"{100 * share:.{digits}f}%"
 
 
-def level(share: float) -> str:
+def confidence(share: float) -> str:
     """Return a confidence level in percent, with the decimals that it has.
 
     Examples
     --------
-    >>> level(0.9), level(0.975)
+    >>> confidence(0.9), confidence(0.975)
     ('90%', '97.5%')
     """
     return f"{100 * share:.10g}%"

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fareg import ExhaustiveConformalClassifier, FaReGClassifier, SplitConformalClassifier
-from fareg.experiments._cells import MethodCell, one_thread
+from fareg._threads import one_thread
+from fareg.experiments._cells import MethodCell
 from fareg.experiments._config import Method
 from fareg.experiments._methods import DEFAULT, MARGINAL, apply_method, comparison
 from fareg.experiments._problems import DATA, prepare, train_base_model

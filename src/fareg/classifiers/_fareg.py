@@ -399,6 +399,8 @@ allow_empty, random_state
             alpha=self.alpha_,
             **each,
         )
+        other = self._base_calibration(rest, training)
+        self.calibration_ = own if other is None else UnionCalibration((own, other))
         honest = self.calibration != "reuse"  # the rows that calibrate did not choose the groups
         self.named_groups_ = (
             credible_groups(learner, learning, told, covered, rest, self.alpha_, seed=self.key_)
@@ -410,8 +412,7 @@ allow_empty, random_state
             self.named_groups_, learning.columns[list(learner.features_)], told, cuts
         )
         self.groups_ = describe_groups(self.named_groups_, own, rest, honest=honest)
-        other = self._base_calibration(rest, training)
-        return own if other is None else UnionCalibration((own, other))
+        return self.calibration_
 
     def _new_learner(self) -> GroupLearner:
         learner = self.learner

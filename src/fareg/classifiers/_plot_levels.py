@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg._words import level as in_percent
+from fareg._words import confidence
 from fareg.calibration import LevelCalibration
 from fareg.metrics import coverage_by_level
 
@@ -53,7 +53,7 @@ def plot_thresholds_and_coverage(
     right.text(
         1.01,
         confidence_level,
-        in_percent(confidence_level),
+        confidence(confidence_level),
         transform=right.get_yaxis_transform(),
         va="center",
         fontsize=9,

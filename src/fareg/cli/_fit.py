@@ -127,7 +127,7 @@ def _print_trial(told: dict[str, Any]) -> None:
     from fareg.report import words, worst_label
 
     console = Console(highlight=False)
-    rows, level = told["rows"], words.level(told["confidence_level"])
+    rows, level = told["rows"], words.confidence(told["confidence_level"])
     console.print(
         f"{rows['train']} rows trained, {rows['calibrate']} calibrated, {rows['test']} tested; "
         f"accuracy {words.percent(told['accuracy'])}"

@@ -6,10 +6,8 @@ the same numbers (all but those named ``*_seconds``).
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -18,8 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
-from threadpoolctl import threadpool_limits
 
+from fareg._threads import one_thread
 from fareg._validation import FaregWarning
 from fareg.experiments._config import LEVEL, Method, MetricConfig, content_hash
 from fareg.experiments._figures import draw_image
@@ -28,7 +26,6 @@ from fareg.experiments._problems import MEASURE, Bench, prepare
 from fareg.experiments._store import Store
 from fareg.metrics import excess_risk, is_covered, worst_slab_coverage
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 ERT_ROUNDS = 20  # rounds of boosting: few, because there are some hundred rows of few features
 SEARCHES = ("random", "optimised")
 PICTURE_STEPS = (0.0, 1.0, 2.0)
@@ -222,19 +219,3 @@ def run_unit(unit: Unit, folder: str) -> tuple[Unit, dict[str, pd.DataFrame]]:
         warnings.simplefilter("ignore", FaregWarning)  # full sets of small groups are expected here
         bench = unit.cells[0].prepare(Store(folder))
         return unit, {cell.key: cell.result(bench) for cell in unit.cells}
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep linear algebra to one thread: processes share the cores, and sums keep their order."""
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))  # for libraries not loaded yet
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

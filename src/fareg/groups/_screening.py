@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from fareg._levels import Levels
+from fareg._levels import Levels, crossed
 from fareg._validation import BoolArray, FloatArray, IntArray
 
 N_FOLDS = 10
@@ -114,15 +114,13 @@ class _Cells:
         if len(subset) == 1:
             return self.codes[subset[0]], self.sizes[subset[0]]
         if subset not in self._pairs:
-            cells, n_cells = self.of(subset[:-1])
             last = subset[-1]
-            joint, n_joint = cells * self.sizes[last] + self.codes[last], n_cells * self.sizes[last]
-            if n_joint > MAX_EMPTY_CELLS:
-                joint = np.unique(joint, return_inverse=True)[1]
-                n_joint = int(joint.max(initial=0)) + 1
+            joint = crossed(
+                *self.of(subset[:-1]), self.codes[last], self.sizes[last], max_cells=MAX_EMPTY_CELLS
+            )
             if len(subset) > 2:
-                return joint, n_joint
-            self._pairs[subset] = joint, n_joint  # triples are built on pairs
+                return joint
+            self._pairs[subset] = joint  # triples are built on pairs
         return self._pairs[subset]
 
 

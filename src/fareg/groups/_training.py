@@ -53,7 +53,7 @@ Progress = Callable[[str, int, int, float], None]
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_torch_thread() -> Iterator[None]:
     """Keep torch on one thread: these matrices are too small to share, and sums stay in order."""
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -63,7 +63,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(n_threads)
 
 
-@one_thread()
+@one_torch_thread()
 def train_groups(
     x: FloatArray,
     which: IntArray,

@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 from fareg._columns import SensitiveFeatures, check_table, select_columns
 from fareg._labels import label_codes, sorted_labels
-from fareg._levels import Levels
+from fareg._levels import LevelCoding
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -179,16 +179,14 @@ def _distinct_labels(y: Any, covered: BoolArray) -> tuple[list[Any], IntArray]:
 
 def _groups(table: pd.DataFrame, *, pairs: bool) -> Iterator[tuple[str, BoolArray]]:
     """Name the levels of each column, then of each pair of columns, and mark their rows."""
-    coded = []
-    for _, column in table.items():
-        levels = Levels.learn(column)
-        coded.append((levels, levels.codes(column)))
-    for levels, codes in coded:
-        for code in range(len(levels.values)):
-            yield levels.label(code), codes == code
-    for (first, i), (second, j) in combinations(coded, 2) if pairs else ():
-        for a, b in np.unique(np.stack([i, j], axis=1), axis=0):
-            yield f"{first.label(a)} and {second.label(b)}", (i == a) & (j == b)
+    coding = LevelCoding.learn(table)
+    codes = coding.codes(table)
+    for feature, n_levels in enumerate(coding.n_levels):
+        for code in range(n_levels):
+            yield coding.describe([feature], [code]), codes[:, feature] == code
+    for both in combinations(range(len(coding.levels)), 2) if pairs else ():
+        for cell in np.unique(codes[:, both], axis=0):
+            yield coding.describe(both, cell), (codes[:, both] == cell).all(axis=1)
 
 
 def _masks(masks: Mapping[str, Any], n_samples: int) -> Iterator[tuple[str, BoolArray]]:

@@ -25,27 +25,27 @@ def strip_scale(rows: Sequence[Row]) -> tuple[float, float]:
     return max(0.0, int(10 * smallest) / 10), 1.0
 
 
-def strip_axis(scale: tuple[float, float], level: float) -> Markup:
+def strip_axis(scale: tuple[float, float], confidence_level: float) -> Markup:
     """Draw the ends of a table's strips, and where the target lies."""
     x = linear(*scale, 8.0, STRIP_WIDTH - 8)
     parts = [
         _text(2.0, 15.0, percent(scale[0], 0), "tick", "start"),
         _text(STRIP_WIDTH - 2, 15.0, "100%", "tick", "end"),
     ]
-    if 42 < x(level) < STRIP_WIDTH - 46:  # keeps clear of both ends
-        parts.append(_target(x(level)))
+    if 42 < x(confidence_level) < STRIP_WIDTH - 46:  # keeps clear of both ends
+        parts.append(_target(x(confidence_level)))
     hidden = tag("span", "95% interval beside the target", class_="visually-hidden")
     return hidden + _strip(parts)
 
 
-def interval_strip(row: Row, scale: tuple[float, float], level: float) -> Markup:
+def interval_strip(row: Row, scale: tuple[float, float], confidence_level: float) -> Markup:
     """Draw coverage with its interval beside the target: filled if all of it lies below."""
     x = linear(*scale, 8.0, STRIP_WIDTH - 8)
     y = STRIP_HEIGHT / 2
-    parts = [_target(x(level))]
+    parts = [_target(x(confidence_level))]
     if row["coverage"] is not None:
         left, right = x(max(row["low"], scale[0])), x(row["high"])
-        below = row["high"] < level
+        below = row["high"] < confidence_level
         kind = "mark below" if below else "mark"
         parts.append(tag("line", x1=left, x2=right, y1=y, y2=y, class_=f"whisker {kind}"))
         if row["coverage"] >= scale[0]:
@@ -55,24 +55,28 @@ def interval_strip(row: Row, scale: tuple[float, float], level: float) -> Markup
     return _strip(parts)
 
 
-def change_strip(before: Row, after: Row, scale: tuple[float, float], level: float) -> Markup:
+def change_strip(
+    before: Row, after: Row, scale: tuple[float, float], confidence_level: float
+) -> Markup:
     """Draw coverage before (hollow) and after (filled) beside the target."""
     x = linear(*scale, 8.0, STRIP_WIDTH - 8)
     y = STRIP_HEIGHT / 2
-    parts = [_target(x(level))]
+    parts = [_target(x(confidence_level))]
     values = [before["coverage"], after["coverage"]]
     if None not in values:
         start, stop = (x(max(value, scale[0])) for value in values)
         parts += [
             tag("line", x1=start, x2=stop, y1=y, y2=y, class_="whisker mark"),
-            tag("circle", cx=start, cy=y, r=4.5, class_=f"{_side(before, level)} hollow"),
-            tag("circle", cx=stop, cy=y, r=4.5, class_=_side(after, level)),
+            tag(
+                "circle", cx=start, cy=y, r=4.5, class_=f"{_side(before, confidence_level)} hollow"
+            ),
+            tag("circle", cx=stop, cy=y, r=4.5, class_=_side(after, confidence_level)),
         ]
     return _strip(parts)
 
 
-def _side(row: Row, level: float) -> str:
-    return "dot mark below" if row["coverage"] < level else "dot mark"
+def _side(row: Row, confidence_level: float) -> str:
+    return "dot mark below" if row["coverage"] < confidence_level else "dot mark"
 
 
 def _target(x: float) -> Markup:
@@ -132,12 +136,12 @@ def _binned(set_sizes: Sequence[Row]) -> list[dict[str, Any]]:
     return bars
 
 
-def slab_figure(measure: str, rows: Sequence[Row], level: float) -> Markup:
+def slab_figure(measure: str, rows: Sequence[Row], confidence_level: float) -> Markup:
     """Draw worst-slab coverage by mass against the band that chance alone would give."""
     width, height, left, right, top, bottom = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0
     keys = ("value", "held_out", "null_low", "null_high")
     values = [row[key] for row in rows for key in keys if row[key] is not None]
-    low, high = min([*values, level]) - 0.02, max([*values, level]) + 0.02
+    low, high = min([*values, confidence_level]) - 0.02, max([*values, confidence_level]) + 0.02
     x = linear(rows[0]["delta"], rows[-1]["delta"], left + 16, right - 16)
     y = linear(max(low, 0.0), min(high, 1.02), bottom, top)
     parts = []
@@ -148,7 +152,8 @@ def slab_figure(measure: str, rows: Sequence[Row], level: float) -> Markup:
         ]
     parts += [_text(x(row["delta"]), bottom + 20, percent(row["delta"], 0), "tick") for row in rows]
     parts += _band(rows, x, y)
-    parts.append(tag("line", x1=left, x2=right, y1=y(level), y2=y(level), class_="target"))
+    at = y(confidence_level)
+    parts.append(tag("line", x1=left, x2=right, y1=at, y2=at, class_="target"))
     parts.append(_text((left + right) / 2, bottom + 42, "smallest share of rows in a slab", "tick"))
     parts += _curve(rows, "held_out", x, y) + _curve(rows, "value", x, y)
     spoken = "; ".join(
@@ -248,13 +253,13 @@ def slab_mark(key: str, x: float, y: float, *children: Markup) -> Markup:
     return tag("rect", *children, x=x - 4, y=y - 4, width=8.0, height=8.0, class_="point held_out")
 
 
-def heat_cell(cell: Row, level: float) -> dict[str, Any]:
+def heat_cell(cell: Row, confidence_level: float) -> dict[str, Any]:
     """Return the class and the tint of a cell of the picture of a group; few rows stay grey."""
     if cell["n"] < ENOUGH_ROWS:
         return {"kind": "few", "tint": 0.0}
-    side = "low" if cell["coverage"] < level else "high"
-    room = level if side == "low" else 1 - level
-    strength = min(1.0, abs(cell["coverage"] - level) / max(min(room, 0.2), 1e-9))
+    side = "low" if cell["coverage"] < confidence_level else "high"
+    room = confidence_level if side == "low" else 1 - confidence_level
+    strength = min(1.0, abs(cell["coverage"] - confidence_level) / max(min(room, 0.2), 1e-9))
     member = " member" if cell["inside"] > 0.5 else ""
     return {"kind": f"{side}{member}", "tint": round(0.08 + 0.42 * strength, 3)}
 

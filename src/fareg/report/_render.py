@@ -38,7 +38,7 @@ OPTIONAL = (
     "fareg_version",
 )
 CARD = ("label", "status", "steps", "head", "rows", "note", "levels", "picture", "caption", "code")
-FORMATS = ("percent", "probability", "level", "count", "rows", "size", "evidence")
+FORMATS = ("percent", "probability", "confidence", "count", "rows", "size", "evidence")
 
 
 def render_report(summary: Mapping[str, Any]) -> str:
@@ -68,7 +68,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
     facts = {**dict.fromkeys(OPTIONAL), **summary}
     page = environment.get_template("report.html").render(
         s=facts,
-        level=float(summary["data"]["confidence_level"]),
+        confidence_level=float(summary["data"]["confidence_level"]),
         figures=_figures,
         style=Markup(style),
         script=Markup(script),

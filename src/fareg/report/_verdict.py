@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fareg._words import evidence, interval, level, p_value, percent, rows
+from fareg._words import confidence, evidence, interval, p_value, percent, rows
 
 Row = Mapping[str, Any]
 
@@ -76,7 +76,7 @@ def audit_verdict(
         ``next_steps``. Groups and labels with fewer than ``MIN_HEADLINE_ROWS`` rows may be
         mentioned in the sentence but never decide the status.
     """
-    target = level(confidence_level)
+    target = confidence(confidence_level)
     main = headline_group(groups, overall, confidence_level)
     short = short_labels(by_label, confidence_level)
     small = [g for g in groups if g["is_finding"] and g["n"] < MIN_HEADLINE_ROWS]
@@ -220,8 +220,8 @@ def _empty_step(empty: Row, confidence_level: float) -> str:
     reason = "."
     if empty["accuracy"] > confidence_level:
         reason = (
-            f": the accuracy of {percent(empty['accuracy'])} exceeds the {level(confidence_level)} "
-            "asked for, so sets of easy rows are left empty at random."
+            f": the accuracy of {percent(empty['accuracy'])} exceeds the "
+            f"{confidence(confidence_level)} asked for, so sets of easy rows are left empty at random."
         )
     return (
         f"{percent(empty['share'])} of the sets are empty, and the top label is right for "
@@ -357,6 +357,6 @@ def _repaired(row: Row, confidence_level: float) -> str:
         for moment in ("before", "after")
     )
     return (
-        f"{row['group']}: {before} → {after} on {test_rows}, target {level(confidence_level)}; "
-        f"{p_value(row['p_value'])} before, words agree with {percent(row['fidelity'])} of rows."
+        f"{row['group']}: {before} → {after} on {test_rows}, "
+        f"target {confidence(confidence_level)}; {p_value(row['p_value'])} before, words agree with {percent(row['fidelity'])} of rows."
     )
