@@ -221,7 +221,8 @@ def _empty_step(empty: Row, confidence_level: float) -> str:
     if empty["accuracy"] > confidence_level:
         reason = (
             f": the accuracy of {percent(empty['accuracy'])} exceeds the "
-            f"{confidence(confidence_level)} asked for, so sets of easy rows are left empty at random."
+            f"{confidence(confidence_level)} asked for, so sets of easy rows are left "
+            "empty at random."
         )
     return (
         f"{percent(empty['share'])} of the sets are empty, and the top label is right for "
@@ -358,5 +359,6 @@ def _repaired(row: Row, confidence_level: float) -> str:
     )
     return (
         f"{row['group']}: {before} → {after} on {test_rows}, "
-        f"target {confidence(confidence_level)}; {p_value(row['p_value'])} before, words agree with {percent(row['fidelity'])} of rows."
+        f"target {confidence(confidence_level)}; {p_value(row['p_value'])} before, "
+        f"words agree with {percent(row['fidelity'])} of rows."
     )
