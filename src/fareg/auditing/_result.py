@@ -185,7 +185,7 @@ class AuditResult:
                 "title": "Audit",
                 "facts": f"{words.rows(self.n_samples)}, "
                 f"{words.percent(self.coverage)} covered, {words.size(self.mean_size)} labels per "
-                f"set, target {words.level(self.confidence_level)}",
+                f"set, target {words.confidence(self.confidence_level)}",
                 **self._decided,
                 "steps": self._decided["next_steps"],
                 "head": ("Under-covered group", "Rows", "Covered", "95% interval", "adjusted p"),

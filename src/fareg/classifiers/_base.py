@@ -44,7 +44,7 @@ from fareg._validation import (
     check_same_length,
     warn,
 )
-from fareg._words import fraction, level
+from fareg._words import confidence, fraction
 from fareg.calibration import FullSet, Rows, require
 from fareg.classifiers._answers import frame_like, labels_of_sets, table_of_answers
 from fareg.classifiers._estimators import (
@@ -319,7 +319,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             return "No promise is proven in finite samples for this configuration."
         labels = ", for every true label" if self.parameters_["label_conditional"] else ""
         return (
-            f"Sets hold the true label with probability at least {level(1 - self.alpha_)} for "
+            f"Sets hold the true label with probability at least {confidence(1 - self.alpha_)} for "
             f"{who}{labels}, if rows to come are like those that calibrated."
         )
 
