@@ -1,7 +1,7 @@
 """Measures of coverage, overall and conditional: functions of arrays, no models needed.
 
 ``coverage_score`` and ``mean_set_size`` describe prediction sets as a whole, their scorers serve
-searches of scikit-learn;
+searches of scikit-learn, ``set_metrics`` those of fairlearn;
 ``coverage_by_group`` the groups that a table names, ``coverage_by_label`` the rows of each true
 label, ``coverage_by_level`` the levels of disadvantage; ``worst_slab_coverage`` (WSC and WSC+)
 searches for the worst group of a geometric shape; ``excess_risk`` (ERT) measures how far coverage
@@ -12,7 +12,7 @@ from fareg.metrics._by_group import clopper_pearson, coverage_by_group, coverage
 from fareg.metrics._by_level import coverage_by_level
 from fareg.metrics._coverage import coverage_score, is_covered, mean_set_size
 from fareg.metrics._excess_risk import ExcessRisk, excess_risk, excess_risk_parts
-from fareg.metrics._scorers import coverage_scorer, mean_set_size_scorer
+from fareg.metrics._scorers import coverage_scorer, mean_set_size_scorer, set_metrics
 from fareg.metrics._worst_slab import (
     NullBand,
     WorstSlab,
@@ -35,6 +35,7 @@ __all__ = [
     "is_covered",
     "mean_set_size",
     "mean_set_size_scorer",
+    "set_metrics",
     "worst_slab_coverage",
     "worst_slab_curve",
 ]

@@ -1,7 +1,8 @@
-"""Coverage and size as scorers of scikit-learn, for ``scoring=`` of a search."""
+"""Coverage and size for other tools: scorers of scikit-learn, metrics of fairlearn."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sklearn.pipeline import Pipeline
@@ -70,6 +71,37 @@ def mean_set_size_scorer(estimator: Any, X: Any, y: Any = None) -> float:
     {'estimator__C': 1.0}
     """
     return -mean_set_size(_sets(*_last_step(estimator, X)))
+
+
+def set_metrics(classes: Any) -> dict[str, Callable[[Any, Any], float]]:
+    """Return coverage and mean size as functions of labels and sets, for fairlearn's MetricFrame.
+
+    Parameters
+    ----------
+    classes : array of shape (n_classes,)
+        The label of each column of the sets: ``clf.classes_``.
+
+    Returns
+    -------
+    dict
+        ``coverage`` and ``mean_set_size``, both called with ``y_true`` and ``y_pred``, where
+        ``y_pred`` are sets: a bool array of shape (n_samples, n_classes).
+
+    Examples
+    --------
+    >>> metrics = set_metrics(["no", "yes"])
+    >>> sets = [[True, False], [True, True]]
+    >>> {name: metric(["no", "yes"], sets) for name, metric in metrics.items()}
+    {'coverage': 1.0, 'mean_set_size': 1.5}
+    """
+
+    def coverage(y_true: Any, y_pred: Any) -> float:
+        return coverage_score(y_true, y_pred, classes=classes)
+
+    def size(y_true: Any, y_pred: Any) -> float:
+        return mean_set_size(y_pred)
+
+    return {"coverage": coverage, "mean_set_size": size}
 
 
 def _last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
