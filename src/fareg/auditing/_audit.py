@@ -77,7 +77,7 @@ def audit(
         The label of each column of ``sets``. None: the names of a frame, or the sorted labels of
         ``y`` if there are as many of them as columns; for lists, all labels that occur.
     sensitive_features : names, positions or callable, optional
-        Columns of ``X`` in which groups are looked for. None: all.
+        Columns of ``X`` in which groups are looked for; None for all.
     confidence_level : float, default=0.9
         Coverage that the sets promise.
     significance : float, default=0.05
@@ -85,11 +85,11 @@ def audit(
     clusters : name or position of a column of ``X``, or array of shape (n_samples,), optional
         Which rows belong together: rows with the same id may depend on each other in any way, those
         of different ids are independent. Each cluster counts once, and its column defines no
-        groups. None: all rows are independent; a warning tells if many are copies of each other.
+        groups. None says that all rows are independent; copies of rows then give a warning.
     n_calibration : int, optional
         How many rows calibrated the predictor. A valid predictor then has the coverage that it
         promises on average over calibrations, and is not accused of the difference that its own
-        calibration rows make. None: coverage must reach ``confidence_level`` itself.
+        calibration rows make. If None, coverage must reach ``confidence_level`` itself.
     n_directions, n_permutations : int, default=100 and 100
         Effort of the worst-slab search: random directions beside the fitted one, and shuffles
         behind its null band.

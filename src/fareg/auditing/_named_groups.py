@@ -77,7 +77,7 @@ def groups_before_and_after(
     covered : dict
         Which rows are covered ``before`` and ``after``.
     features : names, positions or callable
-        The columns whose levels are listed; None: all.
+        The columns whose levels are listed; None for all.
     confidence_level : float
 
     Returns

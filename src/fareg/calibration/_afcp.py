@@ -95,7 +95,7 @@ class WorstLevels:
             Level numbers, -1 for a level never seen.
         n_levels : tuple of int
         n_select : int or None
-            None: the worst one if its t-test is significant, else none.
+            How many; None selects the worst one if its t-test is significant, else none.
 
         Returns
         -------

@@ -267,9 +267,9 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             Rows that took no part in training and calibration.
         y : array-like of shape (n_samples,)
         path : path of an HTML file, default=None
-            Where to write the report; None: nowhere.
+            Where to write the report; None writes no file.
         before : fitted conformal classifier, default=None
-            Whose sets to compare with; None: split conformal ones.
+            The classifier whose sets are compared; None for split conformal sets.
         clusters : array of shape (n_samples,), default=None
             Ids of people or places with several rows; each counts once in the audit.
         measures : bool, default=True

@@ -95,45 +95,47 @@ allow_empty, random_state
         set is the union over the row's groups and the marginal set, and
         ``P(Y in C(X) | s_t = 1) >= 1 - alpha`` for every draw t.
     n_levels : int, default=20
-        Most levels of disadvantage; fewer if calibration rows (about 30 each) or the evidence for
-        a signal are few.
+        The largest number of levels of disadvantage. There are fewer if a level would hold less
+        than about 30 calibration rows, or if there is little evidence for a signal.
     calibration : {"auto", "train", "split", "reuse"}, default="auto"
-        Which rows teach. "train": the training rows of ``fit`` with out-of-fold probabilities, or
-        ``X_learn``, so that every calibration row calibrates. "split": half of the calibration
-        rows. "auto": "train" where such rows are known, else "split". "reuse" learns and
-        calibrates on the same rows, as published; no promise is proven for it.
+        Which rows teach. With "train" it is the training rows of ``fit``, by out-of-fold
+        probabilities, or ``X_learn``, so that every calibration row calibrates. With "split" it is
+        half of the calibration rows. "auto" means "train" where such rows are known, else "split".
+        "reuse" learns and calibrates on the same rows, as published; no promise is proven for it.
     cv : int, default=5
-        Folds of out-of-fold learning; each costs one more training of the estimator in ``fit``.
+        Number of folds for out-of-fold probabilities; each costs one more training of the
+        estimator in ``fit``.
     target : {"score", "coverage"}, default="score"
         What disadvantage is about: "coverage" is the paper's 0/1 indicator at the one level
         ``1 - alpha``; "score" is coverage averaged over the levels from ``1 - 5 alpha`` to 1, the
         same aim with far less noise.
     n_draws : int, default=20
-        The paper's T, for ``construction="union"``.
+        Number of random groups with ``construction="union"``, the paper's T.
     base : conformal classifier, default=None
         Another method of this package whose sets define coverage and join the union.
     learner : GroupLearner, default=None
-        Learns who is disadvantaged; its ``random_state`` is set from that of the classifier. None:
-        several models, stacked, for levels; the variational network alone otherwise.
+        Learns who is disadvantaged; its ``random_state`` is set from that of the classifier. None
+        stands for several models whose answers are combined, if there are levels, and for the
+        variational network alone otherwise.
 
     Attributes
     ----------
     named_groups_ : tuple of NamedGroup
-        The groups that are credibly under-covered by split conformal sets, in words: verified on
-        calibration rows, which did not choose them, clearly below the level, a minority, and found
-        again on most random halves of the learning rows. Often there are none.
+        The groups that are credibly under-covered by split conformal sets, in words. Such a group
+        is a minority, is clearly below the level on calibration rows, which did not choose it, and
+        is found again on most random halves of the learning rows. Often there are none.
     groups_ : DataFrame
         The named groups, then those who share a threshold, the worst off first: share, number of
         calibration rows, coverage under split conformal sets with a 95% interval and a p-value
         that allows for the search (Fisher's exact test; NaN with ``calibration="reuse"``, where
         the rows that chose a group cannot test it), threshold.
     rule_ : Rule
-        The first named group; with ``calibration="reuse"``, where nothing can be verified, the
-        learned group as it is.
+        The first named group. With ``calibration="reuse"``, where nothing can be verified, it is
+        the learned group as it is.
     learner_ : GroupLearner
-        With ``history_``, ``signal_``, ``membership`` and ``disadvantage``.
+        The fitted learner, with ``history_``, ``signal_``, ``membership`` and ``disadvantage``.
     n_iter_ : int
-        Gradient steps taken to learn, 1 if none were.
+        Number of gradient steps that learning took, 1 if it took none.
     classes_, estimator_, n_calibration_, parameters_, thresholds_
         As in :class:`SplitConformalClassifier`.
 
@@ -161,16 +163,16 @@ allow_empty, random_state
     def paper(cls, estimator: Any = None, *, data: str = "synthetic", **parameters: Any) -> Self:
         """Return the published configuration, with its hyperparameters for one of its data sets.
 
-        Union over random draws, groups learned on half of the calibration rows, stopped early on
-        the other half (4,096 rows of it at most), and calibrated on both; one network on all
-        sensitive features, each as one raw number, at the scale of the authors' code. Proven
-        guarantees: none in finite samples.
+        The set is a union over random draws of a group. One network learns it from half of the
+        calibration rows, is stopped early on the other half (4,096 rows of it at most), and both
+        halves calibrate. It reads all sensitive features, each as one raw number, at the scale of
+        the authors' code. No guarantee is proven in finite samples.
 
         Parameters
         ----------
         estimator : classifier
         data : {"synthetic", "nursery"}, default="synthetic"
-            Whose hyperparameters.
+            The data set whose hyperparameters are taken.
         **parameters
             Any parameter of the class or of its learner, to change single settings.
 
@@ -203,11 +205,11 @@ allow_empty, random_state
         X : frame or array of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         X_learn, y_learn : as X and y, default=None
-            Rows that teach who is disadvantaged, so that all rows of X calibrate. None: a part of
-            X teaches.
+            Rows that teach who is disadvantaged, so that all rows of X calibrate. Without them, a
+            part of X teaches.
         proba_learn : array of shape (n_learn, n_classes), default=None
             Class probabilities of the rows that teach, by models that were not trained on them.
-            None: the estimator is asked, which must not have been trained on them then.
+            If None, the estimator is asked; then it must not have been trained on these rows.
         clusters_learn : array of shape (n_learn,), default=None
             Ids of people or places with several rows among them; they are held out together.
         sample_weight : None

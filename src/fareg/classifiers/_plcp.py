@@ -42,24 +42,26 @@ class PLCPClassifier(ConformalClassifier):
     label_conditional : bool, default=False
         Calibrate every label on its own within each region.
     random_state : int, Generator or None, default=None
-        Also seeds who learns and the restarts.
+        Seeds what it seeds in :class:`SplitConformalClassifier`, the choice of the rows that learn,
+        and the restarts.
     n_regions : int, default=4
         An upper bound: regions that hold too few learning rows to be calibrated are left out.
     regions : {"network", "linear"}, default="network"
         Softmax of a network with one hidden layer of 16 units, or of a linear map.
     calibration : {"split", "reuse"}, default="split"
-        "split": a row belongs to its most probable region, which is calibrated on rows that the
-        regions were not learned on. "reuse", the published form: all rows learn regions and
-        quantiles; a row's region is drawn from h(x), by its values and ``random_state``.
+        With "split", a row belongs to its most probable region, which is calibrated on rows that
+        the regions were not learned on. "reuse" is the published form, in which all rows learn
+        regions and quantiles; a row's region is drawn from h(x), by its values and
+        ``random_state``.
     target : {"rank", "score"}, default="rank"
         What the pinball loss is taken of. A score may be replaced by any rising function of it
         without changing a set, and its rank among the learning rows, spread evenly over [0, 1],
         tells regions apart far better where scores crowd near their maximum. "score" is as
         published.
     max_iter : int, default=30
-        Rounds of updating regions and quantiles.
+        Largest number of rounds that update regions and quantiles.
     n_restarts : int, default=8
-        Random starts; the one with the lowest loss is kept.
+        Number of random starts, of which the one with the lowest loss is kept.
 
     Attributes
     ----------

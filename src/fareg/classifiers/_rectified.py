@@ -31,10 +31,10 @@ allow_empty, random_state
     sensitive_features : list of names or positions, or function of X, default=None
         What the quantile may depend on; None for all columns.
     calibration : {"auto", "train", "split"}, default="auto"
-        Who teaches the quantile. "train": the rows that trained the estimator in ``fit``, with
-        probabilities out of fold, so that all calibration rows calibrate. "split": half of the
-        calibration rows (50,000 at most), so that the others calibrate. "auto": "train" in
-        ``fit``, "split" if the estimator came fitted.
+        Which rows teach the quantile. With "train" it is the rows that trained the estimator in
+        ``fit``, with probabilities out of fold, so that all calibration rows calibrate. With
+        "split" half of the calibration rows teach (50,000 at most), and the others calibrate.
+        "auto" means "train" in ``fit``, and "split" if the estimator came fitted.
     cv : int, default=5
         Folds of ``calibration="train"``; each costs one more training of the estimator.
 

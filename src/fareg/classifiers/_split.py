@@ -20,7 +20,7 @@ class SplitConformalClassifier(ConformalClassifier):
     ----------
     estimator : classifier with ``predict_proba``, default=None
         A classifier to train in ``fit``, or a fitted one in a ``FrozenEstimator`` for
-        ``conformalize``. None: gradient boosting that takes any table.
+        ``conformalize``. None stands for gradient boosting, which takes any table.
     confidence_level : float, default=0.9
         ``1 - alpha``, the coverage asked for.
     conformity_score : str or function, default="aps"

@@ -64,7 +64,7 @@ class Plan:
 
     @property
     def max_iter(self) -> int | None:
-        """Steps that train FaReG (paper); None: as published."""
+        """Steps that train FaReG (paper); None for the published number."""
         return QUICK_STEPS if self.quick else None
 
     def sizes_of(self, target: str) -> tuple[int, ...]:

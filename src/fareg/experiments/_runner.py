@@ -37,7 +37,7 @@ def run_cells(
     scheduler : str, default=None
         Address of a running dask scheduler.
     console : rich Console, default=None
-        Where the progress bar goes, if it is a terminal; None: no bar.
+        Where the progress bar goes, if it is a terminal; None shows no bar.
     """
     missing = [cell for cell in cells if store.get(cell.key) is None]
     units = units_of(missing)

@@ -21,17 +21,16 @@ N_FOLDS = 10
 N_REPEATS = 3
 PRIOR_ROWS = 8.0  # a cell mean counts as much as this many rows at the overall mean
 PARSIMONY = 0.75  # a smaller subset wins if it loses by less than this many standard errors
-MANY_ROWS = 4_000  # beyond, one round of folds is precise enough
+MANY_ROWS = 4_000  # with more rows, one round of folds is precise enough
 MAX_ROWS = 20_000
-MAX_FEATURES = 40  # beyond, only the best single features enter pairs
-MAX_FEATURES_TRIPLES = 10  # beyond, only the best pairs are extended
+MAX_FEATURES = 40  # if there are more, only the best single features enter pairs
+MAX_FEATURES_TRIPLES = 10  # if there are more, only the best pairs are extended
 N_EXTENDED = 10
 MAX_EMPTY_CELLS = 256  # joint cells are numbered without gaps if there would be more
 FEW_TARGETS = 10
 MAX_SUMS = 2_000_000  # numbers held at once while gains are computed
-TIE = (
-    1e-12  # gains that differ by less, relative to the target's square, are equal but for rounding
-)
+# Gains that differ by less, relative to the target's square, are equal but for rounding.
+TIE = 1e-12
 
 Subset = tuple[int, ...]
 

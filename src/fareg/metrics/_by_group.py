@@ -80,7 +80,7 @@ def coverage_by_group(
     covered : array of shape (n_samples,)
         Whether each label is in its set.
     features : names, positions or callable, optional
-        The columns to report; None: all.
+        The columns to report; None for all.
     pairs : bool, default=False
         Also report the levels of every two features together, as far as they occur.
     masks : mapping of str to bool array of shape (n_samples,), optional

@@ -40,7 +40,7 @@ def coverage_by_level(
     covered : array of shape (n_samples,)
         Whether each label is in its set.
     n_levels : int, optional
-        Number of levels. None: one more than the largest that occurs.
+        Number of levels; None for one more than the largest that occurs.
     interval_level : float, default=0.95
         Confidence of each Clopper-Pearson interval, taken alone.
 

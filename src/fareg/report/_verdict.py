@@ -66,7 +66,7 @@ def audit_verdict(
     by_label : sequence of mappings
         ``label``, ``n``, ``coverage``, ``low``, ``high`` of each true label.
     detectable_coverage : float or None
-        Coverage at which a group would be found; None: at none.
+        Coverage at which a group would be found; None if none would be found at any.
 
     Returns
     -------

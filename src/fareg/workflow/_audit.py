@@ -59,9 +59,9 @@ def audit_file(
         remembers, are left out with a warning; so are rows that equal one of them by value, label
         included.
     sensitive : list of str, default=None
-        Columns in which groups are looked for; None: all others.
+        Columns in which groups are looked for; None for all others.
     confidence_level : float, default=None
-        What the sets promise; None: the model's own, or 0.9.
+        What the sets promise; None for the promise of the model, or 0.9 without one.
     seed : int, default=0
     trusted : list of str, default=None
         Types that the stored estimator may hold beside those that ``fareg.load`` trusts.

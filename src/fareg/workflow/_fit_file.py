@@ -54,10 +54,10 @@ def fit_file(
         Column of labels.
     out : path of the model file
     sensitive : list of str, default=None
-        Columns that may define a group; None: all that have no other role.
+        Columns that may define a group; None for all that have no other role.
     features : list of str, default=None
-        Columns that the model reads; None: all that have no other role. A column of text or whole
-        numbers that differs in every row is taken as an id and left out, unless it is named.
+        Columns that the model reads; None for all that have no other role. A column of text or
+        whole numbers that differs in every row is taken as an id and left out, unless it is named.
     not_features : list of str, default=()
         Columns that may define a group and that the model does not read.
     drop : list of str, default=()

@@ -23,7 +23,7 @@ class Roles:
     features : list of str
         Columns that the model reads.
     sensitive : list of str or None
-        Columns that may define a group; None: all that are read or could be, as ``others`` tells.
+        Columns that may define a group; None for all that are read, and ``others``.
     others : list of str
         Columns that the model does not read and that may define a group.
     aside : dict
@@ -67,9 +67,9 @@ def assign_roles(
     target : str
         Column of labels.
     sensitive : list of str, default=None
-        Columns that may define a group; None: all that have no other role.
+        Columns that may define a group; None for all that have no other role.
     features : list of str, default=None
-        Columns that the model reads; None: all that have no other role.
+        Columns that the model reads; None for all that have no other role.
     not_features : list of str, default=()
         Columns that may define a group and that the model does not read.
     drop : list of str, default=()
