@@ -160,8 +160,8 @@ def test_columns_are_chosen_by_a_function():
         ([], "must name at least one column, got none"),
         (["text", 0], "names text twice"),
         ([0, -7], "names text twice"),
-        (lambda X: X[:2], "must return one row per row of X, got 2 for 4"),
-        (lambda X: 0, "must return one row per row of X, got 1 for 4"),
+        (lambda X: X[:2], "must have one row per row of X, got 2 for 4"),
+        (lambda X: 0, "must have one row per row of X, got 1 for 4"),
     ],
 )
 @pytest.mark.parametrize("table", [pandas_objects, polars_plain])

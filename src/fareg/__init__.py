@@ -16,6 +16,7 @@ if _TYPE_CHECKING:  # type checkers and editors read these lines, Python imports
         PartialConformalClassifier,
         PLCPClassifier,
         ProbabilityColumns,
+        ProbabilityFunction,
         RectifiedConformalClassifier,
         SplitConformalClassifier,
     )
@@ -32,6 +33,7 @@ __all__ = [
     "PLCPClassifier",
     "PartialConformalClassifier",
     "ProbabilityColumns",
+    "ProbabilityFunction",
     "RectifiedConformalClassifier",
     "SplitConformalClassifier",
     "audit",
@@ -47,6 +49,7 @@ _HOMES = {
     "FaregError": "fareg._validation",
     "FaregWarning": "fareg._validation",
     "ProbabilityColumns": "fareg.classifiers",
+    "ProbabilityFunction": "fareg.classifiers",
     "__version__": "fareg._version",
     "audit": "fareg.auditing",
     "load": "fareg.persistence",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from numbers import Real
@@ -14,7 +14,7 @@ import pandas as pd
 
 from fareg._validation import FloatArray, IntArray, InvalidInputError
 
-SensitiveFeatures = Sequence[str] | Sequence[int] | str | int | Callable[[Any], Any] | None
+SensitiveFeatures = Any  # names, positions, a function of X, a frame beside X, or None for all
 
 KINDS = ("number", "text", "date")
 HELD = {"boolean": "flag", "date": "date", "datetime": "date", "datetime64": "date"}
@@ -245,7 +245,8 @@ def spelled_numbers(texts: Iterable[str]) -> FloatArray:
 def take_rows(X: Any, rows: Any) -> Any:
     """Return the given rows of a frame or array, in its own type."""
     if is_frame(X):
-        return nw.from_native(X, eager_only=True)[np.asarray(rows)].to_native()
+        rows = rows if isinstance(rows, slice) else np.asarray(rows)
+        return nw.from_native(X, eager_only=True)[rows].to_native()
     return np.asarray(X)[rows]
 
 
@@ -258,19 +259,18 @@ def select_columns(
 ) -> pd.DataFrame:
     """Return the selected columns in canonical form.
 
-    ``selection`` holds names, positions (negative ones count from the end), or is a function of X
-    that returns columns; None means all but the ``hidden`` ones, columns of probabilities that
-    nothing may select. Errors call the selection ``name``.
+    ``selection`` holds names, positions (negative ones count from the end), or is a frame beside
+    X or a function of X that returns columns; None means all but the ``hidden`` ones, columns of
+    probabilities that nothing may select. Errors call the selection ``name``.
     """
-    if callable(selection):
-        chosen = selection(X)
+    if callable(selection) or is_frame(selection):
+        chosen: Any = selection if is_frame(selection) else selection(X)
         chosen = chosen if is_frame(chosen) else np.atleast_1d(np.asarray(chosen))
         if not is_frame(chosen) and chosen.ndim == 1:
             chosen = chosen[:, None]
         if len(chosen) != len(X):
             raise InvalidInputError(
-                f"sensitive_features must return one row per row of X, "
-                f"got {len(chosen)} for {len(X)}"
+                f"sensitive_features must have one row per row of X, got {len(chosen)} for {len(X)}"
             )
         columns = canonical(chosen)
         _check_hidden(column_names(columns), hidden, name)
@@ -334,6 +334,16 @@ def check_selection(name: str, selection: Any) -> None:
         )
     if not items:
         raise InvalidInputError(f"{name} must name at least one column, got none")
+
+
+def without_columns(X: Any, positions: Sequence[int]) -> Any:
+    """Return a table without the columns at these positions, in its own type."""
+    if not positions:
+        return X
+    kept = [p for p in range(len(column_names(X))) if p not in set(positions)]
+    if is_frame(X):
+        return nw.from_native(X, eager_only=True)[:, kept].to_native()
+    return np.asarray(X)[:, kept]
 
 
 def in_order(X: Any, names: Any) -> Any:

@@ -12,29 +12,32 @@ from fareg._columns import coded_column, series_of, spelled_numbers
 from fareg._validation import FloatArray, InvalidInputError, check_count
 
 
-def row_uniforms(X: Any, key: int) -> FloatArray:
+def row_uniforms(X: Any, key: int, beside: Any = None) -> FloatArray:
     """Return one number in [0, 1) per row that depends on the row's values and ``key`` alone.
+
+    The values are those of X and of a table ``beside`` it, as if both were one table.
 
     Randomised scores draw their ``u`` from here, so a row's answer depends neither on its position
     nor on the rows beside it. Given ``key``, a score built on it is a fixed function of (x, y), and
     conformal guarantees hold as for any other score.
     """
-    return _uniforms(row_hashes(X, key))
+    return _uniforms(row_hashes(X, key, beside))
 
 
-def row_hashes(X: Any, key: int) -> Any:
+def row_hashes(X: Any, key: int, beside: Any = None) -> Any:
     """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone."""
     state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
-    for position, column in enumerate(series_of(X)):
+    columns = [*series_of(X), *(() if beside is None else series_of(beside))]
+    for position, column in enumerate(columns):
         codes, values = coded_column(column)
         hashes = _hashes(values) + np.uint64(position)
         state = _mix(state ^ (hashes if codes is None else hashes[codes]))
     return state
 
 
-def row_draws(X: Any, key: int, n_draws: int) -> list[FloatArray]:
-    """Return ``n_draws`` independent versions of :func:`row_uniforms`, hashing the rows once."""
-    state = (row_uniforms(X, key) * 2.0**53).astype(np.uint64)
+def row_draws(uniforms: FloatArray, n_draws: int) -> list[FloatArray]:
+    """Return ``n_draws`` independent versions of what :func:`row_uniforms` returned."""
+    state = (uniforms * 2.0**53).astype(np.uint64)
     offsets = _mix(np.arange(1, n_draws + 1, dtype=np.uint64))
     return [_uniforms(_mix(state + offset)) for offset in offsets]
 

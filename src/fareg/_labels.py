@@ -130,7 +130,7 @@ def read_set_table(sets: Any, y: Any, classes: Any = None) -> SetTable:
     labels = check_labels(y)
     marks = check_marks(sets)
     check_same_length(y=labels, sets=marks)
-    columns = column_classes(labels, marks.shape[1], names=_frame_names(sets), classes=classes)
+    columns = column_classes(labels, marks.shape[1], names=frame_names(sets), classes=classes)
     return SetTable.of(marks, columns.classes, labels, *columns.notes)
 
 
@@ -263,7 +263,7 @@ def plain_text(label: Any) -> str:
     return text.split(".")[0] if WHOLE.fullmatch(text) else text
 
 
-def _frame_names(sets: Any) -> list[Any] | None:
+def frame_names(sets: Any) -> list[Any] | None:
     """Return the column names of a frame, None if nobody gave it names."""
     if not is_frame(sets):
         return None

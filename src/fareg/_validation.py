@@ -247,8 +247,12 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
             f"{_shown_rows(wrong, first_row)}; "
             + ("divide percent by 100" if percent else "pass normalised probabilities")
         )
+    p = p.copy()
     rounded = off > SAME_SUM
-    return np.where(rounded[:, None], p / sums[:, None], p)
+    own = np.ascontiguousarray(p[rounded])
+    # summed row by row: a product of matrices would round by the rows beside it
+    p[rounded] = own / own.sum(axis=1, keepdims=True)
+    return p
 
 
 def _shown_rows(marked: Any, first_row: int) -> str:

@@ -32,7 +32,7 @@ from fareg.calibration._regions import (
     pinball,
     region_quantiles,
 )
-from fareg.calibration._rows import Rows, require
+from fareg.calibration._rows import GivenProba, Rows, require
 from fareg.calibration._shifted import LearnedShift, ShiftedCalibration, learn_shift
 from fareg.calibration._union import (
     ReselectedCalibration,
@@ -67,6 +67,7 @@ __all__ = [
     "EveryFeature",
     "Everyone",
     "FullSet",
+    "GivenProba",
     "GroupBasis",
     "JointLevels",
     "LearnedShift",

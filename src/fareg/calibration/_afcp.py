@@ -193,7 +193,7 @@ class SelectedCalibration(Calibration):
             # a label that the estimator does not know has no problem of its own
             known = rows.labels >= 0
             scores, levels, labels = scores[known], levels[known], rows.labels[known]
-        n_labels = rows.scores.shape[1] if label_conditional else 1
+        n_labels = rows.n_classes if label_conditional else 1
         return cls(coding, scores, levels, labels, n_labels, n_select, alpha)
 
     @cached_property

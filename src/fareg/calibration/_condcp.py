@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import qr, solve_triangular
 
-from fareg._hashing import row_uniforms
 from fareg._levels import LevelCoding, cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 from fareg.calibration._calibration import Calibration
@@ -265,7 +264,7 @@ class ConditionalCalibration(Calibration):
         first, group = distinct_rows(pd.DataFrame(basis))
         levels = np.full(len(group), 1 - self.alpha)
         if self.randomized:  # uniform on (-alpha, 1 - alpha); another key than the scores'
-            levels = row_uniforms(rows.X, rows.key + 1) - self.alpha
+            levels = rows.more_uniforms(1) - self.alpha
         thresholds = np.empty((len(group), len(self.programs)))
         order = np.argsort(group, kind="stable")
         members = np.split(order, np.cumsum(np.bincount(group, minlength=len(first)))[:-1])

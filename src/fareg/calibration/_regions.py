@@ -14,7 +14,6 @@ from scipy.special import softmax
 from scipy.stats import rankdata
 
 from fareg._encoding import one_hot_encoder
-from fareg._hashing import row_uniforms
 from fareg._levels import distinct_rows
 from fareg._validation import FloatArray, IntArray
 from fareg.calibration._calibration import FullSet
@@ -198,7 +197,7 @@ class RegionViews:
         if not self.drawn:
             return h.argmax(axis=1)[None]
         # draw from h: the first region whose cumulated membership exceeds the row's uniform
-        u = row_uniforms(rows.X, rows.key + 1)[:, None]
+        u = rows.more_uniforms(1)[:, None]
         return np.minimum((np.cumsum(h, axis=1) <= u).sum(axis=1), h.shape[1] - 1)[None]
 
     def describe(self, view: int, cell: int) -> str:
@@ -298,7 +297,7 @@ class RegionCalibration:
         h, scores = views.memberships(rows), rows.own_scores
         if not label_conditional:
             return cls(views, region_quantiles(scores, h, alpha)[:, None], 1)
-        n_labels = rows.scores.shape[1]
+        n_labels = rows.n_classes
         per_label = []
         for label in range(n_labels):
             own = rows.labels == label

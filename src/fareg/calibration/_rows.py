@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,41 @@ from fareg._validation import FloatArray, IntArray, InvalidInputError, check_pro
 from fareg.scores import is_randomised
 
 SLICED = ("proba", "scores", "own_scores", "uniforms")  # what a part of the rows inherits
+BLOCK = 1 << 22  # probabilities that are scored at a time: 32 megabytes
+
+
+@dataclass(frozen=True, eq=False)
+class GivenProba:
+    """Class probabilities beside a table, left where they are, often in a file.
+
+    Attributes
+    ----------
+    array : ndarray of shape (n, n_classes), memory-mapped or not
+    picked : int ndarray of shape (n_samples,) or None
+        Which rows of the array are meant; None for all.
+    first : int
+        The number of the first row, for messages.
+    """
+
+    array: Any
+    picked: IntArray | None = None
+    first: int = 0
+
+    def take(self, chosen: IntArray | slice) -> GivenProba:
+        """Return some of the rows, without reading them."""
+        if self.picked is not None:
+            return GivenProba(self.array, self.picked[chosen])
+        if isinstance(chosen, slice):
+            return GivenProba(self.array[chosen], None, self.first + chosen.start)
+        return GivenProba(self.array, chosen)
+
+    def values(self) -> Any:
+        """Read the rows as they are."""
+        return self.array if self.picked is None else self.array[self.picked]
+
+    def proba(self) -> FloatArray:
+        """Read the rows after checks that they are probabilities."""
+        return check_proba(self.values(), first_row=self.first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +75,10 @@ class Rows:
         Ids of people or places with several rows.
     hidden : tuple of str
         Columns of X that never define groups, because they hold probabilities.
+    given : GivenProba or None
+        Class probabilities beside X, which is then not asked for.
+    about : frame or None
+        The sensitive features beside X, if they are not among its columns.
     """
 
     X: Any
@@ -50,6 +89,8 @@ class Rows:
     codes: IntArray | None = None
     clusters: Any = None
     hidden: tuple[str, ...] = ()
+    given: GivenProba | None = None
+    about: Any = None
 
     def __len__(self) -> int:
         return len(self.X)
@@ -57,17 +98,44 @@ class Rows:
     @cached_property
     def columns(self) -> pd.DataFrame:
         """The sensitive features in canonical form."""
-        return select_columns(self.X, self.selection, hidden=self.hidden)
+        table = self.X if self.about is None else self.about
+        return select_columns(table, self.selection, hidden=self.hidden)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of columns of probabilities."""
+        table = self.proba if self.given is None else self.given.array
+        return int(table.shape[1])
 
     @cached_property
     def proba(self) -> FloatArray:
         """Class probabilities, of shape (n_samples, n_classes)."""
-        return check_proba(self.ask(self.X))
+        return check_proba(self.ask(self.X)) if self.given is None else self.given.proba()
 
     @cached_property
     def uniforms(self) -> FloatArray:
         """One number in [0, 1) per row, a function of its values and the key alone."""
-        return row_uniforms(self.X, self.key)
+        return self.more_uniforms(0)
+
+    def more_uniforms(self, shift: int) -> FloatArray:
+        """Return another number in [0, 1) per row for every shift of the key."""
+        if self.given is None:
+            return row_uniforms(self.X, self.key + shift)
+        tables = ((part.X, part.given.values()) for _, part in self.blocks() if part.given)
+        return np.concatenate([row_uniforms(X, self.key + shift, p) for X, p in tables])
+
+    def blocks(self) -> Iterator[tuple[slice, Rows]]:
+        """Yield neighbouring rows, so few that all their scores fit into memory, and their place.
+
+        Given probabilities are read one block at a time. What a block works out is forgotten.
+        """
+        size = max(1, BLOCK // max(1, self.n_classes))
+        if len(self) <= size:
+            yield slice(0, len(self)), self
+            return
+        for start in range(0, len(self), size):
+            place = slice(start, min(start + size, len(self)))
+            yield place, self.take(place)
 
     @cached_property
     def scores(self) -> FloatArray:
@@ -84,8 +152,19 @@ class Rows:
     @cached_property
     def own_scores(self) -> FloatArray:
         """Scores of the true labels; a label that the estimator does not know is in no set."""
-        codes = self.labels
-        return np.where(codes >= 0, self.scores[np.arange(len(codes)), codes], np.inf)
+        own = np.full(len(self), np.inf)
+        for place, part in self.blocks():
+            codes = part.labels
+            scores = part.scores[np.arange(len(codes)), codes]
+            own[place] = np.where(codes >= 0, scores, np.inf)
+        return own
+
+    @cached_property
+    def top(self) -> tuple[IntArray, FloatArray]:
+        """The column of the most probable label of each row, and its probability."""
+        parts = [(part.proba.argmax(axis=1), part.proba.max(axis=1)) for _, part in self.blocks()]
+        codes, probabilities = zip(*parts, strict=True)
+        return np.concatenate(codes), np.concatenate(probabilities)
 
     @property
     def labels(self) -> IntArray:
@@ -96,7 +175,7 @@ class Rows:
 
     def problems(self, label_conditional: bool) -> tuple[IntArray | None, int]:
         """Return the labels to calibrate each on its own and their number; else None and 1."""
-        return (self.labels, self.scores.shape[1]) if label_conditional else (None, 1)
+        return (self.labels, self.n_classes) if label_conditional else (None, 1)
 
     def once(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return what ``compute`` returns, computed at the first call with this name."""
@@ -114,11 +193,16 @@ class Rows:
         vars(other).update({name: vars(self)[name] for name in SLICED if name in vars(self)})
         return other
 
-    def take(self, chosen: IntArray) -> Rows:
+    def take(self, chosen: IntArray | slice) -> Rows:
         """Return some of the rows, with what is already known about them."""
-        codes = None if self.codes is None else self.codes[chosen]
-        clusters = None if self.clusters is None else self.clusters[chosen]
-        part = replace(self, X=take_rows(self.X, chosen), codes=codes, clusters=clusters)
+        parts = {
+            "X": take_rows(self.X, chosen),
+            "codes": None if self.codes is None else self.codes[chosen],
+            "clusters": None if self.clusters is None else self.clusters[chosen],
+            "given": None if self.given is None else self.given.take(chosen),
+            "about": None if self.about is None else take_rows(self.about, chosen),
+        }
+        part = replace(self, **parts)
         for name in SLICED:
             if name in vars(self):
                 vars(part)[name] = vars(self)[name][chosen]

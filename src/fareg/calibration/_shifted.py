@@ -104,6 +104,9 @@ class ShiftedCalibration(Calibration):
 
     def thresholds(self, rows: Rows) -> FloatArray:
         """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
+        return np.concatenate([self._thresholds(part) for _, part in rows.blocks()])
+
+    def _thresholds(self, rows: Rows) -> FloatArray:
         shift, quantiles = self.shift.shift(rows)[:, None], self._sorted.quantiles(self.alpha)[:-1]
         kept = rows.scores - shift <= quantiles
         # A score whose residual equals the quantile may lie above the rounded sum of both. Rounded

@@ -9,7 +9,11 @@ from fareg.classifiers._fareg import FaReGClassifier
 from fareg.classifiers._learning import divide_rows, out_of_fold_proba, split_rows
 from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._plcp import PLCPClassifier
-from fareg.classifiers._probabilities import ProbabilityColumns
+from fareg.classifiers._probabilities import (
+    ProbabilityArrays,
+    ProbabilityColumns,
+    ProbabilityFunction,
+)
 from fareg.classifiers._rectified import RectifiedConformalClassifier
 from fareg.classifiers._split import SplitConformalClassifier
 from fareg.classifiers._views import DisadvantageLevels as _Levels
@@ -27,7 +31,8 @@ CLASSIFIERS = (
     SplitConformalClassifier,
 )
 
-OWN_ESTIMATORS = (ProbabilityColumns,)  # estimators that a model file holds as plain values
+# estimators that a model file holds as plain values
+OWN_ESTIMATORS = (ProbabilityArrays, ProbabilityColumns)
 
 RECORDS = (NamedGroup, _Cells, _Draws, _Levels)  # what a model file may hold beside them
 
@@ -43,7 +48,9 @@ __all__ = [
     "NamedGroup",
     "PLCPClassifier",
     "PartialConformalClassifier",
+    "ProbabilityArrays",
     "ProbabilityColumns",
+    "ProbabilityFunction",
     "RectifiedConformalClassifier",
     "SplitConformalClassifier",
     "divide_rows",

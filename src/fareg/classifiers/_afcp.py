@@ -78,27 +78,33 @@ allow_empty, random_state
 
     n_select: Count | None = None
 
-    def selected_features(self, X: Any) -> BoolArray:
+    def selected_features(
+        self, X: Any, *, proba: Any = None, sensitive_features: Any = None
+    ) -> BoolArray:
         """Tell which sensitive features were selected for each row with every placeholder label.
 
         Parameters
         ----------
-        X : frame or array of shape (n_samples, n_features)
+        X, proba, sensitive_features
+            As in :meth:`predict_set`.
 
         Returns
         -------
         selected : bool ndarray of shape (n_samples, n_sensitive_features)
             Columns in the order of ``levels_``.
         """
-        rows = self._rows(X, caller="selected_features")
+        rows = self._rows(X, "selected_features", proba, sensitive_features)
         selected = self.calibration_.selected(rows)
         features = np.arange(len(self.levels_))
         chosen: BoolArray = (selected[..., None] == features).any(axis=2).all(axis=1)
         return chosen
 
-    def selection_frequencies(self, X: Any) -> dict[str, float]:
+    def selection_frequencies(
+        self, X: Any, *, proba: Any = None, sensitive_features: Any = None
+    ) -> dict[str, float]:
         """Return the share of rows for which each sensitive feature was selected."""
-        shares = self.selected_features(X).mean(axis=0)
+        selected = self.selected_features(X, proba=proba, sensitive_features=sensitive_features)
+        shares = selected.mean(axis=0)
         names = [levels.name for levels in self.levels_]
         return dict(zip(names, shares.tolist(), strict=True))
 

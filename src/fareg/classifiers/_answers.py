@@ -39,14 +39,14 @@ def frame_like(X: Any, table: pd.DataFrame) -> Any:
     return nw.from_dict(columns, backend=nw.get_native_namespace(X).__name__).to_native()
 
 
-def table_of_answers(sets: BoolArray, proba: FloatArray, classes: Any) -> pd.DataFrame:
+def table_of_answers(sets: BoolArray, top: tuple[Any, Any], classes: Any) -> pd.DataFrame:
     """Return ``set``, ``size``, ``top`` (the most probable label) and its ``probability``."""
     labels = np.array([str(label) for label in classes], dtype=object)
     return pd.DataFrame(
         {
             "set": joined(sets, classes),
             "size": sets.sum(axis=1).astype(np.int64),
-            "top": labels[proba.argmax(axis=1)],
-            "probability": proba.max(axis=1),
+            "top": labels[top[0]],
+            "probability": top[1],
         }
     )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn import get_config
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -17,6 +18,11 @@ from fareg._validation import InvalidInputError
 
 def check_model(name: str, model: Any) -> None:
     """Refuse what cannot be a model: a class instead of an instance, a number, a name."""
+    if callable(model) and not isinstance(model, type) and not hasattr(model, "predict_proba"):
+        raise InvalidInputError(
+            f"{name} must be a classifier, got a function; tell its labels: "
+            "ProbabilityFunction(function, classes=[...])"
+        )
     if isinstance(model, type) or not (hasattr(model, "fit") or hasattr(model, "predict_proba")):
         got = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
         raise InvalidInputError(
@@ -26,13 +32,29 @@ def check_model(name: str, model: Any) -> None:
 
 
 def check_estimator(estimator: Any) -> Any:
-    """Return an estimator that has ``predict_proba``."""
+    """Return an estimator that has ``predict_proba`` and ``classes_``."""
     if not hasattr(estimator, "predict_proba"):
         raise InvalidInputError(
             f"estimator must have predict_proba, got {type(estimator).__name__}; "
             "wrap it in sklearn's CalibratedClassifierCV"
         )
+    if not hasattr(estimator, "classes_"):
+        raise InvalidInputError(
+            f"estimator must have classes_, the label of each column of predict_proba, got "
+            f"{type(estimator).__name__} without; use "
+            "ProbabilityFunction(model.predict_proba, classes=[...])"
+        )
     return estimator
+
+
+def is_given(estimator: Any) -> bool:
+    """Tell whether there is nothing to train: a frozen model, or one of another library.
+
+    What scikit-learn cannot copy without its training, because it has no ``get_params`` or no
+    ``fit``, is taken as it is.
+    """
+    trainable = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
+    return isinstance(estimator, FrozenEstimator) or not trainable
 
 
 def weight_arguments(estimator: Any, weights: Any) -> dict[str, Any]:
@@ -111,6 +133,8 @@ def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:
 
 def is_fitted(estimator: Any) -> bool:
     """Tell whether an estimator was trained."""
+    if is_given(estimator) and not isinstance(estimator, FrozenEstimator):
+        return True
     try:
         check_is_fitted(estimator)
     except (NotFittedError, TypeError):

@@ -15,12 +15,11 @@ from fareg._validation import (
     FloatArray,
     IntArray,
     InvalidInputError,
-    check_proba,
-    check_same_length,
     one_of,
 )
 from fareg.calibration import ReselectedCalibration, Rows, UnionCalibration, require
 from fareg.classifiers._base import ConformalClassifier, Folds
+from fareg.classifiers._beside import given_proba, sensitive_beside
 from fareg.classifiers._estimators import refuse_weights
 from fareg.classifiers._inputs import checked_labels
 from fareg.classifiers._learning import coverage_to_learn, divide_rows
@@ -192,9 +191,13 @@ allow_empty, random_state
         X: Any,
         y: Any,
         *,
+        proba: Any = None,
+        classes: Any = None,
+        sensitive_features: Any = None,
         X_learn: Any = None,
         y_learn: Any = None,
         proba_learn: Any = None,
+        sensitive_learn: Any = None,
         clusters_learn: Any = None,
         sample_weight: None = None,
     ) -> Self:
@@ -204,12 +207,16 @@ allow_empty, random_state
         ----------
         X : frame or array of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
+        proba, classes, sensitive_features : default=None, None and None
+            As in :meth:`SplitConformalClassifier.conformalize`.
         X_learn, y_learn : as X and y, default=None
             Rows that teach who is disadvantaged, so that all rows of X calibrate. Without them, a
             part of X teaches.
         proba_learn : array of shape (n_learn, n_classes), default=None
             Class probabilities of the rows that teach, by models that were not trained on them.
             If None, the estimator is asked; then it must not have been trained on these rows.
+        sensitive_learn : frame of shape (n_learn, n_sensitive_features), default=None
+            Who these rows are about, if ``sensitive_features`` are beside X.
         clusters_learn : array of shape (n_learn,), default=None
             Ids of people or places with several rows among them; they are held out together.
         sample_weight : None
@@ -223,18 +230,23 @@ allow_empty, random_state
         if (X_learn is None) != (y_learn is None):
             raise InvalidInputError("pass X_learn and y_learn together, got only one")
         self._check_parameters()
-        X, y = self._check_X_y(X, y)
-        estimator = self._fitted_estimator(X, y)
+        X, y, about = self._check_inputs(X, y, sensitive_features)
+        estimator, given = self._estimator_and_proba(X, y, proba, classes)
         learning = None
         if X_learn is not None:
             X_learn, y_learn = checked_labels(self._validated(X_learn, reset=False), y_learn)
-            given = None if proba_learn is None else check_proba(proba_learn)
-            if given is not None:
-                check_same_length(X_learn=X_learn, proba_learn=given)
-            ask = estimator.predict_proba if given is None else lambda table: given
-            clusters = None if clusters_learn is None else np.asarray(clusters_learn)
-            learning = self._learning_rows(X_learn, y_learn, estimator, ask, clusters)
-        return self._conformalize(estimator, X, y, learning)
+            learning = self._learning_rows(
+                X_learn,
+                y_learn,
+                estimator,
+                lambda table: estimator.predict_proba(self._features(table)),
+                clusters=None if clusters_learn is None else np.asarray(clusters_learn),
+                given=None
+                if proba_learn is None
+                else given_proba(proba_learn, X_learn, estimator.classes_, classes),
+                about=sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_),
+            )
+        return self._conformalize(estimator, X, y, learning, given=given, about=about)
 
     def with_draws(self, n_draws: int) -> Self:
         """Return this fitted classifier with only the first of its random draws.
@@ -246,25 +258,26 @@ allow_empty, random_state
         other.freeze_parameters()
         return other
 
-    def predict_group(self, X: Any) -> FloatArray:
+    def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Return how disadvantaged each row is, shape (n_samples,) in [0, 1].
 
         With levels, the share of the rows that taught the disadvantage which are at most as
         disadvantaged: 0.95 is worse off than 95% of them. Otherwise the membership in the
         disadvantaged group.
         """
-        rows = self._rows(X, caller="predict_group")
+        rows = self._rows(X, "predict_group", sensitive_features=sensitive_features)
         if self._has_levels:
             ranks: FloatArray = division(self.calibration_).ranks(rows)
             return ranks
         return membership(self.learner_, rows)
 
-    def predict_level(self, X: Any) -> IntArray:
+    def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the disadvantage level of each row, from 0, the least disadvantaged.
 
         With ``construction="partition"``, 1 is the discovered group and 0 the rest.
         """
-        return self._levels(self._rows(X, caller="predict_level"))
+        rows = self._rows(X, "predict_level", sensitive_features=sensitive_features)
+        return self._levels(rows)
 
     def explain(self) -> Explanation:
         """Say which features make the group and how: rule, rankings, latent traversal.
@@ -300,7 +313,9 @@ allow_empty, random_state
             shown = tuple(map(str, self.explain().ranking.index[:2]))
         return plot_membership(self.learner_, self.reference_, shown, steps)
 
-    def plot_levels(self, X: Any, y: Any) -> Any:
+    def plot_levels(
+        self, X: Any, y: Any, *, proba: Any = None, sensitive_features: Any = None
+    ) -> Any:
         """Draw thresholds and coverage against the level of disadvantage.
 
         Beside the sets stand split conformal ones with the same calibration rows.
@@ -310,13 +325,15 @@ allow_empty, random_state
         X : frame or array of shape (n_samples, n_features)
             Rows that took no part in training and calibration.
         y : array of shape (n_samples,)
+        proba, sensitive_features : default=None and None
+            As in :meth:`predict_set`.
 
         Returns
         -------
         matplotlib.figure.Figure
             Thresholds on the left, coverage with 95% intervals on the right.
         """
-        rows = self._rows(X, caller="plot_levels")
+        rows = self._rows(X, "plot_levels", proba, sensitive_features)
         if not self._has_levels:
             raise InvalidInputError(
                 f'plot_levels needs construction="levels", got "{self.construction}"; '

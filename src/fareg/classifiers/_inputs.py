@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -81,11 +82,16 @@ def check_two_classes(y: Any) -> None:
 
 def check_column_kinds(clf: Any) -> None:
     """Refuse stored kinds of columns that do not fit the fitted columns."""
+    for name in ("column_kinds_", "sensitive_kinds_"):
+        known = getattr(clf, name, None)
+        require(known is None or isinstance(known, dict), name)
+        require(all(kind in KINDS for kind in (known or {}).values()), name)
+    excluded = getattr(clf, "excluded_", [])
+    require(isinstance(excluded, list), "excluded_")
+    require(all(type(p) is int and 0 <= p < clf.n_features_in_ for p in excluded), "excluded_")
     kinds = getattr(clf, "column_kinds_", None)
     if kinds is None:
         return
-    require(isinstance(kinds, dict), "column_kinds_")
-    require(all(kind in KINDS for kind in kinds.values()), "column_kinds_")
     names = getattr(clf, "feature_names_in_", list(kinds))
     require(list(kinds) == list(names), "column_kinds_")
     require(len(kinds) == clf.n_features_in_, "column_kinds_")
@@ -93,11 +99,15 @@ def check_column_kinds(clf: Any) -> None:
 
 def probe_rows(clf: Any) -> Any:
     """Return rows of which nothing is known, in the form that the classifier was fitted on."""
-    rows = np.empty((len(PROBES), clf.n_features_in_), dtype=object)
-    rows[:] = np.array(PROBES, dtype=object)[:, None]
     names = getattr(clf, "feature_names_in_", None)
     if names is None:
-        return rows
+        return probes(range(clf.n_features_in_)).to_numpy()
     require(isinstance(names, np.ndarray), "feature_names_in_")
     require(names.shape == (clf.n_features_in_,), "feature_names_in_")
-    return pd.DataFrame(rows, columns=list(names))
+    return probes(names)
+
+
+def probes(names: Iterable[Any]) -> pd.DataFrame:
+    """Return rows of which nothing is known, with these columns."""
+    values = np.array(PROBES, dtype=object)
+    return pd.DataFrame(dict.fromkeys(names, values), dtype=object)

@@ -144,8 +144,9 @@ def divide_rows(
     training : Rows or None
         Rows that do not calibrate; they teach if they have labels.
     mode : {"auto", "train", "split", "reuse"}
-        "train" learns from ``training``, "split" from half of ``rows``, "auto" from ``training``
-        where it can teach, "reuse" from all of ``rows``, which then calibrate as well.
+        "train" learns from ``training``, "split" from half of ``rows`` (whole clusters, if they
+        have some), "auto" from ``training`` where it can teach, "reuse" from all of ``rows``,
+        which then calibrate as well.
     key : int
         Seeds the order.
     aim : str
@@ -186,10 +187,14 @@ def divide_rows(
         return teachers.take(order[:0]), rows
     if from_training:
         # Scores are computed before rows are taken, because folds divide the whole table.
-        _ = teachers.scores
+        _ = teachers.own_scores
         return teachers.take(order[:MAX_LEARNING_ROWS]), rows
     n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
-    return rows.take(order[:n_learn]), rows.take(order[n_learn:])
+    if rows.clusters is None:
+        return rows.take(order[:n_learn]), rows.take(order[n_learn:])
+    share = 1 - n_learn / len(rows)
+    learn, rest = split_rows(len(rows), share, rows.clusters, key % 2**32)
+    return rows.take(learn), rows.take(rest)
 
 
 def coverage_to_learn(

@@ -100,9 +100,9 @@ class PLCPClassifier(ConformalClassifier):
     max_iter: Count = 30
     n_restarts: Count = 8
 
-    def predict_region(self, X: Any) -> IntArray:
+    def predict_region(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the region whose threshold each row gets, shape (n_samples,)."""
-        rows = self._rows(X, caller="predict_region")
+        rows = self._rows(X, "predict_region", sensitive_features=sensitive_features)
         return self.kept_[self.calibration_.views.cells(rows)[0]]
 
     @property

@@ -1,4 +1,4 @@
-"""Models that are nothing but their probabilities: columns of the table itself."""
+"""Models that are nothing but their probabilities: columns, arrays, a function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import validate_data
 
 from fareg._columns import column_names, select_columns, selected_positions
-from fareg._labels import column_classes, shared_length, shown
+from fareg._labels import check_classes, column_classes, shared_length, shown
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
 
 TABLE = "ProbabilityColumns"  # what errors call the columns
@@ -158,6 +158,73 @@ class ProbabilityColumns(ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.prefix is None or "found_" in vars(self)
+
+
+@dataclass(eq=False, repr=False)
+class ProbabilityFunction(ClassifierMixin, BaseEstimator):
+    """A fitted classifier made of a function that returns class probabilities.
+
+    Parameters
+    ----------
+    function : function
+        ``function(X)`` returns probabilities of shape (n_samples, n_classes).
+    classes : list of labels, default=()
+        The label of each column of what it returns.
+
+    Notes
+    -----
+    A model file holds no code: load it with ``fareg.load(path, estimator=...)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fareg import ProbabilityFunction
+    >>> model = ProbabilityFunction(lambda X: np.column_stack([1 - X, X]), classes=["no", "yes"])
+    >>> model.predict(np.array([0.2, 0.7])).tolist()
+    ['no', 'yes']
+    """
+
+    function: Any
+    _: KW_ONLY
+    classes: Any = ()
+
+    @property
+    def classes_(self) -> Any:
+        """The label of each column of ``predict_proba``."""
+        return np.asarray(check_classes(list(self.classes)))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return what the function says, shape (n_samples, n_classes)."""
+        proba, n_classes = np.asarray(self.function(X), dtype=np.float64), len(self.classes_)
+        if proba.shape != (len(X), n_classes):
+            raise InvalidInputError(
+                f"the function must return probabilities of shape {(len(X), n_classes)}, "
+                f"got {proba.shape}; classes must name each column"
+            )
+        return proba
+
+    def predict(self, X: Any) -> Any:
+        """Return the most probable label of each row, shape (n_samples,)."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+@dataclass(eq=False, repr=False)
+class ProbabilityArrays(ClassifierMixin, BaseEstimator):
+    """Stands for a model whose probabilities are passed beside X at every call."""
+
+    classes: Any = ()
+
+    @property
+    def classes_(self) -> Any:
+        """The label of each column of probabilities."""
+        return np.asarray(self.classes)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Refuse: nothing is known but what is passed."""
+        raise InvalidInputError(
+            "this classifier was calibrated with probabilities beside X; pass those of these rows "
+            "too: proba=P"
+        )
 
 
 def _listed(columns: Any, y: Any) -> tuple[list[Any], list[Any]]:

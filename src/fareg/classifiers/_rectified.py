@@ -68,9 +68,10 @@ allow_empty, random_state
     calibration: Annotated[str, one_of("auto", "train", "split")] = "auto"
     cv: Folds = 5
 
-    def predict_shift(self, X: Any) -> FloatArray:
+    def predict_shift(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Return ``tau(x)``, the learned quantile of the score, for each row: (n_samples,)."""
-        return self.calibration_.shift.shift(self._rows(X, caller="predict_shift"))
+        rows = self._rows(X, "predict_shift", sensitive_features=sensitive_features)
+        return self.calibration_.shift.shift(rows)
 
     def _calibrate(self, rows: Rows, training: Rows | None) -> ShiftedCalibration:
         learning, rest = divide_rows(

@@ -32,14 +32,16 @@ def compare(
     check_same_length(X=rows.X, y=labels)
     settings, seed = clf.parameters_, clf.parameters_["random_state"]
     selection = settings["sensitive_features"]
-    if not callable(selection):
+    if rows.about is not None:
+        selection = rows.columns
+    elif not callable(selection):
         selection = list(rows.columns)  # columns of probabilities are not among them
     return compare_sets(
         rows.X,
         labels,
         {"before": _sets_before(clf, rows, before), "after": clf._sets(rows)},
         classes=clf.classes_,
-        predicted=clf.predict(rows.X),
+        predicted=clf.predict(rows.X) if rows.given is None else clf.classes_[rows.top[0]],
         confidence_level=settings["confidence_level"],
         names=(SPLIT if before is None else short_name(before), short_name(clf)),
         label_conditional=settings["label_conditional"],
@@ -53,7 +55,10 @@ def compare(
 
 def _sets_before(clf: ConformalClassifier, rows: Rows, before: Any) -> Any:
     if before is not None:
-        sets = before.predict_set(rows.X)
+        proba = None if rows.given is None else rows.given.values()
+        # split conformal sets need no sensitive features, and may know none
+        about = rows.about if getattr(before, "sensitive_kinds_", None) else None
+        sets = before.predict_set(rows.X, proba=proba, sensitive_features=about)
         if list(before.classes_) != list(clf.classes_):
             raise InvalidInputError(
                 f"before must know the same classes, got {list(before.classes_)} beside "

@@ -89,7 +89,7 @@ class GroupDraws:
     def cells(self, rows: Rows) -> IntArray:
         """Return 0 for members of a draw; others are absent from its view."""
         q = membership(self.learner, rows)
-        draws = row_draws(rows.X, rows.key + 1, self.n_draws)
+        draws = row_draws(rows.more_uniforms(1), self.n_draws)
         members = [np.where(u < q, 0, ABSENT) for u in draws]
         return np.stack([np.zeros(len(q), dtype=np.int64), *members])
 

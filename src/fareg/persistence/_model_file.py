@@ -328,11 +328,12 @@ def _check_estimator(clf: ConformalClassifier) -> None:
             f"estimator has classes {_shown(model.classes_)}, the file was saved with "
             f"{_shown(clf.classes_)}; pass the estimator that was calibrated"
         )
-    n_features = getattr(model, "n_features_in_", clf.n_features_in_)
-    if n_features != clf.n_features_in_:
+    n_read = clf.n_features_in_ - len(getattr(clf, "excluded_", []))
+    n_features = getattr(model, "n_features_in_", n_read)
+    if n_features != n_read:
         raise InvalidInputError(
             f"estimator takes {n_features} features, the file was saved with "
-            f"{clf.n_features_in_}; pass the estimator that was calibrated"
+            f"{n_read}; pass the estimator that was calibrated"
         )
 
 
