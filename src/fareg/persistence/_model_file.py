@@ -82,7 +82,7 @@ def save(
         )
     entries: dict[str, bytes] = {}
     untrusted: list[str] = []
-    if include_estimator and not (is_own(clf.estimator_) and is_own(clf.estimator)):
+    if include_estimator and _foreign_models(clf):
         packed, untrusted = _dump_estimator(clf)
         entries |= {ESTIMATOR: packed} if packed else {}
     writer = Writer(clf.estimator_, clf.estimator)
@@ -298,10 +298,16 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
         raise ValueError("a name in the manifest is no text")
 
 
+def _foreign_models(clf: ConformalClassifier) -> dict[str, Any]:
+    """Return the estimators, if the manifest does not hold them."""
+    if is_own(clf.estimator_) and (clf.estimator is None or is_own(clf.estimator)):
+        return {}
+    return {"fitted": clf.estimator_, "given": clf.estimator}
+
+
 def _dump_estimator(clf: ConformalClassifier) -> tuple[bytes, list[str]]:
-    stored = {"fitted": clf.estimator_, "given": clf.estimator}
     try:
-        packed, names = _foreign.dump(stored)
+        packed, names = _foreign.dump(_foreign_models(clf))
     except Exception as error:  # an estimator may raise anything
         warn(
             f"the estimator cannot be stored ({_first_line(error)}) and is left out of the file; "

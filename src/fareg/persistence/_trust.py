@@ -38,6 +38,7 @@ NAMED = frozenset(
         "fareg._encoding._all_text",
         "fareg._encoding._finite_numbers",
         "fareg._columns.canonical",
+        "fareg.classifiers._probabilities.ProbabilityArrays",
         "fareg.classifiers._probabilities.ProbabilityColumns",
         "fareg.workflow._models.AnySizeNetwork",
         "fareg.workflow._models.CodedLabels",

@@ -1,0 +1,315 @@
+"""Tables beside X: probabilities of anyone's model, and who the rows are about."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LogisticRegression
+
+import fareg
+from fareg import FaReGClassifier, FaregError, ProbabilityColumns, SplitConformalClassifier
+from fareg.calibration import _rows
+from fareg.classifiers import CLASSIFIERS
+from registry import short
+
+LABELS = np.array(["low", "mid", "top"])
+NAMES = [f"p_{label}" for label in LABELS]
+
+
+def people(n, seed=0):
+    """Return who rows are about, class probabilities, and labels that follow these."""
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet([1, 1, 1], n)
+    y = LABELS[(rng.random((n, 1)) > P.cumsum(axis=1)).sum(axis=1).clip(0, 2)]
+    who = pd.DataFrame({"sex": rng.choice(["f", "m"], n), "age": rng.integers(18, 90, n)})
+    return who, P, y
+
+
+WHO, P, Y = people(400)
+WHO_NEW, P_NEW, Y_NEW = people(150, seed=1)
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "fewer than|too few|.*never saw", fareg.FaregWarning)
+        yield
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+def test_probabilities_beside_the_table_answer_like_columns_of_it(cls, tmp_path):
+    table, new = WHO.copy(), WHO_NEW.copy()
+    table[NAMES], new[NAMES] = P, P_NEW
+    read = short(cls, ProbabilityColumns(NAMES), random_state=0).conformalize(table, Y)
+    clf = short(cls, random_state=0).conformalize(WHO, Y, proba=P, classes=list(LABELS))
+    np.testing.assert_array_equal(clf.predict_set(WHO_NEW, proba=P_NEW), read.predict_set(new))
+    fareg.save(clf, tmp_path / "m.fareg")
+    back = fareg.load(tmp_path / "m.fareg")
+    pd.testing.assert_frame_equal(back.predict_table(WHO_NEW, proba=P_NEW), read.predict_table(new))
+
+
+def test_every_method_takes_probabilities_beside_the_table(reader):
+    table, new = (np.column_stack([p, w["age"]]) for p, w in ((P, WHO), (P_NEW, WHO_NEW)))
+    # the model reads the same numbers from the table; without random numbers the sets are equal
+    asked = SplitConformalClassifier(reader(tuple(LABELS)), conformity_score="lac")
+    asked.conformalize(table, Y)
+    clf = SplitConformalClassifier(conformity_score="lac").conformalize(
+        WHO[["age"]], Y, proba=P, classes=LABELS
+    )
+    X = WHO_NEW[["age"]]
+    for name in ("predict", "predict_proba", "conformity_scores", "predict_set", "predict_p"):
+        told = getattr(clf, name)(X, proba=P_NEW)
+        np.testing.assert_array_equal(told, getattr(asked, name)(new), err_msg=name)
+    for own, other in zip(
+        clf.predict_labels(X, proba=P_NEW), asked.predict_labels(new), strict=True
+    ):
+        np.testing.assert_array_equal(own, other)
+    told = clf.report(X, Y_NEW, proba=P_NEW, measures=False)
+    assert told.accuracy == np.mean(asked.predict(new) == Y_NEW)
+
+
+def test_the_label_of_each_column_is_told_named_or_sorted():
+    mixed = ["top", "low", "mid"]
+    order = [2, 0, 1]
+    usual = SplitConformalClassifier(conformity_score="lac").conformalize(WHO, Y, proba=P)
+    assert usual.classes_.tolist() == LABELS.tolist()
+    sets = usual.predict_set(WHO_NEW, proba=P_NEW)
+    told = SplitConformalClassifier(conformity_score="lac").conformalize(
+        WHO, Y, proba=P[:, order], classes=mixed
+    )
+    assert told.classes_.tolist() == mixed
+    np.testing.assert_array_equal(told.predict_set(WHO_NEW, proba=P_NEW[:, order]), sets[:, order])
+    for frame in (pd.DataFrame, pl.DataFrame):
+        named = frame(dict(zip([f"p_{label}" for label in mixed], P_NEW.T[order], strict=True)))
+        np.testing.assert_array_equal(usual.predict_set(WHO_NEW, proba=named), sets)
+    model = LogisticRegression().fit(WHO[["age"]], Y)
+    fitted = SplitConformalClassifier(model, conformity_score="lac").conformalize(
+        WHO[["age"]], Y, proba=P[:, order], classes=mixed
+    )
+    assert fitted.classes_.tolist() == LABELS.tolist()
+    np.testing.assert_array_equal(fitted.predict_set(WHO_NEW[["age"]], proba=P_NEW), sets)
+
+
+def test_rows_that_teach_bring_their_probabilities_and_who_they_are_about():
+    clf = FaReGClassifier(sensitive_features=["sex"], random_state=0)
+    features = pd.DataFrame({"dose": P[:, 0]})
+    clf.conformalize(
+        features[200:],
+        Y[200:],
+        proba=P[200:],
+        sensitive_features=WHO[200:],
+        X_learn=features[:200],
+        y_learn=Y[:200],
+        proba_learn=P[:200],
+        sensitive_learn=WHO[:200],
+    )
+    assert clf.calibration_.n_rows == 200
+    assert list(clf.reference_) == ["sex"]
+    new = pd.DataFrame({"dose": P_NEW[:, 0]})
+    assert clf.predict_level(new, sensitive_features=WHO_NEW).shape == (150,)
+    assert clf.plot_levels(new, Y_NEW, proba=P_NEW, sensitive_features=WHO_NEW) is not None
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+def test_blocks_of_an_array_in_a_file_give_the_same_sets(cls, tmp_path, monkeypatch):
+    """Scores are computed for a few rows at a time, and the array is never read as a whole."""
+    whole = short(cls, random_state=0, allow_empty=False).conformalize(WHO, Y, proba=P)
+    sets = whole.predict_set(WHO_NEW, proba=P_NEW)
+    np.save(tmp_path / "p.npy", P)
+    np.save(tmp_path / "new.npy", P_NEW)
+    seen = []
+    check = _rows.check_proba
+
+    def noted(proba, **options):
+        seen.append(np.shape(proba))
+        return check(proba, **options)
+
+    monkeypatch.setattr(_rows, "BLOCK", 3 * 32)
+    monkeypatch.setattr(_rows, "check_proba", noted)
+    mapped = np.load(tmp_path / "p.npy", mmap_mode="r")
+    clf = short(cls, random_state=0, allow_empty=False).conformalize(WHO, Y, proba=mapped)
+    assert seen
+    assert max(rows for rows, _ in seen if rows) == 32
+    new = np.load(tmp_path / "new.npy", mmap_mode="r")
+    np.testing.assert_array_equal(clf.predict_set(WHO_NEW, proba=new), sets)
+    table = clf.predict_table(WHO_NEW, proba=new)
+    np.testing.assert_array_equal(table["size"], sets.sum(axis=1))
+
+
+def test_rows_of_a_later_block_are_named_by_their_number(monkeypatch):
+    monkeypatch.setattr(_rows, "BLOCK", 3 * 32)
+    wrong = P.copy()
+    wrong[77] = 2.0
+    with pytest.raises(FaregError, match="got 6 in row 77; pass normalised"):
+        SplitConformalClassifier().conformalize(WHO, Y, proba=wrong)
+
+
+@pytest.mark.parametrize(
+    ("proba", "options", "message"),
+    [
+        (P[:, 1], {}, r"got shape \(400,\); with two classes .* np.column_stack\(\[1 - p, p\]\)"),
+        (P[:-1], {}, "must have the same number of rows; X has 400, proba has 399"),
+        (P[:, :2], {}, "proba has 2 columns without names but y holds 3 labels .* pass classes"),
+        (P, {"classes": ["low", "mid"]}, "each of the 3 columns of proba, got 2 labels"),
+        (P, {"classes": ["a", "b", "c"]}, "y holds no label .* its classes are a, b, c"),
+        (pd.DataFrame(P, columns=["a", "b", "c"]), {}, "proba has columns a, b, c, of which none"),
+        (100 * P, {}, "divide percent by 100"),
+        (np.log(P), {}, "apply softmax"),
+        (P.astype(str), {}, "proba must hold numbers"),
+        (None, {"classes": LABELS}, "got no proba"),
+    ],
+)
+def test_bad_probabilities_are_refused_with_the_fix(proba, options, message):
+    with pytest.raises(FaregError, match=message):
+        SplitConformalClassifier().conformalize(WHO, Y, proba=proba, **options)
+
+
+def test_what_was_beside_the_table_is_asked_for_again():
+    clf = SplitConformalClassifier().conformalize(WHO, Y, proba=P)
+    with pytest.raises(FaregError, match="pass those of these rows too: proba=P"):
+        clf.predict_set(WHO_NEW)
+    with pytest.raises(FaregError, match=r"each of the 3 classes \(low, mid, top\), got 2"):
+        clf.predict_set(WHO_NEW, proba=P_NEW[:, :2])
+
+
+def test_a_thousand_classes():
+    rng = np.random.default_rng(0)
+    many = rng.dirichlet(np.full(1000, 0.01), 600)
+    y = np.array([rng.choice(1000, p=p) for p in many])
+    with pytest.raises(FaregError, match="1000 columns without names but y holds"):
+        SplitConformalClassifier().conformalize(np.zeros((600, 1)), y, proba=many)
+    clf = SplitConformalClassifier(random_state=0)
+    clf.conformalize(np.zeros((300, 1)), y[:300], proba=many[:300], classes=range(1000))
+    sets = clf.predict_set(np.zeros((300, 1)), proba=many[300:])
+    # random numbers depend on the probabilities too, so equal rows of X are no ties
+    assert abs(sets[np.arange(300), y[300:]].mean() - 0.9) < 0.06
+
+
+def test_swapped_columns_are_told():
+    sharp = np.eye(3)[np.searchsorted(LABELS, Y)] * 0.8 + 0.2 / 3
+    with pytest.warns(fareg.FaregWarning, match=r"right for 0.0% of 400 rows.*swapped"):
+        SplitConformalClassifier().conformalize(WHO, Y, proba=np.roll(sharp, 1, axis=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SplitConformalClassifier().conformalize(WHO, Y, proba=sharp)
+
+
+DOSE, DOSE_NEW = pd.DataFrame({"dose": P[:, 0]}), pd.DataFrame({"dose": P_NEW[:, 0]})
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+def test_sensitive_features_beside_the_table_define_groups(cls, tmp_path):
+    model = LogisticRegression().fit(DOSE, Y)
+    clf = short(cls, model, random_state=0, conformity_score="lac")
+    clf.conformalize(DOSE, Y, sensitive_features=WHO)
+    sets = clf.predict_set(DOSE_NEW, sensitive_features=WHO_NEW[["age", "sex"]])
+
+    class Reads(BaseEstimator):
+        """The same model, which finds its column in the whole table."""
+
+        classes_ = model.classes_
+
+        def predict_proba(self, X):
+            return model.predict_proba(X[["dose"]])
+
+    joined = short(
+        cls, Reads(), random_state=0, conformity_score="lac", sensitive_features=["sex", "age"]
+    ).conformalize(DOSE.join(WHO), Y)
+    np.testing.assert_array_equal(sets, joined.predict_set(DOSE_NEW.join(WHO_NEW)))
+    fareg.save(clf, tmp_path / "m.fareg")
+    back = fareg.load(tmp_path / "m.fareg")
+    assert back.sensitive_kinds_ == {"sex": "text", "age": "number"}
+    np.testing.assert_array_equal(back.predict_set(DOSE_NEW, sensitive_features=WHO_NEW), sets)
+    if cls is SplitConformalClassifier:  # it has no groups, so it asks for nothing
+        np.testing.assert_array_equal(back.predict_set(DOSE_NEW), sets)
+        return
+    if cls is FaReGClassifier and back.learner_.found_ is False:
+        return
+    with pytest.raises(FaregError, match=r"pass them again: sensitive_features=frame"):
+        back.predict_set(DOSE_NEW)
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        (["sex"], "must be a frame, got list; names of columns of X belong into the constructor"),
+        (WHO[:-1], "must have the same number of rows"),
+        (WHO.to_numpy(), "must be a frame, got ndarray"),
+    ],
+)
+def test_bad_sensitive_features_are_refused_with_the_fix(about, message):
+    clf = fareg.PartialConformalClassifier(LogisticRegression().fit(DOSE, Y))
+    with pytest.raises(FaregError, match=message):
+        clf.conformalize(DOSE, Y, sensitive_features=about)
+
+
+def test_sensitive_features_must_be_those_of_calibration():
+    clf = fareg.PartialConformalClassifier(LogisticRegression().fit(DOSE, Y))
+    clf.conformalize(DOSE, Y, sensitive_features=WHO["sex"])
+    with pytest.raises(FaregError, match="must have the columns sex, got age; add sex"):
+        clf.predict_set(DOSE_NEW, sensitive_features=WHO_NEW[["age"]])
+    clf.conformalize(DOSE.join(WHO["sex"])[["dose"]], Y)
+    with pytest.raises(FaregError, match="without sensitive_features beside X; leave them out"):
+        clf.predict_set(DOSE_NEW, sensitive_features=WHO_NEW)
+
+
+def test_fit_splits_what_is_beside_the_table_too():
+    clf = fareg.ExhaustiveConformalClassifier(LogisticRegression(), random_state=0)
+    clf.fit(DOSE, Y, sensitive_features=WHO[["sex"]])
+    assert clf.estimator_.n_features_in_ == 1
+    assert len(clf.cells_) == 2
+    assert clf.predict_set(DOSE_NEW, sensitive_features=WHO_NEW).shape == (150, 3)
+
+
+class Noting(LogisticRegression):
+    """Notes which columns it was shown."""
+
+    shown = set()  # noqa: RUF012  # one list for all copies
+
+    def fit(self, X, y):
+        Noting.shown.update(X.columns)
+        return super().fit(X, y)
+
+    def predict_proba(self, X):
+        Noting.shown.update(X.columns)
+        return super().predict_proba(X)
+
+
+@pytest.mark.parametrize("cls", [FaReGClassifier, fareg.PartialConformalClassifier])
+def test_an_estimator_never_sees_excluded_features(cls, tmp_path):
+    Noting.shown.clear()
+    X, new = DOSE.join(WHO), DOSE_NEW.join(WHO_NEW)
+    clf = short(cls, Noting(), sensitive_features=["sex", "age"], random_state=0)
+    clf.fit(X, Y, exclude_sensitive=True)
+    sets = clf.predict_set(new)
+    assert Noting.shown == {"dose"}
+    assert list(clf._as_rows(new).columns) == ["sex", "age"]
+    clf = short(cls, LogisticRegression(), sensitive_features=["sex", "age"], random_state=0)
+    clf.fit(X, Y, exclude_sensitive=True)
+    np.testing.assert_array_equal(clf.predict_set(new), sets)
+    fareg.save(clf, tmp_path / "m.fareg")
+    back = fareg.load(tmp_path / "m.fareg")
+    np.testing.assert_array_equal(back.predict_set(new), sets)
+    assert back.excluded_ == [1, 2]
+    # rows that calibrate anew are asked without these columns too
+    assert clf.conformalize(X, Y).excluded_ == [1, 2]
+
+
+def test_excluding_needs_to_know_what():
+    with pytest.raises(FaregError, match="needs sensitive_features by name or position, got None"):
+        SplitConformalClassifier().fit(DOSE, Y, exclude_sensitive=True)
+    with pytest.raises(FaregError, match="leaves the estimator no column"):
+        SplitConformalClassifier(sensitive_features=["dose"]).fit(DOSE, Y, exclude_sensitive=True)
+
+
+def test_an_audit_takes_sensitive_features_beside_the_table():
+    sets = np.ones((400, 3), dtype=bool)
+    sets[WHO["sex"] == "f"] = False
+    options = {"classes": LABELS, "measures": False, "random_state": 0}
+    told = fareg.audit(DOSE, Y, sets, sensitive_features=WHO, **options)
+    assert told.sensitive_features == ("sex", "age")
+    same = fareg.audit(DOSE.join(WHO), Y, sets, sensitive_features=["sex", "age"], **options)
+    assert told.findings[0].rule == same.findings[0].rule == "sex=f"
