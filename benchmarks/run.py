@@ -18,6 +18,7 @@ import afcp
 import condcp
 import growth
 import learning
+import mapped
 import million
 import page
 import pvalues
@@ -45,6 +46,7 @@ SECTIONS: dict[str, ModuleType] = {
     "stages": stages,
     "start": start,
     "million": million,
+    "mapped": mapped,
 }
 
 

@@ -308,9 +308,7 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             for labels in labels_of_sets(sets[place], part.proba, self.classes_)
         ]
 
-    def predict_table(
-        self, X: Any, *, proba: Any = None, sensitive_features: Any = None
-    ) -> Any:
+    def predict_table(self, X: Any, *, proba: Any = None, sensitive_features: Any = None) -> Any:
         """Return a line per row with its set, its size and its top label, among others.
 
         Returns
