@@ -210,7 +210,14 @@ class ProbabilityFunction(ClassifierMixin, BaseEstimator):
 
 @dataclass(eq=False, repr=False)
 class ProbabilityArrays(ClassifierMixin, BaseEstimator):
-    """Stands for a model whose probabilities are passed beside X at every call."""
+    """Stands for a model whose probabilities are passed beside X at every call.
+
+    Examples
+    --------
+    >>> from fareg.classifiers import ProbabilityArrays
+    >>> ProbabilityArrays(["no", "yes"]).classes_.tolist()
+    ['no', 'yes']
+    """
 
     classes: Any = ()
 
