@@ -1,0 +1,222 @@
+"""Every table of a folder of TOML files goes through the shell: fit, predict, audit, with reports.
+
+    python benchmarks/shell_tables.py benchmarks/tables --data FOLDER
+    python benchmarks/shell_tables.py benchmarks/tables --data FOLDER --only letter,oulad
+    python benchmarks/shell_tables.py benchmarks/tables --data FOLDER --speed adult-income
+
+A table in one file is taken as it is published: the commands are told its target, its sensitive
+columns, which columns to ignore and who has several rows. What no command can do is done before: a
+table in several files becomes one, and a target of numbers is cut into classes. Every command is a
+process of its own; ``shell.csv`` and ``shell.md`` in the folder of the TOML files take its wall and
+processor seconds, its peak memory and how it ended. ``--speed`` measures what fit and audit cost
+beside one training of the base model, in processor time.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from fareg._encoding import gradient_boosting
+from fareg.experiments._tables import markdown_table
+from fareg.experiments.arena._tables import Table, define_tables, find_table
+from fareg.workflow import read_table
+
+COMMANDS = ("fit", "predict", "audit")
+FIT_ROWS, AUDIT_ROWS = 20_000, 6_000
+TRAINING_SHARE = 0.4  # of the rows given to fit
+
+
+def as_published(table: Table, folder: Path) -> Path:
+    """Return a file of the table: the published one, unless the shell could not take it."""
+    path = Path(table.path)
+    if path.is_file() and not table.edges:
+        return path
+    frame = pd.concat([read_table(file) for file in sorted(path.parent.glob(path.name))])
+    if table.edges:
+        kept = frame[table.target].notna()
+        for column, least in table.at_least:
+            kept &= frame[column] >= least
+        frame = frame[kept]
+        classes = np.searchsorted(table.edges, frame[table.target], side="left")
+        frame[table.target] = [f"bracket {code}" for code in classes]
+    merged = folder / f"{table.name}.parquet"
+    frame.to_parquet(merged, index=False)
+    return merged
+
+
+def command_lines(table: Table, source: Path, folder: Path) -> dict[str, list[str]]:
+    """Return what to type for each command."""
+    model, rows = str(folder / "model.fareg"), str(folder / f"test{source.suffix}")
+    about = ["--target", table.target, "--sensitive", ",".join(table.sensitive)]
+    apart = ["--clusters", table.clusters] if table.clusters else []
+    dropped = ["--drop", ",".join(table.drop)] if table.drop else []
+    return {
+        "fit": [
+            *("fit", str(source), *about, *apart, *dropped, "--drop-missing-target"),
+            *("--out", model, "--report", str(folder / "fit.html"), "--test-out", rows),
+        ],
+        "predict": ["predict", model, rows, "--out", str(folder / "sets.csv")],
+        "audit": [
+            *("audit", rows, "--model", model, *about, *apart),
+            *("--report", str(folder / "audit.html")),
+        ],
+    }
+
+
+def run(line: list[str]) -> dict[str, Any]:
+    """Run one command in a process of its own and return what it took."""
+    start = time.perf_counter()
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fareg", *line], stdout=said, stderr=subprocess.STDOUT
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        lines = said.read().strip().splitlines()
+    return {
+        "exit": process.returncode,
+        "seconds": time.perf_counter() - start,
+        "processor_seconds": used.ru_utime + used.ru_stime,
+        "peak_mib": used.ru_maxrss / 1024,
+        "load": os.getloadavg()[0],
+        "said": lines[-1][:200] if process.returncode and lines else "",
+    }
+
+
+def through_the_shell(table: Table) -> list[dict[str, Any]]:
+    """Return a row per command; after a failure the next ones are not tried."""
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source = as_published(table, folder)
+        frame = read_table(source)
+        shape = {"table": table.name, "rows": len(frame), "columns": frame.shape[1]}
+        shape["classes"] = frame[table.target].nunique()
+        shape["missing"] = float(frame.isna().to_numpy().mean())
+        del frame
+        for command, line in command_lines(table, source, folder).items():
+            rows.append({**shape, "command": command, **run(line)})
+            typer.echo(f"{table.name} {rows[-1]}")
+            if rows[-1]["exit"]:
+                break
+    return rows
+
+
+def speed(table: Table) -> list[dict[str, Any]]:
+    """Return processor seconds of fit and audit, and of one training on the rows that fit trains.
+
+    ``start`` is a command that computes nothing: what importing takes.
+    """
+    frame = read_table(table.path).sample(FIT_ROWS + AUDIT_ROWS, random_state=0)
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        frame[:FIT_ROWS].to_parquet(place / "fit.parquet", index=False)
+        frame[FIT_ROWS:].to_parquet(place / "test.parquet", index=False)
+        lines = command_lines(table, place / "fit.parquet", place)
+        fit = [part for part in lines["fit"] if part != "--drop-missing-target"]
+        plain = fit[: fit.index("--report")]
+        train = frame[: int(TRAINING_SHARE * FIT_ROWS)]
+        X, y = train.drop(columns=[table.target, *table.drop]), train[table.target]
+        start = time.process_time()
+        gradient_boosting(0).fit(X, y)
+        rows = [{"what": "training", "processor_seconds": time.process_time() - start}]
+        for what, line in {
+            "start": ["fit", "--help"],
+            "fit": plain,
+            "audit": lines["audit"][: lines["audit"].index("--report")],
+        }.items():
+            rows.append({"what": what, **run(line)})
+            typer.echo(rows[-1])
+    return [{"table": table.name, **row} for row in rows]
+
+
+def write_page(folder: Path) -> None:
+    """Write ``shell.md`` from the CSV files."""
+    parts = ["## Through the shell"]
+    if (folder / "shell.csv").is_file():
+        found = pd.read_csv(folder / "shell.csv", dtype={"said": "str"}).fillna({"said": ""})
+        parts += [
+            "`fareg fit --report`, `predict` of the test rows and `audit --report` on every table "
+            "as it is published (`python benchmarks/shell_tables.py`). Seconds are wall time / "
+            f"processor time, beside a load of {found['load'].min():.0f} to "
+            f"{found['load'].max():.0f} on {os.cpu_count()} cores; MiB are the peak.",
+            markdown_table(_shown(found)),
+        ]
+    if (folder / "speed.csv").is_file():
+        parts.append(_speed_sentence(pd.read_csv(folder / "speed.csv").set_index("what")))
+    (folder / "shell.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _shown(found: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for name, own in found.groupby("table"):
+        first = own.iloc[0]
+        row = {
+            "Table": name,
+            "Rows": f"{first['rows']:,}",
+            "Columns": first["columns"],
+            "Classes": first["classes"],
+            "Missing": f"{first['missing']:.0%}",
+        }
+        for command in COMMANDS:
+            cells = own[own["command"] == command].to_dict("records")
+            row[f"{command} (s)"] = "".join(
+                f"{c['seconds']:.0f} / {c['processor_seconds']:.0f}" for c in cells
+            )
+            row[f"{command} (MiB)"] = "".join(f"{c['peak_mib']:.0f}" for c in cells)
+        row["Failed"] = " ".join(own["said"]).strip()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _speed_sentence(found: pd.DataFrame) -> str:
+    seconds = found["processor_seconds"]
+    training, start = seconds["training"], seconds["start"]
+    parts = [
+        f"`{what}` of {n:,} rows takes {seconds[what]:.1f} s, {start:.1f} s of it to start: "
+        f"{(seconds[what] - start) / training:.1f} trainings of the base model"
+        for what, n in (("fit", FIT_ROWS), ("audit", AUDIT_ROWS))
+    ]
+    return (
+        f"Processor seconds on one core, beside a load of {found['load'].max():.0f}: one training "
+        f"of the base model on {int(TRAINING_SHARE * FIT_ROWS):,} rows of the same table takes "
+        f"{training:.1f} s. " + "; ".join(parts) + "."
+    )
+
+
+def main(
+    tables: Path,
+    data: Annotated[Path, typer.Option(help="Folder of the tables.")],
+    only: Annotated[str, typer.Option(help="Names of TOML files: a,b.")] = "",
+    speed_of: Annotated[
+        str, typer.Option("--speed", help="Measure fit and audit on this table instead.")
+    ] = "",
+) -> None:
+    """Send tables through the shell."""
+    names = [name for name in (speed_of or only).split(",") if name]
+    for table in define_tables(tables, names):
+        found = find_table(table, data)
+        if speed_of:
+            pd.DataFrame(speed(found)).to_csv(tables / "speed.csv", index=False)
+        else:
+            path, rows = tables / "shell.csv", pd.DataFrame(through_the_shell(found))
+            if path.is_file():
+                earlier = pd.read_csv(path)
+                rows = pd.concat([earlier[earlier["table"] != table.name], rows])
+            rows.sort_values("table", kind="stable").to_csv(path, index=False, float_format="%.4g")
+    write_page(tables)
+
+
+if __name__ == "__main__":
+    typer.run(main)
