@@ -14,6 +14,7 @@ beside one training of the base model, in processor time.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -34,6 +35,23 @@ from fareg.workflow import read_table
 COMMANDS = ("fit", "predict", "audit")
 FIT_ROWS, AUDIT_ROWS = 20_000, 6_000
 TRAINING_SHARE = 0.4  # of the rows given to fit
+# A small process starts the command: a child's peak memory counts from that of its parent.
+OBSERVER = """
+import json, os, sys, time
+start = time.perf_counter()
+child = os.fork()
+if child == 0:
+    os.dup2(1, 2)
+    os.execv(sys.argv[1], sys.argv[1:])
+_, status, used = os.wait4(child, 0)
+print()
+print(json.dumps({
+    "exit": os.waitstatus_to_exitcode(status),
+    "seconds": time.perf_counter() - start,
+    "processor_seconds": used.ru_utime + used.ru_stime,
+    "peak_mib": used.ru_maxrss / 1024,
+}))
+"""
 
 
 def as_published(table: Table, folder: Path) -> Path:
@@ -75,23 +93,15 @@ def command_lines(table: Table, source: Path, folder: Path) -> dict[str, list[st
 
 def run(line: list[str]) -> dict[str, Any]:
     """Run one command in a process of its own and return what it took."""
-    start = time.perf_counter()
-    with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "fareg", *line], stdout=said, stderr=subprocess.STDOUT
-        )
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        lines = said.read().strip().splitlines()
-    return {
-        "exit": process.returncode,
-        "seconds": time.perf_counter() - start,
-        "processor_seconds": used.ru_utime + used.ru_stime,
-        "peak_mib": used.ru_maxrss / 1024,
-        "load": os.getloadavg()[0],
-        "said": lines[-1][:200] if process.returncode and lines else "",
-    }
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", OBSERVER, sys.executable, "-m", "fareg", *line],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *said, took = [text for text in done.stdout.splitlines() if text.strip()]
+    found: dict[str, Any] = json.loads(took)
+    return {**found, "load": os.getloadavg()[0], "said": said[-1][:200] if found["exit"] else ""}
 
 
 def through_the_shell(table: Table) -> list[dict[str, Any]]:
