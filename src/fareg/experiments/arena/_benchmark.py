@@ -12,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 
 from fareg._validation import InvalidInputError, check_choice, check_count
-from fareg.experiments._config import Method
+from fareg.experiments._config import Method, content_hash
 from fareg.experiments._runner import run_cells
 from fareg.experiments._store import Store, write_atomically
 from fareg.experiments.arena._contests import BASE_MODELS, FIT_SHARE, LABELS, Contest
@@ -120,16 +120,19 @@ def benchmark(
         check_choice("labels", name, LABELS)
     for name in scores:
         get_score(name)
+    for n in sizes:
+        check_count("sizes", n, minimum=100)
     check_count("repeats", repeats)
     wanted = find_methods(methods)
     root = Path(tables) if data is None else Path(data)
     found = [find_table(table, root) for table in define_tables(tables, only)]
+    store = Store.open(out)
+    n_rows = {table: _rows_with_label(table, store) for table in found}
     plan = [
-        _contest(table, label, model, check_count("sizes", n, minimum=100), seed, test_rows)
+        _contest(table, n_rows[table], label, model, n, seed, test_rows)
         for table, seed, n, model, label in product(found, range(repeats), sizes, models, labels)
     ]
     cells = plan_cells(plan, scores, wanted)
-    store = Store.open(out)
     run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
     results = _with_earlier(_collect(cells, store), store.folder / RESULTS)
     return Benchmark(store.folder, results, write_files(results, tables, store.folder, page))
@@ -155,9 +158,19 @@ def write_files(
     return [*tidy, *write_page(results, define_tables(tables), Path(tables), page)]
 
 
-def _contest(table: Table, labels: str, model: str, n: int, seed: int, test_rows: int) -> Contest:
+def _rows_with_label(table: Table, store: Store) -> int:
+    """Return how many rows a table has; a finished benchmark need not read it to know."""
+    key = content_hash("rows with a label", table)
+    known = store.get(key)
+    if known is None:
+        known = store.put(key, pd.DataFrame({"rows": [len(read_people(table).y)]}))
+    return int(known["rows"].iloc[0])
+
+
+def _contest(
+    table: Table, n_rows: int, labels: str, model: str, n: int, seed: int, test_rows: int
+) -> Contest:
     """Return a contest that leaves enough of a small table for testing."""
-    n_rows = len(read_people(table).y)
     n = min(n, int(FIT_SHARE * n_rows))
     if n < 100:
         raise InvalidInputError(f"{table.name} has {n_rows} rows with a label, 170 are needed")
