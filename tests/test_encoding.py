@@ -4,8 +4,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
 
-from fareg._encoding import gradient_boosting, one_hot_encoder, ordinal_encoder
+from fareg._encoding import (
+    AnySizeBoosting,
+    gradient_boosting,
+    one_hot_encoder,
+    ordinal_encoder,
+)
 from same_table import pandas_nullable, polars_plain
 
 
@@ -33,3 +39,35 @@ def test_default_model_takes_any_table(patients):
     polars = pl.from_pandas(X)
     np.testing.assert_array_equal(model.predict_proba(X), model.predict_proba(polars))
     assert model.score(X, y) > 0.6
+
+
+def skewed_classes(n_classes=8):
+    """Labels that nothing tells, the last ones rare."""
+    rng = np.random.default_rng(0)
+    shares = 1 / np.arange(1, n_classes + 1) ** 2
+    y = rng.choice(n_classes, 400, p=shares / shares.sum())
+    return rng.integers(0, 6, (400, 4)).astype(float), y
+
+
+def test_boosting_with_rare_classes_does_not_go_astray():
+    X, y = skewed_classes()
+    shares = np.bincount(y) / len(y)
+    boosting = AnySizeBoosting(learning_rate=1.0, random_state=0)
+    plain = HistGradientBoostingClassifier(learning_rate=1.0, random_state=0).fit(X, y)
+    told, astray = (
+        model.predict_proba(X)[np.arange(400), y] for model in (boosting.fit(X, y), plain)
+    )
+    assert (
+        np.log(np.maximum(astray, 1e-300)).mean() < np.log(shares[y]).mean()
+    )  # steps without bound
+    assert np.log(told).mean() > np.log(shares[y]).mean()
+    assert boosting.get_params()["l2_regularization"] == 0.0
+
+
+def test_boosting_that_does_not_go_astray_is_scikit_learns():
+    X, y = skewed_classes(3)
+    ours, theirs = (
+        kind(random_state=0).fit(X, y).predict_proba(X)
+        for kind in (AnySizeBoosting, HistGradientBoostingClassifier)
+    )
+    assert np.array_equal(ours, theirs)

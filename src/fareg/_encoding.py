@@ -24,6 +24,8 @@ from fareg._columns import as_numbers, as_text, canonical, check_table
 from fareg._levels import Levels
 from fareg._validation import FloatArray, InvalidInputError
 
+DAMPING = 10.0  # added to the curvature of a leaf, as rows of an undecided model would add it
+CHECKED_ROWS = 1000  # tell whether training went astray
 LARGEST = 1e30  # of larger numbers, neither the square nor the float32 is sure to be finite
 
 _TEXT = make_column_selector(dtype_include=object)
@@ -277,7 +279,8 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
         """Train on numbers of shape (n_samples, n_features).
 
         With so many classes that the rows held out for early stopping could not hold them all,
-        training does not stop early.
+        training does not stop early. If steps grow without bound, as they may with rare classes,
+        training is repeated with damped steps.
         """
         X, y, weights = lone_rows_twice(X, y, sample_weight)
         given = self.get_params()
@@ -286,9 +289,27 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
             self.set_params(early_stopping=False)
         try:
             super().fit(X, y, sample_weight=weights)
+            if len(self.classes_) > 2 and self._went_astray(X, y, weights):
+                self.set_params(l2_regularization=max(DAMPING, given["l2_regularization"]))
+                super().fit(X, y, sample_weight=weights)
         finally:
-            self.set_params(early_stopping=given["early_stopping"])
+            self.set_params(**given)
         return self
+
+    def _went_astray(self, X: FloatArray, y: Any, weights: Any) -> bool:
+        """Tell whether the class shares alone would have told the training labels better.
+
+        Steps in leaves where a rare class is all but excluded have no bound; with many classes
+        they may grow from round to round.
+        """
+        rows = np.linspace(0, len(y) - 1, min(len(y), CHECKED_ROWS)).astype(np.int64)
+        own = np.searchsorted(self.classes_, np.asarray(y)[rows])
+        weights = np.ones(len(y)) if weights is None else np.asarray(weights)
+        shares = np.bincount(own, weights[rows], len(self.classes_)) / weights[rows].sum()
+        told = self.predict_proba(X[rows])[np.arange(len(rows)), own]
+        tiny = np.finfo(float).tiny
+        gain = np.log(np.maximum(told, tiny)) - np.log(np.maximum(shares[own], tiny))
+        return bool(np.average(gain, weights=weights[rows]) < 0)
 
 
 def gradient_boosting(random_state: int | None = None) -> Pipeline:
