@@ -14,6 +14,7 @@ SPLIT_NAME = "Split"
 ORACLE_NAME = "Oracle"
 MATCHED_NAME = "Split at the size of FaReG"
 N_RESAMPLES = 2000
+ENOUGH = 0.5  # share of the settings in which a method must have been run
 PAIRED = ("coverage", "mean_size", "worst_cells")
 MEASURES = ("coverage", "worst_cells", "ert_under", "wsc_plus_held_out", "group_coverage")
 
@@ -21,7 +22,8 @@ MEASURES = ("coverage", "worst_cells", "ert_under", "wsc_plus_held_out", "group_
 def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
     """Return the rows of one kind of labels that can be compared, with what is paired.
 
-    Only settings in which every method was run count, so that averages are over the same tables,
+    Methods that were run in less than half of the settings are left out. Of the others, only
+    settings in which every method was run count, so that averages are over the same tables,
     models and seeds; a method that failed in a setting is left out there, and other packages, which
     lack some scores, are left out altogether. ``gain`` is the coverage
     of the worst cells less that of split sets of the same mean size, ``size_ratio`` the mean size
@@ -32,6 +34,8 @@ def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
     if own.empty:
         return own
     keys = list(SETTING)
+    runs = own.groupby("method").size()
+    own = own[own["method"].map(runs) >= ENOUGH * runs.max()]
     present = own.groupby(keys)["method"].transform("nunique")
     own = own[(present == own["method"].nunique()) & (own["error"] == "")]
     split = own[own["method"] == SPLIT_NAME][[*keys, "mean_size"]]
