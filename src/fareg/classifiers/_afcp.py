@@ -28,21 +28,21 @@ class AFCPClassifier(ConformalClassifier):
 
     Parameters
     ----------
+    label_conditional : bool, default=False
+        Select and calibrate within each label: the guarantee then also holds given ``Y = y``.
     estimator, confidence_level, conformity_score, sensitive_features, calibration_size, \
 allow_empty, random_state
         As in :class:`PartialConformalClassifier`.
-    label_conditional : bool, default=False
-        Select and calibrate within each label: the guarantee then also holds given ``Y = y``.
     n_select : int or None, default=None
-        None, the published rule: the worst feature, if a one-sided t-test at the 10% level finds
-        the miscoverage rate of its worst level above alpha, else none. A number: always so many
-        features, the worst ones, calibrated on their joint cell (1 and 2 are known as AFCP1 and
-        AFCP2).
+        How many features are selected for each row. None is the published rule: the worst feature
+        is selected if a one-sided t-test at the 10% level finds the miscoverage rate of its worst
+        level above alpha, and none otherwise. With a number, always so many of the worst features
+        are selected and calibrated on their joint cell (1 and 2 are known as AFCP1 and AFCP2).
 
     Attributes
     ----------
     levels_ : list of Levels
-        One per sensitive feature.
+        How each sensitive feature falls into levels.
 
     Notes
     -----

@@ -29,7 +29,7 @@ class CondCPClassifier(ConformalClassifier):
 allow_empty, random_state
         As in :class:`PartialConformalClassifier`.
     label_conditional : bool, default=False
-        A problem per label: ``P(Y in C(X) | X in G, Y = y) >= 1 - alpha``.
+        Fit a regression for each label: ``P(Y in C(X) | X in G, Y = y) >= 1 - alpha``.
     pairs : bool, default=False
         Add the joint levels of every pair of sensitive features to the basis.
     feature_map : callable, default=None

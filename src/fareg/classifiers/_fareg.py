@@ -205,9 +205,7 @@ allow_empty, random_state
 
         Parameters
         ----------
-        X : frame or array of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        proba, classes, sensitive_features : default=None, None and None
+        X, y, proba, classes, sensitive_features, sample_weight
             As in :meth:`SplitConformalClassifier.conformalize`.
         X_learn, y_learn : as X and y, default=None
             Rows that teach who is disadvantaged, so that all rows of X calibrate. Without them, a
@@ -219,8 +217,6 @@ allow_empty, random_state
             Who these rows are about, if ``sensitive_features`` are beside X.
         clusters_learn : array of shape (n_learn,), default=None
             Ids of people or places with several rows among them; they are held out together.
-        sample_weight : None
-            Weights are refused: no promise is proven for weighted ranks.
 
         Returns
         -------

@@ -25,11 +25,11 @@ class RectifiedConformalClassifier(ConformalClassifier):
 
     Parameters
     ----------
+    sensitive_features : list of names or positions, or function of X, default=None
+        What the quantile may depend on; None for all columns.
     estimator, confidence_level, conformity_score, label_conditional, calibration_size, \
 allow_empty, random_state
         As in :class:`SplitConformalClassifier`.
-    sensitive_features : list of names or positions, or function of X, default=None
-        What the quantile may depend on; None for all columns.
     calibration : {"auto", "train", "split"}, default="auto"
         Which rows teach the quantile. With "train" it is the rows that trained the estimator in
         ``fit``, with probabilities out of fold, so that all calibration rows calibrate. With
