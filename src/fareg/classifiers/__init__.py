@@ -8,11 +8,13 @@ from fareg.classifiers._estimators import trained
 from fareg.classifiers._fareg import FaReGClassifier
 from fareg.classifiers._learning import divide_rows, out_of_fold_proba, split_rows
 from fareg.classifiers._naming import NamedGroup
+from fareg.classifiers._onnx import OnnxClassifier
 from fareg.classifiers._plcp import PLCPClassifier
 from fareg.classifiers._probabilities import (
     ProbabilityArrays,
     ProbabilityColumns,
     ProbabilityFunction,
+    hidden_columns,
 )
 from fareg.classifiers._rectified import RectifiedConformalClassifier
 from fareg.classifiers._split import SplitConformalClassifier
@@ -32,7 +34,7 @@ CLASSIFIERS = (
 )
 
 # estimators that a model file holds as plain values
-OWN_ESTIMATORS = (ProbabilityArrays, ProbabilityColumns)
+OWN_ESTIMATORS = (OnnxClassifier, ProbabilityArrays, ProbabilityColumns)
 
 RECORDS = (NamedGroup, _Cells, _Draws, _Levels)  # what a model file may hold beside them
 
@@ -46,6 +48,7 @@ __all__ = [
     "ExhaustiveConformalClassifier",
     "FaReGClassifier",
     "NamedGroup",
+    "OnnxClassifier",
     "PLCPClassifier",
     "PartialConformalClassifier",
     "ProbabilityArrays",
@@ -54,6 +57,7 @@ __all__ = [
     "RectifiedConformalClassifier",
     "SplitConformalClassifier",
     "divide_rows",
+    "hidden_columns",
     "out_of_fold_proba",
     "split_rows",
     "trained",

@@ -259,7 +259,15 @@ def probability_columns(estimator: Any) -> ProbabilityColumns | None:
 
 
 def hidden_columns(estimator: Any, X: Any) -> tuple[str, ...]:
-    """Return the names of the columns of X that hold the probabilities of an estimator."""
+    """Return the names of the columns of X that hold the probabilities of an estimator.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> model = ProbabilityColumns(["p_no", "p_yes"])
+    >>> hidden_columns(model, pd.DataFrame({"age": [40], "p_no": [0.3], "p_yes": [0.7]}))
+    ('p_no', 'p_yes')
+    """
     columns = probability_columns(estimator)
     if columns is None:
         return ()

@@ -17,6 +17,7 @@ from fareg.cli._options import (
     Seed,
     Sensitive,
     Target,
+    Trust,
 )
 from fareg.cli._running import (
     busy,
@@ -57,11 +58,29 @@ def fit(
         bool, _option("Leave out rows without a label.", COLUMNS, "--drop-missing-target")
     ] = False,
     estimator: Annotated[
-        str,
+        str | None,
         _option(
-            "hgb, forest, logistic or mlp; where installed xgboost, lightgbm or catboost.", MODEL
+            "Model to train: hgb (default), forest, logistic or mlp; where installed xgboost, "
+            "lightgbm or catboost.",
+            MODEL,
         ),
-    ] = "hgb",
+    ] = None,
+    model: Annotated[
+        Path | None,
+        _option("Fitted model instead, .skops or .onnx; it must not know the rows.", MODEL),
+    ] = None,
+    proba: Annotated[
+        str | None,
+        _option(
+            "Columns of class probabilities instead: p_low,p_high or low=p_low,high=p_high or "
+            "'p_*'; their model must not know the rows.",
+            MODEL,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None, _option("Labels of the outputs of an .onnx model, in order: a,b.", MODEL)
+    ] = None,
+    trust: Trust = None,
     confidence: Annotated[float, _option("Coverage to promise.", SETS)] = 0.9,
     score: Annotated[str, _option("Conformity score: aps, raps, lac, ...", SETS)] = "aps",
     label_conditional: Annotated[
@@ -81,7 +100,11 @@ def fit(
     scheduler: Scheduler = None,
     json: Json = False,
 ) -> None:
-    """Train a model on a table, find who is under-covered, calibrate, and test."""
+    """Train a model on a table, find who is under-covered, calibrate, and test.
+
+    With --model or --proba nothing is trained: a fitted model, or its probabilities in the table,
+    is calibrated and tested. Its rows must be others than those that trained it.
+    """
     with plain_errors(json) as told:
         from fareg._files import check_output
         from fareg.workflow import fit_file
@@ -101,6 +124,10 @@ def fit(
                 weights=weights,
                 drop_missing_target=drop_missing_target,
                 estimator=estimator,
+                model=model,
+                probabilities=_probabilities(proba),
+                classes=names(classes),
+                trusted=names(trust),
                 confidence_level=confidence,
                 conformity_score=score,
                 label_conditional=label_conditional,
@@ -119,6 +146,24 @@ def fit(
         _print_trial(told)
 
 
+def _probabilities(given: str | None) -> dict[str, str] | list[str] | str | None:
+    """Return the columns in ``a,b`` or ``label=a,other=b``; of ``p_*``, the beginning."""
+    columns = names(given)
+    if columns is None or not any("=" in column or "*" in column for column in columns):
+        return columns
+    if len(columns) == 1 and columns[0].find("*") == len(columns[0]) - 1:
+        return columns[0][:-1]
+    pairs = [column.partition("=") for column in columns]
+    if not all(label and column for label, _, column in pairs) or "*" in str(given):
+        from fareg._validation import InvalidInputError
+
+        raise InvalidInputError(
+            f"--proba must be a list of columns, pairs label=column or one beginning such as p_*, "
+            f"got {given}"
+        )
+    return {label.strip(): column.strip() for label, _, column in pairs}
+
+
 def _print_trial(told: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.markup import escape
@@ -128,8 +173,10 @@ def _print_trial(told: dict[str, Any]) -> None:
 
     console = Console(highlight=False)
     rows, level = told["rows"], words.confidence(told["confidence_level"])
+    first = f"{rows['train']} rows trained" if "train" in rows else ""
+    first = first or f"{rows['learn']} rows to learn from"
     console.print(
-        f"{rows['train']} rows trained, {rows['calibrate']} calibrated, {rows['test']} tested; "
+        f"{first}, {rows['calibrate']} calibrated, {rows['test']} tested; "
         f"accuracy {words.percent(told['accuracy'])}"
     )
     table = Table("test rows", title=f"coverage, {level} asked for", title_justify="left")

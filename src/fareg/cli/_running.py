@@ -14,7 +14,11 @@ from typing import Any
 import typer
 
 # what the shell can do about errors of these names; their modules are heavy to import
-MORE = {"MissingLabelsError": ", or add --drop-missing-target"}
+MORE = {
+    "ForeignModelError": " with --proba",
+    "MissingLabelsError": ", or add --drop-missing-target",
+    "UnknownClassesError": ", with --classes",
+}
 
 
 @contextmanager

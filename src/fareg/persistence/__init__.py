@@ -1,6 +1,7 @@
 """The model file: a fitted classifier without pickle, whole or not at all."""
 
+from fareg.persistence._foreign import read_estimator
 from fareg.persistence._model_file import describe, load, save, seen_rows
 from fareg.persistence._pyfunc import load_pyfunc as _load_pyfunc  # noqa: F401, MLflow's entry
 
-__all__ = ["describe", "load", "save", "seen_rows"]
+__all__ = ["describe", "load", "read_estimator", "save", "seen_rows"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import zipfile
 from collections.abc import Collection, Sequence
@@ -11,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fareg._validation import InvalidInputError
+from fareg._files import check_readable
+from fareg._validation import FaregError, InvalidInputError
 from fareg.persistence._recipes import as_made, as_recipes, reachable
 from fareg.persistence._trust import is_function, is_trusted
 
@@ -76,6 +78,37 @@ def load(packed: bytes, trusted: Collection[str] = ()) -> Any:
     if unknown:
         raise UntrustedTypesError(unknown)
     return _rebuilt(packed, names)
+
+
+def read_estimator(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Any:
+    """Read an estimator from a file of ``skops.io.dump``; only trusted types are made.
+
+    Parameters
+    ----------
+    path : path of the file
+    trusted : list of str, default=()
+        Types that it may hold beside those that :func:`fareg.load` trusts. Their code runs.
+
+    Examples
+    --------
+    >>> import skops.io, tempfile
+    >>> from sklearn.dummy import DummyClassifier
+    >>> path = tempfile.mkdtemp() + "/model.skops"
+    >>> skops.io.dump(DummyClassifier().fit([[0.0], [1.0]], [0, 1]), path)
+    >>> read_estimator(path).classes_.tolist()
+    [0, 1]
+    """
+    content = check_readable(path).read_bytes()
+    try:
+        return load(content, trusted)
+    except FaregError:
+        raise
+    except Exception as error:  # any byte may be wrong, so anything may fail
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise InvalidInputError(
+            f"{path} cannot be read as a file of skops, or does not fit the installed libraries: "
+            f"{reason}; write it again with skops.io.dump(model, path)"
+        ) from error
 
 
 def _types(packed: bytes) -> list[str]:

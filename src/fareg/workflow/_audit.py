@@ -15,6 +15,7 @@ import pandas as pd
 from fareg._labels import column_classes, label_texts, plain_text
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
 from fareg.auditing import AuditResult, audit
+from fareg.classifiers import hidden_columns
 from fareg.persistence import describe, load, seen_rows
 from fareg.workflow._formats import check_columns
 from fareg.workflow._parquet import BATCH, Sampling
@@ -107,12 +108,13 @@ def audit_file(
     classes: Any = None
     about: dict[str, Any] = {"file": Path(data).name, "target": target}
     ids = None if clusters is None else frame[clusters].to_numpy()
-    left_out = 0
+    left_out, hidden = 0, []
     if model is not None:
         progress("asking the model")
         if confidence_level is None:
             confidence_level = clf.confidence_level
         X = as_kinds(frame, kinds, str(data))
+        hidden = [*hidden_columns(clf.estimator_, X)]
         new = _unseen(X, y, model, str(data))
         left_out = int((~new).sum())
         X, y, ids = X[new].reset_index(drop=True), y[new], None if ids is None else ids[new]
@@ -129,7 +131,7 @@ def audit_file(
         _check_all_named(data, marks, y, sampling)
         if sensitive is None:
             X = _without_answers(X, table.sum(axis=1).to_numpy())
-    X = X.drop(columns=grouping, errors="ignore")
+    X = X.drop(columns=[*grouping, *hidden], errors="ignore")
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
     column_kinds(X)  # it refuses columns of lists

@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
+from fareg._validation import FloatArray
 from fareg.auditing import Comparison, records
 from fareg.classifiers import (
     FaReGClassifier,
@@ -36,16 +37,20 @@ class Trial:
     ----------
     clf : FaReGClassifier
     n_train : int
-        Rows that trained the estimator.
+        Rows that trained the estimator; if it was given fitted, rows that only taught who is
+        disadvantaged.
     comparison : Comparison
     X : DataFrame
         The test rows.
+    was_fitted : bool
+        Whether the estimator was given fitted.
     """
 
     clf: FaReGClassifier
     n_train: int
     comparison: Comparison
     X: pd.DataFrame
+    was_fitted: bool = False
 
     @property
     def n_test(self) -> int:
@@ -56,7 +61,8 @@ class Trial:
         """Return the numbers as plain types."""
         told = self.comparison
         left = told.left.to_dict()
-        n_rows = {"train": self.n_train, "calibrate": self.clf.n_calibration_, "test": self.n_test}
+        first = "learn" if self.was_fitted else "train"
+        n_rows = {first: self.n_train, "calibrate": self.clf.n_calibration_, "test": self.n_test}
         return {
             "verdict": told.verdict,
             "about": {**told.about, "accuracy": told.accuracy},
@@ -93,8 +99,13 @@ def fit_and_test(
     measures: bool = True,
     progress: Callable[[str], None] = quiet,
     about: dict[str, Any] | None = None,
+    was_fitted: bool = False,
 ) -> Trial:
-    """Split the rows in three: train, calibrate FaReG and split conformal sets, test both."""
+    """Split the rows in three: train, calibrate FaReG and split conformal sets, test both.
+
+    An estimator that was fitted is not trained: the first part of the rows only teaches who is
+    disadvantaged.
+    """
     rest, test = split_rows(len(y), TEST_SIZE, clusters, seed)
     left = None if clusters is None else clusters[rest]
     parts = split_rows(len(rest), CALIBRATION_SIZE / (1 - TEST_SIZE), left, seed)
@@ -102,23 +113,14 @@ def fit_and_test(
     (X_train, y_train), (X_cal, y_cal), (X_test, y_test) = (
         (X.iloc[rows], y[rows]) for rows in (train, calibrate, test)
     )
-    check_training_labels(y_train, y)
-    progress("training the model")
-    weights_learn = None if weights is None else weights[train]
-    fitted = trained(clone(estimator), X_train, y_train, weights_learn)
-    model = FrozenEstimator(fitted)
     clusters_learn = None if clusters is None else clusters[train]
-    proba_learn = out_of_fold_proba(
-        estimator,
-        X_train,
-        y_train,
-        fitted.classes_,
-        cv=N_FOLDS,
-        clusters=clusters_learn,
-        seed=seed,
-        weights=weights_learn,
-        progress=lambda fold: progress(f"training again without fold {fold} of {N_FOLDS}"),
-    )
+    model, proba_learn = estimator, None
+    if not was_fitted:
+        check_training_labels(y_train, y)
+        weights_learn = None if weights is None else weights[train]
+        model, proba_learn = _train(
+            estimator, X_train, y_train, clusters_learn, weights_learn, progress, seed
+        )
     progress("learning who is disadvantaged, and calibrating")
     clf = FaReGClassifier(
         model,
@@ -145,4 +147,30 @@ def fit_and_test(
         about=about,
     )
     warn_of_leak(X_test, y_test, comparison.accuracy)
-    return Trial(clf, len(y_train), comparison, X_test)
+    return Trial(clf, len(y_train), comparison, X_test, was_fitted)
+
+
+def _train(
+    estimator: Any,
+    X: pd.DataFrame,
+    y: Any,
+    clusters: Any,
+    weights: Any,
+    progress: Callable[[str], None],
+    seed: int,
+) -> tuple[FrozenEstimator, FloatArray]:
+    """Return the trained estimator, and its probabilities of the same rows out of fold."""
+    progress("training the model")
+    fitted = trained(clone(estimator), X, y, weights)
+    proba = out_of_fold_proba(
+        estimator,
+        X,
+        y,
+        fitted.classes_,
+        cv=N_FOLDS,
+        clusters=clusters,
+        seed=seed,
+        weights=weights,
+        progress=lambda fold: progress(f"training again without fold {fold} of {N_FOLDS}"),
+    )
+    return FrozenEstimator(fitted), proba

@@ -13,11 +13,10 @@ from fareg._files import check_output
 from fareg._validation import check_choice, check_confidence_level
 from fareg.persistence import save
 from fareg.scores import SCORES
+from fareg.workflow._base_model import BaseModel, Probabilities, base_model, check_source
 from fareg.workflow._fit import Trial, fit_and_test, quiet
 from fareg.workflow._formats import check_columns
-from fareg.workflow._models import MODELS, check_named, reading
 from fareg.workflow._parquet import Sampling
-from fareg.workflow._roles import Roles, assign_roles
 from fareg.workflow._tables import check_copy, column_kinds, copy_rows, read_table, table_columns
 from fareg.workflow._target import check_target, check_weights, with_labels
 
@@ -34,7 +33,11 @@ def fit_file(
     clusters: str | None = None,
     weights: str | None = None,
     drop_missing_target: bool = False,
-    estimator: str = "hgb",
+    estimator: str | None = None,
+    model: str | os.PathLike[str] | None = None,
+    probabilities: Probabilities | None = None,
+    classes: Sequence[str] | None = None,
+    trusted: Sequence[str] | None = None,
     confidence_level: float = 0.9,
     conformity_score: str = "aps",
     label_conditional: bool = False,
@@ -45,7 +48,7 @@ def fit_file(
     test_out: str | os.PathLike[str] | None = None,
     sampling: Sampling | None = None,
 ) -> Trial:
-    """Train, calibrate and test on a table; write the classifier to ``out``.
+    """Train a model on a table, or take a fitted one; calibrate, test, and write it to ``out``.
 
     Parameters
     ----------
@@ -69,8 +72,19 @@ def fit_file(
         Column of training weights. Calibration and test count every row once.
     drop_missing_target : bool, default=False
         Whether rows without a label are left out, with a warning; if not, they are refused.
-    estimator : str, default="hgb"
-        "hgb", "forest", "logistic" or "mlp"; where installed, "xgboost", "lightgbm" or "catboost".
+    estimator : str, default=None
+        A model to train: "hgb" (None means it), "forest", "logistic" or "mlp"; where installed,
+        "xgboost", "lightgbm" or "catboost".
+    model : path of a ``.skops`` or ``.onnx`` file, default=None
+        A fitted model instead; nothing is trained. The rows must be ones that it was not trained
+        on, here and in ``probabilities``.
+    probabilities : list of str, dict from label to column, or str, default=None
+        Columns of class probabilities instead of a model. Of a list, the labels are the names
+        without what they share; a text is what the names of the columns begin with.
+    classes : list of str, default=None
+        The label of each output of an ONNX model, if it does not tell them itself.
+    trusted : list of str, default=None
+        Types that a ``.skops`` file may hold beside those that ``fareg.load`` trusts.
     confidence_level : float, default=0.9
     conformity_score : str, default="aps"
         A name in ``fareg.scores.SCORES``.
@@ -98,15 +112,22 @@ def fit_file(
         check_copy(data, test_out, apart_from=[out])
     check_confidence_level(confidence_level)
     check_choice("conformity_score", conformity_score, SCORES)
-    check_named(estimator)
+    check_source(estimator, model, probabilities, features=features, weights=weights)
     names = table_columns(data)
     check_columns([target, *drop], names, str(data))
     needed = [name for name in names if name == target or name not in drop]
     frame = read_table(data, labels=[target], columns=needed, sampling=sampling)
     frame = with_labels(frame, target) if drop_missing_target else frame
     y = check_target(frame[target])
-    roles = assign_roles(
+    base = base_model(
         frame,
+        y,
+        estimator=estimator,
+        model=model,
+        probabilities=probabilities,
+        classes=classes,
+        trusted=trusted or (),
+        seed=seed,
         target=target,
         sensitive=sensitive,
         features=features,
@@ -116,14 +137,14 @@ def fit_file(
         weights=weights,
         source=str(data),
     )
-    X = frame[roles.columns]
+    X = frame[base.roles.columns]
     kinds = column_kinds(X)
-    model = MODELS[estimator](seed)
     trial = fit_and_test(
         X,
-        y,
-        sensitive=roles.sensitive,
-        estimator=reading(model, roles.features) if roles.others else model,
+        base.y,
+        sensitive=base.roles.sensitive,
+        estimator=base.estimator,
+        was_fitted=base.was_fitted,
         confidence_level=confidence_level,
         conformity_score=conformity_score,
         label_conditional=label_conditional,
@@ -133,25 +154,25 @@ def fit_file(
         measures=measures,
         progress=progress,
         seed=seed,
-        about={"file": Path(data).name, "target": target, "base_model": estimator},
+        about={"file": Path(data).name, "target": target, "base_model": base.name},
     )
     if test_out is not None:
         copy_rows(data, trial.X.index, test_out)
     seen = frame.drop(index=trial.X.index)
-    notes = {"columns": kinds, **_notes(trial, roles, estimator)}
+    notes = {"columns": kinds, **_notes(trial, base)}
     save(trial.clf, out, metadata=notes, seen=(seen[list(X)], seen[target]))
     return trial
 
 
-def _notes(trial: Trial, roles: Roles, estimator: str) -> dict[str, Any]:
+def _notes(trial: Trial, base: BaseModel) -> dict[str, Any]:
     """Return what the model file tells about how it was made."""
     kept = ("verdict", "rows", "accuracy", "after")
     told = trial.to_dict()
     return {
-        "target": roles.target,
-        **roles.notes(),
+        "target": base.roles.target,
+        **base.roles.notes(),
         "data": trial.comparison.about["file"],
-        "estimator": estimator,
+        "estimator": base.name,
         "date": trial.comparison.about["date"],
         "seed": trial.comparison.about["seed"],
         **{name: told[name] for name in kept},

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.neural_network import MLPClassifier
@@ -120,6 +121,13 @@ def reading(model: Any, features: Sequence[str]) -> Pipeline:
         [("features", "passthrough", list(features))], verbose_feature_names_out=False
     )
     return make_pipeline(columns.set_output(transform="pandas"), model)
+
+
+def fitted_reading(model: Any, features: Sequence[str], table: pd.DataFrame) -> Pipeline:
+    """Return the same of a fitted model, for tables with the columns of this one."""
+    pipeline = reading(model, features)
+    pipeline[0].fit(table)
+    return pipeline
 
 
 def check_named(name: str) -> None:

@@ -57,6 +57,7 @@ def assign_roles(
     drop: Sequence[str] = (),
     clusters: str | None = None,
     weights: str | None = None,
+    probabilities: Sequence[str] = (),
     source: str = "the table",
 ) -> Roles:
     """Return the roles of all columns of a table, after checks that they do not contradict.
@@ -76,6 +77,8 @@ def assign_roles(
         Columns to ignore, whether or not the frame still has them.
     clusters, weights : str, default=None
         Columns of ids and of training weights; they are neither read nor do they define groups.
+    probabilities : list of str, default=()
+        Columns of class probabilities: all that the model reads. They define no groups.
     source : str
         Name of the table in errors.
 
@@ -97,6 +100,7 @@ def assign_roles(
         "clusters": [] if clusters is None else [clusters],
         "weights": [] if weights is None else [weights],
         "dropped": drop,
+        "probabilities": probabilities,
     }
     used = {"features": features or (), "not features": not_features, "sensitive": sensitive or ()}
     names = [str(name) for name in frame.columns]
@@ -104,10 +108,13 @@ def assign_roles(
         if role != "dropped":
             check_columns(list(wanted), names, source)
     _check_apart({**given, **used})
-    aside = {name: role for role, some in given.items() for name in some if role != "target"}
+    aside = {name: role for role in ("clusters", "weights", "dropped") for name in given[role]}
     named = {name for some in used.values() for name in some}
-    free = [name for name in names if name != target and name not in aside]
-    ids = [name for name in free if name not in named and is_id(frame[name])]
+    taken = {target, *aside, *probabilities}
+    free = [name for name in names if name not in taken]
+    all_are_used = sensitive is None or (features is None and not probabilities)
+    unnamed = [name for name in free if name not in named and all_are_used]
+    ids = [name for name in unnamed if is_id(frame[name])]
     ids = [] if set(ids) == set(free) else ids  # the only column that there is
     if ids:
         warn(
@@ -117,6 +124,12 @@ def assign_roles(
     aside |= dict.fromkeys(ids, "id")
     free = [name for name in free if name not in ids]
     reads = [name for name in free if name not in not_features] if features is None else features
+    reads = probabilities or reads
+    if probabilities and not free:
+        raise InvalidInputError(
+            f"{source} has no column left that could define a group beside the probabilities and "
+            f"the target {target}; add columns that tell who the rows are about"
+        )
     limited = None if sensitive is None else list(dict.fromkeys([*sensitive, *not_features]))
     groups = free if limited is None else limited
     others = [name for name in free if name in groups and name not in reads]
@@ -144,6 +157,7 @@ _WORDS = {
     "clusters": "the column of clusters",
     "weights": "the column of weights",
     "dropped": "dropped",
+    "probabilities": "a probability",
     "features": "a feature",
     "not features": "not a feature",
     "sensitive": "sensitive",

@@ -1,0 +1,254 @@
+"""The model whose probabilities are calibrated: one to train, one in a file, or columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.frozen import FrozenEstimator
+
+from fareg._labels import label_texts, shown
+from fareg._validation import InvalidInputError
+from fareg.classifiers import OnnxClassifier, ProbabilityColumns
+from fareg.persistence import read_estimator
+from fareg.workflow._formats import check_columns
+from fareg.workflow._models import MODELS, check_named, fitted_reading, reading
+from fareg.workflow._roles import Roles, assign_roles
+from fareg.workflow._target import warn_of_exchanged
+
+PICKLES = (".joblib", ".pkl", ".pickle")
+Probabilities = str | Sequence[str] | Mapping[str, str]
+
+
+class ForeignModelError(InvalidInputError):
+    """A file of a model in a format that is not read."""
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A model, what it is called, and what it makes of the columns of a table.
+
+    Attributes
+    ----------
+    name : str
+    estimator : classifier
+    was_fitted : bool
+        Whether it was given fitted, so that nothing is to be trained.
+    roles : Roles
+    y : array of shape (n_samples,)
+        The labels, in the type of the model's classes.
+    """
+
+    name: str
+    estimator: Any
+    was_fitted: bool
+    roles: Roles
+    y: Any
+
+
+def check_source(
+    estimator: str | None,
+    model: str | os.PathLike[str] | None,
+    probabilities: Probabilities | None,
+    *,
+    features: Any = None,
+    weights: Any = None,
+) -> None:
+    """Refuse two models at once, and what makes no sense for a model that is given fitted."""
+    given = {"estimator": estimator, "model": model, "probabilities": probabilities}
+    named = [name for name, value in given.items() if value is not None]
+    if len(named) > 1:
+        raise InvalidInputError(f"pass one model, got {' and '.join(named)}; leave out the others")
+    if estimator is not None:
+        check_named(estimator)
+    if model is not None:
+        _check_format(Path(model))
+    if weights is not None and named not in ([], ["estimator"]):
+        raise InvalidInputError(
+            "weights are for training, and this model is fitted; leave them out"
+        )
+    if features is not None and probabilities is not None:
+        raise InvalidInputError(
+            "features are read by a model, and probabilities take its place; leave out features"
+        )
+
+
+def base_model(
+    frame: pd.DataFrame,
+    y: Any,
+    *,
+    estimator: str | None,
+    model: str | os.PathLike[str] | None,
+    probabilities: Probabilities | None,
+    classes: Sequence[str] | None,
+    trusted: Sequence[str],
+    seed: int,
+    **columns: Any,
+) -> BaseModel:
+    """Return the model to calibrate, and the roles of the columns of a table.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        The whole table.
+    y : array of shape (n_samples,)
+    estimator, model, probabilities : as in :func:`fareg.workflow.fit_file`
+    classes, trusted : as there
+    seed : int
+    **columns
+        What :func:`assign_roles` takes.
+    """
+    if probabilities is not None:
+        return _of_columns(frame, y, probabilities, columns)
+    if model is not None:
+        return _of_file(frame, y, Path(model), classes, trusted, columns)
+    roles = assign_roles(frame, **columns)
+    name = "hgb" if estimator is None else estimator
+    made = MODELS[name](seed)
+    made = reading(made, roles.features) if roles.others else made
+    return BaseModel(name, made, False, roles, y)
+
+
+def _of_columns(
+    frame: pd.DataFrame, y: Any, given: Probabilities, columns: dict[str, Any]
+) -> BaseModel:
+    table = [str(name) for name in frame.columns]
+    if isinstance(given, str):
+        names = [name for name in table if name.startswith(given)]
+        if not names:
+            raise InvalidInputError(
+                f"{columns['source']} has no column whose name begins with {given}; its columns: "
+                f"{shown(table)}"
+            )
+        given = names
+    names = list(given.values()) if isinstance(given, Mapping) else list(given)
+    check_columns(names, table, columns["source"])
+    roles = assign_roles(frame, **columns, probabilities=names)
+    rest = None
+    if len(names) == 1:
+        rest = _other_label(given, y)
+    model = ProbabilityColumns(dict(given) if isinstance(given, Mapping) else names, rest=rest)
+    model.fit(frame[roles.columns], y)
+    y = match_labels(y, model.classes_)
+    try:
+        predicted = model.predict(frame[roles.columns])
+    except InvalidInputError as error:  # no probabilities, for a reason that it tells
+        without = sorted(set(label_texts(y)) - set(label_texts(model.classes_)))
+        hint = f"; no column is given for the label {shown(without)}" if without else ""
+        raise InvalidInputError(f"{error}{hint}") from error
+    warn_of_exchanged(y, predicted, model.classes_)
+    return BaseModel(f"columns {shown(names)}", model, True, roles, y)
+
+
+def _other_label(given: Any, y: Any) -> Any:
+    """Return the label that one column of probabilities leaves to the rest."""
+    labels = sorted(set(label_texts(y)))
+    if len(labels) != 2:
+        raise InvalidInputError(
+            f"one column of probabilities is enough for two labels, the target holds {len(labels)} "
+            f"({shown(labels)}); give a column for each"
+        )
+    if not isinstance(given, Mapping):
+        (name,) = given
+        label = next((label for label in labels if name.endswith(label)), labels[-1])
+        raise InvalidInputError(
+            f"one column of probabilities needs the label that it is about, {' or '.join(labels)}, "
+            f"got {name}; write it before the column, such as {label}={name}"
+        )
+    others = [label for label in labels if label not in given]
+    if len(others) != 1:
+        raise InvalidInputError(
+            f"the label {next(iter(given))} of the column of probabilities is none of the target; "
+            f"its labels are {shown(labels)}"
+        )
+    return others[0]
+
+
+def _of_file(
+    frame: pd.DataFrame,
+    y: Any,
+    path: Path,
+    classes: Sequence[str] | None,
+    trusted: Sequence[str],
+    columns: dict[str, Any],
+) -> BaseModel:
+    fitted: Any
+    if path.suffix.lower() == ".onnx":
+        reads = OnnxClassifier(str(path)).input_names()
+        by_name = len(reads) > 1 or reads[0] in frame
+        roles = assign_roles(frame, **_reading(columns, reads if by_name else None, path))
+        fitted = OnnxClassifier(
+            str(path), classes=classes, features=None if by_name else roles.features
+        )
+        fitted.fit(frame[roles.columns])
+        return BaseModel(path.name, fitted, True, roles, match_labels(y, fitted.classes_))
+    if classes is not None:
+        raise InvalidInputError(f"{path} knows its classes; leave them out")
+    fitted = read_estimator(path, trusted)
+    if not hasattr(fitted, "predict_proba") or not hasattr(fitted, "classes_"):
+        raise InvalidInputError(
+            f"{path} must hold a fitted classifier with predict_proba, got "
+            f"{type(fitted).__name__}; fit it, or wrap it in sklearn's CalibratedClassifierCV"
+        )
+    roles = assign_roles(
+        frame, **_reading(columns, getattr(fitted, "feature_names_in_", None), path)
+    )
+    n_wanted = getattr(fitted, "n_features_in_", len(roles.features))
+    if n_wanted != len(roles.features):
+        raise InvalidInputError(
+            f"{path} reads {n_wanted} columns whose names it does not know, got "
+            f"{len(roles.features)}; name them as features, in the order in which it was trained"
+        )
+    if roles.others:
+        fitted = fitted_reading(fitted, roles.features, frame[roles.columns])
+    y = match_labels(y, fitted.classes_)
+    return BaseModel(path.name, FrozenEstimator(fitted), True, roles, y)
+
+
+def _reading(columns: dict[str, Any], names: Any, path: Path) -> dict[str, Any]:
+    """Return the roles asked for, with the features that a model knows by name."""
+    if names is None:
+        return columns
+    if columns["features"] is not None:
+        raise InvalidInputError(f"{path} knows the features that it reads; leave them out")
+    return {**columns, "features": [str(name) for name in names]}
+
+
+def _check_format(path: Path) -> None:
+    suffix = path.suffix.lower()
+    if suffix in PICKLES:
+        raise ForeignModelError(
+            f"{path} is a pickle, and reading a pickle runs whatever code is in it; write the "
+            'model with skops.io.dump(model, "model.skops"), or give its probabilities as columns'
+        )
+    if suffix not in (".skops", ".onnx"):
+        raise ForeignModelError(
+            f"{path} must end in .skops or .onnx, so that its format is known; give the "
+            "probabilities of any other model as columns"
+        )
+
+
+def match_labels(y: Any, classes: Any) -> Any:
+    """Return labels in the type of a model's classes; refuse them if none is one of these.
+
+    Examples
+    --------
+    >>> match_labels(np.array([0, 1]), np.array(["0", "1", "2"])).tolist()
+    ['0', '1']
+    """
+    known = dict(zip(label_texts(classes), np.asarray(classes).tolist(), strict=True))
+    texts = label_texts(y)
+    strange = sorted({text for text in texts if text not in known})
+    kind = np.asarray(classes).dtype
+    kind = np.dtype(object) if kind.kind in "OUT" else kind
+    if strange and (kind.kind != "O" or len(strange) == len(set(texts))):
+        raise InvalidInputError(
+            f"the target holds labels that the model does not know ({shown(strange)}); its classes "
+            f"are {shown(list(known))}"
+        )
+    return np.array([known.get(text, text) for text in texts], dtype=kind)
