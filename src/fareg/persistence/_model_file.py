@@ -30,7 +30,16 @@ KINDS: dict[str, Any] = {
     "versions": dict,
     "metadata": dict,
 }
-LIBRARIES = ("fareg", "numpy", "pandas", "scikit-learn", "skops", "xgboost", "lightgbm")
+LIBRARIES = (
+    "fareg",
+    "numpy",
+    "pandas",
+    "scikit-learn",
+    "skops",
+    "xgboost",
+    "lightgbm",
+    "onnxruntime",
+)
 
 
 def save(

@@ -19,7 +19,6 @@ from fareg.persistence import read_estimator
 from fareg.workflow._formats import check_columns
 from fareg.workflow._models import MODELS, check_named, fitted_reading, reading
 from fareg.workflow._roles import Roles, assign_roles
-from fareg.workflow._target import warn_of_exchanged
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 Probabilities = str | Sequence[str] | Mapping[str, str]
@@ -133,15 +132,21 @@ def _of_columns(
     if len(names) == 1:
         rest = _other_label(given, y)
     model = ProbabilityColumns(dict(given) if isinstance(given, Mapping) else names, rest=rest)
-    model.fit(frame[roles.columns], y)
+    try:
+        model.fit(frame[roles.columns], y)
+    except InvalidInputError as error:
+        labels = sorted(set(label_texts(y)))
+        raise InvalidInputError(
+            f"columns {shown(names)} are not named after the labels of the target "
+            f"({shown(labels)}); write the label before each column, such as {labels[0]}={names[0]}"
+        ) from error
     y = match_labels(y, model.classes_)
     try:
-        predicted = model.predict(frame[roles.columns])
+        model.predict_proba(frame[roles.columns])
     except InvalidInputError as error:  # no probabilities, for a reason that it tells
         without = sorted(set(label_texts(y)) - set(label_texts(model.classes_)))
         hint = f"; no column is given for the label {shown(without)}" if without else ""
         raise InvalidInputError(f"{error}{hint}") from error
-    warn_of_exchanged(y, predicted, model.classes_)
     return BaseModel(f"columns {shown(names)}", model, True, roles, y)
 
 

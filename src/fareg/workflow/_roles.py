@@ -115,7 +115,8 @@ def assign_roles(
     all_are_used = sensitive is None or (features is None and not probabilities)
     unnamed = [name for name in free if name not in named and all_are_used]
     ids = [name for name in unnamed if is_id(frame[name])]
-    ids = [] if set(ids) == set(free) else ids  # the only column that there is
+    if set(ids) == set(free) and not probabilities:  # the only column that there is
+        ids = []
     if ids:
         warn(
             f"{', '.join(ids)}: different in every row, taken as ids that neither train the model "

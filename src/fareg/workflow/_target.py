@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import linear_sum_assignment
 
 from fareg._columns import canonical
 from fareg._labels import label_texts
@@ -19,7 +18,6 @@ MANY_VALUES = 20  # more whole numbers than these look like amounts
 ROWS_PER_NUMBER = 10  # such numbers are refused if each repeats more rarely than this
 RARE = 10  # training rows below which a class is hardly learned
 SHOWN = 5
-EXCHANGED = 0.1  # gain in accuracy by another order of classes that is no accident
 
 
 class MissingLabelsError(InvalidInputError):
@@ -127,32 +125,6 @@ def check_training_labels(y_train: Any, y: Any) -> None:
             f"labels with few training rows, which sets may rarely contain: {_listed(few)}; the "
             "promise is about all rows together, so look at the coverage of these labels"
         )
-
-
-def warn_of_exchanged(y: Any, predicted: Any, classes: Any) -> None:
-    """Warn if labels would be predicted much better with the classes in another order.
-
-    Examples
-    --------
-    >>> import pytest
-    >>> with pytest.warns(UserWarning, match="0.0%, and 100.0% if a stood for b, b for a"):
-    ...     warn_of_exchanged(["a", "b"] * 9, ["b", "a"] * 9, ["a", "b"])
-    """
-    texts = list(label_texts(classes))
-    counts = pd.crosstab(label_texts(predicted), label_texts(y)).reindex(
-        index=texts, columns=texts, fill_value=0
-    )
-    now = np.trace(counts.to_numpy())
-    rows, best = linear_sum_assignment(counts.to_numpy(), maximize=True)
-    could = counts.to_numpy()[rows, best].sum()
-    if (could - now) / len(y) < EXCHANGED:
-        return
-    moved = [f"{texts[i]} stood for {texts[j]}" for i, j in zip(rows, best, strict=True) if i != j]
-    words = ", ".join([moved[0], *(move.replace(" stood", "") for move in moved[1:SHOWN])])
-    warn(
-        f"the most probable label is right in {percent(now / len(y))}, and "
-        f"{percent(could / len(y))} if {words}; check which label each probability is about"
-    )
 
 
 def _listed(counts: pd.Series) -> str:

@@ -1,0 +1,347 @@
+"""Someone's own model through the shell: probabilities in the table, skops and ONNX files."""
+
+import json
+import os
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+import fareg
+from fareg.classifiers import OnnxClassifier
+from fareg.classifiers._onnx import session
+from fareg.persistence import describe, read_estimator
+from fareg.workflow._base_model import match_labels
+from test_cli import refused, run
+
+LABELS = np.array(["high", "low", "mid"])
+PROBA = [f"p_{label}" for label in LABELS]
+READ = ["dose", "visits", "drug"]
+
+
+class OwnModel(ClassifierMixin, BaseEstimator):
+    """A classifier that nobody knows: it says the same about everyone."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+
+def people(n, seed):
+    rng = np.random.default_rng(seed)
+    dose = rng.normal(size=n).round(3)
+    frame = pd.DataFrame(
+        {
+            "id": [f"p{seed}-{i}" for i in range(n)],
+            "dose": dose,
+            "visits": rng.integers(0, 9, n),
+            "drug": rng.choice(["a", "b"], n),
+            "age": rng.integers(18, 90, n),
+            "sex": rng.choice(["f", "m"], n),
+        }
+    )
+    return frame.assign(y=LABELS[np.digitize(dose + rng.normal(size=n), [-0.7, 0.7])])
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Return a pipeline that was trained on other people."""
+    columns = ColumnTransformer(
+        [
+            ("t", OneHotEncoder(handle_unknown="ignore"), ["drug"]),
+            ("n", StandardScaler(), ["dose", "visits"]),
+        ]
+    )
+    trained = people(400, 1)
+    return make_pipeline(columns, LogisticRegression()).fit(trained[READ], trained["y"])
+
+
+@pytest.fixture(scope="module")
+def rows(model):
+    """Return people with the probabilities that the model gives them, rounded."""
+    frame = people(360, 0)
+    return frame.assign(
+        **dict(zip(PROBA, model.predict_proba(frame[READ]).T.round(6), strict=True))
+    )
+
+
+@pytest.fixture(scope="module")
+def onnx_types():
+    pytest.importorskip("onnxruntime")
+    types = pytest.importorskip("skl2onnx.common.data_types")
+    return [
+        ("dose", types.FloatTensorType([None, 1])),
+        ("visits", types.Int64TensorType([None, 1])),
+        ("drug", types.StringTensorType([None, 1])),
+    ]
+
+
+@pytest.fixture(scope="module")
+def place(rows, tmp_path_factory):
+    """Return a folder with the table, and a model file that was calibrated on its probabilities."""
+    folder = tmp_path_factory.mktemp("given")
+    rows.to_csv(folder / "t.csv", index=False)
+    options = ("--proba", ",".join(PROBA), "--sensitive", "age,sex", "--json")
+    options += ("--out", folder / "m.fareg", "--test-out", folder / "test.csv")
+    done = run("fit", folder / "t.csv", "--target", "y", *options)
+    (folder / "fit.json").write_text(done.stdout)
+    return folder
+
+
+def test_probabilities_are_calibrated_and_nothing_is_trained(place, rows):
+    told = json.loads((place / "fit.json").read_text())
+    assert told["rows"] == {"learn": 144, "calibrate": 144, "test": 72}
+    assert told["about"]["base_model"] == "columns p_high, p_low, p_mid"
+    test = pd.read_csv(place / "test.csv")
+    top = LABELS[test[PROBA].to_numpy().argmax(axis=1)]
+    assert told["accuracy"] == pytest.approx((top == test["y"]).mean())
+    found = describe(place / "m.fareg")
+    assert found["columns"] == [*PROBA, "age", "sex"]  # no id, and nothing that nobody asks for
+    assert found["classes"] == list(LABELS)
+    assert found["untrusted"] == []
+    clf = fareg.load(place / "m.fareg")
+    proba = clf.predict_proba(rows[found["columns"]])
+    np.testing.assert_allclose(proba, rows[PROBA].to_numpy(), atol=2e-4)
+
+
+def test_every_command_works_on_calibrated_probabilities(place, rows, tmp_path):
+    model, out = place / "m.fareg", tmp_path / "sets.csv"
+    run("predict", model, place / "t.csv", "--out", out, "--batch-size", 50, "--keep", "id")
+    X = rows[describe(model)["columns"]]
+    expected = fareg.load(model).predict_table(X)
+    assert pd.read_csv(out)["set"].fillna("").tolist() == expected["set"].tolist()
+    for drug, part in rows.groupby("drug"):
+        part.to_parquet(tmp_path / f"{drug}.parquet")
+    os.mkdir(tmp_path / "parts")
+    for drug in "ab":
+        os.rename(tmp_path / f"{drug}.parquet", tmp_path / "parts" / f"{drug}.parquet")
+    run("predict", model, tmp_path / "parts", "--out", tmp_path / "answers", "--jobs", 1)
+    parts = [pd.read_parquet(tmp_path / "answers" / f"{drug}.parquet") for drug in "ab"]
+    assert sum(map(len, parts)) == len(rows)
+    assert "columns p_high" in run("info", model).stdout
+    audited = json.loads(
+        run("audit", place / "test.csv", "--target", "y", "--model", model, "--json").stdout
+    )
+    assert audited.pop("about")["base_model"].startswith("columns p_")
+    assert "p_high" not in json.dumps(audited)  # probabilities define no groups
+
+
+def test_labels_and_columns_may_be_paired_or_begin_alike(place, tmp_path):
+    pairs = ",".join(f"{label}={name}" for label, name in zip(LABELS, PROBA, strict=True))
+    told = []
+    for given in (pairs, "p_*"):
+        options = ("--proba", given, "--sensitive", "age,sex", "--out", tmp_path / "m.fareg")
+        told.append(
+            json.loads(run("fit", place / "t.csv", "--target", "y", *options, "--json").stdout)
+        )
+    same = ("rows", "accuracy", "before", "after")
+    expected = json.loads((place / "fit.json").read_text())
+    assert [{name: one[name] for name in same} for one in told] == [
+        {name: expected[name] for name in same}
+    ] * 2
+
+
+def percent(rows):
+    return rows.assign(**{name: rows[name] * 100 for name in PROBA})
+
+
+def logits(rows):
+    return rows.assign(**{name: np.log(rows[name]) for name in PROBA})
+
+
+def with_gap(rows):
+    return rows.assign(p_low=rows["p_low"].where(rows.index != 7))
+
+
+def thousand(rows):
+    more = pd.DataFrame(0.001, index=rows.index, columns=[f"q_{j}" for j in range(1000)])
+    return pd.concat([rows, more], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "given", "words"),
+    [
+        (None, "p_hig,p_low,p_mid", "has no column p_hig; did you mean p_high?"),
+        (None, "q_*", "no column whose name begins with q_"),
+        (None, "p_high,p_low", "no column is given for the label mid"),
+        (None, "p_mid", "the target holds 3 (high, low, mid); give a column for each"),
+        (None, "a=p_high,b=p_low,c=p_mid", "labels that the model does not know (high, low, mid)"),
+        (None, "p_high,p_low,p_mid,sex", "column sex cannot be both a probability and sensitive"),
+        (None, "p_high,p_low,p_mid,y", "cannot be both the target and a probability"),
+        (None, "p_*,x", "--proba must be a list of columns"),
+        (percent, "p_*", "divide percent by 100"),
+        (logits, "p_*", "apply softmax"),
+        (with_gap, "p_*", "got NaN in row 7"),
+        (thousand, "q_*", "write the label before each column, such as high=q_0"),
+        (lambda rows: rows[:0], "p_*", "has no rows"),
+        (lambda rows: rows.assign(p_mid="50%"), "p_*", "must hold numbers, got text"),
+        (lambda rows: rows[[*PROBA, "y"]], "p_*", "has no column"),
+    ],
+)
+def test_what_are_no_probabilities_is_refused_in_one_line(change, given, words, rows, tmp_path):
+    table = rows if change is None else change(rows)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    options = ("--proba", given, "--sensitive", "age,sex", "--out", tmp_path / "m.fareg")
+    assert words in refused("fit", tmp_path / "t.csv", "--target", "y", *options)
+    assert os.listdir(tmp_path) == ["t.csv"]
+
+
+def test_one_column_is_enough_for_two_labels(rows, tmp_path):
+    two = rows.assign(y=np.where(rows["y"] == "high", 1, 0))[["p_high", "age", "sex", "y"]]
+    two.to_csv(tmp_path / "t.csv", index=False)
+    options = ("--target", "y", "--out", tmp_path / "m.fareg")
+    line = refused("fit", tmp_path / "t.csv", *options, "--proba", "p_high")
+    assert "such as 1=p_high" in line
+    assert "none of the target" in refused(
+        "fit", tmp_path / "t.csv", *options, "--proba", "a=p_high"
+    )
+    run("fit", tmp_path / "t.csv", *options, "--proba", "1=p_high")
+    clf = fareg.load(tmp_path / "m.fareg")
+    assert sorted(clf.classes_.tolist()) == [0, 1]
+    proba = clf.predict_proba(two.drop(columns="y"))[:, clf.classes_.tolist().index(1)]
+    np.testing.assert_allclose(proba, two["p_high"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "m.joblib"], "reading a pickle runs whatever code is in it; write the model"),
+        (["--model", "m.pkl"], "or give its probabilities as columns with --proba"),
+        (["--model", "m.pt"], "must end in .skops or .onnx"),
+        (["--model", "no.skops"], "there is no such file"),
+        (["--proba", "p_*", "--estimator", "hgb"], "pass one model, got estimator and prob"),
+        (["--proba", "p_*", "--weights", "dose"], "weights are for training"),
+        (["--proba", "p_*", "--features", "dose"], "leave out features"),
+    ],
+)
+def test_models_that_cannot_be_taken_are_refused_at_once(options, words, place, tmp_path):
+    fixed = ("--target", "y", "--out", tmp_path / "m.fareg")
+    assert words in refused("fit", place / "t.csv", *fixed, *options)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_skops_model_is_calibrated_as_its_probabilities_are(model, rows, place, tmp_path):
+    skops.io.dump(model, tmp_path / "m.skops")
+    options = ("--target", "y", "--sensitive", "age,sex", "--out", tmp_path / "m.fareg", "--json")
+    told = json.loads(run("fit", place / "t.csv", *options, "--model", tmp_path / "m.skops").stdout)
+    expected = json.loads((place / "fit.json").read_text())
+    assert told["accuracy"] == expected["accuracy"]
+    assert told["rows"] == expected["rows"]
+    found = describe(tmp_path / "m.fareg")
+    assert found["columns"] == [*READ, "age", "sex"]
+    assert found["metadata"]["not_features"] == ["age", "sex"]
+    clf = fareg.load(tmp_path / "m.fareg")
+    np.testing.assert_array_equal(
+        clf.predict_proba(rows[found["columns"]]), model.predict_proba(rows[READ])
+    )
+    line = refused(
+        "fit", place / "t.csv", *options, "--model", tmp_path / "m.skops", "--features", "age"
+    )
+    assert "knows the features that it reads" in line
+
+
+def test_unknown_types_in_a_skops_model_are_named_with_the_flag(rows, place, tmp_path):
+    skops.io.dump(OwnModel().fit(rows, rows["y"]), tmp_path / "m.skops")
+    fixed = ("--target", "y", "--sensitive", "sex", "--out", tmp_path / "m.fareg")
+    line = refused("fit", place / "t.csv", *fixed, "--model", tmp_path / "m.skops")
+    assert f"add --trust {OwnModel.__module__}.OwnModel" in line
+    with pytest.raises(fareg.FaregError, match="not trusted"):
+        read_estimator(tmp_path / "m.skops")
+    (tmp_path / "bad.skops").write_bytes(pickle.dumps({}))
+    assert "cannot be read as a file of skops" in refused(
+        "fit", place / "t.csv", *fixed, "--model", tmp_path / "bad.skops"
+    )
+
+
+def written(model, types, path, **options):
+    from skl2onnx import to_onnx
+
+    made = to_onnx(model, initial_types=types, options=options)
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("zipmap", [True, False])
+def test_an_onnx_model_answers_as_the_model_it_was_made_of(
+    model, rows, onnx_types, zipmap, tmp_path
+):
+    path = written(model, onnx_types, tmp_path / "m.onnx", zipmap=zipmap)
+    own = OnnxClassifier(path).fit(rows)
+    assert own.classes_.tolist() == list(LABELS)  # by name, or by what it predicts
+    np.testing.assert_allclose(own.predict_proba(rows), model.predict_proba(rows[READ]), atol=1e-6)
+    assert (own.predict(rows) == model.predict(rows[READ])).mean() > 0.99
+    numbers = rows.assign(drug=None)
+    assert OnnxClassifier(path, classes=list(LABELS)).fit(numbers).predict_proba(numbers).shape
+
+
+def test_an_onnx_model_goes_through_the_shell_and_its_file(
+    model, rows, onnx_types, place, tmp_path
+):
+    path = written(model, onnx_types, tmp_path / "m.onnx")
+    options = ("--target", "y", "--sensitive", "age,sex", "--out", tmp_path / "m.fareg", "--json")
+    told = json.loads(run("fit", place / "t.csv", *options, "--model", path).stdout)
+    assert told["accuracy"] == json.loads((place / "fit.json").read_text())["accuracy"]
+    path.unlink()  # the model is part of the file
+    found = describe(tmp_path / "m.fareg")
+    assert found["columns"] == [*READ, "age", "sex"]
+    assert found["untrusted"] == []
+    clf = fareg.load(tmp_path / "m.fareg")
+    np.testing.assert_allclose(
+        clf.predict_proba(rows[found["columns"]]), model.predict_proba(rows[READ]), atol=1e-6
+    )
+
+
+def test_an_onnx_matrix_takes_the_features_in_order(rows, tmp_path):
+    pytest.importorskip("onnxruntime")
+    types = pytest.importorskip("skl2onnx.common.data_types")
+    numbers = rows[["visits", "dose"]].to_numpy(np.float32)
+    plain = LogisticRegression().fit(numbers, rows["y"] == "high")
+    path = written(
+        plain, [("X", types.FloatTensorType([None, 2]))], tmp_path / "m.onnx", zipmap=False
+    )
+    own = OnnxClassifier(path, features=["visits", "dose"], classes=["no", "yes"]).fit(rows)
+    np.testing.assert_allclose(own.predict_proba(rows), plain.predict_proba(numbers), atol=1e-6)
+    with pytest.raises(fareg.FaregError, match="takes 2 columns, got 10; name them as features"):
+        OnnxClassifier(path, classes=["no", "yes"]).fit(rows)
+    with pytest.raises(fareg.FaregError, match="probabilities of 2 classes, got 3 labels"):
+        OnnxClassifier(path, features=["visits", "dose"], classes=list("abc")).fit(rows)
+    with pytest.raises(fareg.FaregError, match=r"takes numbers in drug, got '[ab]'"):
+        OnnxClassifier(path, features=["visits", "drug"], classes=["no", "yes"]).fit(rows)
+    one = rows[rows["p_high"] < 0.2]
+    with pytest.raises(fareg.FaregError, match="give classes, the labels in the order"):
+        OnnxClassifier(path, features=["visits", "dose"]).fit(one)
+
+
+def test_what_is_no_onnx_model_is_refused_in_one_line(
+    model, rows, onnx_types, place, tmp_path, monkeypatch
+):
+    (tmp_path / "bad.onnx").write_bytes(b"nothing")
+    fixed = ("--target", "y", "--sensitive", "sex", "--out", tmp_path / "m.fareg")
+    line = refused("fit", place / "t.csv", *fixed, "--model", tmp_path / "bad.onnx")
+    assert "no ONNX model that onnxruntime can run" in line
+    path = written(model, onnx_types, tmp_path / "m.onnx")
+    with pytest.raises(fareg.FaregError, match="has an input drug, which is no column"):
+        OnnxClassifier(path).fit(rows.drop(columns="drug"))
+    with pytest.raises(fareg.FaregError, match=r"whole numbers in visits, got 0\.5"):
+        OnnxClassifier(path).fit(rows.assign(visits=0.5))
+    monkeypatch.setattr("fareg.classifiers._onnx.find_spec", lambda name: None)
+    session.cache_clear()
+    assert 'pip install "fareg[onnx]"' in refused("fit", place / "t.csv", *fixed, "--model", path)
+
+
+def test_labels_take_the_type_of_the_classes():
+    assert match_labels(np.array(["1", "0"]), np.array([0, 1])).tolist() == [1, 0]
+    kept = match_labels(np.array(["no", "unknown"], dtype=object), np.array(["no", "yes"]))
+    assert kept.tolist() == ["no", "unknown"]  # a label that the model never saw stays one
+    with pytest.raises(fareg.FaregError, match=r"does not know \(2\); its classes are 0, 1"):
+        match_labels(np.array([0, 2]), np.array([0, 1]))
