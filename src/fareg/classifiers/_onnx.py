@@ -58,6 +58,13 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
     model_ : ndarray of uint8
         The bytes of the file.
+
+    Examples
+    --------
+    >>> from fareg.classifiers import OnnxClassifier
+    >>> model = OnnxClassifier("model.onnx", classes=["no", "yes"])  # model.fit(X) reads the file
+    >>> model.classes
+    ['no', 'yes']
     """
 
     model: str | os.PathLike[str]
