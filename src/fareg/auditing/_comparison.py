@@ -59,6 +59,8 @@ class Comparison:
         for them (None if there are none), and the ``accuracy`` on all rows.
     named : list of ReportedGroup
         The groups that the classifier named, and their test rows.
+    can_name : bool
+        Whether the method names groups that it could verify.
     groups : DataFrame
         The groups that the classifier named and the worst levels: group, named, fidelity (share
         of rows on which the words agree with what was learned), n, share, p_value (exact, that
@@ -94,6 +96,7 @@ class Comparison:
     after: dict[str, float]
     empty: dict[str, Any]
     named: list[ReportedGroup]
+    can_name: bool
     groups: pd.DataFrame
     left: AuditResult
     story: dict[str, Any] | None
@@ -120,7 +123,7 @@ class Comparison:
     def verdict(self) -> dict[str, Any]:
         """What is said first, from what was repaired and from the audit of what is left."""
         return fit_verdict(
-            self.repairs,
+            self.repairs if self.can_name else None,
             self.left.to_dict()["verdict"],
             confidence_level=self.confidence_level,
             by_label=self.by_label,
@@ -194,7 +197,7 @@ class Comparison:
             "title": f"{self.names[1]} model: coverage on test rows",
             "comparison_labels": list(self.names),
             "about": {**self.about, "accuracy": self.accuracy},
-            "residual": summary["verdict"],
+            "residual": summary["verdict"] if self.can_name else None,
             "verdict": self.verdict,
             "repairs": [{**row, **self._pictures(row)} for row in self.repairs],
             "story": self.story,
@@ -231,7 +234,7 @@ def compare_sets(
     names: tuple[str, str],
     label_conditional: bool = False,
     sensitive_features: SensitiveFeatures = None,
-    named: Sequence[Any] = (),
+    named: Sequence[Any] | None = None,
     levels: RowLevels | None = None,
     clusters: Any = None,
     measures: bool = True,
@@ -252,8 +255,9 @@ def compare_sets(
         What to call the two.
     label_conditional : bool, default=False
         Whether every label was calibrated by itself.
-    named : sequence, default=()
-        Groups that a classifier names: objects with a ``rule`` and its ``stability``.
+    named : sequence, default=None
+        Groups that a classifier names: objects with a ``rule`` and its ``stability``. None for a
+        method that names none, or could not verify them.
     levels : RowLevels, default=None
         Levels of disadvantage of the rows.
     about : mapping, default=None
@@ -281,7 +285,7 @@ def compare_sets(
         random_state=random_state,
     )
     columns = select_columns(X, sensitive_features)
-    groups = reported_groups(named, columns)
+    groups = reported_groups(named or (), columns)
     right = np.asarray(predicted) == np.asarray(y)
     return Comparison(
         names=names,
@@ -292,6 +296,7 @@ def compare_sets(
         after=overall["after"],
         empty=_empty_sets(sizes["after"] == 0, right),
         named=groups,
+        can_name=named is not None,
         groups=groups_before_and_after(
             groups, X, covered, features=sensitive_features, confidence_level=confidence_level
         ),

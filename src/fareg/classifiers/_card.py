@@ -9,6 +9,7 @@ from sklearn.pipeline import Pipeline
 
 from fareg.calibration import LevelCalibration
 from fareg.classifiers._naming import NamedGroup
+from fareg.classifiers._report import verified_names
 from fareg.classifiers._views import own_part
 from fareg.metrics import coverage_by_level
 from fareg.report import render_card, words
@@ -38,10 +39,10 @@ def card_of(clf: Any) -> str:
         "level": 1 - clf.alpha_,
         "code": repr(clf),
     }
-    if hasattr(clf, "named_groups_"):
-        card["head"] = HEAD
-        card["rows"] = [_row(group) for group in clf.named_groups_]
-        card["note"] = "" if clf.named_groups_ else NOBODY
+    named = verified_names(clf)
+    if named is not None:
+        card |= {"head": HEAD, "rows": [_row(group) for group in named]}
+        card["note"] = "" if named else NOBODY
     own = own_part(clf.calibration_)
     if isinstance(own, LevelCalibration) and own.leveler.n_levels > 1:
         card |= {"levels": _levels(own), "caption": CAPTION}

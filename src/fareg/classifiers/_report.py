@@ -21,6 +21,12 @@ def short_name(clf: Any) -> str:
     return type(clf).__name__.removesuffix("Classifier").removesuffix("Conformal")
 
 
+def verified_names(clf: Any) -> Any:
+    """Return the groups that a classifier names; None if it names none, or could verify none."""
+    reused = clf.parameters_.get("calibration") == "reuse"  # rows that chose a group calibrate
+    return None if reused else getattr(clf, "named_groups_", None)
+
+
 def compare(
     clf: ConformalClassifier, rows: Rows, y: Any, before: Any, **options: Any
 ) -> Comparison:
@@ -46,7 +52,7 @@ def compare(
         names=(SPLIT if before is None else short_name(before), short_name(clf)),
         label_conditional=settings["label_conditional"],
         sensitive_features=selection,
-        named=getattr(clf, "named_groups_", ()),
+        named=verified_names(clf),
         levels=_levels(clf.calibration_, rows),
         random_state=seed if isinstance(seed, int) else clf.key_ % 2**32,
         **options,

@@ -159,7 +159,7 @@ def worst_label(by_label: Sequence[Row]) -> Row | None:
 
 
 def fit_verdict(
-    repairs: Sequence[Row],
+    repairs: Sequence[Row] | None,
     left: Row,
     *,
     confidence_level: float,
@@ -171,10 +171,11 @@ def fit_verdict(
 
     Parameters
     ----------
-    repairs : sequence of mappings
+    repairs : sequence of mappings, or None
         The groups that the classifier named, on test rows: ``group`` (the rule), its ``fidelity``,
         ``n``, coverage ``before`` and ``after``, each also with ``_low`` and ``_high``, and
-        ``p_value``, that it is below the level before. It may be empty.
+        ``p_value``, that it is below the level before. It may be empty. None for a method that
+        names no groups: the audit of its sets speaks alone.
     left : mapping
         :func:`audit_verdict` of the repaired sets on the same rows.
     confidence_level : float
@@ -192,8 +193,21 @@ def fit_verdict(
     dict
         As :func:`audit_verdict`. What is left leads if it is bad; a repair never hides it.
     """
-    status, title = _repair_title(repairs, confidence_level)
     short = short_labels(by_label, confidence_level)
+    status, title, sentence = left["status"], left["label"], left["sentence"]
+    if repairs is not None:
+        status, title, sentence = _with_repairs(repairs, left, short, confidence_level)
+    steps = _next_steps(NEXT_OF_FIT, status, short, label_conditional=label_conditional)
+    if empty is not None and empty["share"] > MAX_EMPTY_SHARE:
+        steps.append(_empty_step(empty, confidence_level))
+    return {"status": status, "label": title, "sentence": sentence, "next_steps": steps}
+
+
+def _with_repairs(
+    repairs: Sequence[Row], left: Row, short: list[Row], confidence_level: float
+) -> tuple[str, str, str]:
+    """Return status, title and sentences of what was repaired and of what is left."""
+    status, title = _repair_title(repairs, confidence_level)
     told = [_repair_sentence(repairs, confidence_level), left["sentence"]]
     if left["status"] in ("low", "finding"):
         status, told = left["status"], told[::-1]
@@ -209,10 +223,7 @@ def fit_verdict(
         elif left["status"] == "unclear":
             status = "unclear"
             title = title if repairs else "Too few test rows to tell whether a group is missed"
-    steps = _next_steps(NEXT_OF_FIT, status, short, label_conditional=label_conditional)
-    if empty is not None and empty["share"] > MAX_EMPTY_SHARE:
-        steps.append(_empty_step(empty, confidence_level))
-    return {"status": status, "label": title, "sentence": " ".join(told), "next_steps": steps}
+    return status, title, " ".join(told)
 
 
 def _empty_step(empty: Row, confidence_level: float) -> str:
