@@ -17,7 +17,7 @@ from measure import Row, in_child, seconds
 
 from fareg import SplitConformalClassifier
 
-N_ROWS = (10_000, 40_000)
+N_ROWS = (5_000, 20_000)
 N_LABELS = 1_000
 WRITTEN = 2_000  # rows that are made at a time
 

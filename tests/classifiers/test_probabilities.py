@@ -10,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 
 import fareg
 from fareg import FaregError, ProbabilityColumns, SplitConformalClassifier
-from fareg.classifiers import CLASSIFIERS
+from fareg.classifiers import CLASSIFIERS, _rectified, divide_rows
 from fareg.persistence import describe
 from fareg.workflow import predict_file
 from registry import short
@@ -249,3 +249,18 @@ def test_columns_are_a_classifier_of_scikit_learn():
     assert columns.score(X, Y) == np.mean(columns.predict(X) == Y)
     with pytest.raises(FaregError, match=r"call fit\(X\) first"):
         ProbabilityColumns(prefix="p_").predict_proba(X)
+
+
+def test_people_with_several_rows_teach_or_calibrate_not_both(monkeypatch):
+    parts = []
+
+    def noting(*arguments):
+        parts.extend(divide_rows(*arguments))
+        return parts
+
+    monkeypatch.setattr(_rectified, "divide_rows", noting)
+    clf = fareg.RectifiedConformalClassifier(ProbabilityColumns(NAMES), random_state=0)
+    clf.fit(X, Y, clusters=np.repeat(np.arange(100), 4))
+    learning, rest = parts
+    assert len(learning) == len(rest) == 200
+    assert not set(learning.clusters) & set(rest.clusters)

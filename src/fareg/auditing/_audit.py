@@ -76,8 +76,9 @@ def audit(
     classes : array of shape (n_classes,), optional
         The label of each column of ``sets``. None: the names of a frame, or the sorted labels of
         ``y`` if there are as many of them as columns; for lists, all labels that occur.
-    sensitive_features : names, positions or callable, optional
-        Columns of ``X`` in which groups are looked for; None for all.
+    sensitive_features : names, positions, callable or frame, optional
+        Columns of ``X`` in which groups are looked for, or a frame beside it with as many rows;
+        None for all columns.
     confidence_level : float, default=0.9
         Coverage that the sets promise.
     significance : float, default=0.05

@@ -20,7 +20,8 @@ class SplitConformalClassifier(ConformalClassifier):
     ----------
     estimator : classifier with ``predict_proba``, default=None
         A classifier to train in ``fit``, or a fitted one in a ``FrozenEstimator`` for
-        ``conformalize``. None stands for gradient boosting, which takes any table.
+        ``conformalize``; or anything with ``predict_proba`` and ``classes_``, such as
+        :class:`ProbabilityColumns`. None stands for gradient boosting, which takes any table.
     confidence_level : float, default=0.9
         ``1 - alpha``, the coverage asked for.
     conformity_score : str or function, default="aps"
@@ -47,6 +48,10 @@ class SplitConformalClassifier(ConformalClassifier):
     column_kinds_ : dict or None
         "number", "text" or "date" for each column of a frame; None for an array.
     estimator_ : the fitted estimator
+    excluded_ : list of int
+        Positions of the columns of X that ``exclude_sensitive`` kept from the estimator.
+    sensitive_kinds_ : dict or None
+        As ``column_kinds_``, of the frame of sensitive features beside X; None without one.
     n_calibration_ : int
     calibration_ : a calibration of ``fareg.calibration``
     parameters_ : dict
