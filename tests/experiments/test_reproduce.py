@@ -26,6 +26,7 @@ SMALLER = {
     "fareg.experiments._plan.QUICK_STEPS": 10,
     "fareg.experiments._cells.ERT_ROUNDS": 2,
     "fareg.experiments._targets.ACS_TEST": 60,
+    "fareg.experiments._targets.SLAB_TEST": 100,
 }
 FIGURES = {
     "wsc-cdf": ["cdf"],
