@@ -49,7 +49,6 @@ def test_a_model_file_answers_behind_the_generic_interface(rows, clf, tmp_path):
 
 @pytest.mark.parametrize("format", ["cloudpickle", "skops"])
 def test_mlflow_stores_classifiers_in_its_own_formats(rows, clf, tmp_path, format):
-    pytest.importorskip("mlflow")
     import mlflow.sklearn
     from skops.io import dumps, get_untrusted_types
 

@@ -9,13 +9,8 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 
-NEEDS = {"07_mlflow.py": "mlflow"}  # libraries of extras that are not in the development one
-
-
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example_runs(path, tmp_path):
-    if path.name in NEEDS:
-        pytest.importorskip(NEEDS[path.name])
     done = subprocess.run(
         [sys.executable, str(path)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
