@@ -10,6 +10,7 @@ import pytest
 import skops.io
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -129,6 +130,11 @@ def test_every_command_works_on_calibrated_probabilities(place, rows, tmp_path):
     parts = [pd.read_parquet(tmp_path / "answers" / f"{drug}.parquet") for drug in "ab"]
     assert sum(map(len, parts)) == len(rows)
     assert "columns p_high" in run("info", model).stdout
+    with_gap(rows).to_csv(tmp_path / "gap.csv", index=False)
+    options = ("--out", tmp_path / "more.csv", "--batch-size", 5)
+    line = refused("predict", model, tmp_path / "gap.csv", *options)
+    assert "after the first 5 rows of" in line
+    assert "got NaN in row 2;" in line
     audited = json.loads(
         run("audit", place / "test.csv", "--target", "y", "--model", model, "--json").stdout
     )
@@ -345,3 +351,29 @@ def test_labels_take_the_type_of_the_classes():
     assert kept.tolist() == ["no", "unknown"]  # a label that the model never saw stays one
     with pytest.raises(fareg.FaregError, match=r"does not know \(2\); its classes are 0, 1"):
         match_labels(np.array([0, 2]), np.array([0, 1]))
+
+
+def test_predict_asks_for_sensitive_columns_only_where_the_method_needs_them(model, rows, tmp_path):
+    new = rows.drop(columns=["age", "sex"])
+    new.to_csv(tmp_path / "new.csv", index=False)
+    rows.to_csv(tmp_path / "all.csv", index=False)
+    who, frozen = rows[["sex"]], FrozenEstimator(model)
+    split = fareg.SplitConformalClassifier(frozen, random_state=0)
+    groups = fareg.PartialConformalClassifier(frozen, random_state=0)
+    for clf, name in ((split, "split.fareg"), (groups, "groups.fareg")):
+        clf.conformalize(rows[READ], rows["y"], sensitive_features=who)
+        fareg.save(clf, tmp_path / name)
+    out = tmp_path / "sets.csv"
+    run("predict", tmp_path / "split.fareg", tmp_path / "new.csv", "--out", out)
+    assert pd.read_csv(out)["size"].tolist() == split.predict_set(rows[READ]).sum(axis=1).tolist()
+    line = refused("predict", tmp_path / "groups.fareg", tmp_path / "new.csv", "--out", out)
+    assert "has no column sex" in line
+    run("predict", tmp_path / "groups.fareg", tmp_path / "all.csv", "--out", out)
+    sets = groups.predict_set(rows[READ], sensitive_features=who)
+    assert pd.read_csv(out)["size"].tolist() == sets.sum(axis=1).tolist()
+    # an audit may look at people whom neither the model nor the method asks about
+    options = ("--target", "y", "--model", tmp_path / "groups.fareg", "--json", "--sensitive")
+    told = json.loads(run("audit", tmp_path / "all.csv", *options, "age,sex").stdout)
+    assert told["overall"]["coverage"] == pytest.approx(
+        sets[np.arange(len(rows)), np.searchsorted(LABELS, rows["y"])].mean()
+    )

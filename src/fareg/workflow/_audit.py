@@ -19,7 +19,7 @@ from fareg.classifiers import hidden_columns
 from fareg.persistence import describe, load, seen_rows
 from fareg.workflow._formats import check_columns
 from fareg.workflow._parquet import BATCH, Sampling
-from fareg.workflow._predict import ANSWERS, model_columns
+from fareg.workflow._predict import ANSWERS, ask, model_columns
 from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
 
 SEPARATORS = re.compile(r"(?<!\\)[|;]")  # between labels of a set in text
@@ -113,12 +113,14 @@ def audit_file(
         progress("asking the model")
         if confidence_level is None:
             confidence_level = clf.confidence_level
+        others = frame[[name for name in sensitive or () if name not in kinds]]
         X = as_kinds(frame, kinds, str(data))
         hidden = [*hidden_columns(clf.estimator_, X)]
-        new = _unseen(X, y, model, str(data))
+        new = _unseen(X[list(clf.column_kinds_ or X)], y, model, str(data))
         left_out = int((~new).sum())
         X, y, ids = X[new].reset_index(drop=True), y[new], None if ids is None else ids[new]
         table, top = _answers(clf, X)
+        X = X.join(others[new].reset_index(drop=True))
         classes = list(label_texts(clf.classes_))
         about |= {"model": Path(model).name, "base_model": _base_model(clf, model)}
         about["accuracy"] = float((label_texts(top) == y).mean())
@@ -155,7 +157,8 @@ def audit_file(
 def _answers(clf: Any, X: pd.DataFrame) -> tuple[BoolArray, Any]:
     """Return the sets and the labels that a model predicts, asked for some rows at a time."""
     parts = [X.iloc[first : first + BATCH] for first in range(0, len(X), BATCH)]
-    sets, labels = zip(*((clf.predict_set(part), clf.predict(part)) for part in parts), strict=True)
+    sets = [ask(clf.predict_set, clf, part) for part in parts]
+    labels = [clf.predict(part[list(clf.column_kinds_ or part)]) for part in parts]
     return np.concatenate(sets), np.concatenate(labels)
 
 

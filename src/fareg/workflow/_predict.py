@@ -11,6 +11,7 @@ import pandas as pd
 
 from fareg._files import check_output
 from fareg._validation import IntArray, InvalidInputError, check_count
+from fareg.classifiers import SplitConformalClassifier
 from fareg.persistence import describe, load
 from fareg.workflow._tables import read_batches, table_writer
 
@@ -69,13 +70,35 @@ def write_answers(
     counts = count_sizes([], n_classes)
     with table_writer(out) as append:
         for X, kept in batches:
-            table = clf.predict_table(X).reset_index(drop=True)
+            try:
+                table = ask(clf.predict_table, clf, X).reset_index(drop=True)
+            except InvalidInputError as error:  # it counts the rows of this batch
+                n_before = int(counts.sum())
+                where = f"after the first {n_before} rows of {source}: " if n_before else ""
+                raise InvalidInputError(f"{where}{error}") from error
             append(pd.concat([kept, table], axis=1))
             counts += count_sizes(table["size"], n_classes)
             if progress is not None:
                 progress(len(X))
         check_any(counts, source)
     return counts
+
+
+def ask(method: Callable[..., Any], clf: Any, table: pd.DataFrame) -> Any:
+    """Call a method of a classifier with a table of the columns that it needs.
+
+    Sensitive features that lay beside the table when it was calibrated are handed over apart.
+    """
+    beside = _beside(clf)
+    if not beside:
+        return method(table)
+    return method(table[list(clf.column_kinds_)], sensitive_features=table[list(beside)])
+
+
+def _beside(clf: Any) -> dict[str, str]:
+    """Return the sensitive features beside the table that the sets of a classifier depend on."""
+    kinds = getattr(clf, "sensitive_kinds_", None)
+    return {} if kinds is None or isinstance(clf, SplitConformalClassifier) else kinds
 
 
 def model_columns(clf: Any, model: str | os.PathLike[str]) -> dict[str, str]:
@@ -87,7 +110,7 @@ def model_columns(clf: Any, model: str | os.PathLike[str]) -> dict[str, str]:
         raise InvalidInputError(
             f"{model} was fitted on an array without column names; load it in Python instead"
         )
-    return dict(kinds)
+    return {**kinds, **_beside(clf)}
 
 
 def check_kept(keep: Sequence[str]) -> None:
