@@ -22,7 +22,14 @@ from fareg.calibration._condcp import (
     MappedBasis,
     QuantileProgram,
 )
-from fareg.calibration._levels import LevelCalibration, level_pvalues, level_thresholds
+from fareg.calibration._counted import CountedLevels
+from fareg.calibration._counting import CountingRound, IntervalSearch, ScoreCounts
+from fareg.calibration._levels import (
+    LevelCalibration,
+    RisingThresholds,
+    level_pvalues,
+    level_thresholds,
+)
 from fareg.calibration._regions import (
     RegionCalibration,
     Regions,
@@ -43,6 +50,7 @@ from fareg.calibration._union import (
 RECORDS = (
     CellCalibration,
     ConditionalCalibration,
+    CountedLevels,
     EveryFeature,
     Everyone,
     GroupBasis,
@@ -64,11 +72,14 @@ __all__ = [
     "Calibration",
     "CellCalibration",
     "ConditionalCalibration",
+    "CountedLevels",
+    "CountingRound",
     "EveryFeature",
     "Everyone",
     "FullSet",
     "GivenProba",
     "GroupBasis",
+    "IntervalSearch",
     "JointLevels",
     "LearnedShift",
     "LevelCalibration",
@@ -78,7 +89,9 @@ __all__ = [
     "RegionViews",
     "Regions",
     "ReselectedCalibration",
+    "RisingThresholds",
     "Rows",
+    "ScoreCounts",
     "SelectedCalibration",
     "ShiftedCalibration",
     "UnionCalibration",

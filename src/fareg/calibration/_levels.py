@@ -11,10 +11,11 @@ docs/guarantees.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -211,8 +212,74 @@ def _pvalues_at(calibration: _SortedLevels, scores: FloatArray, level: int) -> F
     return largest
 
 
+class Runs(Protocol):
+    """The calibration rows of levels as far as thresholds need them."""
+
+    @property
+    def counts(self) -> IntArray:
+        """Number of calibration rows per level."""
+
+    def interval_quantiles(self, alpha: float) -> FloatArray:
+        """Return ``Q(A_ab)`` of shape (n_levels, n_levels), infinite where b < a."""
+
+
+class RisingThresholds(Calibration):
+    """Base of calibrated levels: what follows from the quantile of every run of levels."""
+
+    leveler: Any
+
+    @property
+    @abstractmethod
+    def runs(self) -> Sequence[Runs]:
+        """Quantiles and counts of the levels, for everyone or label by label."""
+
+    @cached_property
+    def level_thresholds(self) -> FloatArray:
+        """Thresholds of shape (n_levels, n_labels)."""
+        return np.column_stack([_isotonic(own.interval_quantiles(self.alpha)) for own in self.runs])
+
+    @property
+    def split_thresholds(self) -> FloatArray:
+        """Thresholds of split conformal sets with the same rows, of shape (n_labels,)."""
+        return np.array([own.interval_quantiles(self.alpha)[0, -1] for own in self.runs])
+
+    def first_raised(self) -> int:
+        """Return the level from which on thresholds exceed those of split conformal sets.
+
+        If none does, the first of the levels that share the highest thresholds.
+        """
+        raised = np.flatnonzero((self.level_thresholds > self.split_thresholds).any(axis=1))
+        return int(raised[0]) if len(raised) else self.pooled_levels()[-1][0]
+
+    def pooled_levels(self) -> list[tuple[int, int]]:
+        """Return the first and last level of each run of levels that share their thresholds."""
+        theta = self.level_thresholds
+        starts = [0, *(1 + np.flatnonzero((theta[1:] != theta[:-1]).any(axis=1)))]
+        ends = [*(start - 1 for start in starts[1:]), len(theta) - 1]
+        return [(int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
+
+    def thresholds(self, rows: Rows) -> FloatArray:
+        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
+        return self.level_thresholds[self.leveler.levels(rows)]
+
+    def full_sets(self) -> Iterator[FullSet]:
+        """Yield the levels whose threshold is infinite."""
+        for level, label in np.argwhere(np.isinf(self.level_thresholds)):
+            n = int(self.runs[label].counts[level:].sum())
+            yield self.full_set(f"disadvantage level {level}", int(label), n)
+
+    def check_levels(self, rows: Rows) -> None:
+        """Refuse levels that are none; ``rows`` are asked for theirs."""
+        n_levels = self.leveler.n_levels
+        require(type(n_levels) is int and n_levels >= 1, "n_levels")
+        if hasattr(self.leveler, "check"):
+            self.leveler.check(rows)
+        asked = self.leveler.levels(rows)
+        require(((asked >= 0) & (asked < n_levels)).all(), "levels")
+
+
 @dataclass(frozen=True, eq=False)
-class LevelCalibration(Calibration):
+class LevelCalibration(RisingThresholds):
     """Calibrated levels: what cannot be derived, and the thresholds that follow from it.
 
     Attributes
@@ -238,37 +305,6 @@ class LevelCalibration(Calibration):
         problems = rows.problems(label_conditional)
         return cls(leveler, rows.own_scores, leveler.levels(rows), *problems, alpha)
 
-    @cached_property
-    def level_thresholds(self) -> FloatArray:
-        """Thresholds of shape (n_levels, n_labels)."""
-        return np.column_stack(
-            [_isotonic(own.interval_quantiles(self.alpha)) for own in self._sorted]
-        )
-
-    @property
-    def split_thresholds(self) -> FloatArray:
-        """Thresholds of split conformal sets with the same rows, of shape (n_labels,)."""
-        return np.array([own.interval_quantiles(self.alpha)[0, -1] for own in self._sorted])
-
-    def first_raised(self) -> int:
-        """Return the level from which on thresholds exceed those of split conformal sets.
-
-        If none does, the first of the levels that share the highest thresholds.
-        """
-        raised = np.flatnonzero((self.level_thresholds > self.split_thresholds).any(axis=1))
-        return int(raised[0]) if len(raised) else self.pooled_levels()[-1][0]
-
-    def pooled_levels(self) -> list[tuple[int, int]]:
-        """Return the first and last level of each run of levels that share their thresholds."""
-        theta = self.level_thresholds
-        starts = [0, *(1 + np.flatnonzero((theta[1:] != theta[:-1]).any(axis=1)))]
-        ends = [*(start - 1 for start in starts[1:]), len(theta) - 1]
-        return [(int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
-
-    def thresholds(self, rows: Rows) -> FloatArray:
-        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
-        return self.level_thresholds[self.leveler.levels(rows)]
-
     def pvalues(self, rows: Rows) -> FloatArray:
         """Return p-values of shape (n_samples, n_classes)."""
         levels = self.leveler.levels(rows)
@@ -279,24 +315,18 @@ class LevelCalibration(Calibration):
         ]
         return np.hstack(columns)
 
-    def full_sets(self) -> Iterator[FullSet]:
-        """Yield the levels whose threshold is infinite."""
-        for level, label in np.argwhere(np.isinf(self.level_thresholds)):
-            n = int(self._sorted[label].counts[level:].sum())
-            yield self.full_set(f"disadvantage level {level}", int(label), n)
-
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
         """Refuse parts that contradict each other; ``rows`` are asked for their levels."""
         self.check_scores("scores", n_labels, alpha)
-        n_levels = self.leveler.n_levels
-        require(type(n_levels) is int and n_levels >= 1, "n_levels")
+        self.check_levels(rows)
         require(self.levels.dtype == np.int64, "levels")
         require(self.levels.shape == self.scores.shape, "levels")
-        require(((self.levels >= 0) & (self.levels < n_levels)).all(), "levels")
-        if hasattr(self.leveler, "check"):
-            self.leveler.check(rows)
-        asked = self.leveler.levels(rows)
-        require(((asked >= 0) & (asked < n_levels)).all(), "levels")
+        require(((self.levels >= 0) & (self.levels < self.leveler.n_levels)).all(), "levels")
+
+    @property
+    def runs(self) -> Sequence[Runs]:
+        """Quantiles and counts from sorted scores."""
+        return self._sorted
 
     @cached_property
     def _sorted(self) -> tuple[_SortedLevels, ...]:
