@@ -167,6 +167,9 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("place")
     X.assign(y=Y)[:120].to_csv(folder / "t.csv", index=False)
     X.to_csv(folder / "new.csv", index=False)
+    (folder / "parts").mkdir()
+    for part in range(4):
+        X.assign(y=Y)[part::4].to_parquet(folder / "parts" / f"{part}.parquet", row_group_size=10)
     clf = fareg.FaReGClassifier(
         LogisticRegression(),
         learner=GroupLearner(significance=None, max_iter=3),
@@ -181,6 +184,9 @@ FILES = {
     "predict csv": ["s.csv"],
     "predict parquet": ["s.parquet"],
     "audit": ["r.html"],
+    "fit folder": ["m.fareg", "r.html"],
+    "audit folder": ["r.html"],
+    "calibrate folder": ["m.fareg"],
 }
 IS_WHOLE = {
     ".fareg": lambda path: fareg.load(path).predict_set(X).any(),
@@ -193,11 +199,14 @@ IS_WHOLE = {
 def command(name, place, out):
     """Return the arguments of a command that writes ``FILES[name]`` to the folder ``out``."""
     table, model = place / "t.csv", place / "m.fareg"
+    if name.endswith("folder"):
+        table = place / "parts"
     verb = name.split()[0]
     arguments = {
         "fit": [table, "--target", "y", "--estimator", "logistic"],
         "predict": [model, place / "new.csv", "--batch-size", 10],
         "audit": [table, "--target", "y", "--model", model],
+        "calibrate": [model, table, "--target", "y", "--jobs", 1],
     }[verb]
     options = {".html": "--report"}
     files = [(options.get(Path(file).suffix, "--out"), out / file) for file in FILES[name]]

@@ -61,34 +61,58 @@ def calibration_codes(
     """
     codes = label_codes(y, classes)
     unknown = codes < 0
-    labels = _values(y)
-    if unknown.all():
+    check_known(
+        int(unknown.sum()),
+        len(codes),
+        _values(y)[unknown],
+        classes,
+        alpha=alpha,
+        label_conditional=label_conditional,
+    )
+    return codes
+
+
+def check_known(
+    n_unknown: int,
+    n: int,
+    labels: Any,
+    classes: Any,
+    *,
+    alpha: float,
+    label_conditional: bool,
+) -> None:
+    """Warn of calibration rows whose ``labels`` the estimator never saw; refuse to have no other.
+
+    No set can contain such a label, so coverage can be ``1 - alpha`` only while the share of such
+    labels is at most ``alpha``.
+    """
+    if n_unknown == 0:
+        return
+    if n_unknown == n:
         raise InvalidInputError(
             f"y holds no label that the estimator knows, got {labels[0]}; "
             f"its classes are {shown(classes)}"
         )
-    if unknown.any():
-        share = float(unknown.mean())
-        if label_conditional:
-            effect = "the promise is kept for each label that it saw, not for these"
-        elif share <= alpha:
-            effect = (
-                f"sets of the other rows grow, and the promised {fraction(1 - alpha)} holds while "
-                f"the share of such labels is at most {fraction(alpha)}, in every group it is made "
-                "for"
-            )
-        else:
-            effect = (
-                f"the promised {fraction(1 - alpha)} needs a share of at most {fraction(alpha)}, "
-                f"here even full sets cover only {percent(1 - share)}; train the estimator on "
-                "these labels too"
-            )
-        warn(
-            f"{int(unknown.sum())} of {len(codes)} calibration rows ({percent(share)}) have labels "
-            f"that the estimator never saw ({shown(sorted_labels(labels[unknown]))}), which no set "
-            f"can contain: {effect}"
+    share = n_unknown / n
+    if label_conditional:
+        effect = "the promise is kept for each label that it saw, not for these"
+    elif share <= alpha:
+        effect = (
+            f"sets of the other rows grow, and the promised {fraction(1 - alpha)} holds while "
+            f"the share of such labels is at most {fraction(alpha)}, in every group it is made "
+            "for"
         )
-    return codes
+    else:
+        effect = (
+            f"the promised {fraction(1 - alpha)} needs a share of at most {fraction(alpha)}, "
+            f"here even full sets cover only {percent(1 - share)}; train the estimator on "
+            "these labels too"
+        )
+    warn(
+        f"{n_unknown} of {n} calibration rows ({percent(share)}) have labels "
+        f"that the estimator never saw ({shown(sorted_labels(labels))}), which no set "
+        f"can contain: {effect}"
+    )
 
 
 @dataclass(frozen=True, eq=False)

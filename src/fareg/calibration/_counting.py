@@ -198,7 +198,7 @@ class IntervalSearch:
         total = np.bincount(counted.strata, counted.counts, n_strata).astype(np.int64)
         self.counts = total.reshape(self.n_problems, self.n_levels)
         for problem, counts in enumerate(self.counts):
-            for a, b in zip(*np.triu_indices(self.n_levels), strict=True):
+            for a, b in np.transpose(np.triu_indices(self.n_levels)).tolist():
                 n = int(counts[a : b + 1].sum())
                 rank = conformal_rank(n, self.alpha)
                 if rank <= n:

@@ -17,7 +17,14 @@ from fareg._validation import (
     InvalidInputError,
     one_of,
 )
-from fareg.calibration import ReselectedCalibration, Rows, UnionCalibration, require
+from fareg.calibration import (
+    CountedLevels,
+    IntervalSearch,
+    ReselectedCalibration,
+    Rows,
+    UnionCalibration,
+    require,
+)
 from fareg.classifiers._base import ConformalClassifier, Folds
 from fareg.classifiers._beside import given_proba, sensitive_beside
 from fareg.classifiers._estimators import refuse_weights
@@ -26,7 +33,7 @@ from fareg.classifiers._learning import coverage_to_learn, divide_rows
 from fareg.classifiers._naming import credible_groups, rule_to_explain
 from fareg.classifiers._paper import published_settings
 from fareg.classifiers._plot_levels import plot_thresholds_and_coverage
-from fareg.classifiers._strata import GroupTable, check_groups, describe_groups
+from fareg.classifiers._strata import GroupTable, check_groups, describe_counted, describe_groups
 from fareg.classifiers._views import (
     CONSTRUCTIONS,
     NOWHERE,
@@ -243,6 +250,31 @@ allow_empty, random_state
                 about=sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_),
             )
         return self._conformalize(estimator, X, y, learning, given=given, about=about)
+
+    def recalibrated(self, search: IntervalSearch, n_unknown: int = 0) -> Self:
+        """Return this fitted classifier with the thresholds of other calibration rows.
+
+        It must have levels and no base. The levels stay as they were learned. For rows that are new
+        to the classifier, ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` for every m, as after
+        ``fit``.
+
+        Parameters
+        ----------
+        search : IntervalSearch
+            A finished search: rows were counted by their scores, level by level.
+        n_unknown : int, default=0
+            How many of them have a label that the estimator does not know.
+        """
+        self._check_fitted("recalibrated")
+        other = copy(self)
+        other.calibration_ = CountedLevels.of(
+            division(self.calibration_), search, label_conditional=self.label_conditional
+        )
+        unknown_apart = n_unknown if self.label_conditional else 0  # they calibrate no label
+        other.n_calibration_ = other.calibration_.n_rows + unknown_apart
+        other.groups_ = describe_counted(self.named_groups_, other.calibration_, self.reference_)
+        other._warn_of_full_sets(n_unknown / other.n_calibration_)
+        return other
 
     def with_draws(self, n_draws: int) -> Self:
         """Return this fitted classifier with only the first of its random draws.

@@ -9,7 +9,7 @@ import numpy as np
 
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg._words import confidence
-from fareg.calibration import LevelCalibration
+from fareg.calibration import RisingThresholds
 from fareg.metrics import coverage_by_level
 
 BEFORE, AFTER = ("#d55e00", "s", "split conformal"), ("#0072b2", "o", "FaReG")
@@ -17,13 +17,13 @@ MAX_NAMED_LABELS = 6
 
 
 def plot_thresholds_and_coverage(
-    calibration: LevelCalibration, levels: IntArray, covered: Mapping[str, BoolArray], classes: Any
+    calibration: RisingThresholds, levels: IntArray, covered: Mapping[str, BoolArray], classes: Any
 ) -> Any:
     """Draw thresholds by level on the left, coverage by level before and after on the right.
 
     Parameters
     ----------
-    calibration : LevelCalibration
+    calibration : RisingThresholds
     levels : int ndarray of shape (n_samples,)
         Level of each test row.
     covered : mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fareg._labels import check_labels
 from fareg._validation import InvalidInputError, check_same_length
 from fareg.auditing import Comparison, RowLevels, compare_sets
-from fareg.calibration import LevelCalibration, Rows, split_calibration
+from fareg.calibration import RisingThresholds, Rows, split_calibration
 from fareg.classifiers._views import own_part
 
 if TYPE_CHECKING:
@@ -82,6 +82,6 @@ def _sets_before(clf: ConformalClassifier, rows: Rows, before: Any) -> Any:
 
 def _levels(calibration: Any, rows: Rows) -> RowLevels | None:
     own = own_part(calibration)
-    if not isinstance(own, LevelCalibration):
+    if not isinstance(own, RisingThresholds):
         return None
     return RowLevels(own.leveler.levels(rows), own.leveler.n_levels, own.first_raised())

@@ -11,7 +11,14 @@ from scipy.stats import fisher_exact
 
 from fareg import _words as words
 from fareg._validation import BoolArray
-from fareg.calibration import CellCalibration, LevelCalibration, Rows, require
+from fareg.calibration import (
+    CellCalibration,
+    CountedLevels,
+    LevelCalibration,
+    RisingThresholds,
+    Rows,
+    require,
+)
 from fareg.classifiers._learning import covered_by_split
 from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._views import GroupDraws, membership
@@ -137,10 +144,47 @@ def describe_groups(
     described = [_of_named(group, rows, thresholds) for group in named]
     masks = [group.rule.inside(rows.columns) for group in named]
     described += [
-        _of_stratum(stratum, covered, honest=honest)
+        _of_stratum(
+            stratum.name,
+            stratum.threshold,
+            stratum.n_choices if honest else None,
+            (int(covered[stratum.inside].sum()), int(stratum.inside.sum())),
+            (int(covered.sum()), len(covered)),
+        )
         for stratum in strata
         if not any(np.array_equal(stratum.inside, mask) for mask in masks)
     ]
+    return _table(described)
+
+
+def describe_counted(
+    named: tuple[NamedGroup, ...], calibration: CountedLevels, reference: pd.DataFrame
+) -> pd.DataFrame:
+    """Return the table of groups of a calibration that was counted on rows elsewhere.
+
+    Named groups keep the evidence that named them; ``reference`` are the rows that tell their
+    typical threshold. Everything about levels is of the counted rows.
+    """
+    rows = Rows(reference, ask=lambda X: None, score=lambda proba, u: None, selection=None, key=0)
+    thresholds = calibration.level_thresholds.max(axis=1)
+    described = [_of_named(g, rows, thresholds[calibration.leveler.levels(rows)]) for g in named]
+    covered, counts = calibration.covered.sum(axis=0), calibration.counts.sum(axis=0)
+    n_levels = len(counts)
+    for first, last in calibration.pooled_levels()[::-1]:
+        own = slice(first, last + 1)
+        described.append(
+            _of_stratum(
+                _level_words(first, last, n_levels),
+                float(thresholds[first]),
+                n_levels * (n_levels + 1) // 2,
+                (int(covered[own].sum()), int(counts[own].sum())),
+                (int(covered.sum()), int(counts.sum())),
+            )
+        )
+    return _table(described)
+
+
+def _table(described: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(described, columns=list(GROUP_COLUMNS)).astype(
         {"named": bool, "n_calibration": np.int64}
     )
@@ -164,26 +208,36 @@ def _of_named(group: NamedGroup, rows: Rows, thresholds: Any) -> dict[str, Any]:
     }
 
 
-def _of_stratum(stratum: Stratum, covered: BoolArray, *, honest: bool) -> dict[str, Any]:
-    hit, n = int(covered[stratum.inside].sum()), int(stratum.inside.sum())
+def _of_stratum(
+    name: str,
+    threshold: float,
+    n_choices: int | None,
+    inside: tuple[int, int],
+    everyone: tuple[int, int],
+) -> dict[str, Any]:
+    """Describe a stratum by its covered rows and rows, beside those of everyone.
+
+    Among ``n_choices`` strata it may have been chosen; None: rows chose it that cannot test it.
+    """
+    (hit, n), (hit_all, n_all) = inside, everyone
     low, high = clopper_pearson(hit, n)
     p_value = float("nan")
-    if honest:
-        rest = int(covered.sum()) - hit
-        table = np.array([[hit, n - hit], [rest, len(covered) - n - rest]])
-        p_value = min(1.0, stratum.n_choices * fisher_exact(table, alternative="less").pvalue)
+    if n_choices is not None:
+        rest = hit_all - hit
+        table = np.array([[hit, n - hit], [rest, n_all - n - rest]])
+        p_value = min(1.0, n_choices * fisher_exact(table, alternative="less").pvalue)
     return {
-        "group": stratum.name,
+        "group": name,
         "named": False,
         "rule": "",
         "fidelity": float("nan"),
-        "share": n / max(1, len(covered)),
+        "share": n / max(1, n_all),
         "n_calibration": n,
         "coverage": hit / n if n else float("nan"),
         "low": float(low),
         "high": float(high),
         "p_value": float(p_value),
-        "threshold": stratum.threshold,
+        "threshold": threshold,
         "stability": float("nan"),
     }
 
@@ -196,7 +250,7 @@ def check_groups(groups: Any, named: Any, calibration: Any, features: set[Any]) 
         is_text = all(isinstance(value, str) for value in groups[name])
         require(is_text if kind == "O" else is_kind, f"groups_.{name}")
     require(isinstance(named, tuple), "named_groups_")
-    if isinstance(calibration, LevelCalibration):
+    if isinstance(calibration, RisingThresholds):
         n_strata = len(calibration.pooled_levels())
     else:
         n_strata = len(calibration.views.cuts) + 1

@@ -13,6 +13,7 @@ from fareg.calibration import (
     ABSENT,
     CellCalibration,
     LevelCalibration,
+    RisingThresholds,
     Rows,
     UnionCalibration,
     require,
@@ -241,7 +242,7 @@ def own_part(calibration: Any) -> Any:
 def division(calibration: Any) -> Any:
     """Return what divides the rows of :func:`own_part`: levels, a group, or draws of it."""
     own = own_part(calibration)
-    return own.leveler if isinstance(own, LevelCalibration) else own.views
+    return own.leveler if isinstance(own, RisingThresholds) else own.views
 
 
 def with_fewer_draws(calibration: Any, n_draws: int) -> Any:

@@ -8,6 +8,7 @@ import typer
 
 from fareg.cli._audit import audit
 from fareg.cli._benchmark import benchmark
+from fareg.cli._calibrate import calibrate
 from fareg.cli._demo import demo
 from fareg.cli._fit import fit
 from fareg.cli._info import info
@@ -43,5 +44,5 @@ def _about(
     """Find who is under-covered, and fix it."""
 
 
-for command in (fit, predict, info, audit, demo, reproduce, benchmark):
+for command in (fit, predict, calibrate, info, audit, demo, reproduce, benchmark):
     app.command()(command)

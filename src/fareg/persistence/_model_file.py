@@ -48,7 +48,7 @@ def save(
     *,
     include_estimator: bool = True,
     metadata: Mapping[str, Any] | None = None,
-    seen: tuple[Any, Any] | None = None,
+    seen: tuple[Any, Any] | SeenRows | None = None,
 ) -> None:
     """Write a fitted classifier to a file, whole or not at all.
 
@@ -66,7 +66,7 @@ def save(
         left out, with a warning.
     metadata : mapping, default=None
         Notes of your own (names, numbers, lists), shown by ``fareg info``.
-    seen : tuple (X, y), default=None
+    seen : tuple (X, y) or SeenRows, default=None
         Rows that trained or calibrated the model, with their labels. The file remembers a
         fingerprint of them, eight bytes a row, and ``fareg audit`` leaves them out.
 
@@ -100,7 +100,9 @@ def save(
     if writer.parts:
         entries[PARTS], _ = _foreign.dump(writer.parts)
     if seen is not None:
-        entries[SEEN] = SeenRows.of(*check_seen(seen, clf.n_features_in_, path)).to_bytes()
+        if not isinstance(seen, SeenRows):
+            seen = SeenRows.of(*check_seen(seen, clf.n_features_in_, path))
+        entries[SEEN] = seen.to_bytes()
     entries[ARRAYS] = safetensors.numpy.save(writer.arrays)
     manifest = {
         **_words(clf),

@@ -26,6 +26,15 @@ class SeenRows:
     The hash is keyed by a random salt and cannot be turned back into a row. Whoever has both the
     file and a row can ask whether it is one of them; that is what it is for. Rows count by value,
     so a new row that equals a seen one is taken for it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fareg.persistence import SeenRows
+    >>> X = pd.DataFrame({"age": [40, 50], "sex": ["f", "m"]})
+    >>> seen = SeenRows.of(X, ["a", "b"])
+    >>> seen.contains(X.assign(age=[40.0, 51.0]), ["a", "b"]).tolist()
+    [True, False]
     """
 
     salt: bytes
@@ -33,16 +42,7 @@ class SeenRows:
 
     @classmethod
     def of(cls, X: Any, y: Any) -> SeenRows:
-        """Remember the rows of a table with their labels.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> X = pd.DataFrame({"age": [40, 50], "sex": ["f", "m"]})
-        >>> seen = SeenRows.of(X, ["a", "b"])
-        >>> seen.contains(X.assign(age=[40.0, 51.0]), ["a", "b"]).tolist()
-        [True, False]
-        """
+        """Remember the rows of a table with their labels."""
         salt = secrets.token_bytes(SALT_BYTES)
         return cls(salt, np.unique(_digests(X, y, salt)))
 

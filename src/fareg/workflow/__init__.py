@@ -6,6 +6,7 @@ from fareg._lazy import lazy_names as _lazy_names
 
 if _TYPE_CHECKING:
     from fareg.workflow._audit import audit_file
+    from fareg.workflow._calibrate import calibrate_folder
     from fareg.workflow._fit import Trial
     from fareg.workflow._fit_file import fit_file
     from fareg.workflow._formats import check_columns
@@ -21,6 +22,7 @@ __all__ = [
     "Sampling",
     "Trial",
     "audit_file",
+    "calibrate_folder",
     "check_columns",
     "count_rows",
     "fit_file",
@@ -38,6 +40,7 @@ __getattr__, __dir__ = _lazy_names(
         "Sampling": "fareg.workflow._parquet",
         "Trial": "fareg.workflow._fit",
         "audit_file": "fareg.workflow._audit",
+        "calibrate_folder": "fareg.workflow._calibrate",
         "check_columns": "fareg.workflow._formats",
         "count_rows": "fareg.workflow._parquet",
         "fit_file": "fareg.workflow._fit_file",

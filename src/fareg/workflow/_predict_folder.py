@@ -81,7 +81,7 @@ def predict_folder(
     if target.exists():
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
     check_output(target)
-    digest = _digest(model)
+    digest = file_digest(model)
     parts = folder_parts(root)
     stamps = [(part, (root / part).stat().st_mtime_ns) for part in parts]
     plan = hashlib.sha256(repr((digest, batch_size, list(keep), stamps)).encode()).hexdigest()[:16]
@@ -139,7 +139,7 @@ class PartAnswer:
 
     def model_and_columns(self) -> tuple[Any, dict[str, str]]:
         """Return the classifier and the kinds of its columns, loaded once per process."""
-        return _loaded(self.model, self.digest, self.trusted)
+        return loaded_model(self.model, self.digest, self.trusted)
 
     def __call__(self, part: str) -> IntArray:
         clf, kinds = self.model_and_columns()
@@ -155,13 +155,15 @@ class PartAnswer:
 
 
 @lru_cache(maxsize=1)
-def _loaded(model: str, digest: str, trusted: tuple[str, ...]) -> tuple[Any, dict[str, str]]:
-    if _digest(model) != digest:
+def loaded_model(model: str, digest: str, trusted: tuple[str, ...]) -> tuple[Any, dict[str, str]]:
+    """Return the classifier and the kinds of its columns, loaded once per process."""
+    if file_digest(model) != digest:
         raise InvalidInputError(f"{model} is not the file that it was; do not change it in mid-run")
     clf = load(model, trusted=trusted)
     return clf, model_columns(clf, model)
 
 
-def _digest(path: str | os.PathLike[str]) -> str:
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """Return what tells a file from one with other content."""
     with open(check_readable(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

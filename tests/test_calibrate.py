@@ -1,0 +1,197 @@
+"""A model calibrated on a folder has the thresholds of all its rows, whoever counts or dies."""
+
+import json
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeClassifier
+from typer.testing import CliRunner
+
+import fareg
+from fareg import FaregError, FaregWarning
+from fareg._encoding import ordinal_encoder
+from fareg.calibration import LevelCalibration
+from fareg.cli import app
+from fareg.datasets import make_synthetic
+from fareg.groups import GroupLearner
+from fareg.workflow import _calibrate, calibrate_folder
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning"),
+]
+DATA = make_synthetic(3000, random_state=0)
+X = DATA.X[["Color", "Gender", "Feature 1"]]
+Y = np.array([f"class {label}" for label in DATA.y])
+FITTED = slice(0, 900)
+N_PARTS = 8
+
+
+def fitted(**parameters):
+    tree = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=4, random_state=0))
+    clf = fareg.FaReGClassifier(
+        FrozenEstimator(tree.fit(X[:300], Y[:300])),
+        sensitive_features=["Color", "Gender"],
+        learner=GroupLearner(members=("cells",)),
+        random_state=0,
+        **parameters,
+    )
+    return clf.conformalize(X[300:900], Y[300:900])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Return a folder with two models and rows in parts by colour, some of which they have seen."""
+    folder = tmp_path_factory.mktemp("calibrate")
+    for name, clf in {"m": fitted(), "labels": fitted(label_conditional=True)}.items():
+        fareg.save(clf, folder / f"{name}.fareg", seen=(X[FITTED], Y[FITTED]))
+    rows = X.assign(outcome=Y)[600:]
+    for color, some in rows.groupby("Color"):
+        (folder / "parts" / f"Color={color}").mkdir(parents=True)
+        for part, piece in enumerate(np.array_split(np.arange(len(some)), N_PARTS // 2)):
+            path = folder / "parts" / f"Color={color}" / f"{part}.parquet"
+            some.iloc[piece].drop(columns="Color").to_parquet(path)
+    return folder
+
+
+def in_memory(clf):
+    """Return the calibration of all new rows in one memory."""
+    new = slice(900, None)
+    codes = np.searchsorted(clf.classes_, Y[new])
+    scores = clf.conformity_scores(X[new])[np.arange(len(codes)), codes]
+    labels, n_labels = (codes, len(clf.classes_)) if clf.label_conditional else (None, 1)
+    leveler, levels = clf.calibration_.leveler, clf.predict_level(X[new])
+    return LevelCalibration(leveler, scores, levels, labels, n_labels, clf.alpha_)
+
+
+def count_in_rounds(monkeypatch, few_rows):
+    """Count all scores at once only of so few rows."""
+    original = _calibrate.IntervalSearch
+    monkeypatch.setattr(
+        _calibrate, "IntervalSearch", lambda **options: original(**options, few_rows=few_rows)
+    )
+
+
+@pytest.mark.parametrize("name", ["m", "labels"])
+@pytest.mark.parametrize("few_rows", [100, 1 << 17])
+def test_thresholds_are_those_of_all_new_rows_in_one_memory(
+    name, few_rows, place, tmp_path, monkeypatch
+):
+    count_in_rounds(monkeypatch, few_rows)
+    out, before = tmp_path / "new.fareg", fareg.load(place / f"{name}.fareg")
+    with pytest.warns(FaregWarning, match="300 of 2400 rows were used to train or calibrate"):
+        told = calibrate_folder(
+            place / f"{name}.fareg", place / "parts", target="outcome", out=out, jobs=1
+        )
+    assert told["rows"] == 2100
+    assert (told["rounds"] == 1) == (few_rows > 2400)
+    after, expected = fareg.load(out), in_memory(before)
+    assert before.calibration_.leveler.n_levels > 1
+    np.testing.assert_array_equal(after.thresholds_, expected.level_thresholds)
+    kept = before.conformity_scores(X) <= expected.level_thresholds[before.predict_level(X)]
+    np.testing.assert_array_equal(after.predict_set(X), kept)
+    assert after.n_calibration_ == 2100
+    levels = after.groups_[~after.groups_["named"]]
+    assert levels["n_calibration"].sum() == 2100
+    assert fareg.persistence.describe(out)["metadata"]["calibrated"]["rows"] == 2100
+    with pytest.raises(FaregError, match="p-values need the calibration scores"):
+        after.predict_p(X)
+
+
+def test_a_worker_that_dies_changes_nothing(place, tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    common = {"target": "outcome", "batch_size": 100}
+    count_in_rounds(monkeypatch, few_rows=0)
+    alone = calibrate_folder(
+        place / "m.fareg", place / "parts", out=tmp_path / "one.fareg", jobs=1, **common
+    )
+    rounds, died = [], []
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        victim = next(iter(cluster.workers.values())).pid
+
+        def kill():
+            deadline = time.monotonic() + 60
+            while len(rounds) < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            os.kill(victim, signal.SIGKILL)
+            died.append(len(rounds))
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        told = calibrate_folder(
+            place / "m.fareg",
+            place / "parts",
+            out=tmp_path / "two.fareg",
+            engine="dask",
+            scheduler=cluster.scheduler_address,
+            progress=rounds.append,
+            **common,
+        )
+        thread.join()
+    assert 2 <= died[0] < told["rounds"] == 4
+    assert told == alone
+    one, two = (fareg.load(tmp_path / f"{name}.fareg") for name in ("one", "two"))
+    np.testing.assert_array_equal(one.thresholds_, two.thresholds_)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.fareg", "two.fareg"]
+
+
+def refused(match, *arguments, **options):
+    with pytest.raises(FaregError, match=match) as caught:
+        calibrate_folder(*arguments, jobs=1, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_calibrated_is_said_in_one_line(place, tmp_path):
+    model, parts, out = place / "m.fareg", place / "parts", tmp_path / "new.fareg"
+    refused("did you mean outcome", model, parts, target="outcom", out=out)
+    refused("another file of that name", model, parts, target="outcome", out=model)
+    split = fareg.SplitConformalClassifier(fitted().estimator_).conformalize(X[900:], Y[900:])
+    fareg.save(split, tmp_path / "split.fareg")
+    refused(
+        "with levels and without a base", tmp_path / "split.fareg", parts, target="outcome", out=out
+    )
+    rows = X.assign(outcome=Y)
+    rows[FITTED].to_parquet(tmp_path / "seen.parquet")
+    refused(
+        "were all used to train or calibrate",
+        model,
+        tmp_path / "seen.parquet",
+        target="outcome",
+        out=out,
+    )
+    rows[900:].assign(outcome="other").to_parquet(tmp_path / "other.parquet")
+    refused(
+        "no label that the estimator knows, got other",
+        model,
+        tmp_path / "other.parquet",
+        target="outcome",
+        out=out,
+    )
+    rows[900:].assign(outcome=None).to_parquet(tmp_path / "none.parquet")
+    refused("has missing values", model, tmp_path / "none.parquet", target="outcome", out=out)
+    assert not out.exists()
+
+
+def test_the_command_tells_rows_and_rounds(place, tmp_path):
+    arguments = ["calibrate", place / "m.fareg", place / "parts", "--target", "outcome"]
+    arguments += ["--out", tmp_path / "new.fareg", "--jobs", 1, "--json"]
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["rows"], told["left_out"]) == (2100, 300)
+    assert len(told["thresholds"]) == fareg.load(place / "m.fareg").calibration_.leveler.n_levels
+    rows = X.assign(outcome=Y)[600:]
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    arguments[2] = tmp_path / "rows.csv"
+    del arguments[-3:-1]
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["thresholds"] == told["thresholds"]
