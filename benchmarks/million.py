@@ -25,11 +25,12 @@ N_BOOSTED = 100_000
 SETS = "sets.parquet"
 
 
-def write(path: Path, n_rows: int) -> None:
-    """Write rows by chunks, so that this process stays small too."""
+def write(path: Path, n_rows: int, *, target: str | None = None, seed: int = 2) -> None:
+    """Write rows by chunks, so that this process stays small too; with labels as ``target``."""
     writer = None
-    for seed, start in enumerate(range(0, n_rows, CHUNK), start=2):
-        frame = make_synthetic(min(CHUNK, n_rows - start), random_state=seed).X
+    for number, start in enumerate(range(0, n_rows, CHUNK), start=seed):
+        data = make_synthetic(min(CHUNK, n_rows - start), random_state=number)
+        frame = data.X if target is None else data.X.assign(**{target: data.y})
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
         writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema)
         writer.write_table(table)

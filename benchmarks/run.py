@@ -16,6 +16,7 @@ from typing import Annotated
 
 import afcp
 import condcp
+import folders
 import growth
 import learning
 import mapped
@@ -47,6 +48,7 @@ SECTIONS: dict[str, ModuleType] = {
     "start": start,
     "million": million,
     "mapped": mapped,
+    "folders": folders,
 }
 
 

@@ -22,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg.groups import GroupLearner
+from fareg.workflow import Sampling, calibrate_folder, read_table
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
@@ -184,7 +185,7 @@ FILES = {
     "predict csv": ["s.csv"],
     "predict parquet": ["s.parquet"],
     "audit": ["r.html"],
-    "fit folder": ["m.fareg", "r.html"],
+    "fit folder": ["m.fareg"],
     "audit folder": ["r.html"],
     "calibrate folder": ["m.fareg"],
 }
@@ -264,6 +265,23 @@ def assert_whole_or_old(folder, name):
     others = set(os.listdir(folder)) - set(FILES[name])
     assert all(re.fullmatch(r"\..+\.[0-9a-f]{8}\.tmp", other) for other in others)
     return others
+
+
+def test_many_calibrations_on_a_folder_leave_nothing_behind(place, tmp_path):
+    def round_():
+        calibrate_folder(
+            place / "m.fareg", place / "parts", target="y", out=tmp_path / "n.fareg", jobs=1
+        )
+        assert len(read_table(place / "parts", sampling=Sampling(100))) == 100
+
+    for _ in range(20):
+        round_()
+    before, n_open = memory(), len(os.listdir("/proc/self/fd"))
+    for _ in range(40):
+        round_()
+    assert len(os.listdir("/proc/self/fd")) <= n_open
+    assert memory() - before < SLACK
+    assert os.listdir(tmp_path) == ["n.fareg"]
 
 
 @pytest.mark.parametrize("name", FILES)
