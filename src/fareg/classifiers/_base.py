@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from abc import abstractmethod
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -14,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.metaestimators import available_if
 
 from fareg._columns import (
     check_selection,
@@ -22,18 +19,14 @@ from fareg._columns import (
     is_frame,
     selected_positions,
     take_rows,
-    without_columns,
 )
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes
-from fareg._threads import few_threads
 from fareg._validation import (
-    BoolArray,
     FaregError,
     Flag,
     FloatArray,
-    IntArray,
     InvalidInputError,
     Level,
     NotConformalizedError,
@@ -45,13 +38,12 @@ from fareg._validation import (
     check_same_length,
     warn,
 )
-from fareg._words import confidence, fraction
+from fareg._words import fraction
 from fareg.calibration import FullSet, Rows, require
-from fareg.classifiers._answers import frame_like, labels_of_sets, table_of_answers
+from fareg.classifiers._asking import FittedAnswers
 from fareg.classifiers._beside import (
     beside_kinds,
     given_proba,
-    no_sensitive,
     proba_classes,
     sensitive_beside,
     warn_of_swapped,
@@ -82,7 +74,7 @@ from fareg.classifiers._probabilities import (
 from fareg.scores import get_score
 
 if TYPE_CHECKING:
-    from fareg.auditing import Comparison
+    pass
 
 Model = Annotated[Any, check_model]
 Score = Annotated[Any, lambda name, value: get_score(value)]
@@ -91,13 +83,8 @@ Seed = Annotated[Any, check_seed]
 Folds = Annotated[int, functools.partial(check_count, minimum=2)]
 
 
-def _gives_pvalues(clf: ConformalClassifier) -> bool:
-    calibration = getattr(clf, "calibration_", None)
-    return bool(clf._gives_pvalues() if calibration is None else calibration.has_pvalues)
-
-
 @dataclass(eq=False, repr=False)
-class ConformalClassifier(ClassifierMixin, BaseEstimator):
+class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
     """Base of the conformal classifiers: a scikit-learn shell around a calibration.
 
     A subclass declares its parameters as fields and defines ``_calibrate(rows, training)``, which
@@ -228,151 +215,6 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         estimator, given = self._estimator_and_proba(X, y, proba, classes)
         return self._conformalize(estimator, X, y, given=given, about=about)
 
-    def predict(self, X: Any, *, proba: Any = None) -> Any:
-        """Return the labels that the wrapped estimator predicts, shape (n_samples,).
-
-        With ``proba``, or an estimator that has no ``predict``, the most probable labels.
-        """
-        rows = self._rows(X, caller="predict", proba=proba)
-        if proba is None and hasattr(self.estimator_, "predict"):
-            return np.asarray(self._ask("predict", rows.X))
-        return self.classes_[rows.top[0]]
-
-    def predict_proba(self, X: Any, *, proba: Any = None) -> FloatArray:
-        """Return the wrapped estimator's probabilities, shape (n_samples, n_classes)."""
-        return self._rows(X, caller="predict_proba", proba=proba).proba
-
-    def conformity_scores(self, X: Any, *, proba: Any = None) -> FloatArray:
-        """Return the conformity score of every label, shape (n_samples, n_classes).
-
-        ``predict_set`` keeps the labels whose score is at most the threshold of the row.
-        """
-        return self._rows(X, caller="conformity_scores", proba=proba).scores
-
-    def predict_set(
-        self, X: Any, *, proba: Any = None, sensitive_features: Any = None
-    ) -> BoolArray:
-        """Return prediction sets.
-
-        Parameters
-        ----------
-        X : frame or array of shape (n_samples, n_features)
-        proba : array or frame of shape (n_samples, n_classes), default=None
-            Class probabilities of these rows, columns as in ``classes_``; None: the estimator is
-            asked.
-        sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
-            Who the rows are about, if they were beside X in ``conformalize`` or ``fit``.
-
-        Returns
-        -------
-        sets : bool ndarray of shape (n_samples, n_classes)
-            ``sets[i, j]`` tells whether ``classes_[j]`` is in the set of row i.
-        """
-        return self._sets(self._rows(X, "predict_set", proba, sensitive_features))
-
-    @available_if(_gives_pvalues)
-    def predict_p(self, X: Any, *, proba: Any = None, sensitive_features: Any = None) -> FloatArray:
-        """Return conformal p-values; ``predict_set(X)`` equals ``predict_p(X) > alpha_``.
-
-        With ``allow_empty=False``, sets that would be empty hold one label more.
-
-        Parameters
-        ----------
-        X, proba, sensitive_features
-            As in :meth:`predict_set`.
-
-        Returns
-        -------
-        p : ndarray of shape (n_samples, n_classes)
-            ``P(p <= alpha) <= alpha`` wherever the method promises coverage ``1 - alpha``.
-        """
-        rows = self._rows(X, "predict_p", proba, sensitive_features)
-        p: FloatArray = self.calibration_.pvalues(rows)
-        return p
-
-    def predict_labels(
-        self, X: Any, *, proba: Any = None, sensitive_features: Any = None
-    ) -> list[Any]:
-        """Return for each row the labels in its set, the most probable first.
-
-        Returns
-        -------
-        labels : list of ndarray
-            One array of labels per row.
-        """
-        rows = self._rows(X, "predict_labels", proba, sensitive_features)
-        sets = self._sets(rows)
-        return [
-            labels
-            for place, part in rows.blocks()
-            for labels in labels_of_sets(sets[place], part.proba, self.classes_)
-        ]
-
-    def predict_table(self, X: Any, *, proba: Any = None, sensitive_features: Any = None) -> Any:
-        """Return a line per row with its set, its size and its top label, among others.
-
-        Returns
-        -------
-        DataFrame, of polars or another library if X is one, with the index of X if it has one
-            ``set`` (labels joined by ``|``), ``size``, ``top`` (the most probable label) and its
-            ``probability``; methods with groups add theirs.
-        """
-        rows = self._rows(X, "predict_table", proba, sensitive_features)
-        table = table_of_answers(self._sets(rows), rows.top, self.classes_)
-        return frame_like(X, table.assign(**self._describe_rows(rows)))
-
-    def report(
-        self,
-        X: Any,
-        y: Any,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        before: Any = None,
-        proba: Any = None,
-        sensitive_features: Any = None,
-        clusters: Any = None,
-        measures: bool = True,
-        about: Mapping[str, Any] | None = None,
-    ) -> Comparison:
-        """Tell what this classifier does for whom, on rows that it never saw.
-
-        Its sets stand beside split conformal ones with the same calibration rows; an audit tells
-        what is left to repair.
-
-        Parameters
-        ----------
-        X : frame or array of shape (n_samples, n_features)
-            Rows that took no part in training and calibration.
-        y : array-like of shape (n_samples,)
-        path : path of an HTML file, default=None
-            Where to write the report; None writes no file.
-        before : fitted conformal classifier, default=None
-            The classifier whose sets are compared; None for split conformal sets.
-        proba, sensitive_features : default=None and None
-            As in :meth:`predict_set`.
-        clusters : array of shape (n_samples,), default=None
-            Ids of people or places with several rows; each counts once in the audit.
-        measures : bool, default=True
-            Whether the audit computes worst slabs and excess risk too, which takes most time.
-        about : mapping, default=None
-            What the report says about where the numbers come from: ``file``, ``target``,
-            ``base_model``.
-
-        Returns
-        -------
-        Comparison
-            With ``verdict``, ``before``, ``after``, ``groups``, ``summary()``, ``to_dict()`` and
-            ``to_html(path)``.
-        """
-        # imported here, because prediction does without audits
-        from fareg.classifiers._report import compare
-
-        rows = self._rows(X, "report", proba, sensitive_features)
-        told = compare(self, rows, y, before, clusters=clusters, measures=measures, about=about)
-        if path is not None:
-            told.to_html(path)
-        return told
-
     def check(self) -> None:
         """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
         try:
@@ -391,22 +233,6 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         with suppress(FaregError):  # columns or a basis of the user's own may refuse the probes
             self.calibration_.check(rows, n_labels, self.alpha_)
         require(self.n_calibration_ >= self.calibration_.n_rows, "n_calibration_")
-
-    @property
-    def promise_(self) -> str:
-        """What holds for rows to come, in a sentence; the proofs are in the documentation."""
-        who = self._promised_to()
-        if who is None:
-            return "No promise is proven in finite samples for this configuration."
-        labels = ", for every true label" if self.parameters_["label_conditional"] else ""
-        return (
-            f"Sets hold the true label with probability at least {confidence(1 - self.alpha_)} for "
-            f"{who}{labels}, if rows to come are like those that calibrated."
-        )
-
-    def _promised_to(self) -> str | None:
-        """Say whom the promise is made to, None if nothing is proven."""
-        return "everyone together"
 
     def _repr_html_inner(self) -> str:
         """Return what notebooks show: a card if fitted, scikit-learn's diagram otherwise."""
@@ -429,14 +255,6 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         ``training`` are the rows that trained the estimator, with out-of-fold probabilities; None
         if they are not known.
         """
-
-    def _gives_pvalues(self) -> bool:
-        """Tell whether the calibration to come will have p-values."""
-        return True
-
-    def _describe_rows(self, rows: Rows) -> dict[str, Any]:
-        """Return further columns of ``predict_table``."""
-        return {}
 
     def _training_rows(
         self,
@@ -524,55 +342,6 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
             for name, value in self.parameters_.items()
             if now[name] is not value and repr(now[name]) != repr(value)
         ]
-
-    def _sets(self, rows: Rows, thresholds: FloatArray | None = None) -> BoolArray:
-        """Return the sets of these rows, by their own thresholds unless others are given."""
-        own = self.calibration_.thresholds(rows) if thresholds is None else thresholds
-        own = np.broadcast_to(own, (len(rows), np.shape(own)[-1]))
-        sets = np.empty((len(rows), rows.n_classes), dtype=bool)
-        for place, part in rows.blocks():
-            sets[place] = part.scores <= own[place]
-        if not self.parameters_["allow_empty"]:
-            empty = np.flatnonzero(~sets.any(axis=1))
-            sets[empty, rows.top[0][empty]] = True
-        return sets
-
-    def _rows(self, X: Any, caller: str, proba: Any = None, sensitive_features: Any = None) -> Rows:
-        """Return the rows that a method was called with."""
-        self._check_fitted(caller)
-        X = self._validated(X, reset=False)
-        given = None if proba is None else given_proba(proba, X, self.classes_)
-        kinds = getattr(self, "sensitive_kinds_", None)
-        about = sensitive_beside(sensitive_features, X, kinds)
-        rows = self._as_rows(X, given=given, about=about)
-        return rows if kinds is None or about is not None else rows.selecting(no_sensitive(kinds))
-
-    def _as_rows(self, X: Any, codes: IntArray | None = None, **beside: Any) -> Rows:
-        return Rows(
-            X,
-            lambda table: self._ask("predict_proba", table),
-            get_score(self.parameters_["conformity_score"]),
-            self.parameters_["sensitive_features"],
-            self.key_,
-            codes,
-            hidden=hidden_columns(self.estimator_, X),
-            **beside,
-        )
-
-    def _ask(self, method: str, X: Any) -> Any:
-        """Return what the estimator says about rows; if it refuses them, say so in one line."""
-        try:
-            with few_threads(X):
-                return getattr(self.estimator_, method)(self._features(X))
-        except FaregError:
-            raise
-        except (ValueError, TypeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InvalidInputError(f"the estimator refuses these rows: {reason}") from error
-
-    def _features(self, X: Any) -> Any:
-        """Return what the estimator may read of X."""
-        return without_columns(X, getattr(self, "excluded_", []))
 
     def _sensitive_positions(self, X: Any, about: Any) -> list[int]:
         """Return where the sensitive features stand in X; the model file remembers it."""
@@ -664,22 +433,12 @@ class ConformalClassifier(ClassifierMixin, BaseEstimator):
         if selection is not None and not callable(selection):
             selected_positions(X, selection)
 
-    def _check_fitted(self, caller: str) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise NotConformalizedError(
-                f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
-                f"conformalize(X, y) with a fitted estimator, before {caller}"
-            )
-
     def get_metadata_routing(self) -> MetadataRouter:
         """Tell scikit-learn that ``fit`` hands weights on to the estimator's ``fit``."""
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
         estimator = gradient_boosting() if self.estimator is None else self.estimator
         fits = MethodMapping().add(caller="fit", callee="fit")
         return router.add(estimator=estimator, method_mapping=fits)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "n_calibration_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

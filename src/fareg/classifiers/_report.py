@@ -11,7 +11,7 @@ from fareg.calibration import RisingThresholds, Rows, split_calibration
 from fareg.classifiers._views import own_part
 
 if TYPE_CHECKING:
-    from fareg.classifiers._base import ConformalClassifier
+    from fareg.classifiers._asking import FittedAnswers
 
 SPLIT = "Split conformal"
 
@@ -27,9 +27,7 @@ def verified_names(clf: Any) -> Any:
     return None if reused else getattr(clf, "named_groups_", None)
 
 
-def compare(
-    clf: ConformalClassifier, rows: Rows, y: Any, before: Any, **options: Any
-) -> Comparison:
+def compare(clf: FittedAnswers, rows: Rows, y: Any, before: Any, **options: Any) -> Comparison:
     """Compare the sets of a fitted classifier with those of ``before``, or with split ones.
 
     ``options`` are those of :func:`fareg.auditing.compare_sets`.
@@ -59,7 +57,7 @@ def compare(
     )
 
 
-def _sets_before(clf: ConformalClassifier, rows: Rows, before: Any) -> Any:
+def _sets_before(clf: FittedAnswers, rows: Rows, before: Any) -> Any:
     if before is not None:
         proba = None if rows.given is None else rows.given.values()
         # split conformal sets need no sensitive features, and may know none
