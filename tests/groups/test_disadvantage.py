@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import binom
 
 from fareg import FaregError
 from fareg._levels import Levels
@@ -18,7 +19,7 @@ from fareg.groups._cells import PRIOR_ROWS, _nested_gain, learn_cells
 from fareg.groups._disadvantage import learn_quickly
 from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._kernel import PENALTIES, Reading, _ridge, kernel, learn_kernel
-from fareg.groups._stack import Signal, cross_fitted, measure_signal, stack_weights
+from fareg.groups._stack import STRONG, WEAK, Signal, cross_fitted, measure_signal, stack_weights
 from fareg.persistence._foreign import dump, load
 from fareg.persistence._state import Reader, Writer
 
@@ -159,22 +160,45 @@ def test_repeated_rows_are_no_evidence():
 
 
 @pytest.mark.parametrize("n_columns", [3, 12])
-def test_noise_has_one_level(n_columns):
-    n_seen = 0
-    for seed in range(20):
+def test_evidence_for_noise_is_as_rare_as_its_p_value_says(n_columns):
+    n_tables, n_all, n_any = 30, 0, 0
+    for seed in range(n_tables):
         rng = np.random.default_rng(seed)
-        columns = pd.DataFrame(rng.normal(size=(300, n_columns)).round(1)).rename(columns=str)
-        learner = GroupLearner(members=("cells", "boosting"), random_state=seed)
-        n_seen += learner.fit(columns, rng.random(300)).signal_.n_levels(1000) > 1
-    assert n_seen <= 6  # binomial(20, 0.1) exceeds 6 with probability 0.2%
+        columns = pd.DataFrame(rng.normal(size=(200, n_columns)).round(1)).rename(columns=str)
+        learner = GroupLearner(members=("cells",), random_state=seed)
+        n_levels = learner.fit(columns, rng.random(200)).signal_.n_levels(1000)
+        n_all, n_any = n_all + (n_levels == 20), n_any + (n_levels > 1)
+    assert n_all <= binom.ppf(0.999, n_tables, STRONG)
+    assert n_any <= binom.ppf(0.999, n_tables, WEAK)
+
+
+def test_a_weak_order_deserves_levels_although_a_constant_predicts_better():
+    rng = np.random.default_rng(0)
+    target, folds = rng.random(1000), Folds.draw(1000, None, rng)
+    signal = measure_signal(0.3 * target + rng.normal(0.35, 0.3, 1000), target, folds)
+    assert signal.gain < 0
+    assert signal.n_levels(1000) == 20
+
+
+def test_folds_that_differ_in_their_mean_are_no_evidence():
+    """The others' mean, as a prediction, falls where a fold's own mean rises."""
+    rng = np.random.default_rng(0)
+    folds = Folds.draw(1000, None, rng)
+    target = rng.random(1000) + folds.fold
+    others = np.array([target[folds.fold != k].mean() for k in range(N_FOLDS)])
+    noise = rng.normal(0, 1e-3, 1000)
+    p_values = [
+        measure_signal(s * others[folds.fold] + noise, target, folds).p_value for s in (1, -1)
+    ]
+    assert p_values[0] == pytest.approx(p_values[1])
 
 
 def test_levels_follow_evidence_and_rows():
-    strong, none = Signal(0.1, 0.01, 1e-9), Signal(-0.01, 0.01, 0.8)
+    strong, none = Signal(0.1, 1e-9), Signal(-0.01, 0.8)
     assert [strong.n_levels(n) for n in (0, 29, 60, 300, 10_000)] == [1, 1, 2, 10, 20]
     assert strong.n_levels(10_000, 5) == 5
     assert none.n_levels(10_000) == 1
-    assert Signal(0.01, 0.02, 0.3).n_levels(10_000) == 5
+    assert Signal(0.01, 0.3).n_levels(10_000) == 5
 
 
 def test_weights_are_the_best_of_all_allowed():

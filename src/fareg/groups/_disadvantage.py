@@ -92,7 +92,7 @@ def stack_members(
     mean = float(target.mean()) if len(target) else 0.0
     if not predictions:
         nobody = Disadvantage(columns, mean, {}, {}, {})
-        return np.full(len(target), mean), nobody, Signal(0.0, 0.0, 1.0)
+        return np.full(len(target), mean), nobody, Signal(0.0, 1.0)
     names = list(predictions)
     table = np.column_stack([predictions[name] for name in names])
     honest = cross_fitted(table, target, folds)

@@ -14,7 +14,8 @@ from fareg.groups._folds import N_FOLDS, Folds
 LEVEL_ROWS = 30  # calibration rows that a level should have
 MAX_LEVELS = 20
 STRONG = 0.2  # largest p-value of a signal that deserves all levels
-FEW_LEVELS = 5  # levels of a weaker signal
+WEAK = 0.5  # largest p-value of a signal that deserves any
+FEW_LEVELS = 5  # levels of a weak signal
 HEAVY = 1e4  # penalty that enforces the sum of weights
 
 
@@ -26,22 +27,19 @@ class Signal:
     ----------
     gain : float
         Explained share of the target's variance; negative if worse than a constant.
-    standard_error : float
-        Of ``gain``, from the spread over clusters.
     p_value : float
-        One-sided, that the gain is not positive, by the normal approximation. Predicting noise on
-        rows that did not teach it loses, so without any signal it is small far more rarely than
-        its size says: below 0.5 in about one table of ten, below 0.2 in one of fifty.
+        One-sided, that predictions and target do not rise together within the folds, by the normal
+        approximation, with clusters as units. A weak signal may rank people well although its
+        predictions are no better than a constant: levels ask for the order only.
     """
 
     gain: float
-    standard_error: float
     p_value: float
 
     @property
     def credible(self) -> bool:
-        """Whether anything was predicted: without signal that is so in one table of ten."""
-        return self.gain > 0
+        """Whether an order is more likely than its opposite; so it is in half of all noise."""
+        return self.p_value < WEAK
 
     def n_levels(self, n_calibration: int, n_max: int = MAX_LEVELS) -> int:
         """Return how many levels of disadvantage the evidence supports: 1 if there is none."""
@@ -92,11 +90,18 @@ def cross_fitted(predictions: FloatArray, target: FloatArray, folds: Folds) -> F
 
 
 def measure_signal(prediction: FloatArray, target: FloatArray, folds: Folds) -> Signal:
-    """Compare honest predictions with the target."""
-    deviation = target - target.mean()
-    variance = float(np.mean(deviation**2))
-    fall = (deviation**2 - (target - prediction) ** 2) / variance
-    gain = float(fall.mean())
-    by_cluster = np.bincount(folds.cluster, fall - gain)
-    error = float(np.sqrt((by_cluster**2).sum())) / len(target)
-    return Signal(gain, error, float(norm.sf(gain / error)) if error > 0 else 1.0)
+    """Compare honest predictions with the target.
+
+    Both are centred in each fold: the mean of a fold is predicted from the others, which are above
+    the overall mean exactly if it is below.
+    """
+
+    def centred(values: FloatArray) -> FloatArray:
+        sizes = np.maximum(1, np.bincount(folds.fold, minlength=N_FOLDS))
+        means: FloatArray = np.bincount(folds.fold, values, N_FOLDS) / sizes
+        return values - means[folds.fold]
+
+    together = np.bincount(folds.cluster, centred(prediction) * centred(target))
+    error = float(np.sqrt((together**2).sum()))
+    gain = 1 - float(np.mean((target - prediction) ** 2) / target.var())
+    return Signal(gain, float(norm.sf(together.sum() / error)) if error > 0 else 1.0)
