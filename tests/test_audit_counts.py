@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import betabinom, binom, binomtest
 
 from fareg import FaregError, FaregWarning, audit
-from fareg.auditing._clusters import one_row_of_each, read_clusters, warn_of_repeats
+from fareg._hashing import one_row_of_each
+from fareg.auditing._clusters import read_clusters, warn_of_repeats
 from fareg.auditing._counts import Count, Promise
 from fareg.auditing._verification import discover_and_verify
 from fareg.metrics import clopper_pearson

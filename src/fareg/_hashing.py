@@ -1,4 +1,4 @@
-"""Hashes of rows: random numbers that depend on a row's values and a key alone."""
+"""Chance and rows: random numbers that depend on a row's values alone, one row of each cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import coded_column, series_of, spelled_numbers
-from fareg._validation import FloatArray, InvalidInputError, check_count
+from fareg._validation import BoolArray, FloatArray, InvalidInputError, check_count
 
 
 def row_uniforms(X: Any, key: int, beside: Any = None) -> FloatArray:
@@ -99,3 +99,19 @@ def hash_key(random_state: Any) -> int:
     check_seed("random_state", random_state)
     digest = hashlib.blake2b(str(int(random_state)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
+
+
+def one_row_of_each(clusters: Any, n: int, rng: np.random.Generator) -> BoolArray:
+    """Draw one row from each cluster; without clusters, take all ``n`` rows.
+
+    Examples
+    --------
+    >>> one_row_of_each(np.array([7, 7, 7]), 3, np.random.default_rng(0)).sum()
+    np.int64(1)
+    """
+    chosen = np.ones(n, dtype=bool)
+    if clusters is not None:
+        order = rng.permutation(n)
+        chosen[:] = False
+        chosen[order[np.unique(clusters[order], return_index=True)[1]]] = True
+    return chosen

@@ -6,15 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fareg.calibration import Rows
 from fareg.classifiers import _naming as naming
-from fareg.classifiers._naming import (
-    candidate_rules,
-    found_again,
-    relearned,
-    shortened,
-    verified_groups,
-)
-from fareg.groups import Condition, Rule, distil_rule
+from fareg.classifiers import _wording as wording
+from fareg.classifiers._naming import credible_groups, found_again, relearned, verified_groups
+from fareg.classifiers._wording import _grids, candidate_rules, rounded, shortened
+from fareg.groups import Condition, GroupLearner, Rule, distil_rule
 
 ALWAYS = 1.0
 
@@ -85,7 +82,7 @@ def test_a_high_level_asks_for_a_margin_that_its_errors_allow():
 def test_a_majority_is_never_named():
     columns = people(2000)
     rule = rule_of((Condition("edu", levels=("p",), is_excluding=True),))
-    assert rule.inside(columns).mean() > naming.MAX_SHARE
+    assert rule.inside(columns).mean() > wording.MAX_SHARE
     assert named([rule], columns, with_coverage(rule.inside(columns), 0.6, 1.0)) == []
 
 
@@ -168,7 +165,7 @@ def test_candidates_are_minorities_of_the_learning_rows():
     rules = candidate_rules(columns, disadvantage, covered, tuple(columns))
     assert rules
     for rule in rules:
-        assert naming.MIN_SHARE <= rule.inside(columns).mean() <= naming.MAX_SHARE
+        assert wording.MIN_SHARE <= rule.inside(columns).mean() <= wording.MAX_SHARE
 
 
 def test_no_disadvantage_gives_no_candidates():
@@ -195,6 +192,38 @@ def test_shortening_joins_intervals_that_touch():
     noise = 0.2 * np.random.default_rng(1).normal(size=len(inside))
     words = shortened(young, columns, 0.9 - 0.3 * inside + noise).text
     assert words == "20.5 < age <= 35.5"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_other_rows_of_the_same_people_give_the_same_round_words(seed):
+    columns = people(1000, seed)
+    truth = ((columns["age"] > 50) & (columns["sex"] == "F")).to_numpy()
+    noise = 0.2 * np.random.default_rng(seed).normal(size=len(truth))
+    near = columns["age"] > 49 + seed  # a tree would cut anywhere near
+    rule = distil_rule(columns, (near & (columns["sex"] == "F")).to_numpy())
+    assert rounded(rule, columns, 0.9 - 0.3 * truth + noise).text == "sex=F and age > 50"
+
+
+def test_rounding_never_costs_more_than_noise():
+    columns = people(2000)
+    exact = rule_of((Condition("age", low=33.5, high=46.5),))
+    inside = exact.inside(columns)
+    assert rounded(exact, columns, 0.9 - 0.3 * inside).inside(columns).tolist() == inside.tolist()
+    single = rule_of((Condition("age", low=np.nextafter(40.0, 0), high=40.0),))
+    assert rounded(single, columns, 0.9 - 0.3 * single.inside(columns)) == single
+
+
+def test_grids_hold_round_numbers_inside_the_column():
+    for scale in (1e-3, 1.0, 1e6):
+        column = pd.Series(np.linspace(0.31, 0.87, 50) * scale)
+        grids = list(_grids(column))
+        assert len(grids) >= 3
+        for grid in grids:
+            assert all(column.min() <= mark < column.max() for mark in grid)
+            assert all(
+                len(f"{mark:.12g}".strip("0.").replace(".", "")) <= 2 for mark in grid / scale
+            )
+    assert list(_grids(pd.Series([3.0, 3.0, np.nan, np.inf]))) == []
 
 
 def test_shortening_keeps_a_rule_that_needs_all_its_words():
@@ -230,3 +259,39 @@ def test_each_answer_is_learned_from_half_of_the_rows_and_told_for_all():
     answers = relearned(columns, covered, relearn, np.random.default_rng(0))
     assert [len(answer) for answer in answers] == [101] * naming.N_RESAMPLES
     assert {len(np.unique(target)) for target in seen} == {50}
+
+
+def test_halves_never_divide_a_cluster():
+    columns, clusters = people(200), np.repeat(np.arange(40), 5)
+    seen: list[np.ndarray] = []
+
+    def relearn(half, target, seed):
+        seen.append(clusters[target.astype(int)])
+        return lambda table: np.zeros(len(table))
+
+    relearned(columns, np.arange(200.0), relearn, np.random.default_rng(0), clusters)
+    for half in seen:
+        assert set(np.unique(half, return_counts=True)[1]) == {5}
+        assert len(half) == 100
+
+
+def test_copies_of_few_people_name_nobody():
+    """Thirty people with twenty rows each: six of them, by chance, make 120 rows look credible."""
+    columns = people(30)
+    columns["sex"] = pd.Series(["F"] * 6 + ["M"] * 24, dtype=object)
+    covered = np.repeat(np.r_[0.2, 0.2, 0.2, 1, 1, 1, np.ones(24)], 20)
+    many = columns.loc[np.repeat(columns.index, 20)].reset_index(drop=True)
+    ids = np.repeat(np.arange(30), 20)
+    scores = 1 - covered + np.random.default_rng(0).normal(0, 1e-3, 600)
+
+    def found(clusters):
+        codes = np.zeros(600, dtype=int)
+        rows = Rows(many, None, None, list(many), 0, codes=codes, clusters=clusters)
+        vars(rows)["own_scores"] = scores
+        learner = GroupLearner(members=("cells",)).fit(many, covered, clusters)
+        learner.found_ = True
+        told = (many["sex"] == "F").to_numpy().astype(float)
+        return credible_groups(learner, rows, told, covered, rows, 0.1, seed=0)
+
+    assert found(None)
+    assert not found(ids)

@@ -82,6 +82,11 @@ def test_a_finding_on_few_rows_drives_no_headline(n):
     assert audited([group(n=ENOUGH)])["status"] == "finding"
 
 
+def test_many_rows_of_few_people_drive_no_headline():
+    assert audited([group(n=4 * ENOUGH, n_clusters=FEW)])["status"] == "unclear"
+    assert audited([group(n=4 * ENOUGH, n_clusters=ENOUGH)])["status"] == "finding"
+
+
 def test_the_headline_skips_small_findings():
     told = audited([group("tiny", n=13, p_value=1e-30), group("large")])
     assert told["sentence"].startswith("Rows with large are covered")

@@ -15,13 +15,8 @@ from scipy.stats import binom, norm
 from sklearn.tree import DecisionTreeRegressor
 
 from fareg.classifiers._learning import score_target
-from fareg.classifiers._naming import (
-    NamedGroup,
-    candidate_rules,
-    found_again,
-    relearned,
-    verified_groups,
-)
+from fareg.classifiers._naming import NamedGroup, found_again, relearned, verified_groups
+from fareg.classifiers._wording import candidate_rules
 from fareg.groups import GroupLearner, Rule, distil_rule
 from fareg.pvalues import CalibrationScores
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fareg._columns import SensitiveFeatures, check_table, select_columns
 from fareg._encoding import cut_huge
-from fareg._hashing import check_seed, hash_key
+from fareg._hashing import check_seed, hash_key, one_row_of_each
 from fareg._validation import (
     MAX_COUNT,
     BoolArray,
@@ -23,7 +23,7 @@ from fareg._validation import (
     check_same_length,
 )
 from fareg.auditing._cells import CodedTable, cell_coverage, label_coverage
-from fareg.auditing._clusters import one_row_of_each, read_clusters, warn_of_repeats
+from fareg.auditing._clusters import read_clusters, warn_of_repeats
 from fareg.auditing._counts import Count, Promise
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult

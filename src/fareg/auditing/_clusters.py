@@ -11,7 +11,6 @@ import pandas as pd
 from fareg._columns import canonical, column_names, is_frame
 from fareg._levels import distinct_rows
 from fareg._validation import (
-    BoolArray,
     FaregError,
     IntArray,
     InvalidInputError,
@@ -63,16 +62,6 @@ def _without(X: Any, position: int) -> tuple[Any, Any]:
         name = frame.columns[position]
         return frame.drop(name).to_native(), frame[name].to_numpy()
     return np.delete(np.asarray(X), position, axis=1), np.asarray(X)[:, position]
-
-
-def one_row_of_each(clusters: IntArray | None, n: int, rng: np.random.Generator) -> BoolArray:
-    """Draw one row from each cluster; without clusters, take all ``n`` rows."""
-    chosen = np.ones(n, dtype=bool)
-    if clusters is not None:
-        order = rng.permutation(n)
-        chosen[:] = False
-        chosen[order[np.unique(clusters[order], return_index=True)[1]]] = True
-    return chosen
 
 
 def warn_of_repeats(X: Any, y: Any) -> tuple[str, ...]:

@@ -173,7 +173,10 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         }
         training = self._training_rows(estimator, fitted, X_train, y_train, seed, weights, **beside)
         about = None if about is None else take_rows(about, rest)
-        return self._conformalize(fitted, take_rows(X, rest), y[rest], training, about=about)
+        others = None if clusters is None else clusters[rest]
+        return self._conformalize(
+            fitted, take_rows(X, rest), y[rest], training, about=about, clusters=others
+        )
 
     def conformalize(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -12,40 +12,31 @@ import pandas as pd
 from scipy.stats import fisher_exact, rankdata
 
 from fareg import _words as words
+from fareg._hashing import one_row_of_each
 from fareg._validation import BoolArray, FloatArray
 from fareg.calibration import Rows
 from fareg.classifiers._learning import covered_by_split
-from fareg.groups import (
-    Condition,
-    GroupLearner,
-    Rule,
-    cut_membership,
-    distil_rule,
-    learn_quickly,
-)
+from fareg.classifiers._wording import MAX_SHARE, candidate_rules
+from fareg.groups import GroupLearner, Rule, distil_rule, learn_quickly
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
 
 SIGNIFICANCE = 0.05  # of all candidates together
-MIN_FIDELITY = 0.7  # words that agree less with what was learned are not used
-MIN_SHARE, MAX_SHARE = 0.02, 0.55  # of the rows: a group that is named is a minority
 MIN_ROWS = 50  # calibration rows of a group that is named
 MIN_GAP = 0.04  # coverage must lie so far below the level
 MARGIN = 0.02  # and its whole 95% interval so far; both are less if alpha is below 0.1
 MIN_RANKING = 0.8  # a group is found again if its rows outrank so many pairs with other rows
 MIN_STABILITY = 0.7
 N_RESAMPLES = 10
-N_CUTS = 3  # nested groups that are tried
 MIN_NEW = 0.5  # share of a further group's rows that no group before it has named
-MAX_FEATURES = 8  # features that words may use, those that were read most
 
 
 @dataclass(frozen=True, repr=False)
 class NamedGroup:
     """A group in words that is credibly under-covered by plain split conformal sets.
 
-    All numbers are of the calibration rows that the words mean; these rows did not choose the
-    group.
+    All numbers are of the calibration rows that the words mean, one of each cluster if clusters
+    were given; these rows did not choose the group.
 
     Attributes
     ----------
@@ -89,151 +80,6 @@ class NamedGroup:
         )
 
 
-def candidate_rules(
-    columns: pd.DataFrame, disadvantage: FloatArray, covered: FloatArray, features: tuple[str, ...]
-) -> list[Rule]:
-    """Describe the most disadvantaged learning rows in words, in a few ways.
-
-    Cuts of the disadvantage are chosen by how well the learning rows above them are covered; each
-    upper set is distilled into a rule, and the rule is shortened. Parts of a rule that share no
-    feature are groups of their own.
-    """
-    shown = columns[list(features[:MAX_FEATURES])]
-    rules: dict[bytes, Rule] = {}
-    cuts = {
-        c for n in range(2, N_CUTS + 2) for c in cut_membership(disadvantage, covered, n_cells=n)
-    }
-    for cut in sorted(cuts):
-        inside = disadvantage > cut
-        if not MIN_SHARE <= inside.mean() <= MAX_SHARE:
-            continue
-        distilled = distil_rule(shown, inside)
-        rule = shortened(distilled, shown, covered)
-        fidelity = float((rule.inside(shown) == inside).mean())
-        if not rule.alternatives or fidelity < MIN_FIDELITY:
-            continue
-        for part in _unrelated_parts(replace(rule, fidelity=fidelity)):
-            rows = part.inside(shown)
-            if MIN_SHARE <= rows.mean() <= MAX_SHARE:
-                rules.setdefault(rows.tobytes(), part)
-    return list(rules.values())
-
-
-Alternatives = tuple[tuple[Condition, ...], ...]
-
-
-def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
-    """Leave out what a rule does not need, one piece at a time.
-
-    A tree has to divide everyone, so its rules say more than the rows can support: "edu=p or
-    (sex=F and edu is not p)" means "edu=p or sex=F". Alternatives, conditions and single bounds are
-    left out as long as that improves the Bayesian information criterion of a model in which
-    ``covered`` has one mean inside and another one outside.
-    """
-    known: dict[Condition, BoolArray] = {}
-
-    def rows_of(conditions: tuple[Condition, ...]) -> BoolArray:
-        here = np.ones(len(columns), dtype=bool)
-        for condition in conditions:
-            if condition not in known:
-                known[condition] = condition.holds(columns[condition.feature])
-            here &= known[condition]
-        return here
-
-    def valued(alternatives: Alternatives) -> tuple[float, Alternatives]:
-        masks = [rows_of(conditions) for conditions in alternatives]
-        kept = _needed(masks)
-        alternatives = tuple(alternatives[i] for i in kept)
-        gain = _gain(np.any([masks[i] for i in kept], axis=0), covered) if kept else -np.inf
-        return gain - np.log(len(covered)) * _length(alternatives), alternatives
-
-    best = valued(rule.alternatives)
-    while options := [valued(option) for option in _one_piece_less(best[1])]:
-        better = max(options, key=lambda option: option[0])
-        if better[0] <= best[0]:
-            break
-        best = better
-    return rule if best[1] == rule.alternatives else rule.part(best[1])
-
-
-def _needed(masks: list[BoolArray]) -> list[int]:
-    """Return the alternatives that have a row which no other alternative has."""
-    kept = list(range(len(masks)))
-    for i in range(len(masks)):
-        others = [masks[j] for j in kept if j != i]
-        if not (masks[i] & ~np.any(others, axis=0) if others else masks[i]).any():
-            kept.remove(i)
-    return kept
-
-
-def _gain(inside: BoolArray, covered: FloatArray) -> float:
-    """Return how much better two means describe ``covered`` than one, in units of its variance."""
-    share, variance = float(inside.mean()), float(covered.var())
-    if not MIN_SHARE <= share <= MAX_SHARE or variance == 0:
-        return -np.inf
-    gap = float(covered[~inside].mean() - covered[inside].mean())
-    return len(covered) * share * (1 - share) * gap * abs(gap) / variance
-
-
-def _length(alternatives: Alternatives) -> int:
-    """Count conditions; an interval with two ends counts twice."""
-    return sum(
-        1 + bool(np.isfinite(condition.low) and np.isfinite(condition.high))
-        for conditions in alternatives
-        for condition in conditions
-    )
-
-
-def _one_piece_less(alternatives: Alternatives) -> Iterator[Alternatives]:
-    """Yield rules with one alternative, condition or bound left out, or two intervals joined."""
-    for i, conditions in enumerate(alternatives):
-        before, after = alternatives[:i], alternatives[i + 1 :]
-        if before or after:
-            yield (*before, *after)
-        for k, other in enumerate(after):
-            if hull := _hull(conditions, other):
-                yield (*before, hull, *after[:k], *after[k + 1 :])
-        for j, condition in enumerate(conditions):
-            others = (conditions[:j], conditions[j + 1 :])
-            if len(conditions) > 1:
-                yield (*before, (*others[0], *others[1]), *after)
-            if np.isfinite(condition.low) and np.isfinite(condition.high):
-                for wider in (replace(condition, low=-np.inf), replace(condition, high=np.inf)):
-                    yield (*before, (*others[0], wider, *others[1]), *after)
-
-
-def _hull(
-    first: tuple[Condition, ...], second: tuple[Condition, ...]
-) -> tuple[Condition, ...] | None:
-    """Return two alternatives as one if they differ in the interval of one feature only."""
-    if [c.feature for c in first] != [c.feature for c in second]:
-        return None
-    differing = [i for i, (c, d) in enumerate(zip(first, second, strict=True)) if c != d]
-    if len(differing) != 1 or first[differing[0]].levels is not None:
-        return None
-    (i,) = differing
-    c, d = first[i], second[i]
-    low, high = min(c.low, d.low), max(c.high, d.high)
-    joined = replace(c, low=low, high=high, missing=c.missing or d.missing)
-    return (*first[:i], joined, *first[i + 1 :])
-
-
-def _unrelated_parts(rule: Rule) -> Iterator[Rule]:
-    """Split a rule into the parts that have no feature in common."""
-    groups: list[tuple[set[str], list[tuple[Condition, ...]]]] = []
-    for alternative in rule.alternatives:
-        names = {condition.feature for condition in alternative}
-        related = [group for group in groups if group[0] & names]
-        merged = (names.union(*(g[0] for g in related)), [*(a for g in related for a in g[1])])
-        merged[1].append(alternative)
-        groups = [group for group in groups if group not in related] + [merged]
-    if len(groups) == 1:
-        yield rule
-        return
-    for _, alternatives in groups:
-        yield rule.part(tuple(alternatives))
-
-
 def credible_groups(
     learner: GroupLearner,
     learning: Rows,
@@ -267,13 +113,17 @@ def credible_groups(
 
     @cache  # the answers of the halves serve every group
     def answers() -> list[FloatArray]:
-        return relearned(learning.columns, covered, relearn, np.random.default_rng([seed, 3]))
+        rng = np.random.default_rng([seed, 3])
+        return relearned(learning.columns, covered, relearn, rng, learning.clusters)
 
     def stability(rule: Rule) -> float:
         return found_again(rule.inside(learning.columns), answers())
 
-    split = covered_by_split(rest, alpha)
-    return tuple(verified_groups(rules, rest.columns, split, 1 - alpha, stability))
+    # rows of one person are no independent evidence
+    ids = None if rest.clusters is None else pd.factorize(np.asarray(rest.clusters))[0]
+    apart = one_row_of_each(ids, len(rest), np.random.default_rng([seed, 4]))
+    split = covered_by_split(rest, alpha)[apart]
+    return tuple(verified_groups(rules, rest.columns[apart], split, 1 - alpha, stability))
 
 
 def rule_to_explain(
@@ -374,15 +224,18 @@ def relearned(
     covered: FloatArray,
     relearn: Callable[[pd.DataFrame, FloatArray, int], Callable[[pd.DataFrame], FloatArray]],
     rng: np.random.Generator,
+    clusters: Any = None,
 ) -> list[FloatArray]:
     """Learn from random halves of the learning rows; return the disadvantage of all of them.
 
     ``relearn(columns, covered, seed)`` learns from a half and returns a function that tells the
-    disadvantage of rows.
+    disadvantage of rows. Rows of one cluster are in the same half.
     """
+    unit = np.arange(len(covered)) if clusters is None else pd.factorize(np.asarray(clusters))[0]
+    n_units = int(unit.max(initial=-1)) + 1
     answers = []
     for _ in range(N_RESAMPLES):
-        half = rng.permutation(len(covered))[: len(covered) // 2]
+        half = np.flatnonzero(rng.permutation(n_units)[unit] < n_units // 2)
         seed = int(rng.integers(2**31))
         tell = relearn(columns.iloc[half].reset_index(drop=True), covered[half], seed)
         answers.append(tell(columns))

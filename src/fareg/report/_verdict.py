@@ -12,7 +12,7 @@ from fareg._words import confidence, evidence, interval, p_value, percent, rows
 
 Row = Mapping[str, Any]
 
-MIN_HEADLINE_ROWS = 100  # a group or label with fewer test rows never makes a headline
+MIN_HEADLINE_ROWS = 100  # a group or label with fewer independent rows never makes a headline
 MIN_SHOWN_ROWS = 20  # smaller groups and labels are not picked out, in any table or figure
 LABEL_GAP = 0.05  # a label is far below if its whole 95% interval is this far below the target
 SUSPICIOUS = 0.05  # p-value at which a learned group is described, as suspected and not verified
@@ -79,7 +79,7 @@ def audit_verdict(
     target = confidence(confidence_level)
     main = headline_group(groups, overall, confidence_level)
     short = short_labels(by_label, confidence_level)
-    small = [g for g in groups if g["is_finding"] and g["n"] < MIN_HEADLINE_ROWS]
+    small = [g for g in groups if g["is_finding"] and _independent(g) < MIN_HEADLINE_ROWS]
     status = _audit_status(overall, groups, short, small, confidence_level, detectable_coverage)
     sentences = {
         "low": f"Sets cover {percent(overall['coverage'])} of everyone instead of {target}; "
@@ -120,13 +120,19 @@ def headline_group(groups: Sequence[Row], overall: Row, confidence_level: float)
     not after correction for the number of groups. If all rows together are below the level, every
     group may be: then it is the worst finding that lies below the overall coverage.
     """
-    large = [group for group in groups if group["n"] >= MIN_HEADLINE_ROWS]
+    large = [group for group in groups if _independent(group) >= MIN_HEADLINE_ROWS]
     findings = [group for group in large if group["is_finding"]]
     if overall["high"] < overall.get("least_coverage", confidence_level):
         apart = [group for group in findings if group["high"] < overall["coverage"]]
         return min(apart, key=lambda group: group["high"], default=None)
     suspects = (g for g in large if g["source"] == "learned" and g["p_value"] <= SUSPICIOUS)
     return next(iter([*findings, *suspects]), None)
+
+
+def _independent(group: Row) -> int:
+    """Count what is independent in a group: its clusters, or its rows where there are none."""
+    clusters = group.get("n_clusters")
+    return int(group["n"] if clusters is None else clusters)
 
 
 def short_labels(by_label: Sequence[Row], confidence_level: float) -> list[Row]:
@@ -252,7 +258,7 @@ def _audit_status(
 ) -> str:
     if overall["high"] < overall.get("least_coverage", confidence_level):
         return "low"
-    if any(group["is_finding"] and group["n"] >= MIN_HEADLINE_ROWS for group in groups):
+    if any(g["is_finding"] and _independent(g) >= MIN_HEADLINE_ROWS for g in groups):
         return "finding"
     if short:
         return "label"

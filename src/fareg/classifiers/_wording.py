@@ -1,0 +1,237 @@
+"""Groups in words: short rules with round numbers, as far as the learning rows support them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from fareg._validation import BoolArray, FloatArray
+from fareg.groups import Condition, Rule, cut_membership, distil_rule
+
+MIN_FIDELITY = 0.7  # words that agree less with what was learned are not used
+MIN_SHARE, MAX_SHARE = 0.02, 0.55  # of the rows: a group that is named is a minority
+N_CUTS = 3  # nested groups that are tried
+MAX_FEATURES = 8  # features that words may use, those that were read most
+NOISE = 2.0  # gain that rounder numbers may cost; by chance, a gain is 1 on average
+MAX_GRID = 60  # numbers that a bound is moved to, at most
+HUGE = 1e15  # larger numbers are not counted in steps
+
+
+def candidate_rules(
+    columns: pd.DataFrame, disadvantage: FloatArray, covered: FloatArray, features: tuple[str, ...]
+) -> list[Rule]:
+    """Describe the most disadvantaged learning rows in words, in a few ways.
+
+    Cuts of the disadvantage are chosen by how well the learning rows above them are covered; each
+    upper set is distilled into a rule, which is shortened and rounded. Parts of a rule that share
+    no feature are groups of their own.
+    """
+    shown = columns[list(features[:MAX_FEATURES])]
+    rules: dict[bytes, Rule] = {}
+    cuts = {
+        c for n in range(2, N_CUTS + 2) for c in cut_membership(disadvantage, covered, n_cells=n)
+    }
+    for cut in sorted(cuts):
+        inside = disadvantage > cut
+        if not MIN_SHARE <= inside.mean() <= MAX_SHARE:
+            continue
+        rule = rounded(shortened(distil_rule(shown, inside), shown, covered), shown, covered)
+        fidelity = float((rule.inside(shown) == inside).mean())
+        if not rule.alternatives or fidelity < MIN_FIDELITY:
+            continue
+        for part in _unrelated_parts(replace(rule, fidelity=fidelity)):
+            rows = part.inside(shown)
+            if MIN_SHARE <= rows.mean() <= MAX_SHARE:
+                rules.setdefault(rows.tobytes(), part)
+    return list(rules.values())
+
+
+Alternatives = tuple[tuple[Condition, ...], ...]
+
+
+class _Rows:
+    """Which rows fulfil conditions; each condition is asked once."""
+
+    def __init__(self, columns: pd.DataFrame) -> None:
+        self.columns = columns
+        self.known: dict[Condition, BoolArray] = {}
+
+    def of(self, conditions: tuple[Condition, ...]) -> BoolArray:
+        here = np.ones(len(self.columns), dtype=bool)
+        for condition in conditions:
+            if condition not in self.known:
+                self.known[condition] = condition.holds(self.columns[condition.feature])
+            here &= self.known[condition]
+        return here
+
+
+def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
+    """Leave out what a rule does not need, one piece at a time.
+
+    A tree has to divide everyone, so its rules say more than the rows can support: "edu=p or
+    (sex=F and edu is not p)" means "edu=p or sex=F". Alternatives, conditions and single bounds are
+    left out as long as that improves the Bayesian information criterion of a model in which
+    ``covered`` has one mean inside and another one outside.
+    """
+    rows_of = _Rows(columns).of
+
+    def valued(alternatives: Alternatives) -> tuple[float, Alternatives]:
+        masks = [rows_of(conditions) for conditions in alternatives]
+        kept = _needed(masks)
+        alternatives = tuple(alternatives[i] for i in kept)
+        gain = _gain(np.any([masks[i] for i in kept], axis=0), covered) if kept else -np.inf
+        return gain - np.log(len(covered)) * _length(alternatives), alternatives
+
+    best = valued(rule.alternatives)
+    while options := [valued(option) for option in _one_piece_less(best[1])]:
+        better = max(options, key=lambda option: option[0])
+        if better[0] <= best[0]:
+            break
+        best = better
+    return rule if best[1] == rule.alternatives else rule.part(best[1])
+
+
+def rounded(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
+    """Move bounds of numbers to the roundest ones that describe coverage as well but for noise.
+
+    A tree cuts where its rows happen to part, so other rows of the same people would give other
+    words. Each bound moves to the best number of the coarsest grid, with steps of 5, 2 or 1 times a
+    power of ten, on which the rule loses at most ``NOISE`` of its gain.
+    """
+    rows = _Rows(columns)
+
+    def gain(alternatives: Alternatives) -> float:
+        return _gain(np.any([rows.of(conditions) for conditions in alternatives], axis=0), covered)
+
+    best = rule.alternatives
+    least = gain(best) - NOISE if best else np.inf
+    for i, j, side in _bounds(best):
+        condition = best[i][j]
+        before = getattr(condition, side)
+        for grid in _grids(columns[condition.feature]):
+            allowed = grid[grid < condition.high] if side == "low" else grid[grid > condition.low]
+            moved = [_moved(best, i, j, side, bound) for bound in allowed.tolist()]
+            # of equally good numbers, the nearest
+            worth = [(gain(m), -abs(b - before)) for m, b in zip(moved, allowed, strict=True)]
+            if worth and max(worth)[0] >= least:
+                best = moved[worth.index(max(worth))]
+                break
+    return rule if best == rule.alternatives else rule.part(best)
+
+
+def _moved(alternatives: Alternatives, i: int, j: int, side: str, bound: float) -> Alternatives:
+    conditions = list(alternatives[i])
+    conditions[j] = replace(conditions[j], **{side: bound})  # type: ignore[arg-type]
+    return (*alternatives[:i], tuple(conditions), *alternatives[i + 1 :])
+
+
+def _bounds(alternatives: Alternatives) -> list[tuple[int, int, str]]:
+    """Return where bounds of numbers stand that may be moved: no dates, no single values."""
+    return [
+        (i, j, side)
+        for i, conditions in enumerate(alternatives)
+        for j, condition in enumerate(conditions)
+        for side in ("low", "high")
+        if condition.levels is None
+        and condition.kind is None
+        and np.isfinite(getattr(condition, side))
+        and condition.low < np.nextafter(condition.high, -np.inf)
+    ]
+
+
+def _grids(column: pd.Series) -> Iterator[FloatArray]:
+    """Yield ever finer grids of round numbers between the values of a column."""
+    values = np.asarray(column, dtype=np.float64)
+    values = values[np.isfinite(values) & (np.abs(values) < HUGE)]
+    if not len(values) or values.min() == values.max():
+        return
+    low, high = float(values.min()), float(values.max())
+    power = np.floor(np.log10(high - low))
+    for step in (factor * 10.0**k for k in (power, power - 1) for factor in (5, 2, 1)):
+        first, last = np.ceil(low / step), np.ceil(high / step)
+        if last - first <= MAX_GRID:
+            # dividing by a whole number keeps 0.3 from becoming 0.30000000000000004
+            inverse = round(1 / step)
+            marks = np.arange(first, last)
+            yield marks * step if step >= 1 else marks / inverse
+
+
+def _needed(masks: list[BoolArray]) -> list[int]:
+    """Return the alternatives that have a row which no other alternative has."""
+    kept = list(range(len(masks)))
+    for i in range(len(masks)):
+        others = [masks[j] for j in kept if j != i]
+        if not (masks[i] & ~np.any(others, axis=0) if others else masks[i]).any():
+            kept.remove(i)
+    return kept
+
+
+def _gain(inside: BoolArray, covered: FloatArray) -> float:
+    """Return how much better two means describe ``covered`` than one, in units of its variance."""
+    share, variance = float(inside.mean()), float(covered.var())
+    if not MIN_SHARE <= share <= MAX_SHARE or variance == 0:
+        return -np.inf
+    gap = float(covered[~inside].mean() - covered[inside].mean())
+    return len(covered) * share * (1 - share) * gap * abs(gap) / variance
+
+
+def _length(alternatives: Alternatives) -> int:
+    """Count conditions; an interval with two ends counts twice."""
+    return sum(
+        1 + bool(np.isfinite(condition.low) and np.isfinite(condition.high))
+        for conditions in alternatives
+        for condition in conditions
+    )
+
+
+def _one_piece_less(alternatives: Alternatives) -> Iterator[Alternatives]:
+    """Yield rules with one alternative, condition or bound left out, or two intervals joined."""
+    for i, conditions in enumerate(alternatives):
+        before, after = alternatives[:i], alternatives[i + 1 :]
+        if before or after:
+            yield (*before, *after)
+        for k, other in enumerate(after):
+            if hull := _hull(conditions, other):
+                yield (*before, hull, *after[:k], *after[k + 1 :])
+        for j, condition in enumerate(conditions):
+            others = (conditions[:j], conditions[j + 1 :])
+            if len(conditions) > 1:
+                yield (*before, (*others[0], *others[1]), *after)
+            if np.isfinite(condition.low) and np.isfinite(condition.high):
+                for wider in (replace(condition, low=-np.inf), replace(condition, high=np.inf)):
+                    yield (*before, (*others[0], wider, *others[1]), *after)
+
+
+def _hull(
+    first: tuple[Condition, ...], second: tuple[Condition, ...]
+) -> tuple[Condition, ...] | None:
+    """Return two alternatives as one if they differ in the interval of one feature only."""
+    if [c.feature for c in first] != [c.feature for c in second]:
+        return None
+    differing = [i for i, (c, d) in enumerate(zip(first, second, strict=True)) if c != d]
+    if len(differing) != 1 or first[differing[0]].levels is not None:
+        return None
+    (i,) = differing
+    c, d = first[i], second[i]
+    low, high = min(c.low, d.low), max(c.high, d.high)
+    joined = replace(c, low=low, high=high, missing=c.missing or d.missing)
+    return (*first[:i], joined, *first[i + 1 :])
+
+
+def _unrelated_parts(rule: Rule) -> Iterator[Rule]:
+    """Split a rule into the parts that have no feature in common."""
+    groups: list[tuple[set[str], list[tuple[Condition, ...]]]] = []
+    for alternative in rule.alternatives:
+        names = {condition.feature for condition in alternative}
+        related = [group for group in groups if group[0] & names]
+        merged = (names.union(*(g[0] for g in related)), [*(a for g in related for a in g[1])])
+        merged[1].append(alternative)
+        groups = [group for group in groups if group not in related] + [merged]
+    if len(groups) == 1:
+        yield rule
+        return
+    for _, alternatives in groups:
+        yield rule.part(tuple(alternatives))
