@@ -1,0 +1,199 @@
+"""How often a group is named: on fair tables of ten kinds, on clear groups, on published tables.
+
+    python benchmarks/naming.py fair --seeds 6
+    python benchmarks/naming.py clear --seeds 5
+    python benchmarks/naming.py published --seeds 3 --folder DIRECTORY
+
+Every run is a whole ``fit`` with a small forest; each is added to ``naming.csv`` at once and is not
+measured again. Constants of naming were not chosen on these seeds.
+"""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import typer
+from degrees import draw
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+
+from fareg import FaReGClassifier, FaregWarning
+from fareg._columns import select_columns
+from fareg._encoding import ordinal_encoder
+from fareg.datasets import make_synthetic
+from fareg.metrics import is_covered
+
+RESULTS = Path(__file__).with_name("naming.csv")
+COLUMNS = ("part", "table", "seed", "named", "groups", "true_coverage", "agreement")
+N = 2000
+CLEAR = ("xnor", "band by gender", "minority", "parity", "jobs")
+Columns = Callable[[np.random.Generator, int], dict[str, Any]]
+
+
+def _mixed(count: int) -> Columns:
+    return lambda rng, n: {
+        f"c{j}": rng.choice(list("abc"), n) if j % 2 else rng.normal(size=n) for j in range(count)
+    }
+
+
+def _holes(rng: np.random.Generator, n: int) -> dict[str, Any]:
+    return {f"h{j}": np.where(rng.random(n) < 0.5, np.nan, rng.normal(size=n)) for j in range(4)}
+
+
+def _copies(rng: np.random.Generator, n: int) -> dict[str, Any]:
+    x = rng.normal(size=n)
+    return {f"x{j}": x + 0.1 * rng.normal(size=n) for j in range(5)}
+
+
+def _levels(*counts: int) -> Columns:
+    return lambda rng, n: {f"l{k}": [f"v{i}" for i in rng.integers(0, k, n)] for k in counts}
+
+
+FAIR: dict[str, Columns] = {
+    "three columns": _mixed(3),
+    "ten columns": _mixed(10),
+    "thirty columns": _mixed(30),
+    "few levels": _levels(2, 3, 4, 5),
+    "forty levels": _levels(2, 40),
+    "500 levels": _levels(3, 500),
+    "heavy tails": lambda rng, n: {f"t{j}": rng.standard_t(1, n) for j in range(4)},
+    "missing values": _holes,
+    "copies of a column": _copies,
+    "people with five rows": _mixed(4),
+}
+
+
+def fair_table(kind: str, rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray, Any]:
+    """Draw rows that are all equally hard, with columns that tell nothing; return ids as well."""
+    X = make_synthetic(N, random_state=rng).X.filter(like="Feature")
+    signal, hard = X["Feature 1"].to_numpy(), X["Feature 2"].to_numpy() < 0.4
+    y = np.where(hard, 3 * (signal >= 0.5) + rng.integers(0, 3, N), (6 * signal).astype(int))
+    about = pd.DataFrame(FAIR[kind](rng, N))
+    ids = None
+    if kind == "people with five rows":  # a person's rows differ in the first feature only
+        ids = np.repeat(np.arange(N // 5), 5)
+        first = ids * 5
+        about, y = about.iloc[first].reset_index(drop=True), y[first]
+        X = X.iloc[first].reset_index(drop=True)
+        X["Feature 1"] += rng.normal(0, 1e-3, N)
+    return pd.concat([X, about], axis=1), y, (list(about), ids)
+
+
+def fitted(
+    X: pd.DataFrame, y: np.ndarray, sensitive: list[str], seed: int, **parameters: Any
+) -> Any:
+    """Fit levels around a small forest."""
+    forest = RandomForestClassifier(40, min_samples_leaf=5, random_state=seed)
+    clf = FaReGClassifier(
+        make_pipeline(ordinal_encoder(), forest),
+        sensitive_features=sensitive,
+        conformity_score=parameters.pop("conformity_score", "aps"),
+        random_state=seed,
+    )
+    return clf.fit(X, y, **parameters)
+
+
+def run_fair(kind: str, seed: int) -> dict[str, Any]:
+    """Return what is named where everybody is equally hard."""
+    X, y, (sensitive, ids) = fair_table(kind, np.random.default_rng([seed, 11]))
+    return told(fitted(X, y, sensitive, seed, clusters=ids))
+
+
+def run_clear(shape: str, seed: int) -> dict[str, Any]:
+    """Return what is named where a group is hard, and how well split sets cover that group."""
+    data = draw(shape, N + 5000, seed)
+    clf = fitted(data.X[:N], data.y[:N], list(data.sensitive), seed)
+    new, truth = data.X[N:], data.y[N:]
+    group = data.degree(new) > 0
+    scores = clf.conformity_scores(new)
+    split = clf.calibration_.split_thresholds
+    covered = is_covered(truth, scores <= np.ravel(split)[0], classes=clf.classes_)
+    columns = select_columns(new, list(data.sensitive))
+    named = _rows_of(clf, columns)
+    return {
+        **told(clf),
+        "true_coverage": round(float(covered[group].mean()), 4),
+        "agreement": round(_overlap(named, group), 3),
+    }
+
+
+def told(clf: Any) -> dict[str, Any]:
+    """Return the named groups in words."""
+    groups = [group.rule.text for group in clf.named_groups_]
+    return {"named": len(groups), "groups": "; ".join(groups)}
+
+
+def _rows_of(clf: Any, columns: pd.DataFrame) -> np.ndarray:
+    inside = [group.rule.inside(columns) for group in clf.named_groups_]
+    return np.any(inside, axis=0) if inside else np.zeros(len(columns), dtype=bool)
+
+
+def _overlap(first: np.ndarray, second: np.ndarray) -> float:
+    """Return the share of the rows in either set that are in both; two empty sets agree."""
+    either = int((first | second).sum())
+    return float((first & second).sum() / either) if either else 1.0
+
+
+PUBLISHED = {  # target, sensitive columns, columns left out
+    "german_credit": ("Credit_risk", ["Gender", "Age"], []),
+    "nhanes": ("HealthGen", ["Gender", "Race1", "Age", "Education"], ["ID"]),
+    "oulad": ("final_result", ["gender", "disability", "age_band", "imd_band"], ["id_student"]),
+    "adult": ("income", ["age", "sex", "race", "marital-status"], ["fnlwgt"]),
+    "diabetes130": ("readmitted", ["race", "gender", "age"], ["encounter_id", "patient_nbr"]),
+}
+
+
+def run_published(path: Path, score: str, seeds: int) -> list[dict[str, Any]]:
+    """Return what three splits of the same 4,000 rows name, and how far they mean the same rows."""
+    target, sensitive, left_out = PUBLISHED[path.stem]
+    table = pd.read_parquet(path).dropna(subset=[target])
+    table = table.sample(min(4000, len(table)), random_state=0).reset_index(drop=True)
+    X = table.drop(columns=[target, *left_out])
+    X = X.loc[:, X.isna().mean() < 0.6]
+    y = table[target].astype(str).to_numpy()
+    fits = [fitted(X, y, sensitive, seed, conformity_score=score) for seed in range(seeds)]
+    masks = [_rows_of(clf, select_columns(X, sensitive)) for clf in fits]
+    agreement = float(np.mean([_overlap(a, b) for a, b in combinations(masks, 2)]))
+    return [{**told(clf), "agreement": round(agreement, 3)} for clf in fits]
+
+
+def main(part: str, seeds: int = 3, folder: Path | None = None, only: str = "") -> None:
+    """Measure one part and add what is new to the table of results."""
+    warnings.simplefilter("ignore", FaregWarning)
+    done = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=COLUMNS)
+    finished = set(done[["part", "table", "seed"]].itertuples(index=False, name=None))
+
+    def add(table: str, seed: int, row: dict[str, Any]) -> None:
+        is_new = not RESULTS.exists()
+        with RESULTS.open("a", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            if is_new:
+                writer.writeheader()
+            writer.writerow({"part": part, "table": table, "seed": seed, **row})
+        print(part, table, seed, row, flush=True)
+
+    if part == "published":
+        assert folder is not None
+        for name in only.split(",") if only else PUBLISHED:
+            for score in ("aps", "lac"):
+                if (part, f"{name}, {score}", 0) not in finished:
+                    rows = run_published(folder / f"{name}.parquet", score, seeds)
+                    for seed, row in enumerate(rows):
+                        add(f"{name}, {score}", seed, row)
+        return
+    run, tables = {"fair": (run_fair, tuple(FAIR)), "clear": (run_clear, CLEAR)}[part]
+    for seed in range(seeds):
+        for table in only.split(",") if only else tables:
+            if (part, table, seed) not in finished:
+                add(table, seed, run(table, seed))
+
+
+if __name__ == "__main__":
+    typer.run(main)
