@@ -7,8 +7,10 @@
 # make gallery the page of examples, with what they print and draw
 # make dist    wheel and sdist, and the quick tests on the installed wheel
 PYTHON ?= python3
+CONSTRAINTS ?= constraints.txt
 BIN := .venv/bin
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+OPTIONS := install --quiet --disable-pip-version-check -c $(CONSTRAINTS)
+INSTALL := $(BIN)/pip $(OPTIONS)
 
 .PHONY: demo quick test check bench docs gallery dist clean
 
@@ -40,16 +42,16 @@ docs: .venv/installed-dev
 gallery: .venv/installed-dev
 	$(BIN)/python docs/_gallery.py
 
-# the wheel alone first, then with the extras that the tests need, in an environment of its own
-dist: .venv/installed-dev
+# the wheel alone first, then with the extras that the tests need, in an environment of its own;
+# other versions: make dist PYTHON=python3.13, make dist CONSTRAINTS=constraints-oldest.txt
+dist:
 	rm -rf dist .dist-venv
-	$(INSTALL) build
-	$(BIN)/python -m build --outdir dist .
 	$(PYTHON) -m venv .dist-venv
-	.dist-venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	.dist-venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	.dist-venv/bin/pip $(OPTIONS) build torch==2.13.0
+	.dist-venv/bin/python -m build --outdir dist .
+	.dist-venv/bin/pip $(OPTIONS) dist/*.whl
 	.dist-venv/bin/fareg --version
-	.dist-venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt "$$(echo dist/*.whl)[dev,dask]"
+	.dist-venv/bin/pip $(OPTIONS) "$$(echo dist/*.whl)[dev,dask]"
 	OMP_NUM_THREADS=1 .dist-venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" tests
 
 .venv/created:
@@ -67,8 +69,8 @@ dist: .venv/installed-dev
 
 .bench-venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .bench-venv
-	.bench-venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
-	.bench-venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	.bench-venv/bin/pip $(OPTIONS) torch==2.13.0
+	.bench-venv/bin/pip $(OPTIONS) -e ".[bench]"
 	touch $@
 
 clean:
