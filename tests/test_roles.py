@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import numpy as np
 import pandas as pd
@@ -134,7 +135,7 @@ def test_labels_of_any_type_reach_a_classifier_that_wants_numbers():
 
 
 def test_a_library_that_is_not_installed_is_named_with_its_command(weighted, tmp_path, monkeypatch):
-    monkeypatch.setattr("fareg.workflow._models.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "catboost", None)
     options = ("--target", "outcome", "--estimator", "catboost", "--out", tmp_path / "m.fareg")
     assert "pip install catboost" in refused("fit", weighted, *options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -133,8 +133,12 @@ def fitted_reading(model: Any, features: Sequence[str], table: pd.DataFrame) -> 
 def check_named(name: str) -> None:
     """Refuse a name that stands for no model, or for one whose library is not installed."""
     check_choice("estimator", name, MODELS)
-    if name in LIBRARIES and find_spec(name) is None:
+    if name not in LIBRARIES:
+        return
+    try:
+        import_module(name)
+    except ImportError as error:
         raise InvalidInputError(
-            f"estimator {name} needs a library that is not installed; install it with: "
+            f"estimator {name} needs a library that is not installed ({error}); install it with: "
             f"pip install {name}"
-        )
+        ) from error
