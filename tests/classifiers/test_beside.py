@@ -192,6 +192,10 @@ def test_swapped_columns_are_told():
     sharp = np.eye(3)[np.searchsorted(LABELS, Y)] * 0.8 + 0.2 / 3
     with pytest.warns(fareg.FaregWarning, match=r"right for 0.0% of 400 rows.*swapped"):
         SplitConformalClassifier().conformalize(WHO, Y, proba=np.roll(sharp, 1, axis=1))
+    one_pair = sharp[:, [0, 2, 1]]  # right more often than a blind guess, and still wrong
+    names = f"the columns of {LABELS[1]} and {LABELS[2]} were exchanged"
+    with pytest.warns(fareg.FaregWarning, match=f"100.0% if {names}"):
+        SplitConformalClassifier().conformalize(WHO, Y, proba=one_pair)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SplitConformalClassifier().conformalize(WHO, Y, proba=sharp)

@@ -321,7 +321,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         )
         rows = self._as_rows(X, codes, **beside)
         if rows.given is not None or rows.hidden:
-            warn_of_swapped(rows)
+            warn_of_swapped(rows, self.classes_)
         if rows.given is not None:
             _ = rows.own_scores  # an array is read once, from its first row to its last
         self.calibration_ = self._calibrate(rows, training)

@@ -63,17 +63,26 @@ def _checked(proba: Any) -> Any:
     return table
 
 
-def warn_of_swapped(rows: Rows) -> None:
-    """Warn if the most probable label of labelled rows is right less often than a blind guess."""
+def warn_of_swapped(rows: Rows, classes: Any) -> None:
+    """Warn if the most probable label would be right far more often with two columns exchanged."""
     rows = rows.take(slice(0, min(len(rows), CHECKED_ROWS)))
-    known = rows.labels >= 0
-    n, right = int(known.sum()), int((rows.top[0] == rows.labels)[known].sum())
-    guess = 1 / rows.n_classes
-    if n and binomtest(right, n, guess, alternative="less").pvalue < SURELY:
+    top, labels = (codes[rows.labels >= 0] for codes in (rows.top[0], rows.labels))
+    wrong = pd.DataFrame({"a": np.minimum(top, labels), "b": np.maximum(top, labels)})
+    wrong = wrong[top != labels].value_counts().reset_index()
+    right = np.bincount(labels[top == labels], minlength=rows.n_classes)
+    # an exchange of a and b makes these rows right, and those that are right wrong
+    wrong["right"] = right[wrong["a"]] + right[wrong["b"]]
+    if wrong.empty:
+        return
+    a, b, gained, lost = wrong.loc[(wrong["count"] - wrong["right"]).idxmax()]
+    n_pairs = rows.n_classes * (rows.n_classes - 1) / 2
+    chance = binomtest(lost, lost + gained, 0.5, alternative="less").pvalue * n_pairs
+    if chance < SURELY:
+        now, then = (percent((right.sum() + more) / len(labels)) for more in (0, gained - lost))
         warn(
-            f"the most probable label is right for {percent(right / n)} of {n} rows, less often "
-            f"than a blind guess ({percent(guess)}): check that no columns of probabilities are "
-            "swapped"
+            f"the most probable label is right for {now} of {len(labels)} rows, and for {then} if "
+            f"the columns of {classes[a]} and {classes[b]} were exchanged: check that no columns "
+            "of probabilities are swapped"
         )
 
 
