@@ -60,6 +60,27 @@ def place(tmp_path_factory):
     return folder
 
 
+def test_sensitive_features_may_lie_beside_the_table(place, tmp_path):
+    read, beside = X[["Feature 1"]], X[["Color", "Gender"]]
+    tree = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=4, random_state=0))
+    clf = fareg.FaReGClassifier(
+        FrozenEstimator(tree.fit(read[:300], Y[:300])),
+        learner=GroupLearner(members=("cells",)),
+        random_state=0,
+    ).conformalize(read[300:900], Y[300:900], sensitive_features=beside[300:900])
+    fareg.save(clf, tmp_path / "m.fareg", seen=(read[FITTED], Y[FITTED]))
+    told = calibrate_folder(
+        tmp_path / "m.fareg",
+        place / "parts",
+        target="outcome",
+        out=tmp_path / "new.fareg",
+        jobs=1,
+    )
+    assert told["left_out"] >= 300
+    assert clf.calibration_.leveler.n_levels > 1
+    assert len(told["thresholds"]) == clf.calibration_.leveler.n_levels
+
+
 def in_memory(clf):
     """Return the calibration of all new rows in one memory."""
     new = slice(900, None)

@@ -20,6 +20,7 @@ from fareg.classifiers import FaReGClassifier
 from fareg.persistence import SeenRows, describe, save, seen_rows
 from fareg.workflow._fit import quiet
 from fareg.workflow._parquet import count_rows, folder_parts
+from fareg.workflow._predict import ask
 from fareg.workflow._predict_folder import file_digest, loaded_model
 from fareg.workflow._tables import read_batches
 
@@ -95,9 +96,9 @@ def calibrate_folder(
     while search.is_open:
         rounds += 1
         progress(f"counting scores, round {rounds}")
-        ask = replace(counter, asked=search.next_round())
+        count = replace(counter, asked=search.next_round())
         found = PartCounts.joined(
-            run_tasks(ask, parts, engine=engine, jobs=jobs, scheduler=scheduler)
+            run_tasks(count, parts, engine=engine, jobs=jobs, scheduler=scheduler)
         )
         if first is None:
             first = found
@@ -191,20 +192,21 @@ class PartCounter:
             raise InvalidInputError(
                 f"the target {self.target} has missing values; fill them or drop these rows"
             )
+        read = list(clf.column_kinds_ or columns)  # without sensitive features beside the table
         seen = _seen(self.model, self.digest)
         y = batch[self.target].to_numpy()
         is_new = np.ones(len(y), dtype=bool)
         if seen is not None:
-            is_new = ~seen.contains(batch[columns], label_texts(y))
+            is_new = ~seen.contains(batch[read], label_texts(y))
         X, y = batch.loc[is_new, columns].reset_index(drop=True), y[is_new]
         if not len(y):
             return replace(PartCounts.joined(iter(())), n_seen=len(batch))
         codes = label_codes(y, clf.classes_)
-        scores = clf.conformity_scores(X)
+        scores = clf.conformity_scores(X[read])
         own = np.where(codes >= 0, scores[np.arange(len(codes)), codes], np.inf)
         problems = codes if clf.label_conditional else np.zeros_like(codes)
         return PartCounts(
-            self.asked.count(own, clf.predict_level(X), problems),
+            self.asked.count(own, ask(clf.predict_level, clf, X), problems),
             len(y),
             len(batch) - len(y),
             int((codes < 0).sum()),
