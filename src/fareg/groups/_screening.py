@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -106,7 +107,7 @@ class _Cells:
     def __init__(self, codes: list[IntArray]) -> None:
         self.codes = [code - code.min(initial=0) for code in codes]
         self.sizes = [int(code.max(initial=0)) + 1 for code in self.codes]
-        self._pairs: dict[Subset, tuple[IntArray, int]] = {}
+        self._pairs: dict[Subset, tuple[Any, int]] = {}
 
     def of(self, subset: Subset) -> tuple[IntArray, int]:
         """Return the cell of each row and the number of cells."""
@@ -119,8 +120,11 @@ class _Cells:
             )
             if len(subset) > 2:
                 return joint
-            self._pairs[subset] = joint  # triples are built on pairs
-        return self._pairs[subset]
+            # triples are built on pairs, of which there may be 780: short numbers take a quarter
+            cells, n_cells = joint
+            self._pairs[subset] = cells.astype(np.min_scalar_type(n_cells)), n_cells
+        cells, n_cells = self._pairs[subset]
+        return cells.astype(np.int64), n_cells
 
 
 def _search(
