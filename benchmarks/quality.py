@@ -212,9 +212,11 @@ def by_shape(rows: pd.DataFrame) -> pd.DataFrame:
     known = rows[~rows["shape"].isin(NOISE)]
     mean = known.groupby([*keys, "method"])[["worst", "size"]].mean().unstack("method")
     table = pd.DataFrame({"seeds": known.groupby(keys)["seed"].nunique()})
-    for method in ("split", "RCP", ONE_GROUP, LEVELS, ORACLE):
+    for method in FEW:
         table[method] = mean["worst", method]
     table["short"] = table[ORACLE] - table[LEVELS]
+    by_seed = known.pivot_table("worst", [*keys, "seed"], "method")
+    table["error"] = (by_seed[ORACLE] - by_seed[LEVELS]).groupby(keys).sem()  # of short, over seeds
     table["larger"] = mean["size", LEVELS] / mean["size", ORACLE] - 1
     table = table.reset_index()
     large, smooth = table["N"] >= 8000, table["shape"].isin(SMOOTH)
