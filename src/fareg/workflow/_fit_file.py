@@ -137,8 +137,11 @@ def fit_file(
         weights=weights,
         source=str(data),
     )
-    X = frame[base.roles.columns]
+    X, labels = frame[base.roles.columns], frame[target]
     kinds = column_kinds(X)
+    ids = None if clusters is None else pd.factorize(frame[clusters])[0]
+    weighed = None if weights is None else check_weights(frame[weights])
+    del frame  # X is a copy, and one is enough to train with
     trial = fit_and_test(
         X,
         base.y,
@@ -149,8 +152,8 @@ def fit_file(
         conformity_score=conformity_score,
         label_conditional=label_conditional,
         allow_empty=allow_empty,
-        clusters=None if clusters is None else pd.factorize(frame[clusters])[0],
-        weights=None if weights is None else check_weights(frame[weights]),
+        clusters=ids,
+        weights=weighed,
         measures=measures,
         progress=progress,
         seed=seed,
@@ -158,9 +161,9 @@ def fit_file(
     )
     if test_out is not None:
         copy_rows(data, trial.X.index, test_out)
-    seen = frame.drop(index=trial.X.index)
+    used = ~X.index.isin(trial.X.index)
     notes = {"columns": kinds, **_notes(trial, base)}
-    save(trial.clf, out, metadata=notes, seen=(seen[list(X)], seen[target]))
+    save(trial.clf, out, metadata=notes, seen=(X[used], labels[used]))
     return trial
 
 
