@@ -84,7 +84,7 @@ class FaReGClassifier(ConformalClassifier):
     level as far as the calibration rows ask for it. By default,
     ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` for every m: for everyone, for the worst off, and
     for every group "disadvantaged at least this much" between, in finite samples and for any
-    distribution. Without a signal there is one level and the sets are plain split conformal ones.
+    distribution. Where the learning rows show no such order, there is one level: plain split sets.
 
     Parameters
     ----------
