@@ -350,6 +350,7 @@ def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
         (b"a,a,outcome\n1,2,x\n", "has column a twice"),
         (b"a;outcome\n1;x\n", "by commas"),
         (b"a,outcome\n1,x\n1,2,3,4,x\n", "line 3"),
+        (b"a,outcome\n5,1,x\n6,2,y\n", "names 2 columns in its first line"),
         (b"a,outcome\n1,x\nj\xe9,y\n", "byte 0xe9 in line 3"),
         (b"a,outcome\n" + b"1,x\n" * 50, "one class only (x)"),
         (b"a,outcome\n" + b"1,x\n2,\n" * 25, "25 missing values in 50 rows"),

@@ -181,8 +181,9 @@ def test_two_levels_in_closed_form(seed, alpha):
     """The upper threshold is never below split's, the lower one never above it."""
     scores, levels, _ = large_case(seed, n=seed % 90)
     levels = levels % 2
-    theta = level_thresholds(scores, levels, 2, alpha=alpha)
     confidence = {"confidence_level": 1 - alpha}
+    alpha = check_confidence_level(1 - alpha)  # the alpha that this level stands for
+    theta = level_thresholds(scores, levels, 2, alpha=alpha)
     alone = [conformal_quantile(scores[levels == j], **confidence) for j in (0, 1)]
     together = conformal_quantile(scores, **confidence)
     assert theta.tolist() == [min(alone[0], together), max(alone[1], together)]

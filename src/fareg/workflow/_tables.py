@@ -68,16 +68,15 @@ def _read_csv(source: Path, labels: Sequence[str], columns: Sequence[str] | None
     names = _check_header(source)
     if columns is not None:
         check_columns(columns, names, str(source))
-    wanted = set(names if columns is None else columns)
-    frame = pd.read_csv(
-        source, low_memory=False, encoding="utf-8-sig", usecols=lambda name: name in wanted
-    )
+    # with usecols, pandas would cut lines that are too long instead of refusing them
+    frame = pd.read_csv(source, low_memory=False, encoding="utf-8-sig", index_col=False)
+    frame = frame if columns is None else frame[list(columns)].copy()
     frame = _with_label_words(frame, source, labels)
     for name in list(frame):
         frame[name] = _with_dates(frame[name])
         if isinstance(frame[name].dtype, pd.StringDtype) and name not in labels:
             frame[name] = frame[name].astype("category")  # a code per row, each text once
-    return frame if columns is None else frame[list(columns)]
+    return frame
 
 
 def read_batches(
@@ -140,13 +139,9 @@ def _csv_batches(
     """Yield frames, and the columns to keep as the text that they are."""
 
     def chunks(names: Any, **options: Any) -> Iterator[pd.DataFrame]:
-        yield from pd.read_csv(
-            source,
-            usecols=lambda name: name in names,
-            chunksize=batch_size,
-            encoding="utf-8-sig",
-            **options,
-        )
+        options |= {"encoding": "utf-8-sig", "index_col": False}
+        for chunk in pd.read_csv(source, chunksize=batch_size, **options):
+            yield chunk[[name for name in chunk if name in names]]
 
     texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
     copies = chunks(keep, dtype="str", keep_default_na=False) if keep else None
@@ -253,13 +248,20 @@ def _check_header(source: Path) -> list[str]:
 
     opened = gzip.open if source.name.endswith(".gz") else open
     with opened(source, "rt", encoding="utf-8-sig", newline="") as file:
-        names = next(csv.reader(file), [])
+        lines = csv.reader(file)
+        names = next(lines, [])
+        first = next(filter(None, lines), [])
     if not any(names):
         raise InvalidInputError(f"{source} is empty: its first line must name the columns")
     if len(names) == 1 and re.search(r"[;\t]", names[0]):
         raise InvalidInputError(
             f"{source} must separate its columns by commas, its first line has only semicolons or "
             "tabs; save it as comma-separated"
+        )
+    if any(first[len(names) :]):
+        raise InvalidInputError(
+            f"{source} names {len(names)} columns in its first line, but the next line has "
+            f"{len(first)} values; name every column"
         )
     check_unique([name for name in names if name], source)
     # pandas' own names for columns without one
