@@ -157,8 +157,9 @@ def write_page(folder: Path) -> None:
     if (folder / "shell.csv").is_file():
         found = pd.read_csv(folder / "shell.csv", dtype={"said": "str"}).fillna({"said": ""})
         parts += [
-            "`fareg fit --report`, `predict` of the test rows and `audit --report` on every table "
-            "as it is published (`python benchmarks/shell_tables.py`). Seconds are wall time / "
+            "`fareg fit --report`, `predict` of the test rows and `audit --report` on "
+            f"{found['table'].nunique()} tables as they are published "
+            "(`python benchmarks/shell_tables.py`). Seconds are wall time / "
             f"processor time, beside a load of {found['load'].min():.0f} to "
             f"{found['load'].max():.0f} on {os.cpu_count()} cores; MiB are the peak.",
             markdown_table(_shown(found)),
@@ -199,7 +200,8 @@ def _speed_sentence(found: pd.DataFrame) -> str:
         for what, n in (("fit", FIT_ROWS), ("audit", AUDIT_ROWS))
     ]
     return (
-        f"Processor seconds on one core, beside a load of {found['load'].max():.0f}: one training "
+        f"Processor seconds, beside a load of {found['load'].max():.0f}, which makes them longer "
+        "than on a quiet core; the ratios are what to compare. One training "
         f"of the base model on {int(TRAINING_SHARE * FIT_ROWS):,} rows of the same table takes "
         f"{training:.1f} s. " + "; ".join(parts) + "."
     )
