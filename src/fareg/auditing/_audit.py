@@ -20,6 +20,7 @@ from fareg._validation import (
     check_count,
     check_flag,
     check_fraction,
+    check_function,
     check_same_length,
 )
 from fareg.auditing._cells import CodedTable, cell_coverage, label_coverage
@@ -122,6 +123,8 @@ def audit(
     check_count("n_permutations", n_permutations, minimum=0, maximum=MAX_COUNT)
     check_flag("measures", measures)
     check_seed("random_state", random_state)
+    if progress is not None:
+        check_function("progress", progress)
     if n_calibration is not None:
         check_count("n_calibration", n_calibration, maximum=MAX_CALIBRATION)
     promise = Promise(float(confidence_level), n_calibration)
