@@ -1,8 +1,11 @@
 """Classifiers to save, and what it means that one comes back: for the tests of model files."""
 
 import functools
+import inspect
 import os
+import tempfile
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -13,7 +16,11 @@ from sklearn.pipeline import make_pipeline
 import fareg
 import fareg.classifiers
 from fareg._encoding import one_hot_encoder
+from fareg._labels import label_codes
+from fareg.calibration import IntervalSearch
+from fareg.classifiers import OnnxClassifier
 from fareg.datasets import make_synthetic
+from fareg.groups import GroupLearner
 
 DATA = make_synthetic(2400, random_state=0)
 X, Y = DATA.X, DATA.y
@@ -37,10 +44,83 @@ def conformal(make=fareg.SplitConformalClassifier, estimator=TRAINED, **paramete
         return clf.set_params(**parameters).conformalize(X_CAL, Y_CAL)
 
 
-def answers(clf, rows):
+def short(clf):
+    """Return a FaReGClassifier that learns its groups in no time."""
+    tiny = {"max_iter": 2, "n_restarts": 1, "significance": None}
+    return clf.set_params(learner=(clf.learner or GroupLearner()).set_params(**tiny))
+
+
+def counted(clf, X, y):
+    """Return the classifier with thresholds that were counted on these rows."""
+    clf.conformalize(X, y)
+    search = IntervalSearch(clf.calibration_.leveler.n_levels, 1, clf.alpha_, len(y))
+    own = clf.conformity_scores(X)[np.arange(len(y)), label_codes(y, clf.classes_)]
+    while search.is_open:
+        asked = search.next_round()
+        search.narrow(asked.count(own, clf.predict_level(X), np.zeros(len(y), np.int64)))
+    return clf.recalibrated(search)
+
+
+def around_onnx(clf, X, y):
+    """Return the classifier around an ONNX model of the numbers in X."""
+    from skl2onnx import to_onnx
+
+    numbers = X.select_dtypes("number")
+    model = to_onnx(LogisticRegression().fit(numbers, y), numbers.to_numpy(np.float32)[:1])
+    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+        file.write(model.SerializeToString())
+        file.flush()
+        own = OnnxClassifier(file.name, features=list(numbers), classes=sorted(set(y))).fit(X)
+    return clf.set_params(estimator=own).conformalize(X, y)
+
+
+# Classifiers whose files hold what no class of classifiers needs by itself.
+SPECIAL = {
+    "counted levels": counted,
+    "probability columns": lambda clf, X, y: clf.set_params(
+        estimator=fareg.ProbabilityColumns(prefix="p_")
+    ).conformalize(X, y),
+    "probability arrays": lambda clf, X, y, proba: clf.set_params(estimator=None).conformalize(
+        X, y, proba=proba
+    ),
+    "sensitive beside": lambda clf, X, y, sensitive_features: clf.conformalize(
+        X, y, sensitive_features=sensitive_features
+    ),
+    "sensitive excluded": lambda clf, X, y: clf.set_params(
+        estimator=clf.estimator.estimator, sensitive_features=["Color"]
+    ).fit(X, y, exclude_sensitive=True),
+}
+if find_spec("onnxruntime") and find_spec("skl2onnx"):
+    SPECIAL["onnx"] = around_onnx
+
+
+def asked_with(name, model, X):
+    """Return the table that a special classifier reads, and what it is given beside it."""
+    proba = model.predict_proba(X)
+    names = [f"p_{label}" for label in model.classes_]
+    table = X.assign(**dict(zip(names, proba.T, strict=True)))
+    return {
+        "probability columns": (table, {}),
+        "probability arrays": (X, {"proba": proba}),
+        "sensitive beside": (X, {"sensitive_features": X[["Color", "Gender"]]}),
+    }.get(name, (X, {}))
+
+
+def special(name, model, X, y):
+    """Return a fitted classifier of ``SPECIAL`` around a fitted model."""
+    table, beside = asked_with(name, model, X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fareg.FaregWarning)
+        clf = short(fareg.FaReGClassifier(FrozenEstimator(model), random_state=0))
+        return SPECIAL[name](clf, table, y, **beside)
+
+
+def answers(clf, rows, **beside):
     """Return everything that a classifier says about rows."""
-    told = {"predict": clf.predict(rows), "predict_set": clf.predict_set(rows)}
+    told = {}
     for name in (
+        "predict",
+        "predict_set",
         "predict_p",
         "predict_group",
         "predict_region",
@@ -49,16 +129,18 @@ def answers(clf, rows):
     ):
         if hasattr(clf, name):
             try:
-                told[name] = getattr(clf, name)(rows)
+                ask = getattr(clf, name)
+                taken = beside.keys() & inspect.signature(ask).parameters
+                told[name] = ask(rows, **{key: beside[key] for key in taken})
             except fareg.FaregError as error:  # a base without p-values
                 told[name] = np.array(str(error))
     return told
 
 
-def assert_same(first, second, rows=X_TEST):
+def assert_same(first, second, rows=X_TEST, **beside):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fareg.FaregWarning)
-        ours, theirs = answers(first, rows), answers(second, rows)
+        ours, theirs = answers(first, rows, **beside), answers(second, rows, **beside)
     assert ours.keys() == theirs.keys()
     for name in ours:
         np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)

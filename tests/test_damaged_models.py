@@ -30,14 +30,20 @@ from fareg.groups import GroupLearner
 from fareg.persistence import _archive, _foreign, describe
 from saved_models import (
     CLASSIFIERS,
+    SPECIAL,
     X_CAL,
     X_TEST,
     Y_CAL,
     answers,
+    asked_with,
     assert_same,
     conformal,
     saved,
+    short,
+    special,
 )
+
+NAMES = sorted([*CLASSIFIERS, *SPECIAL])
 
 
 @pytest.fixture(scope="module")
@@ -244,24 +250,33 @@ def test_edits_without_the_right_checksum_are_noticed(data, value, small_file, t
 
 @pytest.fixture(scope="module")
 def small_files(tmp_path_factory):
-    """Return a function that gives the bytes of a small model by name, and rows to ask it about."""
+    """Return by name the bytes of a small model, rows to ask it about and what is beside them."""
     names = ["Color", "Gender", "Feature 1"]
     rows, y = X_CAL[names].iloc[:150], Y_CAL[:150]
     model = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=2)).fit(rows, y)
     path = tmp_path_factory.mktemp("small") / "m.fareg"
-    contents = {}
-    for name, make in CLASSIFIERS.items():
-        clf = make(FrozenEstimator(model), random_state=0, label_conditional="Partial" in name)
-        if name in ("FaReGClassifier", "paper"):
-            tiny = {"max_iter": 2, "n_restarts": 1, "significance": None}
-            clf.learner = (clf.learner or GroupLearner()).set_params(**tiny)
-        if isinstance(clf, fareg.PLCPClassifier):
-            clf.set_params(max_iter=1, n_restarts=1)
+    files = {}
+    for name in NAMES:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", fareg.FaregWarning)
-            fareg.save(clf.conformalize(rows, y), path)
-        contents[name] = path.read_bytes()
-    return lambda name: contents[name], X_TEST[names].iloc[:20]
+            fareg.save(small_model(name, model, rows, y), path)
+        asked = asked_with(name, model, X_TEST[names].iloc[:20])
+        files[name] = (path.read_bytes(), *asked)
+    return files
+
+
+def small_model(name, model, rows, y):
+    """Return a classifier of this name that was fitted in no time."""
+    if name in SPECIAL:
+        return special(name, model, rows, y)
+    clf = CLASSIFIERS[name](
+        FrozenEstimator(model), random_state=0, label_conditional="Partial" in name
+    )
+    if name in ("FaReGClassifier", "paper"):
+        short(clf)
+    if isinstance(clf, fareg.PLCPClassifier):
+        clf.set_params(max_iter=1, n_restarts=1)
+    return clf.conformalize(rows, y)
 
 
 RUNS_CODE = (
@@ -298,7 +313,7 @@ def events_of():
     return call
 
 
-def assert_refused_or_harmless(path, content, rows, events_of):
+def assert_refused_or_harmless(path, content, rows, beside, events_of):
     """Load an edited file: a FaregError or a classifier that answers; no code, no other error."""
     clf, events = events_of(load_or_none, path, content)
     assert not events
@@ -306,34 +321,33 @@ def assert_refused_or_harmless(path, content, rows, events_of):
         warnings.simplefilter("ignore")
         json.dumps(describe(path))
         if clf is not None:
-            assert clf.predict_set(rows).shape == (len(rows), len(clf.classes_))
-            answers(clf, rows)
+            assert clf.predict_set(rows, **beside).shape == (len(rows), len(clf.classes_))
+            answers(clf, rows, **beside)
 
 
 @pytest.mark.timeout(120)
 @many(max_examples=400)
-@given(data=st.data(), name=st.sampled_from(sorted(CLASSIFIERS)), value=REPLACEMENTS)
+@given(data=st.data(), name=st.sampled_from(NAMES), value=REPLACEMENTS)
 def test_edits_with_the_right_checksum_are_refused_or_harmless(
     data, name, value, small_files, events_of, tmp_path
 ):
-    content_of, rows = small_files
-    paths = [path for path in nodes_of(manifest_of(content_of(name))) if path]
-    where = data.draw(st.sampled_from(paths))
-    content = resigned(content_of(name), lambda manifest: edited(manifest, where, value))
-    assert_refused_or_harmless(tmp_path / "m.fareg", content, rows, events_of)
+    content, *asked = small_files[name]
+    where = data.draw(st.sampled_from([path for path in nodes_of(manifest_of(content)) if path]))
+    content = resigned(content, lambda manifest: edited(manifest, where, value))
+    assert_refused_or_harmless(tmp_path / "m.fareg", content, *asked, events_of)
 
 
 @pytest.mark.timeout(120)
 @many(max_examples=150)
 @given(
     data=st.data(),
-    name=st.sampled_from(sorted(CLASSIFIERS)),
+    name=st.sampled_from(NAMES),
     value=st.sampled_from(np.array([np.nan, np.inf, -np.inf, -1, 0, 1, 2, 1e3, 2**40, 1e300])),
 )
 def test_edited_numbers_with_the_right_checksum_are_refused_or_harmless(
     data, name, value, small_files, events_of, tmp_path
 ):
-    content_of, rows = small_files
+    content, *asked = small_files[name]
 
     def change(entries):
         arrays = safetensors.numpy.load(entries["arrays.safetensors"])
@@ -343,8 +357,8 @@ def test_edited_numbers_with_the_right_checksum_are_refused_or_harmless(
                 array.flat[data.draw(st.integers(0, array.size - 1))] = value.astype(array.dtype)
         return {**entries, "arrays.safetensors": safetensors.numpy.save(arrays)}
 
-    content = resigned(rezipped(content_of(name), change), dict)
-    assert_refused_or_harmless(tmp_path / "m.fareg", content, rows, events_of)
+    content = resigned(rezipped(content, change), dict)
+    assert_refused_or_harmless(tmp_path / "m.fareg", content, *asked, events_of)
 
 
 @pytest.mark.parametrize(
@@ -365,7 +379,7 @@ def test_edited_numbers_with_the_right_checksum_are_refused_or_harmless(
 )
 def test_a_file_that_contradicts_itself_says_where(where, value, words, small_files, tmp_path):
     path = tmp_path / "m.fareg"
-    content = small_files[0]("FaReGClassifier")
+    content, *_ = small_files["FaReGClassifier"]
     path.write_bytes(resigned(content, lambda manifest: edited(manifest, where, value)))
     with pytest.raises(fareg.FaregError, match=f"m.fareg is damaged .*{words}"):
         fareg.load(path)

@@ -37,15 +37,18 @@ from saved_models import (
     CLASSIFIERS,
     DATA,
     SENSITIVE,
+    SPECIAL,
     TRAINED,
     X_CAL,
     X_TEST,
     Y_CAL,
     X,
     Y,
+    asked_with,
     assert_same,
     conformal,
     saved,
+    special,
 )
 
 
@@ -66,6 +69,16 @@ def test_every_classifier_comes_back_to_the_bit(name, label_conditional, tmp_pat
     kept = {k: v for k, v in clf.get_params(deep=False).items() if k not in parts}
     assert {k: back.get_params(deep=False)[k] for k in kept} == kept
     assert repr(getattr(back, "learner", None)) == repr(getattr(clf, "learner", None))
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_classifiers_come_back_to_the_bit(name, tmp_path):
+    clf = special(name, TRAINED, X_CAL, Y_CAL)
+    back = fareg.load(saved(clf, tmp_path))
+    assert vars(back).keys() == vars(clf).keys()
+    assert type(back.calibration_) is type(clf.calibration_)
+    table, beside = asked_with(name, TRAINED, X_TEST)
+    assert_same(clf, back, table, **beside)
 
 
 ESTIMATORS = {
