@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fareg.cli._options import Engine, Jobs, Json, Scheduler
-from fareg.cli._running import names, plain_errors, stop
+from fareg.cli._running import kept_results, names, plain_errors
 
 
 def benchmark(
@@ -46,7 +46,7 @@ def benchmark(
         from fareg.experiments import benchmark as run
         from fareg.experiments import page_of, parse_sizes
 
-        try:
+        with kept_results():
             done = (
                 page_of(tables, out, page)
                 if page_only
@@ -69,8 +69,6 @@ def benchmark(
                     console=None if json else Console(stderr=True),
                 )
             )
-        except KeyboardInterrupt:
-            stop("Interrupted: results so far are kept, the same command goes on.", 130)
         told.update(done.to_dict())
     if not json:
         typer.echo(f"{told['rows']} rows, {told['failures']} of them failures")

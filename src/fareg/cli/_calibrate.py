@@ -7,16 +7,26 @@ from typing import Annotated
 
 import typer
 
-from fareg.cli._options import Data, Engine, Jobs, Json, Scheduler, Target, Trust
+from fareg.cli._options import (
+    BatchSize,
+    Data,
+    Engine,
+    Jobs,
+    Json,
+    ModelFile,
+    Scheduler,
+    Target,
+    Trust,
+)
 from fareg.cli._running import busy, check_folder_options, names, plain_errors
 
 
 def calibrate(
-    model: Annotated[Path, typer.Argument(help="Model file of fareg fit.", show_default=False)],
+    model: ModelFile,
     data: Data,
     target: Target,
     out: Annotated[Path, typer.Option(help="Model file to write, usually *.fareg.")],
-    batch_size: Annotated[int, typer.Option(help="Rows in memory at a time.")] = 50_000,
+    batch_size: BatchSize = 50_000,
     engine: Engine = "local",
     jobs: Jobs = None,
     scheduler: Scheduler = None,

@@ -19,6 +19,8 @@ Data = Annotated[
         help="A .csv or .parquet file, or a folder of .parquet files.", show_default=False
     ),
 ]
+ModelFile = Annotated[Path, typer.Argument(help="Model file of fareg fit.", show_default=False)]
+BatchSize = Annotated[int, typer.Option(help="Rows in memory at a time.")]
 MaxRows = Annotated[
     int | None,
     typer.Option(help="Rows to draw at random from a folder that has more (default: 1000000)."),

@@ -7,21 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg.cli._options import Engine, Jobs, Json, Scheduler, Trust
+from fareg.cli._options import BatchSize, Data, Engine, Jobs, Json, ModelFile, Scheduler, Trust
 from fareg.cli._running import check_folder_options, names, plain_errors, progress, stop
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Model file of fareg fit.", show_default=False)],
-    data: Annotated[
-        Path,
-        typer.Argument(help="A .csv or .parquet file, or a folder of .parquet files."),
-    ],
+    model: ModelFile,
+    data: Data,
     out: Annotated[Path, typer.Option(help="File to write (.csv, .parquet), or a new folder.")],
     keep: Annotated[
         str | None, typer.Option(help="Columns to copy beside the sets: id,y (default: none).")
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Rows in memory at a time.")] = 50_000,
+    batch_size: BatchSize = 50_000,
     engine: Engine = "local",
     jobs: Jobs = None,
     scheduler: Scheduler = None,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli._options import Engine, Jobs, Json, Scheduler
-from fareg.cli._running import names, plain_errors, stop
+from fareg.cli._running import kept_results, names, plain_errors
 
 
 def reproduce(
@@ -43,7 +43,7 @@ def reproduce(
 
         told.update(targets=list_targets())
         if not list_:
-            try:
+            with kept_results():
                 done = run(
                     targets or (),
                     out=out,
@@ -58,8 +58,6 @@ def reproduce(
                     protocol=protocol,
                     console=None if json else Console(stderr=True),
                 )
-            except KeyboardInterrupt:
-                stop("Interrupted: results so far are kept, the same command goes on.", 130)
             told.update(done.to_dict())
     if not json:
         _print_reproduction(told)

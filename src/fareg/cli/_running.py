@@ -57,6 +57,15 @@ def _in_shell(error: Exception) -> str:
     return line + MORE.get(type(error).__name__, "")
 
 
+@contextmanager
+def kept_results() -> Iterator[None]:
+    """Say after an interruption that the same command goes on with the results so far."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        stop("Interrupted: results so far are kept, the same command goes on.", 130)
+
+
 def stop(line: str, code: int) -> None:
     typer.echo(line, err=True)
     raise typer.Exit(code)
