@@ -53,7 +53,7 @@ class FittedAnswers:
     def predict(self, X: Any, *, proba: Any = None) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,).
 
-        With ``proba``, or an estimator that has no ``predict``, the most probable labels.
+        With ``proba``, or if the estimator has no ``predict``, they are the most probable labels.
         """
         rows = self._rows(X, caller="predict", proba=proba)
         if proba is None and hasattr(self.estimator_, "predict"):
@@ -80,8 +80,8 @@ class FittedAnswers:
         ----------
         X : frame or array of shape (n_samples, n_features)
         proba : array or frame of shape (n_samples, n_classes), default=None
-            Class probabilities of these rows, columns as in ``classes_``; None: the estimator is
-            asked.
+            Class probabilities of these rows, with columns in the order of ``classes_``. If None,
+            the estimator is asked.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
             Who the rows are about, if they were beside X in ``conformalize`` or ``fit``.
 

@@ -134,14 +134,14 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         clusters : array-like of shape (n_samples,), default=None
             Ids of people or places with several rows; rows of one id stay in one part.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights for the training of the estimator, out of fold too. Calibration counts every
-            row once, because no promise is proven for weighted ranks.
+            Weights with which the estimator is trained, also for out-of-fold probabilities.
+            Calibration counts every row once, because no promise is proven for weighted ranks.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
-            Who the rows are about, beside X: it defines the groups, and the estimator never sees
-            it. Later calls need it too, where the method has groups.
+            A frame beside X that tells who the rows are about. It defines the groups, and the
+            estimator never sees it. If the method has groups, later calls need such a frame too.
         exclude_sensitive : bool, default=False
             Whether the estimator is trained and asked without the sensitive features among the
-            columns of X, which define groups as ever.
+            columns of X. These columns still define groups.
 
         Returns
         -------
@@ -196,15 +196,15 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
         proba : array or frame of shape (n_samples, n_classes), default=None
             Class probabilities of these rows by anyone's model, for example softmax outputs beside
-            a table of who they are about; the estimator may then be None. Every method takes those
-            of its rows as ``proba`` too. An array in a file (``numpy.memmap``) stays there and is
-            read in blocks. None: the estimator is asked.
+            a table of who they are about; the estimator may then be None. Pass the probabilities of
+            new rows to later calls, also as ``proba``. An array in a file (``numpy.memmap``) stays
+            there and is read in blocks. If None, the estimator is asked.
         classes : list of labels, default=None
-            The label of each column of ``proba``. None: those of the estimator, the names of a
-            frame, or the sorted labels of y if there are as many of them as columns.
+            The label of each column of ``proba``. If None, these are the classes of the estimator,
+            the names of a frame, or the sorted labels of y if there are as many as columns.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
-            Who the rows are about, beside X: it defines the groups, and the estimator never sees
-            it. Later calls need it too, where the method has groups.
+            A frame beside X that tells who the rows are about. It defines the groups, and the
+            estimator never sees it. If the method has groups, later calls need such a frame too.
         sample_weight : None
             Weights are refused: no promise is proven for weighted ranks.
 
@@ -371,7 +371,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         else:
             estimator = self._fitted_estimator(X, y)
         if estimator is not getattr(self, "estimator_", None):
-            self.excluded_ = []  # what another estimator did not read says nothing about this one
+            self.excluded_ = []  # a new estimator reads all columns
         if proba is None:
             return estimator, None
         return estimator, given_proba(proba, X, check_estimator(estimator).classes_, classes)

@@ -19,7 +19,7 @@ SURELY = 1e-6  # the chance that a warning of swapped columns is a false alarm
 
 
 def proba_classes(proba: Any, y: Any, classes: Any) -> Any:
-    """Return the label of each column of probabilities: as told, by name, or as y is sorted."""
+    """Return the label of each column: from ``classes``, a frame's names, or the sorted y."""
     n_columns = _checked(proba).shape[1]
     found = column_classes(y, n_columns, names=frame_names(proba), classes=classes, table="proba")
     return np.asarray(found.classes)
@@ -28,8 +28,8 @@ def proba_classes(proba: Any, y: Any, classes: Any) -> Any:
 def given_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> GivenProba:
     """Return probabilities beside X with their columns in the order of ``classes``.
 
-    ``labels`` tells the label of each column. None: the names of a frame, else ``classes``. An
-    array in a file stays there.
+    ``labels`` tells the label of each column. If it is None, the names of a frame tell it, and
+    the columns of an array are in the order of ``classes``. An array in a file stays there.
     """
     table = _checked(proba)
     check_same_length(X=X, proba=table)
@@ -124,7 +124,7 @@ def _as_frame(table: Any) -> Any:
 
 
 def no_sensitive(kinds: dict[str, str]) -> Any:
-    """Return a selection that asks for the frame of sensitive features that is not there."""
+    """Return a selection that refuses every table, because the sensitive features are missing."""
 
     def ask(X: Any) -> Any:
         raise InvalidInputError(

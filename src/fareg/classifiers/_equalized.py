@@ -54,8 +54,8 @@ class PartialConformalClassifier(_EqualizedClassifier):
         As in :class:`SplitConformalClassifier`.
     sensitive_features : list of names or positions, or function of X, default=None
         The features whose levels are protected; None for all columns. A missing value is a level of
-        its own. A numeric feature with more than 20 distinct values is cut into quartiles: those of
-        the training rows in ``fit``; in ``conformalize``, of the calibration rows.
+        its own. A numeric feature with more than 20 distinct values is cut into quartiles, which
+        are those of the training rows in ``fit`` and of the calibration rows in ``conformalize``.
     label_conditional : bool, default=False
         Calibrate every label on its own: ``P(Y in C(X) | X_k = v, Y = y) >= 1 - alpha``.
 

@@ -270,7 +270,7 @@ allow_empty, random_state
         other.calibration_ = CountedLevels.of(
             division(self.calibration_), search, label_conditional=self.label_conditional
         )
-        unknown_apart = n_unknown if self.label_conditional else 0  # they calibrate no label
+        unknown_apart = n_unknown if self.label_conditional else 0  # such rows calibrate no label
         other.n_calibration_ = other.calibration_.n_rows + unknown_apart
         other.groups_ = describe_counted(self.named_groups_, other.calibration_, self.reference_)
         other._warn_of_full_sets(n_unknown / other.n_calibration_)
@@ -289,8 +289,8 @@ allow_empty, random_state
     def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Return how disadvantaged each row is, shape (n_samples,) in [0, 1].
 
-        With levels, the share of the rows that taught the disadvantage which are at most as
-        disadvantaged: 0.95 is worse off than 95% of them. Otherwise the membership in the
+        With levels, this is the share of the learning rows that are at most as disadvantaged: a
+        row with 0.95 is worse off than 95% of them. Otherwise it is the membership in the
         disadvantaged group.
         """
         rows = self._rows(X, "predict_group", sensitive_features=sensitive_features)

@@ -18,7 +18,7 @@ PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
 
 
 def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
-    """Return X if it is a table that the classifier can read; without ``reset``, as in fit."""
+    """Return X if the classifier can read it; without ``reset``, its columns must be as in fit."""
     try:
         if not is_frame(X):
             X = check_array(X, dtype=None, ensure_all_finite=False, estimator=clf)

@@ -25,7 +25,7 @@ MIN_LEARNING_ROWS = 60  # fewer rows are not worth learning from
 
 
 def split_rows(n_rows: int, share: float, clusters: Any, seed: int) -> tuple[IntArray, IntArray]:
-    """Divide row numbers at random; the second part holds so large a share.
+    """Divide row numbers at random into two parts, of which the second holds the given share.
 
     Rows of one cluster stay in one part.
 

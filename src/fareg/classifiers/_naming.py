@@ -21,11 +21,13 @@ from fareg.groups import GroupLearner, Rule, distil_rule, learn_quickly
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
 
-SIGNIFICANCE = 0.05  # of all candidates together
-MIN_ROWS = 50  # calibration rows of a group that is named
-MIN_GAP = 0.04  # coverage must lie so far below the level
-MARGIN = 0.02  # and its whole 95% interval so far; both are less if alpha is below 0.1
-MIN_RANKING = 0.8  # a group is found again if its rows outrank so many pairs with other rows
+SIGNIFICANCE = 0.05  # the chance of any false name, over all candidates together
+MIN_ROWS = 50  # a named group has at least so many calibration rows
+# Coverage must lie MIN_GAP below the level, and its whole 95% interval MARGIN below it. Both are
+# smaller if alpha is below 0.1.
+MIN_GAP = 0.04
+MARGIN = 0.02
+MIN_RANKING = 0.8  # a group is found again if its rows rank above others in this share of pairs
 MIN_STABILITY = 0.7
 N_RESAMPLES = 10
 MIN_NEW = 0.5  # share of a further group's rows that no group before it has named

@@ -48,10 +48,10 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
     ----------
     model : path of an ``.onnx`` file
     classes : list of labels, default=None
-        The label of each column of probabilities. None: as the model tells, by the names of its
-        probabilities or by the labels that it predicts.
+        The label of each column of probabilities. If None, the model tells them, by the names of
+        its probabilities or by the labels that it predicts.
     features : list of names or positions, default=None
-        The columns that a single input of several columns takes, in this order; None: all.
+        The columns that a single input of several columns takes, in this order; None for all.
 
     Attributes
     ----------
@@ -253,7 +253,7 @@ def _fed(column: pd.Series, kind: str) -> Any:
         raise InvalidInputError(
             f"the ONNX model takes numbers in {column.name}, got {column[wrong].iloc[0]!r}"
         )
-    fractions = numbers % 1 != 0  # of missing values too
+    fractions = numbers % 1 != 0  # missing values count as fractions too
     if fractions.any() and kind not in ("tensor(float)", "tensor(double)"):
         raise InvalidInputError(
             f"the ONNX model takes whole numbers in {column.name}, got {numbers[fractions][0]:g}; "

@@ -33,10 +33,11 @@ class ProbabilityColumns(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     columns : dict from label to column, or list of names, default=None
-        The column of each label, by name or position, in the order that ``classes_`` shall have. Of
-        a list, the labels are the names without what all of them begin with.
+        The column of each label, by name or position, in the order that ``classes_`` shall have. If
+        it is a list, the labels are the names without the beginning that they share.
     prefix : str, default=None
-        Instead of ``columns``: all columns whose names begin with it, the label is what follows.
+        Instead of ``columns``: every column whose name begins with it holds the probabilities of
+        a label, which is the rest of the name.
     rest : label, default=None
         A label without a column; it has the probability that the others leave. With two labels one
         column is enough: ``ProbabilityColumns({"yes": "p_yes"}, rest="no")``.
@@ -74,8 +75,8 @@ class ProbabilityColumns(ClassifierMixin, BaseEstimator):
         ----------
         X : frame or array of shape (n_samples, n_features)
         y : array-like of shape (n_samples,), default=None
-            With it, "1" is the label 1 if y holds numbers, and of a list of names so much is taken
-            away that labels of y remain.
+            With it, "1" is the label 1 if y holds numbers, and the names in a list are shortened
+            to labels of y.
 
         Returns
         -------
@@ -227,7 +228,7 @@ class ProbabilityArrays(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Refuse: nothing is known but what is passed."""
+        """Refuse, because only the probabilities that are passed beside X are known."""
         raise InvalidInputError(
             "this classifier was calibrated with probabilities beside X; pass those of these rows "
             "too: proba=P"
@@ -253,7 +254,7 @@ def _listed(columns: Any, y: Any) -> tuple[list[Any], list[Any]]:
 
 
 def probability_columns(estimator: Any) -> ProbabilityColumns | None:
-    """Return the columns that an estimator is, None if it is a model."""
+    """Return the ``ProbabilityColumns`` in an estimator; None if it is another model."""
     inner = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
     return inner if isinstance(inner, ProbabilityColumns) else None
 

@@ -23,7 +23,8 @@ def short_name(clf: Any) -> str:
 
 def verified_names(clf: Any) -> Any:
     """Return the groups that a classifier names; None if it names none, or could verify none."""
-    reused = clf.parameters_.get("calibration") == "reuse"  # rows that chose a group calibrate
+    # with "reuse", the rows that calibrate also chose the groups and cannot verify them
+    reused = clf.parameters_.get("calibration") == "reuse"
     return None if reused else getattr(clf, "named_groups_", None)
 
 

@@ -110,7 +110,7 @@ def strata_of(calibration: LevelCalibration | CellCalibration, rows: Rows) -> li
 
 
 def _cell_threshold(calibration: CellCalibration, cell: int) -> float:
-    """Return the threshold of a cell: of its strictest label, of its average draw."""
+    """Return the largest threshold over the labels of a cell; of draws, the average of these."""
     views = calibration.views
     if isinstance(views, GroupDraws):
         draws = [thresholds[:-1].max() for thresholds in calibration.quantiles]
@@ -217,7 +217,8 @@ def _of_stratum(
 ) -> dict[str, Any]:
     """Describe a stratum by its covered rows and rows, beside those of everyone.
 
-    Among ``n_choices`` strata it may have been chosen; None: rows chose it that cannot test it.
+    ``n_choices`` is the number of strata among which it may have been chosen, and corrects the
+    p-value. If it is None, the p-value is NaN: rows that chose a stratum cannot test it.
     """
     (hit, n), (hit_all, n_all) = inside, everyone
     low, high = clopper_pearson(hit, n)

@@ -24,7 +24,7 @@ DIGITS = 9  # decimals that disadvantage is rounded to
 N_RANKS = 1001
 NOWHERE = np.empty(0)  # no cut at all: everyone is in one cell
 MIN_LEVEL_ROWS = 30  # with fewer calibration rows, a level's threshold is noise
-MIN_CELL_SHARE = 0.05  # of the learning rows, in the group and in the rest
+MIN_CELL_SHARE = 0.05  # the group and the rest each hold this share of the learning rows
 
 
 def membership(learner: Any, rows: Rows) -> FloatArray:
@@ -155,8 +155,8 @@ def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> 
     """Return edges between levels of about equal share, each with enough calibration rows to come.
 
     Disadvantage is that of the learning rows by the same models that will tell it of other rows.
-    Quantiles of the learning rows' disadvantage; levels of which fewer than ``MIN_LEVEL_ROWS``
-    calibration rows are expected join the level below.
+    The edges are quantiles of the learning rows' disadvantage. A level in which fewer than
+    ``MIN_LEVEL_ROWS`` calibration rows are expected joins the level below.
 
     Examples
     --------

@@ -37,7 +37,7 @@ class Outcome:
     ----------
     sets : bool ndarray of shape (n_test, n_classes)
     seconds : tuple of float
-        Of conformalize and of predict_set, on one core: processor time, so that other work on the
+        Processor time of conformalize and of predict_set on one core, so that other work on the
         machine does not count.
     extras : dict
         ``level`` of a size-matched marginal; how often the features that make the group were

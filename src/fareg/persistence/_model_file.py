@@ -53,8 +53,9 @@ def save(
     """Write a fitted classifier to a file, whole or not at all.
 
     The file is a zip of ``manifest.json`` (parameters, columns, classes, library versions),
-    ``arrays.safetensors`` (all numbers) and ``estimator.skops`` (the wrapped estimator; not with
-    ``ProbabilityColumns``, which are part of the manifest). It holds no pickle and no code.
+    ``arrays.safetensors`` (all numbers) and ``estimator.skops`` (the wrapped estimator). Estimators
+    of fareg itself, such as ``ProbabilityColumns`` and ``OnnxClassifier``, are part of the first
+    two instead. The file holds no pickle and no code.
 
     Parameters
     ----------

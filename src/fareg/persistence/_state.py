@@ -330,7 +330,7 @@ class Reader:
 def _check_positions(state: dict[str, Any]) -> None:
     """Refuse a generator that would read outside its memory: numpy does not look."""
     where = state["state"].get("pos", 0), state.get("buffer_pos", 0)
-    if not (0 <= where[0] <= 624 and 0 <= where[1] <= 4):  # of MT19937, of Philox
+    if not (0 <= where[0] <= 624 and 0 <= where[1] <= 4):  # the bounds of MT19937 and of Philox
         raise ValueError("a random generator points outside itself")
 
 

@@ -162,7 +162,7 @@ class PartCounts:
 
 @dataclass(frozen=True)
 class PartCounter:
-    """What a process needs to count the scores of a part; called with it, it returns the counts."""
+    """What a process needs to count scores; a call with a part returns the counts of its rows."""
 
     model: str
     digest: str

@@ -21,8 +21,8 @@ from fareg.classifiers import (
 from fareg.workflow._target import check_training_labels, warn_of_leak
 
 TEST_SIZE = 0.2
-N_FOLDS = 5  # of out-of-fold learning
-CALIBRATION_SIZE = 0.4  # as large as the training part
+N_FOLDS = 5  # for out-of-fold probabilities of the training rows
+CALIBRATION_SIZE = 0.4  # the training part is as large
 
 
 def quiet(stage: str) -> None:

@@ -124,7 +124,7 @@ def reading(model: Any, features: Sequence[str]) -> Pipeline:
 
 
 def fitted_reading(model: Any, features: Sequence[str], table: pd.DataFrame) -> Pipeline:
-    """Return the same of a fitted model, for tables with the columns of this one."""
+    """Return a fitted model that reads only some columns of tables such as this one."""
     pipeline = reading(model, features)
     pipeline[0].fit(table)
     return pipeline

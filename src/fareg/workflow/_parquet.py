@@ -127,7 +127,7 @@ def count_rows(path: str | os.PathLike[str]) -> int | None:
 def parquet_columns(path: Path) -> list[str]:
     """Return the columns of a file, or those of the first part of a folder and of its folders.
 
-    An index that pandas stored among them is none.
+    An index that pandas stored in the file is left out.
     """
     import pyarrow.parquet
 
@@ -163,7 +163,7 @@ def read_parquet(
     labels : list of str, default=()
         Columns whose texts stay texts.
     sampling : Sampling, default=None
-        Of a folder; None for that of the defaults.
+        Which rows of a folder are read; None for the default ``Sampling()``.
     """
     import pyarrow
 
@@ -230,7 +230,7 @@ def _tables(
 
 @dataclass(frozen=True)
 class PartRows:
-    """What a process needs to read rows of a part; called with their numbers, it returns them."""
+    """What a process needs to read a part; a call with numbers of rows returns these rows."""
 
     root: str
     columns: tuple[str, ...]

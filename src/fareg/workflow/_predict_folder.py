@@ -55,8 +55,8 @@ def predict_folder(
     ----------
     model : path of a model file
     data : path of a folder
-        Of Parquet files, in folders of its own if need be; ``name=value`` in the name of such a
-        folder is a column. Workers on other machines must see the paths as this one does.
+        It holds Parquet files, also in subfolders; ``name=value`` in the name of a subfolder is a
+        column. Workers on other machines must see the paths as this one does.
     out : path of a folder that does not exist yet
     keep, trusted
         As in :func:`predict_file`.
@@ -127,7 +127,7 @@ def _kept_if_used(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PartAnswer:
-    """What a process needs to answer one part of a folder; called with it, it counts set sizes."""
+    """What a process needs to answer a part; a call with a part returns its counts of set sizes."""
 
     model: str
     digest: str

@@ -90,8 +90,8 @@ def read_batches(
     """Yield the columns ``kinds`` of a table in the form they name, and those to keep as they are.
 
     ``kinds`` maps names to "number", "text" or "date"; columns are found by name. With its kind, a
-    value has one form, whichever rows come with it. So many rows come at a time. Folders below
-    ``root`` that are named ``name=value`` are columns too.
+    value has one form, whichever rows come with it. ``batch_size`` rows come at a time. Folders
+    below ``root`` that are named ``name=value`` are columns too.
     """
     source = check_readable(path)
     with reading(source):
