@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -72,9 +72,6 @@ from fareg.classifiers._probabilities import (
     probability_columns,
 )
 from fareg.scores import get_score
-
-if TYPE_CHECKING:
-    pass
 
 Model = Annotated[Any, check_model]
 Score = Annotated[Any, lambda name, value: get_score(value)]
