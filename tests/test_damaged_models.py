@@ -378,9 +378,29 @@ def test_edited_numbers_with_the_right_checksum_are_refused_or_harmless(
     ],
 )
 def test_a_file_that_contradicts_itself_says_where(where, value, words, small_files, tmp_path):
+    assert_says_where("FaReGClassifier", where, value, words, small_files, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "value", "words"),
+    [
+        ("counted levels", ("calibration_", "fields", "alpha"), 0.5, "see alpha"),
+        ("counted levels", ("n_calibration_",), 3, "see n_calibration_"),
+        ("sensitive beside", ("sensitive_kinds_",), {"Color": "x"}, "see sensitive_kinds_"),
+        ("sensitive excluded", ("excluded_",), [7], "see excluded_"),
+    ],
+)
+def test_a_special_file_that_contradicts_itself_says_where(
+    name, where, value, words, small_files, tmp_path
+):
+    where = ("state", "fitted", *where)
+    assert_says_where(name, where, value, words, small_files, tmp_path)
+
+
+def assert_says_where(name, where, value, words, small_files, tmp_path):
     path = tmp_path / "m.fareg"
-    content, *_ = small_files["FaReGClassifier"]
-    path.write_bytes(resigned(content, lambda manifest: edited(manifest, where, value)))
+    content = resigned(small_files[name][0], lambda manifest: edited(manifest, where, value))
+    path.write_bytes(content)
     with pytest.raises(fareg.FaregError, match=f"m.fareg is damaged .*{words}"):
         fareg.load(path)
 
