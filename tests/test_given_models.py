@@ -142,6 +142,14 @@ def test_every_command_works_on_calibrated_probabilities(place, rows, tmp_path):
     assert "p_high" not in json.dumps(audited)  # probabilities define no groups
 
 
+def test_an_audit_numbers_rows_as_they_stand_in_the_file(place, rows, tmp_path):
+    seen = rows[~rows["id"].isin(pd.read_csv(place / "test.csv")["id"])][:5]
+    table = pd.concat([seen, with_gap(people(9, 5).assign(**dict.fromkeys(PROBA, 1 / 3)))])
+    table.to_csv(tmp_path / "t.csv", index=False)
+    line = refused("audit", tmp_path / "t.csv", "--target", "y", "--model", place / "m.fareg")
+    assert "got NaN in row 12;" in line  # rows that were seen are counted
+
+
 def test_labels_and_columns_may_be_paired_or_begin_alike(place, tmp_path):
     pairs = ",".join(f"{label}={name}" for label, name in zip(LABELS, PROBA, strict=True))
     told = []
@@ -184,6 +192,9 @@ def thousand(rows):
         (None, "a=p_high,b=p_low,c=p_mid", "labels that the model does not know (high, low, mid)"),
         (None, "p_high,p_low,p_mid,sex", "column sex cannot be both a probability and sensitive"),
         (None, "p_high,p_low,p_mid,y", "cannot be both the target and a probability"),
+        (None, "", "no columns of probabilities are named"),
+        (None, "high=p_high,high=p_low", "pairs label=column of distinct labels"),
+        (None, "p_high,p_low,p_mid,p_mid", "got p_mid twice"),
         (None, "p_*,x", "--proba must be a list of columns"),
         (percent, "p_*", "divide percent by 100"),
         (logits, "p_*", "apply softmax"),
@@ -218,6 +229,16 @@ def test_one_column_is_enough_for_two_labels(rows, tmp_path):
     np.testing.assert_allclose(proba, two["p_high"])
 
 
+@pytest.mark.parametrize("given", ["p_<=9,p_>9", "<=9=p_<=9,>9=p_>9"])
+def test_names_may_hold_the_sign_between_label_and_column(given, rows, tmp_path):
+    signs = {"p_<=9": rows["p_low"], "p_>9": 1 - rows["p_low"]}
+    table = rows[["age"]].assign(**signs, y=np.where(rows["y"] == "low", "<=9", ">9"))
+    table.to_csv(tmp_path / "t.csv", index=False)
+    run("fit", tmp_path / "t.csv", "--target", "y", "--proba", given, "--out", tmp_path / "m.fareg")
+    clf = fareg.load(tmp_path / "m.fareg")
+    assert clf.estimator_.columns_ == {"<=9": "p_<=9", ">9": "p_>9"}
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -228,6 +249,8 @@ def test_one_column_is_enough_for_two_labels(rows, tmp_path):
         (["--proba", "p_*", "--estimator", "hgb"], "pass one model, got estimator and prob"),
         (["--proba", "p_*", "--weights", "dose"], "weights are for training"),
         (["--proba", "p_*", "--features", "dose"], "leave out features"),
+        (["--proba", "p_*", "--classes", "a,b"], "classes are the labels of an .onnx model"),
+        (["--proba", ",".join(PROBA), "--drop", "p_low"], "both dropped and a probability"),
     ],
 )
 def test_models_that_cannot_be_taken_are_refused_at_once(options, words, place, tmp_path):

@@ -145,6 +145,29 @@ def test_a_row_that_equals_a_seen_one_is_left_out_too(tmp_path):
             fareg.save(clf, tmp_path / "m.fareg", seen=strange)
 
 
+def test_rounded_probabilities_of_other_people_are_not_taken_for_seen_rows(tmp_path):
+    """Nine values of a probability repeat in all parts; the id tells who is who."""
+    rng = np.random.default_rng(0)
+    p = rng.integers(1, 10, 300) / 10
+    frame = pd.DataFrame({"id": range(300), "sex": rng.choice(["f", "m"], 300), "p": p})
+    frame["y"] = (rng.random(300) < p).astype(int)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    files = {"out": tmp_path / "m.fareg", "test_out": tmp_path / "test.csv"}
+    options = {"probabilities": {"1": "p"}, "sensitive": ["sex"], "target": "y"}
+    fit_file(tmp_path / "t.csv", **options, **files)
+    asked = {"target": "y", "model": tmp_path / "m.fareg"}
+    assert audit_file(tmp_path / "test.csv", **asked).n_samples == 60
+    with pytest.warns(fareg.FaregWarning, match="240 of 300 rows"):
+        audit_file(tmp_path / "t.csv", **asked)
+    narrow = frame.drop(columns="id")  # without it, rows count by what is left
+    narrow.to_csv(tmp_path / "narrow.csv", index=False)
+    with pytest.raises(fareg.FaregError, match="all 300 rows"):
+        audit_file(tmp_path / "narrow.csv", **asked)
+    damaged = SeenRows(b"0" * 16, np.array([1], np.uint64), ("id",), np.array([2, 1], np.uint64))
+    with pytest.raises(ValueError, match="fingerprint"):
+        SeenRows.from_bytes(damaged.to_bytes())
+
+
 def test_test_rows_stand_as_they_stood_in_a_csv_file(place):
     every = pd.read_csv(place / "all.csv", dtype=str, keep_default_na=False)
     test = pd.read_csv(place / "test.csv", dtype=str, keep_default_na=False)

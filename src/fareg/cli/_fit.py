@@ -125,7 +125,7 @@ def fit(
                 drop_missing_target=drop_missing_target,
                 estimator=estimator,
                 model=model,
-                probabilities=_probabilities(proba),
+                probabilities=_probabilities(proba, data),
                 classes=names(classes),
                 trusted=names(trust),
                 confidence_level=confidence,
@@ -146,22 +146,35 @@ def fit(
         _print_trial(told)
 
 
-def _probabilities(given: str | None) -> dict[str, str] | list[str] | str | None:
+def _probabilities(given: str | None, data: Path) -> dict[str, str] | list[str] | str | None:
     """Return the columns in ``a,b`` or ``label=a,other=b``; of ``p_*``, the beginning."""
     columns = names(given)
     if columns is None or not any("=" in column or "*" in column for column in columns):
         return columns
     if len(columns) == 1 and columns[0].find("*") == len(columns[0]) - 1:
         return columns[0][:-1]
-    pairs = [column.partition("=") for column in columns]
-    if not all(label and column for label, _, column in pairs) or "*" in str(given):
+    from fareg.workflow import table_columns
+
+    known = table_columns(data)  # a name may hold the sign too, as the label <=50K does
+    if set(columns) <= set(known):
+        return columns
+    pairs = [_pair(column, known) for column in columns]
+    labels = [label for label, _ in pairs]
+    if not all(label and column for label, column in pairs) or len(set(labels)) < len(labels):
         from fareg._validation import InvalidInputError
 
         raise InvalidInputError(
-            f"--proba must be a list of columns, pairs label=column or one beginning such as p_*, "
-            f"got {given}"
+            f"--proba must be a list of columns, pairs label=column of distinct labels or one "
+            f"beginning such as p_*, got {given}"
         )
-    return {label.strip(): column.strip() for label, _, column in pairs}
+    return dict(pairs)
+
+
+def _pair(text: str, known: list[str]) -> tuple[str, str]:
+    """Return label and column of ``label=column``, cut where a known column follows."""
+    cuts = [place for place, sign in enumerate(text) if sign == "="]
+    pairs = [(text[:cut].strip(), text[cut + 1 :].strip()) for cut in cuts]
+    return next((pair for pair in pairs if pair[1] in known), (pairs or [("", "")])[0])
 
 
 def _print_trial(told: dict[str, Any]) -> None:

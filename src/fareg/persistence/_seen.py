@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,8 @@ class SeenRows:
 
     The hash is keyed by a random salt and cannot be turned back into a row. Whoever has both the
     file and a row can ask whether it is one of them; that is what it is for. Rows count by value,
-    so a new row that equals a seen one is taken for it.
+    so a new row that equals a seen one is taken for it. Rounded probabilities repeat among people,
+    so columns that a model does not read may tell rows apart too, wherever a table has them.
 
     Examples
     --------
@@ -39,23 +41,30 @@ class SeenRows:
 
     salt: bytes
     hashes: Any  # uint64, sorted
+    names: tuple[str, ...] = ()  # further columns
+    whole: Any = None  # uint64, sorted: hashes of the rows with these columns, if there are any
 
     @classmethod
-    def of(cls, X: Any, y: Any) -> SeenRows:
-        """Remember the rows of a table with their labels."""
+    def of(cls, X: Any, y: Any, names: Sequence[str] = (), further: Any = None) -> SeenRows:
+        """Remember the rows of a table with their labels, and ``row_hashes`` of further columns."""
         salt = secrets.token_bytes(SALT_BYTES)
-        return cls(salt, np.unique(_digests(X, y, salt)))
+        whole = np.unique(_digests(X, y, salt, further)) if names else None
+        return cls(salt, np.unique(_digests(X, y, salt)), tuple(names), whole)
 
-    def contains(self, X: Any, y: Any) -> BoolArray:
-        """Tell which rows were remembered."""
-        asked = _digests(X, y, self.salt)
-        places = np.searchsorted(self.hashes, asked)
-        found: BoolArray = np.append(self.hashes, np.uint64(0))[places] == asked
-        return found & (places < len(self.hashes))
+    def contains(self, X: Any, y: Any, beside: Any = None) -> BoolArray:
+        """Tell which rows were remembered; ``beside`` is a frame that may have further columns."""
+        found = _among(self.hashes, _digests(X, y, self.salt))
+        if self.names and beside is not None and set(self.names) <= set(beside.columns):
+            further = row_hashes(beside[list(self.names)], 0)
+            found &= _among(self.whole, _digests(X, y, self.salt, further))
+        return found
 
     def to_bytes(self) -> bytes:
         """Return the fingerprint as an entry of a model file."""
         arrays = {"salt": np.frombuffer(self.salt, np.uint8), "hashes": self.hashes}
+        if self.names:
+            text = json.dumps(self.names).encode()
+            arrays |= {"names": np.frombuffer(text, np.uint8), "whole": self.whole}
         return safetensors.numpy.save(arrays)
 
     @classmethod
@@ -64,10 +73,13 @@ class SeenRows:
         arrays: Mapping[str, Any] = safetensors.numpy.load(content)
         salt, hashes = arrays["salt"], arrays["hashes"]
         is_salt = salt.dtype == np.uint8 and salt.shape == (SALT_BYTES,)
-        is_table = hashes.dtype == np.uint64 and hashes.ndim == 1
-        if not (is_salt and is_table and (hashes[1:] > hashes[:-1]).all()):
+        names = json.loads(arrays["names"].tobytes()) if "names" in arrays else []
+        are_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        whole = arrays["whole"] if names else None
+        tables = [hashes] if whole is None else [hashes, whole]
+        if not (is_salt and are_names and all(map(_is_sorted, tables))):
             raise ValueError("the fingerprint of its rows is none")
-        return cls(salt.tobytes(), hashes)
+        return cls(salt.tobytes(), hashes, tuple(names), whole)
 
 
 def check_seen(seen: Any, n_features: int, path: str | os.PathLike[str]) -> tuple[Any, Any]:
@@ -83,13 +95,27 @@ def check_seen(seen: Any, n_features: int, path: str | os.PathLike[str]) -> tupl
     return X, y
 
 
-def _digests(X: Any, y: Any, salt: bytes) -> Any:
+def _is_sorted(hashes: Any) -> bool:
+    """Tell whether an array holds distinct hashes in order."""
+    is_table = hashes.dtype == np.uint64 and hashes.ndim == 1
+    return is_table and bool((hashes[1:] > hashes[:-1]).all())
+
+
+def _among(hashes: Any, asked: Any) -> BoolArray:
+    """Tell which of the hashes asked for are among sorted ones."""
+    places = np.searchsorted(hashes, asked)
+    found: BoolArray = np.append(hashes, np.uint64(0))[places] == asked
+    return found & (places < len(hashes))
+
+
+def _digests(X: Any, y: Any, salt: bytes, further: Any = None) -> Any:
     """Return one 64-bit hash per row, alike for a number whichever type held it."""
     # labels as text: 1, 1.0 and "1" are one label, and True is "True"
     labels = np.array([[str(label)] for label in y], dtype=object).reshape(-1, 1)
-    pairs = np.column_stack([row_hashes(X, 0), row_hashes(labels, 0)]).tobytes()
+    parts = [row_hashes(X, 0), row_hashes(labels, 0), *([] if further is None else [further])]
+    words, width = np.column_stack(parts).tobytes(), 8 * len(parts)
     hashes = [
-        hashlib.blake2b(pairs[start : start + 16], digest_size=8, key=salt).digest()
-        for start in range(0, len(pairs), 16)
+        hashlib.blake2b(words[start : start + width], digest_size=8, key=salt).digest()
+        for start in range(0, len(words), width)
     ]
     return np.frombuffer(b"".join(hashes), np.uint64)

@@ -14,7 +14,7 @@ if _TYPE_CHECKING:
     from fareg.workflow._parquet import MAX_ROWS, Sampling, count_rows
     from fareg.workflow._predict import predict_file
     from fareg.workflow._predict_folder import predict_folder
-    from fareg.workflow._tables import read_table
+    from fareg.workflow._tables import read_table, table_columns
 
 __all__ = [
     "MAX_ROWS",
@@ -29,6 +29,7 @@ __all__ = [
     "predict_file",
     "predict_folder",
     "read_table",
+    "table_columns",
 ]
 
 # prediction does without what fit and audit import
@@ -47,5 +48,6 @@ __getattr__, __dir__ = _lazy_names(
         "predict_file": "fareg.workflow._predict",
         "predict_folder": "fareg.workflow._predict_folder",
         "read_table": "fareg.workflow._tables",
+        "table_columns": "fareg.workflow._tables",
     },
 )

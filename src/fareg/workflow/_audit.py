@@ -16,10 +16,10 @@ from fareg._labels import column_classes, label_texts, plain_text
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
 from fareg.auditing import AuditResult, audit
 from fareg.classifiers import hidden_columns
-from fareg.persistence import describe, load, seen_rows
+from fareg.persistence import SeenRows, describe, load, seen_rows
 from fareg.workflow._formats import check_columns
 from fareg.workflow._parquet import BATCH, Sampling
-from fareg.workflow._predict import ANSWERS, ask, model_columns
+from fareg.workflow._predict import ANSWERS, ask, model_columns, rows_after
 from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
 
 SEPARATORS = re.compile(r"(?<!\\)[|;]")  # between labels of a set in text
@@ -57,8 +57,8 @@ def audit_file(
         one column of lists, or of text such as ``a|b``.
     model : path of a model file, default=None
         Instead of ``sets``. Rows that trained or calibrated it, which a file of ``fareg fit``
-        remembers, are left out with a warning; so are rows that equal one of them by value, label
-        included.
+        remembers, are left out with a warning; so are rows that equal one of them by value in all
+        columns of that table which are here too, label included.
     sensitive : list of str, default=None
         Columns in which groups are looked for; None for all others.
     confidence_level : float, default=None
@@ -87,7 +87,8 @@ def audit_file(
     marks = list(sets or ())
     grouping = [] if clusters is None else [clusters]
     named = [target, *marks, *(sensitive or ()), *grouping]
-    check_columns(named, table_columns(data), str(data))
+    names = table_columns(data)
+    check_columns(named, names, str(data))
     if clusters is not None and clusters in (target, *marks, *(sensitive or ())):
         raise InvalidInputError(
             f"the clusters {clusters} must be a column of their own, got one that is also the "
@@ -95,7 +96,11 @@ def audit_file(
         )
     clf: Any = None if model is None else load(model, trusted=trusted)
     kinds = {} if model is None else model_columns(clf, model)
-    needed = None if model is None and sensitive is None else list(dict.fromkeys([*named, *kinds]))
+    seen = None if model is None else seen_rows(model)
+    known = () if seen is None else [name for name in seen.names if name in names]
+    needed = None
+    if model is not None or sensitive is not None:
+        needed = list(dict.fromkeys([*named, *kinds, *known]))
     frame = read_table(data, labels=[target, *marks], columns=needed, sampling=sampling)
     if frame[target].isna().any():
         raise InvalidInputError(
@@ -116,11 +121,11 @@ def audit_file(
         others = frame[[name for name in sensitive or () if name not in kinds]]
         X = as_kinds(frame, kinds, str(data))
         hidden = [*hidden_columns(clf.estimator_, X)]
-        new = _unseen(X[list(clf.column_kinds_ or X)], y, model, str(data))
+        new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(data))
         left_out = int((~new).sum())
-        X, y, ids = X[new].reset_index(drop=True), y[new], None if ids is None else ids[new]
-        table, top = _answers(clf, X)
-        X = X.join(others[new].reset_index(drop=True))
+        table, top = (answer[new] for answer in _answers(clf, X, data))  # errors count all rows
+        X = X.join(others)[new].reset_index(drop=True)
+        y, ids = y[new], None if ids is None else ids[new]
         classes = list(label_texts(clf.classes_))
         about |= {"model": Path(model).name, "base_model": _base_model(clf, model)}
         about["accuracy"] = float((label_texts(top) == y).mean())
@@ -154,11 +159,14 @@ def audit_file(
     return replace(result, about={**about, **result.about}, notes=notes)
 
 
-def _answers(clf: Any, X: pd.DataFrame) -> tuple[BoolArray, Any]:
+def _answers(clf: Any, X: pd.DataFrame, source: Any) -> tuple[BoolArray, Any]:
     """Return the sets and the labels that a model predicts, asked for some rows at a time."""
-    parts = [X.iloc[first : first + BATCH] for first in range(0, len(X), BATCH)]
-    sets = [ask(clf.predict_set, clf, part) for part in parts]
-    labels = [clf.predict(part[list(clf.column_kinds_ or part)]) for part in parts]
+    sets, labels = [], []
+    for first in range(0, len(X), BATCH):
+        part = X.iloc[first : first + BATCH]
+        with rows_after(first, source):
+            sets.append(ask(clf.predict_set, clf, part))
+            labels.append(clf.predict(part[list(clf.column_kinds_ or part)]))
     return np.concatenate(sets), np.concatenate(labels)
 
 
@@ -167,10 +175,11 @@ def _base_model(clf: Any, model: str | os.PathLike[str]) -> str:
     return str(describe(model)["metadata"].get("estimator", type(clf.estimator_).__name__))
 
 
-def _unseen(X: pd.DataFrame, y: Any, model: Any, data: str) -> BoolArray:
+def _unseen(
+    X: pd.DataFrame, y: Any, frame: pd.DataFrame, seen: SeenRows | None, data: str
+) -> BoolArray:
     """Tell the rows that neither trained nor calibrated a model, as far as its file remembers."""
-    seen = seen_rows(model)
-    used = np.zeros(len(y), dtype=bool) if seen is None else seen.contains(X, y)
+    used = np.zeros(len(y), dtype=bool) if seen is None else seen.contains(X, y, frame)
     if used.all():
         raise InvalidInputError(
             f"all {len(y)} rows of {data} were used to train or calibrate this model and say "

@@ -57,6 +57,7 @@ def check_source(
     *,
     features: Any = None,
     weights: Any = None,
+    classes: Any = None,
 ) -> None:
     """Refuse two models at once, and what makes no sense for a model that is given fitted."""
     given = {"estimator": estimator, "model": model, "probabilities": probabilities}
@@ -67,6 +68,12 @@ def check_source(
         check_named(estimator)
     if model is not None:
         _check_format(Path(model))
+    if probabilities is not None and not probabilities:
+        raise InvalidInputError("no columns of probabilities are named; name one for each label")
+    if classes is not None and model is None:
+        raise InvalidInputError(
+            "classes are the labels of an .onnx model, and none is given; leave them out"
+        )
     if weights is not None and named not in ([], ["estimator"]):
         raise InvalidInputError(
             "weights are for training, and this model is fitted; leave them out"
@@ -126,7 +133,13 @@ def _of_columns(
             )
         given = names
     names = list(given.values()) if isinstance(given, Mapping) else list(given)
-    check_columns(names, table, columns["source"])
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInputError(
+            f"columns of probabilities must be named once, got {shown(twice)} twice; name one for "
+            "each label"
+        )
+    check_columns(names, [*table, *columns["drop"]], columns["source"])
     roles = assign_roles(frame, **columns, probabilities=names)
     rest = None
     if len(names) == 1:

@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 
 from fareg._files import check_output
+from fareg._hashing import row_hashes
 from fareg._validation import check_choice, check_confidence_level
-from fareg.persistence import save
+from fareg.persistence import SeenRows, save
 from fareg.scores import SCORES
 from fareg.workflow._base_model import BaseModel, Probabilities, base_model, check_source
 from fareg.workflow._fit import Trial, fit_and_test, quiet
@@ -112,7 +113,9 @@ def fit_file(
         check_copy(data, test_out, apart_from=[out])
     check_confidence_level(confidence_level)
     check_choice("conformity_score", conformity_score, SCORES)
-    check_source(estimator, model, probabilities, features=features, weights=weights)
+    check_source(
+        estimator, model, probabilities, features=features, weights=weights, classes=classes
+    )
     names = table_columns(data)
     check_columns([target, *drop], names, str(data))
     needed = [name for name in names if name == target or name not in drop]
@@ -141,6 +144,8 @@ def fit_file(
     kinds = column_kinds(X)
     ids = None if clusters is None else pd.factorize(frame[clusters])[0]
     weighed = None if weights is None else check_weights(frame[weights])
+    others = [name for name in frame if name != target and name not in X]
+    further = row_hashes(frame[others], 0)
     del frame  # X is a copy, and one is enough to train with
     trial = fit_and_test(
         X,
@@ -163,7 +168,8 @@ def fit_file(
         copy_rows(data, trial.X.index, test_out)
     used = ~X.index.isin(trial.X.index)
     notes = {"columns": kinds, **_notes(trial, base)}
-    save(trial.clf, out, metadata=notes, seen=(X[used], labels[used]))
+    seen = SeenRows.of(X[used], labels[used], others, further[used])
+    save(trial.clf, out, metadata=notes, seen=seen)
     return trial
 
 

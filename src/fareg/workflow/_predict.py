@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -70,18 +71,24 @@ def write_answers(
     counts = count_sizes([], n_classes)
     with table_writer(out) as append:
         for X, kept in batches:
-            try:
+            with rows_after(int(counts.sum()), source):
                 table = ask(clf.predict_table, clf, X).reset_index(drop=True)
-            except InvalidInputError as error:  # it counts the rows of this batch
-                n_before = int(counts.sum())
-                where = f"after the first {n_before} rows of {source}: " if n_before else ""
-                raise InvalidInputError(f"{where}{error}") from error
             append(pd.concat([kept, table], axis=1))
             counts += count_sizes(table["size"], n_classes)
             if progress is not None:
                 progress(len(X))
         check_any(counts, source)
     return counts
+
+
+@contextmanager
+def rows_after(n_before: int, source: Any) -> Iterator[None]:
+    """Tell in errors, which count the rows of one batch, how many rows came before it."""
+    try:
+        yield
+    except InvalidInputError as error:
+        where = f"after the first {n_before} rows of {source}: " if n_before else ""
+        raise InvalidInputError(f"{where}{error}") from error
 
 
 def ask(method: Callable[..., Any], clf: Any, table: pd.DataFrame) -> Any:

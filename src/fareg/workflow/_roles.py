@@ -106,7 +106,7 @@ def assign_roles(
     names = [str(name) for name in frame.columns]
     for role, wanted in {**given, **used}.items():
         if role != "dropped":
-            check_columns(list(wanted), names, source)
+            check_columns(list(wanted), [*names, *drop], source)
     _check_apart({**given, **used})
     aside = {name: role for role in ("clusters", "weights", "dropped") for name in given[role]}
     named = {name for some in used.values() for name in some}
