@@ -144,7 +144,7 @@ def fit_file(
     kinds = column_kinds(X)
     ids = None if clusters is None else pd.factorize(frame[clusters])[0]
     weighed = None if weights is None else check_weights(frame[weights])
-    others = [name for name in frame if name != target and name not in X]
+    others = [name for name in needed if name != target and name not in X]
     further = row_hashes(frame[others], 0)
     del frame  # X is a copy, and one is enough to train with
     trial = fit_and_test(
