@@ -17,6 +17,7 @@ from fareg._columns import as_numbers, as_text, column_names, select_columns
 from fareg._files import check_readable
 from fareg._labels import check_classes
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
+from fareg.calibration import require
 
 # the types of inputs, and the arrays that they are fed with
 NUMBERS = {
@@ -109,6 +110,11 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> Any:
         """Return the most probable label of each row, shape (n_samples,)."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def check(self) -> None:
+        """Refuse a fitted state whose model is none, as that of an edited file."""
+        content = getattr(self, "model_", None)
+        require(isinstance(content, np.ndarray) and content.dtype == np.uint8, "model_")
 
     def _content(self) -> bytes:
         content = check_readable(self.model).read_bytes()

@@ -14,7 +14,7 @@ import pandas as pd
 import safetensors.numpy
 
 from fareg._validation import FaregError, InvalidInputError, NotConformalizedError, warn
-from fareg.classifiers import ConformalClassifier
+from fareg.classifiers import ConformalClassifier, OnnxClassifier
 from fareg.persistence import _foreign
 from fareg.persistence._archive import Archive, write_archive
 from fareg.persistence._seen import SeenRows, check_seen
@@ -337,6 +337,8 @@ def _dump_estimator(clf: ConformalClassifier) -> tuple[bytes, list[str]]:
 def _check_estimator(clf: ConformalClassifier) -> None:
     """Refuse an estimator that is not the one the classifier was calibrated with."""
     model = clf.estimator_
+    if isinstance(model, OnnxClassifier):
+        model.check()
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
         raise InvalidInputError(
             f"estimator must be a fitted classifier with predict_proba, got {type(model).__name__}"
