@@ -120,6 +120,7 @@ def test_whole_numbers_that_hardly_repeat_are_no_classes():
     with pytest.raises(InvalidInputError, match="150 different numbers"):
         check_target(amounts.astype(float))
     assert len(check_target("c" + amounts.astype(str))) == 400  # as text they are classes
+    assert len(check_target(amounts, has_model=True)) == 400  # a model that is given knows them
     with pytest.warns(FaregWarning, match="40 different numbers and each is taken as a class"):
         check_target(pd.Series(np.arange(800) % 40, name="age"))
 

@@ -250,6 +250,12 @@ def test_bad_sensitive_features_are_refused_with_the_fix(about, message):
         clf.conformalize(DOSE, Y, sensitive_features=about)
 
 
+def test_rows_beside_the_table_in_another_order_are_refused():
+    clf = fareg.PartialConformalClassifier(LogisticRegression().fit(DOSE, Y))
+    with pytest.raises(FaregError, match=r"in the order of X.*pass sensitive_features.loc"):
+        clf.conformalize(DOSE, Y, sensitive_features=WHO[::-1])
+
+
 def test_sensitive_features_must_be_those_of_calibration():
     clf = fareg.PartialConformalClassifier(LogisticRegression().fit(DOSE, Y))
     clf.conformalize(DOSE, Y, sensitive_features=WHO["sex"])

@@ -384,8 +384,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         if trained is not None and self.parameters_["estimator"] is self.estimator:
             return trained
         raise NotConformalizedError(
-            "conformalize needs a fitted estimator: pass FrozenEstimator(model), "
-            "or call fit(X, y), which trains it"
+            "conformalize needs a fitted estimator: pass FrozenEstimator(model) or proba=, or call "
+            "fit(X, y), which trains it"
         )
 
     def _warn_of_full_sets(self, share_unknown: float) -> None:

@@ -121,7 +121,7 @@ def fit_file(
     needed = [name for name in names if name == target or name not in drop]
     frame = read_table(data, labels=[target], columns=needed, sampling=sampling)
     frame = with_labels(frame, target) if drop_missing_target else frame
-    y = check_target(frame[target])
+    y = check_target(frame[target], has_model=bool(model or probabilities))
     base = base_model(
         frame,
         y,

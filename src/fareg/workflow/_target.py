@@ -32,8 +32,8 @@ def with_labels(frame: pd.DataFrame, target: str) -> pd.DataFrame:
     return frame[~missing]
 
 
-def check_target(target: pd.Series) -> Any:
-    """Return labels, after checks that they are labels."""
+def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
+    """Return labels, after checks that they are labels; a model that is given knows its classes."""
     missing = int(target.isna().sum())
     if missing:
         raise MissingLabelsError(
@@ -53,7 +53,8 @@ def check_target(target: pd.Series) -> Any:
             f"the table has {len(target)} rows; at least {MIN_ROWS} are needed to train, "
             "calibrate and test"
         )
-    if kind == "date" or (distinct > MANY_VALUES and distinct > len(target) / 2):
+    many = not has_model and distinct > MANY_VALUES
+    if kind == "date" or (many and distinct > len(target) / 2):
         raise InvalidInputError(
             f"the target {target.name} has {distinct} distinct values in {len(target)} rows; "
             "choose a column of classes, or group its values"
@@ -67,15 +68,14 @@ def check_target(target: pd.Series) -> Any:
             )
         target = target.astype(np.int64)
     if kind == "number":
-        _ask_about_amounts(target, distinct)
+        if many:
+            _ask_about_amounts(target, distinct)
         return target.to_numpy()
     return target.astype(str).to_numpy(dtype=object)
 
 
 def _ask_about_amounts(target: pd.Series, distinct: int) -> None:
     """Refuse numbers that hardly repeat, and warn of many: they may be amounts, not classes."""
-    if distinct <= MANY_VALUES:
-        return
     if len(target) < ROWS_PER_NUMBER * distinct:
         raise InvalidInputError(
             f"the target {target.name} has {distinct} different numbers in {len(target)} rows, "
