@@ -88,8 +88,9 @@ def test_brackets_are_equal_and_ordered_by_income(tmp_path, people):
     sizes = np.bincount(data.y, minlength=4)
     assert len(sizes) == 4
     assert sizes.max() - sizes.min() <= 1
-    by_income = np.argsort(eligible(people)["PINCP"].to_numpy())
-    assert (np.diff(data.y[by_income]) >= 0).all()
+    income = eligible(people)["PINCP"].to_numpy()
+    edges = np.sort(income)[[int(np.ceil(len(income) * k / 4)) - 1 for k in (1, 2, 3)]]
+    assert data.y.tolist() == (income[:, None] > edges).sum(axis=1).tolist()
 
 
 def test_equal_incomes_share_a_bracket(tmp_path, people):
