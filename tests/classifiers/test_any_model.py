@@ -51,6 +51,9 @@ def test_what_is_no_model_is_refused_with_the_fix():
     del unnamed.classes_
     with pytest.raises(FaregError, match=r"must have classes_.*ProbabilityFunction\(model.pred"):
         SplitConformalClassifier(unnamed).conformalize(X, Y)
+    unnamed.classes_ = None
+    with pytest.raises(FaregError, match="must have classes_"):
+        SplitConformalClassifier(unnamed).conformalize(X, Y)
     with pytest.raises(FaregError, match="must be a classifier with predict_proba"):
         SplitConformalClassifier(3).conformalize(X, Y)
 

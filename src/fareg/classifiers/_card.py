@@ -33,8 +33,8 @@ def card_of(clf: Any) -> str:
     """Return a fitted classifier as a piece of HTML."""
     card: dict[str, Any] = {
         "title": type(clf).__name__,
-        "facts": f"{words.rows(clf.n_calibration_)} calibrated, {len(clf.classes_)} classes, "
-        f"around {_model_name(clf)}",
+        "facts": f"{words.rows(clf.n_calibration_)} given to calibrate, "
+        f"{len(clf.classes_)} classes, around {_model_name(clf)}",
         "sentence": clf.promise_,
         "level": 1 - clf.alpha_,
         "code": repr(clf),

@@ -38,7 +38,7 @@ def check_estimator(estimator: Any) -> Any:
             f"estimator must have predict_proba, got {type(estimator).__name__}; "
             "wrap it in sklearn's CalibratedClassifierCV"
         )
-    if not hasattr(estimator, "classes_"):
+    if getattr(estimator, "classes_", None) is None:
         raise InvalidInputError(
             f"estimator must have classes_, the label of each column of predict_proba, got "
             f"{type(estimator).__name__} without; use "
