@@ -265,6 +265,14 @@ def test_membership_is_a_probability_and_separates(world, fitted):
     assert q[test.group].min() > q[~test.group].max()
 
 
+def test_ranks_are_shares_that_are_at_most_as_disadvantaged(world, fitted):
+    _, _, test = world
+    leveler = fitted.calibration_.leveler
+    b = fitted.learner_.disadvantage(test.X[list(fitted.reference_)])
+    shares = (leveler.grid[:, None] <= b + 1e-8).mean(axis=0)
+    np.testing.assert_allclose(fitted.predict_group(test.X), shares)
+
+
 def test_polars_and_pandas_give_the_same_sets(world, fitted):
     _, _, test = world
     np.testing.assert_array_equal(
