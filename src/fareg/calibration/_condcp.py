@@ -71,7 +71,8 @@ class QuantileProgram:
         diagonal = np.abs(np.diag(R))
         rank = int(np.sum(diagonal > 1e-10 * diagonal.max(initial=0.0)))
         columns, dependent = pivots[:rank], pivots[rank:]
-        combination = solve_triangular(R[:rank, :rank], R[:rank, rank:])
+        # older versions of scipy refuse systems without equations
+        combination = solve_triangular(R[:rank, :rank], R[:rank, rank:]) if rank else R[:0]
         rows = rows[:, columns]
         start = None
         if rank:
