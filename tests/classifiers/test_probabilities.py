@@ -264,3 +264,15 @@ def test_people_with_several_rows_teach_or_calibrate_not_both(monkeypatch):
     learning, rest = parts
     assert len(learning) == len(rest) == 200
     assert not set(learning.clusters) & set(rest.clusters)
+
+
+def test_a_column_of_probabilities_that_is_missing_later_is_told_in_one_line():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet([1, 1], 200)
+    table = pd.DataFrame({"age": rng.integers(18, 90, 200), "p_a": p[:, 0], "p_b": p[:, 1]})
+    y = np.where(rng.random(200) < p[:, 0], "a", "b")
+    clf = SplitConformalClassifier(ProbabilityColumns(prefix="p_"), random_state=0)
+    clf.conformalize(table, y)
+    with pytest.raises(FaregError, match="names 'p_b', which is no column of X") as told:
+        clf.predict_set(table.drop(columns="p_b"))
+    assert "\n" not in str(told.value)

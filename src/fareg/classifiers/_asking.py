@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from fareg._columns import without_columns
+from fareg._columns import is_frame, without_columns
 from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,
@@ -234,6 +234,8 @@ class FittedAnswers:
     def _rows(self, X: Any, caller: str, proba: Any = None, sensitive_features: Any = None) -> Rows:
         """Return the rows that a method was called with."""
         self._check_fitted(caller)
+        if is_frame(X):
+            hidden_columns(self.estimator_, X)  # refuses a table without a column of probabilities
         X = validated_table(self, X, reset=False)
         given = None if proba is None else given_proba(proba, X, self.classes_)
         kinds = getattr(self, "sensitive_kinds_", None)
