@@ -93,7 +93,7 @@ def test_rare_classes_go_through_fit_predict_audit_and_report(name, table, tmp_p
     assert all(f"{label} (1 row)" in told for label in unseen)
     (few,) = [note for note in notes if note.startswith("labels with few training rows")]
     assert all(f"{label} (1 row)" in few for label in set(LONE) & known)
-    assert "<html" in render_report(trial.report())
+    assert "<html" in render_report(trial.comparison.to_dict())
     assert predict_file(model, table, answers)["rows"] == 400
     result = audit_file(table, target="y", model=model)
     assert 0.5 < result.coverage <= 1 - len(unseen) / 400  # no set can contain these labels

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import FloatArray, IntArray, InvalidInputError
+from fareg._words import repeated, shown
 
 SensitiveFeatures = Any  # names, positions, a function of X, a frame beside X, or None for all
 
@@ -56,7 +57,7 @@ def column_names(X: Any) -> list[str]:
 
 
 def _check_unique(names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = repeated(names)
     if twice:
         raise InvalidInputError(f"column names must be unique, got {', '.join(twice)} twice")
 
@@ -149,6 +150,8 @@ def _kind(series: nw.Series[Any]) -> str:
         return "date"
     if series.dtype.is_numeric() or series.dtype == nw.Boolean:
         return "number"
+    if series.dtype == nw.String and series.null_count() < len(series):
+        return "text"
     return "text" if coded_column(series)[1].dtype == object else "number"
 
 
@@ -311,8 +314,8 @@ def selected_positions(X: Any, selection: Any, name: str = "sensitive_features")
     names = column_names(X)
     _check_unique(names)
     positions = [_position(item, names, name) for item in wanted]
-    if len(set(positions)) < len(positions):
-        twice = sorted({names[p] for p in positions if positions.count(p) > 1})
+    twice = repeated([names[p] for p in positions])
+    if twice:
         raise InvalidInputError(f"{name} names {', '.join(twice)} twice; once is enough")
     return positions
 
@@ -363,5 +366,6 @@ def _position(item: Any, names: list[str], name: str) -> int:
     is_position = isinstance(item, int | np.integer) and not isinstance(item, bool)
     if is_position and -len(names) <= item < len(names):
         return int(item) % len(names)
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    raise InvalidInputError(f"{name} names {item!r}, which is no column of X; columns: {shown}")
+    raise InvalidInputError(
+        f"{name} names {item!r}, which is no column of X; columns: {shown(names)}"
+    )

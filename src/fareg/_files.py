@@ -11,9 +11,11 @@ from pathlib import Path
 
 from fareg._validation import InvalidInputError
 
+AnyPath = str | os.PathLike[str]
+
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: AnyPath) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; move it there at the end, remove it on any error.
 
     An existing file stays as it was until the new one is complete and on the disk. A folder that
@@ -52,9 +54,7 @@ def writing(target: Path) -> Iterator[None]:
         raise InvalidInputError(f"cannot write {target}: {_reason(error)}") from error
 
 
-def check_output(
-    path: str | os.PathLike[str], *, apart_from: Iterable[str | os.PathLike[str] | None] = ()
-) -> Path:
+def check_output(path: AnyPath, *, apart_from: Iterable[AnyPath | None] = ()) -> Path:
     """Return ``path`` if a file could be written there: its folder exists, itself is no folder.
 
     ``apart_from`` are files of the same job that it must not replace.
@@ -74,7 +74,7 @@ def check_output(
     return target
 
 
-def check_readable(path: str | os.PathLike[str]) -> Path:
+def check_readable(path: AnyPath) -> Path:
     """Return ``path`` if it is a file that can be opened."""
     source = Path(path)
     if source.is_dir():

@@ -8,7 +8,6 @@ sorted labels if there are as many of them as columns. In any other case ``class
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +16,8 @@ import pandas as pd
 
 from fareg._columns import column_names, is_frame
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_same_length, warn
-from fareg._words import fraction, percent
+from fareg._words import fraction, percent, shown
 
-SHOWN = 8  # labels that a sentence names
 WHOLE = re.compile(r"-?\d+\.0+")
 
 
@@ -385,12 +383,6 @@ def sorted_labels(labels: Any) -> list[Any]:
         return sorted(distinct)
     except TypeError:
         return sorted(distinct, key=str)
-
-
-def shown(labels: Iterable[Any]) -> str:
-    """Return the first few labels, separated by commas."""
-    texts = [str(label) for label in labels]
-    return ", ".join(texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
 
 
 def _values(labels: Any) -> Any:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 MISSING = "–"
+SHOWN = 8  # names that a sentence lists
 SMALLEST_P = 1e-4  # smaller p-values are all written as below this
+
+
+def shown(names: Iterable[Any]) -> str:
+    """Return the first few names, labels or other things, separated by commas."""
+    texts = [str(name) for name in names]
+    return ", ".join(texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
+
+
+def repeated(names: list[str]) -> list[str]:
+    """Return the names that stand in a list more than once."""
+    return sorted({name for name in names if names.count(name) > 1})
 
 
 def percent(share: float | None, digits: int = 1) -> str:

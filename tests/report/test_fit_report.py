@@ -12,6 +12,7 @@ from fareg._columns import canonical
 from fareg._encoding import gradient_boosting
 from fareg.auditing._named_groups import ReportedGroup, groups_before_and_after, reported_groups
 from fareg.auditing._story import level_story
+from fareg.classifiers import FaReGClassifier
 from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.groups import distil_rule
@@ -23,15 +24,8 @@ DATA = make_synthetic(3000, random_state=0)
 
 def tried(**options):
     estimator = gradient_boosting(0).set_params(histgradientboostingclassifier__max_iter=20)
-    return fit_and_test(
-        DATA.X,
-        DATA.y,
-        sensitive=DATA.sensitive,
-        estimator=estimator,
-        confidence_level=0.9,
-        seed=0,
-        **options,
-    )
+    clf = FaReGClassifier(estimator, sensitive_features=DATA.sensitive, random_state=0)
+    return fit_and_test(clf, DATA.X, DATA.y, **options)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +34,7 @@ def trial():
 
 
 def test_the_page_shows_the_group_before_the_audit_of_what_is_left(trial):
-    summary = trial.report()
+    summary = trial.comparison.to_dict()
     (repair,) = summary["repairs"]
     assert repair["group"] == trial.clf.groups_["rule"].iloc[0]
     assert f"{repair['before']:.1%}" in summary["verdict"]["sentence"]
@@ -56,7 +50,7 @@ def test_the_verdict_does_not_depend_on_what_else_is_measured(trial):
     quick = tried(measures=False)
     assert quick.comparison.verdict == trial.comparison.verdict
     assert quick.to_dict()["left"] == trial.to_dict()["left"]
-    render_report(quick.report())
+    render_report(quick.comparison.to_dict())
 
 
 def test_coverage_by_true_label_before_and_after(trial):
@@ -77,7 +71,7 @@ def test_the_numbers_are_plain_and_say_where_they_come_from(trial):
 
 
 def test_the_story_tells_of_the_levels_before_and_after(trial):
-    story = trial.report()["story"]
+    story = trial.comparison.to_dict()["story"]
     levels = trial.clf.predict_level(trial.X)
     assert [row["level"] for row in story["rows"]] == list(range(story["n_levels"]))
     for row in story["rows"]:
@@ -99,7 +93,7 @@ def test_the_story_tells_of_the_levels_before_and_after(trial):
 
 
 def test_the_page_draws_the_story_and_says_if_nobody_is_named(trial):
-    summary = trial.report()
+    summary = trial.comparison.to_dict()
     page = render_report(summary)
     assert page.index('id="story-heading"') < page.index('id="repair-heading"')
     assert page.count('class="point after"') == 2 * len(summary["story"]["rows"]) + 1  # legend
@@ -119,7 +113,7 @@ def test_the_story_of_a_single_level_is_that_of_split_sets(trial):
     one = {moment: np.ones(5, int) for moment in ("before", "after")}
     hits = {moment: sizes > 0 for moment, sizes in one.items()}
     story = level_story(np.zeros(5, int), 1, 0, hits, one, [])
-    page = render_report({**trial.report(), "story": story})
+    page = render_report({**trial.comparison.to_dict(), "story": story})
     assert "everyone shares one threshold" in page
     assert 'id="level-coverage-title"' not in page
 
@@ -127,7 +121,7 @@ def test_the_story_of_a_single_level_is_that_of_split_sets(trial):
 def test_an_empty_level_has_no_numbers_and_the_page_still_stands(trial):
     story = nobody([0, 1, 2, 2])
     assert story["rows"][-1]["before"] is story["rows"][-1]["size_after"] is None
-    assert "joined all levels" in render_report({**trial.report(), "story": story})
+    assert "joined all levels" in render_report({**trial.comparison.to_dict(), "story": story})
 
 
 def imbalanced(n=4000):

@@ -15,10 +15,10 @@ from fareg._labels import (
     check_labels,
     label_codes,
     read_set_table,
-    shown,
     sorted_labels,
 )
 from fareg._validation import BoolArray, InvalidInputError, check_same_length, warn
+from fareg._words import shown
 
 
 def read_sets(sets: Any, y: Any, classes: Any = None) -> SetTable:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from fareg._columns import is_frame, without_columns
+from fareg._files import AnyPath
 from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,
@@ -147,7 +147,7 @@ class FittedAnswers:
         self,
         X: Any,
         y: Any,
-        path: str | os.PathLike[str] | None = None,
+        path: AnyPath | None = None,
         *,
         before: Any = None,
         proba: Any = None,

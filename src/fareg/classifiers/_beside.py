@@ -9,9 +9,9 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from fareg._columns import column_kinds, column_names, in_order, is_frame
-from fareg._labels import column_classes, frame_names, label_codes, shown
+from fareg._labels import column_classes, frame_names, label_codes
 from fareg._validation import InvalidInputError, check_same_length, warn
-from fareg._words import percent
+from fareg._words import percent, shown
 from fareg.calibration import GivenProba, Rows
 
 CHECKED_ROWS = 10_000  # enough to see that columns are swapped

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -14,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
 from fareg._columns import as_numbers, as_text, column_names, select_columns
-from fareg._files import check_readable
+from fareg._files import AnyPath, check_readable
 from fareg._labels import check_classes
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
 from fareg.calibration import require
@@ -68,7 +67,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
     ['no', 'yes']
     """
 
-    model: str | os.PathLike[str]
+    model: AnyPath
     _: KW_ONLY
     classes: Any = None
     features: Any = None

@@ -12,8 +12,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import validate_data
 
 from fareg._columns import column_names, select_columns, selected_positions
-from fareg._labels import check_classes, column_classes, shared_length, shown
+from fareg._labels import check_classes, column_classes, shared_length
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
+from fareg._words import shown
 
 TABLE = "ProbabilityColumns"  # what errors call the columns
 

@@ -7,24 +7,13 @@ from typing import Annotated
 
 import typer
 
-from fareg.cli._options import (
-    Data,
-    Engine,
-    Json,
-    MaxRows,
-    Report,
-    Scheduler,
-    Seed,
-    Sensitive,
-    Target,
-    Trust,
-)
+from fareg.cli import _options as opt
 from fareg.cli._running import busy, names, plain_errors, sampling_of, text
 
 
 def audit(
-    data: Data,
-    target: Target,
+    data: opt.Data,
+    target: opt.Target,
     sets: Annotated[
         str | None,
         typer.Option(
@@ -33,7 +22,7 @@ def audit(
         ),
     ] = None,
     model: Annotated[Path | None, typer.Option(help="Audit the sets of this model.")] = None,
-    sensitive: Sensitive = None,
+    sensitive: opt.Sensitive = None,
     confidence: Annotated[
         float | None, typer.Option(help="Coverage promised (default: the model's own, or 0.9).")
     ] = None,
@@ -45,13 +34,13 @@ def audit(
         int | None,
         typer.Option(help="Allow for a predictor that was calibrated on this many rows."),
     ] = None,
-    seed: Seed = 0,
-    report: Report = None,
-    trust: Trust = None,
-    max_rows: MaxRows = None,
-    engine: Engine = "local",
-    scheduler: Scheduler = None,
-    json: Json = False,
+    seed: opt.Seed = 0,
+    report: opt.Report = None,
+    trust: opt.Trust = None,
+    max_rows: opt.MaxRows = None,
+    engine: opt.Engine = "local",
+    scheduler: opt.Scheduler = None,
+    json: opt.Json = False,
 ) -> None:
     """Find who is covered less often than promised, by the sets of any tool."""
     with plain_errors(json) as told:

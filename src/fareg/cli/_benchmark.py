@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fareg.cli._options import Engine, Jobs, Json, Scheduler
+from fareg.cli import _options as opt
 from fareg.cli._running import kept_results, names, plain_errors
 
 
@@ -34,10 +34,10 @@ def benchmark(
     page_only: Annotated[
         bool, typer.Option("--page-only", help="Write the page of earlier results; run nothing.")
     ] = False,
-    jobs: Jobs = None,
-    engine: Engine = "local",
-    scheduler: Scheduler = None,
-    json: Json = False,
+    jobs: opt.Jobs = None,
+    engine: opt.Engine = "local",
+    scheduler: opt.Scheduler = None,
+    json: opt.Json = False,
 ) -> None:
     """Compare methods on published tables; a stopped run continues where it stopped."""
     with plain_errors(json) as told:

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from fareg.cli._options import (
-    BatchSize,
-    Data,
-    Engine,
-    Jobs,
-    Json,
-    ModelFile,
-    Scheduler,
-    Target,
-    Trust,
-)
-from fareg.cli._running import busy, check_folder_options, names, plain_errors
+from fareg.cli import _options as opt
+from fareg.cli._running import busy, engine_of, names, plain_errors
 
 
 def calibrate(
-    model: ModelFile,
-    data: Data,
-    target: Target,
-    out: Annotated[Path, typer.Option(help="Model file to write, usually *.fareg.")],
-    batch_size: BatchSize = 50_000,
-    engine: Engine = "local",
-    jobs: Jobs = None,
-    scheduler: Scheduler = None,
-    trust: Trust = None,
-    json: Json = False,
+    model: opt.ModelFile,
+    data: opt.Data,
+    target: opt.Target,
+    out: opt.ModelOut,
+    batch_size: opt.BatchSize = 50_000,
+    engine: opt.Engine = "local",
+    jobs: opt.Jobs = None,
+    scheduler: opt.Scheduler = None,
+    trust: opt.Trust = None,
+    json: opt.Json = False,
 ) -> None:
     """Give a model the thresholds that all rows of a folder ask for, exactly.
 
@@ -40,8 +27,7 @@ def calibrate(
     with plain_errors(json) as told:
         from fareg.workflow import calibrate_folder
 
-        options = {"--engine": engine, "--jobs": jobs, "--scheduler": scheduler}
-        check_folder_options(data, options)
+        where = engine_of(data, engine, jobs, scheduler)
         with busy("loading the model", json) as progress:
             found = calibrate_folder(
                 model,
@@ -49,11 +35,9 @@ def calibrate(
                 target=target,
                 out=out,
                 batch_size=batch_size,
-                engine=engine,
-                jobs=jobs,
-                scheduler=scheduler,
                 trusted=names(trust),
                 progress=progress,
+                **where,
             )
         told.update(found, out=str(out))
     if not json:

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg.cli._options import Json, Seed
+from fareg.cli import _options as opt
 from fareg.cli._running import busy, plain_errors
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("out"),
-    seed: Seed = 0,
-    json: Json = False,
+    seed: opt.Seed = 0,
+    json: opt.Json = False,
 ) -> None:
     """Show the story on the paper's data: who is left out, who they are, what repairs it."""
     with plain_errors(json) as told:

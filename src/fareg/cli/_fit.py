@@ -7,27 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg.cli._options import (
-    Data,
-    Engine,
-    Json,
-    MaxRows,
-    Report,
-    Scheduler,
-    Seed,
-    Sensitive,
-    Target,
-    Trust,
-)
-from fareg.cli._running import (
-    busy,
-    names,
-    plain_errors,
-    print_verdict,
-    sampling_of,
-    text,
-    write_report,
-)
+from fareg.cli import _options as opt
+from fareg.cli._running import busy, names, plain_errors, print_verdict, sampling_of, text
 
 COLUMNS, MODEL, SETS = "Columns", "Model", "Sets"  # headings of the help
 
@@ -37,10 +18,10 @@ def _option(help_: str, panel: str, *flags: str) -> Any:
 
 
 def fit(
-    data: Data,
-    target: Target,
-    out: Annotated[Path, typer.Option(help="Model file to write, usually *.fareg.")],
-    sensitive: Sensitive = None,
+    data: opt.Data,
+    target: opt.Target,
+    out: opt.ModelOut,
+    sensitive: opt.Sensitive = None,
     features: Annotated[
         str | None, _option("Columns that the model reads: a,b (default: all).", COLUMNS)
     ] = None,
@@ -80,7 +61,7 @@ def fit(
     classes: Annotated[
         str | None, _option("Labels of the outputs of an .onnx model, in order: a,b.", MODEL)
     ] = None,
-    trust: Trust = None,
+    trust: opt.Trust = None,
     confidence: Annotated[float, _option("Coverage to promise.", SETS)] = 0.9,
     score: Annotated[str, _option("Conformity score: aps, raps, lac, ...", SETS)] = "aps",
     label_conditional: Annotated[
@@ -90,15 +71,15 @@ def fit(
         bool,
         _option("Let sets be empty; if not, the most probable label joins such a set.", SETS),
     ] = True,
-    seed: Seed = 0,
-    report: Report = None,
+    seed: opt.Seed = 0,
+    report: opt.Report = None,
     test_out: Annotated[
         Path | None, typer.Option(help="Also write the test rows to this file, for an audit.")
     ] = None,
-    max_rows: MaxRows = None,
-    engine: Engine = "local",
-    scheduler: Scheduler = None,
-    json: Json = False,
+    max_rows: opt.MaxRows = None,
+    engine: opt.Engine = "local",
+    scheduler: opt.Scheduler = None,
+    json: opt.Json = False,
 ) -> None:
     """Train a model on a table, find who is under-covered, calibrate, and test.
 
@@ -139,7 +120,7 @@ def fit(
                 sampling=sampling_of(data, max_rows, seed, engine, scheduler),
             )
             if report is not None:
-                write_report(trial.report(), report)
+                trial.comparison.to_html(report)
         files = {"model": str(out), "report": text(report), "test_rows": text(test_out)}
         told.update(trial.to_dict(), **files)
     if not json:

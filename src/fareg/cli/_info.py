@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg.cli._options import Json
+from fareg.cli import _options as opt
 from fareg.cli._running import plain_errors, print_verdict
 
 
 def info(
     model: Annotated[Path, typer.Argument(help="Model file.", show_default=False)],
-    json: Json = False,
+    json: opt.Json = False,
 ) -> None:
     """Show what is in a model file, without running it."""
     with plain_errors(json) as told:

@@ -20,6 +20,7 @@ Data = Annotated[
     ),
 ]
 ModelFile = Annotated[Path, typer.Argument(help="Model file of fareg fit.", show_default=False)]
+ModelOut = Annotated[Path, typer.Option(help="Model file to write, usually *.fareg.")]
 BatchSize = Annotated[int, typer.Option(help="Rows in memory at a time.")]
 MaxRows = Annotated[
     int | None,

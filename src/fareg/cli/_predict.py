@@ -7,31 +7,30 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg.cli._options import BatchSize, Data, Engine, Jobs, Json, ModelFile, Scheduler, Trust
-from fareg.cli._running import check_folder_options, names, plain_errors, progress, stop
+from fareg.cli import _options as opt
+from fareg.cli._running import engine_of, names, plain_errors, progress, stop
 
 
 def predict(
-    model: ModelFile,
-    data: Data,
+    model: opt.ModelFile,
+    data: opt.Data,
     out: Annotated[Path, typer.Option(help="File to write (.csv, .parquet), or a new folder.")],
     keep: Annotated[
         str | None, typer.Option(help="Columns to copy beside the sets: id,y (default: none).")
     ] = None,
-    batch_size: BatchSize = 50_000,
-    engine: Engine = "local",
-    jobs: Jobs = None,
-    scheduler: Scheduler = None,
-    trust: Trust = None,
-    json: Json = False,
+    batch_size: opt.BatchSize = 50_000,
+    engine: opt.Engine = "local",
+    jobs: opt.Jobs = None,
+    scheduler: opt.Scheduler = None,
+    trust: opt.Trust = None,
+    json: opt.Json = False,
 ) -> None:
     """Write the prediction set of every row: set, size, top label, group.
 
     The files of a folder are answered in parallel. A run that was stopped continues there.
     """
     with plain_errors(json) as told:
-        options = {"--engine": engine, "--jobs": jobs, "--scheduler": scheduler}
-        check_folder_options(data, options)
+        where = engine_of(data, engine, jobs, scheduler)
         with progress(data, json) as advance:
             common: dict[str, Any] = {
                 "keep": names(keep) or (),
@@ -46,7 +45,6 @@ def predict(
             else:
                 from fareg.workflow import predict_folder
 
-                where: dict[str, Any] = {"engine": engine, "jobs": jobs, "scheduler": scheduler}
                 try:
                     told.update(predict_folder(model, data, out, **common, **where))
                 except KeyboardInterrupt:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg.cli._options import Engine, Jobs, Json, Scheduler
+from fareg.cli import _options as opt
 from fareg.cli._running import kept_results, names, plain_errors
 
 
@@ -21,9 +21,9 @@ def reproduce(
     ] = False,
     repeats: Annotated[int | None, typer.Option(help="Repetitions (default: 10).")] = None,
     sizes: Annotated[str | None, typer.Option(help="Values of N: 200,500,1000.")] = None,
-    jobs: Jobs = None,
-    engine: Engine = "local",
-    scheduler: Scheduler = None,
+    jobs: opt.Jobs = None,
+    engine: opt.Engine = "local",
+    scheduler: opt.Scheduler = None,
     out: Annotated[Path, typer.Option(help="Results folder.")] = Path("reproduction"),
     acs_root: Annotated[Path | None, typer.Option(help="Folder of ACS PUMS files.")] = None,
     acs_states: Annotated[
@@ -32,7 +32,7 @@ def reproduce(
     protocol: Annotated[
         str, typer.Option(help="exact, or published: calibration rows stop the base network.")
     ] = "exact",
-    json: Json = False,
+    json: opt.Json = False,
 ) -> None:
     """Run the paper's experiments; a stopped run continues where it stopped."""
     with plain_errors(json) as told:

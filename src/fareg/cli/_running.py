@@ -114,6 +114,13 @@ def check_folder_options(data: Path, options: dict[str, Any]) -> None:
         )
 
 
+def engine_of(data: Path, engine: str, jobs: int | None, scheduler: str | None) -> dict[str, Any]:
+    """Return where the parts of a folder are worked on; a single file has no choice."""
+    options = {"engine": engine, "jobs": jobs, "scheduler": scheduler}
+    check_folder_options(data, {f"--{name}": value for name, value in options.items()})
+    return options
+
+
 def sampling_of(
     data: Path, max_rows: int | None, seed: int, engine: str, scheduler: str | None
 ) -> Any:
@@ -132,14 +139,6 @@ def names(text: str | None) -> list[str] | None:
 
 def text(path: Path | None) -> str | None:
     return None if path is None else str(path)
-
-
-def write_report(summary: dict[str, Any], path: Path) -> None:
-    from fareg._files import replacing
-    from fareg.report import render_report
-
-    with replacing(path) as temporary:
-        temporary.write_text(render_report(summary), encoding="utf-8")
 
 
 def print_verdict(console: Any, verdict: dict[str, Any]) -> None:

@@ -59,6 +59,11 @@ class SeenRows:
             found &= _among(self.whole, _digests(X, y, self.salt, further))
         return found
 
+    @staticmethod
+    def left_out(n: int, n_all: int) -> str:
+        """Return the sentence that tells how many rows were remembered and are left out."""
+        return f"{n} of {n_all} rows were used to train or calibrate this model and are left out"
+
     def to_bytes(self) -> bytes:
         """Return the fingerprint as an entry of a model file."""
         arrays = {"salt": np.frombuffer(self.salt, np.uint8), "hashes": self.hashes}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,12 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._files import AnyPath
 from fareg._labels import column_classes, label_texts, plain_text
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
 from fareg.auditing import AuditResult, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import SeenRows, describe, load, seen_rows
-from fareg.workflow._formats import check_columns
+from fareg.workflow._formats import check_columns, quiet
 from fareg.workflow._parquet import BATCH, Sampling
 from fareg.workflow._predict import ANSWERS, ask, model_columns, rows_after
 from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
@@ -26,16 +26,12 @@ SEPARATORS = re.compile(r"(?<!\\)[|;]")  # between labels of a set in text
 COMMAS = re.compile(",")
 
 
-def quiet(stage: str) -> None:
-    """Show no progress."""
-
-
 def audit_file(
-    data: str | os.PathLike[str],
+    data: AnyPath,
     *,
     target: str,
     sets: Sequence[str] | None = None,
-    model: str | os.PathLike[str] | None = None,
+    model: AnyPath | None = None,
     sensitive: Sequence[str] | None = None,
     confidence_level: float | None = None,
     seed: int = 0,
@@ -113,7 +109,7 @@ def audit_file(
     classes: Any = None
     about: dict[str, Any] = {"file": Path(data).name, "target": target}
     ids = None if clusters is None else frame[clusters].to_numpy()
-    left_out, hidden = 0, []
+    n_left_out, hidden = 0, []
     if model is not None:
         progress("asking the model")
         if confidence_level is None:
@@ -122,7 +118,7 @@ def audit_file(
         X = as_kinds(frame, kinds, str(data))
         hidden = [*hidden_columns(clf.estimator_, X)]
         new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(data))
-        left_out = int((~new).sum())
+        n_left_out = int((~new).sum())
         table, top = (answer[new] for answer in _answers(clf, X, data))  # errors count all rows
         X = X.join(others)[new].reset_index(drop=True)
         y, ids = y[new], None if ids is None else ids[new]
@@ -155,7 +151,9 @@ def audit_file(
         random_state=seed,
         progress=progress,
     )
-    notes = result.notes if not left_out else (_left_out(left_out, n_rows), *result.notes)
+    notes = (
+        result.notes if not n_left_out else (SeenRows.left_out(n_left_out, n_rows), *result.notes)
+    )
     return replace(result, about={**about, **result.about}, notes=notes)
 
 
@@ -170,7 +168,7 @@ def _answers(clf: Any, X: pd.DataFrame, source: Any) -> tuple[BoolArray, Any]:
     return np.concatenate(sets), np.concatenate(labels)
 
 
-def _base_model(clf: Any, model: str | os.PathLike[str]) -> str:
+def _base_model(clf: Any, model: AnyPath) -> str:
     """Return the name under which a model was fitted, or else the type of what it wraps."""
     return str(describe(model)["metadata"].get("estimator", type(clf.estimator_).__name__))
 
@@ -186,12 +184,8 @@ def _unseen(
             "nothing about new ones; audit it on rows that it has not seen"
         )
     if used.any():
-        warn(_left_out(int(used.sum()), len(y)))
+        warn(SeenRows.left_out(int(used.sum()), len(y)))
     return ~used
-
-
-def _left_out(n: int, n_all: int) -> str:
-    return f"{n} of {n_all} rows were used to train or calibrate this model and are left out"
 
 
 def _lists(column: pd.Series, known: set[str]) -> list[list[str]]:
@@ -238,9 +232,7 @@ def _without_answers(X: pd.DataFrame, sizes: Any) -> pd.DataFrame:
     return X.drop(columns=answers)
 
 
-def _check_all_named(
-    data: str | os.PathLike[str], sets: list[str], y: Any, sampling: Sampling | None
-) -> None:
+def _check_all_named(data: AnyPath, sets: list[str], y: Any, sampling: Sampling | None) -> None:
     """Refuse to leave out a column that is named like those of the sets and holds such marks."""
     columns = column_classes(y, len(sets), names=sets)
     wanted = {columns.prefix + label + columns.suffix for label in set(y)} - set(sets)
@@ -248,10 +240,10 @@ def _check_all_named(
     if not suspects:
         return
     frame = read_table(data, columns=suspects, sampling=sampling)
-    left_out = [name for name in suspects if set(frame[name].unique()) <= {True, False}]
-    if left_out:
+    forgotten = [name for name in suspects if set(frame[name].unique()) <= {True, False}]
+    if forgotten:
         raise InvalidInputError(
-            f"column {left_out[0]} is named after a label and holds True and False like "
+            f"column {forgotten[0]} is named after a label and holds True and False like "
             f"{sets[0]}; name all columns of the sets"
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,10 @@ import numpy as np
 import pandas as pd
 from sklearn.frozen import FrozenEstimator
 
-from fareg._labels import label_texts, shown
+from fareg._files import AnyPath
+from fareg._labels import label_texts
 from fareg._validation import InvalidInputError
+from fareg._words import repeated, shown
 from fareg.classifiers import OnnxClassifier, ProbabilityColumns
 from fareg.persistence import read_estimator
 from fareg.workflow._formats import check_columns
@@ -30,91 +31,68 @@ class ForeignModelError(InvalidInputError):
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A model, what it is called, and what it makes of the columns of a table.
-
-    Attributes
-    ----------
-    name : str
-    estimator : classifier
-    was_fitted : bool
-        Whether it was given fitted, so that nothing is to be trained.
-    roles : Roles
-    y : array of shape (n_samples,)
-        The labels, in the type of the model's classes.
-    """
+    """A model, what it is called, and what it makes of the columns of a table."""
 
     name: str
     estimator: Any
-    was_fitted: bool
+    was_fitted: bool  # whether it was given fitted, so that nothing is to be trained
     roles: Roles
-    y: Any
+    y: Any  # (n_samples,) the labels, in the type of the model's classes
 
 
-def check_source(
-    estimator: str | None,
-    model: str | os.PathLike[str] | None,
-    probabilities: Probabilities | None,
-    *,
-    features: Any = None,
-    weights: Any = None,
-    classes: Any = None,
-) -> None:
-    """Refuse two models at once, and what makes no sense for a model that is given fitted."""
-    given = {"estimator": estimator, "model": model, "probabilities": probabilities}
-    named = [name for name, value in given.items() if value is not None]
-    if len(named) > 1:
-        raise InvalidInputError(f"pass one model, got {' and '.join(named)}; leave out the others")
-    if estimator is not None:
-        check_named(estimator)
-    if model is not None:
-        _check_format(Path(model))
-    if probabilities is not None and not probabilities:
-        raise InvalidInputError("no columns of probabilities are named; name one for each label")
-    if classes is not None and model is None:
-        raise InvalidInputError(
-            "classes are the labels of an .onnx model, and none is given; leave them out"
-        )
-    if weights is not None and named not in ([], ["estimator"]):
-        raise InvalidInputError(
-            "weights are for training, and this model is fitted; leave them out"
-        )
-    if features is not None and probabilities is not None:
-        raise InvalidInputError(
-            "features are read by a model, and probabilities take its place; leave out features"
-        )
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model comes from; the fields are those of :func:`fareg.workflow.fit_file`."""
+
+    estimator: str | None = None
+    model: AnyPath | None = None
+    probabilities: Probabilities | None = None
+    classes: Sequence[str] | None = None
+    trusted: Sequence[str] = ()
+
+    def check(self, *, features: Any, weights: Any) -> None:
+        """Refuse two models at once, and what makes no sense for a model that is given fitted."""
+        given = {name: getattr(self, name) for name in ("estimator", "model", "probabilities")}
+        named = [name for name, value in given.items() if value is not None]
+        if len(named) > 1:
+            raise InvalidInputError(
+                f"pass one model, got {' and '.join(named)}; leave out the others"
+            )
+        if self.estimator is not None:
+            check_named(self.estimator)
+        if self.model is not None:
+            _check_format(Path(self.model))
+        if self.probabilities is not None and not self.probabilities:
+            raise InvalidInputError(
+                "no columns of probabilities are named; name one for each label"
+            )
+        if self.classes is not None and self.model is None:
+            raise InvalidInputError(
+                "classes are the labels of an .onnx model, and none is given; leave them out"
+            )
+        if weights is not None and named not in ([], ["estimator"]):
+            raise InvalidInputError(
+                "weights are for training, and this model is fitted; leave them out"
+            )
+        if features is not None and self.probabilities is not None:
+            raise InvalidInputError(
+                "features are read by a model, and probabilities take its place; leave out features"
+            )
 
 
 def base_model(
-    frame: pd.DataFrame,
-    y: Any,
-    *,
-    estimator: str | None,
-    model: str | os.PathLike[str] | None,
-    probabilities: Probabilities | None,
-    classes: Sequence[str] | None,
-    trusted: Sequence[str],
-    seed: int,
-    **columns: Any,
+    frame: pd.DataFrame, y: Any, given: ModelSource, *, seed: int, **columns: Any
 ) -> BaseModel:
     """Return the model to calibrate, and the roles of the columns of a table.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        The whole table.
-    y : array of shape (n_samples,)
-    estimator, model, probabilities : as in :func:`fareg.workflow.fit_file`
-    classes, trusted : as there
-    seed : int
-    **columns
-        What :func:`assign_roles` takes.
+    ``columns`` is what :func:`assign_roles` takes.
     """
-    if probabilities is not None:
-        return _of_columns(frame, y, probabilities, columns)
-    if model is not None:
-        return _of_file(frame, y, Path(model), classes, trusted, columns)
+    if given.probabilities is not None:
+        return _of_columns(frame, y, given.probabilities, columns)
+    if given.model is not None:
+        return _of_file(frame, y, Path(given.model), given, columns)
     roles = assign_roles(frame, **columns)
-    name = "hgb" if estimator is None else estimator
+    name = "hgb" if given.estimator is None else given.estimator
     made = MODELS[name](seed)
     made = reading(made, roles.features) if roles.others else made
     return BaseModel(name, made, False, roles, y)
@@ -133,7 +111,7 @@ def _of_columns(
             )
         given = names
     names = list(given.values()) if isinstance(given, Mapping) else list(given)
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = repeated(names)
     if twice:
         raise InvalidInputError(
             f"columns of probabilities must be named once, got {shown(twice)} twice; name one for "
@@ -141,9 +119,7 @@ def _of_columns(
         )
     check_columns(names, [*table, *columns["drop"]], columns["source"])
     roles = assign_roles(frame, **columns, probabilities=names)
-    rest = None
-    if len(names) == 1:
-        rest = _other_label(given, y)
+    rest = _other_label(given, y) if len(names) == 1 else None
     model = ProbabilityColumns(dict(given) if isinstance(given, Mapping) else names, rest=rest)
     try:
         model.fit(frame[roles.columns], y)
@@ -188,26 +164,20 @@ def _other_label(given: Any, y: Any) -> Any:
 
 
 def _of_file(
-    frame: pd.DataFrame,
-    y: Any,
-    path: Path,
-    classes: Sequence[str] | None,
-    trusted: Sequence[str],
-    columns: dict[str, Any],
+    frame: pd.DataFrame, y: Any, path: Path, given: ModelSource, columns: dict[str, Any]
 ) -> BaseModel:
     fitted: Any
     if path.suffix.lower() == ".onnx":
         reads = OnnxClassifier(str(path)).input_names()
         by_name = len(reads) > 1 or reads[0] in frame
         roles = assign_roles(frame, **_reading(columns, reads if by_name else None, path))
-        fitted = OnnxClassifier(
-            str(path), classes=classes, features=None if by_name else roles.features
-        )
+        features = None if by_name else roles.features
+        fitted = OnnxClassifier(str(path), classes=given.classes, features=features)
         fitted.fit(frame[roles.columns])
         return BaseModel(path.name, fitted, True, roles, match_labels(y, fitted.classes_))
-    if classes is not None:
+    if given.classes is not None:
         raise InvalidInputError(f"{path} knows its classes; leave them out")
-    fitted = read_estimator(path, trusted)
+    fitted = read_estimator(path, given.trusted)
     if not hasattr(fitted, "predict_proba") or not hasattr(fitted, "classes_"):
         raise InvalidInputError(
             f"{path} must hold a fitted classifier with predict_proba, got "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -12,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from fareg._engines import run_tasks
-from fareg._files import check_output
+from fareg._files import AnyPath, check_output
 from fareg._labels import check_known, label_codes, label_texts
-from fareg._validation import InvalidInputError, check_count, warn
+from fareg._validation import InvalidInputError, warn
 from fareg.calibration import CountingRound, IntervalSearch, ScoreCounts
 from fareg.classifiers import FaReGClassifier
 from fareg.persistence import SeenRows, describe, save, seen_rows
-from fareg.workflow._fit import quiet
+from fareg.workflow._formats import quiet
 from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import ask
-from fareg.workflow._predict_folder import file_digest, loaded_model
+from fareg.workflow._predict_folder import PartTask
 from fareg.workflow._tables import read_batches
 
 N_EXAMPLES = 6  # labels that the estimator never saw, for the warning
@@ -29,11 +28,11 @@ OUTDATED = ("verdict", "rows", "after", "groups")  # what a model file tells of 
 
 
 def calibrate_folder(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
+    model: AnyPath,
+    data: AnyPath,
     *,
     target: str,
-    out: str | os.PathLike[str],
+    out: AnyPath,
     batch_size: int = 50_000,
     engine: str = "local",
     jobs: int | None = None,
@@ -57,15 +56,8 @@ def calibrate_folder(
     target : str
         Column of true labels.
     out : path of the model file to write
-    batch_size : int, default=50000
-        Rows that are in memory at a time, in each process.
-    engine : {"local", "dask"}, default="local"
-    jobs : int, default=None
-        Processes on this machine; None for one per core.
-    scheduler : str, default=None
-        Address of a running dask scheduler; None starts a cluster on this machine.
-    trusted : list of str, default=None
-        Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
+    batch_size, engine, jobs, scheduler, trusted
+        As in :func:`fareg.workflow.predict_folder`.
     progress : function, optional
         Called with the name of each round when it begins.
 
@@ -75,19 +67,17 @@ def calibrate_folder(
         ``rows`` that calibrated, those ``left_out``, ``rounds``, and ``thresholds``: those of each
         level, one per label or one for all.
     """
-    check_count("batch_size", batch_size)
     check_output(out, apart_from=[model, data])
     source = Path(data).resolve()
     root = source if source.is_dir() else source.parent
     parts = folder_parts(source) if source.is_dir() else [source.name]
-    counter = PartCounter(
-        model=str(Path(model).resolve()),
-        digest=file_digest(model),
-        root=str(root),
+    counter = PartCounter.of(
+        model,
+        root,
+        batch_size=batch_size,
+        trusted=trusted,
         is_folder=source.is_dir(),
         target=target,
-        batch_size=batch_size,
-        trusted=tuple(trusted or ()),
     )
     clf, _ = counter.model_and_columns()
     search = _search(clf, count_rows(source) or 0)
@@ -160,22 +150,13 @@ class PartCounts:
         return total
 
 
-@dataclass(frozen=True)
-class PartCounter:
-    """What a process needs to count scores; a call with a part returns the counts of its rows."""
+@dataclass(frozen=True, kw_only=True)
+class PartCounter(PartTask):
+    """Counts the scores of the rows of a part."""
 
-    model: str
-    digest: str
-    root: str
     is_folder: bool
     target: str
-    batch_size: int
-    trusted: tuple[str, ...]
     asked: CountingRound | None = None
-
-    def model_and_columns(self) -> tuple[Any, dict[str, str]]:
-        """Return the classifier and the kinds of its columns, loaded once per process."""
-        return loaded_model(self.model, self.digest, self.trusted)
 
     def __call__(self, part: str) -> PartCounts:
         clf, kinds = self.model_and_columns()
@@ -187,8 +168,7 @@ class PartCounter:
 
     def _count(self, clf: Any, columns: list[str], batch: Any) -> PartCounts:
         assert self.asked is not None
-        missing = int(batch[self.target].isna().sum())
-        if missing:
+        if batch[self.target].isna().any():
             raise InvalidInputError(
                 f"the target {self.target} has missing values; fill them or drop these rows"
             )
@@ -225,10 +205,7 @@ def _check(found: PartCounts, clf: Any, data: str) -> None:
         reason = "were all used to train or calibrate this model" if found.n_seen else "are none"
         raise InvalidInputError(f"the rows of {data} {reason}; give rows that it has not seen")
     if found.n_seen:
-        warn(
-            f"{found.n_seen} of {found.n + found.n_seen} rows were used to train or calibrate this "
-            "model and are left out"
-        )
+        warn(SeenRows.left_out(found.n_seen, found.n + found.n_seen))
     check_known(
         found.n_unknown,
         found.n,

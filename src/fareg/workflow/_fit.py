@@ -18,15 +18,12 @@ from fareg.classifiers import (
     split_rows,
     trained,
 )
+from fareg.workflow._formats import quiet
 from fareg.workflow._target import check_training_labels, warn_of_leak
 
 TEST_SIZE = 0.2
 N_FOLDS = 5  # for out-of-fold probabilities of the training rows
 CALIBRATION_SIZE = 0.4  # the training part is as large
-
-
-def quiet(stage: str) -> None:
-    """Show no progress."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,34 +75,25 @@ class Trial:
             "left": {"verdict": left["verdict"], "groups": left["groups"]},
         }
 
-    def report(self) -> dict[str, Any]:
-        """Return the summary of a report: what was repaired, and an audit of what is left."""
-        return self.comparison.to_dict()
-
 
 def fit_and_test(
+    clf: FaReGClassifier,
     X: pd.DataFrame,
     y: Any,
     *,
-    sensitive: list[str] | None,
-    estimator: Any,
-    confidence_level: float,
-    seed: int,
-    label_conditional: bool = False,
-    allow_empty: bool = True,
-    conformity_score: str = "aps",
+    was_fitted: bool = False,
     clusters: Any = None,
     weights: Any = None,
     measures: bool = True,
     progress: Callable[[str], None] = quiet,
     about: dict[str, Any] | None = None,
-    was_fitted: bool = False,
 ) -> Trial:
     """Split the rows in three: train, calibrate FaReG and split conformal sets, test both.
 
-    An estimator that was fitted is not trained: the first part of the rows only teaches who is
-    disadvantaged.
+    The estimator of ``clf`` is trained and replaced by the trained one. If it was given fitted, the
+    first part of the rows only teaches who is disadvantaged.
     """
+    seed = clf.random_state
     rest, test = split_rows(len(y), TEST_SIZE, clusters, seed)
     left = None if clusters is None else clusters[rest]
     parts = split_rows(len(rest), CALIBRATION_SIZE / (1 - TEST_SIZE), left, seed)
@@ -114,23 +102,15 @@ def fit_and_test(
         (X.iloc[rows], y[rows]) for rows in (train, calibrate, test)
     )
     clusters_learn = None if clusters is None else clusters[train]
-    model, proba_learn = estimator, None
+    proba_learn = None
     if not was_fitted:
         check_training_labels(y_train, y)
         weights_learn = None if weights is None else weights[train]
-        model, proba_learn = _train(
-            estimator, X_train, y_train, clusters_learn, weights_learn, progress, seed
+        clf.estimator, proba_learn = _train(
+            clf.estimator, X_train, y_train, clusters_learn, weights_learn, progress, seed
         )
     progress("learning who is disadvantaged, and calibrating")
-    clf = FaReGClassifier(
-        model,
-        sensitive_features=sensitive,
-        confidence_level=confidence_level,
-        conformity_score=conformity_score,
-        label_conditional=label_conditional,
-        allow_empty=allow_empty,
-        random_state=seed,
-    ).conformalize(
+    clf.conformalize(
         X_cal,
         y_cal,
         X_learn=X_train,

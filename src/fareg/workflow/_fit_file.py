@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from fareg._files import check_output
+from fareg._files import AnyPath, check_output
 from fareg._hashing import row_hashes
 from fareg._validation import check_choice, check_confidence_level
+from fareg.classifiers import FaReGClassifier
 from fareg.persistence import SeenRows, save
 from fareg.scores import SCORES
-from fareg.workflow._base_model import BaseModel, Probabilities, base_model, check_source
-from fareg.workflow._fit import Trial, fit_and_test, quiet
-from fareg.workflow._formats import check_columns
+from fareg.workflow._base_model import BaseModel, ModelSource, Probabilities, base_model
+from fareg.workflow._fit import Trial, fit_and_test
+from fareg.workflow._formats import check_columns, quiet
 from fareg.workflow._parquet import Sampling
 from fareg.workflow._tables import check_copy, column_kinds, copy_rows, read_table, table_columns
 from fareg.workflow._target import check_target, check_weights, with_labels
 
 
 def fit_file(
-    data: str | os.PathLike[str],
+    data: AnyPath,
     *,
     target: str,
-    out: str | os.PathLike[str],
+    out: AnyPath,
     sensitive: Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     not_features: Sequence[str] = (),
@@ -35,7 +35,7 @@ def fit_file(
     weights: str | None = None,
     drop_missing_target: bool = False,
     estimator: str | None = None,
-    model: str | os.PathLike[str] | None = None,
+    model: AnyPath | None = None,
     probabilities: Probabilities | None = None,
     classes: Sequence[str] | None = None,
     trusted: Sequence[str] | None = None,
@@ -46,7 +46,7 @@ def fit_file(
     measures: bool = False,
     progress: Callable[[str], None] = quiet,
     seed: int = 0,
-    test_out: str | os.PathLike[str] | None = None,
+    test_out: AnyPath | None = None,
     sampling: Sampling | None = None,
 ) -> Trial:
     """Train a model on a table, or take a fitted one; calibrate, test, and write it to ``out``.
@@ -113,9 +113,8 @@ def fit_file(
         check_copy(data, test_out, apart_from=[out])
     check_confidence_level(confidence_level)
     check_choice("conformity_score", conformity_score, SCORES)
-    check_source(
-        estimator, model, probabilities, features=features, weights=weights, classes=classes
-    )
+    given = ModelSource(estimator, model, probabilities, classes, trusted or ())
+    given.check(features=features, weights=weights)
     names = table_columns(data)
     check_columns([target, *drop], names, str(data))
     needed = [name for name in names if name == target or name not in drop]
@@ -125,11 +124,7 @@ def fit_file(
     base = base_model(
         frame,
         y,
-        estimator=estimator,
-        model=model,
-        probabilities=probabilities,
-        classes=classes,
-        trusted=trusted or (),
+        given,
         seed=seed,
         target=target,
         sensitive=sensitive,
@@ -147,21 +142,24 @@ def fit_file(
     others = [name for name in needed if name != target and name not in X]
     further = row_hashes(frame[others], 0)
     del frame  # X is a copy, and one is enough to train with
-    trial = fit_and_test(
-        X,
-        base.y,
-        sensitive=base.roles.sensitive,
-        estimator=base.estimator,
-        was_fitted=base.was_fitted,
+    clf = FaReGClassifier(
+        base.estimator,
         confidence_level=confidence_level,
         conformity_score=conformity_score,
+        sensitive_features=base.roles.sensitive,
         label_conditional=label_conditional,
         allow_empty=allow_empty,
+        random_state=seed,
+    )
+    trial = fit_and_test(
+        clf,
+        X,
+        base.y,
+        was_fitted=base.was_fitted,
         clusters=ids,
         weights=weighed,
         measures=measures,
         progress=progress,
-        seed=seed,
         about={"file": Path(data).name, "target": target, "base_model": base.name},
     )
     if test_out is not None:

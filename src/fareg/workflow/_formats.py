@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import difflib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +11,18 @@ from typing import Any
 
 import pandas as pd
 
+from fareg._files import AnyPath
 from fareg._validation import InvalidInputError
+from fareg._words import repeated, shown
 
 CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
-SHOWN = 8
 
 
-def is_parquet(path: str | os.PathLike[str]) -> bool:
+def quiet(stage: str) -> None:
+    """Show no progress: what reads a table tells its stages to a function such as this one."""
+
+
+def is_parquet(path: AnyPath) -> bool:
     """Tell Parquet from CSV by the name of the file; a folder is one of Parquet files."""
     name = Path(path).name.lower()
     if name.endswith(PARQUET) or Path(path).is_dir():
@@ -34,16 +38,16 @@ def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> No
     if not missing:
         return
     close = difflib.get_close_matches(missing[0], names, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"its columns: {_shown(names)}"
+    hint = f"did you mean {close[0]}?" if close else f"its columns: {shown(names)}"
     word = "column" if len(missing) == 1 else "columns"
-    raise InvalidInputError(f"{where} has no {word} {_shown(missing)}; {hint}")
+    raise InvalidInputError(f"{where} has no {word} {shown(missing)}; {hint}")
 
 
 def check_unique(names: list[str], source: Any) -> None:
     """Refuse a table with two columns of one name."""
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = repeated(names)
     if twice:
-        raise InvalidInputError(f"{source} has column {_shown(twice)} twice; rename one of them")
+        raise InvalidInputError(f"{source} has column {shown(twice)} twice; rename one of them")
 
 
 @contextmanager
@@ -81,7 +85,3 @@ def _not_utf8(source: Path, error: UnicodeDecodeError) -> str:
         f"{source} is not UTF-8 ({where}); save it as UTF-8, "
         f"for example: iconv -f latin1 -t utf-8 {source.name} > converted.csv"
     )
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import pandas as pd
 
 from fareg._columns import spelled_numbers
 from fareg._engines import run_tasks
-from fareg._files import check_readable
+from fareg._files import AnyPath, check_readable
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
 from fareg.workflow._formats import PARQUET, check_columns, check_unique, is_parquet, reading
 
@@ -112,7 +111,7 @@ def folder_kinds(root: Path, parts: Sequence[str]) -> dict[str, str]:
     return kinds
 
 
-def count_rows(path: str | os.PathLike[str]) -> int | None:
+def count_rows(path: AnyPath) -> int | None:
     """Return the number of rows if the file or folder says it at once, as Parquet does."""
     if Path(path).is_dir():
         return sum(count_rows(Path(path, part)) or 0 for part in folder_parts(Path(path)))
@@ -143,7 +142,7 @@ def parquet_columns(path: Path) -> list[str]:
 
 
 def read_parquet(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     columns: Sequence[str] | None = None,
     labels: Sequence[str] = (),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._files import check_output
+from fareg._files import AnyPath, check_output
 from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.classifiers import SplitConformalClassifier
 from fareg.persistence import describe, load
@@ -20,9 +19,9 @@ ANSWERS = ("set", "size", "top", "probability", "level", "group")
 
 
 def predict_file(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    model: AnyPath,
+    data: AnyPath,
+    out: AnyPath,
     *,
     keep: Sequence[str] = (),
     batch_size: int = 50_000,
@@ -61,7 +60,7 @@ def predict_file(
 def write_answers(
     clf: Any,
     batches: Iterable[tuple[pd.DataFrame, pd.DataFrame]],
-    out: str | os.PathLike[str],
+    out: AnyPath,
     *,
     source: Any,
     progress: Callable[[int], None] | None = None,
@@ -108,7 +107,7 @@ def _beside(clf: Any) -> dict[str, str]:
     return {} if kinds is None or isinstance(clf, SplitConformalClassifier) else kinds
 
 
-def model_columns(clf: Any, model: str | os.PathLike[str]) -> dict[str, str]:
+def model_columns(clf: Any, model: AnyPath) -> dict[str, str]:
     """Return the columns that a loaded model needs, with what they hold."""
     kinds = describe(model)["metadata"].get("columns")  # kinds over all rows of the fit
     if not isinstance(kinds, dict):
@@ -147,7 +146,7 @@ def check_any(counts: IntArray, source: Any) -> None:
 
 
 def summary_of(counts: IntArray) -> dict[str, Any]:
-    """Return ``rows``, ``mean_size`` and ``sizes`` (how many sets have each size)."""
+    """Return what :func:`predict_file` returns, from how many sets have each size."""
     rows = int(counts.sum())
     return {
         "rows": rows,

@@ -8,15 +8,15 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow.parquet
 
 from fareg._engines import run_tasks
-from fareg._files import check_output, check_readable, writing
+from fareg._files import AnyPath, check_output, check_readable, writing
 from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.persistence import load
 from fareg.workflow._parquet import count_rows, folder_parts
@@ -32,9 +32,9 @@ from fareg.workflow._tables import read_batches
 
 
 def predict_folder(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    model: AnyPath,
+    data: AnyPath,
+    out: AnyPath,
     *,
     keep: Sequence[str] = (),
     batch_size: int = 50_000,
@@ -73,29 +73,21 @@ def predict_folder(
     Returns
     -------
     dict
-        ``rows``, ``mean_size``, ``sizes`` (how many sets have each size) and ``files``.
+        That of :func:`predict_file`, and the number of ``files``.
     """
-    check_count("batch_size", batch_size)
     check_kept(keep)
     target, root = Path(out).absolute(), Path(data).resolve()
     if target.exists():
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
     check_output(target)
-    digest = file_digest(model)
+    kept = tuple(keep)
+    answer = PartAnswer.of(model, root, batch_size=batch_size, trusted=trusted, keep=kept, out="")
     parts = folder_parts(root)
     stamps = [(part, (root / part).stat().st_mtime_ns) for part in parts]
-    plan = hashlib.sha256(repr((digest, batch_size, list(keep), stamps)).encode()).hexdigest()[:16]
+    plan = repr((answer.digest, batch_size, list(keep), stamps)).encode()
     # a later call with the same plan continues in this folder
-    unfinished = target.with_name(f".{target.name}.{plan}.partial")
-    answer = PartAnswer(
-        model=str(Path(model).resolve()),
-        digest=digest,
-        root=str(root),
-        out=str(unfinished),
-        keep=tuple(keep),
-        batch_size=batch_size,
-        trusted=tuple(trusted or ()),
-    )
+    unfinished = target.with_name(f".{target.name}.{hashlib.sha256(plan).hexdigest()[:16]}.partial")
+    answer = replace(answer, out=str(unfinished))
     counts = count_sizes([], len(answer.model_and_columns()[0].classes_))
     finished = run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler)
     with _kept_if_used(unfinished), writing(target):
@@ -125,21 +117,47 @@ def _kept_if_used(folder: Path) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class PartAnswer:
-    """What a process needs to answer a part; a call with a part returns its counts of set sizes."""
+@dataclass(frozen=True, kw_only=True)
+class PartTask:
+    """What a process needs to work on parts of a folder with a model; a call does one part."""
 
     model: str
     digest: str
     root: str
-    out: str
-    keep: tuple[str, ...]
     batch_size: int
-    trusted: tuple[str, ...] = ()
+    trusted: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        model: AnyPath,
+        root: Path,
+        *,
+        batch_size: int,
+        trusted: Sequence[str] | None,
+        **own: Any,
+    ) -> Self:
+        """Return the task of a model file and of the folder in which the parts are."""
+        return cls(
+            model=str(Path(model).resolve()),
+            digest=file_digest(model),
+            root=str(root),
+            batch_size=check_count("batch_size", batch_size),
+            trusted=tuple(trusted or ()),
+            **own,
+        )
 
     def model_and_columns(self) -> tuple[Any, dict[str, str]]:
         """Return the classifier and the kinds of its columns, loaded once per process."""
         return loaded_model(self.model, self.digest, self.trusted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartAnswer(PartTask):
+    """Writes the answers to a part, and returns its counts of set sizes."""
+
+    out: str
+    keep: tuple[str, ...]
 
     def __call__(self, part: str) -> IntArray:
         clf, kinds = self.model_and_columns()
@@ -163,7 +181,7 @@ def loaded_model(model: str, digest: str, trusted: tuple[str, ...]) -> tuple[Any
     return clf, model_columns(clf, model)
 
 
-def file_digest(path: str | os.PathLike[str]) -> str:
+def file_digest(path: AnyPath) -> str:
     """Return what tells a file from one with other content."""
     with open(check_readable(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

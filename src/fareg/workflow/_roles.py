@@ -15,26 +15,13 @@ from fareg.workflow._formats import check_columns
 
 @dataclass(frozen=True)
 class Roles:
-    """What the columns of a table are for.
-
-    Attributes
-    ----------
-    target : str
-    features : list of str
-        Columns that the model reads.
-    sensitive : list of str or None
-        Columns that may define a group; None for all that are read, and ``others``.
-    others : list of str
-        Columns that the model does not read and that may define a group.
-    aside : dict
-        Columns that are neither, with their role: "clusters", "weights", "dropped", "id".
-    """
+    """What the columns of a table are for."""
 
     target: str
-    features: list[str]
-    sensitive: list[str] | None
-    others: list[str]
-    aside: dict[str, str]
+    features: list[str]  # what the model reads
+    sensitive: list[str] | None  # may define a group; None for all that are read, and others
+    others: list[str]  # may define a group, and the model does not read them
+    aside: dict[str, str]  # neither, with their role: "clusters", "weights", "dropped", "id"
 
     @property
     def columns(self) -> list[str]:
@@ -62,31 +49,12 @@ def assign_roles(
 ) -> Roles:
     """Return the roles of all columns of a table, after checks that they do not contradict.
 
-    Parameters
-    ----------
-    frame : DataFrame
-    target : str
-        Column of labels.
-    sensitive : list of str, default=None
-        Columns that may define a group; None for all that have no other role.
-    features : list of str, default=None
-        Columns that the model reads; None for all that have no other role.
-    not_features : list of str, default=()
-        Columns that may define a group and that the model does not read.
-    drop : list of str, default=()
-        Columns to ignore, whether or not the frame still has them.
-    clusters, weights : str, default=None
-        Columns of ids and of training weights; they are neither read nor do they define groups.
-    probabilities : list of str, default=()
-        Columns of class probabilities: all that the model reads. They define no groups.
-    source : str
-        Name of the table in errors.
+    The arguments are those of :func:`fareg.workflow.fit_file`. ``drop`` may name columns that the
+    frame no longer has; ``probabilities`` are columns of class probabilities, which are then all
+    that the model reads and define no groups. Errors call the table ``source``.
 
-    Returns
-    -------
-    Roles
-        A column of text or whole numbers that differs in every row is left out with a warning,
-        unless it is named in ``features``, ``not_features`` or ``sensitive``, or there is no other.
+    A column of text or whole numbers that differs in every row is left out with a warning, unless
+    it is named in ``features``, ``not_features`` or ``sensitive``, or there is no other.
 
     Examples
     --------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import canonical
-from fareg._files import check_output, check_readable, replacing
+from fareg._columns import column_kinds as kinds_of
+from fareg._files import AnyPath, check_output, check_readable, replacing
 from fareg._validation import InvalidInputError, warn
 from fareg.workflow._formats import check_columns, check_unique, is_parquet, reading
 from fareg.workflow._parquet import (
@@ -30,7 +29,7 @@ LABEL_WORDS = ("None", "NA", "N/A", "n/a")  # words for a missing value that may
 
 
 def read_table(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     labels: Sequence[str] = (),
     columns: Sequence[str] | None = None,
@@ -55,7 +54,7 @@ def read_table(
     return frame
 
 
-def table_columns(path: str | os.PathLike[str]) -> list[str]:
+def table_columns(path: AnyPath) -> list[str]:
     """Return the names of a table's columns without reading its rows."""
     source = Path(path)
     if source.is_dir() or is_parquet(check_readable(source)):
@@ -80,7 +79,7 @@ def _read_csv(source: Path, labels: Sequence[str], columns: Sequence[str] | None
 
 
 def read_batches(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     kinds: Mapping[str, str],
     batch_size: int,
     *,
@@ -162,7 +161,7 @@ def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.Da
 
 
 @contextmanager
-def table_writer(path: str | os.PathLike[str]) -> Iterator[Any]:
+def table_writer(path: AnyPath) -> Iterator[Any]:
     """Yield a function that appends frames to a file which appears when all is written."""
     parquet = is_parquet(check_output(path))
     with replacing(path) as temporary:
@@ -174,10 +173,10 @@ def table_writer(path: str | os.PathLike[str]) -> Iterator[Any]:
 
 
 def check_copy(
-    source: str | os.PathLike[str],
-    out: str | os.PathLike[str],
+    source: AnyPath,
+    out: AnyPath,
     *,
-    apart_from: Sequence[str | os.PathLike[str]],
+    apart_from: Sequence[AnyPath],
 ) -> None:
     """Refuse a file for :func:`copy_rows` that could not be written, or is of another format."""
     check_output(out, apart_from=[source, *apart_from])
@@ -188,7 +187,7 @@ def check_copy(
         )
 
 
-def copy_rows(source: str | os.PathLike[str], rows: Any, out: str | os.PathLike[str]) -> None:
+def copy_rows(source: AnyPath, rows: Any, out: AnyPath) -> None:
     """Write the given rows of a table or folder to a file of the same format, as they stand.
 
     Rows are numbered as in :func:`read_table` and written in that order.
@@ -310,18 +309,12 @@ def _kind(column: pd.Series) -> str | None:
     """Return the kind of a column, None if all values are missing."""
     if column.isna().all():
         return None
-    if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        return "date"
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return "number"
-    if isinstance(column.dtype, pd.StringDtype):
-        return "text"
-    first = column.dropna().iloc[0]
+    first = column.dropna().iloc[0] if column.dtype == object else None
     if isinstance(first, list | dict | np.ndarray):
         raise InvalidInputError(
             f"column {column.name} holds {type(first).__name__} values; give one column per item"
         )
-    return "text" if canonical(pd.DataFrame({"x": column}))["x"].dtype == object else "number"
+    return kinds_of(column.to_frame("x"))["x"]
 
 
 def _as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: Any) -> pd.DataFrame:
