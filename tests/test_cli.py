@@ -247,6 +247,7 @@ def test_audit_reads_the_sets_of_any_tool(place, tmp_path):
     few.assign(sets=lists).to_parquet(tmp_path / "lists.parquet")
     flags = pd.DataFrame(sets, columns=classes)
     pd.concat([few, flags], axis=1).to_csv(tmp_path / "flags.csv", index=False)
+    calibrated = ("--calibration-rows", clf.n_calibration_)  # what a model tells by itself
     asked = [
         (tmp_path / "text.csv", "--sets", "sets"),
         (tmp_path / "lists.parquet", "--sets", "sets"),
@@ -254,7 +255,7 @@ def test_audit_reads_the_sets_of_any_tool(place, tmp_path):
         (tmp_path / "rows.csv", "--model", place / "m.fareg", "--sensitive", "Color,Gender"),
     ]
     told = [
-        json.loads(run("audit", *options, "--target", "outcome", "--json").stdout)
+        json.loads(run("audit", *options, *calibrated, "--target", "outcome", "--json").stdout)
         for options in asked
     ]
     for one in told:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from fareg._columns import canonical
 from fareg._encoding import gradient_boosting
+from fareg.auditing import Promise
 from fareg.auditing._named_groups import ReportedGroup, groups_before_and_after, reported_groups
 from fareg.auditing._story import level_story
 from fareg.classifiers import FaReGClassifier
@@ -179,7 +180,7 @@ def test_the_numbers_of_a_group_are_those_of_the_rows_that_its_words_mean():
     (group,) = reported_groups([named], canonical(X))
     assert (group.rule, group.fidelity) == (rule.text, rule.fidelity)
     np.testing.assert_array_equal(group.inside, rule.inside(canonical(X)))
-    table = groups_before_and_after([group], X, covered, features=None, confidence_level=0.9)
+    table = groups_before_and_after([group], X, covered, features=None, promise=Promise(0.9))
     row = table[table["named"]].iloc[0]
     assert row["n"] == group.inside.sum()
     assert row["before"] == covered["before"][group.inside].mean()
@@ -190,6 +191,6 @@ def test_a_named_group_that_is_a_level_is_listed_once():
     X = pd.DataFrame({"region": ["n", "s"] * 100})
     covered = {"before": np.ones(200, bool), "after": np.ones(200, bool)}
     group = ReportedGroup("region=n", ("region",), 1.0, 1.0, (X["region"] == "n").to_numpy())
-    table = groups_before_and_after([group], X, covered, features=None, confidence_level=0.9)
+    table = groups_before_and_after([group], X, covered, features=None, promise=Promise(0.9))
     assert table["group"].tolist() == ["region=n", "region=s"]
     assert table["named"].tolist() == [True, False]

@@ -54,7 +54,7 @@ def audited(groups=(), by_label=(), detectable=0.8, **everyone):
 def repair(**row):
     row = {"group": "RULE", "fidelity": 0.97, "n": 411, "before": 0.847, "after": 0.929} | row
     ends = {"before_low": 0.81, "before_high": 0.88, "after_low": 0.90, "after_high": 0.95}
-    return ends | {"p_value": 0.0004} | row
+    return ends | {"p_value": 0.0004, "least_coverage": 0.9} | row
 
 
 def fitted(repairs=(), left=None, **more):
@@ -219,3 +219,9 @@ def test_empty_sets_are_explained_once_there_are_more_than_one_in_a_hundred():
     assert "allow_empty=False" in step
     told = fitted(empty={"share": 0.076, "right": 0.5, "accuracy": 0.8})["next_steps"][-1]
     assert "exceeds" not in told
+
+
+def test_a_repair_is_not_partial_where_the_draw_of_calibration_rows_explains_it():
+    short = repair(after=0.87, after_high=0.89)
+    assert fitted([short])["status"] == "finding"
+    assert fitted([short | {"least_coverage": 0.86}])["status"] == "pass"

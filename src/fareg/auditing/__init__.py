@@ -2,6 +2,7 @@
 
 from fareg.auditing._audit import audit
 from fareg.auditing._comparison import Comparison, RowLevels, compare_sets
+from fareg.auditing._counts import Promise
 from fareg.auditing._result import AuditResult, records
 from fareg.auditing._verification import MIN_FIDELITY, NO_RULE, VerifiedGroup
 
@@ -10,6 +11,7 @@ __all__ = [
     "NO_RULE",
     "AuditResult",
     "Comparison",
+    "Promise",
     "RowLevels",
     "VerifiedGroup",
     "audit",

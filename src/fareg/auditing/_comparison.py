@@ -13,6 +13,7 @@ import pandas as pd
 from fareg._columns import SensitiveFeatures, select_columns
 from fareg._validation import BoolArray, IntArray
 from fareg.auditing._audit import audit
+from fareg.auditing._counts import Promise
 from fareg.auditing._named_groups import ReportedGroup, groups_before_and_after, reported_groups
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult, records, write_text
@@ -64,7 +65,8 @@ class Comparison:
     groups : DataFrame
         The groups that the classifier named and the worst levels: group, named, fidelity (share
         of rows on which the words agree with what was learned), n, share, p_value (exact, that
-        coverage before is below the level), before and after, each with the ends of its interval.
+        coverage before is below the level), least_coverage (what the draw of the calibration rows
+        excuses), before and after, each with the ends of its interval.
     left : AuditResult
         The audit of the sets after.
     story : dict or None
@@ -237,6 +239,7 @@ def compare_sets(
     named: Sequence[Any] | None = None,
     levels: RowLevels | None = None,
     clusters: Any = None,
+    n_calibration: int | None = None,
     measures: bool = True,
     about: Mapping[str, Any] | None = None,
     random_state: Any = None,
@@ -260,6 +263,9 @@ def compare_sets(
         method that names none, or could not verify them.
     levels : RowLevels, default=None
         Levels of disadvantage of the rows.
+    n_calibration : int, default=None
+        How many rows calibrated the sets after: the verdict blames no predictor for the difference
+        that their draw makes.
     about : mapping, default=None
         What is known about where the numbers come from.
 
@@ -273,6 +279,7 @@ def compare_sets(
         moment: {"coverage": float(covered[moment].mean()), "mean_size": float(size.mean())}
         for moment, size in sizes.items()
     }
+    promise = Promise.of_fitted(float(confidence_level), n_calibration)
     left = audit(
         X,
         y,
@@ -281,6 +288,7 @@ def compare_sets(
         sensitive_features=sensitive_features,
         confidence_level=confidence_level,
         clusters=clusters,
+        n_calibration=promise.n_calibration,
         measures=measures,
         random_state=random_state,
     )
@@ -298,7 +306,7 @@ def compare_sets(
         named=groups,
         can_name=named is not None,
         groups=groups_before_and_after(
-            groups, X, covered, features=sensitive_features, confidence_level=confidence_level
+            groups, X, covered, features=sensitive_features, promise=promise
         ),
         left=left,
         story=None if levels is None else _story(levels, covered, sizes, groups),

@@ -43,6 +43,18 @@ class Promise:
                 "hold every label"
             )
 
+    @classmethod
+    def of_fitted(cls, confidence_level: float, n_calibration: int | None) -> Promise:
+        """Allow for the calibration rows where they are enough to leave any label out."""
+        few = n_calibration is None or (n_calibration + 1) * (1 - confidence_level) < 1 - 1e-9
+        return cls(confidence_level, None if few else n_calibration)
+
+    def of_share(self, share: float) -> Promise:
+        """Return the promise to a group that is calibrated on its share of the rows."""
+        if self.n_calibration is None:
+            return self
+        return Promise.of_fitted(self.confidence_level, round(share * self.n_calibration))
+
     @property
     def _beta(self) -> tuple[int, int]:
         assert self.n_calibration is not None

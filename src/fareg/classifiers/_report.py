@@ -53,6 +53,7 @@ def compare(clf: FittedAnswers, rows: Rows, y: Any, before: Any, **options: Any)
         sensitive_features=selection,
         named=verified_names(clf),
         levels=_levels(clf.calibration_, rows),
+        n_calibration=clf.n_calibration_,
         random_state=seed if isinstance(seed, int) else clf.key_ % 2**32,
         **options,
     )

@@ -32,7 +32,7 @@ def audit(
     ] = None,
     calibration_rows: Annotated[
         int | None,
-        typer.Option(help="Allow for a predictor that was calibrated on this many rows."),
+        typer.Option(help="Allow for sets that this many rows calibrated (a model tells it)."),
     ] = None,
     seed: opt.Seed = 0,
     report: opt.Report = None,

@@ -179,8 +179,9 @@ def fit_verdict(
     ----------
     repairs : sequence of mappings, or None
         The groups that the classifier named, on test rows: ``group`` (the rule), its ``fidelity``,
-        ``n``, coverage ``before`` and ``after``, each also with ``_low`` and ``_high``, and
-        ``p_value``, that it is below the level before. It may be empty. None for a method that
+        ``n``, coverage ``before`` and ``after``, each also with ``_low`` and ``_high``,
+        ``p_value``, that it is below the level before, and ``least_coverage``, which the draw of
+        the calibration rows excuses. It may be empty. None for a method that
         names no groups: the audit of its sets speaks alone.
     left : mapping
         :func:`audit_verdict` of the repaired sets on the same rows.
@@ -330,7 +331,7 @@ def _repair_outcome(row: Row, confidence_level: float) -> tuple[str, str]:
         return "unclear", "was named, but no test row lies in it"
     if row["n"] < MIN_HEADLINE_ROWS:
         return "unclear", "was repaired, on too few test rows to tell"
-    if row["after_high"] < confidence_level:
+    if row["after_high"] < row["least_coverage"]:
         much = "only partly" if row["after"] > row["before"] else "not"
         return "finding", f"was under-covered and is {much} repaired"
     if row["before"] >= confidence_level:

@@ -14,7 +14,7 @@ import pandas as pd
 from fareg._files import AnyPath
 from fareg._labels import column_classes, label_texts, plain_text
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
-from fareg.auditing import AuditResult, audit
+from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import SeenRows, describe, load, seen_rows
 from fareg.workflow._formats import check_columns, quiet
@@ -65,7 +65,8 @@ def audit_file(
     clusters : str, default=None
         Column of ids: rows that share one may depend on each other. It defines no groups.
     n_calibration : int, default=None
-        How many rows calibrated the predictor, if the audit shall allow for their number.
+        How many rows calibrated the predictor: the audit allows for their number. A model tells it
+        by itself, unless another level than its own is asked for.
     sampling : Sampling, default=None
         Which rows of a folder are read, and where; None for 10^6 at most.
     progress : function, optional
@@ -114,6 +115,8 @@ def audit_file(
         progress("asking the model")
         if confidence_level is None:
             confidence_level = clf.confidence_level
+        if n_calibration is None and confidence_level == clf.confidence_level:
+            n_calibration = Promise.of_fitted(confidence_level, clf.n_calibration_).n_calibration
         others = frame[[name for name in sensitive or () if name not in kinds]]
         X = as_kinds(frame, kinds, str(data))
         hidden = [*hidden_columns(clf.estimator_, X)]
