@@ -48,6 +48,7 @@ class FittedAnswers:
     classes_: Any
     estimator_: Any
     key_: int
+    n_calibration_: int
     parameters_: dict[str, Any]
 
     def predict(self, X: Any, *, proba: Any = None) -> Any:
