@@ -120,8 +120,6 @@ def held(column: pd.Series) -> str | None:
 def in_words(value: float, kind: str | None) -> str:
     """Write a number as what it was: True for a flag, a day (and time, if any) for a date.
 
-    Examples
-    --------
     >>> in_words(1.0, "flag"), in_words(1484265600.0, "date"), in_words(1484308800.0, "date")
     ('True', '2017-01-13', '2017-01-13 12:00:00')
     """
@@ -136,8 +134,6 @@ def in_words(value: float, kind: str | None) -> str:
 def column_kinds(X: Any) -> dict[str, str]:
     """Return what each column of a frame holds, one of ``KINDS``.
 
-    Examples
-    --------
     >>> column_kinds(pd.DataFrame({"age": [40, 50], "born": pd.to_datetime(["1980-01-31"] * 2)}))
     {'age': 'number', 'born': 'date'}
     """

@@ -22,15 +22,6 @@ def replacing(path: AnyPath) -> Iterator[Path]:
     does not exist, a full disk or a missing permission is an :class:`InvalidInputError`. A process
     that is killed leaves at most its temporary file, ``.<name>.<8 hex digits>.tmp``: nothing reads
     it, and it may be deleted.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> target = Path(tempfile.mkdtemp()) / "notes.txt"
-    >>> with replacing(target) as temporary:
-    ...     _ = temporary.write_text("whole")
-    >>> target.read_text()
-    'whole'
     """
     target = check_output(path)
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")

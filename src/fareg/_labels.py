@@ -27,18 +27,6 @@ def label_codes(y: Any, classes: Any) -> IntArray:
     Labels are compared as Python compares them: 1, 1.0 and ``np.int64(1)`` are one label, and so
     are True and 1. Text is equal whatever its width or type. Text never equals a number.
 
-    Parameters
-    ----------
-    y : array of shape (n_samples,)
-    classes : array of shape (n_classes,)
-        The label of each column.
-
-    Returns
-    -------
-    ndarray of int64, shape (n_samples,)
-
-    Examples
-    --------
     >>> label_codes([1.0, 3, 2, "2"], [1, 2])
     array([ 0, -1,  1, -1])
     """
@@ -52,11 +40,7 @@ def label_codes(y: Any, classes: Any) -> IntArray:
 def calibration_codes(
     y: Any, classes: Any, *, alpha: float, label_conditional: bool = False
 ) -> IntArray:
-    """Return the columns of calibration labels; warn of labels that the estimator never saw.
-
-    No set can contain such a label, so coverage can be ``1 - alpha`` only while the share of such
-    labels is at most ``alpha``.
-    """
+    """Return the columns of calibration labels, checked by :func:`check_known`."""
     codes = label_codes(y, classes)
     unknown = codes < 0
     check_known(
@@ -199,8 +183,7 @@ def check_marks(sets: Any) -> BoolArray:
             "sets must hold only True and False: is the class in the set? "
             "Pass probabilities to a conformal classifier first"
         )
-    marks: BoolArray = table.astype(bool)
-    return marks
+    return table.astype(bool)
 
 
 @dataclass(frozen=True)
@@ -221,26 +204,11 @@ def column_classes(
     classes: Any = None,
     table: str = "sets",
 ) -> ColumnClasses:
-    """Decide which label each column of a table belongs to.
+    """Decide which label each of ``n_columns`` columns of a table belongs to.
 
-    Parameters
-    ----------
-    y : array of shape (n_samples,)
-        True labels.
-    n_columns : int
-    names : list, optional
-        Names of the columns, None for a table without names.
-    classes : array of shape (n_columns,), optional
-        The label of each column, as the user says.
-    table : str, default="sets"
-        What errors call the table.
+    ``y`` holds true labels, ``names`` the names of the columns (None for a table without names),
+    and ``classes`` the label of each column, if the user says it. Errors call the table ``table``.
 
-    Returns
-    -------
-    ColumnClasses
-
-    Examples
-    --------
     >>> column_classes(["low", "high"], 3, names=["in_low", "in_mid", "in_high"]).classes
     ['low', 'mid', 'high']
     """

@@ -13,15 +13,8 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package whose names live in other modules.
 
-    Parameters
-    ----------
-    package : str
-        Name of the package.
-    homes : mapping from str to str
-        The module of each public name; a name that is a module itself has its own path.
+    ``homes`` maps each public name to its module; a name that is a module itself has its own path.
 
-    Examples
-    --------
     >>> find, names = lazy_names("fareg", {"pvalues": "fareg.pvalues"})
     >>> find("pvalues").__name__, "pvalues" in names()
     ('fareg.pvalues', True)

@@ -113,8 +113,6 @@ def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
     ``codes`` holds the level numbers of each feature and ``sizes`` how many levels it has. The
     number -1, for a value never seen, counts as a level of its own.
 
-    Examples
-    --------
     >>> joint_codes([np.array([0, 1, -1]), np.array([1, 1, 0])], [2, 2]).tolist()
     [5, 8, 1]
     """
@@ -132,8 +130,6 @@ def crossed(
     Cells are numbered in the order of the levels. If there would be more than ``max_cells``, those
     that do not occur are left out.
 
-    Examples
-    --------
     >>> crossed(np.array([0, 1]), 2, np.array([2, 0]), 3, max_cells=256)
     (array([2, 3]), 6)
     >>> crossed(np.array([0, 1]), 2, np.array([2, 0]), 3, max_cells=4)
@@ -149,8 +145,6 @@ def crossed(
 def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
     """Return which of the known combinations each row of level numbers is, -1 for none.
 
-    Examples
-    --------
     >>> cell_numbers(np.array([[0, 0], [0, 1]]), np.array([[0, 1], [1, 1]])).tolist()
     [1, -1]
     """
@@ -161,8 +155,6 @@ def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
 def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
     """Return where each distinct row of canonical columns comes first, and which one each row is.
 
-    Examples
-    --------
     >>> first, which = distinct_rows(pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": ["u", "v", "u"]}))
     >>> first.tolist(), which.tolist()
     ([0, 1], [0, 1, 0])

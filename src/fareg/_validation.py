@@ -176,16 +176,6 @@ def check_parameters(estimator: Any) -> None:
 
     Estimators are dataclasses; a field such as ``n_draws: Count = 20`` declares a parameter, its
     default and its check in one line. Types without a check accept anything.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> @dataclass
-    ... class Learner:
-    ...     n_restarts: Count = 4
-    >>> check_parameters(Learner(n_restarts=0))
-    Traceback (most recent call last):
-    fareg._validation.InvalidInputError: n_restarts must be a whole number >= 1, got 0
     """
     cls: Any = type(estimator)
     for name, hint in _declared(cls).items():

@@ -24,8 +24,6 @@ def repeated(names: list[str]) -> list[str]:
 def percent(share: float | None, digits: int = 1) -> str:
     """Return a share in percent, a dash for a missing one.
 
-    Examples
-    --------
     >>> percent(0.8567), percent(None)
     ('85.7%', '–')
     """
@@ -35,8 +33,6 @@ def percent(share: float | None, digits: int = 1) -> str:
 def confidence(share: float) -> str:
     """Return a confidence level in percent, with the decimals that it has.
 
-    Examples
-    --------
     >>> confidence(0.9), confidence(0.975)
     ('90%', '97.5%')
     """
@@ -46,8 +42,6 @@ def confidence(share: float) -> str:
 def fraction(share: float) -> str:
     """Return a share as a fraction of one, with three digits.
 
-    Examples
-    --------
     >>> fraction(1 - 0.1), fraction(0.0123456)
     ('0.9', '0.0123')
     """
@@ -62,8 +56,6 @@ def count(n: int) -> str:
 def rows(n: int) -> str:
     """Return a number of rows.
 
-    Examples
-    --------
     >>> rows(1), rows(12345)
     ('1 row', '12,345 rows')
     """
@@ -78,8 +70,6 @@ def size(labels: float | None) -> str:
 def interval(low: float, high: float) -> str:
     """Return an interval of shares.
 
-    Examples
-    --------
     >>> interval(0.812, 0.9)
     '81.2% to 90.0%'
     """
@@ -89,8 +79,6 @@ def interval(low: float, high: float) -> str:
 def probability(p: float | None) -> str:
     """Return a p-value with as many decimals as it needs.
 
-    Examples
-    --------
     >>> probability(1e-9), probability(0.00123), probability(0.0451), probability(0.7)
     ('< 0.0001', '0.0012', '0.045', '0.70')
     """
@@ -104,8 +92,6 @@ def probability(p: float | None) -> str:
 def p_value(p: float | None, name: str = "p") -> str:
     """Return a p-value as an equation.
 
-    Examples
-    --------
     >>> p_value(0.031), p_value(0.0, "adjusted p")
     ('p = 0.031', 'adjusted p < 0.0001')
     """
@@ -116,15 +102,9 @@ def p_value(p: float | None, name: str = "p") -> str:
 def evidence(group: Mapping[str, Any]) -> str:
     """Return what must stand beside a group's rule: interval, p-value and fidelity of the words.
 
-    Parameters
-    ----------
-    group : mapping
-        With ``low`` and ``high``, ``adjusted_p_value`` or ``p_value``, and ``fidelity``, the share
-        of rows on which the words agree with the group that was learned. Levels and pairs of
-        features (``source``) are exactly what their words say.
+    The fidelity is the share of rows on which the words agree with the group that was learned.
+    Levels and pairs of features (``source``) are exactly what their words say.
 
-    Examples
-    --------
     >>> evidence({"low": 0.8, "high": 0.85, "p_value": 0.001, "fidelity": 0.97})
     '95% interval 80.0% to 85.0%, p = 0.0010, words agree with 97.0% of rows'
     """

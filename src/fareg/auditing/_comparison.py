@@ -182,7 +182,7 @@ class Comparison:
                 "levels": self.story["rows"] if self.story else None,
                 "caption": f"Coverage by level of disadvantage: {self.names[0]} (squares), "
                 f"{self.names[1]} (discs), and the promised level (dashed).",
-                "level": self.confidence_level,
+                "confidence_level": self.confidence_level,
             }
         )
 

@@ -202,7 +202,7 @@ class AuditResult:
                 "note": "; ".join(self.notes),
                 "picture": _plain(self.picture),
                 "caption": "Coverage of the group, all audited rows",
-                "level": self.confidence_level,
+                "confidence_level": self.confidence_level,
             }
         )
 

@@ -88,19 +88,10 @@ class WorstLevels:
     ) -> IntArray:
         """Return the features selected with each placeholder label.
 
-        Parameters
-        ----------
-        scores : ndarray of shape (n_samples, n_classes)
-        levels : int ndarray of shape (n_samples, n_features)
-            Level numbers, -1 for a level never seen.
-        n_levels : tuple of int
-        n_select : int or None
-            How many; None selects the worst one if its t-test is significant, else none.
-
-        Returns
-        -------
-        selected : int ndarray of shape (n_samples, n_classes, n_select or 1)
-            Feature numbers in rising order, -1 for none.
+        ``scores`` has shape (n_samples, n_classes), ``levels`` (n_samples, n_features) with -1 for
+        a level never seen. ``n_select`` features are selected; None selects the worst one if its
+        t-test is significant, else none. The answer has shape (n_samples, n_classes, n_select or
+        1): feature numbers in rising order, -1 for none.
         """
         columns = self.first + np.where(levels >= 0, levels, n_levels)
         n_problems = len(self.boundary)
@@ -156,25 +147,14 @@ def _exceeds(rates: FloatArray, sizes: FloatArray, alpha: float) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class SelectedCalibration(Calibration):
-    """Calibrated levels of the features that are selected for each row.
+    """Calibrated levels of the features that are selected for each row, within labels if asked."""
 
-    Attributes
-    ----------
-    coding : LevelCoding
-        Sensitive features as level numbers.
-    levels : int ndarray of shape (n, n_features)
-    n_select : int or None
-        How many features are selected; None for the published rule.
-    scores, labels, n_labels, alpha
-        As in :class:`Calibration`; with labels, features are selected within each label.
-    """
-
-    coding: LevelCoding
+    coding: LevelCoding  # sensitive features as level numbers
     scores: FloatArray
-    levels: IntArray
+    levels: IntArray  # (n, n_features)
     labels: IntArray | None
     n_labels: int
-    n_select: int | None
+    n_select: int | None  # how many features are selected; None for the published rule
     alpha: float
 
     @classmethod

@@ -26,25 +26,14 @@ class FullSet:
 
 
 class Calibration:
-    """Base of the calibrations that keep the scores of their rows.
+    """Base of the calibrations that keep the scores of their rows."""
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n,)
-        Calibration scores of the true labels.
-    labels : int ndarray of shape (n,) or None
-        Columns of the true labels, to calibrate every label on its own; -1 takes part in none.
-        None calibrates all labels together.
-    n_labels : int
-        How many labels are calibrated on their own; 1 if all are calibrated together.
-    alpha : float
-        The miscoverage that is allowed.
-    """
-
-    scores: FloatArray
+    scores: FloatArray  # (n,) calibration scores of the true labels
+    # (n,) columns of the true labels, to calibrate each label on its own; -1 takes part in none.
+    # None calibrates all labels together.
     labels: IntArray | None
-    n_labels: int
-    alpha: float
+    n_labels: int  # how many labels are calibrated on their own; 1 if all together
+    alpha: float  # the miscoverage that is allowed
 
     has_pvalues = True
 
@@ -86,13 +75,8 @@ class Calibration:
     def check_scores(self, name: str, n_labels: int | None, alpha: float) -> None:
         """Refuse scores and labels that contradict each other, the classes or alpha.
 
-        Parameters
-        ----------
-        name : str
-            The field that holds the scores.
-        n_labels : int or None
-            Number of classes; None if labels are not told apart.
-        alpha : float
+        ``name`` is the field that holds the scores. ``n_labels`` is the number of classes, None if
+        labels are not told apart.
         """
         scores, labels = getattr(self, name), self.labels
         require(self.alpha == alpha, "alpha")

@@ -131,20 +131,11 @@ def _warn_of_unseen(unseen: Any, what: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class CellCalibration(Calibration):
-    """Calibrated cells: what cannot be derived, and the thresholds that follow from it.
+    """Calibrated cells: what cannot be derived, and the thresholds that follow from it."""
 
-    Attributes
-    ----------
-    views : Views
-        How rows fall into cells.
-    cells : int ndarray of shape (n_views, n)
-    scores, labels, n_labels, alpha
-        As in :class:`Calibration`.
-    """
-
-    views: Any
+    views: Any  # how rows fall into cells
     scores: FloatArray
-    cells: IntArray
+    cells: IntArray  # (n_views, n)
     labels: IntArray | None
     n_labels: int
     alpha: float

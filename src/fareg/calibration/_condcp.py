@@ -221,20 +221,10 @@ class MappedBasis:
 
 @dataclass(frozen=True, eq=False)
 class ConditionalCalibration(Calibration):
-    """Quantile regression of the calibration scores on a basis.
+    """Quantile regression of the calibration scores on a basis, or one per label."""
 
-    Attributes
-    ----------
-    basis : GroupBasis or MappedBasis
-    matrix : ndarray of shape (n, n_basis)
-        Basis rows of the calibration rows.
-    randomized : bool
-    scores, labels, n_labels, alpha
-        As in :class:`Calibration`; with labels there is a regression per label.
-    """
-
-    basis: Any
-    matrix: FloatArray
+    basis: Any  # GroupBasis or MappedBasis
+    matrix: FloatArray  # (n, n_basis) basis rows of the calibration rows
     scores: FloatArray
     labels: IntArray | None
     n_labels: int

@@ -16,25 +16,13 @@ from fareg.calibration._rows import Rows, require
 
 @dataclass(frozen=True, eq=False)
 class CountedLevels(RisingThresholds):
-    """Levels calibrated by counting scores where they lie; the scores themselves are not kept.
+    """Levels calibrated by counting scores where they lie; the scores themselves are not kept."""
 
-    Attributes
-    ----------
-    leveler : object with ``levels(rows)`` and ``n_levels``
-    quantiles : ndarray of shape (n_labels, n_levels, n_levels)
-        ``Q(A_ab)`` of every run of levels, for everyone or label by label.
-    counts, covered : int ndarray of shape (n_labels, n_levels)
-        Calibration rows of each level, and those that split conformal sets cover.
-    labels : int ndarray of shape (n_labels,) or None
-        The labels that are calibrated on their own; None calibrates all labels together.
-    alpha : float
-    """
-
-    leveler: Any
-    quantiles: FloatArray
-    counts: IntArray
-    covered: IntArray
-    labels: IntArray | None
+    leveler: Any  # has ``levels(rows)`` and ``n_levels``
+    quantiles: FloatArray  # (n_labels, n_levels, n_levels) Q(A_ab) of every run of levels
+    counts: IntArray  # (n_labels, n_levels) calibration rows of each level
+    covered: IntArray  # (n_labels, n_levels) of these, the rows that split conformal sets cover
+    labels: IntArray | None  # (n_labels,) those calibrated on their own; None for all together
     alpha: float
 
     @classmethod

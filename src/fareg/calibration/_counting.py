@@ -26,8 +26,6 @@ SHORT = 32
 def ordered_bits(scores: Any) -> Any:
     """Return float scores as whole numbers (uint64) in the same order.
 
-    Examples
-    --------
     >>> bits = ordered_bits([-1.0, -0.0, 0.0, 0.5, np.inf])
     >>> np.diff(bits.astype(float)) >= 0
     array([ True,  True,  True,  True])
@@ -42,26 +40,16 @@ def ordered_bits(scores: Any) -> Any:
 def scores_of(bits: Any) -> FloatArray:
     """Return the scores of which these are the :func:`ordered_bits`."""
     sign = np.uint64(1 << 63)
-    scores: FloatArray = np.where(bits & sign, bits & ~sign, ~bits).view(np.float64)
-    return scores
+    return np.where(bits & sign, bits & ~sign, ~bits).view(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreCounts:
-    """How many rows of each stratum have scores with the same leading bits.
+    """How many rows of each stratum have scores with the same leading bits."""
 
-    Attributes
-    ----------
-    strata : int ndarray of shape (m,)
-        ``problem * n_levels + level``.
-    heads : uint64 ndarray of shape (m,)
-        The leading bits, as a number.
-    counts : int ndarray of shape (m,)
-    """
-
-    strata: IntArray
-    heads: Any
-    counts: IntArray
+    strata: IntArray  # (m,) problem * n_levels + level
+    heads: Any  # (m,) uint64: the leading bits, as a number
+    counts: IntArray  # (m,)
 
     @classmethod
     def joined(cls, parts: Sequence[ScoreCounts]) -> ScoreCounts:
@@ -81,21 +69,12 @@ class ScoreCounts:
 
 @dataclass(frozen=True, eq=False)
 class CountingRound:
-    """What every place shall count: scores that begin with open bits, by the bits after these.
-
-    Attributes
-    ----------
-    n_levels : int
-    known, bits : int
-        How many leading bits are known, and how many more shall be told apart.
-    open_heads : tuple of uint64 ndarray
-        Per problem (one, or one per label) the known bits that matter, in order.
-    """
+    """What every place shall count: scores that begin with open bits, by the bits after these."""
 
     n_levels: int
-    known: int
-    bits: int
-    open_heads: tuple[Any, ...]
+    known: int  # leading bits that are known
+    bits: int  # how many more shall be told apart
+    open_heads: tuple[Any, ...]  # per problem the known bits that matter (uint64), in order
 
     def count(self, scores: FloatArray, levels: IntArray, problems: IntArray) -> ScoreCounts:
         """Count some rows; a row of problem -1 takes part in none."""

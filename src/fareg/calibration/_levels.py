@@ -76,8 +76,7 @@ def _diagonal_sums(counts: IntArray) -> IntArray:
     n_levels = len(counts)
     total = np.concatenate([np.zeros_like(counts[:1]), np.cumsum(counts, axis=0)])
     a, b = np.indices((n_levels, n_levels))
-    sums: IntArray = total[b + 1, a, b] - total[a, a, b]
-    return sums
+    return total[b + 1, a, b] - total[a, a, b]
 
 
 def _checked(scores: Any, levels: Any, n_levels: int) -> tuple[FloatArray, IntArray]:
@@ -142,8 +141,7 @@ def _isotonic(quantiles: FloatArray) -> FloatArray:
     """Return ``max_{a <= j} min_{b >= j} quantiles[a, b]`` for every j."""
     lowest = np.minimum.accumulate(quantiles[:, ::-1], axis=1)[:, ::-1]  # min over b >= j
     lowest[np.tril_indices(len(lowest), -1)] = -np.inf  # only a <= j
-    thresholds: FloatArray = lowest.max(axis=0)
-    return thresholds
+    return lowest.max(axis=0)
 
 
 def level_pvalues(
@@ -280,21 +278,11 @@ class RisingThresholds(Calibration):
 
 @dataclass(frozen=True, eq=False)
 class LevelCalibration(RisingThresholds):
-    """Calibrated levels: what cannot be derived, and the thresholds that follow from it.
+    """Calibrated levels: what cannot be derived, and the thresholds that follow from it."""
 
-    Attributes
-    ----------
-    leveler : object with ``levels(rows)`` and ``n_levels``
-        Tells the level of each row; fixed before calibration.
-    levels : int ndarray of shape (n,)
-        The levels of the calibration rows.
-    scores, labels, n_labels, alpha
-        As in :class:`Calibration`.
-    """
-
-    leveler: Any
+    leveler: Any  # has ``levels(rows)`` and ``n_levels``, fixed before calibration
     scores: FloatArray
-    levels: IntArray
+    levels: IntArray  # (n,)
     labels: IntArray | None
     n_labels: int
     alpha: float

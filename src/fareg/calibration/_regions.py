@@ -45,8 +45,7 @@ class Regions:
 
     def proba(self, Z: FloatArray) -> FloatArray:
         """Return the memberships h of encoded rows, of shape (n_samples, n_regions)."""
-        h: FloatArray = softmax(self.activations(Z) @ self.output[:-1] + self.output[-1], axis=1)
-        return h
+        return softmax(self.activations(Z) @ self.output[:-1] + self.output[-1], axis=1)
 
 
 def pinball(scores: FloatArray, quantiles: FloatArray, alpha: float) -> FloatArray:
@@ -62,8 +61,7 @@ def region_quantiles(scores: FloatArray, h: FloatArray, alpha: float) -> FloatAr
     # The smallest score with enough mass. Without the slack, rounding could make the tenth of ten
     # equal weights the 0.9-quantile instead of the ninth.
     reached = mass >= (1 - alpha) * mass[-1] * (1 - 1e-12)
-    quantiles: FloatArray = scores[order][reached.argmax(axis=0)]
-    return quantiles
+    return scores[order][reached.argmax(axis=0)]
 
 
 def _loss(
@@ -107,14 +105,9 @@ def learn_regions(
 ) -> LearnedRegions:
     """Minimise the pinball loss over regions and quantiles in turns; keep the best restart.
 
-    Parameters
-    ----------
-    Z : ndarray of shape (n_distinct, n_inputs)
-        Encoded sensitive features, each distinct row once: the loss depends on the others through
-        sums over their equals only.
-    which : int ndarray of shape (n,)
-        The distinct row of each score.
-    scores : ndarray of shape (n,)
+    ``Z`` of shape (n_distinct, n_inputs) holds each distinct row of the encoded sensitive features
+    once, because the loss depends on equal rows through sums only; ``which`` tells the distinct row
+    of each score.
     """
     spread = float(scores.std()) or 1.0
     # sorted once here, so that later sorts take a single pass
@@ -272,18 +265,10 @@ def learn_region_views(
 
 @dataclass(frozen=True, eq=False)
 class RegionCalibration:
-    """Quantiles of soft regions as published: learned on the rows that they are used on.
-
-    Attributes
-    ----------
-    views : RegionViews
-    quantiles : ndarray of shape (n_regions, n_labels)
-        Threshold of each region, and of each label if they are calibrated on their own.
-    n_labels : int
-    """
+    """Quantiles of soft regions as published: learned on the rows that they are used on."""
 
     views: RegionViews
-    quantiles: FloatArray
+    quantiles: FloatArray  # (n_regions, n_labels), one column if labels are not told apart
     n_labels: int
 
     has_pvalues = False

@@ -21,20 +21,11 @@ BLOCK = 1 << 22  # probabilities that are scored at a time: 32 megabytes
 
 @dataclass(frozen=True, eq=False)
 class GivenProba:
-    """Class probabilities beside a table, left where they are, often in a file.
+    """Class probabilities beside a table, left where they are, often in a file."""
 
-    Attributes
-    ----------
-    array : ndarray of shape (n, n_classes), memory-mapped or not
-    picked : int ndarray of shape (n_samples,) or None
-        Which rows of the array are meant; None for all.
-    first : int
-        The number of the first row, for messages.
-    """
-
-    array: Any
-    picked: IntArray | None = None
-    first: int = 0
+    array: Any  # (n, n_classes), memory-mapped or not
+    picked: IntArray | None = None  # which rows of the array are meant; None for all
+    first: int = 0  # the number of the first row, for messages
 
     def take(self, chosen: IntArray | slice) -> GivenProba:
         """Return some of the rows, without reading them."""
@@ -55,42 +46,18 @@ class GivenProba:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A table with everything that scores and calibrations ask of it.
+    """A table with everything that scores and calibrations ask of it."""
 
-    Attributes
-    ----------
-    X : frame or array of shape (n_samples, n_features)
-    ask : function
-        ``ask(X)`` returns class probabilities of shape (n_samples, n_classes).
-    score : function
-        ``score(proba, u)`` returns conformity scores of the same shape.
-    selection : names, positions or callable
-        The sensitive features.
-    key : int
-        Seeds the uniform numbers of the rows.
-    codes : int ndarray of shape (n_samples,) or None
-        The column of each true label, -1 for a label that the estimator does not know; None while
-        predicting.
-    clusters : ndarray of shape (n_samples,) or None
-        Ids of people or places with several rows.
-    hidden : tuple of str
-        Columns of X that never define groups, because they hold probabilities.
-    given : GivenProba or None
-        Class probabilities beside X, which is then not asked for.
-    about : frame or None
-        The sensitive features beside X, if they are not among its columns.
-    """
-
-    X: Any
-    ask: Callable[[Any], Any]
-    score: Callable[[FloatArray, Any], Any]
-    selection: SensitiveFeatures
-    key: int
-    codes: IntArray | None = None
-    clusters: Any = None
-    hidden: tuple[str, ...] = ()
-    given: GivenProba | None = None
-    about: Any = None
+    X: Any  # frame or array of shape (n_samples, n_features)
+    ask: Callable[[Any], Any]  # ``ask(X)`` returns class probabilities
+    score: Callable[[FloatArray, Any], Any]  # ``score(proba, u)`` returns conformity scores
+    selection: SensitiveFeatures  # the sensitive features
+    key: int  # seeds the uniform numbers of the rows
+    codes: IntArray | None = None  # column of each true label, -1 for an unknown one
+    clusters: Any = None  # (n_samples,) ids of people or places with several rows
+    hidden: tuple[str, ...] = ()  # columns of X that hold probabilities and never define groups
+    given: GivenProba | None = None  # class probabilities beside X, which is then not asked for
+    about: Any = None  # frame of the sensitive features beside X, if X does not hold them
 
     def __len__(self) -> int:
         return len(self.X)

@@ -25,15 +25,9 @@ N_LEAVES = 8
 
 @dataclass(frozen=True, eq=False)
 class LearnedShift:
-    """A quantile of the scores as a function of the sensitive features.
+    """A quantile of the scores as a function of the sensitive features."""
 
-    Attributes
-    ----------
-    model : Pipeline or None
-        ``model.predict(columns)`` returns tau of each row; None for zero everywhere.
-    """
-
-    model: Pipeline | None
+    model: Pipeline | None  # ``model.predict(columns)`` returns tau; None for zero everywhere
 
     def shift(self, rows: Rows) -> FloatArray:
         """Return tau of each row, shape (n_samples,), computed once per distinct row."""
@@ -74,19 +68,10 @@ class ShiftedCalibration(Calibration):
 
     ``P(Y in C(X)) >= 1 - alpha``, whatever tau is; the better it tells the quantile of the scores
     at x, the more evenly coverage is spread.
-
-    Attributes
-    ----------
-    shift : object with ``shift(rows)``, such as :class:`LearnedShift`
-        Returns tau of each row, shape (n_samples,).
-    residuals : ndarray of shape (n,)
-        ``V - tau`` of the calibration rows.
-    labels, n_labels, alpha
-        As in :class:`Calibration`.
     """
 
-    shift: Any
-    residuals: FloatArray
+    shift: Any  # ``shift.shift(rows)`` returns tau of each row
+    residuals: FloatArray  # (n,) V - tau of the calibration rows
     labels: IntArray | None
     n_labels: int
     alpha: float

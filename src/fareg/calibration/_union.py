@@ -87,13 +87,11 @@ class ReselectedCalibration:
 
     def thresholds(self, rows: Rows) -> FloatArray:
         """Return the thresholds of the part."""
-        thresholds: FloatArray = self.part.thresholds(rows.selecting(self.selection))
-        return thresholds
+        return self.part.thresholds(rows.selecting(self.selection))
 
     def pvalues(self, rows: Rows) -> FloatArray:
         """Return the p-values of the part."""
-        p: FloatArray = self.part.pvalues(rows.selecting(self.selection))
-        return p
+        return self.part.pvalues(rows.selecting(self.selection))
 
     def full_sets(self) -> Iterator[FullSet]:
         """Yield where the sets of the part are full."""

@@ -96,8 +96,7 @@ allow_empty, random_state
         rows = self._rows(X, "selected_features", proba, sensitive_features)
         selected = self.calibration_.selected(rows)
         features = np.arange(len(self.levels_))
-        chosen: BoolArray = (selected[..., None] == features).any(axis=2).all(axis=1)
-        return chosen
+        return (selected[..., None] == features).any(axis=2).all(axis=1)
 
     def selection_frequencies(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None

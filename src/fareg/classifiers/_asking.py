@@ -110,8 +110,7 @@ class FittedAnswers:
             ``P(p <= alpha) <= alpha`` wherever the method promises coverage ``1 - alpha``.
         """
         rows = self._rows(X, "predict_p", proba, sensitive_features)
-        p: FloatArray = self.calibration_.pvalues(rows)
-        return p
+        return self.calibration_.pvalues(rows)
 
     def predict_labels(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None

@@ -36,7 +36,7 @@ def card_of(clf: Any) -> str:
         "facts": f"{words.rows(clf.n_calibration_)} given to calibrate, "
         f"{len(clf.classes_)} classes, around {_model_name(clf)}",
         "sentence": clf.promise_,
-        "level": 1 - clf.alpha_,
+        "confidence_level": 1 - clf.alpha_,
         "code": repr(clf),
     }
     named = verified_names(clf)

@@ -124,8 +124,7 @@ calibration_size, allow_empty, random_state
     @property
     def cells_(self) -> IntArray:
         """Level numbers of the combinations seen in calibration."""
-        combinations: IntArray = self.calibration_.views.combinations
-        return combinations
+        return self.calibration_.views.combinations
 
     def _views(self, coding: LevelCoding, rows: Rows) -> JointLevels:
         return JointLevels(coding, np.unique(coding.codes(rows.columns), axis=0))

@@ -62,8 +62,6 @@ def weight_arguments(estimator: Any, weights: Any) -> dict[str, Any]:
 
     The weights go to the last step of a pipeline, which is the one that learns from labels.
 
-    Examples
-    --------
     >>> from sklearn.dummy import DummyClassifier
     >>> from sklearn.pipeline import make_pipeline
     >>> weight_arguments(make_pipeline(DummyClassifier()), [1.0, 2.0])

@@ -295,8 +295,7 @@ allow_empty, random_state
         """
         rows = self._rows(X, "predict_group", sensitive_features=sensitive_features)
         if self._has_levels:
-            ranks: FloatArray = division(self.calibration_).ranks(rows)
-            return ranks
+            return division(self.calibration_).ranks(rows)
         return membership(self.learner_, rows)
 
     def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
@@ -388,14 +387,12 @@ allow_empty, random_state
     @property
     def learner_(self) -> GroupLearner:
         """The fitted learner."""
-        learner: GroupLearner = division(self.calibration_).learner
-        return learner
+        return division(self.calibration_).learner
 
     @property
     def cuts_(self) -> FloatArray:
         """Where membership is cut into cells; empty if no group was found, or with levels."""
-        cuts: FloatArray = getattr(division(self.calibration_), "cuts", NOWHERE)
-        return cuts
+        return getattr(division(self.calibration_), "cuts", NOWHERE)
 
     @property
     def thresholds_(self) -> Any:
@@ -409,8 +406,7 @@ allow_empty, random_state
 
     def _levels(self, rows: Rows) -> IntArray:
         divided = division(self.calibration_)
-        levels: IntArray = divided.levels(rows) if self._has_levels else divided.cells(rows)[0]
-        return levels
+        return divided.levels(rows) if self._has_levels else divided.cells(rows)[0]
 
     def _gives_pvalues(self) -> bool:
         return not isinstance(self.base, ConformalClassifier) or self.base._gives_pvalues()

@@ -94,17 +94,9 @@ def credible_groups(
 ) -> tuple[NamedGroup, ...]:
     """Return the groups that are credibly under-covered, in words.
 
-    Parameters
-    ----------
-    learner : GroupLearner
-        Fitted on the learning rows.
-    learning, rest : Rows
-        The rows that taught, and those that calibrate, which did not choose the groups.
-    disadvantage, covered : ndarray of shape (n_learning,)
-        What was learned about the learning rows, and how well they are covered.
-    alpha : float
-    seed : int
-        Seeds the random halves of the learning rows.
+    ``learner`` was fitted on the rows ``learning``; ``disadvantage`` and ``covered`` are what was
+    learned about them, and how well they are covered. The rows ``rest`` calibrate and did not
+    choose the groups. ``seed`` draws random halves of the learning rows.
     """
     if not learner.found_:
         return ()
@@ -157,16 +149,8 @@ def verified_groups(
     first. A further one must be under-covered on the rows that the groups before it leave, and
     these must be at least half of its own; otherwise it is the same group in other words.
 
-    Parameters
-    ----------
-    rules : list of Rule
-    columns : DataFrame of shape (n, n_features)
-        Canonical columns of the calibration rows.
-    covered : bool ndarray of shape (n,)
-        Which of them the split conformal sets cover.
-    confidence_level : float
-    stability : function
-        Tells how often a rule is found again; asked only of groups that pass all other tests.
+    ``covered`` tells which calibration rows the split conformal sets cover. ``stability`` tells how
+    often a rule is found again, and is asked only of groups that pass all other tests.
     """
     left = everyone = np.ones(len(covered), dtype=bool)
     open_rules = [(rule, rule.inside(columns)) for rule in rules]
@@ -248,11 +232,9 @@ def found_again(inside: BoolArray, answers: list[FloatArray]) -> float:
     """Return the share of relearned answers that lead to the group again.
 
     They do if a row of the group is more disadvantaged than a row outside in at least
-    ``MIN_RANKING`` of all pairs; a tie counts one half. Other groups may be worse off still, so
-    the group need not come first.
+    ``MIN_RANKING`` of all pairs; a tie counts one half. Other groups may be worse off still, so the
+    group need not come first.
 
-    Examples
-    --------
     >>> inside = np.array([True, True, False, False])
     >>> found_again(inside, [np.array([3.0, 4.0, 1.0, 2.0]), np.array([1.0, 4.0, 3.0, 2.0])])
     0.5

@@ -136,20 +136,11 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model says about rows: its probabilities, and the labels that it predicts.
+    """What a model says about rows: its probabilities, and the labels that it predicts."""
 
-    Attributes
-    ----------
-    proba : ndarray of shape (n_samples, n_classes)
-    names : list or None
-        The labels of the probabilities, if the model names them.
-    labels : ndarray of shape (n_samples,) or None
-        The labels that the model predicts, if it does.
-    """
-
-    proba: FloatArray
-    names: list[Any] | None
-    labels: Any
+    proba: FloatArray  # (n_samples, n_classes)
+    names: list[Any] | None  # the labels of the probabilities, if the model names them
+    labels: Any  # (n_samples,) the labels that the model predicts; None if it predicts none
 
     @classmethod
     def of(cls, outputs: dict[str, Any], values: dict[str, Any]) -> Answer:

@@ -21,19 +21,9 @@ def plot_thresholds_and_coverage(
 ) -> Any:
     """Draw thresholds by level on the left, coverage by level before and after on the right.
 
-    Parameters
-    ----------
-    calibration : RisingThresholds
-    levels : int ndarray of shape (n_samples,)
-        Level of each test row.
-    covered : mapping
-        Which test rows the split conformal sets (``before``) and the FaReG sets (``after``) cover.
-    classes : sequence of length n_classes
-        Names the thresholds if every label has its own.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    ``levels`` are those of the test rows. ``covered`` tells which of them the split conformal sets
+    (``before``) and the FaReG sets (``after``) cover. ``classes`` names the thresholds if every
+    label has its own.
     """
     from matplotlib.figure import Figure
 

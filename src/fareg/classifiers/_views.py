@@ -29,8 +29,7 @@ MIN_CELL_SHARE = 0.05  # the group and the rest each hold this share of the lear
 
 def membership(learner: Any, rows: Rows) -> FloatArray:
     """Return the membership of each row, asked for once per call."""
-    q: FloatArray = rows.once("membership", lambda: learner.membership(rows.columns))
-    return q
+    return rows.once("membership", lambda: learner.membership(rows.columns))
 
 
 def disadvantage(learner: Any, rows: Rows) -> FloatArray:
@@ -136,8 +135,7 @@ class DisadvantageLevels:
     def ranks(self, rows: Rows) -> FloatArray:
         """Return the share of the learning rows that are at most as disadvantaged as each row."""
         b = disadvantage(self.learner, rows)
-        ranks: FloatArray = np.searchsorted(self.grid, b, side="right") / len(self.grid)
-        return ranks
+        return np.searchsorted(self.grid, b, side="right") / len(self.grid)
 
     def check(self, rows: Rows) -> None:
         """Refuse edges that do not rise."""
@@ -158,8 +156,6 @@ def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> 
     The edges are quantiles of the learning rows' disadvantage. A level in which fewer than
     ``MIN_LEVEL_ROWS`` calibration rows are expected joins the level below.
 
-    Examples
-    --------
     >>> level_edges(np.linspace(0, 1, 101), 4, 1000).tolist()
     [0.25, 0.5, 0.75]
     >>> level_edges(np.linspace(0, 1, 101), 4, 70).tolist()
@@ -197,25 +193,9 @@ def calibrate_groups(
 ) -> tuple[Any, FloatArray]:
     """Divide rows by what was learned, and calibrate on the rows that are left.
 
-    Parameters
-    ----------
-    construction : {"levels", "partition", "union"}
-    learner : GroupLearner
-        Fitted on the learning rows.
-    learning, rest : Rows
-        The rows that taught, and those that calibrate.
-    covered : ndarray of shape (n_learning,)
-        How well the learning rows are covered.
-    n_levels, n_draws : int
-        Most levels of disadvantage, and the number of random draws of a union.
-    alpha : float
-    label_conditional : bool
-
-    Returns
-    -------
-    calibration : LevelCalibration or CellCalibration
-    told : ndarray of shape (n_learning,)
-        The learning rows' disadvantage, or their membership where groups are made of that.
+    ``learner`` was fitted on the rows ``learning``, ``covered`` tells how well these are covered,
+    and the rows ``rest`` calibrate. Returns the calibration, and what the learner says about the
+    learning rows: their disadvantage, or their membership where groups are made of that.
     """
     common: dict[str, Any] = {"alpha": alpha, "label_conditional": label_conditional}
     if construction == "levels":

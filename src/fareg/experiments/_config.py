@@ -11,6 +11,7 @@ import numpy as np
 
 FORMAT = 3  # raise it when rows or their meaning change: no older result is reused then
 LEVEL = 0.9  # confidence of every set
+Parameters = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,13 @@ class Problem:
 
     def rng(self, purpose: int) -> np.random.Generator:
         """Return the generator of one purpose; no two purposes or problems share numbers."""
-        kind = int.from_bytes(hashlib.sha256(self.data.kind.encode()).digest()[:4], "big")
-        return np.random.default_rng([self.seed, self.n, kind, purpose])
+        return generator(self.data.kind, self.seed, self.n, purpose)
+
+
+def generator(name: str, seed: int, n: int, purpose: int) -> np.random.Generator:
+    """Return random numbers that no other name, seed, size or purpose has."""
+    kind = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+    return np.random.default_rng([seed, n, kind, purpose])
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class Method:
 
     name: str = field(metadata={"unhashed": True})
     kind: str
-    parameters: tuple[tuple[str, Any], ...] = ()
+    parameters: Parameters = ()
 
     def __getitem__(self, name: str) -> Any:
         return dict(self.parameters)[name]
@@ -95,8 +101,6 @@ class Method:
 def content_hash(*configurations: Any) -> str:
     """Return a name for configurations that changes whenever one of their values does.
 
-    Examples
-    --------
     >>> content_hash(BaseConfig()) == content_hash(BaseConfig(batch_size=250))
     True
     >>> content_hash(BaseConfig()) == content_hash(BaseConfig(batch_size=251))

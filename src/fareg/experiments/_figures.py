@@ -45,22 +45,8 @@ def draw_panels(
 ) -> Any:
     """Draw one panel per metric against ``x``, a line per method, bars of one standard error.
 
-    Parameters
-    ----------
-    summary : DataFrame
-        From ``summarise``.
-    panels : dict of str to str
-        Metrics and their titles.
-    x : str
-        The column on the horizontal axis.
-    x_label : str
-    log_x : bool, default=False
-    log_y : tuple of str, default=()
-        Metrics with a logarithmic axis.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    ``summary`` is what ``summarise`` returns, ``panels`` maps metrics to their titles, ``x`` is the
+    column on the horizontal axis, and ``log_y`` names the metrics with a logarithmic axis.
     """
     from matplotlib.figure import Figure
 

@@ -20,7 +20,7 @@ from fareg.classifiers import (
     RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
-from fareg.experiments._config import LEVEL, Method
+from fareg.experiments._config import LEVEL, Method, Parameters
 from fareg.experiments._problems import DATA, Bench
 from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
 from fareg.groups import load_training
@@ -31,22 +31,11 @@ MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of t
 
 @dataclass(frozen=True)
 class Outcome:
-    """Sets of the test rows and what else is worth a column.
+    """Sets of the test rows and what else is worth a column."""
 
-    Attributes
-    ----------
-    sets : bool ndarray of shape (n_test, n_classes)
-    seconds : tuple of float
-        Processor time of conformalize and of predict_set on one core, so that other work on the
-        machine does not count.
-    extras : dict
-        ``level`` of a size-matched marginal; how often the features that make the group were
-        selected (``selects_first``, ``selects_second``, ``selects_both``).
-    """
-
-    sets: BoolArray
-    seconds: tuple[float, float]
-    extras: dict[str, float]
+    sets: BoolArray  # (n_test, n_classes)
+    seconds: tuple[float, float]  # processor time of conformalize and of predict_set, on one core
+    extras: dict[str, float]  # level of a size-matched marginal; how often features were selected
 
 
 def apply_method(method: Method, bench: Bench, size_of: Callable[[Method], float]) -> Outcome:
@@ -129,8 +118,7 @@ def _scores(bench: Bench) -> tuple[FloatArray, FloatArray]:
         model, _ = fitted(MARGINAL, bench)
         own = own_scores(model, bench.calibration.X, bench.calibration.y)
         bench.fits["scores"] = own, model.conformity_scores(bench.test.X)
-    scores: tuple[FloatArray, FloatArray] = bench.fits["scores"]
-    return scores
+    return bench.fits["scores"]
 
 
 def _run_matched(method: Method, bench: Bench, size_of: Callable[[Method], float]) -> Outcome:
@@ -181,9 +169,8 @@ DEFAULT = Method("FaReG (partition)", "default", CELLS)
 LEVELS = Method("FaReG (levels)", "default")
 
 
-def comparison(max_iter: int | None = None) -> list[Method]:
-    """Return the methods of every comparison; ``max_iter`` shortens the training of the paper's."""
-    steps = () if max_iter is None else (("max_iter", max_iter),)
+def comparison(steps: Parameters = ()) -> list[Method]:
+    """Return the methods of every comparison; ``steps`` shorten the training of the paper's."""
     paper = Method("FaReG (paper)", "paper", steps)
     return [
         MARGINAL,

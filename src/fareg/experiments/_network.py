@@ -27,15 +27,8 @@ def train_network(
 ) -> Pipeline:
     """Return the network after the epoch whose log loss on the stopping rows is lowest.
 
-    Parameters
-    ----------
-    config : BaseConfig
-    X, y : frame of shape (n, n_features) and int ndarray of shape (n,)
-        Rows that train.
-    seed : int
-    stop : tuple of frame and int ndarray, default=None
-        Rows and labels that choose the epoch; None: a share of the training rows does. Those whose
-        class is not among the rows that train do not count.
+    ``stop`` holds the rows and labels that choose the epoch; if it is None, a share of the training
+    rows does. Rows whose class is not among the rows that train do not count there.
     """
     if stop is None:
         rows = np.random.default_rng(seed).permutation(len(y))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fareg.datasets import PAPER_STATES, acs_income_files
-from fareg.experiments._config import BaseConfig, DataConfig, MetricConfig
+from fareg.experiments._config import BaseConfig, DataConfig, MetricConfig, Parameters
 
 ACS_YEAR = 2018
 ACS_FOLDER = f"{ACS_YEAR}/1-Year"
@@ -21,35 +21,21 @@ FULL_SIZES = {
     "nursery": (200, 500, 1000, 2000),
 }
 QUICK_SIZES = (200, 500)
-PROTOCOLS = {"exact": "training", "published": "calibration"}  # the rows that stop the base network
+# The rows that stop the base network. If they calibrate too, as published, they are no longer
+# exchangeable with test rows.
+PROTOCOLS = {"exact": "training", "published": "calibration"}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run.
+    """What to run."""
 
-    Parameters
-    ----------
-    quick : bool
-        Small networks, short training, few sizes: a look at everything in minutes.
-    repeats : int
-    sizes : tuple of int or None
-        Values of N. Targets at one size take the largest.
-    acs_root : path or None
-        Folder with files of the American Community Survey.
-    acs_states : tuple of str
-        Postal codes.
-    protocol : {"exact", "published"}
-        Whether the base network is stopped on rows of its own or, as published, on the calibration
-        rows, which are then no longer exchangeable with test rows.
-    """
-
-    quick: bool = False
+    quick: bool = False  # small networks, short training, few sizes: everything in minutes
     repeats: int = 10
-    sizes: tuple[int, ...] | None = None
-    acs_root: Path | None = None
-    acs_states: tuple[str, ...] = PAPER_STATES
-    protocol: str = "exact"
+    sizes: tuple[int, ...] | None = None  # values of N; targets at one size take the largest
+    acs_root: Path | None = None  # folder with files of the American Community Survey
+    acs_states: tuple[str, ...] = PAPER_STATES  # postal codes
+    protocol: str = "exact"  # a key of PROTOCOLS
 
     @property
     def base(self) -> BaseConfig:
@@ -63,9 +49,9 @@ class Plan:
         return QUICK_METRICS if self.quick else MetricConfig()
 
     @property
-    def max_iter(self) -> int | None:
-        """Steps that train FaReG (paper); None for the published number."""
-        return QUICK_STEPS if self.quick else None
+    def steps(self) -> Parameters:
+        """The steps that train FaReG (paper), if not the published number."""
+        return (("max_iter", QUICK_STEPS),) if self.quick else ()
 
     def sizes_of(self, target: str) -> tuple[int, ...]:
         """Return the values of N of a target that varies it."""

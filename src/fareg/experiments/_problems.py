@@ -99,8 +99,7 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: pd.DataFrame) -> FloatArray:
         """Return the stored probabilities of rows, found by the index of the frame."""
-        proba: FloatArray = self.proba[X.index.to_numpy()]
-        return proba
+        return self.proba[X.index.to_numpy()]
 
     def predict(self, X: pd.DataFrame) -> IntArray:
         """Return the most probable classes."""

@@ -19,8 +19,6 @@ def own_scores(model: Any, X: Any, y: Any) -> FloatArray:
 def size_matched_threshold(scores: FloatArray, mean_size: float) -> float:
     """Return the one threshold at which sets of shape (n, n_classes) have a given mean size.
 
-    Examples
-    --------
     >>> scores = np.array([[0.1, 0.5], [0.3, 0.9]])
     >>> (scores <= size_matched_threshold(scores, 1.5)).tolist()
     [[True, True], [True, False]]
@@ -40,17 +38,10 @@ def oracle_sets(
 ) -> BoolArray:
     """Return the sets of someone who knows the true group, shape (n, n_classes).
 
-    Parameters
-    ----------
-    own : ndarray of shape (n_calibration,)
-        Scores of the calibration rows' true labels.
-    inside, test_inside : bool ndarray of shape (n_calibration,) and (n,)
-        Which rows are in the group.
-    scores : ndarray of shape (n, n_classes)
-    confidence_level : float
-    construction : {"union", "partition"}
-        A partition calibrates the group on its own members and the others on themselves. A union
-        calibrates the others on all rows, and gives the group the larger of both thresholds.
+    ``own`` are the scores of the calibration rows' true labels; ``inside`` and ``test_inside`` tell
+    which rows are in the group. A "partition" calibrates the group on its own members and the
+    others on themselves. A "union" calibrates the others on all rows, and gives the group the
+    larger of both thresholds.
     """
     of_group = conformal_quantile(own[inside], confidence_level=confidence_level)
     others = own if construction == "union" else own[~inside]

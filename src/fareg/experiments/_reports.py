@@ -39,13 +39,11 @@ def write_report(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]
     return REPORTS[target.report](target, rows, folder / target.name)
 
 
-def _finish(
-    target: Target, folder: Path, summary: pd.DataFrame, parts: list[str], paper: pd.DataFrame
-) -> list[Path]:
+def _finish(target: Target, folder: Path, summary: pd.DataFrame, parts: list[str]) -> list[Path]:
     """Write the summary, the numbers beside the paper's, and both as one Markdown page."""
     written = [write_csv(summary, folder / "summary.csv")]
     text = [f"# {target.title}", *parts]
-    compared = beside_paper(summary, paper)
+    compared = beside_paper(summary, published(target.name))
     if len(compared):
         written.append(write_csv(compared, folder / "paper.csv"))
         text += ["## Beside the paper", markdown_table(readable_comparison(compared))]
@@ -76,7 +74,7 @@ def _report_sizes(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path
     figure = draw_panels(working, panels, "n", x_label="N", log_x=True, log_y=("seconds",))
     written += save_figure(figure, folder / "time-and-selection")
     parts += ["## Selected features", markdown_table(_selection_table(summary, titles))]
-    return written + _finish(target, folder, summary, parts, published(target.name))
+    return written + _finish(target, folder, summary, parts)
 
 
 def _selection_table(summary: pd.DataFrame, titles: list[str]) -> pd.DataFrame:
@@ -95,7 +93,7 @@ def _report_comparison(target: Target, rows: pd.DataFrame, folder: Path) -> list
         about += f" People of {rows['states'].iloc[0]}; the paper's: {', '.join(PAPER_STATES)}."
     parts = [about, markdown_table(readable(summary, {"method": "Method"}))]
     written = save_figure(draw_bars(summary, METRICS), folder / "comparison")
-    return written + _finish(target, folder, summary, parts, published(target.name))
+    return written + _finish(target, folder, summary, parts)
 
 
 def _report_sweep(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
@@ -108,7 +106,7 @@ def _report_sweep(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path
     log_x = target.name in ("beta", "draws")
     figure = draw_panels(summary, METRICS, "setting", x_label=symbol, log_x=log_x)
     written = save_figure(figure, folder / "panels")
-    return written + _finish(target, folder, summary, parts, published(target.name))
+    return written + _finish(target, folder, summary, parts)
 
 
 def _report_slabs(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
@@ -122,7 +120,7 @@ def _report_slabs(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path
     for count, own in summary.groupby("features", sort=False):
         tables = [_slab_table(own, value, words) for value, words in SLAB_VALUES.items()]
         parts += [f"## On {FEATURES[count]}", markdown_table(pd.concat(tables))]
-    return _finish(target, folder, summary, parts, published(target.name))
+    return _finish(target, folder, summary, parts)
 
 
 def _slab_table(summary: pd.DataFrame, value: str, words: str) -> pd.DataFrame:
@@ -150,10 +148,9 @@ def _report_cdf(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
         .reset_index()
     )
     written = save_figure(draw_cdf(values), folder / "cdf")
-    written.append(write_csv(quantiles, folder / "summary.csv"))
-    text = [f"# {target.title}", "Worst coverage of a direction, over the directions of one run."]
-    text.append(markdown_table(quantiles.round(3)))
-    return [*written, write_text("\n\n".join(text) + "\n", folder / "report.md")]
+    lead = "Worst coverage of a direction, over the directions of one run."
+    parts = [lead, markdown_table(quantiles.round(3))]
+    return written + _finish(target, folder, quantiles, parts)
 
 
 def _report_pictures(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
@@ -163,14 +160,10 @@ def _report_pictures(target: Target, rows: pd.DataFrame, folder: Path) -> list[P
         for suffix in ("svg", "png"):
             image = own[suffix].iloc[0]
             if image:
-                path = folder / f"{name}.{suffix}"
-                write_bytes(image, path)
-                written.append(path)
-    table = rows.drop(columns=["svg", "png"])[["n", "method", "Color", "Gender", "membership"]]
-    written.append(write_csv(table, folder / "summary.csv"))
-    text = [f"# {target.title}", "Mean membership of the test rows in the learned group."]
-    text.append(markdown_table(table.round(3)))
-    return [*written, write_text("\n\n".join(text) + "\n", folder / "report.md")]
+                written.append(write_bytes(image, folder / f"{name}.{suffix}"))
+    table = rows[["n", "method", "Color", "Gender", "membership"]]
+    lead = "Mean membership of the test rows in the learned group."
+    return written + _finish(target, folder, table, [lead, markdown_table(table.round(3))])
 
 
 REPORTS: dict[str, Callable[[Target, pd.DataFrame, Path], list[Path]]] = {

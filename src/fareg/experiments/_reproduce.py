@@ -16,25 +16,16 @@ from fareg.experiments._plan import PROTOCOLS, Plan, how_to_get_acs
 from fareg.experiments._reports import write_report
 from fareg.experiments._runner import run_cells
 from fareg.experiments._store import Store
-from fareg.experiments._targets import TARGETS, Labelled, Target
+from fareg.experiments._targets import TARGETS, Target
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a run left behind.
-
-    Attributes
-    ----------
-    folder : Path
-    files : dict of str to list of Path
-        Tables and figures per target.
-    skipped : dict of str to str
-        Targets that were left out, with the reason and what to do about it.
-    """
+    """What a run left behind."""
 
     folder: Path
-    files: dict[str, list[Path]]
-    skipped: dict[str, str]
+    files: dict[str, list[Path]]  # tables and figures of each target
+    skipped: dict[str, str]  # targets that were left out, with the reason and what to do about it
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same in plain types, with paths relative to the folder."""
@@ -48,9 +39,6 @@ class Reproduction:
 def parse_sizes(text: str | None) -> list[int] | None:
     """Return the numbers in ``200,500``, None for None.
 
-    Examples
-    --------
-    >>> from fareg.experiments import parse_sizes
     >>> parse_sizes("200, 500")
     [200, 500]
     """
@@ -67,9 +55,6 @@ def parse_sizes(text: str | None) -> list[int] | None:
 def list_targets() -> dict[str, str]:
     """Return the names of all targets and what they are.
 
-    Examples
-    --------
-    >>> from fareg.experiments import list_targets
     >>> list_targets()["beta"]
     'Table 3: weight beta of the KL term'
     """
@@ -151,10 +136,10 @@ def reproduce(
     store = Store.open(out)
     cells = [labelled.cell for own in needed.values() for labelled in own]
     run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
-    files = {
-        target.name: write_report(target, _collect(needed[target.name], store), store.folder)
-        for target in wanted
-    }
+    files = {}
+    for target in wanted:
+        rows = [store.need(own.cell.key).assign(**own.labels) for own in needed[target.name]]
+        files[target.name] = write_report(target, pd.concat(rows, ignore_index=True), store.folder)
     return Reproduction(store.folder, files, skipped)
 
 
@@ -175,16 +160,3 @@ def _check_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
     if not sizes:
         raise FaregError("sizes must hold at least one number of rows, got none")
     return tuple(check_count("sizes", n, minimum=40) for n in sizes)
-
-
-def _collect(cells: list[Labelled], store: Store) -> pd.DataFrame:
-    """Return the rows of labelled cells as one table."""
-    frames = []
-    for labelled in cells:
-        rows = store.get(labelled.cell.key)
-        if rows is None:
-            raise FaregError(
-                f"{store.path(labelled.cell.key)} has gone; run the same command again"
-            )
-        frames.append(rows.assign(**labelled.labels))
-    return pd.concat(frames, ignore_index=True)

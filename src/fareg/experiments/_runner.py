@@ -25,19 +25,10 @@ def run_cells(
 ) -> None:
     """Compute the cells that the store does not have yet.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-        May repeat themselves; those of one problem run together and share its base model.
-    store : Store
-        Every finished cell is there at once: a run that is killed continues where it stopped.
-    jobs : int, default=None
-        Processes; None for one per core.
-    engine : {"local", "dask"}, default="local"
-    scheduler : str, default=None
-        Address of a running dask scheduler.
-    console : rich Console, default=None
-        Where the progress bar goes, if it is a terminal; None shows no bar.
+    Cells may repeat themselves; those of one problem run together and share its base model. Every
+    finished cell is in the store at once, so a run that is killed continues where it stopped. For
+    ``jobs``, ``engine`` and ``scheduler`` see :func:`run_tasks`. The progress bar is shown on
+    ``console`` if it is a terminal.
     """
     missing = [cell for cell in cells if store.get(cell.key) is None]
     units = units_of(missing)

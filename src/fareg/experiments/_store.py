@@ -32,13 +32,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 class Store:
-    """A results folder: cells and base models by the hash of their configuration.
-
-    Parameters
-    ----------
-    folder : path
-        Made if it is not there. A folder written by another version of fareg is refused.
-    """
+    """A results folder: cells and base models by the hash of their configuration."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -73,10 +67,15 @@ class Store:
         """Return the rows of a key; None if they are not there, or damaged."""
         try:
             return pq.read_table(self.path(key)).to_pandas()
-        except FileNotFoundError:
-            return None
         except (OSError, pa.ArrowInvalid):
             return None  # a damaged file is replaced when its cell is computed again
+
+    def need(self, key: str) -> pd.DataFrame:
+        """Return the rows of a key that was computed."""
+        rows = self.get(key)
+        if rows is None:
+            raise FaregError(f"{self.path(key)} has gone; run the same command again")
+        return rows
 
     def put(self, key: str, rows: pd.DataFrame) -> pd.DataFrame:
         """Store the rows of a key and return them."""

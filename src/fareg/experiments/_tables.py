@@ -26,18 +26,9 @@ DIGITS = {"size": 2, "seconds": 2}
 def summarise(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Return mean and standard error of every number, in the order in which settings appear.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        One row per repetition, with the columns ``by`` and ``seed``.
-    by : list of str
-        What makes a setting.
-
-    Returns
-    -------
-    DataFrame
-        ``by``, ``repeats``, then ``name`` and ``name_se`` for each number; the standard error is
-        missing when there is one repetition.
+    ``rows`` has one row per repetition, with the columns ``by``, which make a setting, and
+    ``seed``. The result has ``by``, ``repeats``, then ``name`` and ``name_se`` for each number;
+    with one repetition, the standard error is missing.
     """
     numbers = [
         name
@@ -110,8 +101,6 @@ def readable(summary: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
 def with_error(value: float, error: float, digits: int = 3) -> str:
     """Return ``0.904 ± 0.005``; without a standard error only the value.
 
-    Examples
-    --------
     >>> with_error(0.90412, 0.0049), with_error(2.7, float("nan"), 2)
     ('0.904 ± 0.005', '2.70')
     """

@@ -56,22 +56,13 @@ def _compare(plan: Plan, problems: Sequence[Problem], methods: Sequence[Method])
     ]
 
 
-def _sizes(kind: str, target: str) -> Callable[[Plan], list[Labelled]]:
-    """Compare all methods at several sizes."""
+def _sizes(kind: str, target: str | None = None) -> Callable[[Plan], list[Labelled]]:
+    """Compare all methods at the sizes of a target, or at one size."""
 
     def cells(plan: Plan) -> list[Labelled]:
-        problems = [p for n in plan.sizes_of(target) for p in _problems(plan, kind, n)]
-        return _compare(plan, problems, comparison(plan.max_iter))
-
-    return cells
-
-
-def _one_size(kind: str) -> Callable[[Plan], list[Labelled]]:
-    """Compare all methods at one size."""
-
-    def cells(plan: Plan) -> list[Labelled]:
-        problems = _problems(plan, kind, plan.size(N_SWEEP))
-        return _compare(plan, problems, comparison(plan.max_iter))
+        sizes = (plan.size(N_SWEEP),) if target is None else plan.sizes_of(target)
+        problems = [problem for n in sizes for problem in _problems(plan, kind, n)]
+        return _compare(plan, problems, comparison(plan.steps))
 
     return cells
 
@@ -82,7 +73,7 @@ def _acs(plan: Plan) -> list[Labelled]:
     n = plan.size(ACS_ROWS - ACS_TEST)
     base = BaseConfig(kind="boosting")
     problems = [Problem(data, n, seed, base, ACS_TEST) for seed in range(plan.repeats)]
-    found = _compare(plan, problems, comparison(plan.max_iter))
+    found = _compare(plan, problems, comparison(plan.steps))
     states = ", ".join(plan.acs_states)
     return [replace(one, labels={**one.labels, "states": states}) for one in found]
 
@@ -91,13 +82,12 @@ def _sweep(parameter: str, values: Sequence[float]) -> Callable[[Plan], list[Lab
     """Vary one parameter of FaReG (paper), beside the rows that do not depend on it."""
 
     def cells(plan: Plan) -> list[Labelled]:
-        steps = () if plan.max_iter is None else (("max_iter", plan.max_iter),)
         found = []
         for problem in _problems(plan, "xnor", plan.size(N_SWEEP)):
             for value in values:
                 own = () if PUBLISHED_SETTING.get(parameter) == value else ((parameter, value),)
                 kind = "draws" if parameter == "n_draws" else "paper"
-                method = Method("FaReG (paper)", kind, (*steps, *own))
+                method = Method("FaReG (paper)", kind, (*plan.steps, *own))
                 labels = {"n": problem.n, "seed": problem.seed, "method": method.name}
                 cell = MethodCell(problem, method, plan.metrics)
                 found.append(Labelled(cell, {**labels, "setting": value}))
@@ -123,8 +113,7 @@ def _first_slabs(plan: Plan) -> list[Labelled]:
 
 def _pictures(plan: Plan) -> list[Labelled]:
     problem = Problem(DataConfig("xnor"), plan.size(N_PICTURE), 0, plan.base)
-    steps = () if plan.max_iter is None else (("max_iter", plan.max_iter),)
-    methods = [Method("FaReG (paper)", "paper", steps), DEFAULT]
+    methods = [Method("FaReG (paper)", "paper", plan.steps), DEFAULT]
     return [
         Labelled(PictureCell(problem, method), {"n": problem.n, "method": method.name})
         for method in methods
@@ -147,8 +136,8 @@ TARGETS: dict[str, Target] = {
         Target("draws", "Fig. 7: number of draws T", _sweep("n_draws", DRAWS), "sweep"),
         Target("beta", "Table 3: weight beta of the KL term", _sweep("beta", BETAS), "sweep"),
         Target("visualization", "Fig. 8: the learned group", _pictures, "pictures"),
-        Target("eight", "Table 4: eight subgroups", _one_size("eight"), "comparison"),
-        Target("condcp", "Table 5: with and without CondCP", _one_size("xnor"), "comparison"),
+        Target("eight", "Table 4: eight subgroups", _sizes("eight"), "comparison"),
+        Target("condcp", "Table 5: with and without CondCP", _sizes("xnor"), "comparison"),
         Target("acs", "Table 6: ACSIncome", _acs, "comparison"),
     )
 }

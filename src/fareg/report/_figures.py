@@ -15,6 +15,7 @@ Row = Mapping[str, Any]
 STRIP_WIDTH, STRIP_HEIGHT = 168.0, 22.0
 ENOUGH_ROWS = MIN_SHOWN_ROWS  # smaller groups neither stretch the scale nor get a colour
 MAX_BARS = 12
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0  # of curves
 
 
 def strip_scale(rows: Sequence[Row]) -> tuple[float, float]:
@@ -138,23 +139,16 @@ def _binned(set_sizes: Sequence[Row]) -> list[dict[str, Any]]:
 
 def slab_figure(measure: str, rows: Sequence[Row], confidence_level: float) -> Markup:
     """Draw worst-slab coverage by mass against the band that chance alone would give."""
-    width, height, left, right, top, bottom = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0
     keys = ("value", "held_out", "null_low", "null_high")
     values = [row[key] for row in rows for key in keys if row[key] is not None]
     low, high = min([*values, confidence_level]) - 0.02, max([*values, confidence_level]) + 0.02
-    x = linear(rows[0]["delta"], rows[-1]["delta"], left + 16, right - 16)
-    y = linear(max(low, 0.0), min(high, 1.02), bottom, top)
-    parts = []
-    for value in ticks(max(low, 0.0), min(high, 1.0)):
-        parts += [
-            tag("line", x1=left, x2=right, y1=y(value), y2=y(value), class_="grid"),
-            _text(left - 8, y(value) + 4, percent(value, 0), "tick", "end"),
-        ]
-    parts += [_text(x(row["delta"]), bottom + 20, percent(row["delta"], 0), "tick") for row in rows]
+    x = linear(rows[0]["delta"], rows[-1]["delta"], LEFT + 16, RIGHT - 16)
+    y = linear(max(low, 0.0), min(high, 1.02), BOTTOM, TOP)
+    shares = {value: percent(value, 0) for value in ticks(max(low, 0.0), min(high, 1.0))}
+    parts = _grid(shares, y, "smallest share of rows in a slab")
+    parts += [_text(x(row["delta"]), BOTTOM + 20, percent(row["delta"], 0), "tick") for row in rows]
     parts += _band(rows, x, y)
-    at = y(confidence_level)
-    parts.append(tag("line", x1=left, x2=right, y1=at, y2=at, class_="target"))
-    parts.append(_text((left + right) / 2, bottom + 42, "smallest share of rows in a slab", "tick"))
+    parts.append(_line_across(y(confidence_level), "target"))
     parts += _curve(rows, "held_out", x, y) + _curve(rows, "value", x, y)
     spoken = "; ".join(
         f"at {percent(row['delta'], 0)}: {percent(row['value'])} in-sample, "
@@ -164,7 +158,7 @@ def slab_figure(measure: str, rows: Sequence[Row], confidence_level: float) -> M
     )
     name = "slab-" + ("plus" if measure.endswith("+") else "linear")
     title = f"{measure}: worst coverage of any slab"
-    return picture(name, width, height, title, f"{spoken}.", parts)
+    return picture(name, WIDTH, HEIGHT, title, f"{spoken}.", parts)
 
 
 def level_figure(
@@ -174,7 +168,6 @@ def level_figure(
 
     With a target the numbers are shares, otherwise mean set sizes.
     """
-    width, height, left, right, top, bottom = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0
     write = size if target is None else percent
     known = [row for row in rows if row[keys[0]] is not None]
     ends = [k + e for k in keys for e in ("", "_low", "_high")]
@@ -182,29 +175,37 @@ def level_figure(
     room = 0.05 * (max(values) - min(values)) or 0.05
     low, high = min([*values, target or values[0]]) - room, max(values) + room
     low, high = (max(low, 0.0), high) if target is None else (max(low, 0.0), min(high, 1.02))
-    x = linear(0.0, max(len(rows) - 1.0, 1.0), left + 20, right - 20)
-    y = linear(low, high, bottom, top)
-    parts = []
-    for value in ticks(low, high if target is None else min(high, 1.0)):
-        shown = f"{value:.3g}" if target is None else percent(value, 0)
-        parts += [
-            tag("line", x1=left, x2=right, y1=y(value), y2=y(value), class_="grid"),
-            _text(left - 8, y(value) + 4, shown, "tick", "end"),
-        ]
+    x = linear(0.0, max(len(rows) - 1.0, 1.0), LEFT + 20, RIGHT - 20)
+    y = linear(low, high, BOTTOM, TOP)
+    marks = ticks(low, high if target is None else min(high, 1.0))
+    texts = {value: f"{value:.3g}" if target is None else percent(value, 0) for value in marks}
+    parts = _grid(texts, y, "level of disadvantage")
     step = -(-len(rows) // MAX_BARS)
     parts += [
-        _text(x(row["level"]), bottom + 20, str(row["level"]), "tick") for row in rows[::step]
+        _text(x(row["level"]), BOTTOM + 20, str(row["level"]), "tick") for row in rows[::step]
     ]
-    parts.append(_text((left + right) / 2, bottom + 42, "level of disadvantage", "tick"))
     if target is not None:
-        parts.append(tag("line", x1=left, x2=right, y1=y(target), y2=y(target), class_="target"))
+        parts.append(_line_across(y(target), "target"))
     for key, moment, shift in zip(keys, ("before", "after"), (-3.0, 3.0), strict=True):
         parts += _level_curve(known, key, moment, [x(row["level"]) + shift for row in known], y)
     spoken = "; ".join(
         f"level {row['level']}: {write(row[keys[0]])} before, {write(row[keys[1]])} after"
         for row in known
     )
-    return picture(name, width, height, title, f"{spoken}.", parts)
+    return picture(name, WIDTH, HEIGHT, title, f"{spoken}.", parts)
+
+
+def _grid(texts: Mapping[float, str], y: Scale, below: str) -> list[Markup]:
+    """Return a line and a text for each value on the left axis, and a title below the other."""
+    parts = [_text((LEFT + RIGHT) / 2, BOTTOM + 42, below, "tick")]
+    for value, text in texts.items():
+        parts.append(_line_across(y(value), "grid"))
+        parts.append(_text(LEFT - 8, y(value) + 4, text, "tick", "end"))
+    return parts
+
+
+def _line_across(y: float, class_: str) -> Markup:
+    return tag("line", x1=LEFT, x2=RIGHT, y1=y, y2=y, class_=class_)
 
 
 def _level_curve(

@@ -44,29 +44,13 @@ FORMATS = ("percent", "probability", "confidence", "count", "rows", "size", "evi
 def render_report(summary: Mapping[str, Any]) -> str:
     """Return a summary as one HTML page without any other file.
 
-    Parameters
-    ----------
-    summary : mapping
-        Plain JSON types; the README beside this module lists the keys. ``AuditResult.to_dict()``
-        returns one.
-
-    Returns
-    -------
-    str
-        The page. Texts are escaped; the numbers are embedded as JSON.
-
-    Examples
-    --------
-    >>> page = render_report({
-    ...     "title": "Check", "data": {"confidence_level": 0.9},
-    ...     "verdict": {"status": "pass", "label": "Fine", "sentence": "All is <well>."}})
-    >>> "All is &lt;well&gt;." in page, "<well>" in page
-    (True, False)
+    A summary has plain JSON types; the README beside this module lists its keys, and
+    ``AuditResult.to_dict()`` returns one. Texts are escaped; the numbers are embedded as JSON.
     """
     environment = _environment()
     style, script = _source(environment, "report.css"), _source(environment, "report.js")
     facts = {**dict.fromkeys(OPTIONAL), **summary}
-    page = environment.get_template("report.html").render(
+    return environment.get_template("report.html").render(
         s=facts,
         confidence_level=float(summary["data"]["confidence_level"]),
         figures=_figures,
@@ -76,25 +60,16 @@ def render_report(summary: Mapping[str, Any]) -> str:
         changes=_changes(facts["before"], facts["after"], facts["repairs"]),
         numbers=embedded_json(summary),
     )
-    return page
 
 
 def render_card(card: Mapping[str, Any]) -> str:
     """Return a small piece of HTML for notebooks: no script, no other file, styles of its own.
 
-    Parameters
-    ----------
-    card : mapping
-        ``title``, ``facts`` and ``sentence``; further ``label`` and ``status`` of a verdict,
-        ``steps`` (sentences), a table of texts (``head``, ``rows``), ``note``, a picture with its
-        ``caption``: coverage by level of disadvantage (``levels``, as in the rows of ``story``) or
-        of a group (``picture``), both with the promised ``level``; and ``code``.
-
-    Examples
-    --------
-    >>> html = render_card({"title": "Model", "facts": "2 classes", "sentence": "All is <well>."})
-    >>> "All is &lt;well&gt;." in html, "<script" in html
-    (True, False)
+    A card has a ``title``, ``facts`` and a ``sentence``; further ``label`` and ``status`` of a
+    verdict, ``steps`` (sentences), a table of texts (``head``, ``rows``), a ``note``, a picture
+    with its ``caption``: coverage by level of disadvantage (``levels``, as in the rows of
+    ``story``) or of a group (``picture``), both with the promised ``confidence_level``; and
+    ``code``.
     """
     environment = _environment()
     return environment.get_template("card.html").render(

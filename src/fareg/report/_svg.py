@@ -14,19 +14,14 @@ SCREEN = 500.0  # pixels: a drawing up to this width may shrink to a phone and s
 
 def tag(name: str, *children: Any, **attributes: Any) -> Markup:
     """Return one element; ``class_`` is class, and underscores become hyphens."""
-    shown = Markup("").join(
-        Markup(' {}="{}"').format(Markup(key.rstrip("_").replace("_", "-")), _attribute(value))
-        for key, value in attributes.items()
-        if value is not None
-    )
+    shown = Markup("")
+    for key, value in attributes.items():
+        text = f"{value:.6g}" if isinstance(value, float) else value
+        shown += Markup(' {}="{}"').format(Markup(key.rstrip("_").replace("_", "-")), text)
     if not children:
         return Markup("<{0}{1}/>").format(Markup(name), shown)
     content = Markup("").join(escape(child) for child in children)
     return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), shown, content)
-
-
-def _attribute(value: Any) -> Any:
-    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def picture(
@@ -57,8 +52,6 @@ def linear(low: float, high: float, start: float, stop: float) -> Scale:
 def ticks(low: float, high: float, n_at_most: int = 6) -> list[float]:
     """Return round values in [low, high], at most about ``n_at_most``.
 
-    Examples
-    --------
     >>> ticks(0.71, 0.93)
     [0.75, 0.8, 0.85, 0.9]
     """

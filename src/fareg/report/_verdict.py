@@ -20,9 +20,9 @@ MAX_LABELS_NAMED = 3
 MAX_EMPTY_SHARE = 0.01  # of empty sets, before a fit speaks of them
 
 LABELS = {
-    "low": "Coverage below target",
+    "low": "Coverage below target",  # that of all rows together
     "finding": "Under-covered group found",
-    "label": "Labels below target",
+    "label": "Labels below target",  # the rows of a true label are far below
     "pass": "No under-covered group found",
     "unclear": "Too few rows to tell",
 }
@@ -71,10 +71,9 @@ def audit_verdict(
     Returns
     -------
     dict
-        ``status`` ("low": all rows together are below the level; "finding": a group is; "label":
-        the rows of a true label are far below; "pass"; "unclear"), ``label``, ``sentence`` and
-        ``next_steps``. Groups and labels with fewer than ``MIN_HEADLINE_ROWS`` rows may be
-        mentioned in the sentence but never decide the status.
+        ``status``, a key of ``LABELS``, with its ``label``, ``sentence`` and ``next_steps``. Groups
+        and labels with fewer than ``MIN_HEADLINE_ROWS`` rows may be mentioned in the sentence but
+        never decide the status.
     """
     target = confidence(confidence_level)
     main = headline_group(groups, overall, confidence_level)
@@ -140,13 +139,6 @@ def short_labels(by_label: Sequence[Row], confidence_level: float) -> list[Row]:
 
     The whole 95% interval of such a label lies more than ``LABEL_GAP`` below the level, and below
     the coverage of all rows together, and it has at least ``MIN_HEADLINE_ROWS`` rows.
-
-    Examples
-    --------
-    >>> rows = [{"label": "yes", "n": 500, "coverage": 0.3, "low": 0.26, "high": 0.34},
-    ...         {"label": "no", "n": 5000, "coverage": 0.96, "low": 0.95, "high": 0.97}]
-    >>> [row["label"] for row in short_labels(rows, 0.9)]
-    ['yes']
     """
     n = sum(row["n"] for row in by_label)
     everyone = sum(row["n"] * row["coverage"] for row in by_label) / max(1, n)
@@ -185,10 +177,8 @@ def fit_verdict(
         names no groups: the audit of its sets speaks alone.
     left : mapping
         :func:`audit_verdict` of the repaired sets on the same rows.
-    confidence_level : float
-        Coverage that was promised.
-    by_label : sequence of mappings, default=()
-        Coverage of the repaired sets by true label, as in :func:`audit_verdict`.
+    confidence_level, by_label
+        As in :func:`audit_verdict`.
     label_conditional : bool, default=False
         Whether every label was calibrated by itself.
     empty : mapping, default=None

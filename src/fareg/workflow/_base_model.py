@@ -224,8 +224,6 @@ def _check_format(path: Path) -> None:
 def match_labels(y: Any, classes: Any) -> Any:
     """Return labels in the type of a model's classes; refuse them if none is one of these.
 
-    Examples
-    --------
     >>> match_labels(np.array([0, 1]), np.array(["0", "1", "2"])).tolist()
     ['0', '1']
     """

@@ -28,26 +28,13 @@ CALIBRATION_SIZE = 0.4  # the training part is as large
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A fitted classifier, and its comparison with split conformal sets on test rows.
-
-    Attributes
-    ----------
-    clf : FaReGClassifier
-    n_train : int
-        Rows that trained the estimator; if it was given fitted, rows that only taught who is
-        disadvantaged.
-    comparison : Comparison
-    X : DataFrame
-        The test rows.
-    was_fitted : bool
-        Whether the estimator was given fitted.
-    """
+    """A fitted classifier, and its comparison with split conformal sets on test rows."""
 
     clf: FaReGClassifier
-    n_train: int
+    n_train: int  # rows that trained the estimator, or only taught if it was given fitted
     comparison: Comparison
-    X: pd.DataFrame
-    was_fitted: bool = False
+    X: pd.DataFrame  # the test rows
+    was_fitted: bool = False  # whether the estimator was given fitted
 
     @property
     def n_test(self) -> int:

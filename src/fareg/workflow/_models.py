@@ -56,8 +56,6 @@ def _mlp(seed: int) -> Any:
 class CodedLabels(ClassifierMixin, BaseEstimator):
     """A classifier that wants the labels 0, 1, 2, ..., for labels of any type.
 
-    Examples
-    --------
     >>> from sklearn.dummy import DummyClassifier
     >>> CodedLabels(DummyClassifier()).fit([[0.0], [1.0]], ["b", "a"]).predict([[2.0]]).tolist()
     ['a']

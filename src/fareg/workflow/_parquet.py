@@ -22,23 +22,12 @@ MAX_ROWS = 1_000_000
 
 @dataclass(frozen=True)
 class Sampling:
-    """How many rows of a folder are read, which ones, and where.
+    """How many rows of a folder are read, which ones, and where."""
 
-    Attributes
-    ----------
-    max_rows : int, default=1000000
-        Of a folder with more rows, so many are drawn uniformly without replacement.
-    seed : int, default=0
-    engine : {"local", "dask"}, default="local"
-        With dask, each worker reads its share of the rows; they are the same rows.
-    scheduler : str, default=None
-        Address of a running dask scheduler; None starts a cluster on this machine.
-    """
-
-    max_rows: int = MAX_ROWS
+    max_rows: int = MAX_ROWS  # of a folder with more rows, so many are drawn without replacement
     seed: int = 0
-    engine: str = "local"
-    scheduler: str | None = None
+    engine: str = "local"  # with "dask", each worker reads its share of the same rows
+    scheduler: str | None = None  # address of a running one; None starts a cluster on this machine
 
 
 def draw_rows(n_rows: int, n_wanted: int, seed: int) -> IntArray:
@@ -47,12 +36,8 @@ def draw_rows(n_rows: int, n_wanted: int, seed: int) -> IntArray:
     Rows are drawn with replacement until enough of them are distinct. No row is treated unlike
     another, so every set of ``n_wanted`` rows is equally probable.
 
-    Examples
-    --------
     >>> draw_rows(10, 4, seed=0).tolist()
     [2, 5, 6, 8]
-    >>> draw_rows(3, 4, seed=0).tolist()
-    [0, 1, 2]
     """
     if n_wanted >= n_rows:
         return np.arange(n_rows, dtype=np.int64)
@@ -150,19 +135,9 @@ def read_parquet(
 ) -> pd.DataFrame:
     """Return the rows of a file or a sample of those of a folder; texts are categories.
 
-    The index tells where a row stands in the file, or in the parts of the folder one after the
-    other.
-
-    Parameters
-    ----------
-    path : path of a Parquet file, or of a folder of them
-        ``name=value`` in the name of a folder is a column.
-    columns : list of str, default=None
-        Other columns are not read; None for all columns of the first part.
-    labels : list of str, default=()
-        Columns whose texts stay texts.
-    sampling : Sampling, default=None
-        Which rows of a folder are read; None for the default ``Sampling()``.
+    ``name=value`` in the name of a folder is a column. Without ``columns``, those of the first part
+    are read; the texts of ``labels`` stay texts. The index tells where a row stands in the file, or
+    in the parts of the folder one after the other.
     """
     import pyarrow
 

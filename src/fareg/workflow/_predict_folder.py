@@ -53,20 +53,16 @@ def predict_folder(
 
     Parameters
     ----------
-    model : path of a model file
+    model, keep, trusted
+        As in :func:`predict_file`.
     data : path of a folder
         It holds Parquet files, also in subfolders; ``name=value`` in the name of a subfolder is a
         column. Workers on other machines must see the paths as this one does.
     out : path of a folder that does not exist yet
-    keep, trusted
-        As in :func:`predict_file`.
     batch_size : int, default=50000
         Rows that are in memory at a time, in each process.
-    engine : {"local", "dask"}, default="local"
-    jobs : int, default=None
-        Processes on this machine; None for one per core.
-    scheduler : str, default=None
-        Address of a running dask scheduler; None starts a cluster on this machine.
+    engine, jobs, scheduler
+        As in :func:`fareg._engines.run_tasks`.
     progress : function, default=None
         Called with the number of rows of each finished part.
 

@@ -136,8 +136,6 @@ _WORDS = {
 def is_id(column: pd.Series) -> bool:
     """Tell whether a column of text or whole numbers differs in every row.
 
-    Examples
-    --------
     >>> is_id(pd.Series([7, 8, 9])), is_id(pd.Series([7, 8, 8])), is_id(pd.Series([0.1, 0.2]))
     (True, False, False)
     """

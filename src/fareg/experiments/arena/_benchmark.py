@@ -28,20 +28,11 @@ KEYS = (*SETTING, "method")
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a run left behind.
-
-    Attributes
-    ----------
-    folder : Path
-    results : DataFrame
-        One row per table, labels, model, score, size, seed and method.
-    files : list of Path
-        The tidy file, the page and its figures.
-    """
+    """What a run left behind."""
 
     folder: Path
-    results: pd.DataFrame
-    files: list[Path]
+    results: pd.DataFrame  # a row per table, labels, model, score, size, seed and method
+    files: list[Path]  # the tidy file, the page and its figures
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same in plain types."""
@@ -192,9 +183,6 @@ def _collect(cells: Sequence[ArenaCell], store: Store) -> pd.DataFrame:
     """Return the rows of the cells with what they are about."""
     frames = []
     for cell in cells:
-        rows = store.get(cell.key)
-        if rows is None:
-            raise InvalidInputError(f"{store.path(cell.key)} has gone; run the same again")
         contest = cell.problem
         about: dict[str, Any] = {
             "table": contest.table.name,
@@ -205,7 +193,7 @@ def _collect(cells: Sequence[ArenaCell], store: Store) -> pd.DataFrame:
             "seed": contest.seed,
             "method": cell.method.name,
         }
-        frames.append(rows.assign(**about))
+        frames.append(store.need(cell.key).assign(**about))
     results = pd.concat(frames, ignore_index=True)
     return results[[*KEYS, *results.columns.drop(list(KEYS))]]
 

@@ -16,7 +16,7 @@ from fareg._hashing import hash_key
 from fareg._levels import LevelCoding, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 from fareg.classifiers import split_rows
-from fareg.experiments._config import BaseConfig, content_hash
+from fareg.experiments._config import BaseConfig, content_hash, generator
 from fareg.experiments._network import train_network
 from fareg.experiments._store import Store
 from fareg.experiments.arena._measures import TestRows
@@ -54,8 +54,7 @@ class Contest:
     def rng(self, purpose: int) -> np.random.Generator:
         """Return the generator of one purpose; base models share the draw."""
         name = f"{self.table.fingerprint} {self.table.target} {self.labels}"
-        kind = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
-        return np.random.default_rng([self.seed, self.n, kind, purpose])
+        return generator(name, self.seed, self.n, purpose)
 
 
 class Trainings:
@@ -136,8 +135,7 @@ def _row_numbers(X: Any) -> IntArray:
             f"a method must hand its rows to the estimator as the frame that it got, with its "
             f"index, got {type(X).__name__}"
         )
-    numbers: IntArray = X.index.to_numpy()
-    return numbers
+    return X.index.to_numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +156,11 @@ class Arena:
     def seed(self) -> int:
         """The random state of every method: the same split, and the same randomised scores."""
         return int(self.contest.rng(FIT).integers(2**31))
+
+    def fit(self, model: Any) -> Any:
+        """Fit a method on the rows that train and calibrate."""
+        apart = {} if self.clusters is None else {"clusters": self.clusters}
+        return model.fit(self.X, self.y, **apart)
 
     @property
     def calibration(self) -> IntArray:
@@ -205,8 +208,6 @@ def enter(contest: Contest, store: Store) -> Arena:
 def random_group(columns: pd.DataFrame, rng: np.random.Generator) -> BoolArray:
     """Return a random union of joint cells of two random features, about a fifth of the rows.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> columns = pd.DataFrame(rng.integers(5, size=(1000, 3)).astype(str), columns=list("abc"))
     >>> bool(0.1 < random_group(columns, rng).mean() < 0.35)

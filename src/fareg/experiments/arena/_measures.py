@@ -111,17 +111,8 @@ def worst_cells(cells: FloatArray, covered: Any, rng: np.random.Generator) -> fl
     ``(k_A + 20 * level) / (n_A + 20)``; the other half B measures them, ``sum k_B / sum n_B``. The
     answer is the mean over 40 halvings. No row both chooses and measures, so the answer is not
     biased low as the smallest of many noisy numbers is: with equal coverage everywhere it is the
-    average coverage.
+    average coverage. ``cells`` of shape (n_samples, n_cells) is 1 where a row is in a cell.
 
-    Parameters
-    ----------
-    cells : ndarray of shape (n_samples, n_cells)
-        1 where a row is in a cell, else 0.
-    covered : bool ndarray of shape (n_samples,)
-    rng : Generator
-
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> cells = np.repeat(np.eye(20), 100, axis=0)
     >>> covered = rng.random(2000) < 0.9

@@ -133,9 +133,8 @@ class ArenaCell(Cell):
         model = self._classifier(bench)
         trainings = bench.trainings
         trainings.charged = trainings.spent = 0.0
-        apart = {} if bench.clusters is None else {"clusters": bench.clusters}
         start = time.process_time()
-        model.fit(bench.X, bench.y, **apart)
+        bench.fit(model)
         fitted = time.process_time()
         sets = np.asarray(model.predict_set(bench.test.X))
         facts = {
@@ -163,14 +162,11 @@ class ArenaCell(Cell):
         """Return the fitted split conformal classifier of this score."""
         key = ("split", self.score)
         if key not in bench.fits:
-            apart = {} if bench.clusters is None else {"clusters": bench.clusters}
-            model = replace(self, method=SPLIT)._classifier(bench)
-            bench.fits[key] = model.fit(bench.X, bench.y, **apart)
+            bench.fits[key] = bench.fit(replace(self, method=SPLIT)._classifier(bench))
         return bench.fits[key]
 
     def _test_scores(self, bench: Arena) -> FloatArray:
-        scores: FloatArray = self._split(bench).conformity_scores(bench.test.X)
-        return scores
+        return self._split(bench).conformity_scores(bench.test.X)
 
     def _oracle_sets(self, bench: Arena) -> BoolArray:
         """Calibrate who got noise on themselves, and the others on themselves."""

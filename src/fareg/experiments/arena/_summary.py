@@ -10,9 +10,9 @@ from fareg.experiments.arena._peers import PEERS
 from fareg.experiments.arena._rows import METHODS
 
 SETTING = ("table", "labels", "model", "score", "n", "seed")
-SPLIT_NAME = "Split"
-ORACLE_NAME = "Oracle"
-MATCHED_NAME = "Split at the size of FaReG"
+SPLIT_NAME, MATCHED_NAME, ORACLE_NAME = (
+    METHODS[name].name for name in ("split", "matched", "oracle")
+)
 N_RESAMPLES = 2000
 ENOUGH = 0.5  # share of the settings in which a method must have been run
 PAIRED = ("coverage", "mean_size", "worst_cells")
@@ -73,10 +73,8 @@ def ranks(rows: pd.DataFrame, value: str) -> pd.DataFrame:
 def with_interval(values: pd.Series) -> tuple[float, float, float]:
     """Return the mean over tables and its 95% bootstrap interval, tables drawn with replacement.
 
-    Examples
-    --------
-    >>> low_to_high = with_interval(pd.Series([0.0, 1.0, 2.0, 3.0]))
-    >>> low_to_high[0], bool(0 < low_to_high[1] < 1 < low_to_high[2] < 3)
+    >>> mean, low, high = with_interval(pd.Series([0.0, 1.0, 2.0, 3.0]))
+    >>> mean, bool(0 < low < 1 < high < 3)
     (1.5, True)
     """
     present: FloatArray = values.dropna().to_numpy(np.float64)

@@ -19,45 +19,21 @@ from fareg.workflow import check_columns, read_table
 
 @dataclass(frozen=True)
 class Table:
-    """What one TOML file says about a published table.
+    """What one TOML file says about a published table."""
 
-    Attributes
-    ----------
-    name : str
-        The name of the TOML file.
-    title, published : str
-        What to call it, and where it is published; they change no result.
-    path : str
-        One CSV or Parquet file, or a pattern such as ``pums/*.csv`` for several with equal columns.
-    target : str
-        Column of labels; rows without a label are left out.
-    sensitive : tuple of str
-    drop : tuple of str
-        Columns that nobody may use: ids, weights, copies of the target.
-    clusters : str
-        Column of ids of people with several rows; empty for none.
-    missing : tuple of str
-        Words that stand for a missing value.
-    at_least : tuple of (str, float)
-        Rows are kept if these columns reach these values.
-    edges : tuple of float
-        Cut a numeric target into classes ``edges[j - 1] < y <= edges[j]``.
-    fingerprint : str
-        Hash of the file's content; empty before the file was looked for.
-    """
-
-    name: str = field(metadata={"unhashed": True})
+    name: str = field(metadata={"unhashed": True})  # of the TOML file
     title: str = field(metadata={"unhashed": True})
-    published: str = field(metadata={"unhashed": True})
+    published: str = field(metadata={"unhashed": True})  # where
+    # one CSV or Parquet file, or a pattern such as ``pums/*.csv`` for several with equal columns
     path: str = field(metadata={"unhashed": True})
-    target: str
+    target: str  # column of labels; rows without a label are left out
     sensitive: tuple[str, ...]
-    drop: tuple[str, ...] = ()
-    clusters: str = ""
-    missing: tuple[str, ...] = ()
-    at_least: tuple[tuple[str, float], ...] = ()
-    edges: tuple[float, ...] = ()
-    fingerprint: str = ""
+    drop: tuple[str, ...] = ()  # columns that nobody may use: ids, weights, copies of the target
+    clusters: str = ""  # column of ids of people with several rows; empty for none
+    missing: tuple[str, ...] = ()  # words that stand for a missing value
+    at_least: tuple[tuple[str, float], ...] = ()  # rows are kept if columns reach these values
+    edges: tuple[float, ...] = ()  # cut a numeric target into classes edges[j-1] < y <= edges[j]
+    fingerprint: str = ""  # hash of the content of the file, once it was found
 
 
 @dataclass(frozen=True, eq=False)
