@@ -7,7 +7,7 @@ None of them knows an estimator.
 """
 
 from fareg.calibration._afcp import SelectedCalibration, WorstLevels
-from fareg.calibration._calibration import Calibration, FullSet
+from fareg.calibration._calibration import Calibration, FullSet, warn_of_full_sets
 from fareg.calibration._cells import (
     ABSENT,
     CellCalibration,
@@ -106,4 +106,5 @@ __all__ = [
     "region_quantiles",
     "require",
     "split_calibration",
+    "warn_of_full_sets",
 ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fareg._validation import BoolArray, FloatArray, IntArray, warn
+from fareg._words import fraction
 from fareg.calibration._rows import require
 from fareg.pvalues import conformal_rank
 
@@ -23,6 +25,39 @@ class FullSet:
     who: str
     label: int | None
     has_points: bool
+
+
+def warn_of_full_sets(
+    full: Iterable[FullSet], classes: Any, alpha: float, share_unknown: float
+) -> None:
+    """Warn of full sets, once for each of the two possible causes.
+
+    ``share_unknown`` is the share of all calibration labels that the estimator never saw.
+    """
+    few, foreign = [], []
+    for place in full:
+        label = "" if place.label is None else f" with label {classes[place.label]}"
+        if place.has_points:
+            foreign.append(place.who)
+        else:
+            few.append(f"{place.who}{label}")
+    if few:
+        n_needed = math.ceil(1 / alpha) - 1  # smallest n with conformal_rank(n) <= n
+        warn(
+            f"fewer than {n_needed} calibration points for {_first(few)}: every such label is "
+            "kept in the set; give more rows or coarser groups"
+        )
+    # if the share exceeds alpha, a warning about all rows has been given already
+    if foreign and share_unknown <= alpha:
+        warn(
+            f"too many calibration labels for {_first(foreign)} were never seen by the estimator, "
+            f"the promise allows a share of {fraction(alpha)}: sets there are full and still miss "
+            "these labels"
+        )
+
+
+def _first(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 class Calibration:

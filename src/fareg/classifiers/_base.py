@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from abc import abstractmethod
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
@@ -13,13 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 
-from fareg._columns import (
-    check_selection,
-    column_kinds,
-    is_frame,
-    selected_positions,
-    take_rows,
-)
+from fareg._columns import check_selection, column_kinds, is_frame, selected_positions
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes
@@ -36,10 +29,8 @@ from fareg._validation import (
     check_flag,
     check_parameters,
     check_same_length,
-    warn,
 )
-from fareg._words import fraction
-from fareg.calibration import FullSet, Rows, require
+from fareg.calibration import Rows, require, warn_of_full_sets
 from fareg.classifiers._asking import FittedAnswers
 from fareg.classifiers._beside import (
     beside_kinds,
@@ -58,6 +49,7 @@ from fareg.classifiers._estimators import (
     trained,
 )
 from fareg.classifiers._inputs import (
+    Labelled,
     check_column_kinds,
     check_two_classes,
     checked_labels,
@@ -145,35 +137,23 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self
         """
         self._check_parameters()
-        X, y, about = self._check_inputs(X, y, sensitive_features)
+        table = self._check_inputs(X, y, sensitive_features, clusters)
         check_flag("exclude_sensitive", exclude_sensitive)
-        self.excluded_ = self._sensitive_positions(X, about) if exclude_sensitive else []
-        if clusters is not None:
-            clusters = np.asarray(clusters)
-            check_same_length(X=X, clusters=clusters)
+        self.excluded_ = self._sensitive_positions(table) if exclude_sensitive else []
         columns = probability_columns(self.estimator)
         if columns is not None or (self.estimator is not None and is_given(self.estimator)):
             refuse_weights(sample_weight)
-            fitted = self._fitted_estimator(X, y)
-            return self._conformalize(fitted, X, y, about=about, clusters=clusters)
+            return self._conformalize(self._fitted_estimator(table), table)
         seed = hash_key(self.random_state) % 2**32
-        train, rest = split_rows(len(y), self.calibration_size, clusters, seed)
-        check_two_classes(y)
+        train, rest = split_rows(len(table.y), self.calibration_size, table.clusters, seed)
+        check_two_classes(table.y)
         estimator = gradient_boosting(seed) if self.estimator is None else clone(self.estimator)
-        X_train, y_train = take_rows(X, train), y[train]
-        weights = routed_weights(self, sample_weight, len(y))
+        weights = routed_weights(self, sample_weight, len(table.y))
         weights = None if weights is None else weights[train]
-        fitted = trained(clone(estimator), self._features(X_train), y_train, weights)
-        beside = {
-            "clusters": None if clusters is None else clusters[train],
-            "about": None if about is None else take_rows(about, train),
-        }
-        training = self._training_rows(estimator, fitted, X_train, y_train, seed, weights, **beside)
-        about = None if about is None else take_rows(about, rest)
-        others = None if clusters is None else clusters[rest]
-        return self._conformalize(
-            fitted, take_rows(X, rest), y[rest], training, about=about, clusters=others
-        )
+        own = table.take(train)
+        fitted = trained(clone(estimator), self._features(own.X), own.y, weights)
+        training = self._training_rows(estimator, fitted, own, seed, weights)
+        return self._conformalize(fitted, table.take(rest), training)
 
     def conformalize(
         self,
@@ -211,9 +191,9 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         """
         refuse_weights(sample_weight)
         self._check_parameters()
-        X, y, about = self._check_inputs(X, y, sensitive_features)
-        estimator, given = self._estimator_and_proba(X, y, proba, classes)
-        return self._conformalize(estimator, X, y, given=given, about=about)
+        table = self._check_inputs(X, y, sensitive_features)
+        estimator, given = self._estimator_and_proba(table, proba, classes)
+        return self._conformalize(estimator, table, given=given)
 
     def check(self) -> None:
         """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
@@ -257,16 +237,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         """
 
     def _training_rows(
-        self,
-        estimator: Any,
-        fitted: Any,
-        X: Any,
-        y: Any,
-        seed: int,
-        weights: Any,
-        *,
-        clusters: Any,
-        about: Any,
+        self, estimator: Any, fitted: Any, table: Labelled, seed: int, weights: Any
     ) -> Rows:
         """Return the training rows.
 
@@ -274,57 +245,63 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         each are by a model that was trained without it.
         """
         if getattr(self, "calibration", None) not in ("auto", "train"):
-            score = get_score(self.conformity_score)
-            return Rows(X, fitted.predict_proba, score, self.sensitive_features, 0, about=about)
+            score, selection = get_score(self.conformity_score), self.sensitive_features
+            return Rows(table.X, fitted.predict_proba, score, selection, 0, about=table.about)
 
-        def ask(table: Any) -> FloatArray:
+        def ask(X: Any) -> FloatArray:
             return out_of_fold_proba(
                 estimator,
-                self._features(table),
-                y,
+                self._features(X),
+                table.y,
                 fitted.classes_,
                 cv=self.cv,
-                clusters=clusters,
+                clusters=table.clusters,
                 seed=seed,
                 weights=weights,
             )
 
-        return self._learning_rows(X, y, fitted, ask, clusters=clusters, about=about)
+        return self._learning_rows(table, fitted, ask)
 
-    def _learning_rows(self, X: Any, y: Any, fitted: Any, ask: Any, **beside: Any) -> Rows:
+    def _learning_rows(self, table: Labelled, fitted: Any, ask: Any, given: Any = None) -> Rows:
         """Return labelled rows that teach and do not calibrate."""
         return Rows(
-            X,
+            table.X,
             ask,
             get_score(self.conformity_score),
             self.sensitive_features,
             hash_key(self.random_state),
-            label_codes(y, fitted.classes_),
-            hidden=hidden_columns(fitted, X),
-            **beside,
+            label_codes(table.y, fitted.classes_),
+            clusters=table.clusters,
+            hidden=hidden_columns(fitted, table.X),
+            given=given,
+            about=table.about,
         )
 
     def _conformalize(
-        self, estimator: Any, X: Any, y: Any, training: Rows | None = None, **beside: Any
+        self, estimator: Any, table: Labelled, training: Rows | None = None, given: Any = None
     ) -> Self:
-        """Calibrate; ``beside`` are the attributes of ``Rows`` that lie beside X."""
+        """Calibrate on labelled rows; ``given`` are their probabilities, if they lie beside X."""
         self.estimator_ = check_estimator(estimator)
         self.classes_ = np.asarray(estimator.classes_)
         self.alpha_ = check_confidence_level(self.confidence_level)
         self.key_ = hash_key(self.random_state)
         self.freeze_parameters()
         codes = calibration_codes(
-            y, self.classes_, alpha=self.alpha_, label_conditional=self.label_conditional
+            table.y, self.classes_, alpha=self.alpha_, label_conditional=self.label_conditional
         )
-        rows = self._as_rows(X, codes, **beside)
-        if rows.given is not None or rows.hidden:
+        beside = {"given": given, "about": table.about, "clusters": table.clusters}
+        rows = self._as_rows(table.X, codes, **beside)
+        if given is not None or rows.hidden:
             warn_of_swapped(rows, self.classes_)
-        if rows.given is not None:
+        if given is not None:
             _ = rows.own_scores  # an array is read once, from its first row to its last
         self.calibration_ = self._calibrate(rows, training)
         self.n_calibration_ = len(codes)
         self._warn_of_full_sets(float(np.mean(codes < 0)))
         return self
+
+    def _warn_of_full_sets(self, share_unknown: float) -> None:
+        warn_of_full_sets(self.calibration_.full_sets(), self.classes_, self.alpha_, share_unknown)
 
     def freeze_parameters(self) -> None:
         """Note the parameters of this fit: answers depend on these, whatever is set later."""
@@ -343,44 +320,43 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             if now[name] is not value and repr(now[name]) != repr(value)
         ]
 
-    def _sensitive_positions(self, X: Any, about: Any) -> list[int]:
+    def _sensitive_positions(self, table: Labelled) -> list[int]:
         """Return where the sensitive features stand in X; the model file remembers it."""
         selection = self.sensitive_features
-        if about is not None:
+        if table.about is not None:
             return []  # X does not hold them
         if selection is None or callable(selection):
             raise InvalidInputError(
                 f"exclude_sensitive needs sensitive_features by name or position, got {selection}"
             )
-        positions = selected_positions(X, selection)
+        positions = selected_positions(table.X, selection)
         if len(positions) == self.n_features_in_:
             raise InvalidInputError("exclude_sensitive leaves the estimator no column of X to read")
         return positions
 
-    def _estimator_and_proba(self, X: Any, y: Any, proba: Any, classes: Any) -> tuple[Any, Any]:
+    def _estimator_and_proba(self, table: Labelled, proba: Any, classes: Any) -> tuple[Any, Any]:
         """Return the fitted estimator, and the probabilities beside X where they are given."""
-        if proba is None:
-            if classes is not None:
-                raise InvalidInputError("classes tells the columns of proba, got no proba")
-            estimator = self._fitted_estimator(X, y)
-        elif self.estimator is None or not is_fitted(self.estimator):
-            estimator = ProbabilityArrays(proba_classes(proba, y, classes).tolist())
+        if proba is None and classes is not None:
+            raise InvalidInputError("classes tells the columns of proba, got no proba")
+        if proba is not None and (self.estimator is None or not is_fitted(self.estimator)):
+            estimator: Any = ProbabilityArrays(proba_classes(proba, table.y, classes).tolist())
         else:
-            estimator = self._fitted_estimator(X, y)
+            estimator = self._fitted_estimator(table)
         if estimator is not getattr(self, "estimator_", None):
             self.excluded_ = []  # a new estimator reads all columns
         if proba is None:
             return estimator, None
-        return estimator, given_proba(proba, X, check_estimator(estimator).classes_, classes)
+        known = check_estimator(estimator).classes_
+        return estimator, given_proba(proba, table.X, known, classes)
 
-    def _fitted_estimator(self, X: Any, y: Any) -> Any:
+    def _fitted_estimator(self, table: Labelled) -> Any:
         """Return the given estimator if it is fitted, else the one that ``fit`` trained from it."""
         columns = probability_columns(self.estimator)
         if columns is not None:
-            return clone(columns).fit(X, y)
-        trained = getattr(self, "estimator_", None)
+            return clone(columns).fit(table.X, table.y)
         if self.estimator is not None and is_fitted(self.estimator):
             return self.estimator
+        trained = getattr(self, "estimator_", None)
         if trained is not None and self.parameters_["estimator"] is self.estimator:
             return trained
         raise NotConformalizedError(
@@ -388,38 +364,21 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             "fit(X, y), which trains it"
         )
 
-    def _warn_of_full_sets(self, share_unknown: float) -> None:
-        """Warn of cells whose sets are full, once for each of the two possible causes."""
-        full = list(self.calibration_.full_sets())
-        few = [f"{place.who}{self._with_label(place)}" for place in full if not place.has_points]
-        if few:
-            n_needed = math.ceil(1 / self.alpha_) - 1  # smallest n with conformal_rank(n) <= n
-            warn(
-                f"fewer than {n_needed} calibration points for {few[0]}{_more(few)}: every such "
-                "label is kept in the set; give more rows or coarser groups"
-            )
-        foreign = [place.who for place in full if place.has_points]
-        # if the share exceeds alpha, a warning about all rows has been given already
-        if foreign and share_unknown <= self.alpha_:
-            warn(
-                f"too many calibration labels for {foreign[0]}{_more(foreign)} were never seen by "
-                f"the estimator, the promise allows a share of {fraction(self.alpha_)}: sets there "
-                "are full and still miss these labels"
-            )
-
-    def _with_label(self, place: FullSet) -> str:
-        return "" if place.label is None else f" with label {self.classes_[place.label]}"
-
     def _check_parameters(self) -> None:
         check_parameters(self)
 
-    def _check_inputs(self, X: Any, y: Any, sensitive_features: Any) -> tuple[Any, Any, Any]:
-        """Return the table, its labels and the sensitive features beside it, after checks."""
+    def _check_inputs(
+        self, X: Any, y: Any, sensitive_features: Any, clusters: Any = None
+    ) -> Labelled:
+        """Return the table with its labels and what lies beside it, after checks."""
         X, y = checked_labels(self._validated(X, reset=True), y)
         self.sensitive_kinds_ = beside_kinds(sensitive_features)
         about = sensitive_beside(sensitive_features, X, self.sensitive_kinds_)
         self._check_possible(X if about is None else about)
-        return X, y, about
+        if clusters is not None:
+            clusters = np.asarray(clusters)
+            check_same_length(X=X, clusters=clusters)
+        return Labelled(X, y, about, clusters)
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         X = validated_table(self, X, reset=reset)
@@ -445,7 +404,3 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.string = True
         return tags
-
-
-def _more(names: list[str]) -> str:
-    return f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -7,16 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
 
-from fareg._validation import (
-    Count,
-    FloatArray,
-    IntArray,
-    InvalidInputError,
-    one_of,
-)
+from fareg._validation import Count, InvalidInputError, one_of
 from fareg.calibration import (
     CountedLevels,
     IntervalSearch,
@@ -28,31 +21,21 @@ from fareg.calibration import (
 from fareg.classifiers._base import ConformalClassifier, Folds
 from fareg.classifiers._beside import given_proba, sensitive_beside
 from fareg.classifiers._estimators import refuse_weights
-from fareg.classifiers._inputs import checked_labels
+from fareg.classifiers._inputs import Labelled, checked_labels
+from fareg.classifiers._learned_groups import LearnedGroups
 from fareg.classifiers._learning import coverage_to_learn, divide_rows
 from fareg.classifiers._naming import credible_groups, rule_to_explain
 from fareg.classifiers._paper import published_settings
-from fareg.classifiers._plot_levels import plot_thresholds_and_coverage
-from fareg.classifiers._strata import GroupTable, check_groups, describe_counted, describe_groups
+from fareg.classifiers._strata import check_groups, describe_counted, describe_groups
 from fareg.classifiers._views import (
     CONSTRUCTIONS,
     NOWHERE,
-    DisadvantageLevels,
     calibrate_groups,
     division,
-    membership,
     own_part,
     with_fewer_draws,
 )
-from fareg.groups import (
-    MEMBERS,
-    Explanation,
-    GroupLearner,
-    Rule,
-    explain_groups,
-    plot_membership,
-)
-from fareg.metrics import is_covered
+from fareg.groups import MEMBERS, GroupLearner, Rule
 
 REFERENCE_ROWS = 2_000  # rows kept for explain()
 
@@ -76,7 +59,7 @@ def check_base(name: str, base: Any) -> None:
 
 
 @dataclass(eq=False, repr=False)
-class FaReGClassifier(ConformalClassifier):
+class FaReGClassifier(LearnedGroups):
     """Prediction sets with a promise for every degree of disadvantage.
 
     Rows that do not calibrate teach a *disadvantage*: how much worse than others people like this
@@ -233,23 +216,23 @@ allow_empty, random_state
         if (X_learn is None) != (y_learn is None):
             raise InvalidInputError("pass X_learn and y_learn together, got only one")
         self._check_parameters()
-        X, y, about = self._check_inputs(X, y, sensitive_features)
-        estimator, given = self._estimator_and_proba(X, y, proba, classes)
+        table = self._check_inputs(X, y, sensitive_features)
+        estimator, given = self._estimator_and_proba(table, proba, classes)
         learning = None
         if X_learn is not None:
             X_learn, y_learn = checked_labels(self._validated(X_learn, reset=False), y_learn)
+            clusters = None if clusters_learn is None else np.asarray(clusters_learn)
+            about = sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_)
+            told = None
+            if proba_learn is not None:
+                told = given_proba(proba_learn, X_learn, estimator.classes_, classes)
             learning = self._learning_rows(
-                X_learn,
-                y_learn,
+                Labelled(X_learn, y_learn, about, clusters),
                 estimator,
-                lambda table: estimator.predict_proba(self._features(table)),
-                clusters=None if clusters_learn is None else np.asarray(clusters_learn),
-                given=None
-                if proba_learn is None
-                else given_proba(proba_learn, X_learn, estimator.classes_, classes),
-                about=sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_),
+                lambda rows: estimator.predict_proba(self._features(rows)),
+                told,
             )
-        return self._conformalize(estimator, X, y, learning, given=given, about=about)
+        return self._conformalize(estimator, table, learning, given)
 
     def recalibrated(self, search: IntervalSearch, n_unknown: int = 0) -> Self:
         """Return this fitted classifier with the thresholds of other calibration rows.
@@ -286,139 +269,8 @@ allow_empty, random_state
         other.freeze_parameters()
         return other
 
-    def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Return how disadvantaged each row is, shape (n_samples,) in [0, 1].
-
-        With levels, this is the share of the learning rows that are at most as disadvantaged: a
-        row with 0.95 is worse off than 95% of them. Otherwise it is the membership in the
-        disadvantaged group.
-        """
-        rows = self._rows(X, "predict_group", sensitive_features=sensitive_features)
-        if self._has_levels:
-            return division(self.calibration_).ranks(rows)
-        return membership(self.learner_, rows)
-
-    def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
-        """Return the disadvantage level of each row, from 0, the least disadvantaged.
-
-        With ``construction="partition"``, 1 is the discovered group and 0 the rest.
-        """
-        rows = self._rows(X, "predict_level", sensitive_features=sensitive_features)
-        return self._levels(rows)
-
-    def explain(self) -> Explanation:
-        """Say which features make the group and how: rule, rankings, latent traversal.
-
-        Returns
-        -------
-        Explanation
-            ``rule``, ``features``, ``ranking`` (latent perturbation beside permutation) and
-            ``traversal``.
-        """
-        self._check_fitted("explain")
-        return explain_groups(self.learner_, self.reference_, self.rule_, self.key_ % 2**32)
-
-    def plot_groups(
-        self, *, features: tuple[str, str] | None = None, steps: tuple[float, ...] = (0, 1, 2)
-    ) -> Any:
-        """Draw membership over two features while the latent is perturbed.
-
-        Parameters
-        ----------
-        features : pair of names, default=None
-            None for the two that matter most.
-        steps : tuple of float, default=(0, 1, 2)
-            Perturbations of the influential latent dimension, in units of its spread.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        self._check_fitted("plot_groups")
-        shown: Any = features
-        if features is None and self.learner_.found_:
-            shown = tuple(map(str, self.explain().ranking.index[:2]))
-        return plot_membership(self.learner_, self.reference_, shown, steps)
-
-    def plot_levels(
-        self, X: Any, y: Any, *, proba: Any = None, sensitive_features: Any = None
-    ) -> Any:
-        """Draw thresholds and coverage against the level of disadvantage.
-
-        Beside the sets stand split conformal ones with the same calibration rows.
-
-        Parameters
-        ----------
-        X : frame or array of shape (n_samples, n_features)
-            Rows that took no part in training and calibration.
-        y : array of shape (n_samples,)
-        proba, sensitive_features : default=None and None
-            As in :meth:`predict_set`.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Thresholds on the left, coverage with 95% intervals on the right.
-        """
-        rows = self._rows(X, "plot_levels", proba, sensitive_features)
-        if not self._has_levels:
-            raise InvalidInputError(
-                f'plot_levels needs construction="levels", got "{self.construction}"; '
-                "see plot_groups for a group and its complement"
-            )
-        own = own_part(self.calibration_)
-        sets = {"before": self._sets(rows, own.split_thresholds), "after": self._sets(rows)}
-        covered = {
-            moment: is_covered(y, some, classes=self.classes_) for moment, some in sets.items()
-        }
-        return plot_thresholds_and_coverage(own, own.leveler.levels(rows), covered, self.classes_)
-
-    @property
-    def groups_(self) -> pd.DataFrame:
-        """The named groups, then those who share a threshold, the worst off first."""
-        if "groups_" not in vars(self):
-            raise AttributeError("groups_ is known after fit or conformalize")
-        return GroupTable(vars(self)["groups_"])
-
-    @groups_.setter
-    def groups_(self, table: pd.DataFrame) -> None:
-        self.__dict__["groups_"] = table  # as a plain frame, for model files
-
-    @property
-    def learner_(self) -> GroupLearner:
-        """The fitted learner."""
-        return division(self.calibration_).learner
-
-    @property
-    def cuts_(self) -> FloatArray:
-        """Where membership is cut into cells; empty if no group was found, or with levels."""
-        return getattr(division(self.calibration_), "cuts", NOWHERE)
-
-    @property
-    def thresholds_(self) -> Any:
-        """Thresholds per view and category, or per level and label."""
-        own = own_part(self.calibration_)
-        return own.level_thresholds if self._has_levels else own.quantiles
-
-    @property
-    def _has_levels(self) -> bool:
-        return isinstance(division(self.calibration_), DisadvantageLevels)
-
-    def _levels(self, rows: Rows) -> IntArray:
-        divided = division(self.calibration_)
-        return divided.levels(rows) if self._has_levels else divided.cells(rows)[0]
-
     def _gives_pvalues(self) -> bool:
         return not isinstance(self.base, ConformalClassifier) or self.base._gives_pvalues()
-
-    def _promised_to(self) -> str | None:
-        if self.parameters_["calibration"] == "reuse":
-            return None
-        return {
-            "levels": "everyone, for the worst off, and for every degree of disadvantage between",
-            "partition": "the discovered group and for the rest",
-            "union": "every group that was drawn, and for everyone together",
-        }[self.parameters_["construction"]]
 
     def _calibrate(self, rows: Rows, training: Rows | None) -> Any:
         learning, rest = divide_rows(
@@ -482,12 +334,6 @@ allow_empty, random_state
         selection = base.sensitive_features
         other = None if training is None else training.selecting(selection)
         return ReselectedCalibration(base._calibrate(rows.selecting(selection), other), selection)
-
-    def _describe_rows(self, rows: Rows) -> dict[str, Any]:
-        group = np.full(len(rows), "", dtype=object)
-        for named in self.named_groups_[::-1]:  # the first, most significant group is written last
-            group[named.rule.inside(rows.columns)] = named.rule.text
-        return {"level": self._levels(rows), "group": group}
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,28 @@ import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
-from fareg._columns import KINDS, column_names, in_order, is_frame
+from fareg._columns import KINDS, column_names, in_order, is_frame, take_rows
 from fareg._validation import InvalidInputError, check_same_length
 from fareg.calibration import require
 
 PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Rows with labels after checks, and what lies beside them."""
+
+    X: Any
+    y: Any
+    about: Any = None  # frame of the sensitive features, if X does not hold them
+    clusters: Any = None  # (n_samples,) ids of people or places with several rows
+
+    def take(self, rows: Any) -> Labelled:
+        """Return some of the rows."""
+        beside = (
+            None if part is None else take_rows(part, rows) for part in (self.about, self.clusters)
+        )
+        return Labelled(take_rows(self.X, rows), self.y[rows], *beside)
 
 
 def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
