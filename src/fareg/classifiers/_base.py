@@ -131,10 +131,6 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         exclude_sensitive : bool, default=False
             Whether the estimator is trained and asked without the sensitive features among the
             columns of X. These columns still define groups.
-
-        Returns
-        -------
-        self
         """
         self._check_parameters()
         table = self._check_inputs(X, y, sensitive_features, clusters)
@@ -184,10 +180,6 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             estimator never sees it. If the method has groups, later calls need such a frame too.
         sample_weight : None
             Weights are refused: no promise is proven for weighted ranks.
-
-        Returns
-        -------
-        self
         """
         refuse_weights(sample_weight)
         self._check_parameters()

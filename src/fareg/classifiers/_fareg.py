@@ -207,10 +207,6 @@ allow_empty, random_state
             Who these rows are about, if ``sensitive_features`` are beside X.
         clusters_learn : array of shape (n_learn,), default=None
             Ids of people or places with several rows among them; they are held out together.
-
-        Returns
-        -------
-        self
         """
         refuse_weights(sample_weight)
         if (X_learn is None) != (y_learn is None):

@@ -72,10 +72,6 @@ class LearnedGroups(ConformalClassifier):
             None for the two that matter most.
         steps : tuple of float, default=(0, 1, 2)
             Perturbations of the influential latent dimension, in units of its spread.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
         """
         self._check_fitted("plot_groups")
         shown: Any = features

@@ -83,10 +83,6 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : frame or array of shape (n_samples, n_features)
         y : ignored
-
-        Returns
-        -------
-        self
         """
         self.model_ = np.frombuffer(self._content(), dtype=np.uint8).copy()
         validate_data(self, X, skip_check_array=True)

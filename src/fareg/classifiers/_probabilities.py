@@ -78,10 +78,6 @@ class ProbabilityColumns(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,), default=None
             With it, "1" is the label 1 if y holds numbers, and the names in a list are shortened
             to labels of y.
-
-        Returns
-        -------
-        self
         """
         found = self._read(column_names(X), y)
         _positions(X, found)  # refuses columns that X does not have

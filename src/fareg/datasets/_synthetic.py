@@ -26,22 +26,10 @@ N_CLASSES = 6
 N_FEATURES = 6
 
 
-def _xnor(X: pd.DataFrame) -> pd.Series:
-    return (X["Color"] == "Red") == (X["Gender"] == "Female")
-
-
-def _eight(X: pd.DataFrame) -> pd.Series:
-    return (X["Gender"] == "Male") == X["Age Group"].isin(["Child", "Youth"])
-
-
-def _nobody(X: pd.DataFrame) -> pd.Series:
-    return pd.Series(False, index=X.index)
-
-
 BIASES: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
-    "xnor": _xnor,
-    "eight": _eight,
-    "none": _nobody,
+    "xnor": lambda X: (X["Color"] == "Red") == (X["Gender"] == "Female"),
+    "eight": lambda X: (X["Gender"] == "Male") == X["Age Group"].isin(["Child", "Youth"]),
+    "none": lambda X: pd.Series(False, index=X.index),
 }
 
 

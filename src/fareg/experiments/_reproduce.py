@@ -110,10 +110,6 @@ def reproduce(
     console : rich Console, default=None
         Shows progress if it is a terminal.
 
-    Returns
-    -------
-    Reproduction
-
     Examples
     --------
     >>> import tempfile

@@ -121,18 +121,8 @@ def coverage_by_group(
         groups += [(f"label={label}", codes == code) for code, label in enumerate(labels)]
     n = np.array([mask.sum() for _, mask in groups])
     k = np.array([(mask & covered).sum() for _, mask in groups])
-    low, high = clopper_pearson(k, n, interval_level)
-    coverage = np.divide(k, n, out=np.full(len(n), np.nan), where=n > 0)
-    return pd.DataFrame(
-        {
-            "group": [name for name, _ in groups],
-            "n": n,
-            "share": n / len(covered),
-            "coverage": coverage,
-            "low": low,
-            "high": high,
-        }
-    )
+    names = [name for name, _ in groups]
+    return pd.DataFrame({"group": names, **counted_columns(n, k, len(covered), interval_level)})
 
 
 def coverage_by_label(y: Any, covered: Any, *, interval_level: float = 0.95) -> pd.DataFrame:
@@ -163,10 +153,18 @@ def coverage_by_label(y: Any, covered: Any, *, interval_level: float = 0.95) -> 
     labels, codes = _distinct_labels(y, covered)
     n = np.bincount(codes, minlength=len(labels))
     k = np.bincount(codes, weights=covered, minlength=len(labels)).astype(np.int64)
-    low, high = clopper_pearson(k, n, interval_level)
-    shares = {"share": n / len(covered), "coverage": k / n, "low": low, "high": high}
-    table = pd.DataFrame({"label": pd.Series(labels, dtype=object), "n": n, **shares})
+    counted = counted_columns(n, k, len(covered), interval_level)
+    table = pd.DataFrame({"label": pd.Series(labels, dtype=object), **counted})
     return table.sort_values("coverage", kind="stable", ignore_index=True)
+
+
+def counted_columns(
+    n: IntArray, k: IntArray, n_samples: int, interval_level: float
+) -> dict[str, FloatArray | IntArray]:
+    """Return rows, share, coverage and its interval of groups of ``n`` rows, ``k`` covered."""
+    low, high = clopper_pearson(k, n, interval_level)
+    coverage = np.divide(k, n, out=np.full(len(n), np.nan), where=n > 0)
+    return {"n": n, "share": n / n_samples, "coverage": coverage, "low": low, "high": high}
 
 
 def _distinct_labels(y: Any, covered: BoolArray) -> tuple[list[Any], IntArray]:

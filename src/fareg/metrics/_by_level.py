@@ -8,14 +8,13 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import (
-    FloatArray,
     IntArray,
     InvalidInputError,
     check_count,
     check_covered,
     check_same_length,
 )
-from fareg.metrics._by_group import clopper_pearson
+from fareg.metrics._by_group import counted_columns
 
 MAX_LEVELS = 10**6  # a larger number is an identifier that was taken for a level
 
@@ -67,11 +66,11 @@ def coverage_by_level(
     k = np.bincount(codes[covered], minlength=n_levels)
     upper_n, upper_k = np.cumsum(n[::-1])[::-1], np.cumsum(k[::-1])[::-1]
     n_samples = len(covered)
-    upper = _columns(upper_n, upper_k, n_samples, interval_level)
+    upper = counted_columns(upper_n, upper_k, n_samples, interval_level)
     return pd.DataFrame(
         {
             "level": np.arange(n_levels),
-            **_columns(n, k, n_samples, interval_level),
+            **counted_columns(n, k, n_samples, interval_level),
             **{f"upper_{name}": values for name, values in upper.items()},
         }
     )
@@ -99,12 +98,3 @@ def _check_levels(levels: Any, n_levels: int | None) -> tuple[IntArray, int]:
             f"n_levels must be above the largest level, got {n_levels} for level {largest}"
         )
     return codes, n_levels
-
-
-def _columns(
-    n: IntArray, k: IntArray, n_samples: int, interval_level: float
-) -> dict[str, FloatArray | IntArray]:
-    """Return rows, share, coverage and its interval of groups of ``n`` rows, ``k`` covered."""
-    low, high = clopper_pearson(k, n, interval_level)
-    coverage = np.divide(k, n, out=np.full(len(n), np.nan), where=n > 0)
-    return {"n": n, "share": n / n_samples, "coverage": coverage, "low": low, "high": high}

@@ -45,10 +45,6 @@ def coverage_score(y: Any, sets: Any, *, classes: Any = None) -> float:
     y, sets, classes
         As in :func:`is_covered`.
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> coverage_score([0, 1], [[True, False], [True, False]])
@@ -64,10 +60,6 @@ def mean_set_size(sets: Any) -> float:
     ----------
     sets : bool array of shape (n_samples, n_classes) or (n_samples, n_classes, 1)
         Prediction sets, one column per class.
-
-    Returns
-    -------
-    float
 
     Examples
     --------

@@ -102,10 +102,6 @@ def excess_risk(
     random_state : int, RandomState, Generator or None, default=42
         Seed of the folds and of the default estimator.
 
-    Returns
-    -------
-    float
-
     References
     ----------
     Braun, S. et al. (2025). Conditional coverage diagnostics for conformal prediction.
@@ -155,10 +151,6 @@ def excess_risk_parts(
     X, covered, confidence_level, loss, estimator, n_splits, random_state
         As in `excess_risk`, whose answers for all parts come from one cross-fit here.
 
-    Returns
-    -------
-    ExcessRisk
-
     Examples
     --------
     >>> import numpy as np
@@ -196,23 +188,15 @@ def excess_risk_parts(
     return ExcessRisk(*np.mean(excess, axis=0).tolist())
 
 
-def _l1(p: FloatArray, covered: BoolArray, level: float) -> FloatArray:
-    """Loss that asks only on which side of the level the coverage lies."""
-    return np.asarray(np.sign(level - p) * (covered - level))
-
-
-def _brier(p: FloatArray, covered: BoolArray, level: float) -> FloatArray:
-    return (p - covered) ** 2
-
-
 def _log(p: FloatArray, covered: BoolArray, level: float) -> FloatArray:
     p = np.clip(p, CLIP, 1 - CLIP)
     return -np.log(np.where(covered, p, 1 - p))
 
 
 LOSSES: dict[str, Callable[[FloatArray, BoolArray, float], FloatArray]] = {
-    "l1": _l1,
-    "brier": _brier,
+    # asks only on which side of the level the coverage lies
+    "l1": lambda p, covered, level: np.asarray(np.sign(level - p) * (covered - level)),
+    "brier": lambda p, covered, level: (p - covered) ** 2,
     "log": _log,
 }
 

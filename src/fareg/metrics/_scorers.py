@@ -52,10 +52,6 @@ def mean_set_size_scorer(estimator: Any, X: Any, y: Any = None) -> float:
     X : frame or array of shape (n_samples, n_features)
     y : ignored
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> from fareg import SplitConformalClassifier

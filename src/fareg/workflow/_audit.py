@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,93 +72,115 @@ def audit_file(
         Which rows of a folder are read, and where; None for 10^6 at most.
     progress : function, optional
         Called with the name of each stage when it begins.
-
-    Returns
-    -------
-    AuditResult
     """
     if (sets is None) == (model is None):
         got = "none" if sets is None else "both"
         raise InvalidInputError(f"pass either the columns of the sets or a model, got {got}")
     if confidence_level is not None:
         check_confidence_level(confidence_level)
-    marks = list(sets or ())
-    grouping = [] if clusters is None else [clusters]
-    named = [target, *marks, *(sensitive or ()), *grouping]
+    marks, groups = list(sets or ()), list(sensitive or ())
+    ids = [] if clusters is None else [clusters]
+    named = [target, *marks, *groups, *ids]
     names = table_columns(data)
     check_columns(named, names, str(data))
-    if clusters is not None and clusters in (target, *marks, *(sensitive or ())):
+    if clusters in (target, *marks, *groups):
         raise InvalidInputError(
             f"the clusters {clusters} must be a column of their own, got one that is also the "
             "target, part of the sets or sensitive"
         )
-    clf: Any = None if model is None else load(model, trusted=trusted)
-    kinds = {} if model is None else model_columns(clf, model)
-    seen = None if model is None else seen_rows(model)
-    known = () if seen is None else [name for name in seen.names if name in names]
-    needed = None
-    if model is not None or sensitive is not None:
-        needed = list(dict.fromkeys([*named, *kinds, *known]))
-    frame = read_table(data, labels=[target, *marks], columns=needed, sampling=sampling)
-    if frame[target].isna().any():
-        raise InvalidInputError(
-            f"the target {target} has {int(frame[target].isna().sum())} missing values in "
-            f"{len(frame)} rows; fill them or drop these rows"
-        )
-    X, n_rows = frame.drop(columns=[target, *marks]), len(frame)
-    y = label_texts(frame[target])
-    table: Any
-    classes: Any = None
-    about: dict[str, Any] = {"file": Path(data).name, "target": target}
-    ids = None if clusters is None else frame[clusters].to_numpy()
-    n_left_out, hidden = 0, []
-    if model is not None:
+    read = partial(_read, data, target, marks, sampling)
+    if model is None:
+        frame = read(None if sensitive is None else named)
+        audited = _columns_as_sets(frame, target, marks, find_answers=sensitive is None)
+        _check_all_named(data, marks, audited.y, sampling)
+    else:
+        clf, seen = load(model, trusted=trusted), seen_rows(model)
+        kinds = model_columns(clf, model)
+        known = [] if seen is None else [name for name in seen.names if name in names]
+        frame = read([*named, *kinds, *known])
         progress("asking the model")
-        if confidence_level is None:
-            confidence_level = clf.confidence_level
+        audited = _sets_of_model(clf, as_kinds(frame, kinds, str(data)), frame, target, seen, data)
+        audited.about.update(model=Path(model).name, base_model=_base_model(clf, model))
+        confidence_level = clf.confidence_level if confidence_level is None else confidence_level
         if n_calibration is None and confidence_level == clf.confidence_level:
             n_calibration = Promise.of_fitted(confidence_level, clf.n_calibration_).n_calibration
-        others = frame[[name for name in sensitive or () if name not in kinds]]
-        X = as_kinds(frame, kinds, str(data))
-        hidden = [*hidden_columns(clf.estimator_, X)]
-        new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(data))
-        n_left_out = int((~new).sum())
-        table, top = (answer[new] for answer in _answers(clf, X, data))  # errors count all rows
-        X = X.join(others)[new].reset_index(drop=True)
-        y, ids = y[new], None if ids is None else ids[new]
-        classes = list(label_texts(clf.classes_))
-        about |= {"model": Path(model).name, "base_model": _base_model(clf, model)}
-        about["accuracy"] = float((label_texts(top) == y).mean())
-    elif len(marks) == 1:
-        table = _lists(frame[marks[0]], set(y))
-        if sensitive is None:
-            X = _without_answers(X, np.array([len(labels) for labels in table]))
-    else:
-        table = _flags(frame[marks])
-        _check_all_named(data, marks, y, sampling)
-        if sensitive is None:
-            X = _without_answers(X, table.sum(axis=1).to_numpy())
-    X = X.drop(columns=[*grouping, *hidden], errors="ignore")
+        audited = replace(audited, X=audited.X.join(frame[[n for n in groups if n not in kinds]]))
+    X = audited.X.drop(columns=ids, errors="ignore")
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
     column_kinds(X)  # it refuses columns of lists
+    own_clusters = None if clusters is None else frame[clusters].loc[X.index].to_numpy()
+    n_left_out = len(frame) - len(X)
     del frame
     result = audit(
-        X,
-        y,
-        table,
-        classes=classes,
-        sensitive_features=None if sensitive is None else list(sensitive),
+        X.reset_index(drop=True),
+        audited.y,
+        audited.sets,
+        classes=audited.classes,
+        sensitive_features=groups if sensitive is not None else None,
         confidence_level=0.9 if confidence_level is None else confidence_level,
-        clusters=ids,
+        clusters=own_clusters,
         n_calibration=n_calibration,
         random_state=seed,
         progress=progress,
     )
-    notes = (
-        result.notes if not n_left_out else (SeenRows.left_out(n_left_out, n_rows), *result.notes)
-    )
-    return replace(result, about={**about, **result.about}, notes=notes)
+    notes = (SeenRows.left_out(n_left_out, n_left_out + len(X)),) if n_left_out else ()
+    about = {"file": Path(data).name, "target": target, **audited.about, **result.about}
+    return replace(result, about=about, notes=(*notes, *result.notes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Audited:
+    """Rows to audit: in what groups are looked for, true labels, and prediction sets."""
+
+    X: pd.DataFrame  # with the index of the table
+    y: Any
+    sets: Any
+    classes: list[str] | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+def _read(
+    data: AnyPath, target: str, marks: list[str], sampling: Any, columns: list[str] | None
+) -> pd.DataFrame:
+    """Return the table with these columns, or with all; refuse missing labels."""
+    needed = None if columns is None else list(dict.fromkeys(columns))
+    frame = read_table(data, labels=[target, *marks], columns=needed, sampling=sampling)
+    missing = int(frame[target].isna().sum())
+    if missing:
+        raise InvalidInputError(
+            f"the target {target} has {missing} missing values in {len(frame)} rows; fill them or "
+            "drop these rows"
+        )
+    return frame
+
+
+def _columns_as_sets(
+    frame: pd.DataFrame, target: str, marks: list[str], *, find_answers: bool
+) -> _Audited:
+    """Read the sets from columns; where groups may be anywhere, leave out other answers."""
+    X, y = frame.drop(columns=[target, *marks]), label_texts(frame[target])
+    sets: Any
+    if len(marks) == 1:
+        sets = _lists(frame[marks[0]], set(y))
+        sizes = np.array([len(labels) for labels in sets])
+    else:
+        sets = _flags(frame[marks])
+        sizes = sets.sum(axis=1).to_numpy()
+    return _Audited(_without_answers(X, sizes) if find_answers else X, y, sets)
+
+
+def _sets_of_model(
+    clf: Any, X: pd.DataFrame, frame: pd.DataFrame, target: str, seen: Any, data: AnyPath
+) -> _Audited:
+    """Ask a model for the sets of the rows that it has not seen."""
+    y = label_texts(frame[target])
+    new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(data))
+    sets, top = (answer[new] for answer in _answers(clf, X, data))  # errors count all rows
+    accuracy = float((label_texts(top) == y[new]).mean())
+    X = X.drop(columns=[*hidden_columns(clf.estimator_, X)]).set_axis(frame.index)
+    classes = list(label_texts(clf.classes_))
+    return _Audited(X[new], y[new], sets, classes, {"accuracy": accuracy})
 
 
 def _answers(clf: Any, X: pd.DataFrame, source: Any) -> tuple[BoolArray, Any]:
@@ -237,6 +260,8 @@ def _without_answers(X: pd.DataFrame, sizes: Any) -> pd.DataFrame:
 
 def _check_all_named(data: AnyPath, sets: list[str], y: Any, sampling: Sampling | None) -> None:
     """Refuse to leave out a column that is named like those of the sets and holds such marks."""
+    if len(sets) == 1:
+        return  # one column of lists
     columns = column_classes(y, len(sets), names=sets)
     wanted = {columns.prefix + label + columns.suffix for label in set(y)} - set(sets)
     suspects = [name for name in table_columns(data) if name in wanted]

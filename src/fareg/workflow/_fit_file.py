@@ -103,10 +103,6 @@ def fit_file(
         has not seen, for an audit.
     sampling : Sampling, default=None
         Which rows of a folder are read, and where; None for 10^6 at most.
-
-    Returns
-    -------
-    Trial
     """
     check_output(out, apart_from=[data])
     if test_out is not None:

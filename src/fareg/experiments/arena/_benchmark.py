@@ -100,10 +100,6 @@ def benchmark(
         ``conclusions.md`` beside the TOML files, becomes part of it.
     jobs, engine, scheduler, console
         As in ``reproduce``.
-
-    Returns
-    -------
-    Benchmark
     """
     for name in models:
         check_choice("models", name, BASE_MODELS)
