@@ -16,6 +16,11 @@ def shown(names: Iterable[Any]) -> str:
     return ", ".join(texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
 
 
+def first_line(error: BaseException) -> str:
+    """Return what an error of another library says first, or else its kind."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
 def repeated(names: list[str]) -> list[str]:
     """Return the names that stand in a list more than once."""
     return sorted({name for name in names if names.count(name) > 1})

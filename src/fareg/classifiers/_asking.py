@@ -19,7 +19,7 @@ from fareg._validation import (
     InvalidInputError,
     NotConformalizedError,
 )
-from fareg._words import confidence
+from fareg._words import confidence, first_line
 from fareg.calibration import Rows
 from fareg.classifiers._answers import frame_like, labels_of_sets, table_of_answers
 from fareg.classifiers._beside import given_proba, no_sensitive, sensitive_beside
@@ -263,8 +263,9 @@ class FittedAnswers:
         except FaregError:
             raise
         except (ValueError, TypeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InvalidInputError(f"the estimator refuses these rows: {reason}") from error
+            raise InvalidInputError(
+                f"the estimator refuses these rows: {first_line(error)}"
+            ) from error
 
     def _features(self, X: Any) -> Any:
         """Return what the estimator may read of X."""

@@ -16,6 +16,7 @@ from fareg._columns import as_numbers, as_text, column_names, select_columns
 from fareg._files import AnyPath, check_readable
 from fareg._labels import check_classes
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
+from fareg._words import first_line
 from fareg.calibration import require
 
 # the types of inputs, and the arrays that they are fed with
@@ -125,7 +126,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
             raise
         except Exception as error:  # onnxruntime has an exception for every cause
             raise InvalidInputError(
-                f"the ONNX model refuses these rows: {_first_line(error)}"
+                f"the ONNX model refuses these rows: {first_line(error)}"
             ) from error
         return Answer.of(outputs, dict(zip(outputs, values, strict=True)))
 
@@ -203,7 +204,7 @@ def session(content: bytes) -> Any:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has an exception for every cause
         raise InvalidInputError(
-            f"this is no ONNX model that onnxruntime can run: {_first_line(error)}"
+            f"this is no ONNX model that onnxruntime can run: {first_line(error)}"
         ) from error
 
 
@@ -252,7 +253,3 @@ def _fed(column: pd.Series, kind: str) -> Any:
             "fill missing values, or export it for numbers with fractions"
         )
     return numbers.astype(NUMBERS[kind])
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

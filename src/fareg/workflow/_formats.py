@@ -13,7 +13,7 @@ import pandas as pd
 
 from fareg._files import AnyPath
 from fareg._validation import InvalidInputError
-from fareg._words import repeated, shown
+from fareg._words import first_line, repeated, shown
 
 CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
 
@@ -67,8 +67,9 @@ def reading(source: Path) -> Iterator[None]:
         ) from error
     except (ValueError, csv.Error, ArrowException, OSError, EOFError) as error:
         format_ = "Parquet" if is_parquet(source) else "CSV"
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise InvalidInputError(f"{source} cannot be read as {format_}: {reason[:200]}") from error
+        raise InvalidInputError(
+            f"{source} cannot be read as {format_}: {first_line(error)}"
+        ) from error
 
 
 def _not_utf8(source: Path, error: UnicodeDecodeError) -> str:

@@ -14,6 +14,7 @@ from fareg._columns import spelled_numbers
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_readable
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
+from fareg._words import first_line
 from fareg.workflow._formats import PARQUET, check_columns, check_unique, is_parquet, reading
 
 BATCH = 1 << 16  # rows that are decoded at a time
@@ -298,10 +299,9 @@ def _joined(tables: list[Any], source: Path) -> Any:
     try:
         table = pyarrow.concat_tables(tables, promote_options="permissive")
     except pyarrow.ArrowException as error:
-        reason = str(error).strip().splitlines()[0]
         raise InvalidInputError(
-            f"the parts of {source} hold columns of different types ({reason[:200]}); write them "
-            "alike"
+            f"the parts of {source} hold columns of different types ({first_line(error)}); write "
+            "them alike"
         ) from error
     tables.clear()
     return table
