@@ -155,7 +155,7 @@ MAX_COUNT = 1_000_000
 
 # The declared type of a parameter says what it may be: the check behind the type is called with
 # the name and the value of the parameter.
-Level = Annotated[float, lambda name, value: check_confidence_level(value)]
+Confidence = Annotated[float, lambda name, value: check_confidence_level(value)]
 OpenFraction = Annotated[float, check_fraction]  # in (0, 1)
 Fraction01 = Annotated[float, functools.partial(check_fraction, include_one=True)]  # in (0, 1]
 Count = Annotated[int, functools.partial(check_count, maximum=MAX_COUNT)]

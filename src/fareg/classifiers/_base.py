@@ -17,11 +17,11 @@ from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes
 from fareg._validation import (
+    Confidence,
     FaregError,
     Flag,
     FloatArray,
     InvalidInputError,
-    Level,
     NotConformalizedError,
     OpenFraction,
     check_confidence_level,
@@ -90,7 +90,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
 
     estimator: Model | None = None
     _: KW_ONLY
-    confidence_level: Level = 0.9
+    confidence_level: Confidence = 0.9
     conformity_score: Score = "aps"
     sensitive_features: Selection = None
     label_conditional: Flag = False

@@ -19,7 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from fareg._threads import one_thread
 from fareg._validation import FaregWarning
-from fareg.experiments._config import LEVEL, Method, MetricConfig, content_hash
+from fareg.experiments._config import CONFIDENCE, Method, MetricConfig, content_hash
 from fareg.experiments._figures import draw_image
 from fareg.experiments._methods import MARGINAL, apply_method, fitted
 from fareg.experiments._problems import MEASURE, Bench, prepare
@@ -119,7 +119,7 @@ def measure(sets: Any, bench: Bench, config: MetricConfig) -> dict[str, float]:
         "ert": excess_risk(
             bench.codes,
             covered,
-            confidence_level=LEVEL,
+            confidence_level=CONFIDENCE,
             estimator=HistGradientBoostingClassifier(max_iter=ERT_ROUNDS, random_state=seed),
             random_state=seed,
         ),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg.experiments._config import CONFIDENCE
 from fareg.experiments._tables import write_bytes
 
 # Okabe & Ito's colours, told apart also by line and marker
@@ -30,7 +31,6 @@ STYLES: dict[str, dict[str, Any]] = {
     "Oracle partition": {"color": "black", "linestyle": "--"},
 }
 PLAIN = {"color": "#0072b2", "marker": "o", "linestyle": "-"}
-TARGET_LEVEL = 0.9
 DPI = 120
 
 
@@ -58,7 +58,7 @@ def draw_panels(
             if len(own):
                 _draw_line(ax, own, x, metric, str(method))
         if "coverage" in metric or metric.startswith("wsc"):
-            ax.axhline(TARGET_LEVEL, color="black", linewidth=0.8, zorder=0)
+            ax.axhline(CONFIDENCE, color="black", linewidth=0.8, zorder=0)
         ax.set_title(f"({letter}) {title}", fontsize=11)
         ax.set_xlabel(x_label)
         if log_x:
@@ -112,7 +112,7 @@ def draw_bars(summary: pd.DataFrame, panels: dict[str, str]) -> Any:
         ax.errorbar(summary[metric], rows, xerr=errors, fmt="none", ecolor=colours, elinewidth=1)
         ax.scatter(summary[metric], rows, c=colours, s=28, zorder=3)
         if "coverage" in metric or metric.startswith("wsc"):
-            ax.axvline(TARGET_LEVEL, color="black", linewidth=0.8, zorder=0)
+            ax.axvline(CONFIDENCE, color="black", linewidth=0.8, zorder=0)
         ax.set_title(title, fontsize=11)
         ax.grid(alpha=0.25)
     axes[0].set_yticks(rows, summary["method"])

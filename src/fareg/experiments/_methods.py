@@ -20,7 +20,7 @@ from fareg.classifiers import (
     RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
-from fareg.experiments._config import LEVEL, Method, Parameters
+from fareg.experiments._config import CONFIDENCE, Method, Parameters
 from fareg.experiments._problems import DATA, Bench
 from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
 from fareg.groups import load_training
@@ -140,7 +140,7 @@ def _run_oracle(method: Method, bench: Bench, size_of: Any) -> Outcome:
         bench.calibration.group,
         scores,
         bench.test.group,
-        confidence_level=LEVEL,
+        confidence_level=CONFIDENCE,
         construction=method["construction"],
     )
     return Outcome(sets, (time.process_time() - start, 0.0), {})

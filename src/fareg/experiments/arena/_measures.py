@@ -14,7 +14,7 @@ from fareg._columns import canonical
 from fareg._encoding import NumericCode
 from fareg._levels import LevelCoding, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg.experiments._config import LEVEL
+from fareg.experiments._config import CONFIDENCE
 from fareg.metrics import excess_risk_parts, is_covered, worst_slab_coverage
 
 MIN_CELL = 60  # rows of a cell that is worth a look
@@ -77,7 +77,9 @@ def measure(sets: BoolArray, test: TestRows) -> dict[str, float]:
 
 def _from_coverage(covered: BoolArray, test: TestRows) -> dict[str, float]:
     """Return the measures that take time; many methods often cover the same rows as split sets."""
-    risk = excess_risk_parts(test.columns, covered, confidence_level=LEVEL, random_state=test.seed)
+    risk = excess_risk_parts(
+        test.columns, covered, confidence_level=CONFIDENCE, random_state=test.seed
+    )
     slab = worst_slab_coverage(
         test.numbers,
         covered,
@@ -127,7 +129,7 @@ def worst_cells(cells: FloatArray, covered: Any, rng: np.random.Generator) -> fl
     n = cells.sum(axis=0)[:, None]
     k = (cells.T @ hit)[:, None]
     n_choose, k_choose = cells.T @ halves, cells.T @ (halves * hit[:, None])
-    shrunken = (k_choose + PRIOR_ROWS * LEVEL) / (n_choose + PRIOR_ROWS)
+    shrunken = (k_choose + PRIOR_ROWS * CONFIDENCE) / (n_choose + PRIOR_ROWS)
     worst = np.argsort(shrunken, axis=0, kind="stable")[:N_WORST]
     left_k = np.take_along_axis(k - k_choose, worst, axis=0).sum(axis=0)
     left_n = np.take_along_axis(n - n_choose, worst, axis=0).sum(axis=0)

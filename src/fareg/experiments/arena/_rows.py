@@ -14,7 +14,7 @@ import pandas as pd
 
 from fareg._validation import BoolArray, FloatArray, InvalidInputError
 from fareg.experiments._cells import Cell
-from fareg.experiments._config import LEVEL, Method
+from fareg.experiments._config import CONFIDENCE, Method
 from fareg.experiments._methods import CLASSIFIERS
 from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
 from fareg.experiments._store import Store
@@ -151,7 +151,7 @@ class ArenaCell(Cell):
         make = imported(kind) if ":" in kind else CLASSIFIERS.get(kind) or PEERS[kind]
         return make(
             RememberedModel(bench.trainings),
-            confidence_level=LEVEL,
+            confidence_level=CONFIDENCE,
             conformity_score=self.score,
             sensitive_features=list(bench.contest.table.sensitive),
             random_state=bench.seed,
@@ -179,6 +179,6 @@ class ArenaCell(Cell):
             bench.group[rows],
             self._test_scores(bench),
             bench.test.group,
-            confidence_level=LEVEL,
+            confidence_level=CONFIDENCE,
             construction="partition",
         )

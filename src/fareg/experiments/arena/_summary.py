@@ -23,11 +23,12 @@ def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
     """Return the rows of one kind of labels that can be compared, with what is paired.
 
     Methods that were run in less than half of the settings are left out. Of the others, only
-    settings in which every method was run count, so that averages are over the same tables,
-    models and seeds; a method that failed in a setting is left out there, and other packages, which
-    lack some scores, are left out altogether. ``gain`` is the coverage
-    of the worst cells less that of split sets of the same mean size, ``size_ratio`` the mean size
-    relative to split sets at the confidence level.
+    settings in which every method was run count, so that averages are over the same tables, models
+    and seeds. A method that failed in a setting is left out there. Other packages lack some scores
+    and are left out altogether.
+
+    ``gain`` is the coverage of the worst cells less that of split sets of the same mean size,
+    ``size_ratio`` the mean size relative to split sets at the confidence level.
     """
     peers = [peer.title for peer in PEERS.values()]
     own = results[(results["labels"] == labels) & ~results["method"].isin(peers)].copy()
