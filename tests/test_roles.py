@@ -132,6 +132,9 @@ def test_labels_of_any_type_reach_a_classifier_that_wants_numbers():
     assert coded.classes_.tolist() == ["a", "b"]
     assert set(coded.classifier_.classes_) == {0, 1}
     assert set(coded.predict(X)) <= {"a", "b"}
+    network = MODELS["mlp"](0).fit(X, y)
+    assert network.classes_.tolist() == ["a", "b"]
+    assert network[-1].classifier_.classes_.tolist() == [0, 1]
 
 
 def test_a_library_that_is_not_installed_is_named_with_its_command(weighted, tmp_path, monkeypatch):

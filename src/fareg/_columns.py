@@ -195,7 +195,13 @@ def _seconds(times: pd.Series) -> Any:
     """Return durations in seconds, or dates in seconds since 1970."""
     if times.dtype.kind != "m":
         epoch = pd.Timestamp(0, unit="s", tz="UTC")
-        times = pd.to_datetime(times, utc=True).dt.as_unit("us") - epoch
+        try:
+            times = pd.to_datetime(times, utc=True).dt.as_unit("us") - epoch
+        except pd.errors.OutOfBoundsDatetime as error:  # pandas 2, for dates of Python
+            raise InvalidInputError(
+                f"dates must lie in the years 1678 to 2261 ({error}); take later and earlier ones "
+                "for missing, or install pandas 3"
+            ) from error
     # A float cannot hold nanoseconds since 1970 exactly. Microseconds round alike in every unit.
     return times.dt.as_unit("us").dt.total_seconds().to_numpy(np.float64)
 

@@ -49,12 +49,13 @@ def _mlp(seed: int) -> Any:
     network = AnySizeNetwork(
         (64, 32), early_stopping=True, validation_fraction=0.2, random_state=seed
     )
-    steps = make_pipeline(one_hot_encoder(MAX_CATEGORIES)).steps
-    return Pipeline([*steps, ("mlpclassifier", network)])
+    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), CodedLabels(network))
 
 
 class CodedLabels(ClassifierMixin, BaseEstimator):
     """A classifier that wants the labels 0, 1, 2, ..., for labels of any type.
+
+    Boosting libraries want them, and networks that stop early in older versions of scikit-learn.
 
     >>> from sklearn.dummy import DummyClassifier
     >>> CodedLabels(DummyClassifier()).fit([[0.0], [1.0]], ["b", "a"]).predict([[2.0]]).tolist()
