@@ -1,6 +1,6 @@
 """Any table leads to an answer or to a FaregError, through fit, predict, files and audit.
 
-More than two thousand random tables per run, for models, searches and training as small as it gets.
+A thousand random tables per run, for models, searches and training as small as it gets.
 """
 
 import functools
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
@@ -22,17 +22,9 @@ from sklearn.tree import DecisionTreeClassifier
 import fareg
 from fareg._encoding import one_hot_encoder, ordinal_encoder
 from fareg.workflow import audit_file, fit_file, predict_file
+from fuzzing import cases
 from registry import short_classifiers
 
-many = functools.partial(
-    settings,
-    deadline=None,
-    suppress_health_check=[
-        HealthCheck.function_scoped_fixture,
-        HealthCheck.too_slow,
-        HealthCheck.data_too_large,
-    ],
-)
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.usefixtures("small_searches"),
@@ -89,9 +81,11 @@ CLASSIFIERS = short_classifiers()
 
 @pytest.fixture
 def small_searches(monkeypatch):
-    """Let audits train three steps and boost three rounds: what is tested is that they end well."""
+    """Let audits train, boost and search for a moment: what is tested is that they end well."""
     monkeypatch.setattr("fareg.auditing._verification.MAX_ITER", 3)
     monkeypatch.setattr("fareg.metrics._excess_risk.N_ROUNDS", 3)
+    short = functools.partial(fareg.audit, n_directions=5, n_permutations=2)
+    monkeypatch.setattr("fareg.workflow._audit.audit", short)
 
 
 def labels_for(choices, n):
@@ -103,7 +97,7 @@ def labels_for(choices, n):
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-@many(max_examples=30)
+@cases(20)
 @given(
     table=tables(),
     choices=LABELS,
@@ -132,7 +126,7 @@ def test_any_table_is_an_answer_or_a_fareg_error(
         assert (fareg.load(tmp_path / "m.fareg").predict_set(table) == sets).all()
 
 
-@many(max_examples=50)
+@cases(30)
 @given(first=tables(min_rows=20), second=tables(), name=st.sampled_from(sorted(CLASSIFIERS)))
 def test_any_other_table_in_predict_is_an_answer_or_a_fareg_error(first, second, name):
     clf = CLASSIFIERS[name].set_params(estimator=ESTIMATORS["logistic"], random_state=0)
@@ -260,7 +254,7 @@ def fitted(name):
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-@many(max_examples=170)
+@cases(60)
 @given(table=distorted())
 def test_any_distorted_table_in_predict_is_an_answer_or_a_fareg_error(name, table):
     try:
@@ -273,7 +267,7 @@ def test_any_distorted_table_in_predict_is_an_answer_or_a_fareg_error(name, tabl
 # --- audit -------------------------------------------------------------------------------------
 
 
-@many(max_examples=120)
+@cases(50)
 @given(
     table=tables(),
     choices=LABELS,
@@ -288,10 +282,8 @@ def test_any_audited_table_is_an_answer_or_a_fareg_error(table, choices, level, 
         "lists": [[label] if rng.random() < 0.7 else [] for label in y],
     }[form]
     try:
-        result = fareg.audit(
-            table, y, sets, confidence_level=level, n_directions=5, n_permutations=2,
-            random_state=0,
-        )  # fmt: skip
+        options = {"n_directions": 5, "n_permutations": 2, "random_state": 0}
+        result = fareg.audit(table, y, sets, confidence_level=level, **options)
     except fareg.FaregError:
         return
     assert 0 <= result.coverage <= 1
@@ -314,7 +306,7 @@ def written(table, path):
     return path
 
 
-@many(max_examples=80)
+@cases(40)
 @given(table=tables(max_rows=90), choices=LABELS, suffix=st.sampled_from([".csv", ".parquet"]))
 def test_any_file_in_fit_is_an_answer_or_a_fareg_error(table, choices, suffix, tmp_path):
     labels = labels_for(choices, len(table)).to_numpy()
@@ -343,7 +335,7 @@ def stored(tmp_path_factory):
     return folder / "m.fareg"
 
 
-@many(max_examples=100)
+@cases(60)
 @given(
     table=distorted_frames(),
     suffix=st.sampled_from([".csv", ".parquet"]),
@@ -364,7 +356,7 @@ def test_any_file_in_predict_and_audit_is_an_answer_or_a_fareg_error(
     sets.unlink(missing_ok=True)
 
 
-@many(max_examples=120)
+@cases(50)
 @given(
     suffix=st.sampled_from([".csv", ".parquet"]),
     edits=st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=3)), min_size=1, max_size=4),

@@ -21,6 +21,7 @@ from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner
 from fareg.workflow import _calibrate, calibrate_folder
+from forked import dask_cluster
 
 pytestmark = [
     pytest.mark.slow,
@@ -126,16 +127,14 @@ def test_thresholds_are_those_of_all_new_rows_in_one_memory(
 
 
 def test_a_worker_that_dies_changes_nothing(place, tmp_path, monkeypatch):
-    distributed = pytest.importorskip("distributed")
+    pytest.importorskip("distributed")
     common = {"target": "outcome", "batch_size": 100}
     count_in_rounds(monkeypatch, few_rows=0)
     alone = calibrate_folder(
         place / "m.fareg", place / "parts", out=tmp_path / "one.fareg", jobs=1, **common
     )
     rounds, died = [], []
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    with dask_cluster() as cluster:
         victim = next(iter(cluster.workers.values())).pid
 
         def kill():

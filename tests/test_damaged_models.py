@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import functools
 import io
 import json
 import os
@@ -13,7 +12,7 @@ import zipfile
 import numpy as np
 import pytest
 import safetensors.numpy
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -28,6 +27,7 @@ import fareg
 from fareg._encoding import ordinal_encoder
 from fareg.groups import GroupLearner
 from fareg.persistence import _archive, _foreign, describe
+from fuzzing import cases
 from saved_models import (
     CLASSIFIERS,
     SPECIAL,
@@ -112,7 +112,7 @@ def test_flipped_bytes_give_an_error_or_the_same_model(small_file, tmp_path):
     content, clf = small_file
     rng = np.random.default_rng(0)
     tail = len(content) - 400  # the directory of the zip, where flips matter most
-    positions = [*rng.integers(len(content), size=1200), *range(tail, len(content))]
+    positions = [*rng.integers(len(content), size=400), *range(tail, len(content))]
     n_same = 0
     for position in positions:
         changed = bytearray(content)
@@ -214,13 +214,6 @@ REPLACEMENTS = st.recursive(
 )
 
 
-many = functools.partial(
-    settings,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-
-
 def edited(manifest, where, value):
     """Return the manifest with another value at a path."""
     manifest = copy.deepcopy(manifest)
@@ -236,7 +229,7 @@ def manifest_of(content):
         return json.loads(archive.read("manifest.json"))
 
 
-@many(max_examples=200)
+@cases(100)
 @given(data=st.data(), value=REPLACEMENTS)
 def test_edits_without_the_right_checksum_are_noticed(data, value, small_file, tmp_path):
     manifest = manifest_of(small_file[0])
@@ -326,7 +319,7 @@ def assert_refused_or_harmless(path, content, rows, beside, events_of):
 
 
 @pytest.mark.timeout(120)
-@many(max_examples=400)
+@cases(250)
 @given(data=st.data(), name=st.sampled_from(NAMES), value=REPLACEMENTS)
 def test_edits_with_the_right_checksum_are_refused_or_harmless(
     data, name, value, small_files, events_of, tmp_path
@@ -338,7 +331,7 @@ def test_edits_with_the_right_checksum_are_refused_or_harmless(
 
 
 @pytest.mark.timeout(120)
-@many(max_examples=150)
+@cases(100)
 @given(
     data=st.data(),
     name=st.sampled_from(NAMES),

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 
@@ -19,6 +18,7 @@ from fareg import FaregError
 from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.workflow import fit_file, predict_file, predict_folder
+from forked import dask_cluster, started
 
 DATA = make_synthetic(4000, random_state=0)
 FRAME = DATA.X.assign(outcome=DATA.y)
@@ -86,11 +86,9 @@ def test_the_command_on_a_dask_cluster_of_its_own(place, expected, tmp_path):
 
 
 def test_a_worker_that_dies_loses_and_duplicates_nothing(place, expected, tmp_path):
-    distributed = pytest.importorskip("distributed")
+    pytest.importorskip("distributed")
     out = tmp_path / "sets"
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    with dask_cluster() as cluster:
         victim = next(iter(cluster.workers.values())).pid
         killed_after = []
 
@@ -122,15 +120,15 @@ def test_a_worker_that_dies_loses_and_duplicates_nothing(place, expected, tmp_pa
 
 def test_a_run_that_is_killed_goes_on_where_it_stopped(place, expected, tmp_path):
     arguments = ["predict", place / "m.fareg", place / "parts", "--out", tmp_path / "sets"]
-    command = [sys.executable, "-m", "fareg", *map(str, arguments), "--jobs", "1"]
-    run = subprocess.Popen([*command, "--batch-size", "50"], start_new_session=True)
+    arguments = [*map(str, arguments), "--jobs", "1", "--batch-size", "50"]
+    run = started("from fareg.cli import app; app(arguments)", arguments=arguments)
     wait_for(lambda: len(list(tmp_path.glob(".sets.*/*.parquet"))) > 1)
-    os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
+    run.kill()
+    run.join()
     assert not (tmp_path / "sets").exists()
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob(".sets.*/*.parquet")}
     assert 0 < len(kept) < N_PARTS
-    subprocess.run([*command, "--batch-size", "50"], check=True, timeout=120, capture_output=True)
+    assert CliRunner().invoke(app, arguments).exit_code == 0
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "sets").iterdir()}
     assert after.items() >= kept.items()
     assert after.keys() == expected.keys()

@@ -11,7 +11,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier
@@ -21,6 +21,7 @@ import fareg
 from fareg import FaReGClassifier, FaregError, metrics
 from fareg.classifiers import CLASSIFIERS
 from fareg.groups import GroupLearner
+from fuzzing import cases
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.dirichlet([1, 1, 1], 80), columns=["a", "b", "c"]).assign(
@@ -77,7 +78,7 @@ def names(cls):
 
 
 @pytest.mark.parametrize("cls", CLASSIFIERS, ids=lambda cls: cls.__name__)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@cases(150)
 @given(data=st.data())
 def test_a_classifier_answers_or_refuses_before_its_estimator_is_asked(cls, data):
     model = Watched().fit(None)
@@ -92,7 +93,7 @@ def test_a_classifier_answers_or_refuses_before_its_estimator_is_asked(cls, data
     assert model.n_asked == 0
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@cases(150)
 @given(data=st.data())
 def test_a_learner_learns_or_refuses_before_it_looks_at_a_row(data):
     name = data.draw(st.sampled_from(names(GroupLearner)))
@@ -126,7 +127,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@cases(60)
 @given(data=st.data())
 def test_a_function_answers_or_refuses(function, data):
     arguments, quick = FUNCTIONS[function]

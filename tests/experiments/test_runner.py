@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -17,6 +15,7 @@ from fareg._engines import run_tasks
 from fareg.experiments._cells import run_unit, units_of
 from fareg.experiments._runner import run_cells
 from fareg.experiments._store import Store
+from forked import dask_cluster, started
 
 
 def stored(folder):
@@ -41,18 +40,19 @@ def test_cells_of_one_problem_run_together_and_once(tiny):
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_numbers(
     jobs, tiny, expected, numbers_of, tmp_path
 ):
-    command = [sys.executable, str(tiny.script), str(tmp_path), str(jobs)]
-    for _ in range(3 if jobs == 1 else 1):  # a start takes seconds
+    code = f"import runpy\nrunpy.run_path({str(tiny.script)!r})['run'](folder, jobs)"
+    for _ in range(3 if jobs == 1 else 1):  # processes of jobs start in seconds
         before = len(stored(tmp_path))
-        run = subprocess.Popen(command, start_new_session=True)
-        wait_for(lambda run=run, n=before: run.poll() is not None or len(stored(tmp_path)) > n + 1)
+        run = started(code, folder=str(tmp_path), jobs=jobs)
+        wait_for(lambda run=run, n=before: not run.is_alive() or len(stored(tmp_path)) > n + 1)
         os.killpg(run.pid, signal.SIGKILL)  # the whole session: workers die with their parent
-        assert run.wait() == -signal.SIGKILL
+        run.join()
+        assert run.exitcode == -signal.SIGKILL
         wait_for(lambda pid=run.pid: not alive(pid))
     cells = tiny.tiny_cells()
     assert 0 < len(stored(tmp_path)) < len(cells) + 4  # killed in mid-run, for real
     kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
-    assert subprocess.run(command, check=True, timeout=120).returncode == 0
+    tiny.run(str(tmp_path), jobs)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert len(stored(tmp_path)) == len(cells) + 4  # and four base models
     pd.testing.assert_frame_equal(numbers_of(cells, tmp_path), expected)
@@ -79,11 +79,9 @@ def test_a_changed_configuration_reuses_nothing(tiny, tmp_path):
 
 
 def test_a_dask_cluster_survives_the_death_of_a_worker(tiny, expected, numbers_of, tmp_path):
-    distributed = pytest.importorskip("distributed")
+    pytest.importorskip("distributed")
     cells = tiny.tiny_cells()
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    with dask_cluster() as cluster:
         victim = next(iter(cluster.workers.values())).pid
         killed = threading.Event()
 

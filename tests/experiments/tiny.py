@@ -1,6 +1,4 @@
-"""A tiny run of real cells: imported by tests, and started as a script to be killed."""
-
-import sys
+"""A tiny run of real cells: for tests, and for processes that are killed in the middle of it."""
 
 from fareg.experiments._cells import MethodCell
 from fareg.experiments._config import BaseConfig, DataConfig, Method, MetricConfig, Problem
@@ -30,5 +28,5 @@ def tiny_problem(kind="xnor", n=400, seed=0):
     return Problem(DataConfig(kind), n, seed, BASE, 200)
 
 
-if __name__ == "__main__":
-    run_cells(tiny_cells(), Store.open(sys.argv[1]), jobs=int(sys.argv[2]))
+def run(folder, jobs):
+    run_cells(tiny_cells(), Store.open(folder), jobs=jobs)
