@@ -58,11 +58,9 @@ def cell_coverage(
 ) -> pd.DataFrame:
     """Count every cell of one or two features that occurs among ``rows``.
 
-    Returns
-    -------
-    DataFrame
-        Columns features and codes (tuples), n, share, coverage, low, high (95% Clopper-Pearson),
-        mean_size and p_value, which is that of coverage below the level and counts this cell alone.
+    The columns are features and codes (tuples), n, share, coverage, low, high (95%
+    Clopper-Pearson), mean_size and p_value, which is that of coverage below the confidence level
+    and counts this cell alone.
     """
     rows = np.ones(len(covered), dtype=bool) if rows is None else rows
     codes, covered, size = table.codes[rows], covered[rows], size[rows]
@@ -84,14 +82,9 @@ def cell_coverage(
 def label_coverage(
     y: Any, covered: BoolArray, size: IntArray, *, confidence_level: float
 ) -> pd.DataFrame:
-    """Count the rows of every true label.
+    """Count the rows of every true label, worst coverage first.
 
-    Returns
-    -------
-    DataFrame
-        Columns label (as text), n, share, coverage, low, high (95% Clopper-Pearson), mean_size and
-        p_value, which is that of coverage below the level and counts this label alone. Worst
-        coverage first.
+    The columns are label (as text), and those of :func:`cell_coverage` from n on.
     """
     table = coverage_by_label(y, covered)
     sizes = pd.Series(size).groupby(np.asarray(y, dtype=object).ravel(), sort=False).mean()

@@ -24,19 +24,11 @@ from fareg.report import fit_verdict, render_card, render_report, words
 
 @dataclass(frozen=True, eq=False)
 class RowLevels:
-    """Levels of disadvantage of test rows, and where thresholds begin to be raised.
+    """Levels of disadvantage of test rows, and where thresholds begin to be raised."""
 
-    Attributes
-    ----------
-    levels : int ndarray of shape (n_samples,)
-    n_levels : int
-    first_raised : int
-        The level from which on thresholds are higher than those of split conformal sets.
-    """
-
-    levels: IntArray
+    levels: IntArray  # (n_samples,)
     n_levels: int
-    first_raised: int
+    first_raised: int  # the first whose threshold is above that of split conformal sets
 
 
 @dataclass(frozen=True, eq=False, repr=False)

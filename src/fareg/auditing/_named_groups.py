@@ -20,27 +20,13 @@ N_WORST = 5
 
 @dataclass(frozen=True, eq=False)
 class ReportedGroup:
-    """A group that a classifier names, and the test rows that its words mean.
+    """A group that a classifier names, and the test rows that its words mean."""
 
-    Attributes
-    ----------
-    rule : str
-        The words.
-    features : tuple of str
-        The features that the words name.
-    fidelity : float
-        Share of the learning rows on which the words agree with the group as it was learned.
-    stability : float
-        Share of random halves of the learning rows on which the group was found again.
-    inside : bool ndarray of shape (n_samples,)
-        The rows that fit the words.
-    """
-
-    rule: str
-    features: tuple[str, ...]
-    fidelity: float
-    stability: float
-    inside: BoolArray
+    rule: str  # the words
+    features: tuple[str, ...]  # that the words name
+    fidelity: float  # share of learning rows on which the words agree with what was learned
+    stability: float  # share of random halves of the learning rows that found it again
+    inside: BoolArray  # (n_samples,) the rows that fit the words
 
 
 def reported_groups(named: Sequence[Any], columns: pd.DataFrame) -> list[ReportedGroup]:

@@ -19,11 +19,9 @@ def group_picture(
 ) -> dict[str, Any] | None:
     """Return a grid of cells with rows, coverage and the share that lies in the group.
 
-    Returns
-    -------
-    dict or None
-        features (one or two), row_labels, column_labels, hidden_levels (how many are left out) and
-        cells: a list of row, column, n, coverage, low, high, inside. None if the rule names none.
+    It has features (one or two), row_labels, column_labels, hidden_levels (how many are left out)
+    and cells: a list of row, column, n, coverage, low, high, inside. None if the rule names no
+    feature.
     """
     shown = [name for name in features if name in columns][:2]
     if not shown:

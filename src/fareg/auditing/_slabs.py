@@ -14,19 +14,12 @@ from fareg.metrics import WorstSlab, worst_slab_curve
 DELTAS = (0.1, 0.2, 0.3, 0.5)
 KINDS = {"linear": "WSC", "quadratic": "WSC+"}
 MAX_ROWS = 10_000  # more rows are sampled: the search is linear in them
+# fmt: off
 COLUMNS = (
-    "measure",
-    "delta",
-    "value",
-    "held_out",
-    "held_out_mass",
-    "held_out_low",
-    "held_out_high",
-    "null_low",
-    "null_median",
-    "null_high",
-    "p_value",
+    "measure", "delta", "value", "held_out", "held_out_mass", "held_out_low", "held_out_high",
+    "null_low", "null_median", "null_high", "p_value",
 )
+# fmt: on
 
 
 def slab_curve(

@@ -42,17 +42,8 @@ def level_story(
     -------
     dict
         ``n_levels``; ``named``; ``rows``, one per level; ``top``, the levels from ``first`` to
-        ``last`` together, and ``others``, the rest.
-        All have n, share, before and after with ``_low`` and ``_high``, and the mean set sizes
-        size_before and size_after. ``others`` is None if everyone shares one threshold.
-
-    Examples
-    --------
-    >>> hit = {"before": np.array([True, True, False]), "after": np.array([True, True, True])}
-    >>> size = {"before": np.array([1, 1, 1]), "after": np.array([1, 1, 2])}
-    >>> story = level_story(np.array([0, 0, 1]), 2, 1, hit, size, [])
-    >>> story["top"]["before"], story["top"]["after"], story["others"]["size_after"]
-    (0.0, 1.0, 1.0)
+        ``last`` together, and ``others``, the rest, None if everyone shares one threshold. All have
+        n, share, before and after with ``_low`` and ``_high``, size_before and size_after.
     """
     top = levels >= first
     return {

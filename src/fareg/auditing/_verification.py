@@ -114,16 +114,11 @@ def discover_and_verify(
 
     If the rows are independent and coverage is at least ``confidence_level`` in every group, any
     group is a finding with probability at most ``significance``: given the discovery half, the
-    candidates are fixed, their binomial p-values exact and their number accounted for by Holm.
-    The same holds for rows that depend on each other within ``clusters``, which are never divided,
-    and for a level that varies with the ``n_calibration`` rows of a valid predictor.
+    candidates are fixed, their binomial p-values exact and their number accounted for by Holm. The
+    same holds for rows that depend on each other within ``clusters``, which are never divided, and
+    for a level that varies with the ``n_calibration`` rows of a valid predictor.
 
-    Returns
-    -------
-    groups : tuple of VerifiedGroup
-        The candidates, most significant first.
-    discovery : bool ndarray of shape (n_samples,)
-        The discovery half.
+    Returns the groups, most significant first, and which rows are the discovery half.
     """
     units = np.arange(len(covered)) if clusters is None else clusters
     n_units = int(units.max(initial=-1)) + 1

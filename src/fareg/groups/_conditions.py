@@ -21,32 +21,17 @@ DIGITS = 4  # significant digits of a bound, unless it takes more to part the va
 class Condition:
     """One condition of a rule. Its words and its rows follow from the same numbers.
 
-    A missing value fulfils it if ``missing`` says so; an infinite number counts as missing. A
-    level that was never seen fulfils "is not" and "not in", and no other condition.
-
-    Attributes
-    ----------
-    feature : str
-        The column it speaks of.
-    missing : bool
-        Whether a row without a value fulfils it.
-    levels : tuple of str or None
-        Of a text: the levels that are listed.
-    is_excluding : bool
-        Whether the listed levels are those left out.
-    low, high : float
-        Of a number: ``low < value <= high``.
-    kind : str or None
-        "flag" or "date": how to write the numbers.
+    A missing value fulfils it if ``missing`` says so; an infinite number counts as missing. A level
+    that was never seen fulfils "is not" and "not in", and no other condition.
     """
 
-    feature: str
-    missing: bool = False
-    levels: tuple[str, ...] | None = None
-    is_excluding: bool = False
+    feature: str  # the column it speaks of
+    missing: bool = False  # whether a row without a value fulfils it
+    levels: tuple[str, ...] | None = None  # of a text: the levels that are listed
+    is_excluding: bool = False  # whether the listed levels are those left out
     low: float = -np.inf
-    high: float = np.inf
-    kind: str | None = None
+    high: float = np.inf  # of a number: low < value <= high
+    kind: str | None = None  # "flag" or "date": how to write the numbers
 
     def holds(self, column: pd.Series) -> BoolArray:
         """Tell which rows of a canonical column fulfil the condition."""

@@ -15,18 +15,10 @@ N_FOLDS = 5
 
 @dataclass(frozen=True)
 class Folds:
-    """A fold for each row; rows of one cluster are always in one fold.
+    """A fold for each row; rows of one cluster are always in one fold."""
 
-    Attributes
-    ----------
-    fold : int ndarray of shape (n,)
-        In 0, ..., N_FOLDS - 1.
-    cluster : int ndarray of shape (n,)
-        The cluster of each row, numbered from 0; every row is its own if none were given.
-    """
-
-    fold: IntArray
-    cluster: IntArray
+    fold: IntArray  # (n,) in 0, ..., N_FOLDS - 1
+    cluster: IntArray  # (n,) numbered from 0; every row is its own if none were given
 
     @classmethod
     def draw(cls, n: int, clusters: Any, rng: np.random.Generator) -> Folds:

@@ -13,22 +13,10 @@ from fareg._validation import BoolArray, FloatArray, InvalidInputError, check_fr
 def project_to_mass(proba: npt.ArrayLike, delta: float) -> FloatArray:
     """Return the nearest vector in [0, 1]^n whose mean is at least ``delta``.
 
-    Solves ``min ||v - u||^2`` subject to ``mean(v) >= delta`` and ``0 <= v <= 1`` exactly, in
-    O(n log n): ``v_i = min(1, u_i + w)`` with ``w = mass_shift(u, delta)`` (Eq. project).
+    Solves ``min ||v - u||^2`` subject to ``mean(v) >= delta`` and ``0 <= v <= 1`` exactly, in O(n
+    log n): ``v_i = min(1, u_i + w)`` with ``w = mass_shift(u, delta)`` (Eq. project). The
+    probabilities u have shape (n,) or (n_batches, n).
 
-    Parameters
-    ----------
-    proba : array-like of shape (n,) or (n_batches, n)
-        Probabilities ``u`` in [0, 1].
-    delta : float in (0, 1]
-        The smallest mean allowed.
-
-    Returns
-    -------
-    projected : ndarray of the same shape
-
-    Examples
-    --------
     >>> project_to_mass([0.9, 0.1, 0.0, 0.0], 0.5).round(3)
     array([1. , 0.4, 0.3, 0.3])
     >>> project_to_mass([0.9, 0.8, 0.7, 0.6], 0.5)

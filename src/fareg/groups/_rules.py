@@ -23,35 +23,16 @@ MAX_ROWS = 20_000
 
 @dataclass(frozen=True)
 class Rule:
-    """A group in words, and the rows that these words mean.
+    """A group in words, and the rows that these words mean."""
 
-    Attributes
-    ----------
-    text : str
-        The words.
-    features : tuple of str
-        The features that the words name.
-    fidelity : float
-        Share of the rows on which the rule and the group that it describes agree.
-    alternatives : tuple of tuples of Condition
-        A row is inside if it fulfils all conditions of any alternative.
-    """
-
-    text: str
-    features: tuple[str, ...]
-    fidelity: float
+    text: str  # the words
+    features: tuple[str, ...]  # the features that the words name
+    fidelity: float  # share of the rows on which the words and the group agree
+    # a row is inside if it fulfils all conditions of any alternative
     alternatives: tuple[tuple[Condition, ...], ...] = ()
 
     def inside(self, columns: pd.DataFrame) -> BoolArray:
-        """Tell which rows of canonical columns the words describe.
-
-        Examples
-        --------
-        >>> columns = pd.DataFrame({"Color": ["Red", "Red", "Blue", "Blue"]}, dtype=object)
-        >>> rule = distil_rule(columns, (columns["Color"] == "Red").to_numpy())
-        >>> rule.text, rule.inside(columns).tolist()
-        ('Color=Red', [True, True, False, False])
-        """
+        """Tell which rows of canonical columns the words describe."""
         absent = [name for name in self.features if name not in columns]
         if absent:
             raise InvalidInputError(
@@ -79,20 +60,9 @@ class Rule:
 def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
     """Describe a group by the smallest decision tree that agrees with it as well as a big one.
 
-    Parameters
-    ----------
-    columns : DataFrame of shape (n, n_features)
-        Canonical columns; those that held booleans and dates are described as such.
-    inside : bool ndarray of shape (n,)
-        Membership in the group.
+    ``inside`` marks the group; canonical columns that held booleans and dates are described as
+    such.
 
-    Returns
-    -------
-    Rule
-
-    Examples
-    --------
-    >>> import pandas as pd
     >>> columns = pd.DataFrame({"Color": ["Red", "Red", "Blue", "Blue"] * 10,
     ...                         "Gender": ["Female", "Male"] * 20}, dtype=object)
     >>> inside = (columns["Color"] == "Red") == (columns["Gender"] == "Female")

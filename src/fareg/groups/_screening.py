@@ -46,13 +46,7 @@ class Screening:
 
 
 def smallest_p_value(n_permutations: int) -> float:
-    """Return the smallest p-value that this many shuffles can give: ``1 / (1 + n_permutations)``.
-
-    Examples
-    --------
-    >>> smallest_p_value(99)
-    0.01
-    """
+    """Return the smallest p-value that this many shuffles can give."""
     return 1 / (1 + n_permutations)
 
 
@@ -61,22 +55,11 @@ def screen_features(
 ) -> Screening:
     """Select the features whose joint cells predict ``target`` on held-out rows.
 
-    Parameters
-    ----------
-    columns : DataFrame of shape (n, n_features)
-        Sensitive features in canonical form.
-    target : ndarray of shape (n,)
-        Strangeness of each row, for example the rank of its score.
-    n_permutations : int
-        Number of shuffles of ``target`` behind the p-value, which is
-        ``(1 + #{null >= observed}) / (1 + n_permutations)`` for the best gain over all subsets.
-        Each shuffle gets the whole search, the choice of promising pairs and triples included, so
-        the p-value is exact for any number of features if the target is independent of them.
-    random_state : int
-
-    Returns
-    -------
-    Screening
+    ``target`` is the strangeness of each row, for example the rank of its score. The p-value is
+    ``(1 + #{null >= observed}) / (1 + n_permutations)`` for the best gain over all subsets, where
+    null are shuffles of the target. Each shuffle gets the whole search, the choice of promising
+    pairs and triples included, so the p-value is exact for any number of features if the target is
+    independent of them.
     """
     rng = np.random.default_rng(random_state)
     if len(target) > MAX_ROWS:
@@ -132,12 +115,8 @@ def _search(
 ) -> tuple[dict[Subset, float], FloatArray]:
     """Run one search per column of ``targets``, each led by that column alone.
 
-    Returns
-    -------
-    gains : dict of float by subset
-        What the search of the first column tried, with the mean gains.
-    largest : ndarray of shape (n_targets,)
-        The largest mean gain that each search met.
+    Returns what the search of the first column tried, with the mean gains, and the largest mean
+    gain that each search met, shape (n_targets,).
     """
     n_features, n_targets = len(cells.codes), targets.shape[1]
     largest = np.full(n_targets, -np.inf)

@@ -23,17 +23,12 @@ HEAVY = 1e4  # penalty that enforces the sum of weights
 class Signal:
     """How well disadvantage is predicted on rows that no model and no weight had seen.
 
-    Attributes
-    ----------
-    gain : float
-        Explained share of the target's variance; negative if worse than a constant.
-    p_value : float
-        One-sided, that predictions and target do not rise together within the folds, by the normal
-        approximation, with clusters as units. A weak signal may rank people well although its
-        predictions are no better than a constant: levels ask for the order only.
+    The p-value is one-sided, that predictions and target do not rise together within the folds, by
+    the normal approximation, with clusters as units. A weak signal may rank people well although
+    its predictions are no better than a constant: levels ask for the order only.
     """
 
-    gain: float
+    gain: float  # explained share of the target's variance; negative if worse than a constant
     p_value: float
 
     @property
@@ -52,19 +47,9 @@ class Signal:
 def stack_weights(predictions: FloatArray, target: FloatArray) -> FloatArray:
     """Return weights >= 0 of sum <= 1 that predict the target best around its mean.
 
-    Parameters
-    ----------
-    predictions : ndarray of shape (n, n_members)
-        Out of fold.
-    target : ndarray of shape (n,)
+    ``predictions`` of shape (n, n_members) are out of fold. What is missing to a sum of one is the
+    weight of the constant.
 
-    Returns
-    -------
-    ndarray of shape (n_members,)
-        What is missing to a sum of one is the weight of the constant.
-
-    Examples
-    --------
     >>> x, other = np.array([[0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 1.0, 1.0]])
     >>> stack_weights(np.column_stack([x, other]), 0.5 * x).round(2)
     array([0.5, 0. ])

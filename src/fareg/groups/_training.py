@@ -77,22 +77,12 @@ def train_groups(
 ) -> tuple[dict[str, list[tuple[Any, Any]]], list[dict[str, Any]]]:
     """Train one network per row of ``trains``; return numpy weights and the history.
 
-    Parameters
-    ----------
-    x : ndarray of shape (n_distinct, n_inputs)
-        Encoded sensitive features, each distinct row once.
-    which : int ndarray of shape (n,)
-        The distinct row of each row.
-    covered : ndarray of shape (n,)
-        In [0, 1]; the group network looks for rows where it is low.
-    trains : bool ndarray of shape (n_restarts, n)
-        Which rows train each restart.
-    plan : TrainingPlan
-    progress : function (stage, step, n_steps, loss), default=None
-    stops : bool ndarray of shape (n_restarts, n), default=None
-        Which rows tell each restart when to stop; None for those that do not train it.
-    reads : bool ndarray of shape (n_restarts, n_inputs), default=None
-        Which inputs each restart reads; None for all. Weights of the others are zero.
+    ``x`` of shape (n_distinct, n_inputs) holds the encoded sensitive features, each distinct row
+    once, and ``which`` the distinct row of each row. The network looks for rows where ``covered``,
+    in [0, 1], is low. ``trains`` and ``stops``, of shape (n_restarts, n), mark the rows that train
+    each restart and those that tell it when to stop; without ``stops``, these are the rows that do
+    not train it. ``reads`` of shape (n_restarts, n_inputs) marks the inputs that each restart
+    reads; weights of the others are zero.
     """
     check_device(plan.device)
     generator = torch.Generator(device=plan.device).manual_seed(plan.seed)

@@ -11,18 +11,10 @@ from fareg._validation import FloatArray
 
 @dataclass(frozen=True)
 class Directions:
-    """A batch of projections ``pi(x) = x' W x + v' x``; a linear one has no ``W``.
+    """A batch of projections ``pi(x) = x' W x + v' x``; a linear one has no ``W``."""
 
-    Attributes
-    ----------
-    v : ndarray of shape (n_directions, n_features)
-        Linear coefficients.
-    W : ndarray of shape (n_directions, n_features, n_features) or None
-        Quadratic coefficients.
-    """
-
-    v: FloatArray
-    W: FloatArray | None = None
+    v: FloatArray  # (n_directions, n_features)
+    W: FloatArray | None = None  # (n_directions, n_features, n_features)
 
     @classmethod
     def draw(

@@ -14,25 +14,11 @@ from fareg._validation import IntArray
 
 
 def smallest_slab(delta: float, n_samples: int, *, rule: str = "ceil") -> int:
-    """Return the fewest points that a slab of mass ``delta`` may hold.
+    """Return the fewest points that a slab of mass ``delta`` may hold: from 1 to ``n_samples``.
 
-    Parameters
-    ----------
-    delta : float
-        Smallest share of the points, in (0, 1].
-    n_samples : int
-        Number of points.
-    rule : {"ceil", "round"}, default="ceil"
-        ``ceil(delta * n)``, computed in decimals (7% of 100 is 7, though ``0.07 * 100 > 7``), or
-        ``round(delta * n) + 1``, the rule of the code published with WSC+.
+    The rule "ceil" is ``ceil(delta * n)``, computed in decimals (7% of 100 is 7, though ``0.07 *
+    100 > 7``); "round" is ``round(delta * n) + 1``, the rule of the code published with WSC+.
 
-    Returns
-    -------
-    int
-        At least 1, at most ``n_samples``.
-
-    Examples
-    --------
     >>> smallest_slab(0.07, 100), smallest_slab(0.07, 100, rule="round")
     (7, 8)
     """
@@ -48,29 +34,18 @@ class Segments:
     """The segments of sequences of blocks that hold at least ``min_points`` points.
 
     Cut ``j`` lies before block ``j``. A segment from cut ``i`` to cut ``j`` is allowed if
-    ``first_end <= j`` and ``i <= latest[j - first_end]``.
-
-    Attributes
-    ----------
-    points : ndarray of shape (n_blocks + 1,) or (n_rows, n_blocks + 1)
-        Number of points before each cut: in all sequences, or in each.
-    first_end : int
-        The first cut at which a segment may end.
-    latest : ndarray of shape (n_blocks + 1 - first_end,) or (n_rows, n_blocks + 1 - first_end)
-        For each such end, the latest cut at which its segment may start; -1: at none.
+    ``first_end <= j`` and ``i <= latest[j - first_end]``. All sequences share ``points`` and
+    ``latest``, or each has a row of its own.
     """
 
-    points: IntArray
-    first_end: int
-    latest: IntArray
+    points: IntArray  # (..., n_blocks + 1) number of points before each cut
+    first_end: int  # the first cut at which a segment may end
+    latest: IntArray  # for each such end the latest cut to start at; -1: none
 
     @classmethod
     def at_least(cls, min_points: int, size: npt.NDArray[Any]) -> Segments:
         """Allow segments of at least ``min_points`` points, given the points of each block.
 
-        Examples
-        --------
-        >>> import numpy as np
         >>> segments = Segments.at_least(3, np.array([2, 2, 1]))
         >>> segments.first_end, segments.latest.tolist()  # blocks 0-1; 0-2 or 1-2
         (2, [0, 1])
@@ -132,32 +107,16 @@ def worst_segment(
 ) -> WorstSegments:
     """Find the segment with the smallest share of covered points, for several coverages at once.
 
-    Dinkelbach's iteration for the ratio covered / points: given a ratio a / b, the segment that
-    minimises ``b * covered - a * points`` comes from prefix sums ``P`` and their running maximum;
-    a negative minimum gives a better ratio, zero proves a / b optimal. All numbers are integers,
-    so the answer is exact.
+    Dinkelbach's iteration (1967) for the ratio covered / points: given a ratio a / b, the segment
+    that minimises ``b * covered - a * points`` comes from prefix sums ``P`` and their running
+    maximum; a negative minimum gives a better ratio, zero proves a / b optimal. All numbers are
+    integers, so the answer is exact. Of equally bad segments, it is the one that the iteration
+    meets first.
 
-    Parameters
-    ----------
-    covered : ndarray of shape (n_rows, n_blocks)
-        Covered points of each block, one sequence of blocks per row.
-    segments : Segments
-        The segments to choose from, in all rows or in each.
-    below : pair of ndarray of shape (n_rows,), optional
-        Covered and points of a known ratio per row: only better segments are looked for.
+    ``covered`` of shape (n_rows, n_blocks) holds the covered points of each block, one sequence of
+    blocks per row. With ``below``, covered and points of a known ratio per row, only better
+    segments are looked for.
 
-    Returns
-    -------
-    WorstSegments
-        Of equally bad segments, the one the iteration meets first.
-
-    References
-    ----------
-    Dinkelbach, W. (1967). On nonlinear fractional programming. Management Science 13, 492-498.
-
-    Examples
-    --------
-    >>> import numpy as np
     >>> covered = np.array([[1, 0, 1, 0, 0, 1]])
     >>> worst = worst_segment(covered, Segments.at_least(3, np.ones(6, int)))
     >>> worst.covered.item(), worst.points.item()

@@ -40,26 +40,13 @@ def fitted_directions(
     """Fit a direction to every outcome, for each smallest number of points in a slab.
 
     Least squares of the missed points on few features (with their squares and products for a
-    quadratic direction) is the start. Features enter one by one, as long as their gain is more
-    than chance would give. Then the coverage of the slab with soft edges descends by gradient
-    steps in the coefficients of these features. Cost per outcome: one pass over all pairs of
-    features and ``N_STEPS`` passes over the points. Nothing is drawn at random.
+    quadratic direction) is the start. Features enter one by one, as long as their gain is more than
+    chance would give. Then the coverage of the slab with soft edges descends by gradient steps in
+    the coefficients of these features. Cost per outcome: one pass over all pairs of features and
+    ``N_STEPS`` passes over the points. Nothing is drawn at random.
 
-    Parameters
-    ----------
-    points : Points
-        The distinct rows.
-    counts : ndarray of shape (n_outcomes, n_distinct)
-        Covered points of each distinct row.
-    kind : {"linear", "quadratic"}
-        The form of the directions.
-    min_points : sequence of int
-        Smallest numbers of points in a slab.
-
-    Returns
-    -------
-    list of Directions
-        For each number of points one direction per outcome.
+    ``counts`` of shape (n_outcomes, n_distinct) holds the covered points of each distinct row. The
+    answer has one direction per outcome for each entry of ``min_points``.
     """
     bases = _Bases(points, kind)
     n_points = len(points.row)

@@ -130,25 +130,13 @@ class Found:
 
 @dataclass
 class Search:
-    """What is known so far about slabs of at least ``min_points`` points.
-
-    Attributes
-    ----------
-    min_points : int
-        Fewest points of a slab.
-    found : Found
-        The worst slab of the observed outcome.
-    values : list of float
-        Worst coverage of the observed outcome along each direction searched.
-    covered, points : ndarray of shape (n_permutations,)
-        Covered points and points of the worst slab of each permuted outcome.
-    """
+    """What is known so far about slabs of at least ``min_points`` points."""
 
     min_points: int
-    found: Found
-    values: list[float]
-    covered: IntArray
-    points: IntArray
+    found: Found  # the worst slab of the observed outcome
+    values: list[float]  # its worst coverage along each direction searched
+    covered: IntArray  # (n_permutations,) covered points of the worst slab of each permuted outcome
+    points: IntArray  # (n_permutations,) and its points
 
     @classmethod
     def start(cls, points: Points, counts: Counts, min_points: int) -> Search:

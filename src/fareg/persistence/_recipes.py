@@ -32,8 +32,6 @@ class Recipe:
 def as_recipes(root: Any) -> Any:
     """Return a copy of ``root`` with recipes in place of what they make; itself, if there are none.
 
-    Examples
-    --------
     >>> import scipy.stats
     >>> as_recipes({"C": scipy.stats.uniform(0, 2)})["C"].arguments
     {'name': 'uniform', 'args': (0, 2), 'kwds': {}}

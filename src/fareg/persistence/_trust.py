@@ -57,52 +57,23 @@ NAMED = frozenset(
         "xgboost.sklearn.XGBRFClassifier",
     }
 )
-MODEL_PACKAGES = frozenset(
-    {
-        "_loss",
-        "calibration",
-        "cluster",
-        "compose",
-        "covariance",
-        "cross_decomposition",
-        "decomposition",
-        "discriminant_analysis",
-        "dummy",
-        "ensemble",
-        "feature_extraction",
-        "feature_selection",
-        "frozen",
-        "gaussian_process",
-        "impute",
-        "isotonic",
-        "kernel_approximation",
-        "kernel_ridge",
-        "linear_model",
-        "manifold",
-        "metrics",
-        "mixture",
-        "model_selection",
-        "multiclass",
-        "multioutput",
-        "naive_bayes",
-        "neighbors",
-        "neural_network",
-        "pipeline",
-        "preprocessing",
-        "random_projection",
-        "semi_supervised",
-        "svm",
-        "tree",
-    }
-)
+# fmt: off
+MODEL_PACKAGES = frozenset({
+    "_loss", "calibration", "cluster", "compose", "covariance", "cross_decomposition",
+    "decomposition", "discriminant_analysis", "dummy", "ensemble", "feature_extraction",
+    "feature_selection", "frozen", "gaussian_process", "impute", "isotonic",
+    "kernel_approximation", "kernel_ridge", "linear_model", "manifold", "metrics", "mixture",
+    "model_selection", "multiclass", "multioutput", "naive_bayes", "neighbors",
+    "neural_network", "pipeline", "preprocessing", "random_projection", "semi_supervised",
+    "svm", "tree",
+})
+# fmt: on
 FUNCTION_PACKAGES = ("feature_extraction", "feature_selection", "metrics", "preprocessing")
 
 
 def is_trusted(name: str) -> bool:
     """Tell whether a type or function is trusted, by its full name.
 
-    Examples
-    --------
     >>> is_trusted("sklearn.gaussian_process.kernels.RBF"), is_trusted("numpy.number")
     (True, True)
     >>> is_trusted("sklearn.tree._export.export_graphviz"), is_trusted("os.system")

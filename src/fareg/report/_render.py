@@ -14,29 +14,13 @@ from fareg import _words
 from fareg.report import _figures
 
 # a section without its key in the summary is left out
+# fmt: off
 OPTIONAL = (
-    "about",
-    "story",
-    "repairs",
-    "residual",
-    "by_label",
-    "overall",
-    "set_sizes",
-    "groups",
-    "main_group",
-    "picture",
-    "levels",
-    "pairs",
-    "slabs",
-    "excess_risk",
-    "excess_risk_under",
-    "detectable_coverage",
-    "notes",
-    "before",
-    "after",
-    "comparison_labels",
-    "fareg_version",
+    "about", "story", "repairs", "residual", "by_label", "overall", "set_sizes", "groups",
+    "main_group", "picture", "levels", "pairs", "slabs", "excess_risk", "excess_risk_under",
+    "detectable_coverage", "notes", "before", "after", "comparison_labels", "fareg_version",
 )
+# fmt: on
 CARD = ("label", "status", "steps", "head", "rows", "note", "levels", "picture", "caption", "code")
 FORMATS = ("percent", "probability", "confidence", "count", "rows", "size", "evidence")
 
