@@ -111,7 +111,7 @@ def slope_of(sizes: list[int], times: list[float]) -> float:
 def measure() -> dict:
     """Time every method on 10^3 to 10^6 rows, as far as it gets in a call of a minute."""
     warnings.simplefilter("ignore", FaregWarning)  # small cells are part of it
-    conformalized("FaReG", 1_000)  # loads torch
+    conformalized("FaReG", 1_000)  # loads libraries
     curves = [curve(name, "N", functools.partial(in_calibration, name)) for name in METHODS]
     curves += [
         curve("p-values", "N", lambda n: pvalues(n, M_FIXED)),

@@ -33,7 +33,7 @@ def beside(base: str, methods: dict[str, Any], model: Any, n: int) -> list[Row]:
     for name, method in methods.items():
         clf = method(FrozenEstimator(model), sensitive_features=list(data.sensitive))
         clf.set_params(random_state=0)
-        clf.conformalize(X[n : n + 100], y[n : n + 100])  # loads torch
+        clf.conformalize(X[n : n + 100], y[n : n + 100])  # loads libraries
         runs = [timed(clf, X[n:], y[n:], n) for _ in range(REPEATS)]
         learning, everything = np.min(runs, axis=0).tolist()
         size = f"{n:,} rows train, {n:,} calibrate"

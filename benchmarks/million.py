@@ -46,7 +46,7 @@ def conformalize(folder: str, n_rows: int) -> dict[str, Any]:
         sensitive_features=list(data.sensitive),
         random_state=0,
     )
-    clf.conformalize(data.X[:1000], data.y[:1000])  # loads torch
+    clf.conformalize(data.X[:1000], data.y[:1000])  # loads libraries
     with memory() as used:
         elapsed, _ = seconds(lambda: clf.conformalize(data.X, data.y))
     save(clf, Path(folder, "m.fareg"))

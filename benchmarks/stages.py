@@ -21,10 +21,10 @@ from fareg.calibration import LevelCalibration, _levels, _rows
 from fareg.classifiers import _base as _classifier
 from fareg.classifiers import _fareg, _learning, _naming
 from fareg.datasets import make_synthetic
-from fareg.groups import GroupLearner, _learner, _training
+from fareg.groups import GroupLearner, _learner
 
 BASE, PRODUCTS = "base model", "matrix products"
-STEPS = "the rest of training"
+TRAINING = "training the network"
 STAGES = [  # (stage, where a function lives, its name)
     ("reading the table", _rows, "select_columns"),
     ("reading the table", _rows, "take_rows"),
@@ -34,14 +34,12 @@ STAGES = [  # (stage, where a function lives, its name)
     ("encoding features", Pipeline, "fit"),
     ("cells, trees and stacking", _learner, "learn_members"),
     ("cells, trees and stacking", _learner, "stack_members"),
-    (STEPS, _training, "train_groups"),
     ("disadvantage", GroupLearner, "disadvantage"),
     ("calibration", _levels, "_isotonic"),
     ("calibration", LevelCalibration, "thresholds"),
     ("names and description", _naming, "distil_rule"),
     ("names and description", _fareg, "describe_groups"),
 ]
-TORCH_PRODUCTS = ("bmm", "mm", "addmm", "baddbmm")
 N_FIT, N_PREDICT = 100_000, 1_000_000
 REPEATS = 3
 
@@ -90,15 +88,14 @@ class TimedProducts(np.ndarray):
 @contextlib.contextmanager
 def watched(stages: Stages) -> Iterator[None]:
     """Time the functions of ``STAGES`` and the scores, and the products with learned weights."""
-    trained = _training._as_numpy
-    scored = _classifier.get_score
+    train, scored = _learner.train_groups, _classifier.get_score
+    timed = type("Timed", (TimedProducts,), {"stages": stages})
 
-    def as_numpy(weights):
-        timed = type("Timed", (TimedProducts,), {"stages": stages})
-        plain = trained(weights)
-        if isinstance(plain, dict):
-            return {part: [(w.view(timed), b) for w, b in plain[part]] for part in plain}
-        return [(w.view(timed), b) for w, b in plain]
+    def train_groups(*args: Any, **options: Any) -> Any:
+        weights, history = stages.timed(TRAINING, train)(*args, **options)
+        return {
+            part: [(w.view(timed), b) for w, b in layers] for part, layers in weights.items()
+        }, history
 
     with contextlib.ExitStack() as stack:
         for stage, home, name in STAGES:
@@ -106,31 +103,13 @@ def watched(stages: Stages) -> Iterator[None]:
             stack.enter_context(mock.patch.object(home, name, function))
         score = lambda name: stages.timed("scores", scored(name))  # noqa: E731
         stack.enter_context(mock.patch.object(_classifier, "get_score", score))
-        stack.enter_context(mock.patch.object(_training, "_as_numpy", as_numpy))
+        stack.enter_context(mock.patch.object(_learner, "train_groups", train_groups))
         yield
-
-
-def training_products(function: Callable[[], Any]) -> float:
-    """Return the seconds of matrix products in torch, in a run of their own: watching slows it."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    stages = Stages()
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            if func.overloadpacket.__name__ in TORCH_PRODUCTS:
-                func = stages.timed(PRODUCTS, func)
-            return func(*args, **(kwargs or {}))
-
-    with Watch():
-        function()
-    return stages.seconds[PRODUCTS]
 
 
 def taken_apart(job: str, stages: Stages, function: Callable[[], Any]) -> dict:
     """Return the stages of a call, largest first, and what it spends outside of what it needs."""
-    function()  # loads torch
-    products = training_products(function)
+    function()  # the first call loads libraries
     runs = []
     for _ in range(REPEATS):
         stages.seconds = Counter()
@@ -138,9 +117,6 @@ def taken_apart(job: str, stages: Stages, function: Callable[[], Any]) -> dict:
             total, _ = seconds(function)
         runs.append((total, stages.seconds))
     total, spent = min(runs, key=lambda run: run[0])
-    spent[PRODUCTS] += products
-    if products:
-        spent[STEPS] -= products
     spent["the rest"] = total - sum(spent.values())
     outside = 1 - (spent[BASE] + spent[PRODUCTS]) / total
     return {
@@ -148,7 +124,7 @@ def taken_apart(job: str, stages: Stages, function: Callable[[], Any]) -> dict:
         "seconds": total,
         "stages": {stage: spent[stage] for stage, _ in spent.most_common() if spent[stage]},
         "outside": outside,
-        "outside_training": outside - spent[STEPS] / total,
+        "outside_training": outside - spent[TRAINING] / total,
     }
 
 

@@ -41,17 +41,6 @@ def imported_modules(tree):
             yield from ((node, f"{base}.{alias.name}") for alias in node.names)
 
 
-def unloaded_nodes(tree):
-    """Return the nodes that importing the module does not run: in functions and TYPE_CHECKING."""
-    sleeping = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        or (isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"))
-    ]
-    return {id(inner) for node in sleeping for inner in ast.walk(node)}
-
-
 def is_missing(module):
     return importlib.util.find_spec(module) is None
 
@@ -102,32 +91,10 @@ def test_only_the_command_line_knows_its_flags(path):
     assert not [text for text in texts if isinstance(text, str) and flags.search(text)]
 
 
-def loaded_modules(path):
-    """Return the names that importing the module at ``path`` imports at once."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    unloaded = unloaded_nodes(tree)
-    return {name for node, name in imported_modules(tree) if id(node) not in unloaded}
-
-
-def dotted(path):
-    return ".".join(["fareg", *path.relative_to(SOURCE).with_suffix("").parts])
-
-
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_torch_is_imported_only_in_groups(path):
+def test_no_module_needs_torch(path):
     names = [name for _, name in imported_modules(ast.parse(path.read_text(encoding="utf-8")))]
-    uses_torch = any(name.split(".")[0] == "torch" for name in names)
-    assert not uses_torch or room_of(path) == "groups"
-
-
-def test_torch_is_loaded_only_inside_functions():
-    loads = {dotted(path): loaded_modules(path) for path in MODULES}
-    needs_torch = {
-        module for module, names in loads.items() if any(n.split(".")[0] == "torch" for n in names)
-    }
-    for module, names in loads.items():
-        hasty = {n for n in names if any(f"{n}.".startswith(f"{t}.") for t in needs_torch)}
-        assert not hasty, f"{module} loads torch through {hasty}: import it inside the function"
+    assert "torch" not in {name.split(".")[0] for name in names}
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -144,7 +144,7 @@ def test_threads_that_save_to_one_path_and_load_from_it_see_whole_files(tmp_path
 
 
 def test_one_thread_may_save_while_another_trains_for_the_first_time(tmp_path):
-    """The first save imports skops, the first training imports torch: neither is in the way."""
+    """The first save imports skops, which is not in the way of training."""
     code = f"""
 import threading, warnings
 import numpy as np, fareg

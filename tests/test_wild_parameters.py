@@ -149,8 +149,6 @@ def test_a_function_answers_or_refuses(function, data):
         ("published_scale", "no", "True or False"),
         ("significance", 0.0005, "smallest p-value of 999 shuffles"),
         ("members", "cells", r"use \('cells',\)"),
-        ("device", "cuda:77", "not available to torch"),
-        ("device", 3, "device of torch"),
         ("max_iter", 10**12, "at most 1000000"),
         ("random_state", -1, "whole number >= 0"),
     ],

@@ -353,7 +353,6 @@ def test_everything_or_nothing_covered(reader, covers):
         ("calibration", "both", "calibration must be one of"),
         ("target", "y", "target must be one of"),
         ("n_draws", 0, "n_draws must be a whole number"),
-        ("learner", GroupLearner(device="cuda:99"), "device 'cuda:99' is not available"),
         ("sensitive_features", ["nobody"], "no column of X"),
     ],
 )

@@ -1,8 +1,6 @@
 """A disadvantage is learned from any table, honestly: no row is predicted by what it taught."""
 
 import json
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -365,20 +363,6 @@ def test_rows_beyond_the_limit_are_predicted_too(monkeypatch):
     learner = GroupLearner(members=("cells", "boosting")).fit(columns, covered)
     assert learner.out_of_fold_.shape == (1500,)
     assert learner.out_of_fold_[hard].mean() > learner.out_of_fold_[~hard].mean() + 0.2
-
-
-def test_prediction_needs_no_torch():
-    code = """
-import sys, pandas as pd
-from fareg.groups import GroupLearner
-import numpy as np
-rng = np.random.default_rng(0)
-columns = pd.DataFrame({"a": rng.normal(size=200), "b": rng.normal(size=200)})
-learner = GroupLearner(members=("cells", "kernel", "boosting")).fit(columns, rng.random(200))
-assert learner.disadvantage(columns).shape == (200,)
-assert "torch" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_stored_disadvantage_answers_alike(learned):

@@ -1,18 +1,15 @@
-"""The learner finds groups, forgets its batch, and needs no torch once it is fitted."""
-
-import subprocess
-import sys
+"""The learner finds groups and forgets its batch."""
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from fareg import FaregError
 from fareg._encoding import encoded_columns, one_hot_encoder
 from fareg.groups import GroupLearner, cells_of, cut_membership
 from fareg.groups._explanation import latent_importance
-from fareg.groups._training import _minimise
+from fareg.groups._network import layer_sizes
+from fareg.groups._training import TrainingPlan, _group_loss, _minimise, _Part, _reconstruction_loss
 
 
 def xnor(n, seed=0, gap=0.4):
@@ -59,51 +56,67 @@ def test_mean_membership_is_at_least_delta():
         assert learner.membership(columns).mean() >= delta - 1e-9
 
 
-def torch_mlp(layers, restart):
-    """Build one restart's perceptron from torch's own modules."""
-    modules = []
-    for w, b in layers:
-        linear = torch.nn.Linear(*w.shape[1:], dtype=torch.float64)
-        linear.weight.data, linear.bias.data = (
-            torch.tensor(w[restart].T),
-            torch.tensor(b[restart, 0]),
-        )
-        modules += [linear, torch.nn.LeakyReLU(0.2)]
-    return torch.nn.Sequential(*modules[:-1])
-
-
-def test_numpy_equals_torch_modules(learned):
+def test_restarts_are_perceptrons_side_by_side(learned):
     learner, columns, _, _ = learned
-    x = torch.tensor(learner.encoder_.transform(columns[list(learner.features_)]))
+    x = learner.encoder_.transform(columns[list(learner.features_)])
     latent, weights = learner.latent(columns), learner.weights_
+
+    def perceptron(rows, layers, restart):
+        for k, (w, b) in enumerate(layers):
+            rows = np.einsum("ni,io->no", rows, w[restart]) + b[restart, 0]
+            if k < len(layers) - 1:
+                rows = np.where(rows > 0, rows, 0.2 * rows)
+        return rows
+
     for r in range(learner.n_restarts):
-        with torch.no_grad():
-            z = torch_mlp([*weights["encoder"], *weights["mean"]], r)(x)
-            q = torch.sigmoid(torch_mlp(weights["membership"], r)(z))[:, 0].numpy()
-            x_hat = torch_mlp(weights["reconstruction"], r)(z).numpy()
-        np.testing.assert_allclose(latent[r], z.numpy(), atol=1e-12)
+        z = perceptron(x, [*weights["encoder"], *weights["mean"]], r)
+        q = 1 / (1 + np.exp(-perceptron(z, weights["membership"], r)[:, 0]))
+        x_hat = perceptron(z, weights["reconstruction"], r)
+        np.testing.assert_allclose(latent[r], z, atol=1e-12)
         np.testing.assert_allclose(learner.reconstruct(latent)[r], x_hat, atol=1e-12)
         expected = np.minimum(1, q + learner.shift_[r])
         np.testing.assert_allclose(learner.membership_of_latent(latent)[r], expected, atol=1e-12)
 
 
-def test_membership_needs_no_torch():
-    code = """
-import sys, numpy as np, pandas as pd
-from fareg.groups import GroupLearner
-learner = GroupLearner()
-learner.found_, learner.features_ = True, ("a",)
-from fareg._encoding import one_hot_encoder
-columns = pd.DataFrame({"a": [0.0, 1.0, 2.0]})
-learner.encoder_ = one_hot_encoder().fit(columns)
-from fareg.groups._network import layer_sizes
-learner.weights_ = {part: [(np.ones((1, a, b)), np.zeros((1, 1, b))) for a, b in sizes]
-                    for part, sizes in layer_sizes(1, (3, 2)).items()}
-learner.shift_ = np.zeros(1)
-assert learner.membership(columns).shape == (3,)
-assert "torch" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
+def part(names, rng):
+    """Return layers in double precision, in which differences are close to derivatives."""
+    sizes = {name: layer_sizes(3, (5, 4))[name] for name in names}
+    single = _Part.draw(sizes, 2, rng)
+    return _Part.of(single.values.astype(np.float64), sizes)
+
+
+def assert_gradient(part, loss):
+    """Compare the gradient that a loss leaves behind with differences along random lines."""
+    rng = np.random.default_rng(1)
+    loss()
+    gradient, values = part.gradient.copy(), part.values.copy()
+    for line in rng.normal(size=(30, *values.shape)):
+        ends = []
+        for step in (1e-6, -1e-6):
+            part.values[:] = values + step * line
+            ends.append(loss())
+        slope = (ends[0] - ends[1]) / 2e-6
+        np.testing.assert_allclose((gradient * line).sum(axis=1), slope, rtol=1e-4, atol=1e-6)
+    part.values[:] = values
+
+
+@pytest.mark.parametrize("published_scale", [False, True])
+@pytest.mark.parametrize("delta", [0.2, 0.6, 0.95])
+def test_the_group_loss_has_the_right_gradient(delta, published_scale):
+    rng = np.random.default_rng(0)
+    x, covered = rng.normal(size=(2, 40, 3)), rng.random((2, 40))
+    group = part(("encoder", "mean", "log_variance", "membership"), rng)
+    group.values[:] *= 4
+    plan = TrainingPlan(delta, 0.3, 1, 40, 0.01, (5, 4), published_scale, 0)
+    loss = lambda: _group_loss(group, x, covered, plan, np.random.default_rng(2))  # noqa: E731
+    assert_gradient(group, loss)
+
+
+def test_the_reconstruction_loss_has_the_right_gradient():
+    rng = np.random.default_rng(0)
+    z, x = rng.normal(size=(2, 40, 4)), rng.normal(size=(2, 40, 3))
+    decoder = part(("reconstruction",), rng)
+    assert_gradient(decoder, lambda: _reconstruction_loss(decoder, z, x))
 
 
 def test_same_seed_same_answer_other_seed_another():
@@ -172,7 +185,7 @@ def test_a_sorted_table_is_stopped_on_rows_from_all_of_it(monkeypatch):
     seen = []
 
     def minimise(*args, stop_rows, **options):
-        seen.append(stop_rows.numpy())
+        seen.append(stop_rows)
         return _minimise(*args, stop_rows=stop_rows, **options)
 
     monkeypatch.setattr("fareg.groups._training._minimise", minimise)
@@ -253,7 +266,6 @@ def test_hostile_columns_give_numbers():
         ("max_iter", 1.5),
         ("batch_size", -3),
         ("significance", 2),
-        ("device", "no such device"),
     ],
 )
 def test_bad_parameters_are_named(parameter, value):

@@ -347,8 +347,6 @@ allow_empty, random_state
         super()._check_possible(X)
         if self.base is not None:
             self.base._check_possible(X)
-        if self.learner is not None:
-            self.learner.check_device()
 
     def check(self) -> None:
         """Refuse a fitted state whose parts contradict each other, as that of an edited file."""

@@ -23,9 +23,7 @@ from fareg.classifiers import (
 from fareg.experiments._config import CONFIDENCE, Method, Parameters
 from fareg.experiments._problems import DATA, Bench
 from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
-from fareg.groups import load_training
 
-LEARNERS = ("paper", "draws", "condcp+paper", "default")
 MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of them
 
 
@@ -59,8 +57,6 @@ def fitted(method: Method, bench: Bench) -> tuple[Any, float]:
     """Return the conformalized classifier and its seconds; fits are shared within a problem."""
     key = (method.kind, method.parameters)
     if key not in bench.fits:
-        if method.kind in LEARNERS:
-            load_training()  # before the clock starts
         start = time.process_time()
         model = classifier(method, bench).conformalize(bench.calibration.X, bench.calibration.y)
         bench.fits[key] = model, time.process_time() - start

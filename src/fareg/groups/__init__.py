@@ -7,7 +7,6 @@ from fareg.groups._disadvantage import MEMBERS, Disadvantage, learn_quickly
 from fareg.groups._explanation import Explanation, explain_groups
 from fareg.groups._kernel import KernelPart, KernelRegression, Reading
 from fareg.groups._learner import GroupLearner, cells_of, cut_membership
-from fareg.groups._network import load_training
 from fareg.groups._plot import plot_membership
 from fareg.groups._projection import project_to_mass
 from fareg.groups._rules import Rule, distil_rule
@@ -47,7 +46,6 @@ __all__ = [
     "distil_rule",
     "explain_groups",
     "learn_quickly",
-    "load_training",
     "plot_membership",
     "project_to_mass",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -44,6 +43,7 @@ from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._network import feed, latent_mean, membership_logits
 from fareg.groups._projection import mass_shift
 from fareg.groups._screening import MANY_ROWS, Screening, screen_features, smallest_p_value
+from fareg.groups._training import TrainingPlan, train_groups
 
 MAX_CATEGORIES = 100  # rarer categories of a column share one input
 MAX_LEARNING_ROWS = 50_000  # that a disadvantage is learned from
@@ -81,11 +81,6 @@ def _check_members(name: str, value: Any) -> None:
         raise InvalidInputError(f"{name} must be a tuple of names, got {value!r}; use ({value!r},)")
     for member in value:
         check_choice(name, member, MEMBERS)
-
-
-def _check_device_name(name: str, value: Any) -> None:
-    if not isinstance(value, str) or not re.fullmatch(r"[a-z]+(:\d+)?", value, re.ASCII):
-        raise InvalidInputError(f"{name} must be a device of torch, got {value!r}; try 'cpu'")
 
 
 def _check_seed(name: str, value: Any) -> None:
@@ -135,8 +130,6 @@ class GroupLearner(BaseEstimator):
         How the network reads the columns. "standard": numbers standardised, categories as
         indicators. "piecewise": numbers as how far they fill each of eight quantile bins.
         "codes": every column as one raw number, a category as the number of its level.
-    device : str, default="cpu"
-        A torch device.
     progress : function (stage, step, n_steps, loss), default=None
     random_state : int, default=0
 
@@ -185,7 +178,6 @@ class GroupLearner(BaseEstimator):
     published_scale: Flag = False
     members: Annotated[tuple[str, ...], _check_members] = ()
     numbers: Annotated[str, one_of(*ENCODERS)] = "standard"
-    device: Annotated[str, _check_device_name] = "cpu"
     progress: Function | None = None
     random_state: Annotated[int, _check_seed] = 0
 
@@ -196,7 +188,6 @@ class GroupLearner(BaseEstimator):
         a disadvantage is learned.
         """
         self.check_parameters()
-        self.check_device()
         check_same_length(columns=columns, covered=covered)
         self.screening_: Screening | None = None
         self.features_ = tuple(map(str, columns.columns))
@@ -255,13 +246,6 @@ class GroupLearner(BaseEstimator):
     def check_parameters(self) -> None:
         """Refuse values that make no sense, before any work is done."""
         check_parameters(self)
-
-    def check_device(self) -> None:
-        """Refuse a device that this machine does not have."""
-        if self.device != "cpu":
-            from fareg.groups._training import check_device
-
-            check_device(self.device)
 
     def _screen(self, columns: pd.DataFrame, covered: FloatArray) -> None:
         n_permutations = 0
@@ -331,8 +315,6 @@ class GroupLearner(BaseEstimator):
         reads: tuple[tuple[str, ...], ...] | None = None,
     ) -> tuple[FloatArray, IntArray]:
         """Train a restart per row of ``trains``; return the inputs of distinct rows, and which."""
-        from fareg.groups._training import TrainingPlan, train_groups
-
         first, which = distinct_rows(columns)
         distinct = columns.iloc[first]
         # scikit-learn counts levels one by one if there is a limit: six times slower than without
@@ -348,7 +330,6 @@ class GroupLearner(BaseEstimator):
             learning_rate=float(self.learning_rate),
             hidden_sizes=tuple(map(int, self.hidden_sizes)),
             published_scale=bool(self.published_scale),
-            device=self.device,
             seed=int(self.random_state),
         )
         inputs = None

@@ -1,66 +1,75 @@
 """The variational network of groups: many restarts as one batched network.
 
 Weights are a dict of layer lists; a layer is a pair ``(W, b)`` of shapes (n_restarts, n_in, n_out)
-and (n_restarts, 1, n_out). The same functions run on torch tensors while training and on numpy
-arrays afterwards, so prediction needs no torch.
+and (n_restarts, 1, n_out).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 Layers = list[tuple[Any, Any]]
 Weights = dict[str, Layers]
+# Carries the gradient of an output back to the input; the layers' own gradients are left in place.
+Back = Callable[[Any], Any]
 LATENT_DIM = 4
 SLOPE = 0.2  # of LeakyReLU below zero
 
 
-@dataclass(frozen=True)
-class Arithmetic:
-    """How a library computes a layer."""
-
-    affine: Callable[[Any, Any, Any], Any]  # (x, w, b) -> x @ w + b
-    leaky_relu: Callable[[Any, float], Any]  # (x, slope) -> x where positive, else slope * x
-
-
-NUMPY = Arithmetic(lambda x, w, b: x @ w + b, lambda x, slope: np.maximum(x, slope * x))
-
-
-def load_training() -> None:
-    """Load torch now instead of in the first fit, so that whoever times a fit does not count it."""
-    import_module("fareg.groups._training")
-
-
-def feed(x: Any, layers: Layers, do: Arithmetic = NUMPY) -> Any:
+def feed(x: Any, layers: Layers) -> Any:
     """Run a multilayer perceptron with LeakyReLU between its layers."""
+    for w, b in layers[:-1]:
+        x = leaky_relu(x @ w + b)
+    w, b = layers[-1]
+    return x @ w + b
+
+
+def feed_and_back(x: Any, layers: Layers, gradients: Layers) -> tuple[Any, Back]:
+    """Run the same perceptron; also return how a gradient of its output gets back to ``x``.
+
+    On its way back the gradient of every layer is written into ``gradients``, arrays of the shapes
+    of ``layers``.
+    """
+    inputs = [x]
     for layer in layers[:-1]:
-        x = do.leaky_relu(do.affine(x, *layer), SLOPE)
-    return do.affine(x, *layers[-1])
+        inputs.append(leaky_relu(feed(inputs[-1], [layer])))
+
+    def back(d: Any) -> Any:
+        for (w, _), (dw, db), at in zip(layers[::-1], gradients[::-1], inputs[::-1], strict=True):
+            np.matmul(at.swapaxes(-1, -2), d, out=dw)
+            np.matmul(np.ones((1, at.shape[-2]), dtype=at.dtype), d, out=db)
+            d = d @ w.swapaxes(-1, -2)
+            if at is not x:
+                d = leaky_back(d, at)
+        return d
+
+    return feed(inputs[-1], layers[-1:]), back
 
 
-def encode(x: Any, weights: Weights, do: Arithmetic = NUMPY) -> Any:
-    """Return mean and log-variance of ``p(z | x)``, each of shape (n_restarts, n, LATENT_DIM)."""
-    h = _hidden(x, weights, do)
-    return feed(h, weights["mean"], do), feed(h, weights["log_variance"], do)
+def leaky_relu(x: Any) -> Any:
+    """Return x where it is positive, and ``SLOPE`` times x elsewhere."""
+    return np.maximum(x, SLOPE * x)
 
 
-def latent_mean(x: Any, weights: Weights, do: Arithmetic = NUMPY) -> Any:
-    """Return the mean of ``p(z | x)`` alone."""
-    return feed(_hidden(x, weights, do), weights["mean"], do)
+def leaky_back(d: Any, y: Any) -> Any:
+    """Carry a gradient back through ``y = leaky_relu(x)``, which has the sign of x."""
+    slope = (y > 0).astype(y.dtype)  # choosing by a mask would take ten times as long
+    slope *= 1 - SLOPE
+    slope += SLOPE
+    return slope * d
 
 
-def _hidden(x: Any, weights: Weights, do: Arithmetic) -> Any:
-    return do.leaky_relu(feed(x, weights["encoder"], do), SLOPE)
+def latent_mean(x: Any, weights: Weights) -> Any:
+    """Return the mean of ``p(z | x)``, shape (n_restarts, n, LATENT_DIM)."""
+    return feed(leaky_relu(feed(x, weights["encoder"])), weights["mean"])
 
 
-def membership_logits(z: Any, weights: Weights, do: Arithmetic = NUMPY) -> Any:
+def membership_logits(z: Any, weights: Weights) -> Any:
     """Return the logits of ``q(s = 1 | z)``, shape (n_restarts, n)."""
-    return feed(z, weights["membership"], do)[..., 0]
+    return feed(z, weights["membership"])[..., 0]
 
 
 def layer_sizes(n_inputs: int, hidden_sizes: tuple[int, ...]) -> dict[str, list[tuple[int, int]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,24 @@ def project_to_mass(proba: npt.ArrayLike, delta: float) -> FloatArray:
     return projected
 
 
+def project_and_back(proba: FloatArray, delta: float) -> tuple[Any, Callable[[Any], Any]]:
+    """Project probabilities; also return how a gradient of the answer gets back to ``proba``.
+
+    With ``w`` the shift and ``F`` the free entries, ``dw / du_j = -[j in F] / |F|`` where
+    ``w > 0``; clipped entries do not move.
+    """
+    free = free_entries(proba, delta)
+    w = shift_of_free(proba, free, delta)[..., None]
+    shifted = proba + w
+    share = free * (w > 0) / free.sum(-1, keepdims=True, dtype=proba.dtype)
+
+    def back(d: Any) -> Any:
+        d = d * (shifted <= 1)
+        return d - share * d.sum(-1, keepdims=True)
+
+    return np.minimum(1, shifted), back
+
+
 def mass_shift(proba: FloatArray, delta: float) -> Any:
     """Return the shift ``w >= 0`` of the projection, one per row of the last axis."""
     check_fraction("delta", delta, include_one=True)
@@ -42,6 +61,8 @@ def free_entries(proba: FloatArray, delta: float) -> BoolArray:
     ``u_(k+1) + w_k <= 1`` with ``w_k = (delta n - k - sum_{i>k} u_(i)) / (n - k)``.
     """
     n = proba.shape[-1]
+    if (proba.mean(-1) >= delta).all():  # nothing is shifted
+        return np.ones(proba.shape, dtype=bool)
     order = np.argsort(-proba, axis=-1, kind="stable")
     u = np.take_along_axis(proba, order, axis=-1)
     k = np.arange(n)
@@ -54,7 +75,7 @@ def free_entries(proba: FloatArray, delta: float) -> BoolArray:
 
 
 def shift_of_free(proba: Any, free: Any, delta: float) -> Any:
-    """Return ``w`` given the free entries; for tensors, differentiable in ``proba``."""
+    """Return ``w`` given the free entries."""
     n = proba.shape[-1]
     n_free = free.sum(-1)
     w = (delta * n - (n - n_free) - (proba * free).sum(-1)) / n_free

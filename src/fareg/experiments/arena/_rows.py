@@ -21,7 +21,6 @@ from fareg.experiments._store import Store
 from fareg.experiments.arena._contests import Arena, Contest, RememberedModel, enter
 from fareg.experiments.arena._measures import fairness, measure
 from fareg.experiments.arena._peers import PEERS
-from fareg.groups import load_training
 from fareg.metrics import is_covered
 
 SPLIT = Method("Split", "marginal")
@@ -128,8 +127,6 @@ class ArenaCell(Cell):
 
     def _fitted_sets(self, bench: Arena) -> tuple[BoolArray, dict[str, float]]:
         """Return the sets of a classifier, its seconds of one core, and the groups it named."""
-        if self.method.kind == "default":
-            load_training()  # before the clock starts
         model = self._classifier(bench)
         trainings = bench.trainings
         trainings.charged = trainings.spent = 0.0
