@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 from typing import Any
@@ -57,13 +57,16 @@ class Segments:
         n_points = int(points.flat[-1])
         if points.shape == (n_points + 1,):  # with one point per block, no search is needed
             return cls(points, min_points, np.arange(len(points) - min_points))
+        if size.ndim == 1:
+            first_end = int(np.searchsorted(points, min_points))
+            found = np.searchsorted(points, points[first_end:] - min_points, side="right")
+            return cls(points, first_end, found - 1)
         # one search for all rows, each lifted above the one before
-        rows = points.reshape(-1, points.shape[-1])
-        lifted = rows + 2 * n_points * np.arange(len(rows))[:, None]
-        first_end = int((rows < min_points).sum(axis=1).min())
+        row = np.arange(len(points))[:, None]
+        lifted = points + 2 * n_points * row
+        first_end = int((points < min_points).sum(axis=1).min())
         found = np.searchsorted(lifted.ravel(), lifted[:, first_end:] - min_points, side="right")
-        latest = found - 1 - rows.shape[1] * np.arange(len(rows))[:, None]
-        return cls(points, first_end, latest.reshape(*points.shape[:-1], -1))
+        return cls(points, first_end, found - 1 - points.shape[1] * row)
 
     def of(self, rows: IntArray) -> Segments:
         """Return the segments of some rows, the same if all rows share them."""
@@ -124,7 +127,7 @@ def worst_segment(
     """
     n_rows, n_points = len(covered), int(segments.points.flat[-1])
     dtype = np.int32 if n_points**2 < 2**31 else np.int64  # holds b * covered - a * points
-    segments = replace(segments, points=segments.points.astype(dtype))
+    segments = Segments(segments.points.astype(dtype), segments.first_end, segments.latest)
     sums: npt.NDArray[Any] = np.zeros((n_rows, segments.points.shape[-1]), dtype=dtype)
     np.cumsum(covered, axis=1, out=sums[:, 1:])
     points = np.broadcast_to(segments.points, sums.shape)
@@ -139,9 +142,7 @@ def worst_segment(
     while len(rows):
         P = b[rows, None] * here
         P -= a[rows, None] * own.points
-        # numpy takes running maxima of int64 four times faster than those of int32
-        highest = np.maximum.accumulate(P.astype(np.int64), axis=1).astype(dtype)
-        slack = own.spans(P, highest)
+        slack = own.spans(P, np.maximum.accumulate(P, axis=1))
         end = np.argmin(slack, axis=1)
         least = slack[np.arange(len(rows)), end]
         better = least < 0
