@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import settings
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
+
+import fareg
 
 # The same cases on every machine; HYPOTHESIS_PROFILE=default looks for new ones.
 settings.register_profile("same", derandomize=True)
@@ -82,6 +85,15 @@ class ProbabilityReader(ClassifierMixin, BaseEstimator):
 
     def predict(self, X):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+@pytest.fixture
+def small_searches(monkeypatch):
+    """Let audits train, boost and search for a moment: what is tested is that they end well."""
+    monkeypatch.setattr("fareg.auditing._verification.MAX_ITER", 3)
+    monkeypatch.setattr("fareg.metrics._excess_risk.N_ROUNDS", 3)
+    short = functools.partial(fareg.audit, n_directions=5, n_permutations=2)
+    monkeypatch.setattr("fareg.workflow._audit.audit", short)
 
 
 @pytest.fixture(scope="session")

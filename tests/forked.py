@@ -22,17 +22,23 @@ def started(code, **names):
     return process
 
 
-@contextlib.contextmanager
-def dask_cluster(n_workers=2):
-    """Yield a dask cluster of processes on this machine."""
+def forked_workers():
+    """Return a context in which workers of dask start with all imports done."""
     import dask
-    import distributed
 
     started("").join()  # before dask starts a server that has imported less
+    return dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+
+
+@contextlib.contextmanager
+def dask_cluster():
+    """Yield a dask cluster of two processes on this machine."""
+    import distributed
+
     with (
-        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+        forked_workers(),
         distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster,
     ):
         yield cluster

@@ -79,15 +79,6 @@ ESTIMATORS = {
 CLASSIFIERS = short_classifiers()
 
 
-@pytest.fixture
-def small_searches(monkeypatch):
-    """Let audits train, boost and search for a moment: what is tested is that they end well."""
-    monkeypatch.setattr("fareg.auditing._verification.MAX_ITER", 3)
-    monkeypatch.setattr("fareg.metrics._excess_risk.N_ROUNDS", 3)
-    short = functools.partial(fareg.audit, n_directions=5, n_permutations=2)
-    monkeypatch.setattr("fareg.workflow._audit.audit", short)
-
-
 def labels_for(choices, n):
     picked = [choices[k] for k in np.random.default_rng(0).integers(len(choices), size=n)]
     return pd.Series(picked, dtype=object).infer_objects()

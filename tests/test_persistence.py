@@ -48,6 +48,7 @@ from saved_models import (
     assert_same,
     conformal,
     saved,
+    short,
     special,
 )
 
@@ -100,7 +101,7 @@ ESTIMATORS = {
 def test_every_kind_of_estimator_comes_back_to_the_bit(name, tmp_path):
     y = np.unique(Y, return_inverse=True)[1] if name == "xgboost" else Y
     model = ESTIMATORS[name].fit(X[:800], y[:800])
-    clf = fareg.FaReGClassifier(FrozenEstimator(model), random_state=0)
+    clf = short(fareg.FaReGClassifier(FrozenEstimator(model), random_state=0))
     clf.conformalize(X_CAL, y[800:2000])
     with warnings.catch_warnings():
         warnings.simplefilter("error", fareg.FaregWarning)

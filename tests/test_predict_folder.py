@@ -18,7 +18,7 @@ from fareg import FaregError
 from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.workflow import fit_file, predict_file, predict_folder
-from forked import dask_cluster, started
+from forked import dask_cluster, forked_workers, started
 
 DATA = make_synthetic(4000, random_state=0)
 FRAME = DATA.X.assign(outcome=DATA.y)
@@ -79,7 +79,8 @@ def test_the_command_on_a_dask_cluster_of_its_own(place, expected, tmp_path):
     pytest.importorskip("distributed")
     arguments = ["predict", place / "m.fareg", place / "parts", "--out", tmp_path / "sets"]
     options = ["--engine", "dask", "--jobs", 2, "--json"]
-    done = CliRunner().invoke(app, [str(argument) for argument in [*arguments, *options]])
+    with forked_workers():
+        done = CliRunner().invoke(app, [str(argument) for argument in [*arguments, *options]])
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["rows"] == 2400
     assert contents(tmp_path / "sets") == expected

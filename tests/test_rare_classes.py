@@ -80,6 +80,7 @@ def test_models_take_two_classes_of_which_one_has_one_row(name):
     assert MODELS[name](0).fit(X, y).predict_proba(X).shape == (60, 2)
 
 
+@pytest.mark.usefixtures("small_searches")
 @pytest.mark.parametrize("name", INSTALLED)
 def test_rare_classes_go_through_fit_predict_audit_and_report(name, table, tmp_path):
     model, answers = tmp_path / "m.fareg", tmp_path / "p.csv"
