@@ -51,9 +51,8 @@ def _all_numbers(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _finite_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    infinite = [np.inf, -np.inf]
     numbers = pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
-    return cut_huge(numbers.replace(infinite, np.nan))
+    return cut_huge(numbers.replace([np.inf, -np.inf], np.nan))
 
 
 # A column keeps the form it had in fit: a single row with a missing text would look like a number.
@@ -67,13 +66,22 @@ def ordinal_encoder() -> Pipeline:
 
     Numbers beyond 1e30, infinite ones too, are cut there: their order is all that trees need.
     """
-    levels = OrdinalEncoder(
-        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
-    )
-    columns = ColumnTransformer(
-        [("text", make_pipeline(_TO_TEXT, levels), _TEXT), ("numbers", _TO_NUMBERS, _NUMBERS)]
-    )
+    return _encoder(make_pipeline(_TO_TEXT, _level_numbers()), _TO_NUMBERS)
+
+
+def _encoder(text: Any, numbers: Any) -> Pipeline:
+    """Put canonical columns of text and of numbers through a transformer each."""
+    columns = ColumnTransformer([("text", text, _TEXT), ("numbers", numbers, _NUMBERS)])
     return make_pipeline(FunctionTransformer(canonical), columns)
+
+
+def _level_numbers(max_categories: int | None = None) -> OrdinalEncoder:
+    return OrdinalEncoder(
+        handle_unknown="use_encoded_value",
+        unknown_value=np.nan,
+        encoded_missing_value=np.nan,
+        max_categories=max_categories,
+    )
 
 
 def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
@@ -88,10 +96,7 @@ def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
         SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
         StandardScaler(),
     )
-    columns = ColumnTransformer(
-        [("text", _indicators(max_categories), _TEXT), ("numbers", numbers, _NUMBERS)]
-    )
-    return make_pipeline(FunctionTransformer(canonical), columns)
+    return _encoder(_indicators(max_categories), numbers)
 
 
 def _indicators(max_categories: int | None) -> Pipeline:
@@ -170,10 +175,7 @@ def piecewise_encoder(max_categories: int | None = None, n_bins: int = 8) -> Pip
     Numbers keep their order up to infinity: an infinite one fills all bins or none.
     """
     numbers = make_pipeline(_TO_NUMBERS, PiecewiseLinear(n_bins))
-    columns = ColumnTransformer(
-        [("text", _indicators(max_categories), _TEXT), ("numbers", numbers, _NUMBERS)]
-    )
-    return make_pipeline(FunctionTransformer(canonical), columns)
+    return _encoder(_indicators(max_categories), numbers)
 
 
 def code_encoder(max_categories: int | None = None) -> Pipeline:
@@ -182,20 +184,9 @@ def code_encoder(max_categories: int | None = None) -> Pipeline:
     With ``max_categories``, the rarest levels of a column share one number. Missing, unseen and
     infinite values are the median.
     """
-    levels = OrdinalEncoder(
-        handle_unknown="use_encoded_value",
-        unknown_value=np.nan,
-        encoded_missing_value=np.nan,
-        max_categories=max_categories,
-    )
     median = SimpleImputer(strategy="median", keep_empty_features=True)
-    columns = ColumnTransformer(
-        [
-            ("text", make_pipeline(_TO_TEXT, levels, median), _TEXT),
-            ("numbers", make_pipeline(_TO_FINITE_NUMBERS, median), _NUMBERS),
-        ]
-    )
-    return make_pipeline(FunctionTransformer(canonical), columns)
+    text = make_pipeline(_TO_TEXT, _level_numbers(max_categories), median)
+    return _encoder(text, make_pipeline(_TO_FINITE_NUMBERS, median))
 
 
 def encoded_columns(encoder: Pipeline) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,6 +20,18 @@ def shown(names: Iterable[Any]) -> str:
 def first_line(error: BaseException) -> str:
     """Return what an error of another library says first, or else its kind."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def json_types(value: Any) -> Any:
+    """Return nested numbers, texts, lists and dicts as JSON knows them; NaN becomes None."""
+    if isinstance(value, Mapping):
+        return {str(key): json_types(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_types(inner) for inner in value]
+    value = value.item() if hasattr(value, "dtype") and not getattr(value, "ndim", 1) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | bool | None) else str(value)
 
 
 def repeated(names: list[str]) -> list[str]:

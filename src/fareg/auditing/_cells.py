@@ -34,8 +34,7 @@ class CodedTable:
 
     def inside(self, features: tuple[int, ...], codes: tuple[int, ...]) -> BoolArray:
         """Tell which rows have the given levels."""
-        here: BoolArray = (self.codes[:, features] == codes).all(axis=1)
-        return here
+        return (self.codes[:, features] == codes).all(axis=1)
 
     def label(self, features: tuple[int, ...], codes: tuple[int, ...]) -> str:
         """Name a cell in words: ``Color=Red and Gender=Male``."""
@@ -44,8 +43,7 @@ class CodedTable:
 
 def below_level_pvalue(k: Any, n: Any, confidence_level: float) -> FloatArray:
     """Return ``P(Binomial(n, confidence_level) <= k)``: small if coverage is below the level."""
-    p: FloatArray = np.asarray(binom.cdf(k, n, confidence_level), dtype=np.float64)
-    return p
+    return np.asarray(binom.cdf(k, n, confidence_level), dtype=np.float64)
 
 
 def cell_coverage(

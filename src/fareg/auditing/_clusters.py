@@ -17,7 +17,7 @@ from fareg._validation import (
     check_same_length,
     warn,
 )
-from fareg._words import count, rows
+from fareg._words import count, rows, shown
 
 MANY_REPEATS = 0.1  # share of rows equal to an earlier one from which on repeats are suspicious
 NEARLY_UNIQUE = 0.9  # a column that tells this share of the distinct rows apart is like an id
@@ -38,7 +38,7 @@ def read_clusters(X: Any, clusters: Any) -> tuple[Any, IntArray | None]:
         if clusters not in names:
             raise InvalidInputError(
                 f"clusters must be a column of X or an array of ids, got {clusters!r}; columns: "
-                f"{', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+                f"{shown(names)}"
             )
         if len(names) == 1:
             raise InvalidInputError("X must have a column besides the clusters, got none")

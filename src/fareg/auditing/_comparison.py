@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import SensitiveFeatures, select_columns
+from fareg._files import AnyPath
 from fareg._validation import BoolArray, IntArray
 from fareg.auditing._audit import audit
 from fareg.auditing._counts import Promise
@@ -130,14 +130,17 @@ class Comparison:
         verdict = self.verdict
         lines = [f"{verdict['label']}: {verdict['sentence']}"]
         lines += [f"  next       {step}" for step in verdict["next_steps"]]
-        for moment, name, all_rows in zip(
-            ("before", "after"), self.names, (self.before, self.after), strict=True
-        ):
-            lines.append(
-                f"  {moment:<10} {name}: {words.percent(all_rows['coverage'])} covered, "
-                f"{words.size(all_rows['mean_size'])} labels per set, {words.rows(len(self.y))}"
-            )
+        for moment, told in zip(("before", "after"), self._told(), strict=True):
+            lines.append(f"  {moment:<10} {told}, {words.rows(len(self.y))}")
         return "\n".join(lines)
+
+    def _told(self) -> list[str]:
+        """Return coverage and size of the sets before, and of those after, in words."""
+        return [
+            f"{name}: {words.percent(own['coverage'])} covered, {words.size(own['mean_size'])} "
+            "labels per set"
+            for name, own in zip(self.names, (self.before, self.after), strict=True)
+        ]
 
     __str__ = summary
 
@@ -150,16 +153,10 @@ class Comparison:
     def _repr_html_(self) -> str:
         """Return what notebooks show: the verdict, and the groups before and after."""
         verdict = self.verdict
-        kinds = zip(self.names, (self.before, self.after), strict=True)
-        told = [
-            f"{name}: {words.percent(own['coverage'])} covered, {words.size(own['mean_size'])} "
-            "labels per set"
-            for name, own in kinds
-        ]
         return render_card(
             {
                 "title": f"{self.names[1]} on {words.rows(len(self.y))}",
-                "facts": "; ".join(told),
+                "facts": "; ".join(self._told()),
                 **verdict,
                 "steps": verdict["next_steps"],
                 "head": ("Group", "Rows", *self.names),
@@ -197,7 +194,7 @@ class Comparison:
             "story": self.story,
         }
 
-    def to_html(self, path: str | os.PathLike[str]) -> None:
+    def to_html(self, path: AnyPath) -> None:
         """Write the report, one HTML file that needs nothing else, at once or not at all."""
         write_text(path, render_report(self.to_dict()))
 

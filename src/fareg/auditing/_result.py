@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from fareg._files import replacing
+from fareg._files import AnyPath, replacing
+from fareg._words import json_types
 from fareg.auditing._verification import VerifiedGroup
 from fareg.report import (
     audit_verdict,
@@ -200,7 +198,7 @@ class AuditResult:
                     for group in self.findings
                 ],
                 "note": "; ".join(self.notes),
-                "picture": _plain(self.picture),
+                "picture": json_types(self.picture),
                 "caption": "Coverage of the group, all audited rows",
                 "confidence_level": self.confidence_level,
             }
@@ -210,7 +208,7 @@ class AuditResult:
         """Return everything the report shows, in plain JSON types; NaN becomes None."""
         groups = [_group_dict(group) for group in self.groups]
         main = headline_group(groups, self._overall(), self.confidence_level)
-        summary: dict[str, Any] = {
+        summary = {
             "title": "Coverage audit",
             "fareg_version": version("fareg"),
             "about": self.about,
@@ -239,20 +237,19 @@ class AuditResult:
             "detectable_coverage": self.detectable_coverage,
             "notes": list(self.notes),
         }
-        plain: dict[str, Any] = _plain(summary)
-        return plain
+        return json_types(summary)
 
-    def to_json(self, path: str | os.PathLike[str]) -> None:
+    def to_json(self, path: AnyPath) -> None:
         """Write :meth:`to_dict` to a file, at once or not at all."""
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
         write_text(path, text + "\n")
 
-    def to_html(self, path: str | os.PathLike[str]) -> None:
+    def to_html(self, path: AnyPath) -> None:
         """Write the report, one HTML file that needs nothing else, at once or not at all."""
         write_text(path, render_report(self.to_dict()))
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def write_text(path: AnyPath, text: str) -> None:
     """Write a text file, at once or not at all."""
     with replacing(path) as draft:
         draft.write_text(text, encoding="utf-8")
@@ -260,8 +257,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a table in plain JSON types; NaN becomes None."""
-    rows: list[dict[str, Any]] = _plain(table.to_dict("records"))
-    return rows
+    return json_types(table.to_dict("records"))
 
 
 def _group_dict(group: VerifiedGroup) -> dict[str, Any]:
@@ -272,16 +268,3 @@ def _table_dict(table: pd.DataFrame) -> dict[str, Any]:
     n_small = int((table["n"] < FEW_ROWS).sum())
     rows = table.head(MAX_SHOWN).to_dict("records")
     return {"n_total": len(table), "n_small": n_small, "few_rows": FEW_ROWS, "rows": rows}
-
-
-def _plain(value: Any) -> Any:
-    """Turn numpy scalars, tuples and NaN into what JSON knows."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    return value if isinstance(value, str | int | bool | None) else str(value)

@@ -238,10 +238,7 @@ def _verified(
     intervals = [one.interval() for one in counts]
     groups = [
         VerifiedGroup(
-            rule=c.rule,
-            source=c.source,
-            features=c.features,
-            fidelity=c.fidelity,
+            **vars(c),
             n=n[i],
             share=float(n[i] / (~discovery).sum()),
             coverage=counts[i].coverage,
@@ -253,7 +250,6 @@ def _verified(
             is_finding=bool(adjusted[i] <= significance),
             discovery_n=int((c.mask & discovery).sum()),
             discovery_coverage=count(c.mask & discovery).coverage,
-            mask=c.mask,
             n_clusters=None if clusters is None else counts[i].n,
         )
         for i, c in enumerate(candidates)

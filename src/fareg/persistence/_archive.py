@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fareg._files import check_readable, replacing
+from fareg._files import AnyPath, check_readable, replacing
 from fareg._validation import InvalidInputError
 
 KIND = "fareg model"
@@ -23,9 +23,7 @@ MAX_ENTRIES = 8
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def write_archive(
-    path: str | os.PathLike[str], manifest: dict[str, Any], entries: dict[str, bytes]
-) -> None:
+def write_archive(path: AnyPath, manifest: dict[str, Any], entries: dict[str, bytes]) -> None:
     """Write ``manifest`` and ``entries`` to ``path``, whole or not at all."""
     listed = {name: {"bytes": len(e), "sha256": _digest(e)} for name, e in entries.items()}
     body = {"kind": KIND, "format": FORMAT, **manifest, "entries": listed}
@@ -49,7 +47,7 @@ class Archive:
 
     @classmethod
     @contextmanager
-    def open(cls, path: str | os.PathLike[str]) -> Iterator[Archive]:
+    def open(cls, path: AnyPath) -> Iterator[Archive]:
         """Read and check the manifest of a model file; close the file at the end."""
         source = check_readable(path)
         with open(source, "rb") as file:

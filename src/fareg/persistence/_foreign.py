@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sys
 import zipfile
 from collections.abc import Collection, Sequence
@@ -12,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fareg._files import check_readable
+from fareg._files import AnyPath, check_readable
 from fareg._validation import FaregError, InvalidInputError
+from fareg._words import first_line
 from fareg.persistence._recipes import as_made, as_recipes, reachable
 from fareg.persistence._trust import is_function, is_trusted
 
@@ -80,7 +80,7 @@ def load(packed: bytes, trusted: Collection[str] = ()) -> Any:
     return _rebuilt(packed, names)
 
 
-def read_estimator(path: str | os.PathLike[str], trusted: Collection[str] = ()) -> Any:
+def read_estimator(path: AnyPath, trusted: Collection[str] = ()) -> Any:
     """Read an estimator from a file of ``skops.io.dump``; only trusted types are made.
 
     Parameters
@@ -104,10 +104,9 @@ def read_estimator(path: str | os.PathLike[str], trusted: Collection[str] = ()) 
     except FaregError:
         raise
     except Exception as error:  # any byte may be wrong, so anything may fail
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise InvalidInputError(
             f"{path} cannot be read as a file of skops, or does not fit the installed libraries: "
-            f"{reason}; write it again with skops.io.dump(model, path)"
+            f"{first_line(error)}; write it again with skops.io.dump(model, path)"
         ) from error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -13,7 +12,9 @@ import numpy as np
 import pandas as pd
 import safetensors.numpy
 
+from fareg._files import AnyPath
 from fareg._validation import FaregError, InvalidInputError, NotConformalizedError, warn
+from fareg._words import first_line, json_types, shown
 from fareg.classifiers import ConformalClassifier, OnnxClassifier
 from fareg.persistence import _foreign
 from fareg.persistence._archive import Archive, write_archive
@@ -44,7 +45,7 @@ LIBRARIES = (
 
 def save(
     clf: ConformalClassifier,
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     include_estimator: bool = True,
     metadata: Mapping[str, Any] | None = None,
@@ -108,7 +109,7 @@ def save(
     manifest = {
         **_words(clf),
         "versions": _versions(),
-        "metadata": _plain(dict(metadata or {})),
+        "metadata": json_types(_check_notes(metadata or {})),
         "untrusted": untrusted,
         "state": state,
     }
@@ -116,7 +117,7 @@ def save(
 
 
 def load(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     trusted: Sequence[str] | None = None,
     estimator: Any = None,
@@ -184,7 +185,7 @@ def load(
     return clf
 
 
-def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+def describe(path: AnyPath) -> dict[str, Any]:
     """Return what a model file says about itself, without loading the estimator.
 
     Parameters
@@ -226,11 +227,11 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             groups = Reader(_arrays(archive), [], None, None).read(fitted["groups_"])
             if not isinstance(groups, pd.DataFrame):
                 raise ValueError("groups_ is no table")
-            told["groups"] = _plain(groups.to_dict("records"))
+            told["groups"] = json_types(groups.to_dict("records"))
     return told
 
 
-def seen_rows(path: str | os.PathLike[str]) -> SeenRows | None:
+def seen_rows(path: AnyPath) -> SeenRows | None:
     """Return the fingerprint of the rows that a model has seen, None if its file has none.
 
     Parameters
@@ -264,7 +265,7 @@ def _one_error(path: Any) -> Iterator[Archive]:
     except Exception as error:  # any byte may have changed, so anything may fail
         raise InvalidInputError(
             f"{path} is damaged or does not fit the installed libraries "
-            f"({type(error).__name__}: {_first_line(error)}); save the model again"
+            f"({type(error).__name__}: {first_line(error)}); save the model again"
         ) from error
 
 
@@ -322,7 +323,7 @@ def _dump_estimator(clf: ConformalClassifier) -> tuple[bytes, list[str]]:
         packed, names = _foreign.dump(_foreign_models(clf))
     except Exception as error:  # an estimator may raise anything
         warn(
-            f"the estimator cannot be stored ({_first_line(error)}) and is left out of the file; "
+            f"the estimator cannot be stored ({first_line(error)}) and is left out of the file; "
             "load it with fareg.load(path, estimator=model)"
         )
         return b"", []
@@ -345,8 +346,8 @@ def _check_estimator(clf: ConformalClassifier) -> None:
         )
     if not np.array_equal(np.asarray(model.classes_), clf.classes_):
         raise InvalidInputError(
-            f"estimator has classes {_shown(model.classes_)}, the file was saved with "
-            f"{_shown(clf.classes_)}; pass the estimator that was calibrated"
+            f"estimator has classes {shown(model.classes_)}, the file was saved with "
+            f"{shown(clf.classes_)}; pass the estimator that was calibrated"
         )
     n_read = clf.n_features_in_ - len(getattr(clf, "excluded_", []))
     n_features = getattr(model, "n_features_in_", n_read)
@@ -380,25 +381,15 @@ def _told(node: Any) -> Any:
     return node.get("name") or node.get("class") or node["$"]
 
 
-def _plain(value: Any) -> Any:
-    """Return nested notes as strict JSON: numpy's numbers as numbers, NaN and infinity as None."""
+def _check_notes(value: Any) -> Any:
+    """Return notes that JSON can hold; arrays become lists."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {key: _check_notes(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(item) for item in value]
+        return [_check_notes(item) for item in value]
     value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
     raise InvalidInputError(
         f"metadata must hold text, numbers, lists and dicts, got {type(value).__name__}"
     )
-
-
-def _shown(labels: Any) -> str:
-    return ", ".join(map(str, labels[:6])) + (", ..." if len(labels) > 6 else "")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or ["no details"])[0][:200]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fareg._files import AnyPath
 from fareg.persistence._model_file import load
 
 
@@ -21,9 +21,7 @@ class TableModel:
         return self.clf.predict_table(model_input)
 
 
-def load_pyfunc(
-    path: str | os.PathLike[str], model_config: Mapping[str, Any] | None = None
-) -> TableModel:
+def load_pyfunc(path: AnyPath, model_config: Mapping[str, Any] | None = None) -> TableModel:
     """Load a model file for MLflow, which asks for it by the name ``_load_pyfunc``.
 
     ``model_config`` may name types to trust, as in :func:`fareg.load`: ``{"trusted": [...]}``.

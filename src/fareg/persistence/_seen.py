@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 import safetensors.numpy
 
 from fareg._columns import column_names
+from fareg._files import AnyPath
 from fareg._hashing import row_hashes
 from fareg._validation import BoolArray, InvalidInputError
 
@@ -87,7 +87,7 @@ class SeenRows:
         return cls(salt.tobytes(), hashes, tuple(names), whole)
 
 
-def check_seen(seen: Any, n_features: int, path: str | os.PathLike[str]) -> tuple[Any, Any]:
+def check_seen(seen: Any, n_features: int, path: AnyPath) -> tuple[Any, Any]:
     """Return the pair of rows and labels that a model has seen, after checks."""
     if not isinstance(seen, tuple) or len(seen) != 2:
         raise InvalidInputError(f"seen must be a pair (X, y), got {type(seen).__name__}")
