@@ -55,13 +55,7 @@ def calibration_codes(
 
 
 def check_known(
-    n_unknown: int,
-    n: int,
-    labels: Any,
-    classes: Any,
-    *,
-    alpha: float,
-    label_conditional: bool,
+    n_unknown: int, n: int, labels: Any, classes: Any, *, alpha: float, label_conditional: bool
 ) -> None:
     """Warn of calibration rows whose ``labels`` the estimator never saw; refuse to have no other.
 

@@ -25,13 +25,7 @@ from fareg._validation import (
     check_same_length,
 )
 
-__all__ = [
-    "CalibrationScores",
-    "conformal_pvalues",
-    "conformal_quantile",
-    "conformal_rank",
-    "holm",
-]
+__all__ = ["CalibrationScores", "conformal_pvalues", "conformal_quantile", "conformal_rank", "holm"]
 
 
 @overload
@@ -146,10 +140,7 @@ class CalibrationScores:
 
 
 def conformal_quantile(
-    scores: npt.ArrayLike,
-    *,
-    confidence_level: float,
-    categories: npt.ArrayLike | None = None,
+    scores: npt.ArrayLike, *, confidence_level: float, categories: npt.ArrayLike | None = None
 ) -> Any:
     """Return the conformal threshold: the k-th smallest score, infinite when k is above n.
 

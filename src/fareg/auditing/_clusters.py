@@ -10,13 +10,7 @@ import pandas as pd
 
 from fareg._columns import canonical, column_names, is_frame
 from fareg._levels import distinct_rows
-from fareg._validation import (
-    FaregError,
-    IntArray,
-    InvalidInputError,
-    check_same_length,
-    warn,
-)
+from fareg._validation import FaregError, IntArray, InvalidInputError, check_same_length, warn
 from fareg._words import count, rows, shown
 
 MANY_REPEATS = 0.1  # share of rows equal to an earlier one from which on repeats are suspicious

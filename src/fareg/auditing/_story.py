@@ -56,10 +56,7 @@ def level_story(
 
 
 def _by_level(
-    levels: IntArray,
-    n_levels: int,
-    covered: Mapping[str, BoolArray],
-    sizes: Mapping[str, IntArray],
+    levels: IntArray, n_levels: int, covered: Mapping[str, BoolArray], sizes: Mapping[str, IntArray]
 ) -> list[dict[str, Any]]:
     tables = {m: coverage_by_level(levels, covered[m], n_levels=n_levels) for m in MOMENTS}
     table = tables["before"][["level", "n", "share"]].copy()

@@ -41,11 +41,7 @@ from fareg.calibration._regions import (
 )
 from fareg.calibration._rows import GivenProba, Rows, require
 from fareg.calibration._shifted import LearnedShift, ShiftedCalibration, learn_shift
-from fareg.calibration._union import (
-    ReselectedCalibration,
-    UnionCalibration,
-    split_calibration,
-)
+from fareg.calibration._union import ReselectedCalibration, UnionCalibration, split_calibration
 
 RECORDS = (
     CellCalibration,

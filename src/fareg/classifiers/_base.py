@@ -58,11 +58,7 @@ from fareg.classifiers._inputs import (
     validated_table,
 )
 from fareg.classifiers._learning import out_of_fold_proba, split_rows
-from fareg.classifiers._probabilities import (
-    ProbabilityArrays,
-    hidden_columns,
-    probability_columns,
-)
+from fareg.classifiers._probabilities import ProbabilityArrays, hidden_columns, probability_columns
 from fareg.scores import get_score
 
 Model = Annotated[Any, check_model]

@@ -9,12 +9,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from fareg._validation import Count, FloatArray, IntArray, one_of
-from fareg.calibration import (
-    CellCalibration,
-    RegionCalibration,
-    Rows,
-    learn_region_views,
-)
+from fareg.calibration import CellCalibration, RegionCalibration, Rows, learn_region_views
 from fareg.classifiers._base import ConformalClassifier
 from fareg.classifiers._learning import MAX_LEARNING_ROWS
 

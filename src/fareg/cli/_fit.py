@@ -68,8 +68,7 @@ def fit(
         bool, _option("Promise coverage for every true label.", SETS, "--label-conditional")
     ] = False,
     allow_empty: Annotated[
-        bool,
-        _option("Let sets be empty; if not, the most probable label joins such a set.", SETS),
+        bool, _option("Let sets be empty; if not, the most probable label joins such a set.", SETS)
     ] = True,
     seed: opt.Seed = 0,
     report: opt.Report = None,

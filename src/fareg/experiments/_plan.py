@@ -16,10 +16,7 @@ ACS_TEST = 2_000
 QUICK_BASE = BaseConfig(hidden=(64, 32), learning_rate=3e-3, max_epochs=60, patience=20)
 QUICK_METRICS = MetricConfig(n_directions=100, n_permutations=9)
 QUICK_STEPS = 200
-FULL_SIZES = {
-    "synthetic": (200, 500, 1000, 2000, 4000),
-    "nursery": (200, 500, 1000, 2000),
-}
+FULL_SIZES = {"synthetic": (200, 500, 1000, 2000, 4000), "nursery": (200, 500, 1000, 2000)}
 QUICK_SIZES = (200, 500)
 # The rows that stop the base network. If they calibrate too, as published, they are no longer
 # exchangeable with test rows.

@@ -13,12 +13,7 @@ from fareg.metrics._by_level import coverage_by_level
 from fareg.metrics._coverage import coverage_score, is_covered, mean_set_size
 from fareg.metrics._excess_risk import ExcessRisk, excess_risk, excess_risk_parts
 from fareg.metrics._scorers import coverage_scorer, mean_set_size_scorer, set_metrics
-from fareg.metrics._worst_slab import (
-    NullBand,
-    WorstSlab,
-    worst_slab_coverage,
-    worst_slab_curve,
-)
+from fareg.metrics._worst_slab import NullBand, WorstSlab, worst_slab_coverage, worst_slab_curve
 
 __all__ = [
     "ExcessRisk",

@@ -20,11 +20,7 @@ MAX_LEVELS = 10**6  # a larger number is an identifier that was taken for a leve
 
 
 def coverage_by_level(
-    levels: Any,
-    covered: Any,
-    *,
-    n_levels: int | None = None,
-    interval_level: float = 0.95,
+    levels: Any, covered: Any, *, n_levels: int | None = None, interval_level: float = 0.95
 ) -> pd.DataFrame:
     """Report the coverage of each level of disadvantage and of each upper set, with intervals.
 

@@ -116,12 +116,7 @@ def save(
     write_archive(path, manifest, entries)
 
 
-def load(
-    path: AnyPath,
-    *,
-    trusted: Sequence[str] | None = None,
-    estimator: Any = None,
-) -> Any:
+def load(path: AnyPath, *, trusted: Sequence[str] | None = None, estimator: Any = None) -> Any:
     """Read a classifier that :func:`save` wrote.
 
     Nothing in the file is executed. Trusted are the classes that scikit-learn's models are made of,

@@ -12,12 +12,7 @@ from sklearn.frozen import FrozenEstimator
 
 from fareg._validation import FloatArray
 from fareg.auditing import Comparison, records
-from fareg.classifiers import (
-    FaReGClassifier,
-    out_of_fold_proba,
-    split_rows,
-    trained,
-)
+from fareg.classifiers import FaReGClassifier, out_of_fold_proba, split_rows, trained
 from fareg.workflow._formats import quiet
 from fareg.workflow._target import check_training_labels, warn_of_leak
 

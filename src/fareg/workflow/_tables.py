@@ -172,12 +172,7 @@ def table_writer(path: AnyPath) -> Iterator[Any]:
             appender.close()
 
 
-def check_copy(
-    source: AnyPath,
-    out: AnyPath,
-    *,
-    apart_from: Sequence[AnyPath],
-) -> None:
+def check_copy(source: AnyPath, out: AnyPath, *, apart_from: Sequence[AnyPath]) -> None:
     """Refuse a file for :func:`copy_rows` that could not be written, or is of another format."""
     check_output(out, apart_from=[source, *apart_from])
     if is_parquet(out) != is_parquet(source):
