@@ -20,7 +20,7 @@ MAX_PAIRED = 40  # if there are more features, those with the worst levels are p
 
 @dataclass(frozen=True, eq=False)
 class CodedTable:
-    """A table as level numbers, one column per feature; -1 is a level not seen in learning."""
+    """A table as level numbers, one column per feature; -1 is a level that learning never saw."""
 
     coding: LevelCoding
     codes: IntArray  # (n_samples, n_features)
@@ -37,12 +37,12 @@ class CodedTable:
         return (self.codes[:, features] == codes).all(axis=1)
 
     def label(self, features: tuple[int, ...], codes: tuple[int, ...]) -> str:
-        """Name a cell in words: ``Color=Red and Gender=Male``."""
+        """Name a cell in words, such as ``Color=Red and Gender=Male``."""
         return self.coding.describe(features, codes)
 
 
-def below_level_pvalue(k: Any, n: Any, confidence_level: float) -> FloatArray:
-    """Return ``P(Binomial(n, confidence_level) <= k)``: small if coverage is below the level."""
+def undercoverage_pvalue(k: Any, n: Any, confidence_level: float) -> FloatArray:
+    """Return ``P(Binomial(n, confidence_level) <= k)``: small if coverage is below that level."""
     return np.asarray(binom.cdf(k, n, confidence_level), dtype=np.float64)
 
 
@@ -63,13 +63,13 @@ def cell_coverage(
     rows = np.ones(len(covered), dtype=bool) if rows is None else rows
     codes, covered, size = table.codes[rows], covered[rows], size[rows]
     singles = _counted([(j,) for j in range(codes.shape[1])], codes, covered, size)
-    singles["p_value"] = below_level_pvalue(singles["k"], singles["n"], confidence_level)
+    singles["p_value"] = undercoverage_pvalue(singles["k"], singles["n"], confidence_level)
     paired = list(range(codes.shape[1]))
     if len(paired) > MAX_PAIRED:
         worst = singles.groupby(singles["features"].str[0])["p_value"].min().nsmallest(MAX_PAIRED)
         paired = sorted(worst.index)
     pairs = _counted(list(combinations(paired, 2)), codes, covered, size)
-    pairs["p_value"] = below_level_pvalue(pairs["k"], pairs["n"], confidence_level)
+    pairs["p_value"] = undercoverage_pvalue(pairs["k"], pairs["n"], confidence_level)
     cells = pd.concat([singles, pairs], ignore_index=True) if len(pairs) else singles
     cells["share"] = cells["n"] / max(1, len(covered))
     cells["coverage"] = cells["k"] / cells["n"]
@@ -88,7 +88,7 @@ def label_coverage(
     sizes = pd.Series(size).groupby(np.asarray(y, dtype=object).ravel(), sort=False).mean()
     table["mean_size"] = table["label"].map(sizes).astype(np.float64)
     hits = (table["n"] * table["coverage"]).round()
-    table["p_value"] = below_level_pvalue(hits, table["n"], confidence_level)
+    table["p_value"] = undercoverage_pvalue(hits, table["n"], confidence_level)
     table["label"] = [str(label) for label in table["label"]]
     return table
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray
-from fareg.auditing._cells import below_level_pvalue
+from fareg.auditing._cells import undercoverage_pvalue
 from fareg.auditing._counts import Promise
 from fareg.metrics import coverage_by_group
 from fareg.report import MIN_SHOWN_ROWS
@@ -57,23 +57,10 @@ def groups_before_and_after(
 ) -> pd.DataFrame:
     """Return the named groups, and the levels that the sets before cover least.
 
-    Parameters
-    ----------
-    named : list of ReportedGroup
-    X : frame of shape (n_samples, n_features)
-    covered : dict
-        Which rows are covered ``before`` and ``after``.
-    features : names, positions or callable
-        The columns whose levels are listed; None for all.
-    promise : Promise
-        What the sets promise to everyone.
-
-    Returns
-    -------
-    DataFrame
-        Columns group, named, fidelity, n, share, before, after (both also with ``_low`` and
-        ``_high``), p_value, exact, that coverage before is below the level, and least_coverage, the
-        lowest one that the draw of the group's share of the calibration rows can explain.
+    ``covered`` tells which rows are covered ``before`` and ``after``; ``features`` are the columns
+    whose levels are listed, None for all. The columns of the answer are group, named, fidelity, n,
+    share, before and after (both also with ``_low`` and ``_high``), and p_value, exact, that
+    coverage before is below the confidence level.
     """
     masks = {group.rule: group.inside for group in named}
     tables = {
@@ -88,7 +75,7 @@ def groups_before_and_after(
         for column, name in (("coverage", ""), ("low", "_low"), ("high", "_high")):
             table[moment + name] = own[column]
     hits = (table["n"] * table["before"].fillna(0)).round().astype(np.int64)
-    table["p_value"] = below_level_pvalue(hits, table["n"], promise.confidence_level)
+    table["p_value"] = undercoverage_pvalue(hits, table["n"], promise.confidence_level)
     table["least_coverage"] = [promise.of_share(share).least_coverage for share in table["share"]]
     # a named group may be a level too, and is then listed once
     levels = table[~table["named"] & ~table["group"].isin(list(masks))]

@@ -92,6 +92,8 @@ class VerifiedGroup:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
+    """A group that is put to the test."""
+
     rule: str
     source: str
     features: tuple[str, ...]
@@ -190,7 +192,7 @@ def _worst_cells(
     discovery: BoolArray,
     confidence_level: float,
 ) -> list[_Candidate]:
-    """Propose the levels and pairs whose coverage on the discovery half is least like the level."""
+    """Propose the levels and pairs that look most under-covered on the discovery half."""
     table = CodedTable.of(columns, learn_from=discovery)
     cells = cell_coverage(table, covered, size, confidence_level=confidence_level, rows=discovery)
     # Every candidate costs the others some power, so those that look fine already here stay out.
@@ -210,7 +212,7 @@ def _worst_cells(
 
 
 def _distinct(candidates: list[_Candidate], discovery: BoolArray) -> list[_Candidate]:
-    """Drop a candidate with the discovery rows of an earlier one, with hardly any, or with all."""
+    """Drop candidates with hardly any discovery rows, with all of them, or with those of another."""
     kept: dict[bytes, _Candidate] = {}
     for candidate in candidates:
         rows = candidate.mask[discovery]
@@ -228,6 +230,8 @@ def _verified(
     promise: Promise,
     significance: float,
 ) -> tuple[VerifiedGroup, ...]:
+    """Measure candidates on the verification half, and correct p-values for their number."""
+
     def count(rows: BoolArray) -> Count:
         return Count.of(covered[rows], None if clusters is None else clusters[rows])
 
@@ -261,7 +265,7 @@ def _verified(
 def detectable_coverage(
     n_verification: int, n_candidates: int, promise: Promise, significance: float
 ) -> float | None:
-    """Return the coverage at which a typical group is found with 80% power; None: at none.
+    """Return the coverage at which a typical group is found with 80% power; None if at no coverage.
 
     The group holds 30% of the independent verification rows and is tested at the first step of
     Holm.

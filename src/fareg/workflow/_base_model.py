@@ -88,9 +88,9 @@ def base_model(
     ``columns`` is what :func:`assign_roles` takes.
     """
     if given.probabilities is not None:
-        return _of_columns(frame, y, given.probabilities, columns)
+        return _model_of_columns(frame, y, given.probabilities, columns)
     if given.model is not None:
-        return _of_file(frame, y, Path(given.model), given, columns)
+        return _model_of_file(frame, y, Path(given.model), given, columns)
     roles = assign_roles(frame, **columns)
     name = "hgb" if given.estimator is None else given.estimator
     made = MODELS[name](seed)
@@ -98,9 +98,10 @@ def base_model(
     return BaseModel(name, made, False, roles, y)
 
 
-def _of_columns(
+def _model_of_columns(
     frame: pd.DataFrame, y: Any, given: Probabilities, columns: dict[str, Any]
 ) -> BaseModel:
+    """Return columns of probabilities as a model, after checks that they fit the labels."""
     table = [str(name) for name in frame.columns]
     if isinstance(given, str):
         names = [name for name in table if name.startswith(given)]
@@ -163,9 +164,10 @@ def _other_label(given: Any, y: Any) -> Any:
     return others[0]
 
 
-def _of_file(
+def _model_of_file(
     frame: pd.DataFrame, y: Any, path: Path, given: ModelSource, columns: dict[str, Any]
 ) -> BaseModel:
+    """Return the model in a file, after checks that it can read the table."""
     fitted: Any
     if path.suffix.lower() == ".onnx":
         reads = OnnxClassifier(str(path)).input_names()
@@ -208,6 +210,7 @@ def _reading(columns: dict[str, Any], names: Any, path: Path) -> dict[str, Any]:
 
 
 def _check_format(path: Path) -> None:
+    """Refuse a file that is neither of skops nor of ONNX."""
     suffix = path.suffix.lower()
     if suffix in PICKLES:
         raise ForeignModelError(

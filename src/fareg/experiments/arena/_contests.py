@@ -52,7 +52,7 @@ class Contest:
         return 6 * (1 + self.n / (200 if self.model == NETWORK else 2000))
 
     def rng(self, purpose: int) -> np.random.Generator:
-        """Return the generator of one purpose; base models share the draw."""
+        """Return the generator of one purpose; contests that differ in the base model share it."""
         name = f"{self.table.fingerprint} {self.table.target} {self.labels}"
         return generator(name, self.seed, self.n, purpose)
 
@@ -170,7 +170,7 @@ class Arena:
 
 
 def enter(contest: Contest, store: Store) -> Arena:
-    """Draw the rows of a contest; clusters are either tested or not."""
+    """Draw the rows of a contest; of a cluster, either all rows test or none does."""
     people = read_people(contest.table)
     rng = contest.rng(DRAW)
     clusters = np.arange(len(people.y)) if people.clusters is None else people.clusters

@@ -69,7 +69,7 @@ def imported(path: str) -> Any:
 
 
 def makes_sense(method: Method, contest: Contest, score: str) -> bool:
-    """Tell whether a method can enter: an oracle needs a known group, a peer needs the score."""
+    """Tell whether a method can enter: an oracle needs a known group, another package the score."""
     if method.kind == "oracle":
         return contest.labels == "noise"
     return method.kind not in PEERS or score in PEERS[method.kind].scores
@@ -123,7 +123,7 @@ class ArenaCell(Cell):
             sets = self._oracle_sets(bench)
         else:
             return self._fitted_sets(bench)
-        return sets, {}  # no method of its own that could take time
+        return sets, {}  # these sets follow from the scores of others, so no time is told
 
     def _fitted_sets(self, bench: Arena) -> tuple[BoolArray, dict[str, float]]:
         """Return the sets of a classifier, its seconds of one core, and the groups it named."""

@@ -38,7 +38,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """The rows of a table that have a label: features, labels as numbers from 0, clusters."""
+    """The rows of a table that have a label; labels and clusters are numbers from 0."""
 
     X: pd.DataFrame
     y: IntArray
