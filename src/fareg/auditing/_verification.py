@@ -212,7 +212,7 @@ def _worst_cells(
 
 
 def _distinct(candidates: list[_Candidate], discovery: BoolArray) -> list[_Candidate]:
-    """Drop candidates with hardly any discovery rows, with all of them, or with those of another."""
+    """Drop candidates with hardly any discovery rows, with all, or with those of another."""
     kept: dict[bytes, _Candidate] = {}
     for candidate in candidates:
         rows = candidate.mask[discovery]
