@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -163,13 +163,36 @@ def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.Da
 @contextmanager
 def table_writer(path: AnyPath) -> Iterator[Any]:
     """Yield a function that appends frames to a file which appears when all is written."""
-    parquet = is_parquet(check_output(path))
-    with replacing(path) as temporary:
-        appender = _ParquetAppender(temporary) if parquet else _CsvAppender(temporary)
-        try:
-            yield appender.append
-        finally:
-            appender.close()
+    appender = _parquet_appender if is_parquet(check_output(path)) else _csv_appender
+    with replacing(path) as temporary, appender(temporary) as append:
+        yield append
+
+
+@contextmanager
+def _csv_appender(path: Path) -> Iterator[Any]:
+    with open(path, "x", encoding="utf-8", newline="") as file:
+        yield lambda frame: frame.to_csv(file, index=False, header=file.tell() == 0)
+
+
+@contextmanager
+def _parquet_appender(path: Path) -> Iterator[Any]:
+    import pyarrow
+    import pyarrow.parquet
+
+    with ExitStack() as opened:
+        writer: Any = None
+
+        def append(frame: pd.DataFrame) -> None:
+            nonlocal writer
+            table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+            table = table.replace_schema_metadata(
+                None
+            )  # pandas cannot read all that it notes there
+            if writer is None:  # the first frame tells the types of all
+                writer = opened.enter_context(pyarrow.parquet.ParquetWriter(path, table.schema))
+            writer.write_table(table.cast(writer.schema))
+
+        yield append
 
 
 def check_copy(source: AnyPath, out: AnyPath, *, apart_from: Sequence[AnyPath]) -> None:
@@ -201,39 +224,6 @@ def copy_rows(source: AnyPath, rows: Any, out: AnyPath) -> None:
     with replacing(out) as temporary:
         packed: Any = "gzip" if str(out).endswith(".gz") else None
         table.iloc[positions].to_csv(temporary, index=False, compression=packed)
-
-
-class _CsvAppender:
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "x", encoding="utf-8", newline="")  # noqa: SIM115
-        self._first = True
-
-    def append(self, frame: pd.DataFrame) -> None:
-        frame.to_csv(self._file, index=False, header=self._first)
-        self._first = False
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _ParquetAppender:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._writer: Any = None
-
-    def append(self, frame: pd.DataFrame) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-        table = table.replace_schema_metadata(None)  # pandas cannot read all types it notes there
-        if self._writer is None:
-            self._writer = pyarrow.parquet.ParquetWriter(self._path, table.schema)
-        self._writer.write_table(table.cast(self._writer.schema))
-
-    def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
 
 
 def _check_header(source: Path) -> list[str]:
