@@ -15,7 +15,7 @@ from fareg._encoding import gradient_boosting, one_hot_encoder
 from fareg.classifiers import out_of_fold_proba, trained
 from fareg.persistence import describe
 from fareg.workflow._models import LIBRARIES, MODELS, CodedLabels, reading
-from fareg.workflow._roles import assign_roles, is_id
+from fareg.workflow._roles import AskedRoles, assign_roles, is_id
 from fareg.workflow._target import check_weights
 from test_cli import SMALL, refused, run
 
@@ -40,8 +40,8 @@ def weighted(tmp_path):
     return tmp_path / "t.csv"
 
 
-def roles(**given):
-    return assign_roles(TABLE.drop(columns="id"), target="y", **given)
+def roles(probabilities=(), **given):
+    return assign_roles(TABLE.drop(columns="id"), AskedRoles("y", **given), probabilities)
 
 
 def test_every_column_has_one_role():
@@ -61,9 +61,9 @@ def test_every_column_has_one_role():
 
 def test_a_column_that_identifies_rows_is_left_out_unless_it_is_named():
     with pytest.warns(fareg.FaregWarning, match="id: different in every row"):
-        found = assign_roles(TABLE, target="y")
+        found = assign_roles(TABLE, AskedRoles("y"))
     assert found.aside == {"id": "id"}
-    assert "id" in assign_roles(TABLE, target="y", features=["id"]).features
+    assert "id" in assign_roles(TABLE, AskedRoles("y", features=["id"])).features
     assert is_id(TABLE["id"])
     assert not is_id(TABLE["dose"])  # measurements differ in every row too
 

@@ -134,6 +134,8 @@ class Comparison:
             lines.append(f"  {moment:<10} {told}, {words.rows(len(self.y))}")
         return "\n".join(lines)
 
+    __str__ = summary
+
     def _told(self) -> list[str]:
         """Return coverage and size of the sets before, and of those after, in words."""
         return [
@@ -141,8 +143,6 @@ class Comparison:
             "labels per set"
             for name, own in zip(self.names, (self.before, self.after), strict=True)
         ]
-
-    __str__ = summary
 
     def __repr__(self) -> str:
         return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from fareg.classifiers import OnnxClassifier, ProbabilityColumns
 from fareg.persistence import read_estimator
 from fareg.workflow._formats import check_columns
 from fareg.workflow._models import MODELS, check_named, fitted_reading, reading
-from fareg.workflow._roles import Roles, assign_roles
+from fareg.workflow._roles import AskedRoles, Roles, assign_roles
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 Probabilities = str | Sequence[str] | Mapping[str, str]
@@ -81,17 +81,14 @@ class ModelSource:
 
 
 def base_model(
-    frame: pd.DataFrame, y: Any, given: ModelSource, *, seed: int, **columns: Any
+    frame: pd.DataFrame, y: Any, given: ModelSource, asked: AskedRoles, *, seed: int
 ) -> BaseModel:
-    """Return the model to calibrate, and the roles of the columns of a table.
-
-    ``columns`` is what :func:`assign_roles` takes.
-    """
+    """Return the model to calibrate, and the roles of the columns of a table."""
     if given.probabilities is not None:
-        return _model_of_columns(frame, y, given.probabilities, columns)
+        return _model_of_columns(frame, y, given.probabilities, asked)
     if given.model is not None:
-        return _model_of_file(frame, y, Path(given.model), given, columns)
-    roles = assign_roles(frame, **columns)
+        return _model_of_file(frame, y, Path(given.model), given, asked)
+    roles = assign_roles(frame, asked)
     name = "hgb" if given.estimator is None else given.estimator
     made = MODELS[name](seed)
     made = reading(made, roles.features) if roles.others else made
@@ -99,7 +96,7 @@ def base_model(
 
 
 def _model_of_columns(
-    frame: pd.DataFrame, y: Any, given: Probabilities, columns: dict[str, Any]
+    frame: pd.DataFrame, y: Any, given: Probabilities, asked: AskedRoles
 ) -> BaseModel:
     """Return columns of probabilities as a model, after checks that they fit the labels."""
     table = [str(name) for name in frame.columns]
@@ -107,7 +104,7 @@ def _model_of_columns(
         names = [name for name in table if name.startswith(given)]
         if not names:
             raise InvalidInputError(
-                f"{columns['source']} has no column whose name begins with {given}; its columns: "
+                f"{asked.source} has no column whose name begins with {given}; its columns: "
                 f"{shown(table)}"
             )
         given = names
@@ -118,8 +115,8 @@ def _model_of_columns(
             f"columns of probabilities must be named once, got {shown(twice)} twice; name one for "
             "each label"
         )
-    check_columns(names, [*table, *columns["drop"]], columns["source"])
-    roles = assign_roles(frame, **columns, probabilities=names)
+    check_columns(names, [*table, *asked.drop], asked.source)
+    roles = assign_roles(frame, asked, names)
     rest = _other_label(given, y) if len(names) == 1 else None
     model = ProbabilityColumns(dict(given) if isinstance(given, Mapping) else names, rest=rest)
     try:
@@ -165,14 +162,14 @@ def _other_label(given: Any, y: Any) -> Any:
 
 
 def _model_of_file(
-    frame: pd.DataFrame, y: Any, path: Path, given: ModelSource, columns: dict[str, Any]
+    frame: pd.DataFrame, y: Any, path: Path, given: ModelSource, asked: AskedRoles
 ) -> BaseModel:
     """Return the model in a file, after checks that it can read the table."""
     fitted: Any
     if path.suffix.lower() == ".onnx":
         reads = OnnxClassifier(str(path)).input_names()
         by_name = len(reads) > 1 or reads[0] in frame
-        roles = assign_roles(frame, **_reading(columns, reads if by_name else None, path))
+        roles = assign_roles(frame, _reading(asked, reads if by_name else None, path))
         features = None if by_name else roles.features
         fitted = OnnxClassifier(str(path), classes=given.classes, features=features)
         fitted.fit(frame[roles.columns])
@@ -185,9 +182,8 @@ def _model_of_file(
             f"{path} must hold a fitted classifier with predict_proba, got "
             f"{type(fitted).__name__}; fit it, or wrap it in sklearn's CalibratedClassifierCV"
         )
-    roles = assign_roles(
-        frame, **_reading(columns, getattr(fitted, "feature_names_in_", None), path)
-    )
+    known = getattr(fitted, "feature_names_in_", None)
+    roles = assign_roles(frame, _reading(asked, known, path))
     n_wanted = getattr(fitted, "n_features_in_", len(roles.features))
     if n_wanted != len(roles.features):
         raise InvalidInputError(
@@ -200,13 +196,13 @@ def _model_of_file(
     return BaseModel(path.name, FrozenEstimator(fitted), True, roles, y)
 
 
-def _reading(columns: dict[str, Any], names: Any, path: Path) -> dict[str, Any]:
+def _reading(asked: AskedRoles, names: Any, path: Path) -> AskedRoles:
     """Return the roles asked for, with the features that a model knows by name."""
     if names is None:
-        return columns
-    if columns["features"] is not None:
+        return asked
+    if asked.features is not None:
         raise InvalidInputError(f"{path} knows the features that it reads; leave them out")
-    return {**columns, "features": [str(name) for name in names]}
+    return replace(asked, features=[str(name) for name in names])
 
 
 def _check_format(path: Path) -> None:

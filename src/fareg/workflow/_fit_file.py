@@ -18,6 +18,7 @@ from fareg.workflow._base_model import BaseModel, ModelSource, Probabilities, ba
 from fareg.workflow._fit import Trial, fit_and_test
 from fareg.workflow._formats import check_columns, quiet
 from fareg.workflow._parquet import Sampling
+from fareg.workflow._roles import AskedRoles
 from fareg.workflow._tables import check_copy, column_kinds, copy_rows, read_table, table_columns
 from fareg.workflow._target import check_target, check_weights, with_labels
 
@@ -117,20 +118,10 @@ def fit_file(
     frame = read_table(data, labels=[target], columns=needed, sampling=sampling)
     frame = with_labels(frame, target) if drop_missing_target else frame
     y = check_target(frame[target], has_model=bool(model or probabilities))
-    base = base_model(
-        frame,
-        y,
-        given,
-        seed=seed,
-        target=target,
-        sensitive=sensitive,
-        features=features,
-        not_features=not_features,
-        drop=drop,
-        clusters=clusters,
-        weights=weights,
-        source=str(data),
+    asked = AskedRoles(
+        target, sensitive, features, not_features, drop, clusters, weights, source=str(data)
     )
+    base = base_model(frame, y, given, asked, seed=seed)
     X, labels = frame[base.roles.columns], frame[target]
     kinds = column_kinds(X)
     ids = None if clusters is None else pd.factorize(frame[clusters])[0]

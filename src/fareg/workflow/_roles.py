@@ -34,47 +34,48 @@ class Roles:
         return {name: value for name, value in told.items() if value}
 
 
+@dataclass(frozen=True)
+class AskedRoles:
+    """The columns that a user names for something, as in :func:`fareg.workflow.fit_file`."""
+
+    target: str
+    sensitive: Sequence[str] | None = None
+    features: Sequence[str] | None = None
+    not_features: Sequence[str] = ()
+    drop: Sequence[str] = ()  # also columns that the table no longer has
+    clusters: str | None = None
+    weights: str | None = None
+    source: str = "the table"  # its name in errors
+
+
 def assign_roles(
-    frame: pd.DataFrame,
-    *,
-    target: str,
-    sensitive: Sequence[str] | None = None,
-    features: Sequence[str] | None = None,
-    not_features: Sequence[str] = (),
-    drop: Sequence[str] = (),
-    clusters: str | None = None,
-    weights: str | None = None,
-    probabilities: Sequence[str] = (),
-    source: str = "the table",
+    frame: pd.DataFrame, asked: AskedRoles, probabilities: Sequence[str] = ()
 ) -> Roles:
     """Return the roles of all columns of a table, after checks that they do not contradict.
 
-    The arguments are those of :func:`fareg.workflow.fit_file`. ``drop`` may name columns that the
-    frame no longer has; ``probabilities`` are columns of class probabilities, which are then all
-    that the model reads and define no groups. Errors call the table ``source``.
+    ``probabilities`` are columns of class probabilities, which are then all that the model reads,
+    and define no groups. A column of text or whole numbers that differs in every row is left out
+    with a warning, unless it is named for something, or there is no other.
 
-    A column of text or whole numbers that differs in every row is left out with a warning, unless
-    it is named in ``features``, ``not_features`` or ``sensitive``, or there is no other.
-
-    Examples
-    --------
     >>> frame = pd.DataFrame({"age": [40, 40], "sex": ["f", "m"], "y": ["a", "b"]})
-    >>> roles = assign_roles(frame, target="y", not_features=["sex"])
+    >>> roles = assign_roles(frame, AskedRoles("y", not_features=["sex"]))
     >>> roles.features, roles.others
     (['age'], ['sex'])
     """
+    target, features, sensitive = asked.target, asked.features, asked.sensitive
     given: dict[str, Sequence[str]] = {
         "target": [target],
-        "clusters": [] if clusters is None else [clusters],
-        "weights": [] if weights is None else [weights],
-        "dropped": drop,
+        "clusters": [] if asked.clusters is None else [asked.clusters],
+        "weights": [] if asked.weights is None else [asked.weights],
+        "dropped": asked.drop,
         "probabilities": probabilities,
     }
+    not_features = asked.not_features
     used = {"features": features or (), "not features": not_features, "sensitive": sensitive or ()}
     names = [str(name) for name in frame.columns]
     for role, wanted in {**given, **used}.items():
         if role != "dropped":
-            check_columns(list(wanted), [*names, *drop], source)
+            check_columns(list(wanted), [*names, *asked.drop], asked.source)
     _check_apart({**given, **used})
     aside = {name: role for role in ("clusters", "weights", "dropped") for name in given[role]}
     named = {name for some in used.values() for name in some}
@@ -96,16 +97,16 @@ def assign_roles(
     reads = probabilities or reads
     if probabilities and not free:
         raise InvalidInputError(
-            f"{source} has no column left that could define a group beside the probabilities and "
-            f"the target {target}; add columns that tell who the rows are about"
+            f"{asked.source} has no column left that could define a group beside the probabilities "
+            f"and the target {target}; add columns that tell who the rows are about"
         )
     limited = None if sensitive is None else list(dict.fromkeys([*sensitive, *not_features]))
     groups = free if limited is None else limited
     others = [name for name in free if name in groups and name not in reads]
     if not reads:
         raise InvalidInputError(
-            f"{source} has no column left that the model could read beside the target {target}; "
-            "leave out fewer"
+            f"{asked.source} has no column left that the model could read beside the target "
+            f"{target}; leave out fewer"
         )
     return Roles(target, list(dict.fromkeys(reads)), limited, others, aside)
 
