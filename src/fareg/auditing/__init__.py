@@ -4,11 +4,10 @@ from fareg.auditing._audit import audit
 from fareg.auditing._comparison import Comparison, RowLevels, compare_sets
 from fareg.auditing._counts import Promise
 from fareg.auditing._result import AuditResult, records
-from fareg.auditing._verification import MIN_FIDELITY, NO_RULE, VerifiedGroup
+from fareg.auditing._verification import MIN_FIDELITY, VerifiedGroup
 
 __all__ = [
     "MIN_FIDELITY",
-    "NO_RULE",
     "AuditResult",
     "Comparison",
     "Promise",

@@ -6,8 +6,8 @@ There is one small calibration per idea. Each is a frozen record of what cannot 
 None of them knows an estimator.
 """
 
-from fareg.calibration._afcp import SelectedCalibration, WorstLevels
-from fareg.calibration._calibration import Calibration, FullSet, warn_of_full_sets
+from fareg.calibration._afcp import SelectedCalibration
+from fareg.calibration._calibration import Calibration, warn_of_full_sets
 from fareg.calibration._cells import (
     ABSENT,
     CellCalibration,
@@ -72,17 +72,14 @@ __all__ = [
     "CountingRound",
     "EveryFeature",
     "Everyone",
-    "FullSet",
     "GivenProba",
     "GroupBasis",
     "IntervalSearch",
     "JointLevels",
-    "LearnedShift",
     "LevelCalibration",
     "MappedBasis",
     "QuantileProgram",
     "RegionCalibration",
-    "RegionViews",
     "Regions",
     "ReselectedCalibration",
     "RisingThresholds",
@@ -92,7 +89,6 @@ __all__ = [
     "ShiftedCalibration",
     "UnionCalibration",
     "Views",
-    "WorstLevels",
     "learn_region_views",
     "learn_regions",
     "learn_shift",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -52,20 +53,15 @@ def candidate_rules(
 Alternatives = tuple[tuple[Condition, ...], ...]
 
 
-class _Rows:
-    """Which rows fulfil conditions; each condition is asked once."""
+def _rows_of(columns: pd.DataFrame) -> Callable[[tuple[Condition, ...]], BoolArray]:
+    """Return a function that tells which rows fulfil conditions; it asks each condition once."""
 
-    def __init__(self, columns: pd.DataFrame) -> None:
-        self.columns = columns
-        self.known: dict[Condition, BoolArray] = {}
+    @cache
+    def holds(condition: Condition) -> BoolArray:
+        return condition.holds(columns[condition.feature])
 
-    def of(self, conditions: tuple[Condition, ...]) -> BoolArray:
-        here = np.ones(len(self.columns), dtype=bool)
-        for condition in conditions:
-            if condition not in self.known:
-                self.known[condition] = condition.holds(self.columns[condition.feature])
-            here &= self.known[condition]
-        return here
+    everyone = np.ones(len(columns), dtype=bool)
+    return lambda conditions: np.logical_and.reduce([everyone, *map(holds, conditions)])
 
 
 def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
@@ -76,7 +72,7 @@ def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
     left out as long as that improves the Bayesian information criterion of a model in which
     ``covered`` has one mean inside and another one outside.
     """
-    rows_of = _Rows(columns).of
+    rows_of = _rows_of(columns)
 
     def valued(alternatives: Alternatives) -> tuple[float, Alternatives]:
         masks = [rows_of(conditions) for conditions in alternatives]
@@ -101,10 +97,10 @@ def rounded(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
     words. Each bound moves to the best number of the coarsest grid, with steps of 5, 2 or 1 times a
     power of ten, on which the rule loses at most ``NOISE`` of its gain.
     """
-    rows = _Rows(columns)
+    rows_of = _rows_of(columns)
 
     def gain(alternatives: Alternatives) -> float:
-        return _gain(np.any([rows.of(conditions) for conditions in alternatives], axis=0), covered)
+        return _gain(np.any([rows_of(conditions) for conditions in alternatives], axis=0), covered)
 
     best = rule.alternatives
     least = gain(best) - NOISE if best else np.inf

@@ -8,7 +8,6 @@ from fareg.report._verdict import (
     audit_verdict,
     fit_verdict,
     headline_group,
-    short_labels,
     worst_label,
 )
 
@@ -20,7 +19,6 @@ __all__ = [
     "headline_group",
     "render_card",
     "render_report",
-    "short_labels",
     "words",
     "worst_label",
 ]
