@@ -284,7 +284,8 @@ def test_cuts_keep_cells_large_enough_and_order():
     assert len(cut_membership(q, covered, n_cells=4)) <= 3
 
 
-def test_a_features_latent_share_is_a_mean_over_its_inputs():
+@pytest.mark.parametrize("unit", [1.0, 10.0])
+def test_a_features_latent_share_is_a_mean_over_its_inputs_in_any_unit(unit):
     """Five indicators that move as much as one number have no larger share."""
 
     class Decoder:
@@ -296,11 +297,14 @@ def test_a_features_latent_share_is_a_mean_over_its_inputs():
         def latent(self, columns):
             return np.random.default_rng(0).normal(size=(1, len(columns), 1))
 
+        def inputs(self, columns):
+            return np.linspace(0, [1.0, 1, 1, 1, 1, 1, unit], len(columns))
+
         def membership_of_latent(self, z):
             return 1 / (1 + np.exp(-z[..., 0]))
 
         def reconstruct(self, z):
-            return z * np.array([1.0, 1, 1, 1, 1, 1, 2])
+            return z * np.array([1.0, 1, 1, 1, 1, 1, 2 * unit])
 
     shares = latent_importance(Decoder(), pd.DataFrame(index=range(50)))
     assert shares == pytest.approx({"Color": 0.25, "Region": 0.25, "Age": 0.5})

@@ -81,12 +81,15 @@ def influential_dimension(learner: GroupLearner, z: FloatArray) -> tuple[FloatAr
 def latent_importance(learner: GroupLearner, columns: pd.DataFrame) -> dict[str, float]:
     """Return each feature's share of the change in reconstruction along that dimension.
 
-    The change of a feature is the mean over its inputs: a sum would favour features of many levels.
+    A change counts as a share of the input's range, so that an indicator, a number and the code of
+    a level can be compared, and the change of a feature is the mean over its inputs: a sum would
+    favour features of many levels.
     """
     z = learner.latent(columns)
     steps, moves = influential_dimension(learner, z)
     change = np.abs(learner.reconstruct(z + steps) - learner.reconstruct(z - steps)).mean(axis=1)
-    weighted = (change * moves[:, None]).sum(axis=0)
+    reach = np.ptp(learner.inputs(columns), axis=0)
+    weighted = (change * moves[:, None]).sum(axis=0) / np.where(reach > 0, reach, np.inf)
     by_feature = pd.Series(weighted).groupby(learner.input_features()).mean()
     return _as_shares({name: float(by_feature.get(name, 0.0)) for name in learner.features_})
 

@@ -225,7 +225,7 @@ class GroupLearner(BaseEstimator):
 
     def latent(self, columns: pd.DataFrame) -> FloatArray:
         """Return the latent means, shape (n_restarts, n, latent_dim)."""
-        z: FloatArray = latent_mean(self._encoded(columns), self.weights_)
+        z: FloatArray = latent_mean(self.inputs(columns), self.weights_)
         return z
 
     def membership_of_latent(self, z: FloatArray) -> FloatArray:
@@ -237,6 +237,11 @@ class GroupLearner(BaseEstimator):
     def reconstruct(self, z: FloatArray) -> FloatArray:
         """Return reconstructed inputs of the network, shape (n_restarts, n, n_inputs)."""
         x: FloatArray = feed(z, self.weights_["reconstruction"])
+        return x
+
+    def inputs(self, columns: pd.DataFrame) -> FloatArray:
+        """Return what the network reads, shape (n, n_inputs)."""
+        x: FloatArray = self.encoder_.transform(_finite(columns[list(self.features_)]))
         return x
 
     def input_features(self) -> list[str]:
@@ -321,7 +326,7 @@ class GroupLearner(BaseEstimator):
         crowded = distinct.select_dtypes(object).nunique(dropna=False).max() > MAX_CATEGORIES
         encoder = ENCODERS[self.numbers](MAX_CATEGORIES if crowded else None)
         self.encoder_ = encoder.fit(_finite(columns))
-        x = self._encoded(distinct)
+        x = self.inputs(distinct)
         plan = TrainingPlan(
             delta=float(self.delta),
             beta=float(self.beta),
@@ -348,16 +353,12 @@ class GroupLearner(BaseEstimator):
         held_out = np.arange(self.n_restarts) % n_folds if self.cross_fit else [0] * self.n_restarts
         return np.stack([fold != k for k in held_out])
 
-    def _encoded(self, columns: pd.DataFrame) -> FloatArray:
-        x: FloatArray = self.encoder_.transform(_finite(columns[list(self.features_)]))
-        return x
-
     def _average_membership(self, columns: pd.DataFrame) -> FloatArray:
         """Return the membership, averaged over restarts, whether or not a group was found."""
         columns = columns[list(self.features_)]
         first, which = distinct_rows(columns)  # few if the features are categories
         parts = [
-            self._membership(self._encoded(columns.iloc[first[i : i + CHUNK]]))
+            self._membership(self.inputs(columns.iloc[first[i : i + CHUNK]]))
             for i in range(0, len(first), CHUNK)
         ]
         return np.concatenate(parts)[which]
