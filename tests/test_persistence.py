@@ -334,14 +334,14 @@ def test_neither_saving_nor_loading_ever_pickles(discovered, tmp_path, monkeypat
     assert_same(discovered, fareg.load(saved(discovered, tmp_path)))
 
 
-def test_prediction_with_a_loaded_model_needs_neither_torch_nor_matplotlib(discovered, tmp_path):
+def test_prediction_with_a_loaded_model_needs_neither_skops_nor_matplotlib(discovered, tmp_path):
     path = saved(discovered, tmp_path)
     X_TEST[:5].to_csv(tmp_path / "rows.csv", index=False)
     code = (
         "import sys, pandas as pd, fareg\n"
         f"clf = fareg.load({str(path)!r}); X = pd.read_csv({str(tmp_path / 'rows.csv')!r})\n"
         "clf.predict_set(X); clf.predict_group(X); clf.predict_p(X)\n"
-        "print(sorted({'torch', 'matplotlib', 'xgboost', 'lightgbm'} & set(sys.modules)))"
+        "print(sorted({'skops', 'torch', 'matplotlib', 'xgboost', 'lightgbm'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 import skops.io
 from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_selection import SelectKBest
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, Matern, WhiteKernel
@@ -27,7 +28,8 @@ from typer.testing import CliRunner
 import fareg
 from fareg.cli import app
 from fareg.persistence import _foreign
-from fareg.persistence._recipes import Recipe
+from fareg.persistence._familiar import UnfamiliarError, read_familiar
+from fareg.persistence._recipes import Recipe, as_made, as_recipes
 from fareg.persistence._trust import MODEL_PACKAGES, is_trusted
 from saved_models import assert_same
 
@@ -159,6 +161,64 @@ def test_every_estimator_in_python_is_trusted_by_the_rule():
     assert [name for name in named if not is_trusted(name)] == []
 
 
+BOOSTING = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=1, random_state=0)
+ROUNDS = BOOSTING.fit(np.arange(8.0)[:, None], np.arange(8) < 4)._predictors
+TREES = as_recipes(ROUNDS).arguments
+
+
+def test_what_is_familiar_is_read_as_skops_reads_it():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=60), "b": pd.Categorical(rng.choice(list("xyz"), 60))})
+    for y in (X["a"] > 0, rng.choice(["u", "v", "w"], 60), rng.integers(0, 3, 60)):
+        boosting = HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype")
+        for model in (boosting, mixed(FunctionTransformer(scale), LogisticRegression())):
+            model.fit(X, y)
+            packed, names = _foreign.dump({"fitted": model, "given": None})
+            again = as_made(read_familiar(packed))["fitted"]
+            by_skops = as_made(
+                skops.io.loads(packed, trusted=skops.io.get_untrusted_types(data=packed))
+            )
+            assert names == []
+            for other in (again, by_skops["fitted"]):
+                np.testing.assert_array_equal(other.predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize("thing", [export_graphviz, KNeighborsClassifier.fit, {1.5: 0}, {1, 2}])
+def test_what_is_not_familiar_is_left_to_skops(thing):
+    with pytest.raises((UnfamiliarError, ValueError)):
+        read_familiar(skops.io.dumps([thing]))
+
+
+def test_a_familiar_file_that_contradicts_itself_is_refused():
+    packed = skops.io.dumps(
+        {"call": [log_loss], "rng": np.random.default_rng(0), "loss": BOOSTING._loss}
+    )
+
+    def keys(schema):  # the types of the keys are those of the node with the same id
+        schema["content"] = {
+            "call": schema["content"]["call"],
+            "d": dict(schema["content"]["rng"]["content"]["seed_seq"]),
+        }
+        schema["key_types"]["content"].pop()
+        schema["content"]["d"]["key_types"]["__id__"] = schema["content"]["call"]["__id__"]
+
+    def generator(schema):
+        state = schema["content"]["rng"]["content"]["bit_generator"]["content"]
+        state["bit_generator"]["content"] = '"MT19937"'
+
+    def pool(schema):
+        schema["content"]["rng"]["content"]["seed_seq"]["content"]["pool_size"] = {
+            **schema["content"]["rng"]["content"]["seed_seq"]["content"]["pool_size"],
+            "content": "1000000000",
+            "__id__": 1,
+        }
+
+    read_familiar(packed)
+    for change in (keys, generator, pool):
+        with pytest.raises(ValueError, match="contradicts itself"):
+            read_familiar(rewritten(packed, change))
+
+
 def rewritten(packed, change):
     """Return a skops file whose schema was changed by hand."""
     out = io.BytesIO()
@@ -232,6 +292,16 @@ def test_functions_are_not_called_while_a_file_is_read():
             },
         ),
         ("eval", {}),
+        *(
+            ("boosting", {**TREES, name: value})
+            for name, value in {
+                "n_nodes": np.array([[3], [1]]),
+                "n_bitsets": np.array([[0]]),
+                "nodes": np.zeros(4),
+                "raw_left_cat_bitsets": np.zeros((1, 8), np.uint32),
+            }.items()
+        ),
+        ("boosting", {**TREES, "n_nodes": np.array([[-1], [5]])}),
     ],
 )
 def test_recipes_of_nothing_that_is_stored_are_refused(kind, arguments):

@@ -7,6 +7,7 @@ import json
 import sys
 import zipfile
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from fareg._files import AnyPath, check_readable
 from fareg._validation import FaregError, InvalidInputError
 from fareg._words import first_line
+from fareg.persistence._familiar import UnfamiliarError, read_familiar
 from fareg.persistence._recipes import as_made, as_recipes, reachable
 from fareg.persistence._trust import is_function, is_trusted
 
@@ -64,6 +66,9 @@ def dump(estimator: Any) -> tuple[bytes, list[str]]:
     packed: bytes = skops_io.dumps(stored, compression=zipfile.ZIP_DEFLATED, compresslevel=6)
     if _unfolded(packed) > _allowance(packed):
         packed = skops_io.dumps(stored)
+    with suppress(UnfamiliarError):
+        _finished(read_familiar(packed))
+        return packed, []
     names = _types(packed)
     _rebuilt(packed, names)
     return packed, [name for name in names if not is_trusted(name)]
@@ -73,6 +78,8 @@ def load(packed: bytes, trusted: Collection[str] = ()) -> Any:
     """Rebuild an estimator from types that are trusted, and check its trees."""
     if _unfolded(packed) > _allowance(packed):
         raise ValueError("an estimator unfolds to far more bytes than are plausible")
+    with suppress(UnfamiliarError):
+        return _finished(read_familiar(packed))
     names = _types(packed)
     unknown = [name for name in names if not is_trusted(name) and name not in trusted]
     if unknown:
@@ -117,7 +124,12 @@ def _types(packed: bytes) -> list[str]:
 
 def _rebuilt(packed: bytes, names: Sequence[str]) -> Any:
     _check_calls(packed, names)
-    estimator = as_made(_skops_io().loads(packed, trusted=names))
+    return _finished(_skops_io().loads(packed, trusted=names))
+
+
+def _finished(stored: Any) -> Any:
+    """Make what is stored as recipes, and check all trees."""
+    estimator = as_made(stored)
     check_trees(estimator)
     return estimator
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,8 @@ def reachable(root: Any) -> Iterator[Any]:
 def _recipe(thing: Any) -> Recipe | None:
     """Return how to make an object, None if it is stored as it is."""
     module = type(thing).__module__
+    if _are_boosted(thing):
+        return _boosting_recipe(thing)
     if module in ("sklearn.neighbors._kd_tree", "sklearn.neighbors._ball_tree"):
         return _neighbours_recipe(thing)
     if module == "scipy.interpolate._bsplines" and type(thing).__name__ == "BSpline":
@@ -84,6 +87,43 @@ def _recipe(thing: Any) -> Recipe | None:
     return None
 
 
+def _are_boosted(thing: Any) -> bool:
+    """Tell whether an object is the list of rounds of a histogram gradient boosting."""
+    rounds = (
+        thing if isinstance(thing, list) and all(isinstance(one, list) for one in thing) else []
+    )
+    trees = [tree for one in rounds for tree in one]
+    return bool(trees) and {type(tree).__module__ for tree in trees} == {PREDICTOR}
+
+
+def _boosting_recipe(rounds: list[list[Any]]) -> Recipe:
+    trees = [tree for one in rounds for tree in one]
+    return Recipe(
+        "boosting",
+        {
+            **{name: np.concatenate([getattr(tree, name) for tree in trees]) for name in TREE},
+            "n_nodes": np.array([[len(tree.nodes) for tree in one] for one in rounds]),
+            "n_bitsets": np.array(
+                [[len(tree.raw_left_cat_bitsets) for tree in one] for one in rounds]
+            ),
+        },
+    )
+
+
+def _make_boosting(n_nodes: Any, n_bitsets: Any, **arrays: Any) -> Any:
+    _require(set(arrays) == set(TREE) and n_nodes.shape == n_bitsets.shape, "boosting")
+    _require(n_nodes.ndim == 2 and n_nodes.dtype.kind == n_bitsets.dtype.kind == "i", "boosting")
+    parts = []
+    for name, counts in zip(TREE, (n_nodes, n_bitsets, n_bitsets), strict=True):
+        ends = np.cumsum(counts)
+        whole = (counts >= 0).all() and (ends[-1] if len(ends) else 0) == len(arrays[name])
+        _require(bool(whole), "boosting")
+        parts.append(np.split(arrays[name], ends[:-1]))
+    make = importlib.import_module(PREDICTOR).TreePredictor
+    trees = iter([make(*own) for own in zip(*parts, strict=True)])
+    return [[next(trees) for _ in one] for one in n_nodes]
+
+
 def _neighbours_recipe(tree: Any) -> Recipe | None:
     data, leaf_size, metric, weights = (tree.__getstate__()[j] for j in (0, 4, 11, 12))
     name = type(metric).__name__.removesuffix("Distance64").lower()
@@ -95,6 +135,10 @@ def _neighbours_recipe(tree: Any) -> Recipe | None:
     arguments = {"data": data, "leaf_size": leaf_size, "metric": name, "parameters": parameters}
     return Recipe(type(tree).__name__, arguments)
 
+
+# the trees of gradient boosting: thousands of small arrays, which are stored as three large ones
+PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor"
+TREE = ("nodes", "binned_left_cat_bitsets", "raw_left_cat_bitsets")
 
 # metrics of neighbours, with the parameters that they take
 METRICS: dict[str, tuple[str, ...]] = {
@@ -147,6 +191,7 @@ def _require(condition: bool, what: str) -> None:
 MAKERS: dict[str, Callable[..., Any]] = {
     "KDTree": functools.partial(_make_neighbours, "KDTree"),
     "BallTree": functools.partial(_make_neighbours, "BallTree"),
+    "boosting": _make_boosting,
     "spline": _make_spline,
     "distribution": _make_distribution,
 }

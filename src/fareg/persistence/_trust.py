@@ -79,21 +79,22 @@ def is_trusted(name: str) -> bool:
     >>> is_trusted("sklearn.tree._export.export_graphviz"), is_trusted("os.system")
     (False, False)
     """
-    return name in NAMED or name in NUMPY_SCALARS or _is_shipped(name)
+    return name in NAMED or name in NUMPY_SCALARS or is_shipped(name)
 
 
 def is_function(name: str) -> bool:
     """Tell whether a trusted name is one of a function."""
-    thing = _found(name)
+    thing = found(name)
     return thing is not None and not inspect.isclass(thing)
 
 
-def _is_shipped(name: str) -> bool:
+def is_shipped(name: str) -> bool:
+    """Tell whether a name is one of scikit-learn's classes or functions that are trusted."""
     package, _, rest = name.partition(".")
     room, *inner = rest.split(".")
     if package != "sklearn" or room not in MODEL_PACKAGES or "tests" in inner:
         return False
-    thing = _found(name)
+    thing = found(name)
     if f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', '')}" != name:
         return False
     if inspect.isclass(thing):
@@ -101,7 +102,7 @@ def _is_shipped(name: str) -> bool:
     return room in FUNCTION_PACKAGES and inspect.isfunction(thing)
 
 
-def _found(name: str) -> Any:
+def found(name: str) -> Any:
     """Return what a full name stands for, None if there is no such thing."""
     module, _, attribute = name.rpartition(".")
     try:
