@@ -19,6 +19,7 @@ from fareg.datasets import make_synthetic
 from fareg.persistence import describe
 from fareg.workflow._predict import ANSWERS
 
+pytestmark = pytest.mark.usefixtures("small_searches")
 DATA = make_synthetic(3000, random_state=0)
 FRAME = DATA.X.assign(outcome=np.array(["low", "mid", "high", "a|b", "e", "f"])[DATA.y])
 SMALL = FRAME[["Color", "Gender", "Feature 1", "outcome"]][:120]
@@ -69,7 +70,7 @@ def test_fit_tells_the_story(place):
 
 def test_fit_in_json_with_a_report(place, tmp_path):
     out, report = tmp_path / "m.fareg", tmp_path / "r.html"
-    options = ("--target", "outcome", "--estimator", "forest", "--json", "--report", report)
+    options = ("--target", "outcome", "--estimator", "logistic", "--json", "--report", report)
     done = run("fit", place / "new.parquet", *options, "--out", out)
     told = json.loads(done.stdout)
     assert done.stderr == ""

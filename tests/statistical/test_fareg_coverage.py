@@ -65,7 +65,7 @@ def test_the_law_sees_a_threshold_that_is_too_low(reader, monkeypatch):
 
     honest = CalibrationScores.quantiles
     monkeypatch.setattr(CalibrationScores, "quantiles", lambda s, alpha: honest(s, alpha + 0.05))
-    cells = excess(reader, 200, 0.9, 60, construction="partition")
+    cells = excess(reader, 200, 0.9, 40, construction="partition")
     assert any(mean < -4 * error for mean, error in cells.values())
 
 
