@@ -319,7 +319,7 @@ def assert_refused_or_harmless(path, content, rows, beside, events_of):
 
 
 @pytest.mark.timeout(120)
-@cases(250)
+@cases(180)
 @given(data=st.data(), name=st.sampled_from(NAMES), value=REPLACEMENTS)
 def test_edits_with_the_right_checksum_are_refused_or_harmless(
     data, name, value, small_files, events_of, tmp_path

@@ -17,6 +17,7 @@ from fareg.persistence import seen_rows
 from fareg.persistence._seen import SeenRows
 from fareg.workflow import audit_file, fit_file
 
+pytestmark = pytest.mark.usefixtures("small_searches")
 N = 600
 
 

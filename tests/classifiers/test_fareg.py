@@ -78,10 +78,10 @@ def test_every_mode_agrees_with_its_p_values(
         target=target,
         label_conditional=label_conditional,
         n_draws=5,
-        learner=GroupLearner(max_iter=15),
+        learner=GroupLearner(max_iter=3, n_restarts=1),
         random_state=0,
     ).conformalize(cal.X[:600], cal.y[:600])
-    X = test.X[:400]
+    X = test.X[:200]
     np.testing.assert_array_equal(clf.predict_set(X), clf.predict_p(X) > clf.alpha_)
     numbers = clf.groups_[["share", "n_calibration", "low", "high", "threshold"]]
     assert not numbers.isna().any(axis=None)

@@ -20,10 +20,10 @@ from fareg.experiments._targets import DRAWS
 
 SMALLER = {
     "fareg.experiments._plan.QUICK_BASE": BaseConfig(
-        hidden=(8,), learning_rate=0.01, max_epochs=5, patience=5
+        hidden=(8,), learning_rate=0.01, max_epochs=2, patience=2
     ),
-    "fareg.experiments._plan.QUICK_METRICS": MetricConfig(n_directions=10, n_permutations=2),
-    "fareg.experiments._plan.QUICK_STEPS": 10,
+    "fareg.experiments._plan.QUICK_METRICS": MetricConfig(n_directions=4, n_permutations=2),
+    "fareg.experiments._plan.QUICK_STEPS": 3,
     "fareg.experiments._cells.ERT_ROUNDS": 2,
     "fareg.experiments._targets.ACS_TEST": 60,
     "fareg.experiments._targets.SLAB_TEST": 100,

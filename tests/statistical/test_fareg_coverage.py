@@ -35,7 +35,7 @@ def excess(reader, n, gap, n_repeats, **parameters):
             reader(),
             confidence_level=LEVEL,
             sensitive_features=[3, 4],
-            learner=GroupLearner(significance=None, n_restarts=2, max_iter=10),
+            learner=GroupLearner(significance=None, n_restarts=1, max_iter=5),
             n_draws=3,
             random_state=repeat,
             **parameters,
