@@ -13,7 +13,7 @@ PRELOADED = [
 CONTEXT = multiprocessing.get_context("forkserver")
 
 
-def started(code, **names):
+def started(code, /, **names):
     """Return a process that runs ``code``, with these names, in a session of its own."""
     CONTEXT.set_forkserver_preload(PRELOADED)
     code = f"import os\nos.setsid()\n{code}"

@@ -25,6 +25,7 @@ SMALLER = {
     "fareg.experiments._plan.QUICK_METRICS": MetricConfig(n_directions=4, n_permutations=2),
     "fareg.experiments._plan.QUICK_STEPS": 3,
     "fareg.experiments._cells.ERT_ROUNDS": 2,
+    "fareg.experiments._figures.DPI": 20,
     "fareg.experiments._targets.ACS_TEST": 60,
     "fareg.experiments._targets.SLAB_TEST": 100,
 }
