@@ -213,7 +213,8 @@ def column_classes(
         return ColumnClasses(_as_labels(given, labels))
     if names is not None:
         return _named_columns(names, labels, table)
-    if len(labels) == n_columns and not _is_mixed(labels):
+    has_order = len({isinstance(label, str) for label in labels}) == 1  # 1 and "a" have none
+    if len(labels) == n_columns and has_order:
         return ColumnClasses(labels)
     raise InvalidInputError(
         f"{table} has {n_columns} columns without names but y holds {len(labels)} labels "
@@ -331,11 +332,6 @@ def _as_labels(names: list[Any], labels: list[Any]) -> list[Any]:
         return names
     known = {plain_text(label): label for label in labels}
     return [known.get(plain_text(name), name) for name in names]
-
-
-def _is_mixed(labels: list[Any]) -> bool:
-    """Tell whether labels have no order of their own, such as 1 and "a"."""
-    return len({isinstance(label, str) for label in labels}) > 1
 
 
 def sorted_labels(labels: Any) -> list[Any]:

@@ -117,18 +117,14 @@ def check_number(
     name: str, value: Any, *, above: float | None = None, minimum: float | None = None
 ) -> float:
     """Return ``value`` if it is a finite number ``> above`` or ``>= minimum``."""
-    number = float(value) if _is_number(value) and not _is_huge(value) else np.nan
+    too_large = isinstance(value, int) and abs(value) > sys.float_info.max  # for any float
+    number = float(value) if _is_number(value) and not too_large else np.nan
     if np.isfinite(number) and (
         (above is not None and number > above) or (minimum is not None and number >= minimum)
     ):
         return number
     bound = f"> {above:g}" if above is not None else f">= {minimum:g}"
     raise InvalidInputError(f"{name} must be a number {bound}, got {value!r}")
-
-
-def _is_huge(value: Any) -> bool:
-    """Tell a whole number that no float can hold."""
-    return isinstance(value, int) and abs(value) > sys.float_info.max
 
 
 def check_flag(name: str, value: Any) -> bool:

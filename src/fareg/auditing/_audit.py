@@ -166,6 +166,7 @@ def audit(
         )
         tell("measuring the excess risk")
         risk = _excess_risk(rows, hits, confidence_level, rng)
+    seed = int(random_state) if isinstance(random_state, int | np.integer) else None
     return AuditResult(
         confidence_level=float(confidence_level),
         significance=float(significance),
@@ -198,7 +199,7 @@ def audit(
         picture=group_picture(rows, hits, main["mask"][apart], main["features"]) if main else None,
         notes=(*table.notes, *notes, *_told(everyone, cluster, n, promise)),
         least_coverage=least,
-        about={"date": date.today().isoformat(), "seed": _seed(random_state)},
+        about={"date": date.today().isoformat(), "seed": seed},
     )
 
 
@@ -217,11 +218,6 @@ def _told(everyone: Count, clusters: IntArray | None, n: int, promise: Promise) 
             "allow for"
         )
     return tuple(notes)
-
-
-def _seed(random_state: Any) -> int | None:
-    """Return a seed that can be written down."""
-    return int(random_state) if isinstance(random_state, int | np.integer) else None
 
 
 def _tamed(columns: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:

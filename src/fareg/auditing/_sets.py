@@ -29,7 +29,7 @@ def read_sets(sets: Any, y: Any, classes: Any = None) -> SetTable:
         table = read_set_table(sets, labels, classes)
     else:
         check_same_length(y=labels, sets=given)
-        flat = _flat(given)
+        flat = pd.Index([label for row in given for label in row], dtype=object)
         known = _all_labels(labels, flat) if classes is None else check_classes(classes)
         table = SetTable.of(_marked(given, flat, known), known, labels)
     if (table.codes < 0).all():
@@ -81,10 +81,6 @@ def _rows_of_labels(sets: Any, labels: Any) -> list[Any] | None:
 def _all_bool(values: Any) -> bool:
     listed = list(values)
     return bool(listed) and all(isinstance(value, bool | np.bool_) for value in listed)
-
-
-def _flat(rows: list[Any]) -> pd.Index:
-    return pd.Index([label for row in rows for label in row], dtype=object)
 
 
 def _all_labels(labels: Any, flat: pd.Index) -> list[Any]:

@@ -25,25 +25,15 @@ def level_story(
 ) -> dict[str, Any]:
     """Return the facts of a report about levels of disadvantage, in plain types.
 
-    Parameters
-    ----------
-    levels : int ndarray of shape (n_samples,)
-        Level of each test row, 0 for the least disadvantaged.
-    n_levels : int
-    first : int
-        The level from which on thresholds are higher than those of split conformal sets; 0 if
-        everyone shares one threshold.
-    covered, sizes : mapping
-        Which test rows are covered ``before`` and ``after``, and how many labels their sets hold.
-    named : sequence of str
-        The groups that the classifier names, in words.
+    ``levels`` are those of the test rows, 0 for the least disadvantaged. ``first`` is the level
+    from which on thresholds are higher than those of split conformal sets, 0 if everyone shares one
+    threshold. ``covered`` and ``sizes`` tell which test rows are covered ``before`` and ``after``,
+    and how many labels their sets hold; ``named`` are the groups that the classifier names, in
+    words.
 
-    Returns
-    -------
-    dict
-        ``n_levels``; ``named``; ``rows``, one per level; ``top``, the levels from ``first`` to
-        ``last`` together, and ``others``, the rest, None if everyone shares one threshold. All have
-        n, share, before and after with ``_low`` and ``_high``, size_before and size_after.
+    The facts are ``n_levels``; ``named``; ``rows``, one per level; ``top``, the levels from
+    ``first`` to ``last`` together; and ``others``, the rest, None if everyone shares one threshold.
+    All have n, share, before and after with ``_low`` and ``_high``, size_before and size_after.
     """
     top = levels >= first
     return {

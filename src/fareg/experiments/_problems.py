@@ -44,10 +44,6 @@ def _synthetic(bias: str) -> Callable[[DataConfig, int, np.random.Generator], Da
     return lambda config, n, rng: make_synthetic(n, bias=bias, random_state=rng)
 
 
-def _metric(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
-    return make_metric_benchmark(n, random_state=rng)
-
-
 def _nursery(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
     return _sample(make_nursery_experiment(random_state=rng), n, rng)
 
@@ -74,7 +70,7 @@ def _sample(data: Dataset, n: int, rng: np.random.Generator) -> Dataset:
 DATA: dict[str, DataKind] = {
     "xnor": DataKind(_synthetic("xnor"), 6, ("Color", "Gender")),
     "eight": DataKind(_synthetic("eight"), 6, ("Gender", "Age Group")),
-    "metric": DataKind(_metric, 6, ("x0", "x1")),
+    "metric": DataKind(lambda _, n, rng: make_metric_benchmark(n, rng), 6, ("x0", "x1")),
     "nursery": DataKind(_nursery, 4, ("parents", "finance"), "nursery"),
     "acs": DataKind(_acs, 4, ("AGE", "SEX"), "nursery"),
 }

@@ -73,7 +73,8 @@ class Condition:
             return f"{name}={_number(high) if self.kind is None else in_words(high, self.kind)}"
         if self.kind == "date":
             start, end = (
-                in_words(_just_above(t), "date") if np.isfinite(t) else None for t in (low, high)
+                in_words(float(np.nextafter(t, np.inf)), "date") if np.isfinite(t) else None
+                for t in (low, high)
             )
             if start is None:
                 return f"{name} before {end}"
@@ -177,10 +178,6 @@ def _spoken(rank: float, values: FloatArray, kind: str | None) -> float:
 
 def _just_below(value: float) -> float:
     return float(np.nextafter(value, -np.inf))
-
-
-def _just_above(value: float) -> float:
-    return float(np.nextafter(value, np.inf))
 
 
 def _number(value: float) -> str:

@@ -40,7 +40,8 @@ def render_report(summary: Mapping[str, Any]) -> str:
         figures=_figures,
         style=Markup(style),
         script=Markup(script),
-        script_hash=_hash(script),
+        # the page's security policy knows its only script by this digest
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         changes=_changes(facts["before"], facts["after"], facts["repairs"]),
         numbers=embedded_json(summary),
     )
@@ -86,11 +87,6 @@ def embedded_json(summary: Mapping[str, Any]) -> Markup:
     """Return JSON that is safe inside a script element: no tag can begin or end in it."""
     text = json.dumps(summary, ensure_ascii=False, allow_nan=False, indent=1)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
-
-
-def _hash(script: str) -> str:
-    """Return the digest by which the page's security policy knows its only script."""
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def _changes(before: Any, after: Any, repairs: Any) -> list[dict[str, Any]]:
