@@ -36,6 +36,12 @@ def replacing(path: AnyPath) -> Iterator[Path]:
             temporary.unlink()
 
 
+def write_text(path: AnyPath, text: str) -> None:
+    """Write a text file, at once or not at all."""
+    with replacing(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
     """Turn what the disk says while ``target`` is written into an :class:`InvalidInputError`."""

@@ -29,15 +29,6 @@ def few_threads(table: Any) -> Iterator[None]:
 
     The limit holds in the thread that enters the block, and ends with the block, whatever the
     caller had set. Tables of more than ``MANY_VALUES`` values keep all threads.
-
-    Parameters
-    ----------
-    table : frame or array of shape (n_rows, n_columns)
-
-    Examples
-    --------
-    >>> with few_threads(np.zeros((100, 5))):
-    ...     total = sum(range(10))
     """
     shape = getattr(table, "shape", None) or np.shape(table)
     if np.prod(shape[:2], dtype=np.float64) > MANY_VALUES:

@@ -1,4 +1,4 @@
-"""How numbers are written for people: one format each, in errors, terminal and reports."""
+"""How numbers and names are written: one format each, in errors, terminal, reports and JSON."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import SensitiveFeatures, select_columns
-from fareg._files import AnyPath
+from fareg._files import AnyPath, write_text
 from fareg._validation import BoolArray, IntArray
 from fareg.auditing._audit import audit
 from fareg.auditing._counts import Promise
 from fareg.auditing._named_groups import ReportedGroup, groups_before_and_after, reported_groups
 from fareg.auditing._picture import group_picture
-from fareg.auditing._result import AuditResult, records, write_text
+from fareg.auditing._result import AuditResult, records
 from fareg.auditing._story import level_story
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import fit_verdict, render_card, render_report, words

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from fareg._files import AnyPath, replacing
+from fareg._files import AnyPath, write_text
 from fareg._words import json_types
 from fareg.auditing._verification import VerifiedGroup
 from fareg.report import (
@@ -247,12 +247,6 @@ class AuditResult:
     def to_html(self, path: AnyPath) -> None:
         """Write the report, one HTML file that needs nothing else, at once or not at all."""
         write_text(path, render_report(self.to_dict()))
-
-
-def write_text(path: AnyPath, text: str) -> None:
-    """Write a text file, at once or not at all."""
-    with replacing(path) as draft:
-        draft.write_text(text, encoding="utf-8")
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
