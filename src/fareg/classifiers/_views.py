@@ -153,26 +153,39 @@ def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> 
     """Return edges between levels of about equal share, each with enough calibration rows to come.
 
     Disadvantage is that of the learning rows by the same models that will tell it of other rows.
-    The edges are quantiles of the learning rows' disadvantage. A level in which fewer than
-    ``MIN_LEVEL_ROWS`` calibration rows are expected joins the level below.
+    An edge lies where disadvantage has its widest gap, so that a group that stands out from the
+    rest shares no level with it. The gap is looked for around the quantile of the learning rows
+    that would make shares equal, as far as every level keeps ``MIN_LEVEL_ROWS`` expected
+    calibration rows. A level that ties leave with fewer joins the level below.
 
     >>> level_edges(np.linspace(0, 1, 101), 4, 1000).tolist()
     [0.25, 0.5, 0.75]
     >>> level_edges(np.linspace(0, 1, 101), 4, 70).tolist()
     [0.5]
+    >>> level_edges(np.repeat([0.1, 0.2, 0.8], [50, 32, 18]), 4, 1000).tolist()
+    [0.1, 0.2]
     """
     most = max(1, min(n_levels, n_calibration // MIN_LEVEL_ROWS))
-    if not len(disadvantage):
+    n = len(disadvantage)
+    if not n or most == 1:
         return np.empty(0)
-    shares = np.arange(1, most) / most
-    edges = np.unique(np.quantile(disadvantage, shares, method="inverted_cdf"))
+    rising = np.sort(disadvantage)
+    gaps = np.round(np.diff(rising, append=rising[-1]), DIGITS)  # above each row
+    reach = int(n * (1 / most - MIN_LEVEL_ROWS / n_calibration) / 2)
+    edges = set()
+    for j in range(1, most):
+        middle = -(-j * n // most) - 1
+        near = np.arange(max(0, middle - reach), min(n, middle + reach + 1))
+        # of equal gaps the nearest to the quantile counts
+        near = near[np.argsort(np.abs(near - middle), kind="stable")]
+        edges.add(float(rising[near[gaps[near].argmax()]]))
     kept: list[float] = []
-    for edge in edges[::-1]:
+    for edge in sorted(edges, reverse=True):
         upper = kept[-1] if kept else np.inf
         inside = np.mean((disadvantage > edge) & (disadvantage <= upper)) * n_calibration
         below = np.mean(disadvantage <= edge) * n_calibration
         if inside >= MIN_LEVEL_ROWS and below >= MIN_LEVEL_ROWS:
-            kept.append(float(edge))
+            kept.append(edge)
     return np.array(kept[::-1])
 
 
