@@ -8,8 +8,8 @@
 Every method is fitted on the same N rows: half of them train the base model, the others calibrate.
 The oracle knows the true degree of hardship of every row and calibrates each degree by itself. A
 finished case is added to ``quality.csv`` at once and is not measured again; ``--few`` measures
-split, levels and the oracle only. ``docs/quality.md`` tells what the figures say. Seeds below 2 and
-from 1000 on were used while the learner was built.
+split, levels and the oracle only. ``docs/quality.md`` tells what the figures say. Seeds below 20
+and from 1000 on were used while the learner was built.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ORACLE = "oracle partition"
 NOISE_METHODS = ("split", LEVELS)
 FEW = (*NOISE_METHODS, ORACLE)
 METHODS = (*FEW, "PLCP", "CondCP", "RCP", "k-means cells", ONE_GROUP)
-FIRST_SEED = 2
+FIRST_SEED = 20
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,18 @@ Score = Callable[[Any, Any], FloatArray]
 FEW_LABELS = 12  # up to here comparing pairs of columns beats a sort per row, 1.7 times at six
 BLOCK = 8192  # rows that fit a processor's cache: twice as fast as all at once
 
-__all__ = ["SCORES", "aps", "get_score", "is_randomised", "lac", "margin", "raps", "saps", "topk"]
+__all__ = [
+    "SCORES",
+    "aps",
+    "get_score",
+    "is_adaptive",
+    "is_randomised",
+    "lac",
+    "margin",
+    "raps",
+    "saps",
+    "topk",
+]
 
 
 def _ranks(proba: FloatArray) -> IntArray:
@@ -253,6 +264,17 @@ def is_randomised(score: Score) -> bool:
     (True, False)
     """
     return score not in (lac, margin)
+
+
+def is_adaptive(score: Score) -> bool:
+    """Tell whether a score covers all rows alike, up to a small penalty, if probabilities are true.
+
+    Examples
+    --------
+    >>> is_adaptive(aps), is_adaptive(lac)
+    (True, False)
+    """
+    return score in (aps, raps)
 
 
 def get_score(conformity_score: str | Score) -> Score:

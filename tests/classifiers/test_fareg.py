@@ -17,11 +17,14 @@ from fareg import (
     SplitConformalClassifier,
 )
 from fareg._encoding import gradient_boosting
-from fareg.classifiers._learning import divide_rows
+from fareg.calibration import Rows
+from fareg.classifiers._learning import coverage_to_learn, divide_rows, overconfidence
+from fareg.classifiers._views import level_edges
 from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner
 from fareg.metrics import coverage_by_level, is_covered
 from fareg.pvalues import conformal_quantile
+from fareg.scores import aps
 
 FAST = {"learner": GroupLearner(max_iter=40), "random_state": 0}
 FAST_PAPER = {"max_iter": 60, "random_state": 0}
@@ -376,3 +379,35 @@ def test_rows_that_teach_leave_the_noted_columns_alone(world):
 def test_draws_are_of_a_union_only(fitted):
     with pytest.raises(FaregError, match="with_draws takes 1 to 0 draws of a union"):
         fitted.with_draws(2)
+
+
+@pytest.mark.parametrize("share", [0.07, 0.13, 0.31])
+def test_a_group_that_stands_out_shares_no_level_with_the_rest(share):
+    rng = np.random.default_rng(0)
+    inside = np.arange(2000) < share * 2000
+    disadvantage = np.where(inside, 0.6, 0.2) + rng.uniform(-0.1, 0.1, 2000)
+    levels = np.searchsorted(level_edges(disadvantage, 20, 4000), disadvantage)
+    assert levels[inside].min() > levels[~inside].max()
+
+
+def test_overconfidence_has_mean_zero_where_probabilities_are_true():
+    rng = np.random.default_rng(0)
+    proba = rng.dirichlet([0.5, 1.0, 2.0], size=4000)
+    true = (rng.random((4000, 1)) > proba.cumsum(axis=1)[:, :-1]).sum(axis=1)
+
+    def mean_in_standard_errors(told):
+        rows = Rows(np.zeros((4000, 1)), ask=None, score=None, selection=None, key=0, codes=true)
+        vars(rows)["proba"] = told
+        gap = overconfidence(rows)
+        return gap.mean() / gap.std() * np.sqrt(4000)
+
+    sharper = proba**2 / (proba**2).sum(axis=1, keepdims=True)
+    assert abs(mean_in_standard_errors(proba)) < 3
+    assert mean_in_standard_errors(sharper) > 6
+
+
+def test_unknown_labels_are_the_least_covered_rows_to_learn_from():
+    rows = Rows(np.zeros((3, 1)), ask=None, score=aps, selection=None, key=0, codes=np.r_[0, 1, -1])
+    vars(rows)["proba"] = np.array([[0.9, 0.1], [0.9, 0.1], [1.0, 0.0]])
+    covered = coverage_to_learn(rows, None, "score", 0.2, label_conditional=False)
+    assert covered[0] > covered[1] > covered[2]

@@ -19,6 +19,7 @@ from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 from fareg.calibration import Rows
 from fareg.classifiers._estimators import weight_arguments
 from fareg.pvalues import CalibrationScores
+from fareg.scores import is_adaptive
 
 MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
 MIN_LEARNING_ROWS = 60  # fewer rows are not worth learning from
@@ -208,7 +209,9 @@ def coverage_to_learn(
     base : calibration or None
         Whose sets are meant; None for the split conformal sets of these rows.
     target : {"score", "coverage"}
-        "coverage" is 0 or 1 at the one level ``1 - alpha``, "score" an average over levels.
+        "coverage" is 0 or 1 at the one level ``1 - alpha``, "score" an average over levels. With
+        an adaptive score and no base, rows are ordered by :func:`overconfidence` instead of their
+        scores.
     alpha : float
     label_conditional : bool
         Whether rows are compared with those of the same label only.
@@ -218,14 +221,32 @@ def coverage_to_learn(
     scores, codes = rows.own_scores, rows.labels
     categories = codes if label_conditional else None
     if base is None:
-        tell = score_target if target == "score" else coverage_target
-        return tell(scores, categories, alpha)
+        if target == "coverage":
+            return coverage_target(scores, categories, alpha)
+        strange = overconfidence(rows) if is_adaptive(rows.score) else scores
+        return score_target(strange, categories, alpha)
     thresholds = base.thresholds(rows)
     own = np.broadcast_to(thresholds, rows.scores.shape)[np.arange(len(codes)), codes]
     margin = np.where(np.isinf(own), -np.inf, scores - own)
     if target == "coverage":
         return (margin <= 0).astype(np.float64)
     return score_target(margin, categories, alpha)
+
+
+def overconfidence(rows: Rows) -> FloatArray:
+    """Return how much less probability each true label got than the probabilities expect.
+
+    They expect ``sum_k p_k^2`` on average, so the difference to ``p_y`` has mean zero wherever they
+    are true. There an adaptive score covers as promised, and it covers too little where the mean is
+    positive. Unlike the score, the difference has no random part and is small in rows that tell
+    little, so fewer rows teach the same. A label that the estimator does not know counts most.
+    """
+    gap = np.full(len(rows), np.inf)
+    for place, part in rows.blocks():
+        codes = part.labels
+        own = part.proba[np.arange(len(codes)), codes]
+        gap[place] = np.where(codes >= 0, (part.proba**2).sum(axis=1) - own, np.inf)
+    return gap
 
 
 def covered_by_split(rows: Rows, alpha: float) -> BoolArray:
