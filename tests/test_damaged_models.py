@@ -146,6 +146,18 @@ def test_swapped_and_missing_entries_are_one_error(small_file, tmp_path):
     assert load_or_none(path, extra) is None
 
 
+def test_numbers_changed_without_the_right_checksum_are_noticed(small_file, tmp_path):
+    def change(entries):
+        arrays = safetensors.numpy.load(entries["arrays.safetensors"])
+        largest = max(arrays, key=lambda name: arrays[name].size)
+        arrays[largest] = np.nextafter(arrays[largest], 0)
+        return {**entries, "arrays.safetensors": safetensors.numpy.save(arrays)}
+
+    content = rezipped(small_file[0], change)
+    assert load_or_none(tmp_path / "m.fareg", resigned(content, dict)) is not None
+    assert load_or_none(tmp_path / "m.fareg", content) is None
+
+
 def test_files_of_another_kind_are_one_error(small_file, tmp_path):
     path = tmp_path / "m.fareg"
     content, _ = small_file
