@@ -115,7 +115,7 @@ def reproduce(
     >>> import tempfile
     >>> from fareg.experiments import reproduce
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     done = reproduce(["wsc-table"], out=folder, quick=True, sizes=[200], jobs=1)
+    ...     done = reproduce(["wsc-table"], out=folder, quick=True, sizes=[40], jobs=1)
     ...     print(sorted(path.name for path in done.files["wsc-table"]))
     ['paper.csv', 'report.md', 'summary.csv']
     """

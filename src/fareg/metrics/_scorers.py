@@ -29,9 +29,11 @@ def coverage_scorer(estimator: Any, X: Any, y: Any) -> float:
     --------
     >>> from fareg import SplitConformalClassifier
     >>> from fareg.datasets import make_synthetic
+    >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.model_selection import cross_validate
     >>> data = make_synthetic(600, random_state=0)
-    >>> told = cross_validate(SplitConformalClassifier(random_state=0), data.X, data.y, cv=2,
+    >>> clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
+    >>> told = cross_validate(clf, data.X.filter(like="Feature"), data.y, cv=2,
     ...                       scoring={"coverage": coverage_scorer, "size": mean_set_size_scorer})
     >>> bool((told["test_coverage"] > 0.8).all()), bool((told["test_size"] < -1).all())
     (True, True)
