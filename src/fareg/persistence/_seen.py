@@ -45,11 +45,22 @@ class SeenRows:
     whole: Any = None  # uint64, sorted: hashes of the rows with these columns, if there are any
 
     @classmethod
-    def of(cls, X: Any, y: Any, names: Sequence[str] = (), further: Any = None) -> SeenRows:
-        """Remember the rows of a table with their labels, and ``row_hashes`` of further columns."""
+    def of(
+        cls,
+        X: Any,
+        y: Any,
+        names: Sequence[str] = (),
+        further: Any = None,
+        *,
+        rows: Any = slice(None),
+    ) -> SeenRows:
+        """Remember the rows of a table with their labels, and ``row_hashes`` of further columns.
+
+        ``rows`` says which of them, so that the table need not be copied.
+        """
         salt = secrets.token_bytes(SALT_BYTES)
-        whole = np.unique(_digests(X, y, salt, further)) if names else None
-        return cls(salt, np.unique(_digests(X, y, salt)), tuple(names), whole)
+        whole = np.unique(_digests(X, y, salt, further)[rows]) if names else None
+        return cls(salt, np.unique(_digests(X, y, salt)[rows]), tuple(names), whole)
 
     def contains(self, X: Any, y: Any, beside: Any = None) -> BoolArray:
         """Tell which rows were remembered; ``beside`` is a frame that may have further columns."""
@@ -116,7 +127,7 @@ def _among(hashes: Any, asked: Any) -> BoolArray:
 def _digests(X: Any, y: Any, salt: bytes, further: Any = None) -> Any:
     """Return one 64-bit hash per row, alike for a number whichever type held it."""
     # labels as text: 1, 1.0 and "1" are one label, and True is "True"
-    labels = np.array([[str(label)] for label in y], dtype=object).reshape(-1, 1)
+    labels = np.array([str(label) for label in y], dtype=object).reshape(-1, 1)
     parts = [row_hashes(X, 0), row_hashes(labels, 0), *([] if further is None else [further])]
     words, width = np.column_stack(parts).tobytes(), 8 * len(parts)
     hashes = [

@@ -80,9 +80,8 @@ def fit_and_test(
     left = None if clusters is None else clusters[rest]
     parts = split_rows(len(rest), CALIBRATION_SIZE / (1 - TEST_SIZE), left, seed)
     train, calibrate = (rest[part] for part in parts)
-    (X_train, y_train), (X_cal, y_cal), (X_test, y_test) = (
-        (X.iloc[rows], y[rows]) for rows in (train, calibrate, test)
-    )
+    # A part is copied from the table when it is needed, and only that long.
+    X_train, y_train = X.iloc[train], y[train]
     clusters_learn = None if clusters is None else clusters[train]
     proba_learn = None
     if not was_fitted:
@@ -93,14 +92,16 @@ def fit_and_test(
         )
     progress("learning who is disadvantaged, and calibrating")
     clf.conformalize(
-        X_cal,
-        y_cal,
+        X.iloc[calibrate],
+        y[calibrate],
         X_learn=X_train,
         y_learn=y_train,
         proba_learn=proba_learn,
         clusters_learn=clusters_learn,
     )
+    del X_train
     progress("testing, and looking for groups that are left behind")
+    X_test, y_test = X.iloc[test], y[test]
     comparison = clf.report(
         X_test,
         y_test,

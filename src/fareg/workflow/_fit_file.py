@@ -153,7 +153,7 @@ def fit_file(
         copy_rows(data, trial.X.index, test_out)
     used = ~X.index.isin(trial.X.index)
     notes = {"columns": kinds, **_notes(trial, base)}
-    seen = SeenRows.of(X[used], labels[used], others, further[used])
+    seen = SeenRows.of(X, labels, others, further, rows=used)
     save(trial.clf, out, metadata=notes, seen=seen)
     return trial
 
