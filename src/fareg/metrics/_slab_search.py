@@ -100,10 +100,15 @@ class _Blocks:
     def sums_before(
         self, counts: npt.NDArray[np.integer], direction: int
     ) -> npt.NDArray[np.float32]:
-        """Add up counts of shape (n_rows, n_distinct) before each cut between blocks."""
+        """Add up counts of shape (n_rows, n_distinct) before each cut between blocks.
+
+        A row per cut; the last is repeated until their number is a multiple of four.
+        """
         before = np.zeros((len(counts), counts.shape[1] + 1), dtype=np.float32)
         np.cumsum(np.take(counts, self.order[direction], axis=-1), axis=1, out=before[:, 1:])
-        return before if self.starts is None else before[:, [*self.starts, -1]]
+        n_distinct = counts.shape[1]
+        cuts = np.arange(n_distinct) if self.starts is None else self.starts
+        return np.take(before.T, np.append(cuts, [n_distinct] * (4 - len(cuts) % 4)), axis=0)
 
     def sums(self, counts: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
         """Add up counts over each block: those of row i along direction i."""
@@ -288,19 +293,16 @@ def _may_beat(search: Search, covered: npt.NDArray[np.float32], segments: Segmen
     ``Q = covered - r * points``. Cuts are taken four at a time, so some slabs that are a little
     too small are let through.
     """
-    r, points = search.null.astype(np.float32)[:, None], segments.points.astype(np.float32)
-    n_cuts = len(points)
-    Q = np.empty((len(covered), n_cuts + -n_cuts % 4), dtype=np.float32)
-    np.multiply(-r, points, out=Q[:, :n_cuts])
-    Q[:, :n_cuts] += covered
-    Q[:, n_cuts:] = Q[:, [n_cuts - 1]]
-    pairs = Q[:, ::2], Q[:, 1::2]
-    low, high = np.minimum(*pairs), np.maximum(*pairs)
-    low, high = np.minimum(low[:, ::2], low[:, 1::2]), np.maximum(high[:, ::2], high[:, 1::2])
-    last = np.minimum(4 * np.arange(low.shape[1]) + 3, n_cuts - 1)
+    n_cuts = len(segments.points)
+    points = segments.points[np.minimum(np.arange(len(covered)), n_cuts - 1)]
+    Q = points.astype(np.float32)[:, None] * -search.null.astype(np.float32)
+    Q += covered
+    low, high = np.minimum(Q[::2], Q[1::2]), np.maximum(Q[::2], Q[1::2])
+    low, high = np.minimum(low[::2], low[1::2]), np.maximum(high[::2], high[1::2])
+    last = np.minimum(4 * np.arange(len(low)) + 3, n_cuts - 1)
     ends = last >= segments.first_end
     latest = segments.latest[last[ends] - segments.first_end] // 4
-    least = (low[:, ends] - np.maximum.accumulate(high, axis=1)[:, latest]).min(axis=1)
+    least = (low[ends] - np.maximum.accumulate(high, axis=0)[latest]).min(axis=0)
     return np.asarray(least < ROUNDING * segments.points[-1])
 
 
