@@ -16,6 +16,7 @@ import pandas as pd
 from fareg._columns import as_numbers
 from fareg._encoding import cut_huge
 from fareg._levels import Levels, distinct_rows
+from fareg._threads import one_thread
 from fareg._validation import FloatArray, IntArray
 from fareg.groups._folds import N_FOLDS, Folds
 
@@ -120,6 +121,7 @@ def kernel(
     return product
 
 
+@one_thread()  # threads wait for each other longer than these small matrices take
 def learn_kernel(
     columns: pd.DataFrame,
     target: FloatArray,
