@@ -9,8 +9,8 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fareg import FaReGClassifier, SplitConformalClassifier
-from fareg._threads import MANY_VALUES, few_threads
+from fareg import FaReGClassifier, SplitConformalClassifier, _threads
+from fareg._threads import MANY_VALUES, few_threads, idle_cores
 from fareg.metrics import excess_risk
 
 SMALL = np.zeros((100, 5))
@@ -81,11 +81,22 @@ def test_small_work_has_one_thread_and_the_callers_setting_comes_back(mine):
         assert openmp_threads() == mine
 
 
-@pytest.mark.parametrize("more", [0, 1])
-def test_threads_stay_where_they_pay(more):
+@pytest.mark.parametrize(
+    ("more", "running", "threads"), [(0, 1, 1), (1, 1, 3), (1, 4, 1), (1, 9, 1)]
+)
+def test_large_work_gets_the_idle_cores_and_no_more_than_the_caller_allows(
+    monkeypatch, more, running, threads
+):
+    monkeypatch.setattr(_threads, "_running", lambda: running)
+    monkeypatch.setattr(_threads.os, "cpu_count", lambda: 4)
     table = np.broadcast_to(0.0, (MANY_VALUES // 5 + more, 5))
     with threadpool_limits(3, user_api="openmp"), few_threads(table):
-        assert openmp_threads() == (3 if more else 1)
+        assert openmp_threads() == threads
+
+
+def test_a_program_counts_itself_among_those_that_run():
+    assert _threads._running() >= 1
+    assert idle_cores(1) == os.cpu_count()
 
 
 def test_estimators_are_trained_and_asked_on_one_thread(seen):

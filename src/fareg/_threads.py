@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,15 +28,32 @@ VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 def few_threads(table: Any) -> Iterator[None]:
     """Keep OpenMP on one thread while the block works on a small table.
 
-    The limit holds in the thread that enters the block, and ends with the block, whatever the
-    caller had set. Tables of more than ``MANY_VALUES`` values keep all threads.
+    A table of more than ``MANY_VALUES`` values gets a thread for every core that is idle now, and
+    never more than the caller allows. The limit holds in the thread that enters the block, and ends
+    with the block, whatever the caller had set.
     """
     shape = getattr(table, "shape", None) or np.shape(table)
-    if np.prod(shape[:2], dtype=np.float64) > MANY_VALUES:
+    is_large = np.prod(shape[:2], dtype=np.float64) > MANY_VALUES
+    openmp = _openmp(len(sys.modules))
+    limit = idle_cores(_running()) if is_large else 1
+    if is_large and limit >= max((lib["num_threads"] for lib in openmp.info()), default=1):
         yield
         return
-    with _openmp(len(sys.modules)).limit(limits=1):
+    with openmp.limit(limits=limit):
         yield
+
+
+def idle_cores(n_running: int) -> int:
+    """Return how many cores this program may use if ``n_running`` threads run, itself included."""
+    return max(1, (os.cpu_count() or 1) + 1 - n_running)
+
+
+def _running() -> int:
+    """Count the threads of all programs that run or wait for a core; 1 where nobody counts them."""
+    try:
+        return int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
+    except (OSError, ValueError, IndexError):
+        return 1
 
 
 @functools.lru_cache(maxsize=1)
