@@ -196,7 +196,9 @@ def test_levels_follow_evidence_and_rows():
     assert [strong.n_levels(n) for n in (0, 29, 60, 300, 10_000)] == [1, 1, 2, 10, 20]
     assert strong.n_levels(10_000, 5) == 5
     assert none.n_levels(10_000) == 1
-    assert Signal(0.01, 0.3).n_levels(10_000) == 5
+    assert [Signal(0.01, 0.1).n_levels(n) for n in (200, 1000, 10_000)] == [6, 5, 1]
+    assert [Signal(0.01, 0.3).n_levels(n) for n in (200, 1000, 10_000)] == [5, 1, 1]
+    assert [Signal(0.01, 0.5).n_levels(n) for n in (0, 200)] == [1, 1]
 
 
 def test_weights_are_the_best_of_all_allowed():

@@ -13,8 +13,10 @@ from fareg.groups._folds import N_FOLDS, Folds
 
 LEVEL_ROWS = 30  # calibration rows that a level should have
 MAX_LEVELS = 20
-STRONG = 0.2  # largest p-value of a signal that deserves all levels
-WEAK = 0.5  # largest p-value of a signal that deserves any
+STRONG = 0.05  # largest p-value that deserves all levels, at USUAL_ROWS calibration rows
+WEAK = 0.2  # largest p-value that deserves any, at as many
+USUAL_ROWS = 1000
+EVEN_ODDS = 0.5  # p-value from which on the opposite order is as likely
 FEW_LEVELS = 5  # levels of a weak signal
 HEAVY = 1e4  # penalty that enforces the sum of weights
 
@@ -34,13 +36,18 @@ class Signal:
     @property
     def credible(self) -> bool:
         """Whether an order is more likely than its opposite; so it is in half of all noise."""
-        return self.p_value < WEAK
+        return self.p_value < EVEN_ODDS
 
     def n_levels(self, n_calibration: int, n_max: int = MAX_LEVELS) -> int:
-        """Return how many levels of disadvantage the evidence supports: 1 if there is none."""
-        if not self.credible:
+        """Return how many levels of disadvantage the evidence supports: 1 if there is none.
+
+        The more rows, the smaller the p-value of a disadvantage that matters, and the less of noise
+        need be taken for one: the p-values that are asked for fall with the root of the rows.
+        """
+        strictness = np.sqrt(max(1, n_calibration) / USUAL_ROWS)
+        if self.p_value >= min(EVEN_ODDS, WEAK / strictness):
             return 1
-        most = n_max if self.p_value <= STRONG else min(n_max, FEW_LEVELS)
+        most = n_max if self.p_value <= STRONG / strictness else min(n_max, FEW_LEVELS)
         return int(np.clip(n_calibration // LEVEL_ROWS, 1, most))
 
 
