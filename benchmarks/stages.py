@@ -30,7 +30,7 @@ STAGES = [  # (stage, where a function lives, its name)
     ("reading the table", _rows, "take_rows"),
     ("reading the table", _learning, "take_rows"),
     ("hashing rows", _rows, "row_uniforms"),
-    ("encoding features", GroupLearner, "_encoded"),
+    ("encoding features", GroupLearner, "inputs"),
     ("encoding features", Pipeline, "fit"),
     ("cells, trees and stacking", _learner, "learn_members"),
     ("cells, trees and stacking", _learner, "stack_members"),
