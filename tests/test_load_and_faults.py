@@ -289,7 +289,7 @@ def test_many_calibrations_on_a_folder_leave_nothing_behind(place, tmp_path):
         )
         assert len(read_table(place / "parts", sampling=Sampling(100))) == 100
 
-    for _ in range(10):
+    for _ in range(30):  # caches fill up
         round_()
     leaks = Leaks(20)
     for _ in range(20):
