@@ -207,7 +207,7 @@ def test_a_valid_predictor_is_not_accused_of_its_few_calibration_rows():
 def test_a_fitted_model_is_not_accused_of_the_draw_of_its_calibration_rows():
     """Over many calibrations on 100 rows, a report calls hardly any valid model's coverage low.
 
-    Without the allowance a third of them would be called low: the standard deviation of their
+    Without the allowance a fifth of them would be called low: the standard deviation of their
     coverage is three points.
     """
     rng = np.random.default_rng(0)
@@ -223,7 +223,7 @@ def test_a_fitted_model_is_not_accused_of_the_draw_of_its_calibration_rows():
         told = clf.report(X.iloc[rows[100:]], y[rows[100:]], measures=False)
         low.append((told.verdict["status"] == "low", told.left.high < 0.9))
     accused, below = np.mean(low, axis=0)
-    assert accused <= 0.13
+    assert accused <= 0.1
     assert below >= 0.2
 
 
