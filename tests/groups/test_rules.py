@@ -9,7 +9,7 @@ import pytest
 from fareg import FaregError
 from fareg._columns import canonical, note_held
 from fareg.groups import distil_rule
-from fareg.groups._rules import _design, _smallest_tree
+from fareg.groups._rules import _best_tree, _design
 
 RNG = np.random.default_rng(0)
 N = 1000
@@ -51,6 +51,17 @@ def test_numbers_become_intervals_close_to_the_truth():
     assert abs(float(low) - 30) < 1
     assert abs(float(high) - 60) < 1
     assert rule.features == ("Age",)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_group_that_only_three_features_together_tell_is_described(seed):
+    rng = np.random.default_rng(seed)
+    columns = pd.DataFrame(rng.choice(["a", "b"], (1000, 6)), columns=list("uvwxyz"), dtype=object)
+    columns["age"] = rng.uniform(0, 100, 1000)
+    odd = (columns[["u", "w", "z"]] == "a").sum(axis=1).to_numpy() % 2 == 1
+    rule = distil_rule(columns, odd ^ (rng.random(1000) < 0.03))
+    assert rule.features == ("u", "w", "z")
+    np.testing.assert_array_equal(rule.inside(columns), odd)
 
 
 def test_fidelity_is_the_share_of_rows_that_agree():
@@ -141,7 +152,7 @@ def test_the_words_mean_the_rows_that_the_tree_puts_inside(seed):
     columns, inside = wild_table(seed)
     rule = distil_rule(columns, inside)
     design = _design(columns)
-    predicted = _smallest_tree(design.x, inside).predict(design.x)
+    predicted = _best_tree(design, columns, inside).predict(design.x)
     np.testing.assert_array_equal(rule.inside(columns), predicted)
     assert rule.fidelity == (predicted == inside).mean()
 

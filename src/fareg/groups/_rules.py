@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb, prod
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,21 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.tree import DecisionTreeClassifier
 
 from fareg._encoding import cut_huge
-from fareg._validation import BoolArray, FloatArray, InvalidInputError, check_same_length
+from fareg._levels import LevelCoding, joint_codes
+from fareg._validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    InvalidInputError,
+    check_same_length,
+)
 from fareg.groups._conditions import Condition, Part, distinct_numbers
 
 MAX_LEAVES = 8
 CLOSE = 0.005  # the smaller tree is taken if its agreement is worse by at most this
+MAX_LEAVES_OF_FEW = 16  # leaves of a tree that reads two or three features only
+MAX_CELLS = 64  # joint cells that two or three features may have
+MAX_SUBSETS = 500  # pairs or triples of features that are tried; if there are more, none is
 MAX_LEVELS = 50  # levels of a text column that a rule may name
 MAX_ROWS = 20_000
 
@@ -77,7 +89,7 @@ def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
         rows = np.random.default_rng(0).choice(len(columns), MAX_ROWS, replace=False)
     seen = columns.iloc[rows]
     design = _design(seen)
-    tree = _smallest_tree(design.x, inside[rows])
+    tree = _best_tree(design, seen, inside[rows])
     whole = {str(name): Part.whole(column) for name, column in seen.items()}
     paths = _simplified(list(_positive_paths(tree.tree_, design, whole)))
     alternatives = sorted((_spoken(path, whole, seen) for path in paths), key=_in_words)
@@ -129,12 +141,57 @@ def _design(columns: pd.DataFrame) -> _Design:
     return _Design(np.column_stack(parts).astype(np.float64), inputs)
 
 
-def _smallest_tree(x: FloatArray, inside: BoolArray) -> DecisionTreeClassifier:
-    """Return the tree of fewest leaves within ``CLOSE`` of the best balanced accuracy."""
+def _best_tree(design: _Design, columns: pd.DataFrame, inside: BoolArray) -> DecisionTreeClassifier:
+    """Return a small tree, grown on two or three features if that agrees better.
+
+    A tree chooses its splits one at a time, so it misses a group that only several features
+    together tell, such as an odd number of three flags.
+    """
+    best, agreement = _smallest_tree(design.x, inside, MAX_LEAVES)
+    if agreement >= 1 - CLOSE:
+        return best
+    for names in _telling_subsets(columns, inside, agreement + CLOSE):
+        reads = np.array([name in names for name, _, _ in design.inputs])
+        tree, reached = _smallest_tree(np.where(reads, design.x, 0.0), inside, MAX_LEAVES_OF_FEW)
+        if reached > agreement + CLOSE:
+            best, agreement = tree, reached
+    return best
+
+
+def _telling_subsets(columns: pd.DataFrame, inside: BoolArray, least: float) -> list[set[str]]:
+    """Return the pair and the triple of features whose joint cells tell the group best.
+
+    A subset counts if its cells agree with the group by more than ``least`` in balanced accuracy.
+    """
+    coding = LevelCoding.learn(columns)
+    codes, sizes = coding.codes(columns), coding.n_levels
+    found = []
+    for size in (2, 3):
+        if comb(len(sizes), size) > MAX_SUBSETS:
+            break
+        subsets = combinations(range(len(sizes)), size)
+        small = [s for s in subsets if prod(sizes[j] for j in s) <= MAX_CELLS]
+        worth = [_cell_agreement(codes[:, s], [sizes[j] for j in s], inside) for s in small]
+        if worth and max(worth) > least:
+            found.append({coding.levels[j].name for j in small[int(np.argmax(worth))]})
+    return found
+
+
+def _cell_agreement(codes: IntArray, sizes: list[int], inside: BoolArray) -> float:
+    """Return the balanced accuracy of the best way to call joint cells inside or outside."""
+    cells = joint_codes(list(codes.T), sizes)
+    shares = [np.bincount(cells, rows) / rows.sum() for rows in (inside, ~inside)]
+    return float(np.maximum(*shares).sum()) / 2
+
+
+def _smallest_tree(
+    x: FloatArray, inside: BoolArray, max_leaves: int
+) -> tuple[DecisionTreeClassifier, float]:
+    """Return the tree of fewest leaves within ``CLOSE`` of the best balanced accuracy, and that."""
     min_rows = max(1, len(x) // 200)
     trees: list[DecisionTreeClassifier] = []
     agreement: list[float] = []
-    while len(trees) < MAX_LEAVES - 1 and max(agreement, default=0.0) < 1 - CLOSE:
+    while len(trees) < max_leaves - 1 and max(agreement, default=0.0) < 1 - CLOSE:
         tree = DecisionTreeClassifier(
             max_leaf_nodes=len(trees) + 2,
             min_samples_leaf=min_rows,
@@ -143,7 +200,8 @@ def _smallest_tree(x: FloatArray, inside: BoolArray) -> DecisionTreeClassifier:
         ).fit(x, inside)
         trees.append(tree)
         agreement.append(balanced_accuracy_score(inside, tree.predict(x)))
-    return next(t for t, a in zip(trees, agreement, strict=True) if a >= max(agreement) - CLOSE)
+    chosen = next(i for i, a in enumerate(agreement) if a >= max(agreement) - CLOSE)
+    return trees[chosen], agreement[chosen]
 
 
 def _positive_paths(
