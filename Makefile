@@ -59,8 +59,10 @@ dist:
 	$(PYTHON) -m venv .venv
 	touch $@
 
+# compiled at once, as pip does with every other package
 .venv/installed: .venv/created pyproject.toml constraints.txt
 	$(INSTALL) -e .
+	$(BIN)/python -m compileall -q src
 	touch $@
 
 # a peer among the metrics of the tests needs torch; by its exact version pip finds a small build
@@ -73,6 +75,7 @@ dist:
 	$(PYTHON) -m venv .bench-venv
 	.bench-venv/bin/pip $(OPTIONS) torch==2.13.0
 	.bench-venv/bin/pip $(OPTIONS) -e ".[bench]"
+	.bench-venv/bin/python -m compileall -q src
 	touch $@
 
 clean:

@@ -12,7 +12,7 @@ import pytest
 import fareg
 
 HEAVY = ("matplotlib", "narwhals", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "torch")
-LAZY = ("fareg", "fareg.workflow")
+LAZY = ("fareg", "fareg.metrics", "fareg.workflow")
 COMMAND = """
 from fareg.cli import app
 try:
@@ -49,6 +49,16 @@ def test_all_public_names_together_need_neither_torch_nor_matplotlib():
     found = heavy_imports("from fareg import *")
     assert "sklearn" in found
     assert not {"torch", "matplotlib"} & set(found)
+
+
+def test_imports_of_a_command_are_no_garbage_and_later_garbage_is_collected():
+    code = (
+        "import gc\nfrom fareg.cli._running import plain_errors\n"
+        "with plain_errors(json=True): pass\n"
+        "print(gc.get_freeze_count() > 50_000, gc.isenabled())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True True"
 
 
 def test_prediction_imports_nothing_that_only_fit_and_audit_use():

@@ -32,8 +32,8 @@ def _print_demo(result: Any, figures: list[Path]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from fareg import _words as words
     from fareg.experiments.demo import LEVELS, SPLIT
-    from fareg.report import words
 
     console = Console(highlight=False)
     rows = result.table.set_index("method")

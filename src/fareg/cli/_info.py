@@ -29,7 +29,7 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from fareg.report import words
+    from fareg import _words as words
 
     columns, metadata = told["columns"] or [], dict(told["metadata"])
     verdict = metadata.pop("verdict", None)

@@ -51,7 +51,7 @@ def predict(
                     stop("Interrupted: finished parts are kept, the same command goes on.", 130)
         told["out"] = str(out)
     if not json:
-        from fareg.report import words
+        from fareg import _words as words
 
         rows, size = told["rows"], told["mean_size"]
         typer.echo(f"{rows} sets of {words.size(size)} labels on average, in {out}")

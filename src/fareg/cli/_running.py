@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json as json_format
 import sys
 import time
@@ -26,7 +27,8 @@ def plain_errors(json: bool) -> Iterator[dict[str, Any]]:
     """Yield a dict to be filled, printed as JSON if asked; an error is one line and exit code 2."""
     told: dict[str, Any] = {}
     try:
-        from fareg._validation import FaregError, FaregWarning
+        with _no_garbage_yet():
+            from fareg._validation import FaregError, FaregWarning
 
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
@@ -43,6 +45,24 @@ def plain_errors(json: bool) -> Iterator[dict[str, Any]]:
     else:
         for note in notes:
             typer.echo(f"Warning: {note}", err=True)
+
+
+@contextmanager
+def _no_garbage_yet() -> Iterator[None]:
+    """Keep the garbage collector away while libraries are first imported.
+
+    What they make stays until the process ends. The collector would look at all of it several
+    times meanwhile, and once in a while for ever after.
+    """
+    is_first = "sklearn" not in sys.modules and gc.isenabled()
+    if is_first:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if is_first:
+            gc.freeze()
+            gc.enable()
 
 
 def _in_shell(error: Exception) -> str:
