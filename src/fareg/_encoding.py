@@ -232,7 +232,7 @@ class FillEmpty(TransformerMixin, BaseEstimator):
 
     def transform(self, X: FloatArray) -> FloatArray:
         """Return X with those columns at zero."""
-        return np.where(self.empty_, 0.0, X)
+        return np.where(self.empty_, 0.0, X) if self.empty_.any() else X
 
 
 def lone_rows_twice(X: FloatArray, y: Any, weights: Any = None) -> tuple[FloatArray, Any, Any]:
@@ -242,6 +242,8 @@ def lone_rows_twice(X: FloatArray, y: Any, weights: Any = None) -> tuple[FloatAr
     """
     labels = np.asarray(y)
     _, first, counts = np.unique(labels, return_index=True, return_counts=True)
+    if counts.min(initial=2) > 1:
+        return X, labels, weights
     rows = np.concatenate([np.arange(len(labels)), first[counts == 1]])
     return np.asarray(X)[rows], labels[rows], None if weights is None else weights[rows]
 

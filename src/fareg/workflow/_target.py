@@ -71,7 +71,9 @@ def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
         if many:
             _ask_about_amounts(target, distinct)
         return target.to_numpy()
-    return target.astype(str).to_numpy(dtype=object)
+    # one text per class, not one per row
+    codes, labels = pd.factorize(target)
+    return np.asarray(labels.astype(str), dtype=object)[codes]
 
 
 def _ask_about_amounts(target: pd.Series, distinct: int) -> None:
