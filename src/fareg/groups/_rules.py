@@ -26,8 +26,8 @@ from fareg.groups._conditions import Condition, Part, distinct_numbers
 
 MAX_LEAVES = 8
 CLOSE = 0.005  # the smaller tree is taken if its agreement is worse by at most this
-MAX_LEAVES_OF_FEW = 16  # leaves of a tree that reads two or three features only
-MAX_CELLS = 64  # joint cells that two or three features may have
+MAX_LEAVES_OF_FEW = 16  # leaves of a tree that reads one to three features only
+MAX_CELLS = 64  # joint cells that these features may have
 MAX_SUBSETS = 500  # pairs or triples of features that are tried; if there are more, none is
 MAX_LEVELS = 50  # levels of a text column that a rule may name
 MAX_ROWS = 20_000
@@ -142,10 +142,10 @@ def _design(columns: pd.DataFrame) -> _Design:
 
 
 def _best_tree(design: _Design, columns: pd.DataFrame, inside: BoolArray) -> DecisionTreeClassifier:
-    """Return a small tree, grown on two or three features if that agrees better.
+    """Return a small tree, grown larger on one to three features if that agrees better.
 
     A tree chooses its splits one at a time, so it misses a group that only several features
-    together tell, such as an odd number of three flags.
+    together tell, such as an odd number of three flags. A list of levels takes a leaf for each.
     """
     best, agreement = _smallest_tree(design.x, inside, MAX_LEAVES)
     if agreement >= 1 - CLOSE:
@@ -159,14 +159,14 @@ def _best_tree(design: _Design, columns: pd.DataFrame, inside: BoolArray) -> Dec
 
 
 def _telling_subsets(columns: pd.DataFrame, inside: BoolArray, least: float) -> list[set[str]]:
-    """Return the pair and the triple of features whose joint cells tell the group best.
+    """Return the feature, the pair and the triple whose joint cells tell the group best.
 
     A subset counts if its cells agree with the group by more than ``least`` in balanced accuracy.
     """
     coding = LevelCoding.learn(columns)
     codes, sizes = coding.codes(columns), coding.n_levels
     found = []
-    for size in (2, 3):
+    for size in (1, 2, 3):
         if comb(len(sizes), size) > MAX_SUBSETS:
             break
         subsets = combinations(range(len(sizes)), size)
