@@ -191,9 +191,11 @@ def measure_case(
 
 
 def by_method(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return means over shapes, per number of rows and method."""
+    """Return means over shapes, per number of rows and method, of tables with all methods."""
     known = rows[~rows["shape"].isin(NOISE)]
     case = ["shape", "N", "seed"]
+    n_methods = known.groupby(case)["method"].transform("nunique")
+    known = known[n_methods == n_methods.groupby(known["N"]).transform("max")]
     oracle = known[known["method"] == ORACLE].set_index(case)[["worst", "size"]]
     known = known.join(oracle.add_suffix("_oracle"), on=case)
     known["short of oracle"] = known["worst_oracle"] - known["worst"]
