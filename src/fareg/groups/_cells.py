@@ -7,28 +7,24 @@ of that fold, so its predictions there are honest although the features were sea
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
 from fareg._levels import Levels, joint_codes
-from fareg._validation import BoolArray, FloatArray, IntArray
+from fareg._validation import FloatArray, IntArray
 from fareg.groups._folds import N_FOLDS, Folds
+from fareg.groups._subsets import Subset, tried_subsets
 
 PRIOR_ROWS = 8.0  # a cell mean counts as much as this many rows at the overall mean
-MAX_FEATURES = 40  # if there are more features, only the best single ones enter pairs
-MAX_FEATURES_TRIPLES = 10  # if there are more features, only the best pairs are extended
-N_EXTENDED = 5
+N_EXTENDED = 5  # pairs that triples are made of if there are many features
 MAX_CELLS = 5_000  # a subset with more cells than this is not tried: its means would be noise
 MAX_ROWS = 20_000  # rows that the search looks at; the means use all rows
 
 N_SUBSETS = 2  # chosen one after the other, because two groups may differ in their features
 LEAST_GAIN = 10.0  # gain that a second subset needs, in variances of the target, to rule out noise
 
-Subset = tuple[int, ...]
 Table = tuple[Subset, IntArray, FloatArray]
 
 
@@ -78,7 +74,7 @@ def learn_cells(
     few = slice(MAX_ROWS)
     for number in range(N_SUBSETS):
         targets = rest[: 1 if number == 0 else N_FOLDS, few]
-        found = search_subsets([c[few] for c in codes], sizes, targets, folds.fold[few])
+        found = best_subsets([c[few] for c in codes], sizes, targets, folds.fold[few])
         for k, (subset, gain) in enumerate(found):
             if gain <= least[k]:
                 continue
@@ -94,7 +90,7 @@ def learn_cells(
     return target - folds.own(rest), model
 
 
-def search_subsets(
+def best_subsets(
     codes: list[IntArray], sizes: list[int], targets: FloatArray, fold: IntArray
 ) -> list[tuple[Subset, float]]:
     """Return for each fold the subset that predicts best among the other folds, and its gain.
@@ -102,52 +98,17 @@ def search_subsets(
     ``targets``, of shape (N_FOLDS, n), holds for each fold what is to be predicted, centred; of
     shape (1, n) if that is the same for all.
     """
-    gains: dict[Subset, FloatArray] = {}
 
-    def gain(subset: Subset) -> FloatArray:
-        if subset not in gains:
-            key = joint_codes([codes[j] for j in subset], [sizes[j] for j in subset])
-            gains[subset] = _nested_gain(key, targets, fold)
-        return gains[subset]
+    def score(subset: Subset, folds: IntArray) -> FloatArray:
+        key = joint_codes([codes[j] for j in subset], [sizes[j] for j in subset])
+        return _nested_gain(key, targets, fold)[folds]
 
-    singles: list[Subset] = [(j,) for j in range(len(codes))]
-    eligible: dict[Subset, BoolArray] = {subset: np.full(N_FOLDS, True) for subset in singles}
-    kept = _best(singles, gain, MAX_FEATURES)
-    for i, j in combinations(range(len(codes)), 2):
-        both = kept[:, i] & kept[:, j]
-        if both.any():
-            eligible[i, j] = both
-    if len(codes) <= MAX_FEATURES_TRIPLES:
-        eligible.update(dict.fromkeys(combinations(range(len(codes)), 3), np.full(N_FOLDS, True)))
-    else:
-        _extend(eligible, kept, gain)
-    subsets = list(eligible)
-    scores = np.array([np.where(eligible[s], gain(s), -np.inf) for s in subsets])
-    best = scores.argmax(axis=0)
-    return [(subsets[i], float(scores[i, k])) for k, i in enumerate(best)]
-
-
-def _extend(
-    eligible: dict[Subset, BoolArray], kept: BoolArray, gain: Callable[[Subset], FloatArray]
-) -> None:
-    """Add the triples that contain one of a fold's best pairs."""
-    pairs: list[Subset] = [subset for subset in eligible if len(subset) == 2]
-    best = _best(pairs, lambda s: np.where(eligible[s], gain(s), -np.inf), N_EXTENDED)
-    for i in np.flatnonzero(best.any(axis=0)):
-        for j in set(range(kept.shape[1])) - set(pairs[i]):
-            allowed = best[:, i] & kept[:, j]
-            if allowed.any():
-                triple = tuple(sorted({*pairs[i], j}))
-                eligible[triple] = eligible.get(triple, np.full(N_FOLDS, False)) | allowed
-
-
-def _best(subsets: list[Subset], gain: Callable[[Subset], FloatArray], count: int) -> BoolArray:
-    """Return for each fold which subsets are among its ``count`` best, (N_FOLDS, n_subsets)."""
-    scores = np.array([gain(subset) for subset in subsets])
-    order = np.argsort(-scores, axis=0, kind="stable")[:count]
-    chosen = np.zeros(scores.shape, dtype=bool)
-    np.put_along_axis(chosen, order, True, axis=0)
-    return chosen.T
+    best: list[tuple[Subset, float]] = [((0,), -np.inf)] * N_FOLDS
+    for subset, folds, gains in tried_subsets(len(codes), N_FOLDS, score, n_extended=N_EXTENDED):
+        for k, gain in zip(folds, gains, strict=True):
+            if gain > best[k][1]:
+                best[k] = subset, float(gain)
+    return best
 
 
 def _nested_gain(key: IntArray, targets: FloatArray, fold: IntArray) -> FloatArray:

@@ -8,7 +8,6 @@ computed on other folds and shrunk towards the overall mean, predict the target 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ import pandas as pd
 from scipy import sparse
 
 from fareg._levels import Levels, crossed
-from fareg._validation import BoolArray, FloatArray, IntArray
+from fareg._validation import FloatArray, IntArray
+from fareg.groups._subsets import Subset, tried_subsets
 
 N_FOLDS = 10
 N_REPEATS = 3
@@ -24,16 +24,12 @@ PRIOR_ROWS = 8.0  # a cell mean counts as much as this many rows at the overall 
 PARSIMONY = 0.75  # a smaller subset wins if it loses by less than this many standard errors
 MANY_ROWS = 4_000  # with more rows, one round of folds is precise enough
 MAX_ROWS = 20_000
-MAX_FEATURES = 40  # if there are more, only the best single features enter pairs
-MAX_FEATURES_TRIPLES = 10  # if there are more, only the best pairs are extended
-N_EXTENDED = 10
+N_EXTENDED = 10  # pairs that triples are made of if there are many features
 MAX_EMPTY_CELLS = 256  # joint cells are numbered without gaps if there would be more
 FEW_TARGETS = 10
 MAX_SUMS = 2_000_000  # numbers held at once while gains are computed
 # Gains that differ by less, relative to the target's square, are equal but for rounding.
 TIE = 1e-12
-
-Subset = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -120,47 +116,17 @@ def _search(
     """
     n_features, n_targets = len(cells.codes), targets.shape[1]
     largest = np.full(n_targets, -np.inf)
-    gains: dict[Subset, float] = {}
+    first: dict[Subset, float] = {}
 
     def score(subset: Subset, searches: IntArray) -> FloatArray:
-        gain = mean_gains(*cells.of(subset), targets[:, searches], folds)
-        largest[searches] = np.maximum(largest[searches], gain)
+        return mean_gains(*cells.of(subset), targets[:, searches], folds)
+
+    tried = tried_subsets(n_features, n_targets, score, n_extended=N_EXTENDED)
+    for subset, searches, gains in tried:
+        largest[searches] = np.maximum(largest[searches], gains)
         if searches[0] == 0:
-            gains[subset] = float(gain[0])
-        return gain
-
-    everyone = np.arange(n_targets)
-    single = np.stack([score((j,), everyone) for j in range(n_features)])
-    ranks = np.argsort(np.argsort(-single, axis=0, kind="stable"), axis=0)
-    is_kept = ranks < MAX_FEATURES  # per feature and search
-    pairs = list(combinations(range(n_features), 2))
-    paired = np.full((len(pairs), n_targets), -np.inf)
-    for row, (i, j) in enumerate(pairs):
-        searches = np.flatnonzero(is_kept[i] & is_kept[j])
-        if len(searches):
-            paired[row, searches] = score((i, j), searches)
-    for triple, searches in _triples(pairs, paired, is_kept).items():
-        score(triple, searches)
-    return gains, largest
-
-
-def _triples(
-    pairs: list[tuple[int, int]], paired: FloatArray, is_kept: BoolArray
-) -> dict[Subset, IntArray]:
-    """Return the triples to try and the searches that try each: all, or its best pairs extended."""
-    n_features, n_targets = is_kept.shape
-    if n_features <= MAX_FEATURES_TRIPLES:
-        everyone = np.arange(n_targets)
-        return dict.fromkeys(combinations(range(n_features), 3), everyone)
-    wanted: dict[Subset, set[int]] = {}
-    for search in range(n_targets):
-        kept = np.flatnonzero(is_kept[:, search]).tolist()
-        for row in np.argsort(-paired[:, search], kind="stable")[:N_EXTENDED]:
-            pair = pairs[row]
-            for j in kept:
-                if j not in pair:
-                    wanted.setdefault(tuple(sorted((*pair, j))), set()).add(search)
-    return {triple: np.array(sorted(wanted[triple])) for triple in sorted(wanted)}
+            first[subset] = float(gains[0])
+    return first, largest
 
 
 def mean_gains(cells: IntArray, n_cells: int, targets: FloatArray, folds: IntArray) -> FloatArray:
