@@ -14,7 +14,6 @@ from fareg.groups._screening import (
     cross_fitted_gain,
     mean_gains,
     screen_features,
-    smallest_p_value,
 )
 
 
@@ -105,7 +104,7 @@ def test_no_p_value_is_smaller_than_the_shuffles_allow():
     columns = table(rng, 200)
     target = (columns["a"] == "x").to_numpy(float)
     screening = screen_features(columns, target, n_permutations=19, random_state=0)
-    assert screening.p_value == smallest_p_value(19) == 0.05
+    assert screening.p_value == 0.05
 
 
 @pytest.mark.parametrize("n_rows", [2, 7])

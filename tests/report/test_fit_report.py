@@ -12,7 +12,7 @@ from fareg._columns import canonical
 from fareg._encoding import gradient_boosting
 from fareg.auditing import Promise
 from fareg.auditing._named_groups import ReportedGroup, groups_before_and_after, reported_groups
-from fareg.auditing._story import level_story
+from fareg.auditing._story import RowLevels, level_story
 from fareg.classifiers import FaReGClassifier
 from fareg.cli import app
 from fareg.datasets import make_synthetic
@@ -107,13 +107,13 @@ def nobody(levels):
     levels = np.array(levels)
     hits = dict.fromkeys(("before", "after"), levels >= 0)
     sizes = dict.fromkeys(("before", "after"), levels + 1)
-    return level_story(levels, int(levels.max()) + 2, 0, hits, sizes, [])
+    return level_story(RowLevels(levels, int(levels.max()) + 2, 0), hits, sizes, [])
 
 
 def test_the_story_of_a_single_level_is_that_of_split_sets(trial):
     one = {moment: np.ones(5, int) for moment in ("before", "after")}
     hits = {moment: sizes > 0 for moment, sizes in one.items()}
-    story = level_story(np.zeros(5, int), 1, 0, hits, one, [])
+    story = level_story(RowLevels(np.zeros(5, int), 1, 0), hits, one, [])
     page = render_report({**trial.comparison.to_dict(), "story": story})
     assert "everyone shares one threshold" in page
     assert 'id="level-coverage-title"' not in page

@@ -1,9 +1,10 @@
 """Audit of anyone's prediction sets: who is covered less often than promised?"""
 
 from fareg.auditing._audit import audit
-from fareg.auditing._comparison import Comparison, RowLevels, compare_sets
+from fareg.auditing._comparison import Comparison, compare_sets
 from fareg.auditing._counts import Promise
 from fareg.auditing._result import AuditResult, records
+from fareg.auditing._story import RowLevels
 from fareg.auditing._verification import MIN_FIDELITY, VerifiedGroup
 
 __all__ = [

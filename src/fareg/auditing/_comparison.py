@@ -17,18 +17,9 @@ from fareg.auditing._counts import Promise
 from fareg.auditing._named_groups import ReportedGroup, groups_before_and_after, reported_groups
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult, records
-from fareg.auditing._story import level_story
+from fareg.auditing._story import RowLevels, level_story
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import fit_verdict, render_card, render_report, words
-
-
-@dataclass(frozen=True, eq=False)
-class RowLevels:
-    """Levels of disadvantage of test rows, and where thresholds begin to be raised."""
-
-    levels: IntArray  # (n_samples,)
-    n_levels: int
-    first_raised: int  # the first whose threshold is above that of split conformal sets
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -298,7 +289,7 @@ def compare_sets(
             groups, X, covered, features=sensitive_features, promise=promise
         ),
         left=left,
-        story=None if levels is None else _story(levels, covered, sizes, groups),
+        story=level_story(levels, covered, sizes, [g.rule for g in groups]) if levels else None,
         about={**(about or {}), **left.about},
         columns=columns,
         y=y,
@@ -314,13 +305,3 @@ def _empty_sets(nothing: BoolArray, right: BoolArray) -> dict[str, Any]:
         "right": float(right[nothing].mean()) if nothing.any() else None,
         "accuracy": float(right.mean()),
     }
-
-
-def _story(
-    levels: RowLevels,
-    covered: Mapping[str, BoolArray],
-    sizes: Mapping[str, IntArray],
-    groups: Sequence[ReportedGroup],
-) -> dict[str, Any]:
-    rules = [group.rule for group in groups]
-    return level_story(levels.levels, levels.n_levels, levels.first_raised, covered, sizes, rules)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,31 +16,37 @@ from fareg.metrics import clopper_pearson, coverage_by_level
 MOMENTS = ("before", "after")
 
 
+@dataclass(frozen=True, eq=False)
+class RowLevels:
+    """Levels of disadvantage of test rows, and where thresholds begin to be raised."""
+
+    levels: IntArray  # (n_samples,) 0 for the least disadvantaged
+    n_levels: int
+    # the first whose threshold is above that of split conformal sets; 0 if everyone shares one
+    first_raised: int
+
+
 def level_story(
-    levels: IntArray,
-    n_levels: int,
-    first: int,
+    told: RowLevels,
     covered: Mapping[str, BoolArray],
     sizes: Mapping[str, IntArray],
     named: Sequence[str],
 ) -> dict[str, Any]:
     """Return the facts of a report about levels of disadvantage, in plain types.
 
-    ``levels`` are those of the test rows, 0 for the least disadvantaged. ``first`` is the level
-    from which on thresholds are higher than those of split conformal sets, 0 if everyone shares one
-    threshold. ``covered`` and ``sizes`` tell which test rows are covered ``before`` and ``after``,
-    and how many labels their sets hold; ``named`` are the groups that the classifier names, in
-    words.
+    ``covered`` and ``sizes`` tell which test rows are covered ``before`` and ``after``, and how
+    many labels their sets hold; ``named`` are the groups that the classifier names, in words.
 
     The facts are ``n_levels``; ``named``; ``rows``, one per level; ``top``, the levels from
     ``first`` to ``last`` together; and ``others``, the rest, None if everyone shares one threshold.
     All have n, share, before and after with ``_low`` and ``_high``, size_before and size_after.
     """
-    top = levels >= first
+    n_levels, first = told.n_levels, told.first_raised
+    top = told.levels >= first
     return {
         "n_levels": n_levels,
         "named": list(named),
-        "rows": _by_level(levels, n_levels, covered, sizes),
+        "rows": _by_level(told.levels, n_levels, covered, sizes),
         "top": {"first": first, "last": n_levels - 1, **_together(top, covered, sizes)},
         "others": _together(~top, covered, sizes) if first > 0 else None,
     }

@@ -51,7 +51,8 @@ class _SortedLevels:
 
     def interval_quantiles(self, alpha: float) -> FloatArray:
         """Return ``Q(A_ab)`` of shape (n_levels, n_levels), infinite where b < a."""
-        n = _interval_sums(self.counts[:, None])[..., 0]  # (J, J)
+        total = np.concatenate([[0], np.cumsum(self.counts)])
+        n = total[None, 1:] - total[:-1, None]  # of levels a to b, zero or less where b < a
         k = conformal_rank(np.maximum(n, 0), alpha)
         # Bisection for all intervals at once: the first position up to which k rows are inside.
         low, high = np.zeros_like(n), np.full_like(n, len(self.pooled))
@@ -63,12 +64,6 @@ class _SortedLevels:
         padded = np.append(self.pooled, np.inf)
         rises = np.triu(np.ones(n.shape, dtype=bool))
         return np.where(rises & (k <= n), padded[np.minimum(low, len(self.pooled))], np.inf)
-
-
-def _interval_sums(values: Any) -> Any:
-    """Return ``sum_{a <= i <= b} values[i]`` for every a and b, zero or less where b < a."""
-    total = np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
-    return total[None, 1:] - total[:-1, None]
 
 
 def _diagonal_sums(counts: IntArray) -> IntArray:

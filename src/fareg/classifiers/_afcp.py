@@ -98,15 +98,6 @@ allow_empty, random_state
         features = np.arange(len(self.levels_))
         return (selected[..., None] == features).any(axis=2).all(axis=1)
 
-    def selection_frequencies(
-        self, X: Any, *, proba: Any = None, sensitive_features: Any = None
-    ) -> dict[str, float]:
-        """Return the share of rows for which each sensitive feature was selected."""
-        selected = self.selected_features(X, proba=proba, sensitive_features=sensitive_features)
-        shares = selected.mean(axis=0)
-        names = [levels.name for levels in self.levels_]
-        return dict(zip(names, shares.tolist(), strict=True))
-
     @property
     def levels_(self) -> list[Any]:
         """The levels of each sensitive feature."""

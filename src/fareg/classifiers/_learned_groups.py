@@ -13,7 +13,7 @@ from fareg.classifiers._base import ConformalClassifier
 from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._plot_levels import plot_thresholds_and_coverage
 from fareg.classifiers._strata import GroupTable
-from fareg.classifiers._views import NOWHERE, DisadvantageLevels, division, membership, own_part
+from fareg.classifiers._views import DisadvantageLevels, division, membership, own_part
 from fareg.groups import Explanation, GroupLearner, Rule, explain_groups, plot_membership
 from fareg.metrics import is_covered
 
@@ -127,11 +127,6 @@ class LearnedGroups(ConformalClassifier):
     def learner_(self) -> GroupLearner:
         """The fitted learner."""
         return division(self.calibration_).learner
-
-    @property
-    def cuts_(self) -> FloatArray:
-        """Where membership is cut into cells; empty if no group was found, or with levels."""
-        return getattr(division(self.calibration_), "cuts", NOWHERE)
 
     @property
     def thresholds_(self) -> Any:

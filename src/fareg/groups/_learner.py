@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -42,7 +44,7 @@ from fareg.groups._disadvantage import MEMBERS, learn_members, stack_members
 from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._network import feed, latent_mean, membership_logits
 from fareg.groups._projection import mass_shift
-from fareg.groups._screening import MANY_ROWS, Screening, screen_features, smallest_p_value
+from fareg.groups._screening import MANY_ROWS, Screening, screen_features
 from fareg.groups._training import TrainingPlan, train_groups
 
 MAX_CATEGORIES = 100  # rarer categories of a column share one input
@@ -59,7 +61,7 @@ CHUNK = 65_536  # rows whose membership is computed at once
 
 
 def _check_significance(name: str, value: Any) -> None:
-    least = smallest_p_value(MAX_PERMUTATIONS)
+    least = 1 / (1 + MAX_PERMUTATIONS)
     if check_fraction(name, value) < least:
         raise InvalidInputError(
             f"{name} must be at least {least:g}, the smallest p-value of {MAX_PERMUTATIONS} "
@@ -209,13 +211,8 @@ class GroupLearner(BaseEstimator):
         """
         if not self.members:
             return self.membership(columns)
-        columns = columns[list(self.disadvantage_.columns)]
-        first, which = distinct_rows(columns)  # few if the features are categories
-        parts = [
-            self.disadvantage_.predict(columns.iloc[first[i : i + CHUNK]], self._average_membership)
-            for i in range(0, len(first), CHUNK)
-        ]
-        return np.concatenate(parts)[which] if parts else np.empty(0)
+        predict = partial(self.disadvantage_.predict, membership=self._average_membership)
+        return _asked_once(predict, columns[list(self.disadvantage_.columns)])
 
     def membership(self, columns: pd.DataFrame) -> FloatArray:
         """Return the membership probability of each row, shape (n,); zeros if nothing was found."""
@@ -355,17 +352,19 @@ class GroupLearner(BaseEstimator):
 
     def _average_membership(self, columns: pd.DataFrame) -> FloatArray:
         """Return the membership, averaged over restarts, whether or not a group was found."""
-        columns = columns[list(self.features_)]
-        first, which = distinct_rows(columns)  # few if the features are categories
-        parts = [
-            self._membership(self.inputs(columns.iloc[first[i : i + CHUNK]]))
-            for i in range(0, len(first), CHUNK)
-        ]
-        return np.concatenate(parts)[which]
 
-    def _membership(self, x: FloatArray) -> FloatArray:
-        q: FloatArray = self.membership_of_latent(latent_mean(x, self.weights_)).mean(axis=0)
-        return q
+        def average(rows: pd.DataFrame) -> FloatArray:
+            q: FloatArray = self.membership_of_latent(self.latent(rows)).mean(axis=0)
+            return q
+
+        return _asked_once(average, columns[list(self.features_)])
+
+
+def _asked_once(predict: Callable[[pd.DataFrame], FloatArray], rows: pd.DataFrame) -> FloatArray:
+    """Return a prediction for each row, asked for once per distinct row, some rows at a time."""
+    first, which = distinct_rows(rows)  # few if the features are categories
+    parts = [predict(rows.iloc[first[i : i + CHUNK]]) for i in range(0, len(first), CHUNK)]
+    return np.concatenate(parts)[which] if parts else np.empty(0)
 
 
 def _by_frequency(reads: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:

@@ -41,11 +41,6 @@ class Screening:
     p_value: float
 
 
-def smallest_p_value(n_permutations: int) -> float:
-    """Return the smallest p-value that this many shuffles can give."""
-    return 1 / (1 + n_permutations)
-
-
 def screen_features(
     columns: pd.DataFrame, target: FloatArray, *, n_permutations: int, random_state: int
 ) -> Screening:

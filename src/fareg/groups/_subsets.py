@@ -41,6 +41,7 @@ def tried_subsets(
             pairs[i, j] = np.full(n_searches, -np.inf)
             pairs[i, j][searches] = gains = score((i, j), searches)
             yield (i, j), searches, gains
+    triples: dict[Subset, IntArray] = {}
     if n_features <= MAX_FEATURES_TRIPLES:
         triples = dict.fromkeys(combinations(range(n_features), 3), everyone)
     else:

@@ -103,12 +103,12 @@ class WorstSlab:
     upper: float
     mass: float
     values: FloatArray = field(repr=False)
-    test_value: float | None
-    test_mass: float | None
-    test_low: float | None
-    test_high: float | None
-    null: NullBand | None
     code: NumericCode = field(repr=False)
+    null: NullBand | None
+    test_value: float | None = None
+    test_mass: float | None = None
+    test_low: float | None = None
+    test_high: float | None = None
 
     def project(self, X: Any) -> FloatArray:
         """Return ``pi(x)`` of each row, shape (n_samples,)."""
@@ -313,12 +313,8 @@ def _worst_slab(
         upper=found.upper,
         mass=found.points / n_points,
         values=np.array(search.values),
-        test_value=None,
-        test_mass=None,
-        test_low=None,
-        test_high=None,
-        null=_null_band(found.value, search.null) if len(search.covered) else None,
         code=code,
+        null=_null_band(found.value, search.null) if len(search.covered) else None,
     )
 
 

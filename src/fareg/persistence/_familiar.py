@@ -39,21 +39,22 @@ def read_familiar(packed: bytes) -> Any:
         root = json.loads(archive.read("schema.json"))
         if root.get("protocol") != PROTOCOL:
             raise UnfamiliarError
-        for node in _nodes(root):
-            kind = FAMILIAR.get(node["__loader__"])
-            if kind is None or not kind(f"{node['__module__']}.{node['__class__']}"):
-                raise UnfamiliarError
+        for node in nodes(root):
+            if "__loader__" in node:
+                kind = FAMILIAR.get(node["__loader__"])
+                if kind is None or not kind(f"{node['__module__']}.{node['__class__']}"):
+                    raise UnfamiliarError
         return _Maker(archive).make(root)
 
 
-def _nodes(root: Any) -> Iterator[dict[str, Any]]:
-    """Yield every node, whatever holds it."""
+def nodes(root: Any) -> Iterator[dict[str, Any]]:
+    """Yield every dict in a tree of dicts and lists, whatever holds it."""
     stack = [root]
     while stack:
         thing = stack.pop()
         items = thing.values() if isinstance(thing, dict) else thing
         stack += [item for item in items if isinstance(item, dict | list)]
-        if isinstance(thing, dict) and "__loader__" in thing:
+        if isinstance(thing, dict):
             yield thing
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from fareg._files import AnyPath, check_readable
 from fareg._validation import FaregError, InvalidInputError
 from fareg._words import first_line
-from fareg.persistence._familiar import UnfamiliarError, read_familiar
+from fareg.persistence._familiar import UnfamiliarError, nodes, read_familiar
 from fareg.persistence._recipes import as_made, as_recipes, reachable
 from fareg.persistence._trust import is_function, is_trusted
 
@@ -142,15 +142,11 @@ def _check_calls(packed: bytes, names: Sequence[str]) -> None:
     """
     functions = {name for name in names if is_function(name)}
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        stack = [json.loads(archive.read("schema.json"))]
-    while stack:
-        node = stack.pop()
-        items = node.values() if isinstance(node, dict) else node
-        stack += [item for item in items if isinstance(item, dict | list)]
-        if isinstance(node, dict) and node.get("__loader__") != "FunctionNode":
-            name = f"{node.get('__module__')}.{node.get('__class__')}"
-            if name in functions:
-                raise ValueError(f"the function {name} stands where a class belongs")
+        root = json.loads(archive.read("schema.json"))
+    for node in nodes(root):
+        name = f"{node.get('__module__')}.{node.get('__class__')}"
+        if name in functions and node.get("__loader__") != "FunctionNode":
+            raise ValueError(f"the function {name} stands where a class belongs")
 
 
 def _unfolded(packed: bytes) -> int:

@@ -30,6 +30,7 @@ KINDS: dict[str, Any] = {
     "classes": list,
     "versions": dict,
     "metadata": dict,
+    "untrusted": list,
 }
 LIBRARIES = (
     "fareg",
@@ -215,7 +216,7 @@ def describe(path: AnyPath) -> dict[str, Any]:
         told["n_features"] = manifest["n_features"]
         told["n_calibration"] = fitted["n_calibration_"]
         told["has_estimator"] = ESTIMATOR in archive or _is_plain(archive)
-        told["untrusted"] = manifest.get("untrusted", [])  # files of fareg 0.1 lack it
+        told["untrusted"] = manifest["untrusted"]
         told["metadata"] = manifest["metadata"]
         told["bytes"] = archive.size
         if "groups_" in fitted:
@@ -302,7 +303,7 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
         if not isinstance(manifest[key], kind):
             raise ValueError(f"{key} of the manifest is a {type(manifest[key]).__name__}")
     texts = [*manifest["classes"], *(manifest["columns"] or ()), *manifest["versions"].values()]
-    if not all(isinstance(text, str) for text in [*texts, *manifest.get("untrusted", [])]):
+    if not all(isinstance(text, str) for text in [*texts, *manifest["untrusted"]]):
         raise ValueError("a name in the manifest is no text")
 
 

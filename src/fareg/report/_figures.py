@@ -217,15 +217,8 @@ def _level_curve(
         if f"{key}_low" in row:
             low, high = y(row[f"{key}_low"]), y(row[f"{key}_high"])
             parts.append(tag("line", x1=at, x2=at, y1=low, y2=high, class_=f"whisker {moment}"))
-        parts.append(level_mark(moment, at, y(row[key])))
+        parts.append(curve_mark(moment, at, y(row[key])))
     return parts
-
-
-def level_mark(moment: str, x: float, y: float) -> Markup:
-    """Return the mark of a curve by level: a square before, a disc after."""
-    if moment == "after":
-        return tag("circle", cx=x, cy=y, r=4.5, class_="point after")
-    return tag("rect", x=x - 4, y=y - 4, width=8.0, height=8.0, class_="point before")
 
 
 def _band(rows: Sequence[Row], x: Scale, y: Scale) -> list[Markup]:
@@ -243,15 +236,15 @@ def _curve(rows: Sequence[Row], key: str, x: Scale, y: Scale) -> list[Markup]:
     parts = [tag("polyline", points=points, class_=f"curve {key}")]
     for row in known:
         hint = tag("title", f"{percent(row[key])} at a share of {percent(row['delta'], 0)}")
-        parts.append(slab_mark(key, x(row["delta"]), y(row[key]), hint))
+        parts.append(curve_mark(key, x(row["delta"]), y(row[key]), hint))
     return parts
 
 
-def slab_mark(key: str, x: float, y: float, *children: Markup) -> Markup:
-    """Return the mark of a curve: a disc in-sample, a square held-out."""
-    if key == "value":
-        return tag("circle", *children, cx=x, cy=y, r=4.5, class_="point value")
-    return tag("rect", *children, x=x - 4, y=y - 4, width=8.0, height=8.0, class_="point held_out")
+def curve_mark(curve: str, x: float, y: float, *children: Markup) -> Markup:
+    """Return the mark of a curve: a disc after and in-sample, a square before and held-out."""
+    if curve in ("after", "value"):
+        return tag("circle", *children, cx=x, cy=y, r=4.5, class_=f"point {curve}")
+    return tag("rect", *children, x=x - 4, y=y - 4, width=8.0, height=8.0, class_=f"point {curve}")
 
 
 def heat_cell(cell: Row, confidence_level: float) -> dict[str, Any]:
