@@ -164,12 +164,12 @@ def _bin_edges(column: FloatArray, n_bins: int) -> FloatArray:
     return edges if len(edges) > 1 else np.append(edges, edges + max(1.0, abs(edges[0])))
 
 
-def piecewise_encoder(max_categories: int | None = None, n_bins: int = 8) -> Pipeline:
+def piecewise_encoder(max_categories: int | None = None) -> Pipeline:
     """Text to indicators as in :func:`one_hot_encoder`, numbers piecewise-linearly: for networks.
 
     Numbers keep their order up to infinity: an infinite one fills all bins or none.
     """
-    numbers = make_pipeline(_TO_NUMBERS, PiecewiseLinear(n_bins))
+    numbers = make_pipeline(_TO_NUMBERS, PiecewiseLinear())
     return _encoder(_indicators(max_categories), numbers)
 
 

@@ -190,7 +190,7 @@ def test_the_numbers_of_a_group_are_those_of_the_rows_that_its_words_mean():
 def test_a_named_group_that_is_a_level_is_listed_once():
     X = pd.DataFrame({"region": ["n", "s"] * 100})
     covered = {"before": np.ones(200, bool), "after": np.ones(200, bool)}
-    group = ReportedGroup("region=n", ("region",), 1.0, 1.0, (X["region"] == "n").to_numpy())
+    group = ReportedGroup("region=n", ("region",), 1.0, (X["region"] == "n").to_numpy())
     table = groups_before_and_after([group], X, covered, features=None, promise=Promise(0.9))
     assert table["group"].tolist() == ["region=n", "region=s"]
     assert table["named"].tolist() == [True, False]

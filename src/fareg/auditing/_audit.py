@@ -264,9 +264,8 @@ def _excess_risk(
     if len(covered) > MAX_ROWS_ERT:
         rows = rng.choice(len(covered), MAX_ROWS_ERT, replace=False)
         columns, covered = columns.iloc[rows], covered[rows]
-    empty = columns.columns[columns.isna().all()]  # gradient boosting needs a value to cut at
     return excess_risk_parts(
-        columns.assign(**dict.fromkeys(empty, 0.0)),
+        columns,
         covered,
         confidence_level=confidence_level,
         n_splits=min(5, len(covered)),

@@ -239,8 +239,8 @@ def compare_sets(
     label_conditional : bool, default=False
         Whether every label was calibrated by itself.
     named : sequence, default=None
-        Groups that a classifier names: objects with a ``rule`` and its ``stability``. None for a
-        method that names none, or could not verify them.
+        Groups that a classifier names: objects with a ``rule``. None for a method that names none,
+        or could not verify them.
     levels : RowLevels, default=None
         Levels of disadvantage of the rows.
     n_calibration : int, default=None

@@ -25,22 +25,20 @@ class ReportedGroup:
     rule: str  # the words
     features: tuple[str, ...]  # that the words name
     fidelity: float  # share of learning rows on which the words agree with what was learned
-    stability: float  # share of random halves of the learning rows that found it again
     inside: BoolArray  # (n_samples,) the rows that fit the words
 
 
 def reported_groups(named: Sequence[Any], columns: pd.DataFrame) -> list[ReportedGroup]:
     """Return the groups that a classifier names, with their rows; there may be none.
 
-    ``named`` holds objects with a ``rule`` and its ``stability``; ``columns`` are the sensitive
-    features of the rows in canonical form.
+    ``named`` holds objects with a ``rule``; ``columns`` are the sensitive features of the rows in
+    canonical form.
     """
     return [
         ReportedGroup(
             group.rule.text,
             group.rule.features,
             float(group.rule.fidelity),
-            float(group.stability),
             group.rule.inside(columns),
         )
         for group in named

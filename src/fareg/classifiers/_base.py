@@ -172,8 +172,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             The label of each column of ``proba``. If None, these are the classes of the estimator,
             the names of a frame, or the sorted labels of y if there are as many as columns.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
-            A frame beside X that tells who the rows are about. It defines the groups, and the
-            estimator never sees it. If the method has groups, later calls need such a frame too.
+            As in :meth:`fit`.
         sample_weight : None
             Weights are refused: no promise is proven for weighted ranks.
         """

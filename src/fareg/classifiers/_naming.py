@@ -177,20 +177,28 @@ def verified_groups(
 
 
 def _tested(rule: Rule, inside: BoolArray, covered: BoolArray, among: BoolArray) -> NamedGroup:
-    n, hit = int(inside.sum()), int((covered & inside).sum())
-    rest, rest_hit = int(among.sum()) - n, int((covered & among).sum()) - hit
-    table = np.array([[hit, n - hit], [rest_hit, rest - rest_hit]])
+    n = int(inside.sum())
+    everyone = (int((covered & among).sum()), int(among.sum()))
+    evidence = evidence_of((int((covered & inside).sum()), n), everyone)
+    return NamedGroup(rule, share=n / max(1, len(covered)), **evidence, stability=float("nan"))
+
+
+def evidence_of(inside: tuple[int, int], everyone: tuple[int, int]) -> dict[str, Any]:
+    """Return coverage, its 95% interval and Fisher's test that it is lower than that of the others.
+
+    ``inside`` and ``everyone`` are the numbers of covered rows and of rows.
+    """
+    (hit, n), (hit_all, n_all) = inside, everyone
     low, high = clopper_pearson(hit, n)
-    return NamedGroup(
-        rule=rule,
-        share=n / max(1, len(covered)),
-        n_calibration=n,
-        coverage=hit / n if n else float("nan"),
-        low=float(low),
-        high=float(high),
-        p_value=float(fisher_exact(table, alternative="less").pvalue),
-        stability=float("nan"),
-    )
+    rest = hit_all - hit
+    table = np.array([[hit, n - hit], [rest, n_all - n - rest]])
+    return {
+        "n_calibration": n,
+        "coverage": hit / n if n else float("nan"),
+        "low": float(low),
+        "high": float(high),
+        "p_value": float(fisher_exact(table, alternative="less").pvalue),
+    }
 
 
 def _is_credible(group: NamedGroup, confidence_level: float) -> bool:

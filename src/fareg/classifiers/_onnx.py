@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
 from fareg._columns import as_numbers, as_text, column_names, select_columns
@@ -18,6 +17,7 @@ from fareg._labels import check_classes
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
 from fareg._words import first_line
 from fareg.calibration import require
+from fareg.classifiers._probabilities import ProbabilisticClassifier
 
 # the types of inputs, and the arrays that they are fed with
 NUMBERS = {
@@ -35,7 +35,7 @@ class UnknownClassesError(InvalidInputError):
 
 
 @dataclass(eq=False, repr=False)
-class OnnxClassifier(ClassifierMixin, BaseEstimator):
+class OnnxClassifier(ProbabilisticClassifier):
     """A model in an ONNX file, such as one that another language or library trained.
 
     ``fit`` trains nothing: it reads the file and finds out which label each output is about. The
@@ -102,10 +102,6 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         if not hasattr(self, "model_"):
             raise NotConformalizedError("this OnnxClassifier has not read its model; call fit(X)")
         return check_proba(self._answer(X).proba, "the probabilities of the ONNX model")
-
-    def predict(self, X: Any) -> Any:
-        """Return the most probable label of each row, shape (n_samples,)."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def check(self) -> None:
         """Refuse a fitted state whose model is none, as that of an edited file."""

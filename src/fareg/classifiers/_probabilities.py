@@ -19,8 +19,16 @@ from fareg._words import shown
 TABLE = "ProbabilityColumns"  # what errors call the columns
 
 
+class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
+    """Base of classifiers that have ``classes_`` and ``predict_proba``."""
+
+    def predict(self: Any, X: Any) -> Any:
+        """Return the most probable label of each row, shape (n_samples,)."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
 @dataclass(eq=False, repr=False)
-class ProbabilityColumns(ClassifierMixin, BaseEstimator):
+class ProbabilityColumns(ProbabilisticClassifier):
     """A fitted classifier that reads class probabilities from the table itself.
 
     For predictions of anyone's model that lie beside the rows: a vendor's scores, softmax outputs,
@@ -119,10 +127,6 @@ class ProbabilityColumns(ClassifierMixin, BaseEstimator):
             proba = np.hstack([proba, np.fmax(1 - proba.sum(axis=1, keepdims=True), 0.0)])
         return check_proba(proba, name)
 
-    def predict(self, X: Any) -> Any:
-        """Return the most probable label of each row, shape (n_samples,)."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
     def _read(self, names: list[str] | None, y: Any) -> dict[Any, Any]:
         """Return the column of each label; ``names`` are those of a table, if there is one."""
         if (self.columns is None) == (self.prefix is None):
@@ -159,7 +163,7 @@ class ProbabilityColumns(ClassifierMixin, BaseEstimator):
 
 
 @dataclass(eq=False, repr=False)
-class ProbabilityFunction(ClassifierMixin, BaseEstimator):
+class ProbabilityFunction(ProbabilisticClassifier):
     """A fitted classifier made of a function that returns class probabilities.
 
     Parameters
@@ -200,10 +204,6 @@ class ProbabilityFunction(ClassifierMixin, BaseEstimator):
                 f"got {proba.shape}; classes must name each column"
             )
         return proba
-
-    def predict(self, X: Any) -> Any:
-        """Return the most probable label of each row, shape (n_samples,)."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
 @dataclass(eq=False, repr=False)

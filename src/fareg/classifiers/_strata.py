@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import fisher_exact
 
 from fareg import _words as words
 from fareg._validation import BoolArray
@@ -20,10 +19,9 @@ from fareg.calibration import (
     require,
 )
 from fareg.classifiers._learning import covered_by_split
-from fareg.classifiers._naming import NamedGroup
+from fareg.classifiers._naming import NamedGroup, evidence_of
 from fareg.classifiers._views import GroupDraws, membership
 from fareg.groups import Rule, cells_of
-from fareg.metrics import clopper_pearson
 
 GROUP_COLUMNS = {
     "group": "O",
@@ -220,24 +218,16 @@ def _of_stratum(
     ``n_choices`` is the number of strata among which it may have been chosen, and corrects the
     p-value. If it is None, the p-value is NaN: rows that chose a stratum cannot test it.
     """
-    (hit, n), (hit_all, n_all) = inside, everyone
-    low, high = clopper_pearson(hit, n)
-    p_value = float("nan")
-    if n_choices is not None:
-        rest = hit_all - hit
-        table = np.array([[hit, n - hit], [rest, n_all - n - rest]])
-        p_value = min(1.0, n_choices * fisher_exact(table, alternative="less").pvalue)
+    evidence = evidence_of(inside, everyone)
+    p_value = float("nan") if n_choices is None else min(1.0, n_choices * evidence["p_value"])
     return {
         "group": name,
         "named": False,
         "rule": "",
         "fidelity": float("nan"),
-        "share": n / max(1, n_all),
-        "n_calibration": n,
-        "coverage": hit / n if n else float("nan"),
-        "low": float(low),
-        "high": float(high),
-        "p_value": float(p_value),
+        "share": inside[1] / max(1, everyone[1]),
+        **evidence,
+        "p_value": p_value,
         "threshold": threshold,
         "stability": float("nan"),
     }

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import engine_of, names, plain_errors, progress, stop
+from fareg.cli._running import engine_of, kept_results, names, plain_errors, progress
 
 
 def predict(
@@ -45,10 +45,8 @@ def predict(
             else:
                 from fareg.workflow import predict_folder
 
-                try:
+                with kept_results():
                     told.update(predict_folder(model, data, out, **common, **where))
-                except KeyboardInterrupt:
-                    stop("Interrupted: finished parts are kept, the same command goes on.", 130)
         told["out"] = str(out)
     if not json:
         from fareg import _words as words

@@ -167,11 +167,14 @@ def _train(problem: Problem, train: Dataset, rest: Dataset, n_classes: int) -> p
     start = time.process_time()
     model = train_base_model(problem.base, train, calibration, seed)
     seconds = time.process_time() - start
-    proba = np.zeros((len(rest), n_classes))
-    # a class that training did not see has probability 0
-    proba[:, model.classes_] = model.predict_proba(rest.X)
-    names = [f"p{k}" for k in range(n_classes)]
-    return pd.DataFrame(proba, columns=names).assign(training_seconds=seconds)
+    return said_by(model, rest.X, n_classes).assign(training_seconds=seconds)
+
+
+def said_by(model: Any, X: pd.DataFrame, n_classes: int) -> pd.DataFrame:
+    """Return a column of probabilities per class; one that training did not see has zeros."""
+    proba = np.zeros((len(X), n_classes))
+    proba[:, model.classes_] = model.predict_proba(X)
+    return pd.DataFrame(proba, columns=[f"p{k}" for k in range(n_classes)])
 
 
 def train_base_model(config: BaseConfig, train: Dataset, calibration: Dataset, seed: int) -> Any:

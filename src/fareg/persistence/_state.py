@@ -258,7 +258,7 @@ class Reader:
         index = node["index"]
         rows = pd.RangeIndex(*index) if isinstance(index, list) else pd.Index(self._column(index))
         frame = frame.set_axis(rows) if columns else pd.DataFrame(index=rows)
-        kinds = node.get("held", {})
+        kinds = node["held"]
         known = all(kind in HELD.values() for kind in kinds.values())
         if not known or not set(kinds) <= set(frame.select_dtypes("number")):
             raise ValueError(f"no columns held {kinds}")

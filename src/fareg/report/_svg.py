@@ -49,13 +49,13 @@ def linear(low: float, high: float, start: float, stop: float) -> Scale:
     return lambda value: start + (value - low) / spread * (stop - start)
 
 
-def ticks(low: float, high: float, n_at_most: int = 6) -> list[float]:
-    """Return round values in [low, high], at most about ``n_at_most``.
+def ticks(low: float, high: float) -> list[float]:
+    """Return round values in [low, high], about six at most.
 
     >>> ticks(0.71, 0.93)
     [0.75, 0.8, 0.85, 0.9]
     """
     steps = [m * 10.0**e for e in range(-4, 4) for m in (1, 2, 5)]
-    step = next((s for s in steps if (high - low) / s < n_at_most), steps[-1])
+    step = next((s for s in steps if (high - low) / s < 6), steps[-1])
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 10) for i in range(first, last + 1)]

@@ -18,6 +18,7 @@ from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 from fareg.classifiers import split_rows
 from fareg.experiments._config import BaseConfig, content_hash, generator
 from fareg.experiments._network import train_network
+from fareg.experiments._problems import said_by
 from fareg.experiments._store import Store
 from fareg.experiments.arena._measures import TestRows
 from fareg.experiments.arena._tables import Table, read_people
@@ -99,12 +100,8 @@ class Trainings:
         else:
             model = MODELS[self.contest.model](seed).fit(X, y)
         seconds = time.process_time() - start
-        # a class that training did not see has probability 0
-        proba = np.zeros((len(self.X), self.n_classes), dtype=np.float32)
-        proba[:, model.classes_] = model.predict_proba(self.X)
-        return pd.DataFrame(proba, columns=[f"p{k}" for k in range(self.n_classes)]).assign(
-            seconds=seconds
-        )
+        said = said_by(model, self.X, self.n_classes).astype(np.float32)
+        return said.assign(seconds=seconds)
 
 
 class RememberedModel(ClassifierMixin, BaseEstimator):
