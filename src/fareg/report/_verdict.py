@@ -347,7 +347,7 @@ def _repair_title(repairs: Sequence[Row], confidence_level: float) -> tuple[str,
 
 
 def _plural(outcome: str) -> str:
-    several = {"was": "were", "is": "are", "reaches": "reach", "it": "them", "lies": "lies"}
+    several = {"was": "were", "is": "are", "reaches": "reach", "it": "them"}
     return " ".join(several.get(word, word) for word in outcome.split(" "))
 
 

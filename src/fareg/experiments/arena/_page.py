@@ -186,9 +186,9 @@ def _peers(results: pd.DataFrame) -> str:
     if found.empty:
         return ""
     shown = pd.DataFrame({"Predictor": found["method"], "Settings": found["settings"]})
-    for name, title in (("coverage", "Coverage"), ("mean_size", "Size")):
+    titles = {"coverage": "Coverage", "mean_size": "Size", "worst_cells": "Worst cells"}
+    for name, title in titles.items():
         shown[title] = [f"{value:+.4f}" for value in found[name]]
-    shown["Worst cells"] = [f"{value:+.4f}" for value in found["worst_cells"]]
     lead = "Mean differences from split sets of fareg, on the same split, base model and score."
     return "\n\n".join(["## Other packages", lead, markdown_table(shown)])
 
