@@ -406,6 +406,19 @@ def test_overconfidence_has_mean_zero_where_probabilities_are_true():
     assert mean_in_standard_errors(sharper) > 6
 
 
+def test_people_of_whom_the_model_is_rightly_sure_are_no_more_disadvantaged_than_others():
+    rng = np.random.default_rng(0)
+    n = 4000
+    sure = np.arange(n) < n // 2
+    p = np.where(sure, 0.98, rng.uniform(0.5, 0.8, n))
+    wrong = rng.random(n) > p
+    rows = Rows(np.zeros((n, 1)), ask=None, score=aps, selection=None, key=0, codes=wrong * 1)
+    vars(rows)["proba"] = np.column_stack([p, 1 - p])
+    covered = coverage_to_learn(rows, None, "score", 0.1, label_conditional=False)
+    apart = covered[sure].mean() - covered[~sure].mean()
+    assert abs(apart) < 4 * np.hypot(*(covered[part].std() for part in (sure, ~sure))) / n**0.5
+
+
 def test_unknown_labels_are_the_least_covered_rows_to_learn_from():
     rows = Rows(np.zeros((3, 1)), ask=None, score=aps, selection=None, key=0, codes=np.r_[0, 1, -1])
     vars(rows)["proba"] = np.array([[0.9, 0.1], [0.9, 0.1], [1.0, 0.0]])

@@ -210,8 +210,8 @@ def coverage_to_learn(
         Whose sets are meant; None for the split conformal sets of these rows.
     target : {"score", "coverage"}
         "coverage" is 0 or 1 at the one level ``1 - alpha``, "score" an average over levels. With
-        an adaptive score and no base, rows are ordered by :func:`overconfidence` instead of their
-        scores.
+        an adaptive score, no base and labels compared with each other, :func:`overconfidence`
+        stands for the scores.
     alpha : float
     label_conditional : bool
         Whether rows are compared with those of the same label only.
@@ -223,8 +223,9 @@ def coverage_to_learn(
     if base is None:
         if target == "coverage":
             return coverage_target(scores, categories, alpha)
-        strange = overconfidence(rows) if is_adaptive(rows.score) else scores
-        return score_target(strange, categories, alpha)
+        if is_adaptive(rows.score) and not label_conditional:
+            return (1 - overconfidence(rows)) / 1.25  # which lies in [-1/4, 1]
+        return score_target(scores, categories, alpha)
     thresholds = base.thresholds(rows)
     own = np.broadcast_to(thresholds, rows.scores.shape)[np.arange(len(codes)), codes]
     margin = np.where(np.isinf(own), -np.inf, scores - own)
@@ -238,14 +239,16 @@ def overconfidence(rows: Rows) -> FloatArray:
 
     They expect ``sum_k p_k^2`` on average, so the difference to ``p_y`` has mean zero wherever they
     are true. There an adaptive score covers as promised, and it covers too little where the mean is
-    positive. Unlike the score, the difference has no random part and is small in rows that tell
-    little, so fewer rows teach the same. A label that the estimator does not know counts most.
+    positive. Only the mean tells: ranks of the difference would be high for everyone of whom the
+    estimator is rightly sure. Unlike the score, the difference has no random part and is small in
+    rows that tell little, so fewer rows teach the same. A label that the estimator does not know
+    counts most.
     """
-    gap = np.full(len(rows), np.inf)
+    gap = np.ones(len(rows))
     for place, part in rows.blocks():
         codes = part.labels
         own = part.proba[np.arange(len(codes)), codes]
-        gap[place] = np.where(codes >= 0, (part.proba**2).sum(axis=1) - own, np.inf)
+        gap[place] = np.where(codes >= 0, (part.proba**2).sum(axis=1) - own, 1.0)
     return gap
 
 
