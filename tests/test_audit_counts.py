@@ -11,6 +11,7 @@ from scipy.stats import betabinom, binom, binomtest
 
 from fareg import FaregError, FaregWarning, ProbabilityColumns, SplitConformalClassifier, audit
 from fareg._hashing import one_row_of_each
+from fareg.auditing import compare_sets
 from fareg.auditing._clusters import read_clusters, warn_of_repeats
 from fareg.auditing._counts import Count, Promise
 from fareg.auditing._verification import discover_and_verify
@@ -186,6 +187,35 @@ def test_an_audit_of_clusters_says_so_and_counts_each_once():
     for group in result.groups:
         assert group.n_clusters <= 75
         assert group.n <= 4 * group.n_clusters
+
+
+def test_before_and_after_by_label_are_of_the_same_rows():
+    """Clusters differ in size, and rows of one cluster disagree: a drawn row is not like them all.
+
+    Where both methods give the same sets, they must have the same figures.
+    """
+    rng = np.random.default_rng(0)
+    clusters = np.repeat(np.arange(120), rng.integers(1, 6, 120))
+    y, covered = rng.integers(0, 2, len(clusters)), rng.random(len(clusters)) < 0.7
+    sets = np.column_stack([y == 0, y == 1]) & covered[:, None]
+    told = compare_sets(
+        pd.DataFrame({"sex": rng.choice(["f", "m"], len(y))}),
+        y,
+        {"before": sets, "after": sets},
+        classes=[0, 1],
+        predicted=y,
+        confidence_level=0.9,
+        names=("a", "b"),
+        clusters=clusters,
+        measures=False,
+        random_state=0,
+    )
+    assert all(row["before"] == row["coverage"] for row in told.by_label)
+    assert sum(row["n"] for row in told.by_label) == 120
+    overall = told.to_dict()["overall"]
+    assert overall["row_coverage"] == pytest.approx(covered.mean())
+    assert overall["n_clusters"] == 120
+    assert f"cover {covered.mean():.1%} of everyone ({told.left.coverage:.1%} with" in str(told)
 
 
 def test_a_valid_predictor_is_not_accused_of_its_few_calibration_rows():

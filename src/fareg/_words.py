@@ -117,16 +117,26 @@ def p_value(p: float | None, name: str = "p") -> str:
     return f"{name} {text}" if text.startswith("<") else f"{name} = {text}"
 
 
+def counted_once(group: Mapping[str, Any]) -> str:
+    """Return how many clusters a coverage counts, nothing if it counts rows."""
+    clusters = group.get("n_clusters")
+    return "" if clusters is None else f"each of {count(clusters)} clusters counted once"
+
+
 def evidence(group: Mapping[str, Any]) -> str:
-    """Return what must stand beside a group's rule: interval, p-value and fidelity of the words.
+    """Return what must stand beside a coverage: how it is counted, its interval, p-value and words.
 
     The fidelity is the share of rows on which the words agree with the group that was learned.
-    Levels and pairs of features (``source``) are exactly what their words say.
+    Levels and pairs of features (``source``) are exactly what their words say. A coverage that is
+    the mean over clusters tells their number.
 
     >>> evidence({"low": 0.8, "high": 0.85, "p_value": 0.001, "fidelity": 0.97})
     '95% interval 80.0% to 85.0%, p = 0.0010, words agree with 97.0% of rows'
+    >>> evidence({"low": 0.8, "high": 0.85, "n_clusters": 1200})
+    'each of 1,200 clusters counted once, 95% interval 80.0% to 85.0%'
     """
-    parts = [f"95% interval {interval(group['low'], group['high'])}"]
+    parts = [once] if (once := counted_once(group)) else []
+    parts += [f"95% interval {interval(group['low'], group['high'])}"]
     if group.get("adjusted_p_value") is not None:
         parts.append(p_value(group["adjusted_p_value"], "adjusted p"))
     elif group.get("p_value") is not None:

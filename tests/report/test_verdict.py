@@ -125,6 +125,21 @@ def test_a_pass_says_what_would_have_been_noticed():
     assert "if its coverage were 80.0% or less" in fitted()["sentence"]
 
 
+def test_a_coverage_says_whether_it_counts_rows_or_clusters():
+    clustered = overall() | {"n_clusters": 700, "row_coverage": 0.95}
+    told = audit_verdict(
+        confidence_level=0.9,
+        overall=clustered,
+        groups=[],
+        by_label=[label(), COMMON],
+        detectable_coverage=0.8,
+    )["sentence"]
+    assert told.startswith("95.0% of 2,000 rows are covered (90.0% with each of 700 clusters")
+    assert "By true label, with one row of each cluster" in told
+    assert "cluster" not in audited(by_label=[label(), COMMON])["sentence"]
+    assert "each of 120 clusters counted once" in audited([group(n_clusters=120)])["sentence"]
+
+
 # --- fits ------------------------------------------------------------------------------------
 
 
@@ -167,7 +182,6 @@ def test_several_groups_are_told_as_several():
 def test_without_a_group_the_verdict_says_so_and_what_would_have_been_noticed():
     told = fitted()
     assert (told["status"], told["label"]) == ("pass", "No group is credibly under-covered")
-    assert told["sentence"].startswith("No group was named.")
     assert "would probably have been noticed" in told["sentence"]
 
 
@@ -176,6 +190,8 @@ def test_a_group_that_is_left_is_never_called_fine(repairs):
     told = fitted(repairs, audited([group()]))
     assert told["status"] == "finding"
     assert told["sentence"].startswith("Rows with north are covered 70.0%")
+    assert ("RULE: " in told["sentence"]) == bool(repairs)
+    assert not re.search("(?i)no group was named", told["sentence"])
     assert not re.search("(?i)no group is credibly|^[^,]*is repaired$", told["label"])
     assert "not rely" in told["next_steps"][0]
 
@@ -216,7 +232,8 @@ def test_empty_sets_are_explained_once_there_are_more_than_one_in_a_hundred():
     assert steps == fitted()["next_steps"]
     assert "7.6% of the sets are empty, and the top label is right for 99.4%" in step
     assert "the accuracy of 95.7% exceeds the 90% asked for" in step
-    assert "allow_empty=False" in step
+    assert "allow_empty" in step
+    assert "Python" not in step
     told = fitted(empty={"share": 0.076, "right": 0.5, "accuracy": 0.8})["next_steps"][-1]
     assert "exceeds" not in told
 

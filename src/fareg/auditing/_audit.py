@@ -199,6 +199,7 @@ def audit(
         picture=group_picture(rows, hits, main["mask"][apart], main["features"]) if main else None,
         notes=(*table.notes, *notes, *_told(everyone, cluster, n, promise)),
         least_coverage=least,
+        drawn=None if cluster is None else apart,
         about={"date": date.today().isoformat(), "seed": seed},
     )
 

@@ -99,8 +99,12 @@ class Comparison:
 
     @property
     def by_label(self) -> list[dict[str, Any]]:
-        """Coverage of the test rows by true label: the sets after, and those before."""
-        earlier = coverage_by_label(self.y, self.covered["before"])
+        """Coverage of the test rows by true label: the sets after, and those before.
+
+        Both count the same rows: all, or the one of each cluster that the audit drew.
+        """
+        rows = slice(None) if self.left.drawn is None else self.left.drawn
+        earlier = coverage_by_label(np.asarray(self.y)[rows], self.covered["before"][rows])
         before = dict(zip(map(str, earlier["label"]), earlier["coverage"], strict=True))
         return [{**row, "before": before[row["label"]]} for row in records(self.left.by_label)]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from fareg._files import AnyPath, write_text
+from fareg._validation import BoolArray
 from fareg._words import json_types
 from fareg.auditing._verification import VerifiedGroup
 from fareg.report import (
@@ -41,7 +42,8 @@ class AuditResult:
     sensitive_features : tuple of str
         The columns in which groups were looked for.
     coverage, low, high, mean_size : float
-        Overall coverage, its 95% Clopper-Pearson interval and the mean size of the sets.
+        Overall coverage, its 95% Clopper-Pearson interval and the mean size of the sets. Every
+        cluster counts once in the first three.
     set_sizes : DataFrame
         Columns size, n, share, coverage.
     groups : tuple of VerifiedGroup
@@ -70,6 +72,9 @@ class AuditResult:
     least_coverage : float or None
         Overall coverage below which the sets break their promise: the confidence level, unless the
         audit was told the number of calibration rows.
+    drawn : bool ndarray of shape (n_samples,), or None
+        If the audit was told of clusters: the random row of each that the tables by level, pair and
+        label count.
     notes : tuple of str
         What a reader should know about the data.
 
@@ -107,6 +112,7 @@ class AuditResult:
     about: dict[str, Any] = field(default_factory=dict)
     least_coverage: float | None = None
     excess_risk_under: float = float("nan")
+    drawn: BoolArray | None = field(default=None, repr=False)
 
     @property
     def findings(self) -> tuple[VerifiedGroup, ...]:
@@ -134,10 +140,18 @@ class AuditResult:
             detectable_coverage=self.detectable_coverage,
         )
 
+    @property
+    def _row_coverage(self) -> float:
+        """The share of covered rows, where :attr:`coverage` counts every cluster once."""
+        sizes = self.set_sizes
+        return float((sizes["n"] * sizes["coverage"]).sum() / self.n_samples)
+
     def _overall(self) -> dict[str, Any]:
         return {
             "n": self.n_samples,
             "coverage": self.coverage,
+            "n_clusters": None if self.drawn is None else int(self.drawn.sum()),
+            "row_coverage": self._row_coverage,
             "low": self.low,
             "high": self.high,
             "mean_size": self.mean_size,
@@ -151,9 +165,9 @@ class AuditResult:
         lines = [
             f"{self._decided['label']}: {self.verdict}",
             *(f"  next       {step}" for step in self._decided["next_steps"]),
-            f"  overall    {words.percent(self.coverage)} covered (95% interval "
-            f"{words.interval(self.low, self.high)}), {words.size(self.mean_size)} labels per "
-            f"set, {words.rows(self.n_samples)}",
+            f"  overall    {words.percent(self.coverage)} covered "
+            f"({words.evidence(self._overall())}), {words.size(self.mean_size)} labels per set, "
+            f"{words.rows(self.n_samples)}",
         ]
         for group in self.findings:
             lines.append(
@@ -182,8 +196,8 @@ class AuditResult:
             {
                 "title": "Audit",
                 "facts": f"{words.rows(self.n_samples)}, "
-                f"{words.percent(self.coverage)} covered, {words.size(self.mean_size)} labels per "
-                f"set, target {words.confidence(self.confidence_level)}",
+                f"{words.percent(self._row_coverage)} covered, {words.size(self.mean_size)} labels "
+                f"per set, target {words.confidence(self.confidence_level)}",
                 **self._decided,
                 "steps": self._decided["next_steps"],
                 "head": ("Under-covered group", "Rows", "Covered", "95% interval", "adjusted p"),

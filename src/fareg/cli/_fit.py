@@ -184,8 +184,9 @@ def _print_trial(told: dict[str, Any]) -> None:
         interval = words.interval(group["after_low"], group["after_high"]) if group["n"] else ""
         table.add_row(escape(group["group"]), words.count(group["n"]), *cells, interval)
     worst = worst_label(told["by_label"]) or {}
+    drawn = ", one row of each cluster" if told["left"]["overall"]["n_clusters"] else ""
     table.add_row(
-        f"true label {escape(worst['label'])}",
+        f"true label {escape(worst['label'])}{drawn}",
         words.count(worst["n"]),
         words.percent(worst["before"]),
         words.percent(worst["coverage"]),

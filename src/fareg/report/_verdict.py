@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fareg._words import confidence, evidence, interval, p_value, percent, rows
+from fareg._words import confidence, counted_once, evidence, interval, p_value, percent, rows
 
 Row = Mapping[str, Any]
 
@@ -29,16 +29,14 @@ LABELS = {
 NEXT_OF_AUDIT = {
     "low": "Calibrate again on recent rows like these: the promise is broken for all rows together,"
     " as it is when the population has changed or when training rows were used to calibrate.",
-    "finding": "Calibrate the sets for this group: FaReGClassifier looks for such groups, and a "
-    "group that you can name may be calibrated by itself.",
+    "finding": "Do not rely on these sets for this group yet: calibrate the group by itself, or "
+    "fit FaReG on more rows with the columns of the group as the only sensitive ones.",
     "pass": "Audit again when new rows with labels arrive.",
     "unclear": f"Collect more rows: a group needs at least {MIN_HEADLINE_ROWS} of them in the half "
     "that verifies.",
 }
 NEXT_OF_FIT = {
     **NEXT_OF_AUDIT,
-    "finding": "Do not rely on these sets for this group yet: fit again with more rows, with its "
-    "columns as the only sensitive ones, or calibrate the group by itself.",
     "pass": "Use the model, and audit its sets when new rows with labels arrive.",
     "unclear": f"Fit on more rows: a group needs at least {MIN_HEADLINE_ROWS} test rows before its "
     "coverage can be judged.",
@@ -60,7 +58,8 @@ def audit_verdict(
     confidence_level : float
         Coverage that was promised.
     overall : mapping
-        ``n``, ``coverage`` and the end ``high`` of its 95% interval, of all rows.
+        ``n``, ``coverage`` and the end ``high`` of its 95% interval, of all rows. If these count
+        each cluster once, also ``n_clusters``, and the coverage of the rows as ``row_coverage``.
     groups : sequence of mappings
         Groups that were put to the test, most significant first; see ``VerifiedGroup``.
     by_label : sequence of mappings
@@ -80,15 +79,18 @@ def audit_verdict(
     short = short_labels(by_label, confidence_level)
     small = [g for g in groups if g["is_finding"] and _independent(g) < MIN_HEADLINE_ROWS]
     status = _audit_status(overall, groups, short, small, confidence_level, detectable_coverage)
+    covered, once = percent(overall["coverage"]), counted_once(overall)
+    if once:  # the tables of a fit count rows
+        covered, once = percent(overall["row_coverage"]), f"{covered} with {once}"
     sentences = {
-        "low": f"Sets cover {percent(overall['coverage'])} of everyone instead of {target}; "
+        "low": f"Sets cover {covered} of everyone{once and f' ({once})'} instead of {target}; "
         + (_worst(main) if main and main["is_finding"] else "no single group stands out."),
         "finding": _finding(main, target) if main else "",
         "unclear": f"{rows(overall['n']).capitalize()} cannot show which groups are covered less "
         f"often than {target}.",
     }
     fine = (
-        f"{percent(overall['coverage'])} of {rows(overall['n'])} are covered (target {target}), "
+        f"{covered} of {rows(overall['n'])} are covered ({once and once + '; '}target {target}), "
         "and no group was verified to be covered less often."
     )
     if detectable_coverage is not None:
@@ -98,7 +100,7 @@ def audit_verdict(
         )
     told = [sentences.get(status, fine)]
     if short:
-        told.append(_short_sentence(short, target))
+        told.append(_short_sentence(short, target, overall))
     if small and status != "low":
         told.append(_small_sentence(small))
     title = LABELS[status]
@@ -205,9 +207,9 @@ def _with_repairs(
 ) -> tuple[str, str, str]:
     """Return status, title and sentences of what was repaired and of what is left."""
     status, title = _repair_title(repairs, confidence_level)
-    told = [_repair_sentence(repairs, confidence_level), left["sentence"]]
+    told = [*(_repaired(row, confidence_level) for row in repairs), left["sentence"]]
     if left["status"] in ("low", "finding"):
-        status, told = left["status"], told[::-1]
+        status, told = left["status"], [told[-1], *told[:-1]]
         if status == "low":
             title = left["label"]
         elif repairs:
@@ -234,8 +236,8 @@ def _empty_step(empty: Row, confidence_level: float) -> str:
         )
     return (
         f"{percent(empty['share'])} of the sets are empty, and the top label is right for "
-        f"{percent(empty['right'])} of these rows{reason} If every row needs a label, fit "
-        "without empty sets (allow_empty=False in Python); coverage can only rise."
+        f"{percent(empty['right'])} of these rows{reason} If every row needs a label, fit again "
+        "and do not allow empty sets (allow_empty); coverage can only rise."
     )
 
 
@@ -291,13 +293,14 @@ def _short_title(short: list[Row]) -> str:
     )
 
 
-def _short_sentence(short: list[Row], target: str) -> str:
+def _short_sentence(short: list[Row], target: str, overall: Row) -> str:
     told = [
         f"{percent(row['coverage'])} of {rows(row['n'])} whose true label is {row['label']} "
         f"(95% interval {interval(row['low'], row['high'])})"
         for row in short[:MAX_LABELS_NAMED]
     ]
-    return f"By true label, sets cover only {'; '.join(told)}, instead of {target}."
+    counted = ", with one row of each cluster" if counted_once(overall) else ""
+    return f"By true label{counted}, sets cover only {'; '.join(told)}, instead of {target}."
 
 
 def _next_steps(
@@ -349,12 +352,6 @@ def _repair_title(repairs: Sequence[Row], confidence_level: float) -> tuple[str,
 def _plural(outcome: str) -> str:
     several = {"was": "were", "is": "are", "reaches": "reach", "it": "them"}
     return " ".join(several.get(word, word) for word in outcome.split(" "))
-
-
-def _repair_sentence(repairs: Sequence[Row], confidence_level: float) -> str:
-    if not repairs:
-        return "No group was named."
-    return " ".join(_repaired(row, confidence_level) for row in repairs)
 
 
 def _repaired(row: Row, confidence_level: float) -> str:

@@ -54,7 +54,7 @@ class Trial:
             "empty": told.empty,
             "groups": records(told.groups),
             "by_label": told.by_label,
-            "left": {"verdict": left["verdict"], "groups": left["groups"]},
+            "left": {name: left[name] for name in ("verdict", "overall", "groups")},
         }
 
 
