@@ -149,6 +149,18 @@ def test_two_groups_are_named_as_two_the_most_significant_first():
     assert [g.n_calibration for g in groups] == [first.sum(), second.sum()]
 
 
+def test_people_covered_as_promised_are_not_accused_with_others():
+    columns = people(4000)
+    guilty, innocent = (is_level("sex", "F"), is_level("race", "a")), (is_level("edu", "p"),)
+    both = rule_of(guilty, innocent)
+    wronged = rule_of(guilty).inside(columns)
+    covered = with_coverage(wronged, 0.6, 0.91)
+    (group,) = named([both], columns, covered)
+    assert group.rule.text == "sex=F and race=a"
+    covered = with_coverage(both.inside(columns), 0.75, 0.93)  # both alternatives are wronged
+    assert named([both], columns, covered)[0].rule.text == both.text
+
+
 def test_unrelated_parts_become_candidates_of_their_own():
     columns = people(2000)
     inside = EDU_P.inside(columns) | WOMEN_A.inside(columns)

@@ -30,6 +30,7 @@ MARGIN = 0.02
 MIN_RANKING = 0.8  # a group is found again if its rows rank above others in this share of pairs
 MIN_STABILITY = 0.7
 N_RESAMPLES = 10
+MAX_ALTERNATIVES = 4  # alternatives of a rule that are tested by themselves
 MIN_NEW = 0.5  # share of a further group's rows that no group before it has named
 
 
@@ -147,12 +148,15 @@ def verified_groups(
     least ``MIN_GAP`` below the level and its whole 95% interval ``MARGIN`` below, and if the group
     is found again on most random halves of the learning rows. The most significant group comes
     first. A further one must be under-covered on the rows that the groups before it leave, and
-    these must be at least half of its own; otherwise it is the same group in other words.
+    these must be at least half of its own; otherwise it is the same group in other words. Each
+    alternative of a rule is a candidate too, and a rule that accuses people who are covered as
+    promised is not named.
 
     ``covered`` tells which calibration rows the split conformal sets cover. ``stability`` tells how
     often a rule is found again, and is asked only of groups that pass all other tests.
     """
     left = everyone = np.ones(len(covered), dtype=bool)
+    rules = [*rules, *(part for rule in rules for part in _alternatives(rule))]
     open_rules = [(rule, rule.inside(columns)) for rule in rules]
     named: list[NamedGroup] = []
     while open_rules:
@@ -162,6 +166,7 @@ def verified_groups(
             i
             for i, group in enumerate(tested)
             if _is_credible(replace(group, p_value=adjusted[i]), confidence_level)
+            and not _accuses_innocents(group.rule, columns, covered, confidence_level)
         ]
         if not credible:
             break
@@ -174,6 +179,28 @@ def verified_groups(
             left = left & ~rows
             open_rules = [(r, m) for r, m in open_rules if (m & left).sum() >= MIN_NEW * m.sum()]
     return named
+
+
+def _alternatives(rule: Rule) -> list[Rule]:
+    """Return the alternatives of a rule as rules of their own, if it has a few."""
+    several = 1 < len(rule.alternatives) <= MAX_ALTERNATIVES
+    return [rule.part((own,)) for own in rule.alternatives] if several else []
+
+
+def _accuses_innocents(
+    rule: Rule, columns: pd.DataFrame, covered: BoolArray, confidence_level: float
+) -> bool:
+    """Tell whether one alternative is covered as promised, and clearly better than the others."""
+    inside = rule.inside(columns)
+    for own in (part.inside(columns) for part in _alternatives(rule)):
+        others = inside & ~own
+        if own.sum() < MIN_ROWS or not others.any():
+            continue
+        counts = [(int(covered[rows].sum()), int(rows.sum())) for rows in (others, inside)]
+        is_promised = covered[own].mean() > confidence_level - MARGIN * _scale(confidence_level)
+        if is_promised and evidence_of(*counts)["p_value"] <= SIGNIFICANCE:
+            return True
+    return False
 
 
 def _tested(rule: Rule, inside: BoolArray, covered: BoolArray, among: BoolArray) -> NamedGroup:
@@ -201,9 +228,13 @@ def evidence_of(inside: tuple[int, int], everyone: tuple[int, int]) -> dict[str,
     }
 
 
-def _is_credible(group: NamedGroup, confidence_level: float) -> bool:
+def _scale(confidence_level: float) -> float:
     # at 99%, a gap of 0.04 would mean five times as many errors as promised
-    scale = min(1.0, (1 - confidence_level) / 0.1)
+    return min(1.0, (1 - confidence_level) / 0.1)
+
+
+def _is_credible(group: NamedGroup, confidence_level: float) -> bool:
+    scale = _scale(confidence_level)
     return (
         group.p_value <= SIGNIFICANCE
         and group.n_calibration >= MIN_ROWS
