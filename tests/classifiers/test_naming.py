@@ -10,7 +10,7 @@ from fareg.calibration import Rows
 from fareg.classifiers import _naming as naming
 from fareg.classifiers import _wording as wording
 from fareg.classifiers._naming import credible_groups, found_again, relearned, verified_groups
-from fareg.classifiers._wording import _grids, candidate_rules, rounded, shortened
+from fareg.classifiers._wording import _grids, _hull, candidate_rules, rounded, shortened
 from fareg.groups import Condition, GroupLearner, Rule, distil_rule
 
 ALWAYS = 1.0
@@ -204,6 +204,30 @@ def test_shortening_joins_intervals_that_touch():
     noise = 0.2 * np.random.default_rng(1).normal(size=len(inside))
     words = shortened(young, columns, 0.9 - 0.3 * inside + noise).text
     assert words == "20.5 < age <= 35.5"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        ((("p", "q"), False), (("r",), False), "edu in {p, q, r}"),
+        ((("p", "q"), True), (("q",), False), "edu is not p"),
+        ((("p", "q"), True), (("q", "r"), True), "edu is not q"),
+    ],
+)
+def test_lists_of_levels_are_joined_without_changing_the_rows(first, second, text):
+    columns = people(2000)
+    rule = rule_of(*((Condition("edu", levels=a, is_excluding=b),) for a, b in (first, second)))
+    joined = rule.part((_hull(*rule.alternatives),))
+    assert joined.text == text
+    np.testing.assert_array_equal(joined.inside(columns), rule.inside(columns))
+
+
+def test_shortening_joins_lists_of_levels():
+    columns = people(2000)
+    rule = rule_of((is_level("edu", "p"),), (is_level("edu", "q"),))
+    noise = 0.1 * np.random.default_rng(0).normal(size=2000)
+    covered = 0.9 - 0.3 * rule.inside(columns) + noise
+    assert shortened(rule, columns, covered).text == "edu in {p, q}"
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -184,7 +184,7 @@ def _length(alternatives: Alternatives) -> int:
 
 
 def _one_piece_less(alternatives: Alternatives) -> Iterator[Alternatives]:
-    """Yield rules with one alternative, condition or bound left out, or two intervals joined."""
+    """Yield rules with one alternative, condition or bound left out, or two of them joined."""
     for i, conditions in enumerate(alternatives):
         before, after = alternatives[:i], alternatives[i + 1 :]
         if before or after:
@@ -204,17 +204,32 @@ def _one_piece_less(alternatives: Alternatives) -> Iterator[Alternatives]:
 def _hull(
     first: tuple[Condition, ...], second: tuple[Condition, ...]
 ) -> tuple[Condition, ...] | None:
-    """Return two alternatives as one if they differ in the interval of one feature only."""
+    """Return two alternatives as one if they differ in what they ask of one feature only."""
     if [c.feature for c in first] != [c.feature for c in second]:
         return None
     differing = [i for i, (c, d) in enumerate(zip(first, second, strict=True)) if c != d]
-    if len(differing) != 1 or first[differing[0]].levels is not None:
+    if len(differing) != 1:
         return None
     (i,) = differing
-    c, d = first[i], second[i]
-    low, high = min(c.low, d.low), max(c.high, d.high)
-    joined = replace(c, low=low, high=high, missing=c.missing or d.missing)
-    return (*first[:i], joined, *first[i + 1 :])
+    joined = _either(first[i], second[i])
+    return None if joined is None else (*first[:i], joined, *first[i + 1 :])
+
+
+def _either(c: Condition, d: Condition) -> Condition | None:
+    """Return the interval around two intervals, or the levels of either of two lists."""
+    missing = c.missing or d.missing
+    if c.levels is None or d.levels is None:
+        return replace(c, low=min(c.low, d.low), high=max(c.high, d.high), missing=missing)
+    listed, others = set(c.levels), set(d.levels)
+    if c.is_excluding and d.is_excluding:
+        left = listed & others
+    elif c.is_excluding or d.is_excluding:
+        left = listed - others if c.is_excluding else others - listed
+    else:
+        left = listed | others
+    is_excluding = c.is_excluding or d.is_excluding
+    levels = tuple(sorted(left))
+    return replace(c, levels=levels, is_excluding=is_excluding, missing=missing) if left else None
 
 
 def _unrelated_parts(rule: Rule) -> Iterator[Rule]:
