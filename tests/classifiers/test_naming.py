@@ -216,7 +216,7 @@ def test_shortening_joins_intervals_that_touch():
 )
 def test_lists_of_levels_are_joined_without_changing_the_rows(first, second, text):
     columns = people(2000)
-    rule = rule_of(*((Condition("edu", levels=a, is_excluding=b),) for a, b in (first, second)))
+    rule = rule_of(*((Condition("edu", b, a, b),) for a, b in (first, second)))
     joined = rule.part((_hull(*rule.alternatives),))
     assert joined.text == text
     np.testing.assert_array_equal(joined.inside(columns), rule.inside(columns))
