@@ -48,6 +48,7 @@ SLOW = (
     "test_damaged_models.py",
     "test_docs.py",
     "test_examples.py",
+    "test_fit_and_audit.py",
     "test_given_models.py",
     "test_load_and_faults.py",
     "test_persistence.py",

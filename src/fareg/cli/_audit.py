@@ -22,19 +22,31 @@ def audit(
         ),
     ] = None,
     model: Annotated[Path | None, typer.Option(help="Audit the sets of this model.")] = None,
-    sensitive: opt.Sensitive = None,
+    sensitive: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns that may define a group: a,b (default: the sensitive features of the "
+            "model, or else all)."
+        ),
+    ] = None,
     confidence: Annotated[
         float | None, typer.Option(help="Coverage promised (default: the model's own, or 0.9).")
     ] = None,
     clusters: Annotated[
         str | None,
-        typer.Option(help="Column of ids: rows that share one may depend on each other."),
+        typer.Option(
+            help="Column of ids: rows that share one may depend on each other (default: the "
+            "model's own)."
+        ),
     ] = None,
     calibration_rows: Annotated[
         int | None,
         typer.Option(help="Allow for sets that this many rows calibrated (a model tells it)."),
     ] = None,
-    seed: opt.Seed = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="The same seed gives the same numbers (default: the model's own, or 0)."),
+    ] = None,
     report: opt.Report = None,
     trust: opt.Trust = None,
     max_rows: opt.MaxRows = None,
@@ -61,7 +73,7 @@ def audit(
                 trusted=names(trust),
                 clusters=clusters,
                 n_calibration=calibration_rows,
-                sampling=sampling_of(data, max_rows, seed, engine, scheduler),
+                sampling=sampling_of(data, max_rows, seed or 0, engine, scheduler),
                 progress=progress,
             )
             if report is not None:

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._columns import selected_positions
 from fareg._files import AnyPath
 from fareg._labels import column_classes, label_texts, plain_text
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
+from fareg._words import shown
 from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import SeenRows, describe, load, seen_rows
@@ -35,7 +37,7 @@ def audit_file(
     model: AnyPath | None = None,
     sensitive: Sequence[str] | None = None,
     confidence_level: float | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     trusted: Sequence[str] | None = None,
     clusters: str | None = None,
     n_calibration: int | None = None,
@@ -57,14 +59,18 @@ def audit_file(
         remembers, are left out with a warning; so are rows that equal one of them by value in all
         columns of that table which are here too, label included.
     sensitive : list of str, default=None
-        Columns in which groups are looked for; None for all others.
+        Columns in which groups are looked for; None for the sensitive features of the model, which
+        a note then names, or for all others if there are none.
     confidence_level : float, default=None
         What the sets promise; None for the promise of the model, or 0.9 without one.
-    seed : int, default=0
+    seed : int, default=None
+        None for the seed of the model, so that an audit of the test rows of a fit repeats the one
+        in that fit; 0 without a model.
     trusted : list of str, default=None
         Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
     clusters : str, default=None
-        Column of ids: rows that share one may depend on each other. It defines no groups.
+        Column of ids: rows that share one may depend on each other. It defines no groups. None for
+        the clusters that a model was fitted with, if the table has their column.
     n_calibration : int, default=None
         How many rows calibrated the predictor: the audit allows for their number. A model tells it
         by itself, unless another level than its own is asked for.
@@ -88,6 +94,7 @@ def audit_file(
             f"the clusters {clusters} must be a column of their own, got one that is also the "
             "target, part of the sets or sensitive"
         )
+    told: tuple[str, ...] = ()
     read = partial(_read, data, target, marks, sampling)
     if model is None:
         frame = read(None if sensitive is None else named)
@@ -95,6 +102,10 @@ def audit_file(
         _check_all_named(data, marks, audited.y, sampling)
     else:
         clf, seen = load(model, trusted=trusted), seen_rows(model)
+        own = describe(model)["metadata"].get("clusters")
+        if clusters is None and own in names and own not in named:
+            clusters, ids = own, [own]
+            named.append(own)
         kinds = model_columns(clf, model)
         known = [] if seen is None else [name for name in seen.names if name in names]
         frame = read([*named, *kinds, *known])
@@ -105,6 +116,10 @@ def audit_file(
         if n_calibration is None and confidence_level == clf.confidence_level:
             n_calibration = Promise.of_fitted(confidence_level, clf.n_calibration_).n_calibration
         audited = replace(audited, X=audited.X.join(frame[[n for n in groups if n not in kinds]]))
+        if sensitive is None:
+            sensitive, told = _own_sensitive(clf, audited.X.drop(columns=ids, errors="ignore"))
+        if seed is None and isinstance(clf.random_state, int):
+            seed = clf.random_state
     X = audited.X.drop(columns=ids, errors="ignore")
     if X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
@@ -117,16 +132,16 @@ def audit_file(
         audited.y,
         audited.sets,
         classes=audited.classes,
-        sensitive_features=groups if sensitive is not None else None,
+        sensitive_features=None if sensitive is None else list(sensitive),
         confidence_level=0.9 if confidence_level is None else confidence_level,
         clusters=own_clusters,
         n_calibration=n_calibration,
-        random_state=seed,
+        random_state=0 if seed is None else seed,
         progress=progress,
     )
     notes = (SeenRows.left_out(n_left_out, n_left_out + len(X)),) if n_left_out else ()
     about = {"file": Path(data).name, "target": target, **audited.about, **result.about}
-    return replace(result, about=about, notes=(*notes, *result.notes))
+    return replace(result, about=about, notes=(*notes, *told, *result.notes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +196,25 @@ def _sets_of_model(
     X = X.drop(columns=[*hidden_columns(clf.estimator_, X)]).set_axis(frame.index)
     classes = list(label_texts(clf.classes_))
     return _Audited(X[new], y[new], sets, classes, {"accuracy": accuracy})
+
+
+def _own_sensitive(clf: Any, X: pd.DataFrame) -> tuple[list[str] | None, tuple[str, ...]]:
+    """Return the sensitive features that a model was given, and a note if they are not all columns.
+
+    They are columns of its table, or lay beside it; None if it was given none.
+    """
+    own, selection = getattr(clf, "sensitive_kinds_", None) or (), clf.sensitive_features
+    if not own and selection is not None and not callable(selection):
+        table = pd.DataFrame(columns=list(clf.column_kinds_ or X))
+        own = table.columns[selected_positions(table, selection)]
+    own = [name for name in own if name in X]
+    if len(own) in (0, X.shape[1]):
+        return own or None, ()
+    note = (
+        f"groups were looked for in the sensitive features of the model, {shown(own)}; name others "
+        "as sensitive to look there"
+    )
+    return own, (note,)
 
 
 def _answers(clf: Any, X: pd.DataFrame, source: Any) -> tuple[BoolArray, Any]:

@@ -1,0 +1,59 @@
+"""What a fit says is left, an audit of its test rows says too."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fareg.cli import app
+from fareg.datasets import make_synthetic
+from fareg.workflow import audit_file, fit_file
+
+pytestmark = pytest.mark.usefixtures("small_searches")
+
+
+def fitted(folder, seed, **options):
+    """Fit a table in which two people in three have several rows; return what is left, in JSON."""
+    data = make_synthetic(1000, random_state=seed)
+    who = np.random.default_rng(seed).integers(0, 600, 1000)
+    data.X.assign(who=who, y=data.y).to_csv(folder / "all.csv", index=False)
+    trial = fit_file(
+        folder / "all.csv",
+        target="y",
+        out=folder / "m.fareg",
+        estimator="logistic",
+        test_out=folder / "test.csv",
+        seed=seed,
+        **options,
+    )
+    return trial.to_dict()["left"]
+
+
+@pytest.mark.parametrize(
+    ("seed", "roles"),
+    [
+        (0, {"sensitive": ["Region", "Gender", "Color"], "drop": ["who"]}),
+        (1, {"sensitive": ["Color", "Gender"], "clusters": "who"}),
+        (2, {"drop": ["who"]}),
+        (3, {"sensitive": ["Color", "Gender"], "drop": ["who"]}),
+    ],
+)
+def test_fit_and_audit_of_its_test_rows_agree(seed, roles, tmp_path):
+    left = fitted(tmp_path, seed, **roles)
+    again = audit_file(tmp_path / "test.csv", target="y", model=tmp_path / "m.fareg")
+    told = again.to_dict()
+    assert {name: told[name] for name in left} == left
+    assert (told["overall"]["n_clusters"] is None) == ("clusters" not in roles)
+    assert ("features of the model" in str(again)) == ("sensitive" in roles)
+
+
+def test_a_model_is_audited_in_its_own_sensitive_features_unless_others_are_named(tmp_path):
+    fitted(tmp_path, 0, sensitive=["Gender", "Color"], not_features=["Color"], drop=["who"])
+    table, model = tmp_path / "test.csv", tmp_path / "m.fareg"
+    own = audit_file(table, target="y", model=model)
+    assert own.sensitive_features == ("Gender", "Color")
+    assert "sensitive features of the model, Gender, Color;" in str(own)
+    other = audit_file(table, target="y", model=model, sensitive=["Region"])
+    assert other.sensitive_features == ("Region",)
+    assert "features of the model" not in str(other)
+    shell = ["audit", str(table), "--target", "y", "--model", str(model)]
+    assert CliRunner().invoke(app, shell).stdout.strip() == str(own)
