@@ -107,7 +107,7 @@ def test_thresholds_are_those_of_all_new_rows_in_one_memory(
 ):
     count_in_rounds(monkeypatch, few_rows)
     out, before = tmp_path / "new.fareg", fareg.load(place / f"{name}.fareg")
-    with pytest.warns(FaregWarning, match="300 of 2400 rows were used to train or calibrate"):
+    with pytest.warns(FaregWarning, match="300 of 2400 rows equal rows that were used to train"):
         told = calibrate_folder(
             place / f"{name}.fareg", place / "parts", target="outcome", out=out, jobs=1
         )
@@ -181,7 +181,7 @@ def test_what_cannot_be_calibrated_is_said_in_one_line(place, tmp_path):
     rows = X.assign(outcome=Y)
     rows[FITTED].to_parquet(tmp_path / "seen.parquet")
     refused(
-        "were all used to train or calibrate",
+        "all equal rows that were used to train or calibrate",
         model,
         tmp_path / "seen.parquet",
         target="outcome",

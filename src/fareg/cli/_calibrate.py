@@ -22,7 +22,7 @@ def calibrate(
 ) -> None:
     """Give a model the thresholds that all rows of a folder ask for, exactly.
 
-    Scores are counted where the rows lie; rows that the model has seen are left out.
+    Scores are counted where the rows lie; rows that the model was fitted on are left out.
     """
     with plain_errors(json) as told:
         from fareg.workflow import calibrate_folder

@@ -7,17 +7,22 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import safetensors.numpy
+from scipy.special import gammaln
 
 from fareg._columns import column_names
 from fareg._files import AnyPath
 from fareg._hashing import row_hashes
-from fareg._validation import BoolArray, InvalidInputError
+from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 
 SALT_BYTES = 16
+Z = 3.0  # standard errors that chance may explain
+MARGIN = 0.01  # share of rows that may equal used ones beyond that, as no table is quite the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +30,11 @@ class SeenRows:
     """Sorted 64-bit hashes of rows with their labels, eight bytes each.
 
     The hash is keyed by a random salt and cannot be turned back into a row. Whoever has both the
-    file and a row can ask whether it is one of them; that is what it is for. Rows count by value,
-    so a new row that equals a seen one is taken for it. Rounded probabilities repeat among people,
-    so columns that a model does not read may tell rows apart too, wherever a table has them.
+    file and a row can ask whether it is one of them; that is what it is for. Rows are known by
+    value, and the hash of a value stands as often as rows had it. Rounded probabilities repeat
+    among people, so columns that a model does not read may tell rows apart too, wherever a table
+    has them. Where a table has few values, new rows equal seen ones by chance:
+    :meth:`used_among` allows for that.
 
     Examples
     --------
@@ -37,6 +44,8 @@ class SeenRows:
     >>> seen = SeenRows.of(X, ["a", "b"])
     >>> seen.contains(X.assign(age=[40.0, 51.0]), ["a", "b"]).tolist()
     [True, False]
+    >>> seen.used_among(X, ["a", "b"]).tolist()  # two rows are too few to tell
+    [False, False]
     """
 
     salt: bytes
@@ -59,21 +68,50 @@ class SeenRows:
         ``rows`` says which of them, so that the table need not be copied.
         """
         salt = secrets.token_bytes(SALT_BYTES)
-        whole = np.unique(_digests(X, y, salt, further)[rows]) if names else None
-        return cls(salt, np.unique(_digests(X, y, salt)[rows]), tuple(names), whole)
+        whole = np.sort(_digests(X, y, salt, further)[rows]) if names else None
+        return cls(salt, np.sort(_digests(X, y, salt)[rows]), tuple(names), whole)
+
+    @cached_property
+    def values(self) -> tuple[Any, IntArray]:
+        """The distinct hashes without further columns, and how many rows have each."""
+        return np.unique(self.hashes, return_counts=True)
 
     def contains(self, X: Any, y: Any, beside: Any = None) -> BoolArray:
-        """Tell which rows were remembered; ``beside`` is a frame that may have further columns."""
-        found = _among(self.hashes, _digests(X, y, self.salt))
+        """Tell which rows equal a seen one; ``beside`` is a frame that may have further columns."""
+        hashes, (values, _) = self._asked(X, y, beside)
+        return _places(values, hashes) >= 0
+
+    def places(self, X: Any, y: Any) -> IntArray:
+        """Return for each row where its hash stands among the distinct ones, -1 for nowhere."""
+        return _places(self.values[0], _digests(X, y, self.salt))
+
+    def used_among(self, X: Any, y: Any, beside: Any = None) -> BoolArray:
+        """Tell which rows to leave out: each seen row once, or none if the table is a new one.
+
+        Whether it is new, :func:`holds_used` decides.
+        """
+        hashes, (values, used) = self._asked(X, y, beside)
+        places = _places(values, hashes)
+        given = np.bincount(places[places >= 0], minlength=len(used))
+        others = np.unique(hashes[places < 0], return_counts=True)[1]
+        holds = holds_used(used, given, len(hashes), others)
+        return first_of_each(places, used if holds else np.zeros_like(used))
+
+    def _asked(self, X: Any, y: Any, beside: Any) -> tuple[Any, tuple[Any, IntArray]]:
+        """Return the hashes of rows, and the values of all columns that both tables have."""
         if self.names and beside is not None and set(self.names) <= set(beside.columns):
             further = row_hashes(beside[list(self.names)], 0)
-            found &= _among(self.whole, _digests(X, y, self.salt, further))
-        return found
+            values = np.unique(self.whole, return_counts=True)
+            return _digests(X, y, self.salt, further), values
+        return _digests(X, y, self.salt), self.values
 
     @staticmethod
     def left_out(n: int, n_all: int) -> str:
-        """Return the sentence that tells how many rows were remembered and are left out."""
-        return f"{n} of {n_all} rows were used to train or calibrate this model and are left out"
+        """Return the sentence that tells how many rows are left out, and why."""
+        return (
+            f"{n} of {n_all} rows equal rows that were used to train or calibrate this model, more "
+            "than chance explains, and are left out"
+        )
 
     def to_bytes(self) -> bytes:
         """Return the fingerprint as an entry of a model file."""
@@ -98,6 +136,60 @@ class SeenRows:
         return cls(salt.tobytes(), hashes, tuple(names), whole)
 
 
+def holds_used(used: IntArray, given: IntArray, n_given: int, others: Any = ()) -> bool:
+    """Tell whether a table holds used rows, or equals some of them by chance only.
+
+    The share of used rows that equal another used row estimates how many rows of a new table equal
+    a used one (Good 1953). Its variance is that of Esty (1983), with Wilson's correction so that it
+    is not zero where no used rows are equal. A table whose rows are all of a common kind equals
+    used rows more often than that, but not more often than its own rows equal each other.
+
+    Parameters
+    ----------
+    used, given : ndarray of shape (n_values,)
+        How many used rows, and how many rows of the table, have each value of the used rows.
+    n_given : int
+        Rows of the table.
+    others : ndarray, default=()
+        How many rows of the table have each of its other values; those not counted are taken to be
+        unlike each other.
+
+    Examples
+    --------
+    >>> holds_used(np.ones(100, dtype=int), np.ones(100, dtype=int), 150)
+    True
+    >>> holds_used(np.full(50, 20), np.full(50, 4), 200)
+    False
+    """
+    n, m = int(used.sum()), n_given
+    if not given.any():
+        return False
+    once, twice = int((used == 1).sum()), int((used == 2).sum())
+    chance = 1 - once / n
+    error = (Z * np.sqrt(once * chance + 2 * twice + Z**2) + Z**2) / n
+    most = min(1.0, chance + error)
+    bound = chance + MARGIN + np.hypot(error, Z * np.sqrt(most * (1 - most) / m))
+    if given.sum() / m <= bound:
+        return False
+    k = min(n, m - 1)
+    inside = np.concatenate([given, np.asarray(others, dtype=given.dtype)])
+    among_themselves = inside @ (1 - _none_of(k, inside - 1, m - 1))
+    return bool(given @ (1 - _none_of(k, used, n)) > among_themselves)
+
+
+def first_of_each(places: IntArray, quota: IntArray) -> BoolArray:
+    """Mark the first ``quota[p]`` rows at each place ``p``; -1 is no place.
+
+    Examples
+    --------
+    >>> first_of_each(np.array([0, -1, 0, 1, 0]), np.array([2, 0])).tolist()
+    [True, False, True, False, False]
+    """
+    ranks = pd.Series(places).groupby(places).cumcount().to_numpy()
+    marked: BoolArray = (places >= 0) & (ranks < np.append(quota, 0)[places])
+    return marked
+
+
 def check_seen(seen: Any, n_features: int, path: AnyPath) -> tuple[Any, Any]:
     """Return the pair of rows and labels that a model has seen, after checks."""
     if not isinstance(seen, tuple) or len(seen) != 2:
@@ -112,16 +204,24 @@ def check_seen(seen: Any, n_features: int, path: AnyPath) -> tuple[Any, Any]:
 
 
 def _is_sorted(hashes: Any) -> bool:
-    """Tell whether an array holds distinct hashes in order."""
+    """Tell whether an array holds hashes in order."""
     is_table = hashes.dtype == np.uint64 and hashes.ndim == 1
-    return is_table and bool((hashes[1:] > hashes[:-1]).all())
+    return is_table and bool((hashes[1:] >= hashes[:-1]).all())
 
 
-def _among(hashes: Any, asked: Any) -> BoolArray:
-    """Tell which of the hashes asked for are among sorted ones."""
-    places = np.searchsorted(hashes, asked)
-    found: BoolArray = np.append(hashes, np.uint64(0))[places] == asked
-    return found & (places < len(hashes))
+def _places(values: Any, asked: Any) -> IntArray:
+    """Return where each hash stands among sorted distinct ones, -1 for nowhere."""
+    places = np.searchsorted(values, asked)
+    found = np.append(values, np.uint64(0))[places] == asked
+    return np.where(found & (places < len(values)), places, -1)
+
+
+def _none_of(k: int, marked: IntArray, n: int) -> FloatArray:
+    """Return the probability that k of n rows, drawn at random, are none of the marked ones."""
+    rest = n - marked
+    draws = gammaln(rest + 1) - gammaln(np.maximum(rest - k, 0) + 1)
+    chance: FloatArray = np.exp(draws - gammaln(n + 1) + gammaln(n - k + 1))
+    return np.where(rest >= k, chance, 0.0)
 
 
 def _digests(X: Any, y: Any, salt: bytes, further: Any = None) -> Any:

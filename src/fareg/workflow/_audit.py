@@ -56,8 +56,8 @@ def audit_file(
         one column of lists, or of text such as ``a|b``.
     model : path of a model file, default=None
         Instead of ``sets``. Rows that trained or calibrated it, which a file of ``fareg fit``
-        remembers, are left out with a warning; so are rows that equal one of them by value in all
-        columns of that table which are here too, label included.
+        remembers by the values of all their columns that are here too, label included, are left out
+        with a warning. Nothing is left out if rows equal such ones no more often than by chance.
     sensitive : list of str, default=None
         Columns in which groups are looked for; None for the sensitive features of the model, which
         a note then names, or for all others if there are none.
@@ -237,11 +237,11 @@ def _unseen(
     X: pd.DataFrame, y: Any, frame: pd.DataFrame, seen: SeenRows | None, data: str
 ) -> BoolArray:
     """Tell the rows that neither trained nor calibrated a model, as far as its file remembers."""
-    used = np.zeros(len(y), dtype=bool) if seen is None else seen.contains(X, y, frame)
+    used = np.zeros(len(y), dtype=bool) if seen is None else seen.used_among(X, y, frame)
     if used.all():
         raise InvalidInputError(
-            f"all {len(y)} rows of {data} were used to train or calibrate this model and say "
-            "nothing about new ones; audit it on rows that it has not seen"
+            f"all {len(y)} rows of {data} equal rows that were used to train or calibrate this "
+            "model and say nothing about new ones; audit it on rows that it has not seen"
         )
     if used.any():
         warn(SeenRows.left_out(int(used.sum()), len(y)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,24 @@ import numpy as np
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output
 from fareg._labels import check_known, label_codes, label_texts
-from fareg._validation import InvalidInputError, warn
+from fareg._validation import BoolArray, IntArray, InvalidInputError, warn
 from fareg.calibration import CountingRound, IntervalSearch, ScoreCounts
 from fareg.classifiers import FaReGClassifier
-from fareg.persistence import SeenRows, describe, save, seen_rows
+from fareg.persistence import (
+    SeenRows,
+    describe,
+    first_of_each,
+    holds_used,
+    save,
+    seen_rows,
+)
 from fareg.workflow._formats import quiet
 from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import ask
 from fareg.workflow._predict_folder import PartTask
 from fareg.workflow._tables import read_batches
 
+Quota = tuple[IntArray, IntArray]  # places of used values, and how many rows to leave out of each
 N_EXAMPLES = 6  # labels that the estimator never saw, for the warning
 OUTDATED = ("verdict", "rows", "after", "groups")  # what a model file tells of its old thresholds
 
@@ -45,7 +53,8 @@ def calibrate_folder(
     Each part is read and scored where it runs; only counts of scores come back, in a few rounds.
     The thresholds are those of all rows in one memory, to the bit, whatever the engine, the number
     of processes and the workers that died. Rows that the model has seen, which a file of
-    ``fareg fit`` remembers, are left out with a warning.
+    ``fareg fit`` remembers by value, are left out with a warning, unless so few of the rows equal
+    seen ones that chance explains it.
 
     Parameters
     ----------
@@ -71,7 +80,7 @@ def calibrate_folder(
     source = Path(data).resolve()
     root = source if source.is_dir() else source.parent
     parts = folder_parts(source) if source.is_dir() else [source.name]
-    counter = PartCounter.of(
+    matcher = PartMatcher.of(
         model,
         root,
         batch_size=batch_size,
@@ -79,17 +88,21 @@ def calibrate_folder(
         is_folder=source.is_dir(),
         target=target,
     )
-    clf, _ = counter.model_and_columns()
+    run = partial(run_tasks, engine=engine, jobs=jobs, scheduler=scheduler)
+    clf, _ = matcher.model_and_columns()
     search = _search(clf, count_rows(source) or 0)
+    seen = seen_rows(model)
+    if seen is not None:
+        progress("comparing rows with those that were used")
+    quotas = {} if seen is None else _quotas(seen.values[1], parts, run(matcher, parts))
+    tasks = [(part, quotas.get(part)) for part in parts]
     first: PartCounts | None = None
     rounds = 0
     while search.is_open:
         rounds += 1
         progress(f"counting scores, round {rounds}")
-        count = replace(counter, asked=search.next_round())
-        found = PartCounts.joined(
-            run_tasks(count, parts, engine=engine, jobs=jobs, scheduler=scheduler)
-        )
+        counter = PartCounter(**vars(matcher), asked=search.next_round())
+        found = PartCounts.joined(run(counter, tasks))
         if first is None:
             first = found
             _check(first, clf, str(data))
@@ -98,7 +111,7 @@ def calibrate_folder(
     calibrated = clf.recalibrated(search, first.n_unknown)
     notes = {k: v for k, v in describe(model)["metadata"].items() if k not in OUTDATED}
     notes["calibrated"] = {"data": source.name, "rows": first.n, "left_out": first.n_seen}
-    save(calibrated, out, metadata=notes, seen=seen_rows(model))
+    save(calibrated, out, metadata=notes, seen=seen)
     return {
         "rows": first.n,
         "left_out": first.n_seen,
@@ -121,6 +134,33 @@ def _search(clf: Any, n_rows: int) -> IntervalSearch:
         alpha=clf.alpha_,
         n_rows=n_rows,
     )
+
+
+def _quotas(used: IntArray, parts: list[str], found: Iterator[PartMatches]) -> dict[str, Quota]:
+    """Return which used rows each part leaves out, each once in all; none if all rows are new."""
+    by_part = {matches.part: matches for matches in found}
+    given, left = np.zeros_like(used), used.copy()
+    for matches in by_part.values():
+        given[matches.places] += matches.counts
+    if not holds_used(used, given, sum(matches.n for matches in by_part.values())):
+        return {}
+    quotas = {}
+    for part in parts:  # in their order, whichever was found first
+        places, counts = by_part[part].places, by_part[part].counts
+        taken = np.minimum(counts, left[places])
+        left[places] -= taken
+        quotas[part] = places, taken
+    return quotas
+
+
+@dataclass(frozen=True, eq=False)
+class PartMatches:
+    """How many rows of a part have a value of used rows."""
+
+    part: str
+    n: int  # rows of the part
+    places: IntArray  # of values that occur, among those of used rows
+    counts: IntArray  # rows that have them
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,38 +191,80 @@ class PartCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartCounter(PartTask):
-    """Counts the scores of the rows of a part."""
+class LabelledPart(PartTask):
+    """Reads the rows of a part with their labels."""
 
     is_folder: bool
     target: str
-    asked: CountingRound | None = None
 
-    def __call__(self, part: str) -> PartCounts:
+    def batches(self, part: str) -> Iterator[Any]:
+        """Yield some rows at a time."""
         clf, kinds = self.model_and_columns()
         path, root = Path(self.root, part), Path(self.root) if self.is_folder else None
         kind = "number" if np.asarray(clf.classes_).dtype.kind in "biuf" else "text"
         wanted = {**kinds, self.target: kind}
-        batches = read_batches(path, wanted, self.batch_size, root=root)
-        return PartCounts.joined(self._count(clf, list(kinds), batch) for batch, _ in batches)
+        for batch, _ in read_batches(path, wanted, self.batch_size, root=root):
+            if batch[self.target].isna().any():
+                raise InvalidInputError(
+                    f"the target {self.target} has missing values; fill them or drop these rows"
+                )
+            yield batch
 
-    def _count(self, clf: Any, columns: list[str], batch: Any) -> PartCounts:
-        assert self.asked is not None
-        if batch[self.target].isna().any():
-            raise InvalidInputError(
-                f"the target {self.target} has missing values; fill them or drop these rows"
-            )
-        read = list(clf.column_kinds_ or columns)  # without sensitive features beside the table
+    def places(self, batch: Any) -> IntArray:
+        """Return where the values of rows stand among those of used rows, -1 for nowhere."""
         seen = _seen(self.model, self.digest)
-        y = batch[self.target].to_numpy()
-        is_new = np.ones(len(y), dtype=bool)
-        if seen is not None:
-            is_new = ~seen.contains(batch[read], label_texts(y))
-        X, y = batch.loc[is_new, columns].reset_index(drop=True), y[is_new]
+        return seen.places(batch[self.read], label_texts(batch[self.target].to_numpy()))
+
+    @property
+    def read(self) -> list[str]:
+        """The columns of the table, without sensitive features beside it."""
+        clf, kinds = self.model_and_columns()
+        return list(clf.column_kinds_ or kinds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartMatcher(LabelledPart):
+    """Compares the rows of a part with the used ones."""
+
+    def __call__(self, part: str) -> PartMatches:
+        places = np.concatenate([np.empty(0, int), *map(self.places, self.batches(part))])
+        return PartMatches(part, len(places), *np.unique(places[places >= 0], return_counts=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartCounter(LabelledPart):
+    """Counts the scores of the rows of a part, without the used ones in it."""
+
+    asked: CountingRound
+
+    def __call__(self, task: tuple[str, Quota | None]) -> PartCounts:
+        part, quota = task
+        return PartCounts.joined(
+            self._count(batch, is_new) for batch, is_new in self._new_rows(part, quota)
+        )
+
+    def _new_rows(self, part: str, quota: Quota | None) -> Iterator[tuple[Any, BoolArray]]:
+        """Yield some rows at a time, and which of them are new."""
+        left = np.zeros(len(_seen(self.model, self.digest).values[1]) if quota else 0, dtype=int)
+        if quota is not None:
+            left[quota[0]] = quota[1]
+        for batch in self.batches(part):
+            if quota is None:
+                yield batch, np.ones(len(batch), dtype=bool)
+                continue
+            places = self.places(batch)
+            used = first_of_each(places, left)
+            left -= np.bincount(places[used], minlength=len(left))
+            yield batch, ~used
+
+    def _count(self, batch: Any, is_new: BoolArray) -> PartCounts:
+        clf, kinds = self.model_and_columns()
+        X = batch.loc[is_new, list(kinds)].reset_index(drop=True)
+        y = batch[self.target].to_numpy()[is_new]
         if not len(y):
             return replace(PartCounts.joined(iter(())), n_seen=len(batch))
         codes = label_codes(y, clf.classes_)
-        scores = clf.conformity_scores(X[read])
+        scores = clf.conformity_scores(X[self.read])
         own = np.where(codes >= 0, scores[np.arange(len(codes)), codes], np.inf)
         problems = codes if clf.label_conditional else np.zeros_like(codes)
         return PartCounts(
@@ -195,14 +277,17 @@ class PartCounter(PartTask):
 
 
 @lru_cache(maxsize=1)
-def _seen(model: str, digest: str) -> SeenRows | None:
-    return seen_rows(model)
+def _seen(model: str, digest: str) -> SeenRows:
+    seen = seen_rows(model)
+    assert seen is not None
+    return seen
 
 
 def _check(found: PartCounts, clf: Any, data: str) -> None:
     """Refuse a folder without new rows or known labels; warn of what is left out."""
     if found.n == 0:
-        reason = "were all used to train or calibrate this model" if found.n_seen else "are none"
+        used = "all equal rows that were used to train or calibrate this model"
+        reason = used if found.n_seen else "are none"
         raise InvalidInputError(f"the rows of {data} {reason}; give rows that it has not seen")
     if found.n_seen:
         warn(SeenRows.left_out(found.n_seen, found.n + found.n_seen))
