@@ -102,13 +102,12 @@ def audit_file(
         _check_all_named(data, marks, audited.y, sampling)
     else:
         clf, seen = load(model, trusted=trusted), seen_rows(model)
-        own = describe(model)["metadata"].get("clusters")
-        if clusters is None and own in names and own not in named:
-            clusters, ids = own, [own]
-            named.append(own)
+        if clusters is None:
+            clusters = _own_clusters(model, [name for name in names if name not in named])
+            ids = [] if clusters is None else [clusters]
         kinds = model_columns(clf, model)
         known = [] if seen is None else [name for name in seen.names if name in names]
-        frame = read([*named, *kinds, *known])
+        frame = read([*named, *ids, *kinds, *known])
         progress("asking the model")
         audited = _sets_of_model(clf, as_kinds(frame, kinds, str(data)), frame, target, seen, data)
         audited.about.update(model=Path(model).name, base_model=_base_model(clf, model))
@@ -196,6 +195,13 @@ def _sets_of_model(
     X = X.drop(columns=[*hidden_columns(clf.estimator_, X)]).set_axis(frame.index)
     classes = list(label_texts(clf.classes_))
     return _Audited(X[new], y[new], sets, classes, {"accuracy": accuracy})
+
+
+def _own_clusters(model: AnyPath, names: Sequence[str]) -> str | None:
+    """Return the column of these that held the clusters when a model was fitted, if any."""
+    roles = describe(model)["metadata"].get("left_out")
+    known = roles if isinstance(roles, dict) else {}
+    return next((name for name in names if known.get(name) == "clusters"), None)
 
 
 def _own_sensitive(clf: Any, X: pd.DataFrame) -> tuple[list[str] | None, tuple[str, ...]]:

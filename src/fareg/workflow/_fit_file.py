@@ -153,8 +153,6 @@ def fit_file(
         copy_rows(data, trial.X.index, test_out)
     used = ~X.index.isin(trial.X.index)
     notes = {"columns": kinds, **_notes(trial, base)}
-    if clusters is not None:
-        notes["clusters"] = clusters
     seen = SeenRows.of(X, labels, others, further, rows=used)
     save(trial.clf, out, metadata=notes, seen=seen)
     return trial
