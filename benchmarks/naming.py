@@ -1,8 +1,10 @@
-"""How often a group is named: on fair tables of ten kinds, on clear groups, on published tables.
+"""How often a group is named: on fair tables of ten kinds, on clear groups, on published tables,
+and among the people of a published table of whom some got other labels.
 
     python benchmarks/naming.py fair --seeds 6
     python benchmarks/naming.py clear --seeds 5
     python benchmarks/naming.py published --seeds 3 --folder DIRECTORY
+    python benchmarks/naming.py planted --seeds 3 --folder DIRECTORY
 
 Every run is a whole ``fit`` with a small forest; each is added to ``naming.csv`` at once and is not
 measured again. Constants of naming were not chosen on these seeds.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import csv
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ import pandas as pd
 import typer
 from degrees import draw
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
 from fareg import FaReGClassifier, FaregWarning
@@ -31,7 +35,7 @@ from fareg.datasets import make_synthetic
 from fareg.metrics import is_covered
 
 RESULTS = Path(__file__).with_name("naming.csv")
-COLUMNS = ("part", "table", "seed", "named", "groups", "true_coverage", "agreement")
+COLUMNS = ("part", "table", "seed", "named", "groups", "true_coverage", "levels", "agreement")
 N = 2000
 CLEAR = ("xnor", "band by gender", "minority", "parity", "jobs")
 Columns = Callable[[np.random.Generator, int], dict[str, Any]]
@@ -111,15 +115,21 @@ def run_clear(shape: str, seed: int) -> dict[str, Any]:
     data = draw(shape, N + 5000, seed)
     clf = fitted(data.X[:N], data.y[:N], list(data.sensitive), seed)
     new, truth = data.X[N:], data.y[N:]
-    group = data.degree(new) > 0
-    scores = clf.conformity_scores(new)
-    split = clf.calibration_.split_thresholds
-    covered = is_covered(truth, scores <= np.ravel(split)[0], classes=clf.classes_)
-    columns = select_columns(new, list(data.sensitive))
-    named = _rows_of(clf, columns)
+    return compared(clf, new, truth, data.degree(new) > 0, list(data.sensitive))
+
+
+def compared(
+    clf: Any, X: pd.DataFrame, y: np.ndarray, group: np.ndarray, sensitive: list[str]
+) -> dict[str, Any]:
+    """Return what is named, the true group's coverage by split sets and levels, and the overlap."""
+    threshold = np.ravel(clf.calibration_.split_thresholds)[0]
+    split = is_covered(y, clf.conformity_scores(X) <= threshold, classes=clf.classes_)
+    levels = is_covered(y, clf.predict_set(X), classes=clf.classes_)
+    named = _rows_of(clf, select_columns(X, sensitive))
     return {
         **told(clf),
-        "true_coverage": round(float(covered[group].mean()), 4),
+        "true_coverage": round(float(split[group].mean()), 4),
+        "levels": round(float(levels[group].mean()), 4),
         "agreement": round(_overlap(named, group), 3),
     }
 
@@ -164,6 +174,38 @@ def run_published(path: Path, score: str, seeds: int) -> list[dict[str, Any]]:
     return [{**told(clf), "agreement": round(agreement, 3)} for clf in fits]
 
 
+MANUAL = ["Craft-repair", "Farming-fishing", "Machine-op-inspct", "Transport-moving"]
+PLANTED: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "women over 50": lambda X: (X["sex"] == "Female") & (X["age"] > 50),
+    "black people": lambda X: X["race"] == "Black",
+    "unmarried manual workers": lambda X: (
+        X["occupation"].isin(MANUAL) & (X["marital-status"] == "Never-married")
+    ),
+    "women over 50, black men": lambda X: (
+        (X["sex"] == "Female") & (X["age"] > 50) | (X["sex"] == "Male") & (X["race"] == "Black")
+    ),
+}
+
+
+def run_planted(path: Path, group: str, seed: int) -> dict[str, Any]:
+    """Return what is named where six in ten people of a group got any label, for a fitted model.
+
+    The model knows the labels as they were: 8,000 rows trained it, 8,000 others conformalize.
+    """
+    rng = np.random.default_rng([seed, 12])
+    table = pd.read_parquet(path).sample(frac=1, random_state=seed).reset_index(drop=True)
+    sensitive = [*PUBLISHED["adult"][1], "occupation"]
+    X, y = table.drop(columns=["income", "fnlwgt"]), table["income"].astype(str).to_numpy()
+    forest = RandomForestClassifier(40, min_samples_leaf=5, random_state=seed)
+    model = make_pipeline(ordinal_encoder(), forest).fit(X[:8000], y[:8000])
+    inside = np.asarray(PLANTED[group](X))
+    moved = inside & (rng.random(len(y)) < 0.6)
+    y = np.where(moved, rng.choice(np.unique(y), len(y)), y)
+    clf = FaReGClassifier(FrozenEstimator(model), sensitive_features=sensitive, random_state=seed)
+    clf.conformalize(X[8000:16_000], y[8000:16_000])
+    return compared(clf, X[16_000:], y[16_000:], inside[16_000:], sensitive)
+
+
 def main(part: str, seeds: int = 3, folder: Path | None = None, only: str = "") -> None:
     """Measure one part and add what is new to the table of results."""
     warnings.simplefilter("ignore", FaregWarning)
@@ -188,7 +230,11 @@ def main(part: str, seeds: int = 3, folder: Path | None = None, only: str = "") 
                     for seed, row in enumerate(rows):
                         add(f"{name}, {score}", seed, row)
         return
-    run, tables = {"fair": (run_fair, tuple(FAIR)), "clear": (run_clear, CLEAR)}[part]
+    run, tables = {
+        "fair": (run_fair, tuple(FAIR)),
+        "clear": (run_clear, CLEAR),
+        "planted": (partial(run_planted, Path(folder or ".") / "adult.parquet"), tuple(PLANTED)),
+    }[part]
     for seed in range(seeds):
         for table in only.split(",") if only else tables:
             if (part, table, seed) not in finished:

@@ -58,7 +58,7 @@ def fit(name, seed=0, X=X):
 
 LIBC = ctypes.CDLL(None)
 ROUNDS, WARM_UP = 300, 80
-# bytes: the allocator's own ups and downs, of which 7 MB were seen; a leak of 38 kB per round is seen
+# bytes: the allocator's own ups and downs, 7 MB once; a leak of 38 kB per round is seen
 SLACK = 8 << 20
 
 
