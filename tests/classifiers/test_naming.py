@@ -9,7 +9,7 @@ import pytest
 from fareg.calibration import Rows
 from fareg.classifiers import _naming as naming
 from fareg.classifiers import _wording as wording
-from fareg.classifiers._naming import credible_groups, found_again, relearned, verified_groups
+from fareg.classifiers._naming import credible_groups, found_again, random_halves, verified_groups
 from fareg.classifiers._wording import _grids, _hull, candidate_rules, rounded, shortened
 from fareg.groups import Condition, GroupLearner, Rule, distil_rule
 
@@ -273,42 +273,28 @@ def test_shortening_keeps_a_rule_that_needs_all_its_words():
 def test_a_group_counts_as_found_again_although_another_one_is_worse_off():
     inside = np.repeat([False, True, False], [10, 10, 80])
     worse = np.repeat([2.0, 1.0, 0.0], [10, 10, 80])
-    assert found_again(inside, [worse]) == 1.0
+    assert found_again(inside, worse[None]) == 1.0
 
 
 def test_chance_the_opposite_and_nobody_are_not_found_again():
     inside = np.repeat([True, False], [20, 80])
-    assert found_again(inside, [np.zeros(100), -inside.astype(float)]) == 0.0
-    assert found_again(np.zeros(100, dtype=bool), [np.arange(100.0)]) == 0.0
+    assert found_again(inside, np.array([np.zeros(100), -inside.astype(float)])) == 0.0
+    assert found_again(np.zeros(100, dtype=bool), np.arange(100.0)[None]) == 0.0
 
 
-def test_each_answer_is_learned_from_half_of_the_rows_and_told_for_all():
-    columns = people(101)
-    covered = np.arange(101.0)
-    seen: list[np.ndarray] = []
-
-    def relearn(half, target, seed):
-        seen.append(target)
-        assert half["age"].tolist() == columns["age"].to_numpy()[target.astype(int)].tolist()
-        return lambda table: np.zeros(len(table))
-
-    answers = relearned(columns, covered, relearn, np.random.default_rng(0))
-    assert [len(answer) for answer in answers] == [101] * naming.N_RESAMPLES
-    assert {len(np.unique(target)) for target in seen} == {50}
+def test_halves_hold_half_of_the_rows_and_differ():
+    halves = random_halves(101, None, np.random.default_rng(0))
+    assert halves.shape == (naming.N_RESAMPLES, 101)
+    assert set(halves.sum(axis=1)) == {50}
+    assert len(np.unique(halves, axis=0)) == naming.N_RESAMPLES
 
 
 def test_halves_never_divide_a_cluster():
-    columns, clusters = people(200), np.repeat(np.arange(40), 5)
-    seen: list[np.ndarray] = []
-
-    def relearn(half, target, seed):
-        seen.append(clusters[target.astype(int)])
-        return lambda table: np.zeros(len(table))
-
-    relearned(columns, np.arange(200.0), relearn, np.random.default_rng(0), clusters)
-    for half in seen:
-        assert set(np.unique(half, return_counts=True)[1]) == {5}
-        assert len(half) == 100
+    clusters = np.repeat(np.arange(40), 5)
+    halves = random_halves(200, clusters, np.random.default_rng(0))
+    for half in halves:
+        assert set(np.unique(clusters[half], return_counts=True)[1]) == {5}
+        assert half.sum() == 100
 
 
 def test_copies_of_few_people_name_nobody():

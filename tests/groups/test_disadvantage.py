@@ -299,11 +299,23 @@ def test_numbers_are_read_by_rank():
 
 
 def test_quick_learning_ranks_those_worse_off_first():
-    columns, covered, _ = people(500)
-    tell = learn_quickly(columns, 1 - covered, np.random.default_rng(0))
-    fresh, _, hard = people(1000, seed=1)
-    b = tell(fresh)
-    assert (b[hard][:, None] > b[~hard]).mean() > 0.95
+    columns, covered, hard = people(1500)
+    parts = np.arange(1500) < np.array([[500], [1000]])
+    for part, b in zip(
+        parts, learn_quickly(columns, 1 - covered, parts, np.random.default_rng(0)), strict=True
+    ):
+        b, own = b[~part], hard[~part]
+        assert (b[own][:, None] > b[~own]).mean() > 0.95
+
+
+def test_quick_learning_reads_the_target_of_its_part_only():
+    columns, covered, _ = people(600)
+    parts = np.arange(600)[None] < 300
+    first, second = (
+        learn_quickly(columns, target, parts, np.random.default_rng(0))
+        for target in (1 - covered, np.where(parts[0], 1 - covered, 0.0))
+    )
+    np.testing.assert_array_equal(np.argsort(first[0]), np.argsort(second[0]))
 
 
 def test_two_groups_of_different_features_are_both_found():

@@ -15,7 +15,7 @@ from scipy.stats import binom, norm
 from sklearn.tree import DecisionTreeRegressor
 
 from fareg.classifiers._learning import score_target
-from fareg.classifiers._naming import NamedGroup, found_again, relearned, verified_groups
+from fareg.classifiers._naming import NamedGroup, found_again, random_halves, verified_groups
 from fareg.classifiers._wording import candidate_rules
 from fareg.groups import GroupLearner, Rule, distil_rule
 from fareg.pvalues import CalibrationScores
@@ -63,8 +63,9 @@ def named_and_tried(
     by_split = own <= CalibrationScores.sort(own).quantiles(ALPHA)[0]
 
     def stability(rule: Rule) -> float:
-        answers = relearned(teach, covered, learn, np.random.default_rng(seed))
-        return found_again(rule.inside(teach), answers)
+        halves = random_halves(len(teach), None, np.random.default_rng(seed))
+        answers = [learn(teach[half], covered[half], seed)(teach) for half in halves]
+        return found_again(rule.inside(teach), np.array(answers))
 
     return verified_groups(rules, verify, by_split, 1 - ALPHA, stability), rules
 

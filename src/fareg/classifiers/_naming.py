@@ -103,13 +103,11 @@ def credible_groups(
         return ()
     rules = candidate_rules(learning.columns, disadvantage, covered, learner.features_)
 
-    def relearn(columns: pd.DataFrame, target: FloatArray, own_seed: int) -> Any:
-        return learn_quickly(columns, 1 - target, np.random.default_rng(own_seed))
-
     @cache  # the answers of the halves serve every group
-    def answers() -> list[FloatArray]:
+    def answers() -> FloatArray:
         rng = np.random.default_rng([seed, 3])
-        return relearned(learning.columns, covered, relearn, rng, learning.clusters)
+        halves = random_halves(len(learning), learning.clusters, rng)
+        return learn_quickly(learning.columns, 1 - covered, halves, rng)
 
     def stability(rule: Rule) -> float:
         return found_again(rule.inside(learning.columns), answers())
@@ -244,30 +242,18 @@ def _is_credible(group: NamedGroup, confidence_level: float) -> bool:
     )
 
 
-def relearned(
-    columns: pd.DataFrame,
-    covered: FloatArray,
-    relearn: Callable[[pd.DataFrame, FloatArray, int], Callable[[pd.DataFrame], FloatArray]],
-    rng: np.random.Generator,
-    clusters: Any = None,
-) -> list[FloatArray]:
-    """Learn from random halves of the learning rows; return the disadvantage of all of them.
+def random_halves(n_rows: int, clusters: Any, rng: np.random.Generator) -> BoolArray:
+    """Draw ``N_RESAMPLES`` halves, one in each row; rows of one cluster are in the same half.
 
-    ``relearn(columns, covered, seed)`` learns from a half and returns a function that tells the
-    disadvantage of rows. Rows of one cluster are in the same half.
+    >>> random_halves(10, None, np.random.default_rng(0)).sum(axis=1).tolist()
+    [5, 5, 5, 5, 5, 5, 5, 5, 5, 5]
     """
-    unit = np.arange(len(covered)) if clusters is None else pd.factorize(np.asarray(clusters))[0]
+    unit = np.arange(n_rows) if clusters is None else pd.factorize(np.asarray(clusters))[0]
     n_units = int(unit.max(initial=-1)) + 1
-    answers = []
-    for _ in range(N_RESAMPLES):
-        half = np.flatnonzero(rng.permutation(n_units)[unit] < n_units // 2)
-        seed = int(rng.integers(2**31))
-        tell = relearn(columns.iloc[half].reset_index(drop=True), covered[half], seed)
-        answers.append(tell(columns))
-    return answers
+    return np.array([rng.permutation(n_units)[unit] < n_units // 2 for _ in range(N_RESAMPLES)])
 
 
-def found_again(inside: BoolArray, answers: list[FloatArray]) -> float:
+def found_again(inside: BoolArray, answers: FloatArray) -> float:
     """Return the share of relearned answers that lead to the group again.
 
     They do if a row of the group is more disadvantaged than a row outside in at least
@@ -275,7 +261,7 @@ def found_again(inside: BoolArray, answers: list[FloatArray]) -> float:
     group need not come first.
 
     >>> inside = np.array([True, True, False, False])
-    >>> found_again(inside, [np.array([3.0, 4.0, 1.0, 2.0]), np.array([1.0, 4.0, 3.0, 2.0])])
+    >>> found_again(inside, np.array([[3.0, 4.0, 1.0, 2.0], [1.0, 4.0, 3.0, 2.0]]))
     0.5
     """
     n = int(inside.sum())

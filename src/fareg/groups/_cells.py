@@ -8,12 +8,13 @@ of that fold, so its predictions there are honest although the features were sea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fareg._levels import Levels, joint_codes
-from fareg._validation import FloatArray, IntArray
+from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._subsets import Subset, tried_subsets
 
@@ -26,6 +27,7 @@ N_SUBSETS = 2  # chosen one after the other, because two groups may differ in th
 LEAST_GAIN = 10.0  # gain that a second subset needs, in variances of the target, to rule out noise
 
 Table = tuple[Subset, IntArray, FloatArray]
+Tables = tuple[tuple[Table, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -38,19 +40,14 @@ class CellMeans:
 
     levels: tuple[Levels, ...]
     mean: float
-    tables: tuple[tuple[Table, ...], ...]
+    tables: Tables
 
     def predict(self, columns: pd.DataFrame) -> FloatArray:
         """Return the average over folds, shape (n,); a cell never seen adds nothing."""
         needed = {j for tables in self.tables for subset, _, _ in tables for j in subset}
         codes = {j: self.levels[j].codes(columns[self.levels[j].name]) for j in needed}
         sizes = {j: len(self.levels[j].values) for j in needed}
-        total = np.zeros(len(columns))
-        for subset, keys, means in (table for tables in self.tables for table in tables):
-            key = joint_codes([codes[j] for j in subset], [sizes[j] for j in subset])
-            at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
-            total += np.where(keys[at] == key, means[at], 0.0)
-        return self.mean + total / len(self.tables)
+        return self.mean + _average(self.tables, codes, sizes, len(columns))
 
     def features(self) -> tuple[tuple[str, ...], ...]:
         """Return for each fold the names of the features that make its cells."""
@@ -64,11 +61,36 @@ def learn_cells(
     columns: pd.DataFrame, target: FloatArray, folds: Folds
 ) -> tuple[FloatArray, CellMeans]:
     """Return out-of-fold predictions of shape (n,) and the fitted cell means."""
+    levels, codes, sizes = _read(columns)
+    rest, tables = _learn(codes, sizes, target, folds)
+    return target - folds.own(rest), CellMeans(levels, float(target.mean()), tables)
+
+
+def cells_of_parts(
+    columns: pd.DataFrame, target: FloatArray, parts: BoolArray, rng: np.random.Generator
+) -> FloatArray:
+    """Learn from each part of the rows; return the predictions of all rows, as ``parts``."""
+    _, codes, sizes = _read(columns)
+    answers = np.empty(parts.shape)
+    for answer, part in zip(answers, parts, strict=True):
+        folds = Folds.draw(int(part.sum()), None, rng)
+        _, tables = _learn([code[part] for code in codes], sizes, target[part], folds)
+        answer[:] = target[part].mean() + _average(tables, codes, sizes, len(target))
+    return answers
+
+
+def _read(columns: pd.DataFrame) -> tuple[tuple[Levels, ...], list[IntArray], list[int]]:
+    """Return the levels of each feature, the level number of each row and how many there are."""
     levels = tuple(Levels.learn(column) for _, column in columns.items())
     codes = [level.codes(columns[level.name]) for level in levels]
-    sizes = [len(level.values) for level in levels]
-    mean = float(target.mean())
-    rest = np.tile(target - mean, (N_FOLDS, 1))  # what each fold's model leaves unexplained
+    return levels, codes, [len(level.values) for level in levels]
+
+
+def _learn(
+    codes: list[IntArray], sizes: list[int], target: FloatArray, folds: Folds
+) -> tuple[FloatArray, Tables]:
+    """Return what each fold's model leaves unexplained, of shape (N_FOLDS, n), and its subsets."""
+    rest = np.tile(target - target.mean(), (N_FOLDS, 1))
     tables: list[list[Table]] = [[] for _ in range(N_FOLDS)]
     least = np.full(N_FOLDS, -np.inf)
     few = slice(MAX_ROWS)
@@ -86,8 +108,17 @@ def learn_cells(
             tables[k].append((subset, seen, means))
             rest[k] -= means[cell]
         least = np.full(N_FOLDS, LEAST_GAIN * target.var())
-    model = CellMeans(levels, mean, tuple(tuple(parts) for parts in tables))
-    return target - folds.own(rest), model
+    return rest, tuple(tuple(parts) for parts in tables)
+
+
+def _average(tables: Tables, codes: Any, sizes: Any, n: int) -> FloatArray:
+    """Return the average over folds of what the cells of each row add to the mean."""
+    total = np.zeros(n)
+    for subset, keys, means in (table for own in tables for table in own):
+        key = joint_codes([codes[j] for j in subset], [sizes[j] for j in subset])
+        at = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
+        total += np.where(keys[at] == key, means[at], 0.0)
+    return total / len(tables)
 
 
 def best_subsets(

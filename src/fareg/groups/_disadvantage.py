@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._validation import FloatArray
+from fareg._validation import BoolArray, FloatArray
 from fareg.groups._boosting import learn_boosting
-from fareg.groups._cells import learn_cells
+from fareg.groups._cells import cells_of_parts, learn_cells
 from fareg.groups._folds import Folds
 from fareg.groups._kernel import learn_kernel
 from fareg.groups._stack import Signal, cross_fitted, measure_signal, stack_weights
@@ -70,15 +70,16 @@ def learn_members(
 
 
 def learn_quickly(
-    columns: pd.DataFrame, target: FloatArray, rng: np.random.Generator
-) -> Callable[[pd.DataFrame], FloatArray]:
-    """Return a function that tells the disadvantage of rows: cells and trees, in equal parts.
+    columns: pd.DataFrame, target: FloatArray, parts: BoolArray, rng: np.random.Generator
+) -> FloatArray:
+    """Learn from each of several parts of the rows; return the disadvantage of all rows each time.
 
-    Nothing is held out and nothing is weighed, so it takes a tenth of the time of all members.
+    ``parts`` and the answer are of shape (n_parts, n). Cells and trees count equally. Nothing is
+    held out, nothing is weighed and the table is read once, so it takes a small share of the time
+    of all members.
     """
-    _, cells = learn_cells(columns, target, Folds.draw(len(target), None, rng))
-    _, trees = learn_boosting(columns, target, np.ones((1, len(target)), dtype=bool), rng)
-    return lambda rows: (cells.predict(rows) + trees.predict(rows)) / 2
+    trees, _ = learn_boosting(columns, target, parts, rng)
+    return (cells_of_parts(columns, target, parts, rng) + trees) / 2
 
 
 def stack_members(
