@@ -22,8 +22,7 @@ from fareg.calibration._condcp import (
     MappedBasis,
     QuantileProgram,
 )
-from fareg.calibration._counted import CountedLevels
-from fareg.calibration._counting import CountingRound, IntervalSearch, ScoreCounts
+from fareg.calibration._counting import CountedLevels, CountingRound, IntervalSearch, ScoreCounts
 from fareg.calibration._levels import (
     LevelCalibration,
     RisingThresholds,

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from fareg._validation import FloatArray, IntArray, InvalidInputError
+from fareg.calibration._levels import RisingThresholds
+from fareg.calibration._rows import Rows, require
 from fareg.pvalues import conformal_rank
 
 BITS = 16  # that a round adds to those known
@@ -218,3 +220,56 @@ def _narrow(targets: list[_Target], heads: Any, table: IntArray) -> None:
         target.head = int(heads[at])
         target.below = target.below + smaller[:, at] - table[:, at]
         target.inside = table[:, at]
+
+
+@dataclass(frozen=True, eq=False)
+class CountedLevels(RisingThresholds):
+    """Levels calibrated by counting scores where they lie; the scores themselves are not kept."""
+
+    leveler: Any  # has ``levels(rows)`` and ``n_levels``
+    quantiles: FloatArray  # (n_labels, n_levels, n_levels) Q(A_ab) of every run of levels
+    counts: IntArray  # (n_labels, n_levels) calibration rows of each level
+    covered: IntArray  # (n_labels, n_levels) of these, the rows that split conformal sets cover
+    labels: IntArray | None  # (n_labels,) those calibrated on their own; None for all together
+    alpha: float
+
+    @classmethod
+    def of(cls, leveler: Any, search: IntervalSearch, *, label_conditional: bool) -> Self:
+        """Take what a finished search has found."""
+        labels = np.arange(search.n_problems) if label_conditional else None
+        found = (search.quantiles, search.counts, search.covered)
+        return cls(leveler, *found, labels, search.alpha)
+
+    @property
+    def n_labels(self) -> int:  # type: ignore[override]
+        """How many labels are calibrated on their own; 1 if all are calibrated together."""
+        return len(self.counts)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of calibration rows."""
+        return int(self.counts.sum())
+
+    def pvalues(self, rows: Rows) -> FloatArray:
+        """Refuse, because a p-value compares with all calibration scores."""
+        raise InvalidInputError(
+            f"p-values need the calibration scores, and this model keeps only counts of "
+            f"{self.n_rows} of them; conformalize a table in memory for p-values"
+        )
+
+    def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
+        """Refuse parts that contradict each other; ``rows`` are asked for their levels."""
+        require(self.alpha == alpha, "alpha")
+        self.check_levels(rows)
+        shape = (1 if n_labels is None else n_labels, self.leveler.n_levels)
+        if self.labels is None or n_labels is None:
+            require(self.labels is None and n_labels is None, "labels")
+        else:
+            require(np.array_equal(self.labels, np.arange(n_labels)), "labels")
+        for name in ("counts", "covered"):
+            some = getattr(self, name)
+            require(some.shape == shape and some.dtype == np.int64, name)
+        require(((self.covered >= 0) & (self.covered <= self.counts)).all(), "covered")
+        require(self.quantiles.shape == (*shape, shape[1]), "quantiles")
+        require(self.quantiles.dtype == np.float64, "quantiles")
+        require(not np.isnan(self.quantiles).any(), "quantiles")

@@ -11,11 +11,10 @@ docs/guarantees.md.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -205,36 +204,22 @@ def _pvalues_at(calibration: _SortedLevels, scores: FloatArray, level: int) -> F
     return largest
 
 
-class Runs(Protocol):
-    """The calibration rows of levels as far as thresholds need them."""
-
-    @property
-    def counts(self) -> IntArray:
-        """Number of calibration rows per level."""
-
-    def interval_quantiles(self, alpha: float) -> FloatArray:
-        """Return ``Q(A_ab)`` of shape (n_levels, n_levels), infinite where b < a."""
-
-
 class RisingThresholds(Calibration):
     """Base of calibrated levels: what follows from the quantile of every run of levels."""
 
     leveler: Any
-
-    @property
-    @abstractmethod
-    def runs(self) -> Sequence[Runs]:
-        """Quantiles and counts of the levels, for everyone or label by label."""
+    quantiles: FloatArray  # (n_labels, n_levels, n_levels) Q(A_ab), infinite where b < a
+    counts: IntArray  # (n_labels, n_levels) calibration rows of each level
 
     @cached_property
     def level_thresholds(self) -> FloatArray:
         """Thresholds of shape (n_levels, n_labels)."""
-        return np.column_stack([_isotonic(own.interval_quantiles(self.alpha)) for own in self.runs])
+        return np.column_stack([_isotonic(own) for own in self.quantiles])
 
     @property
     def split_thresholds(self) -> FloatArray:
         """Thresholds of split conformal sets with the same rows, of shape (n_labels,)."""
-        return np.array([own.interval_quantiles(self.alpha)[0, -1] for own in self.runs])
+        return self.quantiles[:, 0, -1]
 
     def first_raised(self) -> int:
         """Return the level from which on thresholds exceed those of split conformal sets.
@@ -258,7 +243,7 @@ class RisingThresholds(Calibration):
     def full_sets(self) -> Iterator[FullSet]:
         """Yield the levels whose threshold is infinite."""
         for level, label in np.argwhere(np.isinf(self.level_thresholds)):
-            n = int(self.runs[label].counts[level:].sum())
+            n = int(self.counts[label, level:].sum())
             yield self.full_set(f"disadvantage level {level}", int(label), n)
 
     def check_levels(self, rows: Rows) -> None:
@@ -306,10 +291,15 @@ class LevelCalibration(RisingThresholds):
         require(self.levels.shape == self.scores.shape, "levels")
         require(((self.levels >= 0) & (self.levels < self.leveler.n_levels)).all(), "levels")
 
-    @property
-    def runs(self) -> Sequence[Runs]:
-        """Quantiles and counts from sorted scores."""
-        return self._sorted
+    @cached_property
+    def quantiles(self) -> FloatArray:  # type: ignore[override]
+        """``Q(A_ab)`` of every run of levels, shape (n_labels, n_levels, n_levels)."""
+        return np.stack([own.interval_quantiles(self.alpha) for own in self._sorted])
+
+    @cached_property
+    def counts(self) -> IntArray:  # type: ignore[override]
+        """Calibration rows of each level, shape (n_labels, n_levels)."""
+        return np.stack([own.counts for own in self._sorted])
 
     @cached_property
     def _sorted(self) -> tuple[_SortedLevels, ...]:
