@@ -11,8 +11,13 @@ from typer.testing import CliRunner
 from fareg._columns import canonical
 from fareg._encoding import gradient_boosting
 from fareg.auditing import Promise
-from fareg.auditing._named_groups import ReportedGroup, groups_before_and_after, reported_groups
-from fareg.auditing._story import RowLevels, level_story
+from fareg.auditing._story import (
+    ReportedGroup,
+    RowLevels,
+    groups_before_and_after,
+    level_story,
+    reported_groups,
+)
 from fareg.classifiers import FaReGClassifier
 from fareg.cli import app
 from fareg.datasets import make_synthetic

@@ -4,7 +4,7 @@ from fareg.auditing._audit import audit
 from fareg.auditing._comparison import Comparison, compare_sets
 from fareg.auditing._counts import Promise
 from fareg.auditing._result import AuditResult, records
-from fareg.auditing._story import RowLevels
+from fareg.auditing._story import RowLevels, levels_before_and_after
 from fareg.auditing._verification import MIN_FIDELITY, VerifiedGroup
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "VerifiedGroup",
     "audit",
     "compare_sets",
+    "levels_before_and_after",
     "records",
 ]

@@ -14,10 +14,15 @@ from fareg._files import AnyPath, write_text
 from fareg._validation import BoolArray, IntArray
 from fareg.auditing._audit import audit
 from fareg.auditing._counts import Promise
-from fareg.auditing._named_groups import ReportedGroup, groups_before_and_after, reported_groups
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult, records
-from fareg.auditing._story import RowLevels, level_story
+from fareg.auditing._story import (
+    ReportedGroup,
+    RowLevels,
+    groups_before_and_after,
+    level_story,
+    reported_groups,
+)
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import fit_verdict, render_card, render_report, words
 

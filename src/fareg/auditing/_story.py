@@ -1,4 +1,4 @@
-"""What levels did, on rows that they never saw: who is at the top, what changed, what it cost."""
+"""What changed between two kinds of sets, on rows that neither has seen: by group and by level."""
 
 from __future__ import annotations
 
@@ -10,10 +10,73 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, IntArray
+from fareg.auditing._cells import undercoverage_pvalue
+from fareg.auditing._counts import Promise
 from fareg.auditing._result import records
-from fareg.metrics import clopper_pearson, coverage_by_level
+from fareg.metrics import coverage_by_group, coverage_by_level
+from fareg.report import MIN_SHOWN_ROWS
 
-MOMENTS = ("before", "after")
+N_WORST = 5
+
+
+@dataclass(frozen=True, eq=False)
+class ReportedGroup:
+    """A group that a classifier names, and the test rows that its words mean."""
+
+    rule: str  # the words
+    features: tuple[str, ...]  # that the words name
+    fidelity: float  # share of learning rows on which the words agree with what was learned
+    inside: BoolArray  # (n_samples,) the rows that fit the words
+
+
+def reported_groups(named: Sequence[Any], columns: pd.DataFrame) -> list[ReportedGroup]:
+    """Return the groups that a classifier names, with their rows; there may be none.
+
+    ``named`` holds objects with a ``rule``; ``columns`` are the sensitive features of the rows in
+    canonical form.
+    """
+    return [
+        ReportedGroup(
+            group.rule.text,
+            group.rule.features,
+            float(group.rule.fidelity),
+            group.rule.inside(columns),
+        )
+        for group in named
+    ]
+
+
+def groups_before_and_after(
+    named: list[ReportedGroup],
+    X: Any,
+    covered: dict[str, BoolArray],
+    *,
+    features: Any,
+    promise: Promise,
+) -> pd.DataFrame:
+    """Return the named groups, and the levels that the sets before cover least.
+
+    ``covered`` tells which rows are covered ``before`` and ``after``; ``features`` are the columns
+    whose levels are listed, None for all. The columns of the answer are group, named, fidelity, n,
+    share, before and after (both also with ``_low`` and ``_high``), and p_value, exact, that
+    coverage before is below the confidence level.
+    """
+    masks = {group.rule: group.inside for group in named}
+    tables = {
+        moment: coverage_by_group(X, hit, features=features, masks=masks)
+        for moment, hit in covered.items()
+    }
+    table = _side_by_side(tables, ["group", "n", "share"])
+    n_levels = len(table) - len(masks)  # named groups come last
+    table.insert(1, "named", np.arange(len(table)) >= n_levels)
+    table.insert(2, "fidelity", [1.0] * n_levels + [group.fidelity for group in named])
+    hits = (table["n"] * table["before"].fillna(0)).round().astype(np.int64)
+    table["p_value"] = undercoverage_pvalue(hits, table["n"], promise.confidence_level)
+    table["least_coverage"] = [promise.of_share(share).least_coverage for share in table["share"]]
+    # a named group may be a level too, and is then listed once
+    levels = table[~table["named"] & ~table["group"].isin(list(masks))]
+    large = levels[levels["n"] >= MIN_SHOWN_ROWS]
+    return pd.concat([table[table["named"]], large.nsmallest(N_WORST, "before")], ignore_index=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,43 +105,43 @@ def level_story(
     All have n, share, before and after with ``_low`` and ``_high``, size_before and size_after.
     """
     n_levels, first = told.n_levels, told.first_raised
-    top = told.levels >= first
+    is_top = (told.levels >= first).astype(np.int64)
+    together = levels_before_and_after(is_top, 2, covered, sizes).drop(columns="level")
+    others, top = records(together)
     return {
         "n_levels": n_levels,
         "named": list(named),
-        "rows": _by_level(told.levels, n_levels, covered, sizes),
-        "top": {"first": first, "last": n_levels - 1, **_together(top, covered, sizes)},
-        "others": _together(~top, covered, sizes) if first > 0 else None,
+        "rows": records(levels_before_and_after(told.levels, n_levels, covered, sizes)),
+        "top": {**top, "first": first, "last": n_levels - 1},
+        "others": others if first > 0 else None,
     }
 
 
-def _by_level(
-    levels: IntArray, n_levels: int, covered: Mapping[str, BoolArray], sizes: Mapping[str, IntArray]
-) -> list[dict[str, Any]]:
-    tables = {m: coverage_by_level(levels, covered[m], n_levels=n_levels) for m in MOMENTS}
-    table = tables["before"][["level", "n", "share"]].copy()
+def levels_before_and_after(
+    levels: IntArray,
+    n_levels: int,
+    covered: Mapping[str, BoolArray],
+    sizes: Mapping[str, IntArray] | None = None,
+) -> pd.DataFrame:
+    """Return a row per level: n, share, coverage before and after, each with its 95% interval.
+
+    ``covered`` tells which rows are covered ``before`` and ``after``. With ``sizes``, the numbers
+    of labels in their sets, mean sizes are told too.
+    """
+    tables = {
+        moment: coverage_by_level(levels, hit, n_levels=n_levels) for moment, hit in covered.items()
+    }
+    table = _side_by_side(tables, ["level", "n", "share"])
+    for moment, own in (sizes or {}).items():
+        mean = pd.Series(own).groupby(levels).mean()
+        table[f"size_{moment}"] = mean.reindex(range(n_levels)).to_numpy()
+    return table
+
+
+def _side_by_side(tables: Mapping[str, pd.DataFrame], shared: list[str]) -> pd.DataFrame:
+    """Join tables of the same rows: the shared columns once, coverage and its ends of each."""
+    table = tables["before"][shared].copy()
     for moment, own in tables.items():
         for column, ending in (("coverage", ""), ("low", "_low"), ("high", "_high")):
             table[moment + ending] = own[column]
-    for moment in MOMENTS:
-        mean = pd.Series(sizes[moment]).groupby(levels).mean()
-        table[f"size_{moment}"] = mean.reindex(range(n_levels)).to_numpy()
-    return records(table)
-
-
-def _together(
-    inside: BoolArray, covered: Mapping[str, BoolArray], sizes: Mapping[str, IntArray]
-) -> dict[str, Any]:
-    """Return the numbers of some rows, taken together."""
-    n = int(inside.sum())
-    facts: dict[str, Any] = {"n": n, "share": n / len(inside)}
-    for moment in MOMENTS:
-        hits = np.array([covered[moment][inside].sum()])
-        low, high = clopper_pearson(hits, np.array([n]), 0.95)
-        facts |= {
-            moment: float(hits[0] / n) if n else None,
-            f"{moment}_low": float(low[0]),
-            f"{moment}_high": float(high[0]),
-            f"size_{moment}": float(sizes[moment][inside].mean()) if n else None,
-        }
-    return facts
+    return table

@@ -7,11 +7,11 @@ from typing import Any
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
+from fareg.auditing import levels_before_and_after, records
 from fareg.calibration import LevelCalibration
 from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._report import verified_names
 from fareg.classifiers._views import own_part
-from fareg.metrics import coverage_by_level
 from fareg.report import render_card, words
 
 HEAD = (
@@ -73,14 +73,8 @@ def _row(group: NamedGroup) -> list[str]:
 def _levels(own: LevelCalibration) -> list[dict[str, Any]]:
     """Return coverage of the calibration rows by level, under split conformal sets and these."""
     labels = 0 if own.labels is None else own.labels
-    thresholds = {
-        "before": own.split_thresholds[labels],
-        "after": own.level_thresholds[own.levels, labels],
+    covered = {
+        "before": own.scores <= own.split_thresholds[labels],
+        "after": own.scores <= own.level_thresholds[own.levels, labels],
     }
-    rows: list[dict[str, Any]] = [{"level": level} for level in range(own.leveler.n_levels)]
-    for moment, own_thresholds in thresholds.items():
-        table = coverage_by_level(own.levels, own.scores <= own_thresholds, n_levels=len(rows))
-        for row, told in zip(rows, table.to_dict("records"), strict=True):
-            row[moment] = told["coverage"] if told["n"] else None
-            row |= {f"{moment}_low": told["low"], f"{moment}_high": told["high"]}
-    return rows
+    return records(levels_before_and_after(own.levels, own.leveler.n_levels, covered))
