@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fareg._validation import BoolArray, FloatArray
+from fareg._validation import BoolArray
 from fareg.classifiers import (
     AFCPClassifier,
     CondCPClassifier,
@@ -22,7 +22,7 @@ from fareg.classifiers import (
 )
 from fareg.experiments._config import CONFIDENCE, Method, Parameters
 from fareg.experiments._problems import DATA, Bench
-from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
+from fareg.experiments._references import SplitScores, size_matched_threshold
 
 MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of them
 
@@ -108,33 +108,29 @@ def _selections(model: Any, bench: Bench) -> dict[str, float]:
     }
 
 
-def _scores(bench: Bench) -> tuple[FloatArray, FloatArray]:
-    """Return the calibration rows' scores of their own labels, and all scores of the test rows."""
+def _split_scores(bench: Bench) -> SplitScores:
     if "scores" not in bench.fits:
         model, _ = fitted(MARGINAL, bench)
-        own = own_scores(model, bench.calibration.X, bench.calibration.y)
-        bench.fits["scores"] = own, model.conformity_scores(bench.test.X)
+        rows = bench.calibration
+        bench.fits["scores"] = SplitScores.of(model, rows.X, rows.y, bench.test.X)
     return bench.fits["scores"]
 
 
 def _run_matched(method: Method, bench: Bench, size_of: Callable[[Method], float]) -> Outcome:
     """Take the one threshold for everyone at which the mean size is that of another method."""
     start = time.process_time()
-    own, scores = _scores(bench)
-    threshold = size_matched_threshold(scores, size_of(method["like"]))
-    sets = scores <= threshold
-    level = float((own <= threshold).sum() / (len(own) + 1))
-    return Outcome(sets, (time.process_time() - start, 0.0), {"level": level})
+    split = _split_scores(bench)
+    threshold = size_matched_threshold(split.scores, size_of(method["like"]))
+    level = float((split.own <= threshold).sum() / (len(split.own) + 1))
+    seconds = time.process_time() - start
+    return Outcome(split.scores <= threshold, (seconds, 0.0), {"level": level})
 
 
 def _run_oracle(method: Method, bench: Bench, size_of: Any) -> Outcome:
-    """Calibrate with knowledge of the true group, see :func:`oracle_sets`."""
+    """Calibrate with knowledge of the true group."""
     start = time.process_time()
-    own, scores = _scores(bench)
-    sets = oracle_sets(
-        own,
+    sets = _split_scores(bench).oracle_sets(
         bench.calibration.group,
-        scores,
         bench.test.group,
         confidence_level=CONFIDENCE,
         construction=method["construction"],

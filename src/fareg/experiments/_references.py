@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fareg._validation import BoolArray, FloatArray
 from fareg.pvalues import conformal_quantile
-
-
-def own_scores(model: Any, X: Any, y: Any) -> FloatArray:
-    """Return the scores of true labels, which are numbered from 0, shape (n,)."""
-    scores: FloatArray = model.conformity_scores(X)
-    return scores[np.arange(len(scores)), y]
 
 
 def size_matched_threshold(scores: FloatArray, mean_size: float) -> float:
@@ -27,26 +22,36 @@ def size_matched_threshold(scores: FloatArray, mean_size: float) -> float:
     return float(np.sort(scores, axis=None)[max(n_labels - 1, 0)])
 
 
-def oracle_sets(
-    own: FloatArray,
-    inside: BoolArray,
-    scores: FloatArray,
-    test_inside: BoolArray,
-    *,
-    confidence_level: float,
-    construction: str,
-) -> BoolArray:
-    """Return the sets of someone who knows the true group, shape (n, n_classes).
+@dataclass(frozen=True, eq=False)
+class SplitScores:
+    """The scores behind split conformal sets, from which the sets of a comparison follow."""
 
-    ``own`` are the scores of the calibration rows' true labels; ``inside`` and ``test_inside`` tell
-    which rows are in the group. A "partition" calibrates the group on its own members and the
-    others on themselves. A "union" calibrates the others on all rows, and gives the group the
-    larger of both thresholds.
-    """
-    of_group = conformal_quantile(own[inside], confidence_level=confidence_level)
-    others = own if construction == "union" else own[~inside]
-    of_others = conformal_quantile(others, confidence_level=confidence_level)
-    if construction == "union":
-        of_group = max(of_group, of_others)
-    thresholds = np.where(test_inside, of_group, of_others)
-    return scores <= thresholds[:, None]
+    own: FloatArray  # (n_calibration,) of the true labels of the calibration rows
+    scores: FloatArray  # (n_test, n_classes)
+
+    @classmethod
+    def of(cls, model: Any, X: Any, y: Any, X_test: Any) -> SplitScores:
+        """Ask a fitted classifier about calibration rows, with labels from 0, and test rows."""
+        scores = model.conformity_scores(X)
+        return cls(scores[np.arange(len(scores)), y], model.conformity_scores(X_test))
+
+    def oracle_sets(
+        self,
+        inside: BoolArray,
+        test_inside: BoolArray,
+        *,
+        confidence_level: float,
+        construction: str = "partition",
+    ) -> BoolArray:
+        """Return the sets of someone who knows the true group, shape (n_test, n_classes).
+
+        ``inside`` and ``test_inside`` tell which calibration and test rows are in the group. A
+        "partition" calibrates the group on its own members and the others on themselves. A "union"
+        calibrates the others on all rows, and gives the group the larger of both thresholds.
+        """
+        of_group = conformal_quantile(self.own[inside], confidence_level=confidence_level)
+        others = self.own if construction == "union" else self.own[~inside]
+        of_others = conformal_quantile(others, confidence_level=confidence_level)
+        if construction == "union":
+            of_group = max(of_group, of_others)
+        return self.scores <= np.where(test_inside, of_group, of_others)[:, None]

@@ -21,7 +21,7 @@ from fareg.classifiers import (
     out_of_fold_proba,
 )
 from fareg.datasets import Dataset, make_synthetic
-from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
+from fareg.experiments._references import SplitScores, size_matched_threshold
 from fareg.metrics import is_covered
 
 N_TRAIN, N_CALIBRATION, N_TEST = 1_500, 1_500, 5_000
@@ -66,18 +66,12 @@ def run_demo(random_state: int = 0) -> Demo:
         sets[name] = clf.conformalize(cal.X, cal.y, **apart).predict_set(test.X)
         fitted[name] = clf
         rows.append(_row(name, sets[name], test, time.perf_counter() - start))
-    split, levels = fitted[SPLIT], fitted[LEVELS]
-    scores = split.conformity_scores(test.X)
-    threshold = size_matched_threshold(scores, sets[LEVELS].sum(axis=1).mean())
-    rows.insert(1, _row("Split, size-matched", scores <= threshold, test, 0.0))
-    known = oracle_sets(
-        own_scores(split, cal.X, cal.y),
-        np.asarray(cal.group),
-        scores,
-        np.asarray(test.group),
-        confidence_level=split.confidence_level,
-        construction="partition",
-    )
+    levels = fitted[LEVELS]
+    split = SplitScores.of(fitted[SPLIT], cal.X, cal.y, test.X)
+    threshold = size_matched_threshold(split.scores, sets[LEVELS].sum(axis=1).mean())
+    rows.insert(1, _row("Split, size-matched", split.scores <= threshold, test, 0.0))
+    inside, test_inside = np.asarray(cal.group), np.asarray(test.group)
+    known = split.oracle_sets(inside, test_inside, confidence_level=levels.confidence_level)
     rows.append(_row("Oracle: group known", known, test, 0.0))
     rule = levels.named_groups_[0].rule if levels.named_groups_ else None
     return Demo(

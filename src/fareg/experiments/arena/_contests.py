@@ -143,7 +143,7 @@ class Arena:
     X: pd.DataFrame  # the rows that train and calibrate
     y: IntArray
     clusters: IntArray | None
-    group: BoolArray | None  # who got noise
+    group: Any  # (n,) who got noise; None if nobody did
     test: TestRows
     trainings: Trainings
     store: Store

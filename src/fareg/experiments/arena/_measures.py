@@ -34,7 +34,7 @@ class TestRows:
     X: pd.DataFrame
     y: IntArray
     sensitive: tuple[str, ...]
-    group: BoolArray | None
+    group: Any  # (n,) who got noise; None if nobody did
     seed: int
     known: dict[bytes, dict[str, float]] = field(default_factory=dict)
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._validation import BoolArray, FloatArray, InvalidInputError
+from fareg._validation import BoolArray, InvalidInputError
 from fareg.experiments._cells import Cell
 from fareg.experiments._config import CONFIDENCE, Method
-from fareg.experiments._methods import CLASSIFIERS
-from fareg.experiments._references import oracle_sets, own_scores, size_matched_threshold
+from fareg.experiments._methods import CLASSIFIERS, LEVELS
+from fareg.experiments._references import SplitScores, size_matched_threshold
 from fareg.experiments._store import Store
 from fareg.experiments.arena._contests import Arena, Contest, RememberedModel, enter
 from fareg.experiments.arena._measures import fairness, measure
@@ -24,7 +24,6 @@ from fareg.experiments.arena._peers import PEERS
 from fareg.metrics import is_covered
 
 SPLIT = Method("Split", "marginal")
-LEVELS = Method("FaReG (levels)", "default")
 METHODS: dict[str, Method] = {
     "split": SPLIT,
     "matched": Method("Split at the size of FaReG", "matched", (("like", LEVELS),)),
@@ -106,7 +105,7 @@ class ArenaCell(Cell):
         sets, facts = self._sets(bench)
         row = {**measure(sets, bench.test), **facts}
         # split sets with one threshold for everyone, of the same mean size
-        scores = self._test_scores(bench)
+        scores = self._split(bench).scores
         threshold = size_matched_threshold(scores, row["mean_size"])
         same_size = is_covered(bench.test.y, scores <= threshold, classes=range(sets.shape[1]))
         matched = fairness(same_size, bench.test)
@@ -117,10 +116,12 @@ class ArenaCell(Cell):
             like = replace(self, method=self.method["like"]).result(bench)
             if like["error"].iloc[0]:
                 raise InvalidInputError(f"{self.method['like'].name} failed")
-            scores = self._test_scores(bench)
+            scores = self._split(bench).scores
             sets = scores <= size_matched_threshold(scores, float(like["mean_size"].iloc[0]))
-        elif self.method.kind == "oracle":
-            sets = self._oracle_sets(bench)
+        elif self.method.kind == "oracle":  # who got noise is calibrated apart from the others
+            sets = self._split(bench).oracle_sets(
+                bench.group[bench.calibration], bench.test.group, confidence_level=CONFIDENCE
+            )
         else:
             return self._fitted_sets(bench)
         return sets, {}  # these sets follow from the scores of others, so no time is told
@@ -155,27 +156,11 @@ class ArenaCell(Cell):
             **dict(self.method.parameters),
         )
 
-    def _split(self, bench: Arena) -> Any:
-        """Return the fitted split conformal classifier of this score."""
+    def _split(self, bench: Arena) -> SplitScores:
+        """Return the scores of the split conformal classifier."""
         key = ("split", self.score)
         if key not in bench.fits:
-            bench.fits[key] = bench.fit(replace(self, method=SPLIT)._classifier(bench))
+            model = bench.fit(replace(self, method=SPLIT)._classifier(bench))
+            X, y = bench.X.iloc[bench.calibration], bench.y[bench.calibration]
+            bench.fits[key] = SplitScores.of(model, X, y, bench.test.X)
         return bench.fits[key]
-
-    def _test_scores(self, bench: Arena) -> FloatArray:
-        return self._split(bench).conformity_scores(bench.test.X)
-
-    def _oracle_sets(self, bench: Arena) -> BoolArray:
-        """Calibrate who got noise on themselves, and the others on themselves."""
-        assert bench.group is not None
-        assert bench.test.group is not None
-        rows = bench.calibration
-        own = own_scores(self._split(bench), bench.X.iloc[rows], bench.y[rows])
-        return oracle_sets(
-            own,
-            bench.group[rows],
-            self._test_scores(bench),
-            bench.test.group,
-            confidence_level=CONFIDENCE,
-            construction="partition",
-        )
