@@ -3,6 +3,7 @@
 import errno
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -80,7 +81,7 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(tmp_path, monkeypatch)
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(FaregError, match="the disk is full"):
         store.put("def", ROWS)
     assert store.get("def") is None

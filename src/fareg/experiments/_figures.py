@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fareg.experiments._config import CONFIDENCE
-from fareg.experiments._tables import write_bytes
+from fareg.experiments._store import write_file
 
 # Okabe & Ito's colours, told apart also by line and marker
 STYLES: dict[str, dict[str, Any]] = {
@@ -145,11 +145,10 @@ def draw_cdf(values: dict[str, dict[str, Any]]) -> Any:
 
 def save_figure(figure: Any, path: Path) -> list[Path]:
     """Write a figure as SVG and PNG; ``path`` has no suffix."""
-    written = []
-    for kind in ("svg", "png"):
-        target = path.with_suffix(f".{kind}")
-        written.append(write_bytes(draw_image(figure, kind), target))
-    return written
+    return [
+        write_file(path.with_suffix(f".{kind}"), draw_image(figure, kind))
+        for kind in ("svg", "png")
+    ]
 
 
 def draw_image(figure: Any, kind: str) -> bytes:

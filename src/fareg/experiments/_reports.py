@@ -12,16 +12,15 @@ from fareg.datasets import PAPER_STATES
 from fareg.experiments._figures import draw_bars, draw_cdf, draw_panels, save_figure
 from fareg.experiments._problems import DATA
 from fareg.experiments._published import METRICS, published
+from fareg.experiments._store import write_file
 from fareg.experiments._tables import (
+    as_csv,
     beside_paper,
     markdown_table,
     readable,
     readable_comparison,
     summarise,
     with_error,
-    write_bytes,
-    write_csv,
-    write_text,
 )
 from fareg.experiments._targets import Target
 
@@ -41,13 +40,13 @@ def write_report(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]
 
 def _finish(target: Target, folder: Path, summary: pd.DataFrame, parts: list[str]) -> list[Path]:
     """Write the summary, the numbers beside the paper's, and both as one Markdown page."""
-    written = [write_csv(summary, folder / "summary.csv")]
+    written = [write_file(folder / "summary.csv", as_csv(summary))]
     text = [f"# {target.title}", *parts]
     compared = beside_paper(summary, published(target.name))
     if len(compared):
-        written.append(write_csv(compared, folder / "paper.csv"))
+        written.append(write_file(folder / "paper.csv", as_csv(compared)))
         text += ["## Beside the paper", markdown_table(readable_comparison(compared))]
-    written.append(write_text("\n\n".join(text) + "\n", folder / "report.md"))
+    written.append(write_file(folder / "report.md", "\n\n".join(text) + "\n"))
     return written
 
 
@@ -160,7 +159,7 @@ def _report_pictures(target: Target, rows: pd.DataFrame, folder: Path) -> list[P
         for suffix in ("svg", "png"):
             image = own[suffix].iloc[0]
             if image:
-                written.append(write_bytes(image, folder / f"{name}.{suffix}"))
+                written.append(write_file(folder / f"{name}.{suffix}", image))
     table = rows[["n", "method", "Color", "Gender", "membership"]]
     lead = "Mean membership of the test rows in the learned group."
     return written + _finish(target, folder, table, [lead, markdown_table(table.round(3))])

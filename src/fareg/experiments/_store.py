@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from fareg.experiments._config import FORMAT
 MANIFEST = "fareg-results.json"
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a temporary file and move it to ``path``: whole, or not there at all."""
+def write_file(path: Path, content: str | bytes) -> Path:
+    """Write a file, whole or not at all, and the folder that it needs; return its path."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -28,7 +27,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             f"cannot write to {path.parent} ({reason}); choose another folder"
         ) from error
     with replacing(path) as temporary:
-        write(temporary)
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
 
 
 class Store:
@@ -54,9 +54,8 @@ class Store:
                 f"{store.folder} holds results of another version ({_spell(found)}; this is "
                 f"{_spell(own)}); choose another folder"
             )
-        text = json.dumps(own) + "\n"
         # Written even if it exists: an unwritable folder is refused now, not after hours.
-        write_atomically(manifest, lambda path: path.write_text(text, encoding="utf-8"))
+        write_file(manifest, json.dumps(own) + "\n")
         return store
 
     def path(self, key: str) -> Path:
@@ -79,7 +78,7 @@ class Store:
 
     def put(self, key: str, rows: pd.DataFrame) -> pd.DataFrame:
         """Store the rows of a key and return them."""
-        write_atomically(self.path(key), lambda path: rows.to_parquet(path, index=False))
+        write_file(self.path(key), rows.to_parquet(index=False))
         return rows
 
 

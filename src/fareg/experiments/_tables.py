@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
-
-from fareg.experiments._store import write_atomically
 
 METRIC_NAMES = {
     "group_coverage": "Group Coverage",
@@ -121,19 +117,6 @@ def readable_comparison(comparison: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
-def write_csv(table: pd.DataFrame, path: Path) -> Path:
-    """Write a table with six digits after the point."""
-    write_atomically(path, lambda p: table.to_csv(p, index=False, float_format="%.6f"))
-    return path
-
-
-def write_text(text: str, path: Path) -> Path:
-    """Write a text file."""
-    write_atomically(path, lambda p: p.write_text(text, encoding="utf-8"))
-    return path
-
-
-def write_bytes(content: bytes, path: Path) -> Path:
-    """Write a file as it is."""
-    write_atomically(path, lambda p: p.write_bytes(content))
-    return path
+def as_csv(table: pd.DataFrame) -> str:
+    """Return a table with six digits after the point."""
+    return table.to_csv(index=False, float_format="%.6f")

@@ -14,7 +14,7 @@ from rich.console import Console
 from fareg._validation import InvalidInputError, check_choice, check_count
 from fareg.experiments._config import Method, content_hash
 from fareg.experiments._runner import run_cells
-from fareg.experiments._store import Store, write_atomically
+from fareg.experiments._store import Store, write_file
 from fareg.experiments.arena._contests import BASE_MODELS, FIT_SHARE, LABELS, Contest
 from fareg.experiments.arena._page import write_page
 from fareg.experiments.arena._rows import ArenaCell, find_methods, makes_sense
@@ -139,9 +139,8 @@ def write_files(
 ) -> list[Path]:
     """Write the tidy file, and the page with its own copy of it."""
     page = folder / "page.md" if page is None else Path(page)
-    tidy = [folder / RESULTS, page.with_suffix("") / RESULTS]
-    for path in tidy:
-        write_atomically(path, lambda p: results.to_csv(p, index=False, float_format="%.5g"))
+    text = results.to_csv(index=False, float_format="%.5g")
+    tidy = [write_file(place / RESULTS, text) for place in (folder, page.with_suffix(""))]
     return [*tidy, *write_page(results, define_tables(tables), Path(tables), page)]
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fareg.experiments._figures import draw_image
-from fareg.experiments._tables import markdown_table, with_error, write_bytes, write_text
+from fareg.experiments._store import write_file
+from fareg.experiments._tables import markdown_table, with_error
 from fareg.experiments.arena import _summary as summary
 from fareg.experiments.arena._tables import Table
 
@@ -77,7 +78,7 @@ def write_page(
             parts.append((notes / name).read_text(encoding="utf-8").strip())
     parts += [_peers(results), _failures(results), MEASURED.strip(), _sources(tables)]
     text = "\n\n".join(part for part in parts if part) + "\n"
-    return [write_text(text, page), *written]
+    return [write_file(page, text), *written]
 
 
 def _introduction(results: pd.DataFrame, folder: str) -> str:
@@ -242,4 +243,4 @@ def _figure(rows: pd.DataFrame, path: Path) -> Path:
     ax.set_yticks(places, list(gain.columns))
     ax.set_xlabel("coverage of the worst cells, points above split sets of the same size")
     ax.grid(axis="x", alpha=0.25)
-    return write_bytes(draw_image(figure, "svg"), path)
+    return write_file(path, draw_image(figure, "svg"))
