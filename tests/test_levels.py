@@ -4,12 +4,13 @@ import datetime as dt
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fareg._columns import canonical
-from fareg._levels import Levels, cell_numbers, distinct_rows, joint_codes
+from fareg._levels import Levels, cell_numbers, distinct_rows, joint_codes, numbers_as_text
 from same_table import DAY, NOON
 
 laws = settings(max_examples=30, deadline=None)
@@ -126,3 +127,31 @@ def test_joint_numbers_are_equal_where_all_levels_are(rows):
     known = np.unique(codes, axis=0)
     np.testing.assert_array_equal(known[cell_numbers(known, codes)], codes)
     assert np.array_equal(np.argsort(joint, kind="stable"), np.lexsort((codes[:, 1], codes[:, 0])))
+
+
+@pytest.mark.parametrize(
+    ("texts", "are_numbers"),
+    [
+        (["77,516", "516", None], True),
+        (["1 234", "5"], True),
+        (["12%", "3.5 %"], True),
+        (["$5", "$6.20"], True),
+        (["-1,5", "2,25"], True),
+        (["1.234.567,8 €", "12"], True),
+        (["0815", "4711"], False),  # codes, which pandas would read if they were numbers
+        (["250.83", "V57", "414"], False),
+        (["5-9", "10-14"], False),
+        (["2017-01-13", "12:30"], False),
+        (["1,23,4", "a"], False),
+        ([None, None], False),
+    ],
+)
+def test_numbers_that_are_written_as_text_are_told(texts, are_numbers):
+    table = pd.DataFrame({"pay": texts * 30, "age": range(len(texts) * 30), "sex": "f"})
+    polars = pl.from_pandas(table)
+    for given_ in (table, table.astype({"pay": "category"}), polars):
+        told = numbers_as_text(None, given_)
+        assert (told is not None) == are_numbers
+        assert told is None or told.startswith("pay: numbers written as text")
+    assert numbers_as_text(pd.DataFrame({"pay": [*texts, "unknown"] * 30})) is None
+    assert numbers_as_text(table[["age"]].to_numpy()) is None

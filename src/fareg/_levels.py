@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +10,26 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import as_numbers, as_text, held, in_words
+from fareg._columns import (
+    as_numbers,
+    as_text,
+    canonical,
+    column_names,
+    held,
+    in_words,
+    spelled_numbers,
+    take_rows,
+)
 from fareg._validation import IntArray
+from fareg._words import shown
 
 MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
 N_BINS = 4
+
+N_ASKED = 500  # rows whose texts are compared with numbers
+NEARLY_ALL = 0.95  # of the texts of a column
+# a number with commas or blanks between thousands, a decimal comma, a currency or a percent sign
+WRITTEN_NUMBER = re.compile(r"[-+]?[$€£¥]?[-+]?(\d{1,3}([,.'\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?")
 
 
 @dataclass(frozen=True)
@@ -167,3 +183,38 @@ def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
             break
     is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0  # codes count up from 0
     return np.flatnonzero(is_first), which
+
+
+def numbers_as_text(*tables: Any) -> str | None:
+    """Return a sentence about columns of text that are written numbers, None if there are none.
+
+    Each distinct text of such a column is a level of its own. Some rows are looked at, spread over
+    the table. Nearly all texts must look like numbers, and more than one in ten must be no plain
+    number, so that codes such as ``0815`` are left in peace. A table may be None.
+
+    >>> table = pd.DataFrame({"pay": ["77,516", "516", "1,090"], "zip": ["0815", "0816", "0817"]})
+    >>> print(numbers_as_text(table))  # doctest: +ELLIPSIS
+    pay: numbers written as text, such as 77,516, each of which is taken as a category; ...
+    """
+    found: dict[str, str] = {}
+    for table in tables:
+        for name, column in _spread_rows(table).select_dtypes(object).items():
+            texts = [str(text).strip() for text in column.dropna()]
+            written = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
+            marked = np.flatnonzero(np.isnan(spelled_numbers(written)))
+            if len(written) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
+                found[str(name)] = written[marked[0]]
+    if not found:
+        return None
+    return (
+        f"{shown(found)}: numbers written as text, such as {next(iter(found.values()))}, each of "
+        "which is taken as a category; turn them into plain numbers first, unless they are codes"
+    )
+
+
+def _spread_rows(table: Any) -> pd.DataFrame:
+    """Return some rows of a table in canonical form, evenly spread over it."""
+    if table is None or getattr(getattr(table, "dtype", None), "kind", "O") in "biuf":
+        return pd.DataFrame()  # nothing in it can be text
+    rows = np.arange(0, len(table), max(1, len(table) // N_ASKED))
+    return canonical(take_rows(table, rows), column_names(table))

@@ -12,6 +12,7 @@ import pandas as pd
 from fareg._columns import SensitiveFeatures, check_table, select_columns
 from fareg._encoding import cut_huge
 from fareg._hashing import check_seed, hash_key, one_row_of_each
+from fareg._levels import numbers_as_text
 from fareg._validation import (
     MAX_COUNT,
     BoolArray,
@@ -131,6 +132,8 @@ def audit(
     X, cluster = read_clusters(check_table(X), clusters)
     columns, notes = _tamed(select_columns(X, sensitive_features))
     check_same_length(X=columns, y=y)
+    written = numbers_as_text(columns)
+    notes += () if written is None else (written,)
     table = read_sets(sets, y, classes)
     covered, size, n = table.covered, table.size, len(table.covered)
     if clusters is None:

@@ -16,6 +16,7 @@ from fareg._columns import check_selection, column_kinds, is_frame, selected_pos
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes
+from fareg._levels import numbers_as_text
 from fareg._validation import (
     Confidence,
     FaregError,
@@ -29,6 +30,7 @@ from fareg._validation import (
     check_flag,
     check_parameters,
     check_same_length,
+    warn,
 )
 from fareg.calibration import Rows, require, warn_of_full_sets
 from fareg.classifiers._asking import FittedAnswers
@@ -362,6 +364,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self.sensitive_kinds_ = beside_kinds(sensitive_features)
         about = sensitive_beside(sensitive_features, X, self.sensitive_kinds_)
         self._check_possible(X if about is None else about)
+        if (told := numbers_as_text(X, about)) is not None:
+            warn(told)
         if clusters is not None:
             clusters = np.asarray(clusters)
             check_same_length(X=X, clusters=clusters)
