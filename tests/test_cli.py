@@ -335,7 +335,7 @@ def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
     assert "there is no such file" in fit_refused(tmp_path / "no.csv", tmp_path)
     assert "did you mean outcome?" in fit_refused(small, tmp_path, target="outcom")
     assert "did you mean Gender?" in fit_refused(small, tmp_path, "--sensitive", "gender")
-    assert "its columns: Color" in fit_refused(small, tmp_path, target="zzz")
+    assert "nearest columns: " in fit_refused(small, tmp_path, target="zzz")
     assert "the target and sensitive" in fit_refused(small, tmp_path, "--sensitive", "outcome")
     assert "hgb, forest, logistic, mlp" in fit_refused(small, tmp_path, "--estimator", "xgb")
     assert "did you mean 0.9?" in fit_refused(small, tmp_path, "--confidence", "90")
@@ -350,7 +350,7 @@ def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
         (b"\n\n", "is empty"),
         (b"a,outcome\n", "has no rows"),
         (b"a,a,outcome\n1,2,x\n", "has column a twice"),
-        (b"a;outcome\n1;x\n", "by commas"),
+        (b"a;outcome\n1;x\n2;y\n", "at least 20"),
         (b"a,outcome\n1,x\n1,2,3,4,x\n", "line 3"),
         (b"a,outcome\n5,1,x\n6,2,y\n", "names 2 columns in its first line"),
         (b"a,outcome\n1,x\nj\xe9,y\n", "byte 0xe9 in line 3"),
@@ -402,11 +402,18 @@ def test_broken_parquet_is_refused(place, tmp_path):
     assert "column a holds" in fit_refused(tmp_path / "t.parquet", tmp_path)
 
 
-def test_numbers_as_text_are_learned_as_text(tmp_path):
-    table = pd.DataFrame({"price": ["1,5 kg", "2,5 kg"] * 60, "y": ["a", "b"] * 60})
+def test_numbers_as_text_are_learned_as_text_and_told(tmp_path):
+    table = pd.DataFrame({"price": ["1,500", "2,500"] * 60, "y": ["a", "b"] * 60, "set": "a|b"})
     table.to_csv(tmp_path / "t.csv", index=False)
     options = ("--target", "y", "--estimator", "logistic", "--out", tmp_path / "m.fareg", "--json")
-    assert json.loads(run("fit", tmp_path / "t.csv", *options).stdout)["accuracy"] == 1
+    told = json.loads(run("fit", tmp_path / "t.csv", *options, "--drop", "set").stdout)
+    assert told["accuracy"] == 1
+    sentence = "price: numbers written as text, such as 1,500, each of which is taken as a category"
+    assert sum(sentence in note for note in told["warnings"]) == 1
+    told = json.loads(
+        run("audit", tmp_path / "t.csv", *options[:2], "--sets", "set", "--json").stdout
+    )
+    assert sum(sentence in note for note in told["notes"]) == 1
 
 
 def test_a_small_table_is_answered_with_a_warning(small, tmp_path):
@@ -494,7 +501,12 @@ def test_audit_knows_clusters_and_calibration_rows(tmp_path):
 def test_audit_refuses_sets_that_are_none(small):
     audit = ("audit", small, "--target", "outcome")
     assert "either" in refused(*audit)
-    assert "has no column set" in refused(*audit, "--sets", "set")
+    line = refused(*audit, "--sets", "colors")
+    assert line.endswith("small.csv has no column colors; did you mean Color?\n")
+    line = refused(*audit, "--sets", "outcomes")  # the target is no set
+    told = line.partition("; nearest columns: ")[2].strip().split(", ")
+    assert len(told) == 3
+    assert set(told) <= set(FRAME) - {"outcome"}
     assert "must hold True and False" in refused(*audit, "--sets", "Color,Gender")
 
 

@@ -179,6 +179,11 @@ def test_rows_without_a_label_are_left_out_when_asked(tmp_path):
     kept = pd.read_csv(tmp_path / "test.csv")
     assert kept["outcome"].notna().all()
     assert len(kept) == told["rows"]["test"]
+    audit = ["audit", tmp_path / "t.csv", "--target", "outcome", "--model", tmp_path / "m.fareg"]
+    assert refused(*audit) == line
+    told = json.loads(run(*audit, "--drop-missing-target", "--json").stdout)
+    assert told["data"]["n_samples"] == len(kept)  # the rows that the model has not seen
+    assert "30 of 120 rows have no outcome and are left out" in told["warnings"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from fareg.cli import app
 from fareg.persistence import seen_rows
 from fareg.persistence._seen import SeenRows
 from fareg.workflow import audit_file, calibrate_folder, fit_file, predict_file
+from fareg.workflow._tables import copy_rows, read_table
 
 pytestmark = pytest.mark.usefixtures("small_searches")
 N = 600
@@ -296,12 +297,35 @@ def test_test_rows_keep_the_format(ending, people, tmp_path):
     assert set(test["code"]) <= set(people["code"])
 
 
+@pytest.mark.parametrize("source", ["all.csv", "all.parquet"])
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+def test_rows_are_copied_into_the_format_that_the_ending_tells(source, ending, place, tmp_path):
+    kept = pd.read_csv(place / "test.csv")["code"].to_numpy()  # codes count the rows from zero
+    out = tmp_path / f"test.{ending}"
+    copy_rows(place / source, kept, out, labels=["outcome"])
+    read = pd.read_parquet if ending == "parquet" else pd.read_csv
+    assert read(out)["code"].tolist() == kept.tolist()
+    expected = read_table(place / "all.csv").loc[kept].reset_index(drop=True)
+    options = {"check_dtype": False, "check_categorical": False}
+    pd.testing.assert_frame_equal(read_table(out), expected, **options)
+
+
+def test_a_fit_writes_test_rows_in_another_format(place, tmp_path):
+    out = tmp_path / "test.parquet"
+    code, words = told(
+        *("fit", place / "all.csv", "--target", "outcome", "--estimator", "logistic"),
+        *("--out", tmp_path / "m.fareg", "--test-out", out),
+    )
+    assert code == 0, words
+    assert len(audit_file(out, target="outcome", model=tmp_path / "m.fareg").classes) == 2
+
+
 def test_bad_places_for_test_rows_are_refused_before_any_work(place, tmp_path):
     arguments = ("fit", place / "all.csv", "--target", "outcome", "--out", tmp_path / "m.fareg")
     for out, words in (
         (place / "all.csv", "another file of that name"),
         (tmp_path / "m.fareg", "another file of that name"),
-        (tmp_path / "test.parquet", "must have the format of"),
+        (tmp_path / "test.xlsx", "must end in .csv or .parquet"),
         (tmp_path / "no" / "test.csv", "there is no folder"),
     ):
         code, told_ = told(*arguments, "--test-out", out)

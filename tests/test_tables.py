@@ -10,7 +10,13 @@ import pytest
 
 from fareg._validation import FaregWarning, InvalidInputError
 from fareg.workflow import audit_file, fit_file, predict_file
-from fareg.workflow._tables import column_kinds, read_batches, read_table
+from fareg.workflow._tables import (
+    column_kinds,
+    copy_rows,
+    read_batches,
+    read_table,
+    table_columns,
+)
 
 
 @pytest.fixture
@@ -85,3 +91,24 @@ def test_missing_labels_stay_missing(values, tmp_path):
     pd.DataFrame({"x": range(30), "y": values * 10}).to_csv(path, index=False)
     with pytest.raises(InvalidInputError, match="the target y has 10 missing values in 30 rows"):
         fit_file(path, target="y", out=tmp_path / "m.fareg")
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("sign", [",", ";", "\t"])
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+@pytest.mark.filterwarnings("ignore:column y holds NA")
+def test_a_table_is_the_same_whatever_separates_its_columns(sign, mark, ending, tmp_path):
+    frame = pd.DataFrame(
+        {"size, in m": [1.5, 2], "x;y": ["a;b", None], "t\tu": ["1,5", "2"], "y": ["NA", "b"]}
+    )
+    path = tmp_path / f"t.{ending}"
+    frame.to_csv(path, index=False, sep=sign, encoding="utf-8-sig" if mark else "utf-8")
+    assert table_columns(path) == list(frame)
+    read = read_table(path, labels=["y"])
+    pd.testing.assert_frame_equal(read, frame, check_dtype=False, check_categorical=False)
+    kinds = {"size, in m": "number", "x;y": "text"}
+    ((batch, kept),) = read_batches(path, kinds, 10, keep=["t\tu", "y"])
+    assert batch["size, in m"].tolist() == [1.5, 2]
+    assert kept.to_numpy().tolist() == [["1,5", "NA"], ["2", "b"]]
+    copy_rows(path, [1], tmp_path / "copy.csv")
+    assert (tmp_path / "copy.csv").read_text(encoding="utf-8").splitlines()[1] == "2.0,,2,b"

@@ -39,6 +39,7 @@ def audit(
             "model's own)."
         ),
     ] = None,
+    drop_missing_target: opt.DropMissingTarget = False,
     calibration_rows: Annotated[
         int | None,
         typer.Option(help="Allow for sets that this many rows calibrated (a model tells it)."),
@@ -72,6 +73,7 @@ def audit(
                 seed=seed,
                 trusted=names(trust),
                 clusters=clusters,
+                drop_missing_target=drop_missing_target,
                 n_calibration=calibration_rows,
                 sampling=sampling_of(data, max_rows, seed or 0, engine, scheduler),
                 progress=progress,

@@ -35,9 +35,7 @@ def fit(
     weights: Annotated[
         str | None, _option("Column of weights for training; calibration has none.", COLUMNS)
     ] = None,
-    drop_missing_target: Annotated[
-        bool, _option("Leave out rows without a label.", COLUMNS, "--drop-missing-target")
-    ] = False,
+    drop_missing_target: opt.DropMissingTarget = False,
     estimator: Annotated[
         str | None,
         _option(
@@ -73,7 +71,7 @@ def fit(
     seed: opt.Seed = 0,
     report: opt.Report = None,
     test_out: Annotated[
-        Path | None, typer.Option(help="Also write the test rows to this file, for an audit.")
+        Path | None, typer.Option(help="Also write the test rows to this .csv or .parquet file.")
     ] = None,
     max_rows: opt.MaxRows = None,
     engine: opt.Engine = "local",

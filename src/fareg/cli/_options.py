@@ -10,6 +10,9 @@ import typer
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
 Target = Annotated[str, typer.Option(help="Column of true labels.")]
+DropMissingTarget = Annotated[
+    bool, typer.Option("--drop-missing-target", help="Leave out rows without a label.")
+]
 Sensitive = Annotated[
     str | None, typer.Option(help="Columns that may define a group: a,b (default: all).")
 ]

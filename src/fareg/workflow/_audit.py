@@ -24,6 +24,7 @@ from fareg.workflow._formats import check_columns, quiet
 from fareg.workflow._parquet import BATCH, Sampling
 from fareg.workflow._predict import ANSWERS, ask, model_columns, rows_after
 from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
+from fareg.workflow._target import labelled_rows
 
 SEPARATORS = re.compile(r"(?<!\\)[|;]")  # between labels of a set in text
 COMMAS = re.compile(",")
@@ -40,6 +41,7 @@ def audit_file(
     seed: int | None = None,
     trusted: Sequence[str] | None = None,
     clusters: str | None = None,
+    drop_missing_target: bool = False,
     n_calibration: int | None = None,
     sampling: Sampling | None = None,
     progress: Callable[[str], None] = quiet,
@@ -71,6 +73,8 @@ def audit_file(
     clusters : str, default=None
         Column of ids: rows that share one may depend on each other. It defines no groups. None for
         the clusters that a model was fitted with, if the table has their column.
+    drop_missing_target : bool, default=False
+        Whether rows without a label are left out, with a warning; if not, they are refused.
     n_calibration : int, default=None
         How many rows calibrated the predictor: the audit allows for their number. A model tells it
         by itself, unless another level than its own is asked for.
@@ -95,7 +99,7 @@ def audit_file(
             "target, part of the sets or sensitive"
         )
     told: tuple[str, ...] = ()
-    read = partial(_read, data, target, marks, sampling)
+    read = partial(_read, data, target, marks, sampling, drop_missing_target)
     if model is None:
         frame = read(None if sensitive is None else named)
         audited = _columns_as_sets(frame, target, marks, find_answers=sensitive is None)
@@ -155,18 +159,17 @@ class _Audited:
 
 
 def _read(
-    data: AnyPath, target: str, marks: list[str], sampling: Any, columns: list[str] | None
+    data: AnyPath,
+    target: str,
+    marks: list[str],
+    sampling: Any,
+    drop_missing: bool,
+    columns: list[str] | None,
 ) -> pd.DataFrame:
-    """Return the table with these columns, or with all; refuse missing labels."""
+    """Return the rows of a table that have a label, with these columns or with all."""
     needed = None if columns is None else list(dict.fromkeys(columns))
     frame = read_table(data, labels=[target, *marks], columns=needed, sampling=sampling)
-    missing = int(frame[target].isna().sum())
-    if missing:
-        raise InvalidInputError(
-            f"the target {target} has {missing} missing values in {len(frame)} rows; fill them or "
-            "drop these rows"
-        )
-    return frame
+    return labelled_rows(frame, target, drop_missing=drop_missing)
 
 
 def _columns_as_sets(

@@ -16,11 +16,11 @@ from fareg.persistence import SeenRows, save
 from fareg.scores import SCORES
 from fareg.workflow._base_model import BaseModel, ModelSource, Probabilities, base_model
 from fareg.workflow._fit import Trial, fit_and_test
-from fareg.workflow._formats import check_columns, quiet
+from fareg.workflow._formats import check_columns, is_parquet, quiet
 from fareg.workflow._parquet import Sampling
 from fareg.workflow._roles import AskedRoles
-from fareg.workflow._tables import check_copy, column_kinds, copy_rows, read_table, table_columns
-from fareg.workflow._target import check_target, check_weights, with_labels
+from fareg.workflow._tables import column_kinds, copy_rows, read_table, table_columns
+from fareg.workflow._target import check_target, check_weights, labelled_rows
 
 
 def fit_file(
@@ -100,14 +100,14 @@ def fit_file(
         Called with the name of each stage when it begins.
     seed : int, default=0
     test_out : path, default=None
-        File for the test rows as they stand in ``data``, in the same format: rows that the model
-        has not seen, for an audit.
+        File for the test rows, which the model has not seen, for an audit. Its ending tells the
+        format; in the format of ``data``, the rows stand as they do there.
     sampling : Sampling, default=None
         Which rows of a folder are read, and where; None for 10^6 at most.
     """
     check_output(out, apart_from=[data])
     if test_out is not None:
-        check_copy(data, test_out, apart_from=[out])
+        is_parquet(check_output(test_out, apart_from=[data, out]))  # it refuses other endings
     check_confidence_level(confidence_level)
     check_choice("conformity_score", conformity_score, SCORES)
     given = ModelSource(estimator, model, probabilities, classes, trusted or ())
@@ -116,7 +116,7 @@ def fit_file(
     check_columns([target, *drop], names, str(data))
     needed = [name for name in names if name == target or name not in drop]
     frame = read_table(data, labels=[target], columns=needed, sampling=sampling)
-    frame = with_labels(frame, target) if drop_missing_target else frame
+    frame = labelled_rows(frame, target, drop_missing=drop_missing_target)
     y = check_target(frame[target], has_model=bool(model or probabilities))
     asked = AskedRoles(
         target, sensitive, features, not_features, drop, clusters, weights, source=str(data)
@@ -150,7 +150,7 @@ def fit_file(
         about={"file": Path(data).name, "target": target, "base_model": base.name},
     )
     if test_out is not None:
-        copy_rows(data, trial.X.index, test_out)
+        copy_rows(data, trial.X.index, test_out, labels=[target])
     used = ~X.index.isin(trial.X.index)
     notes = {"columns": kinds, **_notes(trial, base)}
     seen = SeenRows.of(X, labels, others, further, rows=used)

@@ -15,6 +15,7 @@ from fareg._files import AnyPath
 from fareg._validation import InvalidInputError
 from fareg._words import first_line, repeated, shown
 
+SAME_WORD = 0.75  # share of matching letters from which a name is taken for a slip of the pen
 CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
 
 
@@ -33,12 +34,20 @@ def is_parquet(path: AnyPath) -> bool:
 
 
 def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> None:
-    """Refuse column names that a table does not have, with the closest that it has."""
+    """Refuse column names that a table does not have, with the nearest that it has.
+
+    Columns that are wanted for something else are not proposed.
+    """
     missing = [name for name in wanted if name not in names]
     if not missing:
         return
-    close = difflib.get_close_matches(missing[0], names, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"its columns: {shown(names)}"
+    free = [name for name in names if name not in wanted] or names
+    spelled = {name.casefold(): name for name in free}
+    asked = missing[0].casefold()
+    near = difflib.get_close_matches(asked, spelled, n=3, cutoff=0.0)
+    is_slip = bool(difflib.get_close_matches(asked, near[:1], cutoff=SAME_WORD))
+    told = [spelled[name] for name in near]
+    hint = f"did you mean {told[0]}?" if is_slip else f"nearest columns: {', '.join(told)}"
     word = "column" if len(missing) == 1 else "columns"
     raise InvalidInputError(f"{where} has no {word} {shown(missing)}; {hint}")
 

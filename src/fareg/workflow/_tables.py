@@ -24,6 +24,8 @@ from fareg.workflow._parquet import (
     read_parquet,
 )
 
+SEPARATORS = (",", ";", "\t")  # of columns in a CSV file
+ENCODING = "utf-8-sig"  # UTF-8, perhaps with a byte order mark
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
 LABEL_WORDS = ("None", "NA", "N/A", "n/a")  # words for a missing value that may name a class
 
@@ -68,7 +70,7 @@ def _read_csv(source: Path, labels: Sequence[str], columns: Sequence[str] | None
     if columns is not None:
         check_columns(columns, names, str(source))
     # with usecols, pandas would cut lines that are too long instead of refusing them
-    frame = pd.read_csv(source, low_memory=False, encoding="utf-8-sig", index_col=False)
+    frame = pd.read_csv(source, low_memory=False, index_col=False, **_csv_form(source))
     frame = frame if columns is None else frame[list(columns)].copy()
     frame = _with_label_words(frame, source, labels)
     for name in list(frame):
@@ -138,7 +140,7 @@ def _csv_batches(
     """Yield frames, and the columns to keep as the text that they are."""
 
     def chunks(names: Any, **options: Any) -> Iterator[pd.DataFrame]:
-        options |= {"encoding": "utf-8-sig", "index_col": False}
+        options |= {"index_col": False, **_csv_form(source)}
         for chunk in pd.read_csv(source, chunksize=batch_size, **options):
             yield chunk[[name for name in chunk if name in names]]
 
@@ -164,18 +166,27 @@ def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.Da
 def table_writer(path: AnyPath) -> Iterator[Any]:
     """Yield a function that appends frames to a file which appears when all is written."""
     appender = _parquet_appender if is_parquet(check_output(path)) else _csv_appender
-    with replacing(path) as temporary, appender(temporary) as append:
+    is_packed = str(path).endswith(".gz")
+    with replacing(path) as temporary, appender(temporary, is_packed) as append:
         yield append
 
 
 @contextmanager
-def _csv_appender(path: Path) -> Iterator[Any]:
-    with open(path, "x", encoding="utf-8", newline="") as file:
+def _csv_appender(path: Path, is_packed: bool) -> Iterator[Any]:
+    with _opened(path, "xt", "utf-8", is_packed) as file:
         yield lambda frame: frame.to_csv(file, index=False, header=file.tell() == 0)
 
 
+def _opened(path: Path, mode: str, encoding: str, is_packed: bool) -> Any:
+    """Open a text file, packed by gzip or not."""
+    import gzip
+
+    opened: Any = gzip.open if is_packed else open
+    return opened(path, mode, encoding=encoding, newline="")
+
+
 @contextmanager
-def _parquet_appender(path: Path) -> Iterator[Any]:
+def _parquet_appender(path: Path, is_packed: bool) -> Iterator[Any]:
     import pyarrow
     import pyarrow.parquet
 
@@ -195,53 +206,58 @@ def _parquet_appender(path: Path) -> Iterator[Any]:
         yield append
 
 
-def check_copy(source: AnyPath, out: AnyPath, *, apart_from: Sequence[AnyPath]) -> None:
-    """Refuse a file for :func:`copy_rows` that could not be written, or is of another format."""
-    check_output(out, apart_from=[source, *apart_from])
-    if is_parquet(out) != is_parquet(source):
-        raise InvalidInputError(
-            f"{out} must have the format of {source}, whose rows are copied as they stand; give it "
-            "the same ending"
-        )
+def copy_rows(source: AnyPath, rows: Any, out: AnyPath, *, labels: Sequence[str] = ()) -> None:
+    """Write the given rows of a table or folder to a file, in the format that its ending tells.
 
-
-def copy_rows(source: AnyPath, rows: Any, out: AnyPath) -> None:
-    """Write the given rows of a table or folder to a file of the same format, as they stand.
-
-    Rows are numbered as in :func:`read_table` and written in that order.
+    Rows are numbered as in :func:`read_table` and written in that order. In the format of the
+    source they stay as they stand. From CSV to Parquet, columns have the types in which
+    :func:`read_table` reads them with these ``labels``; CSV keeps no types.
     """
     positions = np.sort(np.asarray(rows))
     if is_parquet(source):
-        import pyarrow.parquet
-
         table = arrow_rows(Path(source), positions)
-        with replacing(out) as temporary:
-            pyarrow.parquet.write_table(table, temporary)
-        return
-    with reading(check_readable(source)):
-        # Text is not interpreted, so 007 and NA are written as they were read.
-        table = pd.read_csv(source, dtype="str", keep_default_na=False, encoding="utf-8-sig")
-    with replacing(out) as temporary:
-        packed: Any = "gzip" if str(out).endswith(".gz") else None
-        table.iloc[positions].to_csv(temporary, index=False, compression=packed)
+        if is_parquet(out):
+            import pyarrow.parquet
+
+            with replacing(out) as temporary:
+                pyarrow.parquet.write_table(table, temporary)
+            return
+        frame = table.to_pandas(types_mapper=pd.ArrowDtype)  # whole numbers with gaps stay whole
+    elif is_parquet(out):
+        frame = read_table(source, labels=labels).iloc[positions]
+    else:
+        with reading(check_readable(source)):
+            frame = _written(Path(source)).iloc[positions]
+    with table_writer(out) as append:
+        append(frame)
+
+
+def _written(source: Path, **options: Any) -> Any:
+    """Return a CSV file as text that is not interpreted: 007 and NA stand as they were written."""
+    return pd.read_csv(source, dtype="str", keep_default_na=False, **_csv_form(source), **options)
+
+
+def _csv_form(source: Path) -> dict[str, Any]:
+    """Return how a CSV file is written: its encoding and what separates its columns.
+
+    Of comma, semicolon and tab, that is the sign which cuts the first line into most names.
+    """
+    signs = {sign: len(_lines(source, sign)[0]) for sign in SEPARATORS}
+    return {"encoding": ENCODING, "sep": max(signs, key=lambda sign: signs[sign])}
+
+
+def _lines(source: Path, separator: str) -> tuple[list[str], list[str]]:
+    """Return the values in the first line of a CSV file, and those in the next one with any."""
+    with _opened(source, "rt", ENCODING, source.name.endswith(".gz")) as file:
+        lines = csv.reader(file, delimiter=separator)
+        return next(lines, []), next(filter(None, lines), [])
 
 
 def _check_header(source: Path) -> list[str]:
     """Return the column names of a CSV file, before pandas renames duplicates."""
-    import gzip
-
-    opened = gzip.open if source.name.endswith(".gz") else open
-    with opened(source, "rt", encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file)
-        names = next(lines, [])
-        first = next(filter(None, lines), [])
+    names, first = _lines(source, _csv_form(source)["sep"])
     if not any(names):
         raise InvalidInputError(f"{source} is empty: its first line must name the columns")
-    if len(names) == 1 and re.search(r"[;\t]", names[0]):
-        raise InvalidInputError(
-            f"{source} must separate its columns by commas, its first line has only semicolons or "
-            "tabs; save it as comma-separated"
-        )
     if any(first[len(names) :]):
         raise InvalidInputError(
             f"{source} names {len(names)} columns in its first line, but the next line has "
@@ -263,9 +279,7 @@ def _with_label_words(frame: pd.DataFrame, source: Path, labels: Sequence[str]) 
     ]
     if not texts:
         return frame
-    written = pd.read_csv(
-        source, usecols=texts, dtype="str", keep_default_na=False, encoding="utf-8-sig"
-    )
+    written = _written(source, usecols=texts)
     for name in texts:
         words = written[name].where(frame[name].isna() & written[name].isin(LABEL_WORDS))
         if words.notna().any():

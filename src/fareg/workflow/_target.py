@@ -24,26 +24,27 @@ class MissingLabelsError(InvalidInputError):
     """Rows of a table have no label."""
 
 
-def with_labels(frame: pd.DataFrame, target: str) -> pd.DataFrame:
-    """Return the rows that have a label; warn of how many have none."""
+def labelled_rows(frame: pd.DataFrame, target: str, *, drop_missing: bool) -> pd.DataFrame:
+    """Return the rows that have a label; refuse others, or leave them out with a warning."""
     missing = frame[target].isna()
-    if missing.any():
-        warn(f"{missing.sum()} of {len(frame)} rows have no {target} and are left out")
+    n_missing = int(missing.sum())
+    if n_missing == len(frame):
+        raise InvalidInputError(f"the target {target} has no label in any row")
+    if not n_missing:
+        return frame
+    if not drop_missing:
+        raise MissingLabelsError(
+            f"the target {target} has {n_missing} missing values in {len(frame)} rows; fill them "
+            "or drop these rows"
+        )
+    warn(f"{n_missing} of {len(frame)} rows have no {target} and are left out")
     return frame[~missing]
 
 
 def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
     """Return labels, after checks that they are labels; a model that is given knows its classes."""
-    missing = int(target.isna().sum())
-    if missing:
-        raise MissingLabelsError(
-            f"the target {target.name} has {missing} missing values in {len(target)} rows; "
-            "fill them or drop these rows"
-        )
     kind = column_kinds(target.to_frame())[str(target.name)]
     distinct = target.nunique()
-    if distinct == 0:
-        raise InvalidInputError(f"the target {target.name} has no label in any row")
     if distinct < 2:
         raise InvalidInputError(
             f"the target {target.name} has one class only ({target.iloc[0]}); nothing to predict"
