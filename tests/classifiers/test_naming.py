@@ -8,33 +8,11 @@ import pytest
 
 from fareg.calibration import Rows
 from fareg.classifiers import _naming as naming
-from fareg.classifiers import _wording as wording
 from fareg.classifiers._naming import credible_groups, found_again, random_halves, verified_groups
-from fareg.classifiers._wording import _grids, _hull, candidate_rules, rounded, shortened
-from fareg.groups import Condition, GroupLearner, Rule, distil_rule
+from fareg.groups import MAX_SHARE, Condition, GroupLearner, Rule
+from people import is_level, people, rule_of
 
 ALWAYS = 1.0
-
-
-def people(n: int, seed: int = 0) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    return pd.DataFrame(
-        {
-            "sex": pd.Series(rng.choice(["F", "M"], n).tolist(), dtype=object),
-            "race": pd.Series(rng.choice(list("abcd"), n).tolist(), dtype=object),
-            "edu": pd.Series(rng.choice(list("pqrst"), n).tolist(), dtype=object),
-            "age": rng.integers(18, 63, n).astype(float),
-        }
-    )
-
-
-def is_level(feature: str, level: str) -> Condition:
-    return Condition(feature, levels=(level,))
-
-
-def rule_of(*alternatives: tuple[Condition, ...]) -> Rule:
-    features = tuple({c.feature for conditions in alternatives for c in conditions})
-    return Rule("", features, 1.0, ()).part(tuple(alternatives))
 
 
 def with_coverage(inside: np.ndarray, share_inside: float, share_outside: float) -> np.ndarray:
@@ -82,7 +60,7 @@ def test_a_high_level_asks_for_a_margin_that_its_errors_allow():
 def test_a_majority_is_never_named():
     columns = people(2000)
     rule = rule_of((Condition("edu", levels=("p",), is_excluding=True),))
-    assert rule.inside(columns).mean() > wording.MAX_SHARE
+    assert rule.inside(columns).mean() > MAX_SHARE
     assert named([rule], columns, with_coverage(rule.inside(columns), 0.6, 1.0)) == []
 
 
@@ -159,115 +137,6 @@ def test_people_covered_as_promised_are_not_accused_with_others():
     assert group.rule.text == "sex=F and race=a"
     covered = with_coverage(both.inside(columns), 0.75, 0.93)  # both alternatives are wronged
     assert named([both], columns, covered)[0].rule.text == both.text
-
-
-def test_unrelated_parts_become_candidates_of_their_own():
-    columns = people(2000)
-    inside = EDU_P.inside(columns) | WOMEN_A.inside(columns)
-    rng = np.random.default_rng(0)
-    covered = 0.9 - 0.3 * inside + 0.1 * rng.normal(size=len(inside))
-    rules = candidate_rules(columns, inside.astype(float), covered, tuple(columns))
-    assert {rule.text for rule in rules} == {"edu=p", "sex=F and race=a"}
-
-
-def test_candidates_are_minorities_of_the_learning_rows():
-    columns = people(2000)
-    disadvantage = columns["age"].to_numpy() / 100
-    covered = 1 - disadvantage
-    rules = candidate_rules(columns, disadvantage, covered, tuple(columns))
-    assert rules
-    for rule in rules:
-        assert wording.MIN_SHARE <= rule.inside(columns).mean() <= wording.MAX_SHARE
-
-
-def test_no_disadvantage_gives_no_candidates():
-    columns = people(500)
-    assert candidate_rules(columns, np.zeros(500), np.ones(500), tuple(columns)) == []
-
-
-def test_shortening_leaves_out_what_coverage_does_not_depend_on():
-    columns = people(2000)
-    truth = (columns["age"] > 50).to_numpy()
-    noise = 0.2 * np.random.default_rng(1).normal(size=len(truth))
-    patchy = truth & ~((columns["race"] == "c") & (columns["age"] > 57)).to_numpy()
-    rule = distil_rule(columns, patchy)
-    assert "race" in rule.features
-    assert shortened(rule, columns, 0.9 - 0.3 * truth + noise).text == "age > 50.5"
-
-
-def test_shortening_joins_intervals_that_touch():
-    columns = people(2000)
-    young = rule_of(
-        (Condition("age", low=20.5, high=25.5),), (Condition("age", low=25.5, high=35.5),)
-    )
-    inside = young.inside(columns)
-    noise = 0.2 * np.random.default_rng(1).normal(size=len(inside))
-    words = shortened(young, columns, 0.9 - 0.3 * inside + noise).text
-    assert words == "20.5 < age <= 35.5"
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "text"),
-    [
-        ((("p", "q"), False), (("r",), False), "edu in {p, q, r}"),
-        ((("p", "q"), True), (("q",), False), "edu is not p"),
-        ((("p", "q"), True), (("q", "r"), True), "edu is not q"),
-    ],
-)
-def test_lists_of_levels_are_joined_without_changing_the_rows(first, second, text):
-    columns = people(2000)
-    rule = rule_of(*((Condition("edu", b, a, b),) for a, b in (first, second)))
-    joined = rule.part((_hull(*rule.alternatives),))
-    assert joined.text == text
-    np.testing.assert_array_equal(joined.inside(columns), rule.inside(columns))
-
-
-def test_shortening_joins_lists_of_levels():
-    columns = people(2000)
-    rule = rule_of((is_level("edu", "p"),), (is_level("edu", "q"),))
-    noise = 0.1 * np.random.default_rng(0).normal(size=2000)
-    covered = 0.9 - 0.3 * rule.inside(columns) + noise
-    assert shortened(rule, columns, covered).text == "edu in {p, q}"
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_other_rows_of_the_same_people_give_the_same_round_words(seed):
-    columns = people(1000, seed)
-    truth = ((columns["age"] > 50) & (columns["sex"] == "F")).to_numpy()
-    noise = 0.2 * np.random.default_rng(seed).normal(size=len(truth))
-    near = columns["age"] > 49 + seed  # a tree would cut anywhere near
-    rule = distil_rule(columns, (near & (columns["sex"] == "F")).to_numpy())
-    assert rounded(rule, columns, 0.9 - 0.3 * truth + noise).text == "sex=F and age > 50"
-
-
-def test_rounding_never_costs_more_than_noise():
-    columns = people(2000)
-    exact = rule_of((Condition("age", low=33.5, high=46.5),))
-    inside = exact.inside(columns)
-    assert rounded(exact, columns, 0.9 - 0.3 * inside).inside(columns).tolist() == inside.tolist()
-    single = rule_of((Condition("age", low=np.nextafter(40.0, 0), high=40.0),))
-    assert rounded(single, columns, 0.9 - 0.3 * single.inside(columns)) == single
-
-
-def test_grids_hold_round_numbers_inside_the_column():
-    for scale in (1e-3, 1.0, 1e6):
-        column = pd.Series(np.linspace(0.31, 0.87, 50) * scale)
-        grids = list(_grids(column))
-        assert len(grids) >= 3
-        for grid in grids:
-            assert all(column.min() <= mark < column.max() for mark in grid)
-            assert all(
-                len(f"{mark:.12g}".strip("0.").replace(".", "")) <= 2 for mark in grid / scale
-            )
-    assert list(_grids(pd.Series([3.0, 3.0, np.nan, np.inf]))) == []
-
-
-def test_shortening_keeps_a_rule_that_needs_all_its_words():
-    columns = people(2000)
-    inside = ((columns["sex"] == "F") == columns["race"].isin(["a", "b"])).to_numpy()
-    rule = distil_rule(columns, inside)
-    noise = 0.2 * np.random.default_rng(1).normal(size=len(inside))
-    assert shortened(rule, columns, 0.9 - 0.3 * inside + noise) == rule
 
 
 def test_a_group_counts_as_found_again_although_another_one_is_worse_off():

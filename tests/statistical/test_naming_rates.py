@@ -16,8 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fareg.classifiers._learning import score_target
 from fareg.classifiers._naming import NamedGroup, found_again, random_halves, verified_groups
-from fareg.classifiers._wording import candidate_rules
-from fareg.groups import GroupLearner, Rule, distil_rule
+from fareg.groups import GroupLearner, Rule, candidate_rules, distil_rule
 from fareg.pvalues import CalibrationScores
 
 Tell = Callable[[pd.DataFrame], np.ndarray]

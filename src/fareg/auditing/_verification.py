@@ -12,7 +12,7 @@ from fareg._levels import distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.auditing._cells import CodedTable, cell_coverage
 from fareg.auditing._counts import Count, Promise
-from fareg.groups import GroupLearner, cells_of, cut_membership, distil_rule
+from fareg.groups import GroupLearner, cells_of, cut_membership, describe_group, distil_rule
 from fareg.pvalues import holm
 
 MAX_ITER = 80  # gradient steps of the network
@@ -157,16 +157,20 @@ def _learned_groups(
     for features, membership in proposals:
         cuts = cut_membership(membership[discovery], target)
         mask = cells_of(membership, cuts) == 1
-        candidates.append(_in_words(columns, discovery, tuple(features), mask))
+        candidates.append(_in_words(columns[list(features)], covered, discovery, mask))
     return candidates
 
 
 def _in_words(
-    columns: pd.DataFrame, discovery: BoolArray, features: tuple[str, ...], mask: BoolArray
+    columns: pd.DataFrame, covered: BoolArray, discovery: BoolArray, mask: BoolArray
 ) -> _Candidate:
     """Return the rows that a rule for the mask describes, or the mask if no rule is like it."""
-    rule = distil_rule(columns.loc[discovery, list(features)], mask[discovery])
+    own, target = columns[discovery], covered[discovery].astype(np.float64)
+    rule = describe_group(own, mask[discovery], target)
+    if rule.fidelity < MIN_FIDELITY:  # too short
+        rule = distil_rule(own, mask[discovery])
     if rule.fidelity < MIN_FIDELITY or not rule.alternatives:
+        features = tuple(str(name) for name in columns)
         return _Candidate(NO_RULE, "learned", features, rule.fidelity, mask)
     rows = rule.inside(columns)
     return _Candidate(rule.text, "learned", rule.features, rule.fidelity, rows)

@@ -16,8 +16,14 @@ from fareg._hashing import one_row_of_each
 from fareg._validation import BoolArray, FloatArray
 from fareg.calibration import Rows
 from fareg.classifiers._learning import covered_by_split
-from fareg.classifiers._wording import MAX_SHARE, candidate_rules
-from fareg.groups import GroupLearner, Rule, distil_rule, learn_quickly
+from fareg.groups import (
+    MAX_SHARE,
+    GroupLearner,
+    Rule,
+    candidate_rules,
+    distil_rule,
+    learn_quickly,
+)
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
 

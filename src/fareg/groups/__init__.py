@@ -12,6 +12,7 @@ from fareg.groups._projection import project_to_mass
 from fareg.groups._rules import Rule, distil_rule
 from fareg.groups._screening import Screening
 from fareg.groups._stack import Signal
+from fareg.groups._wording import MAX_SHARE, candidate_rules, describe_group
 
 RECORDS = (
     BoostedTrees,
@@ -27,6 +28,7 @@ RECORDS = (
 )  # what a model file may hold
 
 __all__ = [
+    "MAX_SHARE",
     "MEMBERS",
     "RECORDS",
     "Condition",
@@ -34,8 +36,10 @@ __all__ = [
     "Explanation",
     "GroupLearner",
     "Rule",
+    "candidate_rules",
     "cells_of",
     "cut_membership",
+    "describe_group",
     "distil_rule",
     "explain_groups",
     "learn_quickly",

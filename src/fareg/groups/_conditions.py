@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,6 +45,11 @@ class Condition:
             absent = ~np.isfinite(numbers)
             fulfilled = (self.low < numbers) & (numbers <= self.high)
         return np.where(absent, self.missing, fulfilled).astype(bool)
+
+    def of_levels(self, levels: Iterable[str], column: pd.Series) -> Condition:
+        """Return the shortest condition that holds for these levels of a column and no others."""
+        missing = self.missing and bool(column.isna().any())
+        return Part(missing, frozenset(map(str, levels))).condition(column)
 
     def in_words(self) -> str:
         """Return the condition as text: ``Color=Red``, ``18 < Age <= 40``."""

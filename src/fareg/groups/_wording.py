@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, FloatArray
-from fareg.groups import Condition, Rule, cut_membership, distil_rule
+from fareg.groups._conditions import Condition
+from fareg.groups._learner import cut_membership
+from fareg.groups._rules import Rule, distil_rule
 
 MIN_FIDELITY = 0.7  # words that agree less with what was learned are not used
 MIN_SHARE, MAX_SHARE = 0.02, 0.55  # of the rows: a group that is named is a minority
@@ -27,8 +30,7 @@ def candidate_rules(
     """Describe the most disadvantaged learning rows in words, in a few ways.
 
     Cuts of the disadvantage are chosen by how well the learning rows above them are covered; each
-    upper set is distilled into a rule, which is shortened and rounded. Parts of a rule that share
-    no feature are groups of their own.
+    upper set is described. Parts of a rule that share no feature are groups of their own.
     """
     shown = columns[list(features[:MAX_FEATURES])]
     rules: dict[bytes, Rule] = {}
@@ -39,15 +41,26 @@ def candidate_rules(
         inside = disadvantage > cut
         if not MIN_SHARE <= inside.mean() <= MAX_SHARE:
             continue
-        rule = rounded(shortened(distil_rule(shown, inside), shown, covered), shown, covered)
-        fidelity = float((rule.inside(shown) == inside).mean())
-        if not rule.alternatives or fidelity < MIN_FIDELITY:
+        rule = describe_group(shown, inside, covered)
+        if not rule.alternatives or rule.fidelity < MIN_FIDELITY:
             continue
-        for part in _unrelated_parts(replace(rule, fidelity=fidelity)):
+        for part in _unrelated_parts(rule):
             rows = part.inside(shown)
             if MIN_SHARE <= rows.mean() <= MAX_SHARE:
                 rules.setdefault(rows.tobytes(), part)
     return list(rules.values())
+
+
+def describe_group(columns: pd.DataFrame, inside: BoolArray, covered: FloatArray) -> Rule:
+    """Return a short rule for a group whose rows are covered less than others.
+
+    The group is distilled into a rule, which is shortened and whose lists and numbers are improved
+    as far as ``covered``, how well each row is covered, supports it.
+    """
+    rule = distil_rule(columns, inside)
+    for improve in (shortened, relisted, rounded):
+        rule = improve(rule, columns, covered)
+    return replace(rule, fidelity=float((rule.inside(columns) == inside).mean()))
 
 
 Alternatives = tuple[tuple[Condition, ...], ...]
@@ -88,6 +101,67 @@ def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
             break
         best = better
     return rule if best[1] == rule.alternatives else rule.part(best[1])
+
+
+def relisted(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
+    """Move levels into or out of the lists of a rule, one at a time, the best one first.
+
+    A tree parts levels by what was learned of all rows together, so a list may hold levels whose
+    people are covered like everyone else, or that hardly anyone has. Each level that is listed has
+    to be worth ``NOISE`` of gain.
+    """
+    best = rule.alternatives
+    if np.isinf(_gain(rule.inside(columns), covered)):  # too few or too many rows to compare
+        return rule
+    while moves := [_best_move(best, i, j, columns, covered) for i, j in _lists(best)]:
+        worth, moved = max(moves, key=lambda move: move[0])
+        if worth <= 0:
+            break
+        best = moved
+    return rule if best == rule.alternatives else rule.part(best)
+
+
+def _lists(alternatives: Alternatives) -> list[tuple[int, int]]:
+    """Return where lists of levels stand."""
+    return [
+        (i, j)
+        for i, conditions in enumerate(alternatives)
+        for j, condition in enumerate(conditions)
+        if condition.levels
+    ]
+
+
+def _best_move(
+    alternatives: Alternatives, i: int, j: int, columns: pd.DataFrame, covered: FloatArray
+) -> tuple[float, Alternatives]:
+    """Return what the best move of one level of a list is worth, and the rule after it."""
+    rows_of = _rows_of(columns)
+    conditions, condition = alternatives[i], alternatives[i][j]
+    column = columns[condition.feature]
+    nobody = np.zeros(len(covered), dtype=bool)
+    elsewhere = np.any([nobody, *map(rows_of, _without(alternatives, i))], axis=0)
+    inside = elsewhere | rows_of(conditions)
+    codes, levels = pd.factorize(column, sort=True)
+    # only rows that this list decides about come or go with their level
+    decided = rows_of(_without(conditions, j)) & ~elsewhere & (codes >= 0)
+    n = np.bincount(codes[decided], minlength=len(levels))
+    total = np.bincount(codes[decided], covered[decided], len(levels))
+    is_meant = np.isin(levels.astype(str), condition.levels or ()) != condition.is_excluding
+    sign = np.where(is_meant, -1, 1)
+    gains = _gains(inside.sum() + sign * n, covered[inside].sum() + sign * total, covered)
+    n_meant = is_meant.sum() + sign
+    words = np.minimum(n_meant, len(levels) - n_meant)  # the others are listed if they are fewer
+    before = _gain(inside, covered) - NOISE * min(is_meant.sum(), (~is_meant).sum())
+    worth = np.where(words > 0, gains - NOISE * words - before, -np.inf)
+    best = int(worth.argmax())
+    is_meant[best] = not is_meant[best]
+    other = condition.of_levels(levels[is_meant], column)
+    moved = (*conditions[:j], other, *conditions[j + 1 :])
+    return float(worth[best]), (*alternatives[:i], moved, *alternatives[i + 1 :])
+
+
+def _without(parts: tuple[Any, ...], i: int) -> tuple[Any, ...]:
+    return (*parts[:i], *parts[i + 1 :])
 
 
 def rounded(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
@@ -167,11 +241,16 @@ def _needed(masks: list[BoolArray]) -> list[int]:
 
 def _gain(inside: BoolArray, covered: FloatArray) -> float:
     """Return how much better two means describe ``covered`` than one, in units of its variance."""
-    share, variance = float(inside.mean()), float(covered.var())
-    if not MIN_SHARE <= share <= MAX_SHARE or variance == 0:
-        return -np.inf
-    gap = float(covered[~inside].mean() - covered[inside].mean())
-    return len(covered) * share * (1 - share) * gap * abs(gap) / variance
+    return float(_gains(inside.sum(), covered[inside].sum(), covered))
+
+
+def _gains(n: Any, total: Any, covered: FloatArray) -> Any:
+    """Return the gain of groups of ``n`` rows that are covered ``total`` in sum."""
+    share, variance = n / len(covered), float(covered.var())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap = (covered.sum() - total) / (len(covered) - n) - total / n
+        gain = len(covered) * share * (1 - share) * gap * np.abs(gap) / variance
+    return np.where((share >= MIN_SHARE) & (share <= MAX_SHARE) & (variance > 0), gain, -np.inf)
 
 
 def _length(alternatives: Alternatives) -> int:
