@@ -36,6 +36,7 @@ MARGIN = 0.02
 MIN_RANKING = 0.8  # a group is found again if its rows rank above others in this share of pairs
 MIN_STABILITY = 0.7
 N_RESAMPLES = 10
+MAX_ROWS = 20_000  # learning rows that are divided into halves
 MAX_ALTERNATIVES = 4  # alternatives of a rule that are tested by themselves
 MIN_NEW = 0.5  # share of a further group's rows that no group before it has named
 
@@ -59,7 +60,8 @@ class NamedGroup:
         Fisher's exact test that coverage is lower than outside, after Holm's correction for all
         candidates.
     stability : float
-        Share of random halves of the learning rows on which the group was found again.
+        Share of random halves of the learning rows, or of 20,000 of them, on which the group was
+        found again.
 
     Examples
     --------
@@ -109,14 +111,18 @@ def credible_groups(
         return ()
     rules = candidate_rules(learning.columns, disadvantage, covered, learner.features_)
 
+    rng = np.random.default_rng([seed, 3])
+    drawn = rng.permutation(len(learning))[:MAX_ROWS]
+    columns = learning.columns.iloc[drawn].reset_index(drop=True)
+
     @cache  # the answers of the halves serve every group
     def answers() -> FloatArray:
-        rng = np.random.default_rng([seed, 3])
-        halves = random_halves(len(learning), learning.clusters, rng)
-        return learn_quickly(learning.columns, 1 - covered, halves, rng)
+        clusters = None if learning.clusters is None else np.asarray(learning.clusters)[drawn]
+        halves = random_halves(len(drawn), clusters, rng)
+        return learn_quickly(columns, 1 - covered[drawn], halves, rng)
 
     def stability(rule: Rule) -> float:
-        return found_again(rule.inside(learning.columns), answers())
+        return found_again(rule.inside(columns), answers())
 
     # rows of one person are no independent evidence
     ids = None if rest.clusters is None else pd.factorize(np.asarray(rest.clusters))[0]
