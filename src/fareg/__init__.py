@@ -41,18 +41,13 @@ __all__ = [
     "save",
 ]
 
-_ROOMS = ("classifiers", "datasets", "metrics", "persistence", "pvalues", "scores")
+_CLASSIFIERS = [name for name in __all__ if name.endswith("Classifier")]
 _HOMES = {
-    **{name: "fareg.classifiers" for name in __all__ if name.endswith("Classifier")},
-    **{room: f"fareg.{room}" for room in _ROOMS},
-    "AuditResult": "fareg.auditing",
-    "FaregError": "fareg._validation",
-    "FaregWarning": "fareg._validation",
-    "ProbabilityColumns": "fareg.classifiers",
-    "ProbabilityFunction": "fareg.classifiers",
-    "__version__": "fareg._version",
-    "audit": "fareg.auditing",
-    "load": "fareg.persistence",
-    "save": "fareg.persistence",
+    "_validation": ["FaregError", "FaregWarning"],
+    "_version": ["__version__"],
+    "auditing": ["AuditResult", "audit"],
+    "classifiers": ["ProbabilityColumns", "ProbabilityFunction", "classifiers", *_CLASSIFIERS],
+    "persistence": ["load", "persistence", "save"],
+    **{room: [room] for room in ("datasets", "metrics", "pvalues", "scores")},
 }
 __getattr__, __dir__ = _lazy_names("fareg", _HOMES)

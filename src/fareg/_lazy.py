@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, str]
+    package: str, modules: Mapping[str, Iterable[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package whose names live in other modules.
+    """Return ``__getattr__`` and ``__dir__`` of a package whose names live in its modules.
 
-    ``homes`` maps each public name to its module; a name that is a module itself has its own path.
+    ``modules`` maps each module to its public names; a name like that of the module is itself.
 
-    >>> find, names = lazy_names("fareg", {"pvalues": "fareg.pvalues"})
-    >>> find("pvalues").__name__, "pvalues" in names()
+    >>> find, names = lazy_names("fareg", {"pvalues": ["holm", "pvalues"]})
+    >>> find("pvalues").__name__, "holm" in names()
     ('fareg.pvalues', True)
     """
+    homes = {name: module for module, names in modules.items() for name in names}
 
     def find(name: str) -> Any:
-        home = homes.get(name)
-        if home is None:
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = importlib.import_module(home)
-        value = module if home == f"{package}.{name}" else getattr(module, name)
+        module = importlib.import_module(f"{package}.{homes[name]}")
+        value = module if name == homes[name] else getattr(module, name)
         vars(sys.modules[package])[name] = value  # the next use finds it without this function
         return value
 

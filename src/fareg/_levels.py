@@ -20,11 +20,12 @@ from fareg._columns import (
     spelled_numbers,
     take_rows,
 )
-from fareg._validation import IntArray
+from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg._words import shown
 
 MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
 N_BINS = 4
+MAX_LEVELS = 10**6  # a larger number is an identifier that was taken for a level
 
 N_ASKED = 500  # rows whose texts are compared with numbers
 NEARLY_ALL = 0.95  # of the texts of a column
@@ -121,6 +122,35 @@ class LevelCoding:
         """Name the given levels of some features in words: ``Color=Red and Gender=Male``."""
         pairs = zip(features, codes, strict=True)
         return " and ".join(self.levels[feature].label(int(code)) for feature, code in pairs)
+
+
+def check_levels(
+    levels: Any, n_levels: int | None = None, *, name: str = "levels"
+) -> tuple[IntArray, int]:
+    """Return ordered levels as whole numbers from 0, and their number.
+
+    If ``n_levels`` is None, their number is one more than the largest that occurs.
+    """
+    values = np.asarray(levels)
+    if values.ndim != 1 or values.dtype.kind not in "biuf":
+        raise InvalidInputError(
+            f"{name} must be one whole number per row, got {values.dtype} of shape {values.shape}"
+        )
+    wrong = ~((values >= 0) & (values < MAX_LEVELS) & (values == np.floor(values)))
+    if wrong.any():
+        raise InvalidInputError(
+            f"{name} must be whole numbers from 0 to {MAX_LEVELS - 1}, got {values[wrong][0]}; "
+            "number them from the least to the most disadvantaged"
+        )
+    codes = values.astype(np.int64)
+    largest = int(codes.max(initial=-1))
+    if n_levels is None:
+        return codes, largest + 1
+    if check_count("n_levels", n_levels, maximum=MAX_LEVELS) <= largest:
+        raise InvalidInputError(
+            f"n_levels must be above the largest level, got {n_levels} for level {largest}"
+        )
+    return codes, n_levels
 
 
 def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from fareg._levels import check_levels
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_same_length
 from fareg.calibration._calibration import Calibration, FullSet
 from fareg.calibration._rows import Rows, require
@@ -80,22 +81,9 @@ def _checked(scores: Any, levels: Any, n_levels: int) -> tuple[FloatArray, IntAr
             f"scores must be one-dimensional without NaN, got shape {scores.shape} and "
             f"{int(np.isnan(scores).sum())} NaN"
         )
-    levels = _checked_levels("levels", levels, n_levels)
+    levels, _ = check_levels(levels, n_levels)
     check_same_length(scores=scores, levels=levels)
     return scores, levels
-
-
-def _checked_levels(name: str, levels: Any, n_levels: int) -> IntArray:
-    if n_levels < 1:
-        raise InvalidInputError(f"n_levels must be at least 1, got {n_levels}")
-    levels = np.asarray(levels)
-    known = (levels >= 0) & (levels < n_levels) & (levels % 1 == 0)
-    if levels.ndim != 1 or not known.all():
-        raise InvalidInputError(
-            f"{name} must be whole numbers from 0 to {n_levels - 1}, one per row, got "
-            f"{levels[~known][:3].tolist() or f'shape {levels.shape}'}"
-        )
-    return levels.astype(np.int64)
 
 
 def level_thresholds(scores: Any, levels: Any, n_levels: int, *, alpha: float) -> FloatArray:
@@ -171,7 +159,7 @@ def level_pvalues(
             "test_scores must be of shape (n_test, n_labels) without NaN, got shape "
             f"{tested.shape} and {int(np.isnan(tested).sum())} NaN"
         )
-    test_levels = _checked_levels("test_levels", test_levels, n_levels)
+    test_levels, _ = check_levels(test_levels, n_levels, name="test_levels")
     check_same_length(test_scores=tested, test_levels=test_levels)
     return _pvalues(_SortedLevels.of(scores, levels, n_levels), tested, test_levels)
 

@@ -13,11 +13,21 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from fareg._lazy import lazy_names as _lazy_names
 
 if _TYPE_CHECKING:
-    from fareg.metrics._by_group import clopper_pearson, coverage_by_group, coverage_by_label
-    from fareg.metrics._by_level import coverage_by_level
-    from fareg.metrics._coverage import coverage_score, is_covered, mean_set_size
+    from fareg.metrics._by_group import (
+        clopper_pearson,
+        coverage_by_group,
+        coverage_by_label,
+        coverage_by_level,
+    )
+    from fareg.metrics._coverage import (
+        coverage_score,
+        coverage_scorer,
+        is_covered,
+        mean_set_size,
+        mean_set_size_scorer,
+        set_metrics,
+    )
     from fareg.metrics._excess_risk import ExcessRisk, excess_risk, excess_risk_parts
-    from fareg.metrics._scorers import coverage_scorer, mean_set_size_scorer, set_metrics
     from fareg.metrics._worst_slab import NullBand, WorstSlab, worst_slab_coverage, worst_slab_curve
 
 __all__ = [
@@ -41,25 +51,17 @@ __all__ = [
 ]
 
 # calibration and prediction count coverage and do without the searches
-__getattr__, __dir__ = _lazy_names(
-    "fareg.metrics",
-    {
-        "ExcessRisk": "fareg.metrics._excess_risk",
-        "NullBand": "fareg.metrics._worst_slab",
-        "WorstSlab": "fareg.metrics._worst_slab",
-        "clopper_pearson": "fareg.metrics._by_group",
-        "coverage_by_group": "fareg.metrics._by_group",
-        "coverage_by_label": "fareg.metrics._by_group",
-        "coverage_by_level": "fareg.metrics._by_level",
-        "coverage_score": "fareg.metrics._coverage",
-        "coverage_scorer": "fareg.metrics._scorers",
-        "excess_risk": "fareg.metrics._excess_risk",
-        "excess_risk_parts": "fareg.metrics._excess_risk",
-        "is_covered": "fareg.metrics._coverage",
-        "mean_set_size": "fareg.metrics._coverage",
-        "mean_set_size_scorer": "fareg.metrics._scorers",
-        "set_metrics": "fareg.metrics._scorers",
-        "worst_slab_coverage": "fareg.metrics._worst_slab",
-        "worst_slab_curve": "fareg.metrics._worst_slab",
-    },
-)
+_HOMES = {
+    "_by_group": ["clopper_pearson", "coverage_by_group", "coverage_by_label", "coverage_by_level"],
+    "_coverage": [
+        "coverage_score",
+        "coverage_scorer",
+        "is_covered",
+        "mean_set_size",
+        "mean_set_size_scorer",
+        "set_metrics",
+    ],
+    "_excess_risk": ["ExcessRisk", "excess_risk", "excess_risk_parts"],
+    "_worst_slab": ["NullBand", "WorstSlab", "worst_slab_coverage", "worst_slab_curve"],
+}
+__getattr__, __dir__ = _lazy_names("fareg.metrics", _HOMES)

@@ -1,4 +1,4 @@
-"""Coverage of the groups that a table names."""
+"""Coverage of groups: those that a table names, true labels, and levels of disadvantage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 from fareg._columns import SensitiveFeatures, check_table, select_columns
 from fareg._labels import label_codes, sorted_labels
-from fareg._levels import LevelCoding
+from fareg._levels import LevelCoding, check_levels
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -156,6 +156,59 @@ def coverage_by_label(y: Any, covered: Any, *, interval_level: float = 0.95) -> 
     counted = counted_columns(n, k, len(covered), interval_level)
     table = pd.DataFrame({"label": pd.Series(labels, dtype=object), **counted})
     return table.sort_values("coverage", kind="stable", ignore_index=True)
+
+
+def coverage_by_level(
+    levels: Any, covered: Any, *, n_levels: int | None = None, interval_level: float = 0.95
+) -> pd.DataFrame:
+    """Report the coverage of each level of disadvantage and of each upper set, with intervals.
+
+    The upper set of level m holds all rows with ``level >= m``: everyone for m = 0, the worst off
+    for the last. It is the group that a promise of the form
+    ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` speaks of.
+
+    Parameters
+    ----------
+    levels : int array of shape (n_samples,)
+        Level of each row, 0, 1, ...; the largest is the most disadvantaged.
+    covered : array of shape (n_samples,)
+        Whether each label is in its set.
+    n_levels : int, optional
+        Number of levels; None for one more than the largest that occurs.
+    interval_level : float, default=0.95
+        Confidence of each Clopper-Pearson interval, taken alone.
+
+    Returns
+    -------
+    DataFrame
+        A row per level, lowest first. Columns level; n, share, coverage, low, high of the level;
+        and the same with the prefix ``upper_`` of the rows at or above it. A group without rows
+        has coverage NaN and interval [0, 1].
+
+    Examples
+    --------
+    >>> table = coverage_by_level([0, 0, 1, 1, 2], [1, 1, 1, 0, 0])
+    >>> table[["level", "n", "coverage", "upper_n", "upper_coverage"]]
+       level  n  coverage  upper_n  upper_coverage
+    0      0  2       1.0        5        0.600000
+    1      1  2       0.5        3        0.333333
+    2      2  1       0.0        1        0.000000
+    """
+    covered = check_covered(covered)
+    check_same_length(levels=levels, covered=covered)
+    codes, n_levels = check_levels(levels, n_levels)
+    n = np.bincount(codes, minlength=n_levels)
+    k = np.bincount(codes[covered], minlength=n_levels)
+    upper_n, upper_k = np.cumsum(n[::-1])[::-1], np.cumsum(k[::-1])[::-1]
+    n_samples = len(covered)
+    upper = counted_columns(upper_n, upper_k, n_samples, interval_level)
+    return pd.DataFrame(
+        {
+            "level": np.arange(n_levels),
+            **counted_columns(n, k, n_samples, interval_level),
+            **{f"upper_{name}": values for name, values in upper.items()},
+        }
+    )
 
 
 def counted_columns(

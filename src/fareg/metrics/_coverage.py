@@ -1,11 +1,14 @@
-"""Coverage and size of prediction sets."""
+"""Coverage and size of prediction sets, for other tools too: scorers, metrics of fairlearn."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from sklearn.pipeline import Pipeline
+
 from fareg._labels import check_marks, read_set_table
-from fareg._validation import BoolArray, warn
+from fareg._validation import BoolArray, InvalidInputError, warn
 
 
 def is_covered(y: Any, sets: Any, *, classes: Any = None) -> BoolArray:
@@ -67,3 +70,112 @@ def mean_set_size(sets: Any) -> float:
     1.5
     """
     return float(check_marks(sets).sum(axis=1).mean())
+
+
+def coverage_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """Return the share of rows whose set, by a fitted conformal classifier, holds the label.
+
+    Parameters
+    ----------
+    estimator : fitted conformal classifier, or Pipeline that ends with one
+    X : frame or array of shape (n_samples, n_features)
+    y : array of shape (n_samples,)
+
+    Returns
+    -------
+    float
+        A check of the promise rather than something to maximise: full sets cover everything.
+
+    Examples
+    --------
+    >>> from fareg import SplitConformalClassifier
+    >>> from fareg.datasets import make_synthetic
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_validate
+    >>> data = make_synthetic(600, random_state=0)
+    >>> clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
+    >>> told = cross_validate(clf, data.X.filter(like="Feature"), data.y, cv=2,
+    ...                       scoring={"coverage": coverage_scorer, "size": mean_set_size_scorer})
+    >>> bool((told["test_coverage"] > 0.8).all()), bool((told["test_size"] < -1).all())
+    (True, True)
+    """
+    clf, table = _last_step(estimator, X)
+    return coverage_score(y, _sets(clf, table), classes=clf.classes_)
+
+
+def mean_set_size_scorer(estimator: Any, X: Any, y: Any = None) -> float:
+    """Return minus the mean number of labels in the sets of a fitted conformal classifier.
+
+    Coverage is promised whichever estimator is wrapped, so the best one has the smallest sets.
+    Larger is better for a search, hence the minus.
+
+    Parameters
+    ----------
+    estimator : fitted conformal classifier, or Pipeline that ends with one
+    X : frame or array of shape (n_samples, n_features)
+    y : ignored
+
+    Examples
+    --------
+    >>> from fareg import SplitConformalClassifier
+    >>> from fareg.datasets import make_synthetic
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> data = make_synthetic(600, random_state=0)
+    >>> X = data.X.filter(like="Feature")
+    >>> clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
+    >>> grid = {"estimator__C": [1e-6, 1.0]}
+    >>> search = GridSearchCV(clf, grid, scoring=mean_set_size_scorer, cv=2)
+    >>> search.fit(X, data.y).best_params_
+    {'estimator__C': 1.0}
+    """
+    return -mean_set_size(_sets(*_last_step(estimator, X)))
+
+
+def set_metrics(classes: Any) -> dict[str, Callable[[Any, Any], float]]:
+    """Return coverage and mean size as functions of labels and sets, for fairlearn's MetricFrame.
+
+    Parameters
+    ----------
+    classes : array of shape (n_classes,)
+        The label of each column of the sets: ``clf.classes_``.
+
+    Returns
+    -------
+    dict
+        ``coverage`` and ``mean_set_size``, both called with ``y_true`` and ``y_pred``, where
+        ``y_pred`` are sets: a bool array of shape (n_samples, n_classes).
+
+    Examples
+    --------
+    >>> metrics = set_metrics(["no", "yes"])
+    >>> sets = [[True, False], [True, True]]
+    >>> {name: metric(["no", "yes"], sets) for name, metric in metrics.items()}
+    {'coverage': 1.0, 'mean_set_size': 1.5}
+    """
+
+    def coverage(y_true: Any, y_pred: Any) -> float:
+        return coverage_score(y_true, y_pred, classes=classes)
+
+    def size(y_true: Any, y_pred: Any) -> float:
+        return mean_set_size(y_pred)
+
+    return {"coverage": coverage, "mean_set_size": size}
+
+
+def _last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """Return the last step of a pipeline, and the table as it comes in there."""
+    while isinstance(estimator, Pipeline):
+        X = estimator[:-1].transform(X) if len(estimator) > 1 else X
+        estimator = estimator[-1]
+    return estimator, X
+
+
+def _sets(clf: Any, X: Any) -> BoolArray:
+    if not hasattr(clf, "predict_set"):
+        raise InvalidInputError(
+            f"the scorer needs a conformal classifier, got {type(clf).__name__}; wrap it, as in "
+            "SplitConformalClassifier(estimator)"
+        )
+    sets: BoolArray = clf.predict_set(X)
+    return sets

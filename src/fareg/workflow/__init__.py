@@ -33,21 +33,16 @@ __all__ = [
 ]
 
 # prediction does without what fit and audit import
-__getattr__, __dir__ = _lazy_names(
-    "fareg.workflow",
-    {
-        "MODELS": "fareg.workflow._models",
-        "MAX_ROWS": "fareg.workflow._parquet",
-        "Sampling": "fareg.workflow._parquet",
-        "Trial": "fareg.workflow._fit",
-        "audit_file": "fareg.workflow._audit",
-        "calibrate_folder": "fareg.workflow._calibrate",
-        "check_columns": "fareg.workflow._formats",
-        "count_rows": "fareg.workflow._parquet",
-        "fit_file": "fareg.workflow._fit_file",
-        "predict_file": "fareg.workflow._predict",
-        "predict_folder": "fareg.workflow._predict_folder",
-        "read_table": "fareg.workflow._tables",
-        "table_columns": "fareg.workflow._tables",
-    },
-)
+_HOMES = {
+    "_audit": ["audit_file"],
+    "_calibrate": ["calibrate_folder"],
+    "_fit": ["Trial"],
+    "_fit_file": ["fit_file"],
+    "_formats": ["check_columns"],
+    "_models": ["MODELS"],
+    "_parquet": ["MAX_ROWS", "Sampling", "count_rows"],
+    "_predict": ["predict_file"],
+    "_predict_folder": ["predict_folder"],
+    "_tables": ["read_table", "table_columns"],
+}
+__getattr__, __dir__ = _lazy_names("fareg.workflow", _HOMES)
