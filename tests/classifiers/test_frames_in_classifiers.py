@@ -140,8 +140,11 @@ def test_columns_must_be_those_of_calibration(patients, convert):
         FaregError, match=r"(?s)Feature names seen at fit time, yet now missing.*dose"
     ):
         clf.predict_set(convert(X.drop(columns="dose")))
-    with pytest.raises(FaregError, match=r"(?s)Feature names unseen at fit time.*extra"):
-        clf.predict_set(convert(X.assign(extra=1)))
+    more = convert(X.assign(extra=1, more="a"))
+    fix = r"; leave out extra, more with X\[list\(clf.feature_names_in_\)\]$"
+    with pytest.raises(FaregError, match=r"(?s)Feature names unseen at fit time.*extra.*" + fix):
+        clf.predict_set(more)
+    np.testing.assert_array_equal(clf.predict_set(more[list(clf.feature_names_in_)]), in_order)
     with pytest.raises(FaregError, match="at least one row"):
         clf.predict_set(convert(X[:0]))
 

@@ -6,6 +6,7 @@ import pytest
 
 from fareg.report import (
     MIN_HEADLINE_ROWS,
+    MIN_SHOWN_ROWS,
     audit_verdict,
     fit_verdict,
     headline_group,
@@ -104,9 +105,23 @@ def test_a_label_far_below_is_said_and_has_a_remedy():
     assert "common" not in told["sentence"]
 
 
-@pytest.mark.parametrize("row", [label(n=FEW), label(coverage=0.86)])
+@pytest.mark.parametrize("row", [label(n=MIN_SHOWN_ROWS - 1), label(coverage=0.86)])
 def test_few_rows_or_a_small_gap_of_a_label_change_nothing(row):
     assert audited(by_label=[row, COMMON]) == audited()
+
+
+@pytest.mark.parametrize("n", [MIN_SHOWN_ROWS, FEW])
+def test_a_small_label_is_named_if_it_is_worse_than_all_others_and_decides_nothing(n):
+    small, large = label("tiny", n, 0.2), label("rare", 400, 0.3)
+    without = audited(by_label=[large, COMMON])
+    told = audited(by_label=[small, large, COMMON])
+    assert told["sentence"].startswith(without["sentence"])
+    assert f"20.0% of {n} rows whose true label is tiny" in told["sentence"]
+    assert {**told, "sentence": ""} == {**without, "sentence": ""}
+    alone = audited(by_label=[small, COMMON])
+    assert alone["status"] == "pass"
+    assert "is tiny (95% interval 20.0% to 25.0%); fewer than 100 rows" in alone["sentence"]
+    assert audited(by_label=[label("tiny", n, 0.4), large, COMMON]) == without
 
 
 def test_labels_that_together_are_everyone_are_no_finding_of_their_own():

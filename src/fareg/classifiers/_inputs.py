@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from fareg._columns import KINDS, column_names, in_order, is_frame, take_rows
 from fareg._validation import InvalidInputError, check_same_length
+from fareg._words import shown
 from fareg.calibration import require
 
 PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
@@ -44,7 +45,8 @@ def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
             X = in_order(X, getattr(clf, "feature_names_in_", None))
         validate_data(clf, X, reset=reset, skip_check_array=True)
     except (ValueError, TypeError) as error:
-        raise InvalidInputError(str(error)) from error
+        fix = "" if reset else _what_to_leave_out(clf, X)
+        raise InvalidInputError(f"{str(error).rstrip()}{fix}") from error
     if len(X) == 0:
         raise InvalidInputError("X must have at least one row, got 0 sample(s)")
     if reset:
@@ -55,6 +57,16 @@ def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
         named = isinstance(X, pd.DataFrame)
         X = X.set_axis(names, axis=1) if named else pd.DataFrame(X, columns=names)
     return X
+
+
+def _what_to_leave_out(clf: Any, X: Any) -> str:
+    """Return the end of a sentence that tells how a frame with more columns than fit had is cut."""
+    names = [str(name) for name in getattr(clf, "feature_names_in_", ())]
+    own = column_names(X) if is_frame(X) and names else []
+    extra = [name for name in own if name not in names]
+    if not extra or not set(names) <= set(own):
+        return ""
+    return f"; leave out {shown(extra)} with X[list(clf.feature_names_in_)]"
 
 
 def checked_labels(X: Any, y: Any) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ Row = Mapping[str, Any]
 
 MIN_HEADLINE_ROWS = 100  # a group or label with fewer independent rows never makes a headline
 MIN_SHOWN_ROWS = 20  # smaller groups and labels are not picked out, in any table or figure
+TOO_FEW = f"fewer than {MIN_HEADLINE_ROWS} rows are too few for a verdict"
 LABEL_GAP = 0.05  # a label is far below if its whole 95% interval is this far below the target
 SUSPICIOUS = 0.05  # p-value at which a learned group is described, as suspected and not verified
 MAX_LABELS_NAMED = 3
@@ -103,6 +104,8 @@ def audit_verdict(
         told.append(_short_sentence(short, target, overall))
     if small and status != "low":
         told.append(_small_sentence(small))
+    if smaller := _small_short_labels(by_label, confidence_level):
+        told.append(_small_label_sentence(smaller, overall))
     title = LABELS[status]
     if status == "label":
         title = f"No under-covered group found, but {_short_title(short)}"
@@ -142,10 +145,25 @@ def short_labels(by_label: Sequence[Row], confidence_level: float) -> list[Row]:
     The whole 95% interval of such a label lies more than ``LABEL_GAP`` below the level, and below
     the coverage of all rows together, and it has at least ``MIN_HEADLINE_ROWS`` rows.
     """
+    far = _far_below(by_label, confidence_level)
+    return [row for row in far if row["n"] >= MIN_HEADLINE_ROWS]
+
+
+def _small_short_labels(by_label: Sequence[Row], confidence_level: float) -> list[Row]:
+    """Return labels as far below with fewer rows, if they are worse than all that have enough."""
+    short = short_labels(by_label, confidence_level)
+    worst = min((float(row["coverage"]) for row in short), default=1.0)
+    far = _far_below(by_label, confidence_level)
+    return [
+        r for r in far if r["coverage"] < worst and MIN_SHOWN_ROWS <= r["n"] < MIN_HEADLINE_ROWS
+    ]
+
+
+def _far_below(by_label: Sequence[Row], confidence_level: float) -> list[Row]:
     n = sum(row["n"] for row in by_label)
     everyone = sum(row["n"] * row["coverage"] for row in by_label) / max(1, n)
     bound = min(confidence_level, everyone) - LABEL_GAP
-    far = [row for row in by_label if row["n"] >= MIN_HEADLINE_ROWS and row["high"] < bound]
+    far = [row for row in by_label if row["high"] < bound]
     return sorted(far, key=lambda row: float(row["coverage"]))
 
 
@@ -278,8 +296,7 @@ def _small_sentence(small: list[Row]) -> str:
     more = f", and {len(small) - 1} more like it" if len(small) > 1 else ""
     return (
         f"A small group stands out: {group['rule']}, {percent(group['coverage'])} of "
-        f"{rows(group['n'])} ({evidence(group)}){more}; fewer than {MIN_HEADLINE_ROWS} rows are "
-        "too few for a verdict."
+        f"{rows(group['n'])} ({evidence(group)}){more}; {TOO_FEW}."
     )
 
 
@@ -294,13 +311,22 @@ def _short_title(short: list[Row]) -> str:
 
 
 def _short_sentence(short: list[Row], target: str, overall: Row) -> str:
-    told = [
-        f"{percent(row['coverage'])} of {rows(row['n'])} whose true label is {row['label']} "
-        f"(95% interval {interval(row['low'], row['high'])})"
-        for row in short[:MAX_LABELS_NAMED]
-    ]
+    told = [_label_evidence(row) for row in short[:MAX_LABELS_NAMED]]
     counted = ", with one row of each cluster" if counted_once(overall) else ""
     return f"By true label{counted}, sets cover only {'; '.join(told)}, instead of {target}."
+
+
+def _small_label_sentence(small: list[Row], overall: Row) -> str:
+    more = f", and {len(small) - 1} more like it" if len(small) > 1 else ""
+    counted = ", with one row of each cluster" if counted_once(overall) else ""
+    return f"A small label stands out{counted}: {_label_evidence(small[0])}{more}; {TOO_FEW}."
+
+
+def _label_evidence(row: Row) -> str:
+    return (
+        f"{percent(row['coverage'])} of {rows(row['n'])} whose true label is {row['label']} "
+        f"(95% interval {interval(row['low'], row['high'])})"
+    )
 
 
 def _next_steps(
