@@ -11,7 +11,7 @@ from scipy.stats import betabinom, binom, binomtest
 
 from fareg import FaregError, FaregWarning, ProbabilityColumns, SplitConformalClassifier, audit
 from fareg._hashing import one_row_of_each
-from fareg.auditing import compare_sets
+from fareg.auditing import RowLevels, compare_sets
 from fareg.auditing._clusters import read_clusters, warn_of_repeats
 from fareg.auditing._counts import Count, Promise
 from fareg.auditing._verification import discover_and_verify
@@ -189,7 +189,7 @@ def test_an_audit_of_clusters_says_so_and_counts_each_once():
         assert group.n <= 4 * group.n_clusters
 
 
-def test_before_and_after_by_label_are_of_the_same_rows():
+def test_before_and_after_by_label_group_and_level_are_of_the_same_rows():
     """Clusters differ in size, and rows of one cluster disagree: a drawn row is not like them all.
 
     Where both methods give the same sets, they must have the same figures.
@@ -198,8 +198,9 @@ def test_before_and_after_by_label_are_of_the_same_rows():
     clusters = np.repeat(np.arange(120), rng.integers(1, 6, 120))
     y, covered = rng.integers(0, 2, len(clusters)), rng.random(len(clusters)) < 0.7
     sets = np.column_stack([y == 0, y == 1]) & covered[:, None]
+    sex = rng.choice(["f", "m"], len(y))
     told = compare_sets(
-        pd.DataFrame({"sex": rng.choice(["f", "m"], len(y))}),
+        pd.DataFrame({"sex": sex}),
         y,
         {"before": sets, "after": sets},
         classes=[0, 1],
@@ -207,11 +208,18 @@ def test_before_and_after_by_label_are_of_the_same_rows():
         confidence_level=0.9,
         names=("a", "b"),
         clusters=clusters,
+        levels=RowLevels(rng.integers(0, 3, len(y)), 3, 1),
         measures=False,
         random_state=0,
     )
     assert all(row["before"] == row["coverage"] for row in told.by_label)
     assert sum(row["n"] for row in told.by_label) == 120
+    assert told.groups["n"].sum() == sum(row["n"] for row in told.story["rows"]) == 120
+    women = told.groups.set_index("group").loc["sex=f"]
+    drawn = covered[told.left.drawn & (sex == "f")]
+    assert (women["after"], women["n"]) == (drawn.mean(), len(drawn))
+    assert (women["after_low"], women["after_high"]) == clopper_pearson(drawn.sum(), len(drawn))
+    assert "groups and levels before and after count that one row" in told.to_dict()["notes"][-1]
     overall = told.to_dict()["overall"]
     assert overall["row_coverage"] == pytest.approx(covered.mean())
     assert overall["n_clusters"] == 120

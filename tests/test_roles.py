@@ -165,6 +165,15 @@ def test_the_model_file_remembers_which_columns_are_which(weighted, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_shell_says_which_rows_of_clusters_are_counted(tmp_path):
+    SMALL.assign(who=np.arange(len(SMALL)) // 3).to_csv(tmp_path / "t.csv", index=False)
+    options = ["--target", "outcome", "--estimator", "logistic", "--clusters", "who"]
+    done = run("fit", tmp_path / "t.csv", *options, "--out", tmp_path / "m.fareg")
+    shown = " ".join(done.stdout.split())
+    assert "90% asked for; groups and labels: one row of each cluster" in shown
+
+
+@pytest.mark.slow
 def test_rows_without_a_label_are_left_out_when_asked(tmp_path):
     gaps = SMALL.assign(outcome=SMALL["outcome"].where(np.arange(len(SMALL)) % 4 > 0))
     gaps.to_csv(tmp_path / "t.csv", index=False)

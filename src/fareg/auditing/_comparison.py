@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fareg._columns import SensitiveFeatures, select_columns
+from fareg._columns import SensitiveFeatures, is_frame, select_columns, take_rows
 from fareg._files import AnyPath, write_text
 from fareg._validation import BoolArray, IntArray
 from fareg.auditing._audit import audit
@@ -25,6 +25,8 @@ from fareg.auditing._story import (
 )
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import fit_verdict, render_card, render_report, words
+
+COUNTED = "groups and levels before and after count that one row of each cluster too"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,7 +56,8 @@ class Comparison:
         The groups that the classifier named and the worst levels: group, named, fidelity (share
         of rows on which the words agree with what was learned), n, share, p_value (exact, that
         coverage before is below the level), least_coverage (what the draw of the calibration rows
-        excuses), before and after, each with the ends of its interval.
+        excuses), before and after, each with the ends of its interval. Of clusters, one row each
+        is counted, here and in ``story``: the one that the audit drew.
     left : AuditResult
         The audit of the sets after.
     story : dict or None
@@ -108,7 +111,7 @@ class Comparison:
 
         Both count the same rows: all, or the one of each cluster that the audit drew.
         """
-        rows = slice(None) if self.left.drawn is None else self.left.drawn
+        rows = _counted_rows(self.left)
         earlier = coverage_by_label(np.asarray(self.y)[rows], self.covered["before"][rows])
         before = dict(zip(map(str, earlier["label"]), earlier["coverage"], strict=True))
         return [{**row, "before": before[row["label"]]} for row in records(self.left.by_label)]
@@ -183,6 +186,8 @@ class Comparison:
                 table = self.groups[["group", "n", moment, f"{moment}_low", f"{moment}_high"]]
                 table = table.set_axis(["group", "n", "coverage", "low", "high"], axis=1)
                 summary[moment] = table[table["n"] > 0].to_dict("records")
+        if self.left.drawn is not None:
+            summary["notes"] += [COUNTED]
         return {
             **summary,
             "title": f"{self.names[1]} model: coverage on test rows",
@@ -203,10 +208,17 @@ class Comparison:
         if row["n"] == 0:
             return {}
         group = next(group for group in self.named if group.rule == row["group"])
+        rows = _counted_rows(self.left)
+        columns, inside = self.columns[rows].reset_index(drop=True), group.inside[rows]
         return {
-            f"{moment}_picture": group_picture(self.columns, hit, group.inside, group.features)
+            f"{moment}_picture": group_picture(columns, hit[rows], inside, group.features)
             for moment, hit in self.covered.items()
         }
+
+
+def _counted_rows(left: AuditResult) -> Any:
+    """Return the independent rows that intervals count: all, or the one drawn of each cluster."""
+    return slice(None) if left.drawn is None else left.drawn
 
 
 def _measured(row: Mapping[str, Any], moment: str) -> str:
@@ -284,6 +296,20 @@ def compare_sets(
     columns = select_columns(X, sensitive_features)
     groups = reported_groups(named or (), columns)
     right = np.asarray(predicted) == np.asarray(y)
+    rows = np.arange(len(right))[_counted_rows(left)]
+    counted, held = ({m: own[rows] for m, own in of.items()} for of in (covered, sizes))
+    beside = is_frame(sensitive_features)
+    table = groups_before_and_after(
+        [replace(group, inside=group.inside[rows]) for group in groups],
+        take_rows(X, rows),
+        counted,
+        features=take_rows(sensitive_features, rows) if beside else sensitive_features,
+        promise=promise,
+    )
+    story = None
+    if levels is not None:
+        own = replace(levels, levels=levels.levels[rows])
+        story = level_story(own, counted, held, [group.rule for group in groups])
     return Comparison(
         names=names,
         confidence_level=float(confidence_level),
@@ -294,11 +320,9 @@ def compare_sets(
         empty=_empty_sets(sizes["after"] == 0, right),
         named=groups,
         can_name=named is not None,
-        groups=groups_before_and_after(
-            groups, X, covered, features=sensitive_features, promise=promise
-        ),
+        groups=table,
         left=left,
-        story=level_story(levels, covered, sizes, [g.rule for g in groups]) if levels else None,
+        story=story,
         about={**(about or {}), **left.about},
         columns=columns,
         y=y,

@@ -170,7 +170,10 @@ def _print_trial(told: dict[str, Any]) -> None:
         f"{first}, {rows['calibrate']} calibrated, {rows['test']} tested; "
         f"accuracy {words.percent(told['accuracy'])}"
     )
-    table = Table("test rows", title=f"coverage, {level} asked for", title_justify="left")
+    drawn = "; groups and labels: one row of each cluster"
+    drawn = drawn if told["left"]["overall"]["n_clusters"] else ""
+    title = f"coverage, {level} asked for{drawn}"
+    table = Table("test rows", title=title, title_justify="left")
     for heading in ("n", "split conformal", "FaReG", "95% interval"):
         table.add_column(heading, justify="right")
     overall = [words.percent(told[moment]["coverage"]) for moment in ("before", "after")]
@@ -182,9 +185,8 @@ def _print_trial(told: dict[str, Any]) -> None:
         interval = words.interval(group["after_low"], group["after_high"]) if group["n"] else ""
         table.add_row(escape(group["group"]), words.count(group["n"]), *cells, interval)
     worst = worst_label(told["by_label"]) or {}
-    drawn = ", one row of each cluster" if told["left"]["overall"]["n_clusters"] else ""
     table.add_row(
-        f"true label {escape(worst['label'])}{drawn}",
+        f"true label {escape(worst['label'])}",
         words.count(worst["n"]),
         words.percent(worst["before"]),
         words.percent(worst["coverage"]),
