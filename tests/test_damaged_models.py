@@ -26,7 +26,7 @@ from sklearn.tree import DecisionTreeClassifier
 import fareg
 from fareg._encoding import ordinal_encoder
 from fareg.groups import GroupLearner
-from fareg.persistence import _archive, _foreign, describe
+from fareg.persistence import _archive, _foreign, describe, seen_rows
 from fuzzing import cases
 from saved_models import (
     CLASSIFIERS,
@@ -56,7 +56,7 @@ def small_file(tmp_path_factory):
     )
     clf.conformalize(numbers[:300], Y_CAL[:300])
     path = tmp_path_factory.mktemp("small") / "m.fareg"
-    fareg.save(clf, path)
+    fareg.save(clf, path, seen=(numbers[:300], Y_CAL[:300]))
     return path.read_bytes(), clf
 
 
@@ -124,6 +124,18 @@ def test_flipped_bytes_give_an_error_or_the_same_model(small_file, tmp_path):
                 assert_same(clf, back, X_TEST[clf.feature_names_in_])
             np.testing.assert_array_equal(back.thresholds_, clf.thresholds_)
     assert n_same < len(positions) / 4  # dates and flags of the zip; everything else is noticed
+
+
+@pytest.mark.parametrize("entry", ["arrays.safetensors", "estimator.skops", "seen.safetensors"])
+@pytest.mark.parametrize("read", [fareg.load, describe, seen_rows])
+def test_every_entry_is_checked_by_whoever_opens_a_file(entry, read, small_file, tmp_path):
+    def change(entries):
+        return {**entries, entry: entries[entry][:-1] + bytes([entries[entry][-1] ^ 1])}
+
+    path = tmp_path / "m.fareg"
+    path.write_bytes(rezipped(small_file[0], change))
+    with pytest.raises(fareg.FaregError, match=f"{entry} does not match its checksum"):
+        read(path)
 
 
 def test_swapped_and_missing_entries_are_one_error(small_file, tmp_path):

@@ -77,6 +77,9 @@ class FittedAnswers:
     ) -> BoolArray:
         """Return prediction sets.
 
+        The random number of a row is a hash of its values, so equal rows get one and the same set;
+        those with the same label are covered together or not at all.
+
         Parameters
         ----------
         X : frame or array of shape (n_samples, n_features)

@@ -35,7 +35,7 @@ def write_archive(path: AnyPath, manifest: dict[str, Any], entries: dict[str, by
 
 @dataclass(frozen=True)
 class Archive:
-    """An opened model file, whose manifest has been checked.
+    """An opened model file, whose manifest and checksums have been checked.
 
     It stays open, so that all entries come from one file even if another replaces it meanwhile.
     """
@@ -48,7 +48,7 @@ class Archive:
     @classmethod
     @contextmanager
     def open(cls, path: AnyPath) -> Iterator[Archive]:
-        """Read and check the manifest of a model file; close the file at the end."""
+        """Check the manifest of a model file and every entry; close the file at the end."""
         source = check_readable(path)
         with open(source, "rb") as file:
             if not zipfile.is_zipfile(file):
@@ -61,17 +61,12 @@ class Archive:
                 names = _checked_names(content, size, source)
                 manifest = json.loads(content.read(MANIFEST).decode("utf-8"))
                 _check_manifest(manifest, names, source)
+                _check_entries(content, manifest["entries"], source)
                 yield cls(source, size, manifest, content)
 
     def read(self, name: str) -> bytes:
-        """Return the content of an entry, checked against the manifest."""
-        content = self.content.read(name)
-        expected = self.manifest["entries"][name]
-        if len(content) != expected["bytes"] or _digest(content) != expected["sha256"]:
-            raise InvalidInputError(
-                f"{self.path} is damaged: {name} does not match its checksum; save the model again"
-            )
-        return content
+        """Return the content of an entry."""
+        return self.content.read(name)
 
     def __contains__(self, name: str) -> bool:
         return name in self.manifest["entries"]
@@ -115,6 +110,18 @@ def _check_manifest(manifest: Any, names: set[str], path: Path) -> None:
         )
     if set(manifest["entries"]) | {MANIFEST} != names:
         raise InvalidInputError(f"{path} is damaged: its entries are not those of the manifest")
+
+
+def _check_entries(archive: zipfile.ZipFile, entries: dict[str, Any], path: Path) -> None:
+    """Refuse entries that do not match the manifest, also those that nobody may read later."""
+    for name, expected in entries.items():
+        content: Any = archive.open(name)
+        with content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()  # in blocks, not at once
+        if archive.getinfo(name).file_size != expected["bytes"] or digest != expected["sha256"]:
+            raise InvalidInputError(
+                f"{path} is damaged: {name} does not match its checksum; save the model again"
+            )
 
 
 def _checksum(body: dict[str, Any]) -> str:
