@@ -215,7 +215,7 @@ def test_a_familiar_file_that_contradicts_itself_is_refused():
 
     read_familiar(packed)
     for change in (keys, generator, pool):
-        with pytest.raises(ValueError, match="contradicts itself"):
+        with pytest.raises(ValueError, match="contradict each other"):
             read_familiar(rewritten(packed, change))
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from fareg.calibration import require
 from fareg.persistence._trust import NUMPY_SCALARS, found, is_shipped, is_trusted
 
 PROTOCOL = 2  # of the format
@@ -106,7 +107,7 @@ class _Maker:
 
     def _DictNode(self, node: dict[str, Any]) -> Any:
         kinds = self.make(node["key_types"])
-        _require(all(kind in KEYS for kind in kinds))
+        require(all(kind in KEYS for kind in kinds), "the keys of a dict")
         items = zip(kinds, node["content"].items(), strict=True)
         return {kind(key): self.make(value) for kind, (key, value) in items}
 
@@ -120,7 +121,8 @@ class _Maker:
         return [self.make(item) for item in node["content"]]
 
     def _LossNode(self, node: dict[str, Any]) -> Any:
-        _require(not self.make(node["__reduce__"]["args"]) and not self.make(node["content"]))
+        parts = self.make(node["__reduce__"]["args"]), self.make(node["content"])
+        require(not any(parts), "a loss")
         return self._FunctionNode(node)()
 
     def _NdArrayNode(self, node: dict[str, Any]) -> Any:
@@ -148,12 +150,13 @@ class _Maker:
     def _PartialNode(self, node: dict[str, Any]) -> Any:
         parts = (self.make(node["content"][name]) for name in ("func", "args", "kwds", "namespace"))
         function, args, options, namespace = parts
-        _require(inspect.isfunction(function) and not namespace)
+        require(inspect.isfunction(function) and not namespace, "a partial function")
         return partial(function, *args, **options)
 
     def _RandomGeneratorNode(self, node: dict[str, Any]) -> Any:
         state, seed = (self.make(node["content"][name]) for name in ("bit_generator", "seed_seq"))
-        _require(state["bit_generator"] == "PCG64" and seed["pool_size"] == POOL_SIZE)
+        known = state["bit_generator"] == "PCG64" and seed["pool_size"] == POOL_SIZE
+        require(known, "a random generator")
         bits = np.random.PCG64(np.random.SeedSequence(**seed))
         bits.state = state
         return np.random.Generator(bits)
@@ -166,8 +169,3 @@ class _Maker:
 
     def _TypeNode(self, node: dict[str, Any]) -> Any:
         return getattr(np if node["__module__"] == "numpy" else builtins, node["__class__"])
-
-
-def _require(condition: bool) -> None:
-    if not condition:
-        raise ValueError("a stored object contradicts itself")

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from fareg.calibration import require
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -111,13 +113,13 @@ def _boosting_recipe(rounds: list[list[Any]]) -> Recipe:
 
 
 def _make_boosting(n_nodes: Any, n_bitsets: Any, **arrays: Any) -> Any:
-    _require(set(arrays) == set(TREE) and n_nodes.shape == n_bitsets.shape, "boosting")
-    _require(n_nodes.ndim == 2 and n_nodes.dtype.kind == n_bitsets.dtype.kind == "i", "boosting")
+    require(set(arrays) == set(TREE) and n_nodes.shape == n_bitsets.shape, "boosting")
+    require(n_nodes.ndim == 2 and n_nodes.dtype.kind == n_bitsets.dtype.kind == "i", "boosting")
     parts = []
     for name, counts in zip(TREE, (n_nodes, n_bitsets, n_bitsets), strict=True):
         ends = np.cumsum(counts)
         whole = (counts >= 0).all() and (ends[-1] if len(ends) else 0) == len(arrays[name])
-        _require(bool(whole), "boosting")
+        require(bool(whole), "boosting")
         parts.append(np.split(arrays[name], ends[:-1]))
     make = importlib.import_module(PREDICTOR).TreePredictor
     trees = iter([make(*own) for own in zip(*parts, strict=True)])
@@ -155,7 +157,7 @@ def _make_neighbours(
 ) -> Any:
     from sklearn import neighbors
 
-    _require(metric in METRICS and set(parameters) == set(METRICS[metric]), "a metric")
+    require(metric in METRICS and set(parameters) == set(METRICS[metric]), "a metric of neighbours")
     return getattr(neighbors, kind)(data, leaf_size=leaf_size, metric=metric, **parameters)
 
 
@@ -167,7 +169,7 @@ def _make_spline(t: Any, c: Any, k: int, extrapolate: Any, axis: int) -> Any:
 
 
 def _make_distribution(name: str, args: tuple[Any, ...], kwds: dict[str, Any]) -> Any:
-    _require(_are_numbers([*args, *kwds.values()]), "a parameter of a distribution")
+    require(_are_numbers([*args, *kwds.values()]), "a parameter of a distribution")
     return _distributions()[name](*args, **kwds)
 
 
@@ -181,11 +183,6 @@ def _distributions() -> dict[str, Any]:
 
 def _are_numbers(values: list[Any]) -> bool:
     return all(isinstance(value, int | float | np.number) for value in values)
-
-
-def _require(condition: bool, what: str) -> None:
-    if not condition:
-        raise ValueError(f"{what} is not one that is stored")
 
 
 MAKERS: dict[str, Callable[..., Any]] = {
