@@ -128,7 +128,7 @@ def accused(columns, covered, seed, **options):
         columns,
         covered,
         np.ones(len(covered), dtype=np.int64),
-        confidence_level=0.9,
+        promise=Promise(0.9),
         significance=0.05,
         rng=np.random.default_rng(seed),
         **options,

@@ -13,6 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from fareg import SplitConformalClassifier
 from fareg._columns import select_columns
 from fareg._encoding import gradient_boosting
+from fareg.auditing import Promise
 from fareg.auditing._verification import discover_and_verify
 from fareg.datasets import make_synthetic
 from fareg.metrics import is_covered
@@ -30,7 +31,7 @@ def verified(columns, covered, seed):
         columns,
         covered,
         np.ones(len(covered), dtype=np.int64),
-        confidence_level=LEVEL,
+        promise=Promise(LEVEL),
         significance=SIGNIFICANCE,
         rng=np.random.default_rng(seed),
     )

@@ -145,11 +145,10 @@ def audit(
         columns,
         covered,
         size,
-        confidence_level=confidence_level,
+        promise=promise,
         significance=significance,
         rng=rng,
         clusters=cluster,
-        n_calibration=n_calibration,
     )
     everyone = Count.of(covered, cluster)
     low, high = everyone.interval()

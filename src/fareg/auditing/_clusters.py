@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from fareg._columns import canonical, column_names, is_frame
+from fareg._columns import canonical, column_names, series_of, without_columns
 from fareg._levels import distinct_rows
 from fareg._validation import FaregError, IntArray, InvalidInputError, check_same_length, warn
 from fareg._words import count, rows, shown
@@ -36,7 +35,8 @@ def read_clusters(X: Any, clusters: Any) -> tuple[Any, IntArray | None]:
             )
         if len(names) == 1:
             raise InvalidInputError("X must have a column besides the clusters, got none")
-        X, clusters = _without(X, names.index(clusters))
+        position = names.index(clusters)
+        clusters, X = np.asarray(series_of(X)[position]), without_columns(X, [position])
     ids = np.asarray(clusters)
     if ids.ndim != 1:
         raise InvalidInputError(f"clusters must be one id per row, got shape {ids.shape}")
@@ -48,14 +48,6 @@ def read_clusters(X: Any, clusters: Any) -> tuple[Any, IntArray | None]:
             f"{len(codes)}; give a row that belongs to no other an id of its own"
         )
     return X, codes
-
-
-def _without(X: Any, position: int) -> tuple[Any, Any]:
-    if is_frame(X):
-        frame = nw.from_native(X, eager_only=True)
-        name = frame.columns[position]
-        return frame.drop(name).to_native(), frame[name].to_numpy()
-    return np.delete(np.asarray(X), position, axis=1), np.asarray(X)[:, position]
 
 
 def warn_of_repeats(X: Any, y: Any) -> tuple[str, ...]:

@@ -106,19 +106,17 @@ def discover_and_verify(
     covered: BoolArray,
     size: IntArray,
     *,
-    confidence_level: float,
+    promise: Promise,
     significance: float,
     rng: np.random.Generator,
     clusters: IntArray | None = None,
-    n_calibration: int | None = None,
 ) -> tuple[tuple[VerifiedGroup, ...], BoolArray]:
     """Propose groups on a random half and verify them on the other.
 
-    If the rows are independent and coverage is at least ``confidence_level`` in every group, any
-    group is a finding with probability at most ``significance``: given the discovery half, the
-    candidates are fixed, their binomial p-values exact and their number accounted for by Holm. The
-    same holds for rows that depend on each other within ``clusters``, which are never divided, and
-    for a level that varies with the ``n_calibration`` rows of a valid predictor.
+    If the rows are independent and the promise is kept in every group, any group is a finding with
+    probability at most ``significance``: given the discovery half, the candidates are fixed, their
+    binomial p-values exact and their number accounted for by Holm. The same holds for rows that
+    depend on each other within ``clusters``, which are never divided.
 
     Returns the groups, most significant first, and which rows are the discovery half.
     """
@@ -131,9 +129,8 @@ def discover_and_verify(
     if chosen.sum() < MIN_ROWS:
         return (), discovery
     learned = _learned_groups(columns, covered, discovery, seed)
-    cells = _worst_cells(columns, covered, size, discovery, confidence_level)
+    cells = _worst_cells(columns, covered, size, discovery, promise.confidence_level)
     candidates = _distinct([*learned, *cells], discovery)
-    promise = Promise(confidence_level, n_calibration)
     groups = _verified(candidates, covered, size, discovery, clusters, promise, significance)
     return groups, discovery
 
