@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from scipy.stats import rankdata
 from fareg._encoding import one_hot_encoder
 from fareg._levels import distinct_rows
 from fareg._validation import FloatArray, IntArray
-from fareg.calibration._calibration import FullSet
+from fareg.calibration._calibration import Calibration
 from fareg.calibration._rows import Rows, require
 
 HIDDEN_UNITS = {"linear": 0, "network": 16}
@@ -264,7 +263,7 @@ def learn_region_views(
 
 
 @dataclass(frozen=True, eq=False)
-class RegionCalibration:
+class RegionCalibration(Calibration):
     """Quantiles of soft regions as published: learned on the rows that they are used on."""
 
     views: RegionViews
@@ -296,10 +295,6 @@ class RegionCalibration:
     def thresholds(self, rows: Rows) -> FloatArray:
         """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
         return self.quantiles[self.views.cells(rows)[0]]
-
-    def full_sets(self) -> Iterator[FullSet]:
-        """Yield nothing: no promise is made."""
-        return iter(())
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
         """Refuse parts that contradict each other."""
