@@ -6,12 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-METRICS = {
-    "group_coverage": "Group Coverage",
-    "wsc_plus": "WSC+",
-    "coverage": "Average Coverage",
-    "size": "Average Size",
-}
+from fareg.experiments._tables import METRIC_NAMES
+
+METRICS = {name: METRIC_NAMES[name] for name in ("group_coverage", "wsc_plus", "coverage", "size")}
 DELTAS = (0.1, 0.2, 0.3, 0.4, 0.5)
 BETAS = (0.1, 0.2, 0.5, 1.0, 2.0)
 

@@ -88,9 +88,8 @@ def _sweep(parameter: str, values: Sequence[float]) -> Callable[[Plan], list[Lab
                 own = () if PUBLISHED_SETTING.get(parameter) == value else ((parameter, value),)
                 kind = "draws" if parameter == "n_draws" else "paper"
                 method = Method("FaReG (paper)", kind, (*plan.steps, *own))
-                labels = {"n": problem.n, "seed": problem.seed, "method": method.name}
-                cell = MethodCell(problem, method, plan.metrics)
-                found.append(Labelled(cell, {**labels, "setting": value}))
+                (one,) = _compare(plan, [problem], [method])
+                found.append(replace(one, labels={**one.labels, "setting": value}))
         return found
 
     return cells
