@@ -7,8 +7,7 @@ from fareg._lazy import lazy_names as _lazy_names
 if _TYPE_CHECKING:
     from fareg.workflow._audit import audit_file
     from fareg.workflow._calibrate import calibrate_folder
-    from fareg.workflow._fit import Trial
-    from fareg.workflow._fit_file import fit_file
+    from fareg.workflow._fit import Trial, fit_file
     from fareg.workflow._formats import check_columns
     from fareg.workflow._models import MODELS
     from fareg.workflow._parquet import MAX_ROWS, Sampling, count_rows
@@ -36,8 +35,7 @@ __all__ = [
 _HOMES = {
     "_audit": ["audit_file"],
     "_calibrate": ["calibrate_folder"],
-    "_fit": ["Trial"],
-    "_fit_file": ["fit_file"],
+    "_fit": ["Trial", "fit_file"],
     "_formats": ["check_columns"],
     "_models": ["MODELS"],
     "_parquet": ["MAX_ROWS", "Sampling", "count_rows"],

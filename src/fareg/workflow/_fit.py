@@ -1,9 +1,10 @@
-"""A model is trained, calibrated and tested beside plain split conformal sets."""
+"""One table in, a calibrated classifier out, tested beside plain split conformal sets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,25 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from fareg._validation import FloatArray
+from fareg._files import AnyPath, check_output
+from fareg._hashing import row_hashes
+from fareg._validation import FloatArray, check_choice, check_confidence_level
 from fareg.auditing import Comparison, records
 from fareg.classifiers import FaReGClassifier, out_of_fold_proba, split_rows, trained
-from fareg.workflow._formats import quiet
-from fareg.workflow._target import check_training_labels, warn_of_leak
+from fareg.persistence import SeenRows, save
+from fareg.scores import SCORES
+from fareg.workflow._base_model import BaseModel, ModelSource, Probabilities, base_model
+from fareg.workflow._formats import check_columns, is_parquet, quiet
+from fareg.workflow._parquet import Sampling
+from fareg.workflow._roles import AskedRoles
+from fareg.workflow._tables import column_kinds, copy_rows, read_table, table_columns
+from fareg.workflow._target import (
+    check_target,
+    check_training_labels,
+    check_weights,
+    labelled_rows,
+    warn_of_leak,
+)
 
 TEST_SIZE = 0.2
 N_FOLDS = 5  # for out-of-fold probabilities of the training rows
@@ -57,6 +72,156 @@ class Trial:
             "by_label": told.by_label,
             "left": {name: left[name] for name in ("verdict", "overall", "groups")},
         }
+
+
+def fit_file(
+    data: AnyPath,
+    *,
+    target: str,
+    out: AnyPath,
+    sensitive: Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
+    not_features: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    clusters: str | None = None,
+    weights: str | None = None,
+    drop_missing_target: bool = False,
+    estimator: str | None = None,
+    model: AnyPath | None = None,
+    probabilities: Probabilities | None = None,
+    classes: Sequence[str] | None = None,
+    trusted: Sequence[str] | None = None,
+    confidence_level: float = 0.9,
+    conformity_score: str = "aps",
+    label_conditional: bool = False,
+    allow_empty: bool = True,
+    measures: bool = False,
+    progress: Callable[[str], None] = quiet,
+    seed: int = 0,
+    test_out: AnyPath | None = None,
+    sampling: Sampling | None = None,
+) -> Trial:
+    """Train a model on a table, or take a fitted one; calibrate, test, and write it to ``out``.
+
+    Parameters
+    ----------
+    data : path of a CSV or Parquet file, or of a folder of Parquet files
+    target : str
+        Column of labels.
+    out : path of the model file
+    sensitive : list of str, default=None
+        Columns that may define a group; None for all that have no other role.
+    features : list of str, default=None
+        Columns that the model reads; None for all that have no other role. A column of text or
+        whole numbers that differs in every row is taken as an id and left out, unless it is named.
+    not_features : list of str, default=()
+        Columns that may define a group and that the model does not read.
+    drop : list of str, default=()
+        Columns to ignore.
+    clusters : str, default=None
+        Column of ids of people or places with several rows: they stay in one part of the split and
+        in one fold, and neither train the model nor define a group.
+    weights : str, default=None
+        Column of training weights. Calibration and test count every row once.
+    drop_missing_target : bool, default=False
+        Whether rows without a label are left out, with a warning; if not, they are refused.
+    estimator : str, default=None
+        A model to train: "hgb" (None means it), "forest", "logistic" or "mlp"; where installed,
+        "xgboost", "lightgbm" or "catboost".
+    model : path of a ``.skops`` or ``.onnx`` file, default=None
+        A fitted model instead; nothing is trained. The rows must be ones that it was not trained
+        on, here and in ``probabilities``.
+    probabilities : list of str, dict from label to column, or str, default=None
+        Columns of class probabilities instead of a model. Of a list, the labels are the names
+        without what they share; a text is what the names of the columns begin with.
+    classes : list of str, default=None
+        The label of each output of an ONNX model, if it does not tell them itself.
+    trusted : list of str, default=None
+        Types that a ``.skops`` file may hold beside those that ``fareg.load`` trusts.
+    confidence_level : float, default=0.9
+    conformity_score : str, default="aps"
+        A name in ``fareg.scores.SCORES``.
+    label_conditional : bool, default=False
+        Whether to promise the level for every label.
+    allow_empty : bool, default=True
+        Whether a set may be empty; if not, the most probable label joins it.
+    measures : bool, default=False
+        Whether the audit of what is left computes worst slabs and excess risk too, for a report.
+    progress : function, optional
+        Called with the name of each stage when it begins.
+    seed : int, default=0
+    test_out : path, default=None
+        File for the test rows, which the model has not seen, for an audit. Its ending tells the
+        format; in the format of ``data``, the rows stand as they do there.
+    sampling : Sampling, default=None
+        Which rows of a folder are read, and where; None for 10^6 at most.
+    """
+    check_output(out, apart_from=[data])
+    if test_out is not None:
+        is_parquet(check_output(test_out, apart_from=[data, out]))  # it refuses other endings
+    check_confidence_level(confidence_level)
+    check_choice("conformity_score", conformity_score, SCORES)
+    given = ModelSource(estimator, model, probabilities, classes, trusted or ())
+    given.check(features=features, weights=weights)
+    names = table_columns(data)
+    check_columns([target, *drop], names, str(data))
+    needed = [name for name in names if name == target or name not in drop]
+    frame = read_table(data, labels=[target], columns=needed, sampling=sampling)
+    frame = labelled_rows(frame, target, drop_missing=drop_missing_target)
+    y = check_target(frame[target], has_model=bool(model or probabilities))
+    asked = AskedRoles(
+        target, sensitive, features, not_features, drop, clusters, weights, source=str(data)
+    )
+    base = base_model(frame, y, given, asked, seed=seed)
+    X, labels = frame[base.roles.columns], frame[target]
+    kinds = column_kinds(X)
+    ids = None if clusters is None else pd.factorize(frame[clusters])[0]
+    weighed = None if weights is None else check_weights(frame[weights])
+    others = [name for name in needed if name != target and name not in X]
+    further = row_hashes(frame[others], 0)
+    del frame  # X is a copy, and one is enough to train with
+    clf = FaReGClassifier(
+        base.estimator,
+        confidence_level=confidence_level,
+        conformity_score=conformity_score,
+        sensitive_features=base.roles.sensitive,
+        label_conditional=label_conditional,
+        allow_empty=allow_empty,
+        random_state=seed,
+    )
+    trial = fit_and_test(
+        clf,
+        X,
+        base.y,
+        was_fitted=base.was_fitted,
+        clusters=ids,
+        weights=weighed,
+        measures=measures,
+        progress=progress,
+        about={"file": Path(data).name, "target": target, "base_model": base.name},
+    )
+    if test_out is not None:
+        copy_rows(data, trial.X.index, test_out, labels=[target])
+    used = ~X.index.isin(trial.X.index)
+    notes = {"columns": kinds, **_notes(trial, base)}
+    seen = SeenRows.of(X, labels, others, further, rows=used)
+    save(trial.clf, out, metadata=notes, seen=seen)
+    return trial
+
+
+def _notes(trial: Trial, base: BaseModel) -> dict[str, Any]:
+    """Return what the model file tells about how it was made."""
+    kept = ("verdict", "rows", "accuracy", "after")
+    told = trial.to_dict()
+    return {
+        "target": base.roles.target,
+        **base.roles.notes(),
+        "data": trial.comparison.about["file"],
+        "estimator": base.name,
+        "date": trial.comparison.about["date"],
+        "seed": trial.comparison.about["seed"],
+        **{name: told[name] for name in kept},
+    }
 
 
 def fit_and_test(
