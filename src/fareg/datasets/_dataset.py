@@ -78,7 +78,9 @@ class Dataset:
         Dataset
             The same columns and name.
         """
-        chosen = np.arange(len(self))[rows if isinstance(rows, slice) else _as_index(rows)]
+        if not isinstance(rows, slice) and len(rows) == 0:
+            rows = slice(0)  # numpy would read an empty list as floats
+        chosen = np.arange(len(self))[rows]
         return Dataset(
             X=self.X.iloc[chosen].reset_index(drop=True),
             y=self.y[chosen],
@@ -86,9 +88,3 @@ class Dataset:
             group=None if self.group is None else self.group[chosen],
             name=self.name,
         )
-
-
-def _as_index(rows: npt.NDArray[Any] | Sequence[int]) -> npt.NDArray[Any]:
-    index = np.asarray(rows)
-    # numpy would read an empty list as floats
-    return index.astype(np.int64) if index.size == 0 else index

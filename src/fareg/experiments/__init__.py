@@ -5,7 +5,7 @@ pure function of its configuration, stored as soon as it is there.
 """
 
 from fareg.experiments._reproduce import Reproduction, list_targets, parse_sizes, reproduce
-from fareg.experiments.arena import Benchmark, benchmark, page_of
+from fareg.experiments.arena._benchmark import Benchmark, benchmark, page_of
 
 __all__ = [
     "Benchmark",

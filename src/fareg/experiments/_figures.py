@@ -56,30 +56,23 @@ def draw_panels(
         for method, own in summary.groupby("method", sort=False):
             own = own[own[metric].notna()]
             if len(own):
-                _draw_line(ax, own, x, metric, str(method))
+                style = {"linewidth": 1.3, "markersize": 4.5, **STYLES.get(str(method), PLAIN)}
+                errors = own[f"{metric}_se"].fillna(0.0)
+                ax.errorbar(own[x], own[metric], errors, label=method, elinewidth=0.8, **style)
         if "coverage" in metric or metric.startswith("wsc"):
             ax.axhline(CONFIDENCE, color="black", linewidth=0.8, zorder=0)
         ax.set_title(f"({letter}) {title}", fontsize=11)
         ax.set_xlabel(x_label)
         if log_x:
-            _name_ticks(ax, sorted(summary[x].unique()))
+            values = sorted(summary[x].unique())
+            ax.set_xscale("log")
+            ax.set_xticks(values, [f"{value:g}" for value in values])
+            ax.minorticks_off()
         if metric in log_y:
             ax.set_yscale("log")
         ax.grid(alpha=0.25)
     _share_legend(figure, axes)
     return figure
-
-
-def _draw_line(ax: Any, own: pd.DataFrame, x: str, metric: str, method: str) -> None:
-    style = {"linewidth": 1.3, "markersize": 4.5, **STYLES.get(method, PLAIN)}
-    errors = own[f"{metric}_se"].fillna(0.0)
-    ax.errorbar(own[x], own[metric], yerr=errors, label=method, elinewidth=0.8, **style)
-
-
-def _name_ticks(ax: Any, values: list[Any]) -> None:
-    ax.set_xscale("log")
-    ax.set_xticks(values, [f"{value:g}" for value in values])
-    ax.minorticks_off()
 
 
 def _share_legend(figure: Any, axes: Any) -> None:

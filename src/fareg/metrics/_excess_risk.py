@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import KFold
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 
 from fareg._columns import canonical, check_table, is_frame
 from fareg._encoding import AnySizeBoosting, FillEmpty, ordinal_encoder
@@ -175,7 +175,9 @@ def excess_risk_parts(
     table = _table(X)
     model = estimator
     if model is None:  # level numbers do not depend on coverage, so they are found once
-        table, model = ordinal_encoder().fit_transform(canonical(table)), _booster(random_state)
+        table = ordinal_encoder().fit_transform(canonical(table))
+        size = {"max_iter": N_ROUNDS, "max_leaf_nodes": N_LEAVES}
+        model = make_pipeline(FillEmpty(), AnySizeBoosting(**size, random_state=random_state))
     if not hasattr(model, "predict_proba"):
         raise InvalidInputError(f"estimator must have predict_proba, got {model!r}")
     folds = KFold(n_splits=n_splits, shuffle=True, random_state=random_state)
@@ -199,13 +201,6 @@ LOSSES: dict[str, Callable[[FloatArray, BoolArray, float], FloatArray]] = {
     "brier": lambda p, covered, level: (p - covered) ** 2,
     "log": _log,
 }
-
-
-def _booster(random_state: Any) -> Pipeline:
-    boosting = AnySizeBoosting(
-        max_iter=N_ROUNDS, max_leaf_nodes=N_LEAVES, random_state=random_state
-    )
-    return make_pipeline(FillEmpty(), boosting)
 
 
 def _table(X: Any) -> Any:
