@@ -2,7 +2,8 @@
 
 Labels follow the rule of ``make_synthetic``: Feature 1 tells the label of an easy row, and only the
 half of a hard one. Every shape says how likely a row is to be hard. ``TUNING`` shapes were looked
-at while the learner was built; ``HELD_OUT`` shapes were measured once, at the end.
+at while the learner was built; ``HELD_OUT`` shapes were not, and ``LATER`` shapes were thought of
+when it was done.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from group_shapes import HELD_OUT as GROUPS_HELD_OUT
-from group_shapes import TABLE, draw_labels, draw_people
+from group_shapes import JOBS, TABLE, draw_labels, draw_people
 from group_shapes import TUNING as GROUPS_TUNING
 
 CATEGORIES = ("Color", "Gender", "Age Group", "Region")
@@ -88,6 +89,53 @@ def _tilt(X: pd.DataFrame) -> np.ndarray:
     return 1 / (1 + np.exp(-1.5 * z.to_numpy()))
 
 
+def _checkerboard(X: pd.DataFrame) -> np.ndarray:
+    return np.asarray((X["Age"] > 54) == (np.log(X["Income"]) > 10.4))
+
+
+def _box(X: pd.DataFrame) -> np.ndarray:
+    people = (X["Gender"] == "Male") & (X["Color"] == "Red")
+    return people & (X["Age"] > 45) & (X["Income"] < 35_000)
+
+
+def _three_groups(X: pd.DataFrame) -> np.ndarray:
+    rich = (X["Income"] > 60_000) & (X["Age Group"] == "Elder")
+    return (X["Age"] < 28) & (X["Gender"] == "Female") | rich | _red_asians(X)
+
+
+def _red_asians(X: pd.DataFrame) -> np.ndarray:
+    return (X["Region"] == "Asia") & (X["Color"] == "Red")
+
+
+def _jobs_of_women(X: pd.DataFrame) -> np.ndarray:
+    return X["Job"].isin(JOBS[:14]) & (X["Gender"] == "Female")
+
+
+def _either(X: pd.DataFrame) -> np.ndarray:
+    return (X["Color"] == "Blue") & (X["Gender"] == "Male") | (X["Age"] > 78)
+
+
+def _steps_of_age(X: pd.DataFrame) -> np.ndarray:
+    return np.array([0.05, 0.3, 0.6, 0.95])[np.searchsorted([36, 54, 72], X["Age"], "right")]
+
+
+def _tails(X: pd.DataFrame) -> np.ndarray:
+    return (X["Age"] < 25) | (X["Age"] > 80)
+
+
+def _three_cells(X: pd.DataFrame) -> np.ndarray:
+    cells = {("Africa", "Youth"), ("Asia", "Elder"), ("Europe", "Child")}
+    return np.array([pair in cells for pair in zip(X["Region"], X["Age Group"], strict=True)])
+
+
+def _wedge(X: pd.DataFrame) -> np.ndarray:
+    return np.asarray(np.abs(X["Age"] - 54) / 36 > (np.log(X["Income"]) - 9.2) / 1.6)
+
+
+def _forties(X: pd.DataFrame) -> np.ndarray:
+    return np.asarray(X["Age"].between(40, 49))
+
+
 Shape = tuple[Hardness, tuple[str, ...]]
 TUNING: dict[str, Shape] = {
     "xnor": (_group(_xnor), CATEGORIES),
@@ -105,6 +153,22 @@ HELD_OUT: dict[str, Shape] = {
     "two regions": (_two_regions, CATEGORIES),
     "tilt": (_tilt, TABLE),
 }
+AMONG_NOISE = (*TABLE, *(f"Noise {j}" for j in range(20)))
+LATER: dict[str, Shape] = {
+    "checkerboard": (_group(_checkerboard), TABLE),
+    "box": (_group(_box), TABLE),
+    "three groups": (_group(_three_groups), TABLE),
+    "jobs of women": (_group(_jobs_of_women), ("Color", "Gender", "Region", "Job")),
+    "either": (_group(_either), TABLE),
+    "steps of age": (_steps_of_age, TABLE),
+    "tails": (_group(_tails), TABLE),
+    "minority in noise": (_group(GROUPS_TUNING["minority"][0]), AMONG_NOISE),
+    "xnor in noise": (_group(_xnor), AMONG_NOISE),
+    "three cells": (_group(_three_cells), CATEGORIES),
+    "wedge": (_group(_wedge), TABLE),
+    "weak xnor": (lambda X: np.where(_xnor(X), 0.6, 0.1), CATEGORIES),
+    "forties": (_group(_forties), TABLE),
+}
 NOISE: dict[str, Shape] = {
     f"noise {d}": (lambda X: np.full(len(X), 0.5), tuple(f"Noise {j}" for j in range(d)))
     for d in (3, 10, 20, 60)
@@ -115,7 +179,7 @@ def draw(name: str, n_samples: int, random_state: int) -> Graded:
     """Draw rows of one shape; smooth hardness has five degrees of equal share."""
     rng = np.random.default_rng(random_state)
     X = draw_people(n_samples, rng, missing=name == "missing")
-    hardness, sensitive = {**TUNING, **HELD_OUT, **NOISE}[name]
+    hardness, sensitive = {**TUNING, **HELD_OUT, **LATER, **NOISE}[name]
     noise = {
         name: rng.choice(list("abc"), n_samples) if j % 2 else rng.normal(size=n_samples)
         for j, name in enumerate(s for s in sensitive if s.startswith("Noise"))

@@ -2,6 +2,7 @@
 
     python benchmarks/quality.py tuning,held-out --rows 2000 --seeds 1
     python benchmarks/quality.py tuning,held-out --rows 2000 --seeds 5 --few
+    python benchmarks/quality.py later --rows 2000 --seeds 5
     python benchmarks/quality.py noise --rows 2000 --seeds 5 --test-rows 20000
     python benchmarks/quality.py summary
 
@@ -26,7 +27,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import typer
-from degrees import HELD_OUT, NOISE, TUNING, Graded, draw
+from degrees import HELD_OUT, LATER, NOISE, TUNING, Graded, draw
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
@@ -49,9 +50,14 @@ from fareg.groups import GroupLearner
 from fareg.metrics import coverage_by_level, is_covered
 
 RESULTS = Path(__file__).with_name("quality.csv")
-SHAPES = {"tuning": TUNING, "held-out": HELD_OUT, "noise": NOISE}
-SMOOTH = ("corner", "stripe", "slope", "disc", "ring", "tilt")  # regions of numbers alone
-TENTH = ("minority", "two groups", "tenth")  # groups of about a tenth
+SHAPES = {"tuning": TUNING, "held-out": HELD_OUT, "later": LATER, "noise": NOISE}
+SMOOTH = (  # regions of numbers alone
+    *("corner", "stripe", "slope", "disc", "ring", "tilt"),
+    *("checkerboard", "steps of age", "tails", "wedge", "forties"),
+)
+TENTH = (  # groups of about a tenth
+    *("minority", "two groups", "tenth", "box", "three groups", "minority in noise"),
+)
 COLUMNS = (
     *("shape", "held_out", "N", "seed", "method"),
     *("worst", "average", "size", "seconds", "n_levels", "level_off"),
@@ -154,7 +160,7 @@ def measure_case(
     X, y, test, truth = data.X[:n_rows], data.y[:n_rows], data.X[n_rows:], data.y[n_rows:]
     degree = data.degree(test)
     worst = degree == degree.max()
-    case = {"shape": name, "held_out": name in HELD_OUT, "N": n_rows, "seed": seed}
+    case = {"shape": name, "held_out": name in {**HELD_OUT, **LATER}, "N": n_rows, "seed": seed}
     Remembered.known.clear()
 
     def row(method: str, sets: np.ndarray, seconds: float, clf: Any = None) -> dict[str, Any]:
