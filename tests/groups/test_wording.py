@@ -84,6 +84,30 @@ def test_shortening_joins_lists_of_levels():
     assert shortened(rule, columns, covered).text == "edu in {p, q}"
 
 
+def test_joined_lists_name_the_levels_outside_if_they_are_fewer():
+    columns = people(2000)
+    columns.loc[::2, "edu"] = "s"
+    rule = rule_of(*((Condition("edu", levels=levels),) for levels in (("p", "q"), ("r", "t"))))
+    told = shortened(rule, columns, coverage_of(rule.inside(columns)))
+    assert told.text == "edu is not s"
+    np.testing.assert_array_equal(told.inside(columns), rule.inside(columns))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_conjunction_speaks_of_a_feature_once_and_in_the_shorter_way(seed):
+    rng = np.random.default_rng(seed)
+    columns = pd.DataFrame(
+        {name: rng.choice(list("abcdefghij"), 1500) for name in ("city", "job")}, dtype=object
+    )
+    lists = {name: rng.choice(list("abcdefghij"), rng.integers(2, 9)) for name in columns}
+    inside = np.logical_and.reduce([columns[name].isin(lists[name]) for name in columns])
+    noisy = inside ^ (rng.random(1500) < 0.03)
+    for rule in (distil_rule(columns, noisy), describe_group(columns, noisy, coverage_of(inside))):
+        for conditions in rule.alternatives:
+            assert len({c.feature for c in conditions}) == len(conditions)
+            assert all(len(c.levels) <= 5 for c in conditions)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_other_rows_of_the_same_people_give_the_same_round_words(seed):
     columns = people(1000, seed)

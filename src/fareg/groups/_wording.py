@@ -100,7 +100,21 @@ def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
         if better[0] <= best[0]:
             break
         best = better
-    return rule if best[1] == rule.alternatives else rule.part(best[1])
+    return rule if best[1] == rule.alternatives else rule.part(_shortest(best[1], columns))
+
+
+def _shortest(alternatives: Alternatives, columns: pd.DataFrame) -> Alternatives:
+    """Write joined lists of levels by the levels that they hold or by the others, if fewer."""
+
+    def spelled(condition: Condition) -> Condition:
+        if condition.levels is None:
+            return condition
+        column = columns[condition.feature]
+        levels = pd.Series(column.dropna().unique(), dtype=object)
+        meant = levels[levels.isin(condition.levels) != condition.is_excluding]
+        return condition.of_levels(meant, column) if 0 < len(meant) < len(levels) else condition
+
+    return tuple(tuple(map(spelled, conditions)) for conditions in alternatives)
 
 
 def relisted(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
