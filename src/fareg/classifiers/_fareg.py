@@ -9,10 +9,12 @@ from typing import Annotated, Any, Self
 import numpy as np
 from sklearn.base import clone
 
-from fareg._validation import Count, InvalidInputError, one_of
+from fareg._validation import Count, FloatArray, InvalidInputError, one_of
 from fareg.calibration import (
+    CellCalibration,
     CountedLevels,
     IntervalSearch,
+    LevelCalibration,
     ReselectedCalibration,
     Rows,
     UnionCalibration,
@@ -30,14 +32,19 @@ from fareg.classifiers._strata import check_groups, describe_counted, describe_g
 from fareg.classifiers._views import (
     CONSTRUCTIONS,
     NOWHERE,
-    calibrate_groups,
+    DisadvantageLevels,
+    GroupCells,
+    GroupDraws,
+    disadvantage,
     division,
+    membership,
     own_part,
     with_fewer_draws,
 )
-from fareg.groups import MEMBERS, GroupLearner, Rule
+from fareg.groups import MEMBERS, GroupLearner, Rule, cut_membership
 
 REFERENCE_ROWS = 2_000  # rows kept for explain()
+MIN_CELL_SHARE = 0.05  # the group and the rest each hold this share of the learning rows
 
 
 def check_learner(name: str, learner: Any) -> None:
@@ -274,23 +281,14 @@ allow_empty, random_state
             rows, training, self.calibration, self.key_, "look for a group"
         )
         base = self._base_calibration(learning, training) if len(learning) else None
-        each: dict[str, Any] = {"label_conditional": self.label_conditional}
-        covered = coverage_to_learn(learning, base, self.target, self.alpha_, **each)
+        covered = coverage_to_learn(
+            learning, base, self.target, self.alpha_, label_conditional=self.label_conditional
+        )
         learner = self._new_learner().fit(learning.columns, covered, learning.clusters)
         steps = [entry["step"] for entry in learner.history_ if entry["stage"] == "group"]
         self.n_iter_ = max(steps, default=1)
         self.reference_ = learning.columns.iloc[:REFERENCE_ROWS]
-        own, told = calibrate_groups(
-            self.construction,
-            learner,
-            learning,
-            covered,
-            rest,
-            n_levels=self.n_levels,
-            n_draws=self.n_draws,
-            alpha=self.alpha_,
-            **each,
-        )
+        own, told = self._calibrate_groups(learner, learning, covered, rest)
         other = self._base_calibration(rest, training)
         self.calibration_ = own if other is None else UnionCalibration((own, other))
         honest = self.calibration != "reuse"  # the rows that calibrate did not choose the groups
@@ -305,6 +303,30 @@ allow_empty, random_state
         )
         self.groups_ = describe_groups(self.named_groups_, own, rest, honest=honest)
         return self.calibration_
+
+    def _calibrate_groups(
+        self, learner: GroupLearner, learning: Rows, covered: FloatArray, rest: Rows
+    ) -> tuple[Any, FloatArray]:
+        """Divide rows by what was learned, and calibrate on the rows that are left.
+
+        Returns the calibration, and what the learner says about the learning rows: their
+        disadvantage, or their membership where groups are made of that.
+        """
+        common: dict[str, Any] = {"label_conditional": self.label_conditional}
+        if self.construction == "levels":
+            b = disadvantage(learner, learning)
+            signal = getattr(learner, "signal_", None)  # a learner without members has none
+            most = self.n_levels if learner.found_ else 1
+            if signal is not None:
+                most = signal.n_levels(len(rest), self.n_levels)
+            levels = DisadvantageLevels.cut(learner, b, most, len(rest))
+            return LevelCalibration.of(levels, rest, self.alpha_, **common), b
+        q = membership(learner, learning)
+        cuts = cut_membership(q, covered, min_share=MIN_CELL_SHARE) if learner.found_ else NOWHERE
+        views: Any = GroupCells(learner, cuts)
+        if self.construction == "union":
+            views = GroupDraws(learner, self.n_draws, cuts)
+        return CellCalibration.of(views, rest, self.alpha_, **common), q
 
     def _new_learner(self) -> GroupLearner:
         learner = self.learner

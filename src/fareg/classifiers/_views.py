@@ -9,22 +9,13 @@ import numpy as np
 
 from fareg._hashing import row_draws
 from fareg._validation import FloatArray, IntArray, InvalidInputError
-from fareg.calibration import (
-    ABSENT,
-    CellCalibration,
-    LevelCalibration,
-    RisingThresholds,
-    Rows,
-    UnionCalibration,
-    require,
-)
-from fareg.groups import GroupLearner, cells_of, cut_membership
+from fareg.calibration import ABSENT, RisingThresholds, Rows, UnionCalibration, require
+from fareg.groups import cells_of
 
 DIGITS = 9  # decimals that disadvantage is rounded to
 N_RANKS = 1001
 NOWHERE = np.empty(0)  # no cut at all: everyone is in one cell
 MIN_LEVEL_ROWS = 30  # with fewer calibration rows, a level's threshold is noise
-MIN_CELL_SHARE = 0.05  # the group and the rest each hold this share of the learning rows
 
 
 def membership(learner: Any, rows: Rows) -> FloatArray:
@@ -190,41 +181,6 @@ def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> 
 
 
 CONSTRUCTIONS = {"levels": DisadvantageLevels, "partition": GroupCells, "union": GroupDraws}
-
-
-def calibrate_groups(
-    construction: str,
-    learner: GroupLearner,
-    learning: Rows,
-    covered: FloatArray,
-    rest: Rows,
-    *,
-    n_levels: int,
-    n_draws: int,
-    alpha: float,
-    label_conditional: bool,
-) -> tuple[Any, FloatArray]:
-    """Divide rows by what was learned, and calibrate on the rows that are left.
-
-    ``learner`` was fitted on the rows ``learning``, ``covered`` tells how well these are covered,
-    and the rows ``rest`` calibrate. Returns the calibration, and what the learner says about the
-    learning rows: their disadvantage, or their membership where groups are made of that.
-    """
-    common: dict[str, Any] = {"alpha": alpha, "label_conditional": label_conditional}
-    if construction == "levels":
-        b = disadvantage(learner, learning)
-        signal = getattr(learner, "signal_", None)  # a learner without members has none
-        most = n_levels if learner.found_ else 1
-        if signal is not None:
-            most = signal.n_levels(len(rest), n_levels)
-        levels = DisadvantageLevels.cut(learner, b, most, len(rest))
-        return LevelCalibration.of(levels, rest, **common), b
-    q = membership(learner, learning)
-    cuts = cut_membership(q, covered, min_share=MIN_CELL_SHARE) if learner.found_ else NOWHERE
-    views: Any = GroupCells(learner, cuts)
-    if construction == "union":
-        views = GroupDraws(learner, n_draws, cuts)
-    return CellCalibration.of(views, rest, **common), q
 
 
 def own_part(calibration: Any) -> Any:
