@@ -8,7 +8,7 @@ from scipy.optimize import check_grad
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from fareg._validation import FaregError, FaregWarning
-from fareg.calibration import Regions, learn_regions, pinball, region_quantiles
+from fareg.calibration import Regions, RegionSearch, learn_regions, pinball, region_quantiles
 from fareg.calibration._regions import _loss
 from fareg.classifiers import PLCPClassifier, SplitConformalClassifier
 from fareg.datasets import make_synthetic
@@ -65,9 +65,9 @@ def test_gradient_is_the_derivative(n_hidden):
 def test_equal_rows_may_be_learned_from_as_one():
     rng = np.random.default_rng(3)
     Z, which, scores = rng.normal(size=(5, 3)), rng.integers(5, size=300), rng.random(300)
-    settings = {"n_regions": 2, "n_hidden": 3, "max_iter": 3, "n_restarts": 2}
+    search = RegionSearch(n_regions=2, model="network", max_iter=3, n_restarts=2)
     apart, together = (
-        learn_regions(*rows, scores, 0.1, **settings, rng=np.random.default_rng(0))
+        learn_regions(*rows, scores, 0.1, search, np.random.default_rng(0))
         for rows in ((Z[which], np.arange(300)), (Z, which))
     )
     np.testing.assert_allclose(together.quantiles, apart.quantiles, atol=1e-3)
@@ -92,18 +92,9 @@ def test_network_finds_xnor_and_a_line_does_not():
     scores = np.where(group, 1.0, 0.2) * rng.random(2000)
     Z = np.hstack([bits, 1 - bits]).astype(float)
     found = {}
-    for name, n_hidden in (("linear", 0), ("network", 16)):
-        learned = learn_regions(
-            Z,
-            np.arange(2000),
-            scores,
-            0.1,
-            n_regions=2,
-            n_hidden=n_hidden,
-            max_iter=30,
-            n_restarts=8,
-            rng=rng,
-        )
+    for name in ("linear", "network"):
+        search = RegionSearch(n_regions=2, model=name, max_iter=30, n_restarts=8)
+        learned = learn_regions(Z, np.arange(2000), scores, 0.1, search, rng)
         high = learned.regions.proba(Z).argmax(axis=1) == learned.quantiles.argmax()
         found[name] = (np.mean(high == group), learned.loss)
     assert found["network"][0] == 1

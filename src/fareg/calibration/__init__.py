@@ -32,6 +32,7 @@ from fareg.calibration._levels import (
 from fareg.calibration._regions import (
     RegionCalibration,
     Regions,
+    RegionSearch,
     RegionViews,
     learn_region_views,
     learn_regions,
@@ -79,6 +80,7 @@ __all__ = [
     "MappedBasis",
     "QuantileProgram",
     "RegionCalibration",
+    "RegionSearch",
     "Regions",
     "ReselectedCalibration",
     "RisingThresholds",

@@ -90,16 +90,22 @@ class LearnedRegions:
     n_iter: int
 
 
+@dataclass(frozen=True)
+class RegionSearch:
+    """How regions are looked for."""
+
+    n_regions: int
+    model: str  # a key of HIDDEN_UNITS
+    max_iter: int  # rounds that update regions and quantiles in turns
+    n_restarts: int
+
+
 def learn_regions(
     Z: FloatArray,
     which: IntArray,
     scores: FloatArray,
     alpha: float,
-    *,
-    n_regions: int,
-    n_hidden: int,
-    max_iter: int,
-    n_restarts: int,
+    search: RegionSearch,
     rng: np.random.Generator,
 ) -> LearnedRegions:
     """Minimise the pinball loss over regions and quantiles in turns; keep the best restart.
@@ -112,15 +118,16 @@ def learn_regions(
     # sorted once here, so that later sorts take a single pass
     order = np.argsort(scores, kind="stable")
     which, v = which[order], scores[order] / spread
+    n_regions, n_hidden = search.n_regions, HIDDEN_UNITS[search.model]
     n_output = (n_hidden or Z.shape[1]) + 1
     size = (Z.shape[1] + 1) * n_hidden + n_output * n_regions
     found = []
-    for _ in range(n_restarts):
+    for _ in range(search.n_restarts):
         # The first quantiles lie apart, around the level, so that regions can differ.
         strata = (np.arange(n_regions) + rng.random(n_regions)) / n_regions
         q = np.quantile(v, np.maximum(1 - 3 * alpha * (1 - strata), 0))
         start = rng.normal(size=size)
-        found.append(_alternate(Z, which, v, alpha, start, q, n_hidden, max_iter))
+        found.append(_alternate(Z, which, v, alpha, start, q, n_hidden, search.max_iter))
     best = min(found, key=lambda result: result.loss)
     return replace(best, quantiles=best.quantiles * spread, loss=best.loss * spread)
 
@@ -215,12 +222,9 @@ def encoded_rows(encoder: Any, columns: pd.DataFrame) -> tuple[FloatArray, IntAr
 def learn_region_views(
     rows: Rows,
     alpha: float,
+    search: RegionSearch,
     *,
     target: str,
-    n_regions: int,
-    model: str,
-    max_iter: int,
-    n_restarts: int,
     drawn: bool,
     rng: np.random.Generator,
 ) -> tuple[RegionViews, LearnedRegions]:
@@ -242,21 +246,11 @@ def learn_region_views(
     else:  # An infinite score has no gradient, so it counts as a little above all finite ones.
         above = finite.max() + (np.ptp(finite) or 1.0) / 10
         values = np.clip(scores, finite.min(), above)
-    learned = learn_regions(
-        Z,
-        which,
-        values,
-        alpha,
-        n_regions=n_regions,
-        n_hidden=HIDDEN_UNITS[model],
-        max_iter=max_iter,
-        n_restarts=n_restarts,
-        rng=rng,
-    )
+    learned = learn_regions(Z, which, values, alpha, search, rng)
     h = learned.regions.proba(Z)[which]
-    kept = np.arange(n_regions)
+    kept = np.arange(search.n_regions)
     if not drawn:
-        counts = np.bincount(h.argmax(axis=1), minlength=n_regions)
+        counts = np.bincount(h.argmax(axis=1), minlength=search.n_regions)
         kept = np.flatnonzero(counts >= min(math.ceil(1 / alpha) - 1, counts.max()))
     learned = replace(learned, quantiles=region_quantiles(scores, h, alpha))
     return RegionViews(encoder, learned.regions, kept, drawn), learned

@@ -9,7 +9,13 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from fareg._validation import Count, FloatArray, IntArray, one_of
-from fareg.calibration import CellCalibration, RegionCalibration, Rows, learn_region_views
+from fareg.calibration import (
+    CellCalibration,
+    RegionCalibration,
+    RegionSearch,
+    Rows,
+    learn_region_views,
+)
 from fareg.classifiers._base import ConformalClassifier
 from fareg.classifiers._learning import MAX_LEARNING_ROWS
 
@@ -131,16 +137,9 @@ class PLCPClassifier(ConformalClassifier):
             seed = int(rng.integers(2**32))
             parts = train_test_split(np.arange(len(rows)), train_size=n_learn, random_state=seed)
             learning, rest = (rows.take(part) for part in parts)
+        search = RegionSearch(self.n_regions, self.regions, self.max_iter, self.n_restarts)
         views, learned = learn_region_views(
-            learning,
-            self.alpha_,
-            target=self.target,
-            n_regions=self.n_regions,
-            model=self.regions,
-            max_iter=self.max_iter,
-            n_restarts=self.n_restarts,
-            drawn=reuse,
-            rng=rng,
+            learning, self.alpha_, search, target=self.target, drawn=reuse, rng=rng
         )
         self.quantiles_: FloatArray = learned.quantiles
         self.loss_, self.n_iter_ = learned.loss, learned.n_iter
