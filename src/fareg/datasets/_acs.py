@@ -110,13 +110,28 @@ def load_acs_income(
     paths = acs_income_files(root_dir, year=year, states=states, horizon=horizon)
     # Each state is filtered as it is read, so the full table of five states need not fit in memory.
     people = pd.concat([_read_people(path) for path in paths], ignore_index=True)
-    return _prepare(
-        people,
-        n_samples=n_samples,
-        label_noise=label_noise,
-        name=f"ACSIncome {int(year)}",
-        random_state=random_state,
-    )
+    if len(people) == 0:
+        raise InvalidInputError(
+            "no people of 17 to 56 with work and an income above 100 are in the data; "
+            "check the files and states"
+        )
+    rng = np.random.default_rng(random_state)
+    if n_samples is not None and check_count("n_samples", n_samples) < len(people):
+        people = people.iloc[rng.choice(len(people), size=n_samples, replace=False)]
+    people = people.reset_index(drop=True)
+
+    X = _features(people)
+    income = people["PINCP"].to_numpy(dtype=np.float64)
+    inner = np.arange(1, N_BRACKETS) / N_BRACKETS
+    edges = np.quantile(income, inner, method="inverted_cdf")
+    y = np.searchsorted(edges, income, side="left").astype(np.int64)
+
+    young_man = (X["AGE"] == "17-26") & (X["SEX"] == "Male")
+    older_woman = (X["AGE"] == "47-56") & (X["SEX"] == "Female")
+    group = (young_man | older_woman).to_numpy(dtype=np.bool_)
+    if label_noise:
+        y = inject_label_noise(y, group, n_classes=N_BRACKETS, random_state=rng)
+    return Dataset(X=X, y=y, sensitive=SENSITIVE, group=group, name=f"ACSIncome {int(year)}")
 
 
 def acs_income_files(
@@ -198,39 +213,6 @@ def _read_people(path: Path) -> pd.DataFrame:
     kept = people["AGEP"].between(AGE_EDGES[0], AGE_EDGES[-1], inclusive="left")
     kept &= (people["PINCP"] > 100) & (people["WKHP"] > 0) & (people["PWGTP"] >= 1)
     return people[kept]
-
-
-def _prepare(
-    people: pd.DataFrame,
-    *,
-    n_samples: int | None,
-    label_noise: bool,
-    name: str,
-    random_state: int | np.random.Generator | None,
-) -> Dataset:
-    """Draw people, bin their age, cut their income into brackets and corrupt the group's labels."""
-    if len(people) == 0:
-        raise InvalidInputError(
-            "no people of 17 to 56 with work and an income above 100 are in the data; "
-            "check the files and states"
-        )
-    rng = np.random.default_rng(random_state)
-    if n_samples is not None and check_count("n_samples", n_samples) < len(people):
-        people = people.iloc[rng.choice(len(people), size=n_samples, replace=False)]
-    people = people.reset_index(drop=True)
-
-    X = _features(people)
-    income = people["PINCP"].to_numpy(dtype=np.float64)
-    inner = np.arange(1, N_BRACKETS) / N_BRACKETS
-    edges = np.quantile(income, inner, method="inverted_cdf")
-    y = np.searchsorted(edges, income, side="left").astype(np.int64)
-
-    young_man = (X["AGE"] == "17-26") & (X["SEX"] == "Male")
-    older_woman = (X["AGE"] == "47-56") & (X["SEX"] == "Female")
-    group = (young_man | older_woman).to_numpy(dtype=np.bool_)
-    if label_noise:
-        y = inject_label_noise(y, group, n_classes=N_BRACKETS, random_state=rng)
-    return Dataset(X=X, y=y, sensitive=SENSITIVE, group=group, name=name)
 
 
 def _features(people: pd.DataFrame) -> pd.DataFrame:
