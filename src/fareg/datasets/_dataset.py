@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,10 +81,6 @@ class Dataset:
         if not isinstance(rows, slice) and len(rows) == 0:
             rows = slice(0)  # numpy would read an empty list as floats
         chosen = np.arange(len(self))[rows]
-        return Dataset(
-            X=self.X.iloc[chosen].reset_index(drop=True),
-            y=self.y[chosen],
-            sensitive=self.sensitive,
-            group=None if self.group is None else self.group[chosen],
-            name=self.name,
-        )
+        X = self.X.iloc[chosen].reset_index(drop=True)
+        group = None if self.group is None else self.group[chosen]
+        return replace(self, X=X, y=self.y[chosen], group=group)

@@ -85,7 +85,7 @@ def generator(name: str, seed: int, n: int, purpose: int) -> np.random.Generator
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a comparison: its name, a key of ``KINDS`` and parameters.
+    """A row of a comparison: its name, its kind (see ``apply_method``) and parameters.
 
     The name does not enter the hash: what two targets call differently is computed once.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,22 @@ class Outcome:
 
 def apply_method(method: Method, bench: Bench, size_of: Callable[[Method], float]) -> Outcome:
     """Conformalize and predict; ``size_of`` tells the mean size of another method's sets."""
-    return KINDS[method.kind](method, bench, size_of)
+    if method.kind not in ("matched", "oracle"):
+        return _fitted_outcome(method, bench)
+    start = time.process_time()
+    split, extras = _split_scores(bench), {}
+    if method.kind == "oracle":
+        sets = split.oracle_sets(
+            bench.calibration.group,
+            bench.test.group,
+            confidence_level=CONFIDENCE,
+            construction=method["construction"],
+        )
+    else:  # the one threshold for everyone at which the mean size is that of another method
+        threshold = size_matched_threshold(split.scores, size_of(method["like"]))
+        sets = split.scores <= threshold
+        extras["level"] = float((split.own <= threshold).sum() / (len(split.own) + 1))
+    return Outcome(sets, (time.process_time() - start, 0.0), extras)
 
 
 def classifier(method: Method, bench: Bench) -> Any:
@@ -63,20 +78,14 @@ def fitted(method: Method, bench: Bench) -> tuple[Any, float]:
     return bench.fits[key]
 
 
-def _run_classifier(method: Method, bench: Bench, size_of: Any) -> Outcome:
-    model, seconds = fitted(method, bench)
-    return _outcome(model, seconds, bench)
-
-
-def _run_draws(method: Method, bench: Bench, size_of: Any) -> Outcome:
-    """Use the first T of many draws: the group is the same for every T, only learned once."""
-    n_draws = method["n_draws"]
-    most = {**dict(method.parameters), "n_draws": MOST_DRAWS}
-    model, seconds = fitted(Method(method.name, "draws", tuple(most.items())), bench)
-    return _outcome(model.with_draws(n_draws), seconds, bench)
-
-
-def _outcome(model: Any, seconds: float, bench: Bench) -> Outcome:
+def _fitted_outcome(method: Method, bench: Bench) -> Outcome:
+    if method.kind == "draws":
+        # the first T of many draws: the group is the same for every T, and only learned once
+        most = {**dict(method.parameters), "n_draws": MOST_DRAWS}
+        model, seconds = fitted(replace(method, parameters=tuple(most.items())), bench)
+        model = model.with_draws(method["n_draws"])
+    else:
+        model, seconds = fitted(method, bench)
     start = time.process_time()
     sets = model.predict_set(bench.test.X)
     predict_seconds = time.process_time() - start
@@ -116,28 +125,6 @@ def _split_scores(bench: Bench) -> SplitScores:
     return bench.fits["scores"]
 
 
-def _run_matched(method: Method, bench: Bench, size_of: Callable[[Method], float]) -> Outcome:
-    """Take the one threshold for everyone at which the mean size is that of another method."""
-    start = time.process_time()
-    split = _split_scores(bench)
-    threshold = size_matched_threshold(split.scores, size_of(method["like"]))
-    level = float((split.own <= threshold).sum() / (len(split.own) + 1))
-    seconds = time.process_time() - start
-    return Outcome(split.scores <= threshold, (seconds, 0.0), {"level": level})
-
-
-def _run_oracle(method: Method, bench: Bench, size_of: Any) -> Outcome:
-    """Calibrate with knowledge of the true group."""
-    start = time.process_time()
-    sets = _split_scores(bench).oracle_sets(
-        bench.calibration.group,
-        bench.test.group,
-        confidence_level=CONFIDENCE,
-        construction=method["construction"],
-    )
-    return Outcome(sets, (time.process_time() - start, 0.0), {})
-
-
 CLASSIFIERS: dict[str, Any] = {
     "marginal": SplitConformalClassifier,
     "exhaustive": ExhaustiveConformalClassifier,
@@ -147,12 +134,6 @@ CLASSIFIERS: dict[str, Any] = {
     "plcp": PLCPClassifier,
     "rcp": RectifiedConformalClassifier,
     "default": FaReGClassifier,
-}
-KINDS: dict[str, Callable[[Method, Bench, Callable[[Method], float]], Outcome]] = {
-    **dict.fromkeys([*CLASSIFIERS, "paper", "condcp+paper"], _run_classifier),
-    "draws": _run_draws,
-    "matched": _run_matched,
-    "oracle": _run_oracle,
 }
 
 MARGINAL = Method("Marginal", "marginal")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -52,7 +52,7 @@ def _acs(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
     people = _people(config.path, config.states)
     drawn = _sample(people, n, rng)
     y = inject_label_noise(drawn.y, drawn.group, n_classes=4, random_state=rng)  # type: ignore[arg-type]
-    return Dataset(X=drawn.X, y=y, sensitive=drawn.sensitive, group=drawn.group, name=drawn.name)
+    return replace(drawn, y=y)
 
 
 @lru_cache(maxsize=1)
