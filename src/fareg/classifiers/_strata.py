@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fareg import _words as words
-from fareg._validation import BoolArray
+from fareg._validation import FloatArray, IntArray
 from fareg.calibration import (
     CellCalibration,
     CountedLevels,
@@ -65,41 +65,32 @@ class GroupTable(pd.DataFrame):
         return str(self.in_words().to_html(index=False, justify="left"))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Stratum:
-    """Rows that share a threshold.
+    """A run of levels, or a cell of a group, whose rows share a threshold."""
 
-    Attributes
-    ----------
-    name : str
-    inside : bool ndarray of shape (n,)
-    threshold : float
-        Of the strictest label.
-    n_choices : int
-        Among how many strata calibration may have chosen this one.
-    """
-
+    first: int
+    last: int
     name: str
-    inside: BoolArray
-    threshold: float
-    n_choices: int
+    threshold: float  # of the strictest label
+    n_choices: int  # among how many strata calibration may have chosen this one
 
 
-def strata_of(calibration: LevelCalibration | CellCalibration, rows: Rows) -> list[Stratum]:
-    """Return who shares a threshold among these rows, the worst off first."""
+def strata_of(calibration: RisingThresholds | CellCalibration) -> list[Stratum]:
+    """Return who shares a threshold, the worst off first."""
     if isinstance(calibration, CellCalibration):
-        views = calibration.views
-        cells, group = cells_of(membership(views.learner, rows), views.cuts), len(views.cuts)
+        group = len(calibration.views.cuts)
         names = ["rest", "group"] if group else ["everyone"]
         return [
-            Stratum(names[cell], cells == cell, _cell_threshold(calibration, cell), 1)
+            Stratum(cell, cell, names[cell], _cell_threshold(calibration, cell), 1)
             for cell in range(group, -1, -1)
         ]
-    levels, n_levels = calibration.leveler.levels(rows), calibration.leveler.n_levels
+    n_levels = calibration.leveler.n_levels
     return [
         Stratum(
+            first,
+            last,
             _level_words(first, last, n_levels),
-            (levels >= first) & (levels <= last),
             float(calibration.level_thresholds[first].max()),
             n_levels * (n_levels + 1) // 2,  # any run of neighbouring levels could have been pooled
         )
@@ -134,24 +125,20 @@ def describe_groups(
 
     p-values of strata are NaN unless ``honest``: rows that chose a group cannot test it.
     """
-    strata = strata_of(calibration, rows)
-    covered = covered_by_split(rows, calibration.alpha)
-    thresholds = np.full(len(covered), np.nan)
-    for stratum in strata:
-        thresholds[stratum.inside] = stratum.threshold
-    described = [_of_named(group, rows, thresholds) for group in named]
+    if isinstance(calibration, CellCalibration):
+        views = calibration.views
+        steps = cells_of(membership(views.learner, rows), views.cuts)
+    else:
+        steps = calibration.leveler.levels(rows)
+    strata = strata_of(calibration)
+    covered, n_steps = covered_by_split(rows, calibration.alpha), strata[0].last + 1
+    hits, counts = (np.bincount(own, minlength=n_steps) for own in (steps[covered], steps))
     masks = [group.rule.inside(rows.columns) for group in named]
-    described += [
-        _of_stratum(
-            stratum.name,
-            stratum.threshold,
-            stratum.n_choices if honest else None,
-            (int(covered[stratum.inside].sum()), int(stratum.inside.sum())),
-            (int(covered.sum()), len(covered)),
-        )
-        for stratum in strata
-        if not any(np.array_equal(stratum.inside, mask) for mask in masks)
-    ]
+    described = [_of_named(group, rows, _thresholds(strata)[steps]) for group in named]
+    for stratum in strata:
+        inside = (steps >= stratum.first) & (steps <= stratum.last)
+        if not any(np.array_equal(inside, mask) for mask in masks):
+            described.append(_of_stratum(stratum, hits, counts, honest=honest))
     return _table(described)
 
 
@@ -164,22 +151,17 @@ def describe_counted(
     typical threshold. Everything about levels is of the counted rows.
     """
     rows = Rows(reference, ask=lambda X: None, score=lambda proba, u: None, selection=None, key=0)
-    thresholds = calibration.level_thresholds.max(axis=1)
-    described = [_of_named(g, rows, thresholds[calibration.leveler.levels(rows)]) for g in named]
-    covered, counts = calibration.covered.sum(axis=0), calibration.counts.sum(axis=0)
-    n_levels = len(counts)
-    for first, last in calibration.pooled_levels()[::-1]:
-        own = slice(first, last + 1)
-        described.append(
-            _of_stratum(
-                _level_words(first, last, n_levels),
-                float(thresholds[first]),
-                n_levels * (n_levels + 1) // 2,
-                (int(covered[own].sum()), int(counts[own].sum())),
-                (int(covered.sum()), int(counts.sum())),
-            )
-        )
-    return _table(described)
+    strata = strata_of(calibration)
+    thresholds = _thresholds(strata)[calibration.leveler.levels(rows)]
+    hits, counts = calibration.covered.sum(axis=0), calibration.counts.sum(axis=0)
+    described = [_of_named(group, rows, thresholds) for group in named]
+    return _table(described + [_of_stratum(stratum, hits, counts) for stratum in strata])
+
+
+def _thresholds(strata: list[Stratum]) -> FloatArray:
+    """Return the threshold of each level or cell, in rising order."""
+    rising = strata[::-1]
+    return np.repeat([s.threshold for s in rising], [s.last - s.first + 1 for s in rising])
 
 
 def _table(described: list[dict[str, Any]]) -> pd.DataFrame:
@@ -207,28 +189,26 @@ def _of_named(group: NamedGroup, rows: Rows, thresholds: Any) -> dict[str, Any]:
 
 
 def _of_stratum(
-    name: str,
-    threshold: float,
-    n_choices: int | None,
-    inside: tuple[int, int],
-    everyone: tuple[int, int],
+    stratum: Stratum, hits: IntArray, counts: IntArray, *, honest: bool = True
 ) -> dict[str, Any]:
-    """Describe a stratum by its covered rows and rows, beside those of everyone.
+    """Describe a stratum by the covered rows and the rows of every level or cell.
 
-    ``n_choices`` is the number of strata among which it may have been chosen, and corrects the
-    p-value. If it is None, the p-value is NaN: rows that chose a stratum cannot test it.
+    The p-value allows for the choice of the stratum. It is NaN unless ``honest``: rows that chose a
+    stratum cannot test it.
     """
+    own = slice(stratum.first, stratum.last + 1)
+    inside, everyone = ((int(hits[s].sum()), int(counts[s].sum())) for s in (own, slice(None)))
     evidence = evidence_of(inside, everyone)
-    p_value = float("nan") if n_choices is None else min(1.0, n_choices * evidence["p_value"])
+    p_value = min(1.0, stratum.n_choices * evidence["p_value"]) if honest else float("nan")
     return {
-        "group": name,
+        "group": stratum.name,
         "named": False,
         "rule": "",
         "fidelity": float("nan"),
         "share": inside[1] / max(1, everyone[1]),
         **evidence,
         "p_value": p_value,
-        "threshold": threshold,
+        "threshold": stratum.threshold,
         "stability": float("nan"),
     }
 
