@@ -42,24 +42,13 @@ class WorstLevels:
     significant: BoolArray  # (n_ranks,) whether the t-test finds such a level's rate above alpha
 
     @classmethod
-    def count(
-        cls,
-        scores: FloatArray,
-        levels: IntArray,
-        problems: IntArray,
-        *,
-        n_levels: tuple[int, ...],
-        n_problems: int,
-        alpha: float,
-    ) -> WorstLevels:
-        """Count miscovered points per level.
-
-        ``levels`` has shape (n, n_features); ``problems`` of shape (n,) holds the label's number
-        when every label is a problem of its own, else zeros.
-        """
-        first = np.concatenate([[0], np.cumsum(np.asarray(n_levels) + 1)])
+    def of(cls, calibration: SelectedCalibration) -> WorstLevels:
+        """Count miscovered points per level; every label may be a problem of its own."""
+        scores, alpha = calibration.scores, calibration.alpha
+        problems, n_problems = calibration.label_numbers, calibration.n_labels
+        first = np.concatenate([[0], np.cumsum(np.asarray(calibration.coding.n_levels) + 1)])
         before, boundary = _boundaries(scores, problems, n_problems, alpha)
-        cells = problems[:, None] * first[-1] + first[:-1] + levels
+        cells = problems[:, None] * first[-1] + first[:-1] + calibration.levels
 
         def per_level(chosen: BoolArray) -> IntArray:
             counts = np.bincount(cells[chosen].ravel(), minlength=n_problems * first[-1])
@@ -179,14 +168,7 @@ class SelectedCalibration(Calibration):
     @cached_property
     def worst_levels(self) -> WorstLevels:
         """The worst level of every feature."""
-        return WorstLevels.count(
-            self.scores,
-            self.levels,
-            self.label_numbers,
-            n_levels=self.coding.n_levels,
-            n_problems=self.n_labels,
-            alpha=self.alpha,
-        )
+        return WorstLevels.of(self)
 
     def thresholds(self, rows: Rows) -> FloatArray:
         """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
