@@ -57,8 +57,7 @@ class Cell:
 
     def result(self, bench: Any) -> pd.DataFrame:
         """Return the stored rows, or compute and store them."""
-        rows = bench.store.get(self.key)
-        return bench.store.put(self.key, self.compute(bench)) if rows is None else rows
+        return bench.store.once(self.key, lambda: self.compute(bench))
 
 
 @dataclass(frozen=True)

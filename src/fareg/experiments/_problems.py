@@ -139,9 +139,7 @@ def prepare(problem: Problem, store: Store) -> Bench:
     train = data.take(np.arange(n_train))
     rest = data.take(np.arange(n_train, len(data)))
     key = content_hash("base model", problem)
-    said = store.get(key)
-    if said is None:
-        said = store.put(key, _train(problem, train, rest, kind.n_classes))
+    said = store.once(key, lambda: _train(problem, train, rest, kind.n_classes))
     proba = said.drop(columns="training_seconds").to_numpy()
     group = np.zeros(len(rest), dtype=bool) if rest.group is None else rest.group
     n_calibration = problem.n - n_train

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -75,6 +76,11 @@ class Store:
         if rows is None:
             raise FaregError(f"{self.path(key)} has gone; run the same command again")
         return rows
+
+    def once(self, key: str, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        """Return the rows of a key; compute and store them if they are not there."""
+        rows = self.get(key)
+        return self.put(key, compute()) if rows is None else rows
 
     def put(self, key: str, rows: pd.DataFrame) -> pd.DataFrame:
         """Store the rows of a key and return them."""

@@ -81,9 +81,7 @@ class Trainings:
         digest = hashlib.sha256(np.asarray(rows, np.int64).tobytes()).hexdigest()
         if digest not in self.known:
             key = content_hash("arena training", self.contest, digest)
-            said = self.store.get(key)
-            if said is None:
-                said = self.store.put(key, self._train(rows, y))
+            said = self.store.once(key, lambda: self._train(rows, y))
             proba = said.drop(columns="seconds").to_numpy(np.float64)
             self.known[digest] = proba, float(said["seconds"].iloc[0])
         proba, seconds = self.known[digest]
