@@ -246,10 +246,13 @@ class FittedAnswers:
         rows = self._as_rows(X, given=given, about=about)
         return rows if kinds is None or about is not None else rows.selecting(no_sensitive(kinds))
 
-    def _as_rows(self, X: Any, codes: IntArray | None = None, **beside: Any) -> Rows:
+    def _as_rows(
+        self, X: Any, codes: IntArray | None = None, *, ask: Any = None, **beside: Any
+    ) -> Rows:
+        """Return rows by the parameters of the fit; ``ask`` may tell other probabilities."""
         return Rows(
             X,
-            lambda table: self._ask("predict_proba", table),
+            ask or (lambda table: self._ask("predict_proba", table)),
             get_score(self.parameters_["conformity_score"]),
             self.parameters_["sensitive_features"],
             self.key_,

@@ -60,7 +60,7 @@ from fareg.classifiers._inputs import (
     validated_table,
 )
 from fareg.classifiers._learning import out_of_fold_proba, split_rows
-from fareg.classifiers._probabilities import ProbabilityArrays, hidden_columns, probability_columns
+from fareg.classifiers._probabilities import ProbabilityArrays, probability_columns
 from fareg.scores import get_score
 
 Model = Annotated[Any, check_model]
@@ -137,7 +137,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         columns = probability_columns(self.estimator)
         if columns is not None or (self.estimator is not None and is_given(self.estimator)):
             refuse_weights(sample_weight)
-            return self._conformalize(self._fitted_estimator(table), table)
+            self._begin(self._fitted_estimator(table))
+            return self._conformalize(table)
         seed = hash_key(self.random_state) % 2**32
         train, rest = split_rows(len(table.y), self.calibration_size, table.clusters, seed)
         check_two_classes(table.y)
@@ -145,9 +146,9 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         weights = routed_weights(self, sample_weight, len(table.y))
         weights = None if weights is None else weights[train]
         own = table.take(train)
-        fitted = trained(clone(estimator), self._features(own.X), own.y, weights)
-        training = self._training_rows(estimator, fitted, own, seed, weights)
-        return self._conformalize(fitted, table.take(rest), training)
+        self._begin(trained(clone(estimator), self._features(own.X), own.y, weights))
+        training = self._training_rows(estimator, own, seed, weights)
+        return self._conformalize(table.take(rest), training)
 
     def conformalize(
         self,
@@ -182,7 +183,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self._check_parameters()
         table = self._check_inputs(X, y, sensitive_features)
         estimator, given = self._estimator_and_proba(table, proba, classes)
-        return self._conformalize(estimator, table, given=given)
+        self._begin(estimator)
+        return self._conformalize(table, given=given)
 
     def check(self) -> None:
         """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
@@ -225,56 +227,43 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         if they are not known.
         """
 
-    def _training_rows(
-        self, estimator: Any, fitted: Any, table: Labelled, seed: int, weights: Any
-    ) -> Rows:
+    def _begin(self, estimator: Any) -> None:
+        """Note what the answers will depend on: estimator, level, key and parameters."""
+        self.estimator_ = check_estimator(estimator)
+        self.classes_ = np.asarray(estimator.classes_)
+        self.alpha_ = check_confidence_level(self.confidence_level)
+        self.key_ = hash_key(self.random_state)
+        self.freeze_parameters()
+
+    def _training_rows(self, estimator: Any, table: Labelled, seed: int, weights: Any) -> Rows:
         """Return the training rows.
 
         Where they teach, with ``calibration="train"``, they have labels, and the probabilities of
         each are by a model that was trained without it.
         """
         if getattr(self, "calibration", None) not in ("auto", "train"):
-            score, selection = get_score(self.conformity_score), self.sensitive_features
-            return Rows(table.X, fitted.predict_proba, score, selection, 0, about=table.about)
+            return self._as_rows(table.X, about=table.about)
 
         def ask(X: Any) -> FloatArray:
             return out_of_fold_proba(
                 estimator,
                 self._features(X),
                 table.y,
-                fitted.classes_,
+                self.classes_,
                 cv=self.cv,
                 clusters=table.clusters,
                 seed=seed,
                 weights=weights,
             )
 
-        return self._learning_rows(table, fitted, ask)
-
-    def _learning_rows(self, table: Labelled, fitted: Any, ask: Any, given: Any = None) -> Rows:
-        """Return labelled rows that teach and do not calibrate."""
-        return Rows(
-            table.X,
-            ask,
-            get_score(self.conformity_score),
-            self.sensitive_features,
-            hash_key(self.random_state),
-            label_codes(table.y, fitted.classes_),
-            clusters=table.clusters,
-            hidden=hidden_columns(fitted, table.X),
-            given=given,
-            about=table.about,
-        )
+        codes = label_codes(table.y, self.classes_)
+        beside = {"about": table.about, "clusters": table.clusters}
+        return self._as_rows(table.X, codes, ask=ask, **beside)
 
     def _conformalize(
-        self, estimator: Any, table: Labelled, training: Rows | None = None, given: Any = None
+        self, table: Labelled, training: Rows | None = None, given: Any = None
     ) -> Self:
         """Calibrate on labelled rows; ``given`` are their probabilities, if they lie beside X."""
-        self.estimator_ = check_estimator(estimator)
-        self.classes_ = np.asarray(estimator.classes_)
-        self.alpha_ = check_confidence_level(self.confidence_level)
-        self.key_ = hash_key(self.random_state)
-        self.freeze_parameters()
         codes = calibration_codes(
             table.y, self.classes_, alpha=self.alpha_, label_conditional=self.label_conditional
         )

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from sklearn.base import clone
 
+from fareg._labels import label_codes
 from fareg._validation import Count, FloatArray, InvalidInputError, one_of
 from fareg.calibration import (
     CellCalibration,
@@ -23,7 +24,7 @@ from fareg.calibration import (
 from fareg.classifiers._base import ConformalClassifier, Folds
 from fareg.classifiers._beside import given_proba, sensitive_beside
 from fareg.classifiers._estimators import refuse_weights
-from fareg.classifiers._inputs import Labelled, checked_labels
+from fareg.classifiers._inputs import checked_labels
 from fareg.classifiers._learned_groups import LearnedGroups
 from fareg.classifiers._learning import coverage_to_learn, divide_rows
 from fareg.classifiers._naming import credible_groups, rule_to_explain
@@ -222,21 +223,21 @@ allow_empty, random_state
         self._check_parameters()
         table = self._check_inputs(X, y, sensitive_features)
         estimator, given = self._estimator_and_proba(table, proba, classes)
+        self._begin(estimator)
         learning = None
         if X_learn is not None:
             X_learn, y_learn = checked_labels(self._validated(X_learn, reset=False), y_learn)
-            clusters = None if clusters_learn is None else np.asarray(clusters_learn)
-            about = sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_)
             told = None
             if proba_learn is not None:
-                told = given_proba(proba_learn, X_learn, estimator.classes_, classes)
-            learning = self._learning_rows(
-                Labelled(X_learn, y_learn, about, clusters),
-                estimator,
-                lambda rows: estimator.predict_proba(self._features(rows)),
-                told,
+                told = given_proba(proba_learn, X_learn, self.classes_, classes)
+            learning = self._as_rows(
+                X_learn,
+                label_codes(y_learn, self.classes_),
+                clusters=None if clusters_learn is None else np.asarray(clusters_learn),
+                given=told,
+                about=sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_),
             )
-        return self._conformalize(estimator, table, learning, given)
+        return self._conformalize(table, learning, given)
 
     def recalibrated(self, search: IntervalSearch, n_unknown: int = 0) -> Self:
         """Return this fitted classifier with the thresholds of other calibration rows.
