@@ -91,7 +91,6 @@ class ProbabilityReader(ClassifierMixin, BaseEstimator):
 @pytest.fixture
 def small_searches(monkeypatch):
     """Let audits train, boost and search for a moment: what is tested is that they end well."""
-    monkeypatch.setattr("fareg.auditing._verification.MAX_ITER", 3)
     monkeypatch.setattr("fareg.metrics._excess_risk.N_ROUNDS", 3)
     short = functools.partial(fareg.audit, n_directions=5, n_permutations=2)
     monkeypatch.setattr("fareg.workflow._audit.audit", short)

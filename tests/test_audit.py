@@ -1,7 +1,6 @@
 """An audit reads anyone's sets, counts exactly, and never claims more than it verified."""
 
 import json
-import sys
 import warnings
 
 import numpy as np
@@ -223,7 +222,7 @@ def test_the_numbers_of_a_finding_are_those_of_its_words():
 
 
 def test_a_group_without_a_short_rule_is_not_put_in_words(monkeypatch):
-    monkeypatch.setattr(sys.modules[detectable_coverage.__module__], "MIN_FIDELITY", 1.0)
+    monkeypatch.setattr("fareg.groups._wording.MIN_FIDELITY", 1.0)
     X, y, sets = ring()
     result = audit(X, y, sets, classes=[0, 1], **FAST)
     learned = [group for group in result.groups if group.source == "learned"]

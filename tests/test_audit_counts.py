@@ -1,6 +1,5 @@
 """Counts of covered rows: exact if rows are independent, valid if they come in clusters."""
 
-import sys
 import warnings
 
 import numpy as np
@@ -136,9 +135,8 @@ def accused(columns, covered, seed, **options):
     return any(group.is_finding for group in groups)
 
 
-def test_copies_of_rows_accuse_nobody_if_the_audit_knows_of_them(monkeypatch):
+def test_copies_of_rows_accuse_nobody_if_the_audit_knows_of_them():
     """Every row ten times: without clusters, nearly every audit of fair sets finds something."""
-    monkeypatch.setattr(sys.modules[discover_and_verify.__module__], "MAX_ITER", 5)
     told = untold = 0
     repeats = 15
     for seed in range(repeats):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fareg.groups import Condition, candidate_rules, describe_group, distil_rule
+from fareg.groups import Condition, candidate_rules, distil_rule
 from fareg.groups import _wording as wording
 from fareg.groups._wording import _grids, _hull, relisted, rounded, shortened
 from people import is_level, people, rule_of
@@ -102,7 +102,10 @@ def test_a_conjunction_speaks_of_a_feature_once_and_in_the_shorter_way(seed):
     lists = {name: rng.choice(list("abcdefghij"), rng.integers(2, 9)) for name in columns}
     inside = np.logical_and.reduce([columns[name].isin(lists[name]) for name in columns])
     noisy = inside ^ (rng.random(1500) < 0.03)
-    for rule in (distil_rule(columns, noisy), describe_group(columns, noisy, coverage_of(inside))):
+    for rule in (
+        distil_rule(columns, noisy),
+        wording._described(columns, noisy, coverage_of(inside)),
+    ):
         for conditions in rule.alternatives:
             assert len({c.feature for c in conditions}) == len(conditions)
             assert all(len(c.levels) <= 5 for c in conditions)
@@ -229,6 +232,6 @@ def test_a_described_group_says_how_far_its_words_agree():
     columns = people(2000)
     inside = EDU_P.inside(columns)
     noisy = inside ^ (np.random.default_rng(0).random(2000) < 0.05)
-    rule = describe_group(columns, noisy, coverage_of(inside))
+    rule = wording._described(columns, noisy, coverage_of(inside))
     assert rule.text == "edu=p"
     assert rule.fidelity == (inside == noisy).mean()

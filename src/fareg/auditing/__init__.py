@@ -5,10 +5,9 @@ from fareg.auditing._comparison import Comparison, compare_sets
 from fareg.auditing._counts import Promise
 from fareg.auditing._result import AuditResult, records
 from fareg.auditing._story import RowLevels, levels_before_and_after
-from fareg.auditing._verification import MIN_FIDELITY, VerifiedGroup
+from fareg.auditing._verification import VerifiedGroup
 
 __all__ = [
-    "MIN_FIDELITY",
     "AuditResult",
     "Comparison",
     "Promise",

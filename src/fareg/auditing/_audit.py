@@ -59,8 +59,8 @@ def audit(
 ) -> AuditResult:
     """Find who is covered less often than promised, whoever made the prediction sets.
 
-    Groups are proposed on one random half of the rows: by a network that learns where coverage is
-    low, and by the worst levels and pairs of features. The other half puts them to an exact
+    Groups are proposed on one random half of the rows: by models that learn where coverage is low,
+    and by the worst levels and pairs of features. The other half puts them to an exact
     binomial test. If the rows are independent and coverage is at least ``confidence_level`` in
     every group, ``P(any finding) <= significance``, whatever was searched.
 

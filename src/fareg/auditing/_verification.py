@@ -8,20 +8,17 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta
 
-from fareg._levels import distinct_rows
-from fareg._validation import BoolArray, FloatArray, IntArray
+from fareg._validation import BoolArray, IntArray
 from fareg.auditing._cells import CodedTable, cell_coverage
 from fareg.auditing._counts import Count, Promise
-from fareg.groups import GroupLearner, cells_of, cut_membership, describe_group, distil_rule
+from fareg.groups import GroupLearner, candidate_rules, cut_membership
 from fareg.pvalues import holm
 
-MAX_ITER = 80  # gradient steps of the network
+MEMBERS = ("cells", "kernel", "boosting")  # what learns; the network would take longer than all
 MIN_ROWS = 20  # a half with fewer rows proposes nothing
 MIN_GROUP_ROWS = 10  # a group with fewer on the discovery half could hardly be verified
 SUSPICIOUS = 0.05  # a level or pair is tested if its p-value on the discovery half is this small
-PRIOR_ROWS = 8.0  # a cell's coverage counts as much as this many rows at the overall coverage
 MAX_CELLS = 5  # worst levels and pairs that are put to the test, beside the learned groups
-MIN_FIDELITY = 0.8  # a rule that agrees with a learned group on fewer rows does not describe it
 NO_RULE = "high learned disadvantage (no short rule describes it)"
 POWER = 0.8
 TYPICAL_SHARE = 0.3  # the group whose detectable coverage is reported holds this share of the rows
@@ -35,16 +32,15 @@ class VerifiedGroup:
     ----------
     rule : str
         The group in words. All numbers below are those of the rows that fit these words. Where no
-        short rule agrees with a learned group on 80% of the discovery rows, the words say that
-        there is none, and the numbers are those of the rows that were learned.
+        short rule describes those who were learned to be worst off, the words say so, and the
+        numbers are those of the rows that were learned.
     source : str
-        "learned" (by the membership network, or as a union of cells of two features), "level" or
-        "pair".
+        "learned" (from where coverage is low), "level" or "pair".
     features : tuple of str
         The features that the rule names.
     fidelity : float
-        Share of the discovery rows on which the words agree with the group as it was learned; 1 for
-        levels and pairs.
+        Share of the discovery rows on which the words agree with the group as it was learned, that
+        of the whole rule if these are one of its alternatives; 1 for the other groups.
     n, share, coverage, low, high, mean_size : numbers
         Rows of the verification half in the group, their share and coverage, its 95%
         Clopper-Pearson interval, and the mean size of their sets.
@@ -128,7 +124,8 @@ def discover_and_verify(
     seed = int(rng.integers(2**31))
     if chosen.sum() < MIN_ROWS:
         return (), discovery
-    learned = _learned_groups(columns, covered, discovery, seed)
+    ids = None if clusters is None else clusters[discovery]
+    learned = _learned_groups(columns, covered, discovery, ids, seed)
     cells = _worst_cells(columns, covered, size, discovery, promise.confidence_level)
     candidates = _distinct([*learned, *cells], discovery)
     groups = _verified(candidates, covered, size, discovery, clusters, promise, significance)
@@ -136,54 +133,31 @@ def discover_and_verify(
 
 
 def _learned_groups(
-    columns: pd.DataFrame, covered: BoolArray, discovery: BoolArray, seed: int
+    columns: pd.DataFrame,
+    covered: BoolArray,
+    discovery: BoolArray,
+    clusters: IntArray | None,
+    seed: int,
 ) -> list[_Candidate]:
-    """Learn on the discovery half where coverage is low: by a network, and by the best pair."""
-    target = covered[discovery].astype(np.float64)
-    learner = GroupLearner(significance=None, n_restarts=4, max_iter=MAX_ITER, random_state=seed)
-    learner.fit(columns[discovery], target)
-    if not learner.found_:
-        return []
-    proposals = [(learner.features_, learner.membership(columns))]
-    gains = learner.screening_.gains if learner.screening_ else {}
-    pairs = [subset for subset in gains if len(subset) == 2]
-    if pairs:
-        best = max(pairs, key=lambda pair: gains[pair])
-        proposals.append((best, _miscoverage_of_cells(columns[list(best)], covered, discovery)))
-    candidates = []
-    for features, membership in proposals:
-        cuts = cut_membership(membership[discovery], target)
-        mask = cells_of(membership, cuts) == 1
-        candidates.append(_in_words(columns[list(features)], covered, discovery, mask))
-    return candidates
+    """Learn on the discovery half where coverage is low, and put the worst off into words.
 
-
-def _in_words(
-    columns: pd.DataFrame, covered: BoolArray, discovery: BoolArray, mask: BoolArray
-) -> _Candidate:
-    """Return the rows that a rule for the mask describes, or the mask if no rule is like it."""
+    Each alternative of a rule is a candidate too, because only some of them may be to blame.
+    """
     own, target = columns[discovery], covered[discovery].astype(np.float64)
-    rule = describe_group(own, mask[discovery], target)
-    if rule.fidelity < MIN_FIDELITY:  # too short
-        rule = distil_rule(own, mask[discovery])
-    if rule.fidelity < MIN_FIDELITY or not rule.alternatives:
-        features = tuple(str(name) for name in columns)
-        return _Candidate(NO_RULE, "learned", features, rule.fidelity, mask)
-    rows = rule.inside(columns)
-    return _Candidate(rule.text, "learned", rule.features, rule.fidelity, rows)
-
-
-def _miscoverage_of_cells(
-    columns: pd.DataFrame, covered: BoolArray, discovery: BoolArray
-) -> FloatArray:
-    """Return for each row how rarely its joint cell is covered on the discovery half, shrunk."""
-    table = CodedTable.of(columns, learn_from=discovery)
-    first, cell = distinct_rows(pd.DataFrame(table.codes))
-    n = np.bincount(cell[discovery], minlength=len(first))
-    missed = np.bincount(cell[discovery & ~covered], minlength=len(first))
-    mean = float((~covered[discovery]).mean())
-    shrunk: FloatArray = (missed + PRIOR_ROWS * mean) / (n + PRIOR_ROWS)
-    return shrunk[cell]
+    learner = GroupLearner(members=MEMBERS, random_state=seed).fit(own, target, clusters)
+    told = learner.disadvantage(own)
+    rules = candidate_rules(own, told, target, learner.features_)
+    if rules:
+        return [
+            _Candidate(rule.text, "learned", rule.features, rule.fidelity, rule.inside(columns))
+            for whole in rules
+            for rule in (whole, *whole.parts())
+        ]
+    cuts = cut_membership(told, target)
+    if not len(cuts):
+        return []
+    mask = learner.disadvantage(columns) > cuts[-1]
+    return [_Candidate(NO_RULE, "learned", learner.features_, 1.0, mask)]
 
 
 def _worst_cells(

@@ -37,7 +37,6 @@ MIN_RANKING = 0.8  # a group is found again if its rows rank above others in thi
 MIN_STABILITY = 0.7
 N_RESAMPLES = 10
 MAX_ROWS = 20_000  # learning rows that are divided into halves
-MAX_ALTERNATIVES = 4  # alternatives of a rule that are tested by themselves
 MIN_NEW = 0.5  # share of a further group's rows that no group before it has named
 
 
@@ -166,7 +165,7 @@ def verified_groups(
     often a rule is found again, and is asked only of groups that pass all other tests.
     """
     left = everyone = np.ones(len(covered), dtype=bool)
-    rules = [*rules, *(part for rule in rules for part in _alternatives(rule))]
+    rules = [*rules, *(part for rule in rules for part in rule.parts())]
     open_rules = [(rule, rule.inside(columns)) for rule in rules]
     named: list[NamedGroup] = []
     while open_rules:
@@ -191,18 +190,12 @@ def verified_groups(
     return named
 
 
-def _alternatives(rule: Rule) -> list[Rule]:
-    """Return the alternatives of a rule as rules of their own, if it has a few."""
-    several = 1 < len(rule.alternatives) <= MAX_ALTERNATIVES
-    return [rule.part((own,)) for own in rule.alternatives] if several else []
-
-
 def _accuses_innocents(
     rule: Rule, columns: pd.DataFrame, covered: BoolArray, confidence_level: float
 ) -> bool:
     """Tell whether one alternative is covered as promised, and clearly better than the others."""
     inside = rule.inside(columns)
-    for own in (part.inside(columns) for part in _alternatives(rule)):
+    for own in (part.inside(columns) for part in rule.parts()):
         others = inside & ~own
         if own.sum() < MIN_ROWS or not others.any():
             continue

@@ -12,7 +12,7 @@ from fareg.groups._projection import project_to_mass
 from fareg.groups._rules import Rule, distil_rule
 from fareg.groups._screening import Screening
 from fareg.groups._stack import Signal
-from fareg.groups._wording import MAX_SHARE, candidate_rules, describe_group
+from fareg.groups._wording import MAX_SHARE, candidate_rules
 
 RECORDS = (
     BoostedTrees,
@@ -39,7 +39,6 @@ __all__ = [
     "candidate_rules",
     "cells_of",
     "cut_membership",
-    "describe_group",
     "distil_rule",
     "explain_groups",
     "learn_quickly",

@@ -30,6 +30,7 @@ MAX_LEAVES_OF_FEW = 16  # leaves of a tree that reads one to three features only
 MAX_CELLS = 64  # joint cells that these features may have
 MAX_SUBSETS = 500  # pairs or triples of features that are tried; if there are more, none is
 MAX_LEVELS = 50  # levels of a text column that a rule may name
+MAX_PARTS = 4  # alternatives that are rules of their own
 MAX_ROWS = 20_000
 
 
@@ -58,6 +59,11 @@ class Rule:
                 here &= condition.holds(columns[condition.feature])
             inside |= here
         return inside
+
+    def parts(self) -> list[Rule]:
+        """Return each alternative as a rule of its own, if there are several but few."""
+        several = 1 < len(self.alternatives) <= MAX_PARTS
+        return [self.part((own,)) for own in self.alternatives] if several else []
 
     def part(self, alternatives: tuple[tuple[Condition, ...], ...]) -> Rule:
         """Return the rule with only some of its alternatives."""

@@ -41,7 +41,7 @@ def candidate_rules(
         inside = disadvantage > cut
         if not MIN_SHARE <= inside.mean() <= MAX_SHARE:
             continue
-        rule = describe_group(shown, inside, covered)
+        rule = _described(shown, inside, covered)
         if not rule.alternatives or rule.fidelity < MIN_FIDELITY:
             continue
         for part in _unrelated_parts(rule):
@@ -51,7 +51,7 @@ def candidate_rules(
     return list(rules.values())
 
 
-def describe_group(columns: pd.DataFrame, inside: BoolArray, covered: FloatArray) -> Rule:
+def _described(columns: pd.DataFrame, inside: BoolArray, covered: FloatArray) -> Rule:
     """Return a short rule for a group whose rows are covered less than others.
 
     The group is distilled into a rule, which is shortened and whose lists and numbers are improved
