@@ -1,10 +1,11 @@
 """How often a group is named: on fair tables of ten kinds, on clear groups, on published tables,
-and among the people of a published table of whom some got other labels.
+and among the people of a published table of whom some got other labels, by fits and by audits.
 
     python benchmarks/naming.py fair --seeds 6
     python benchmarks/naming.py clear --seeds 5
     python benchmarks/naming.py published --seeds 3 --folder DIRECTORY
     python benchmarks/naming.py planted --seeds 3 --folder DIRECTORY
+    python benchmarks/naming.py audited --seeds 5 --folder DIRECTORY
 
 Every run is a whole ``fit`` with a small forest; each is added to ``naming.csv`` at once and is not
 measured again. Constants of naming were not chosen on these seeds.
@@ -28,7 +29,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
-from fareg import FaReGClassifier, FaregWarning
+from fareg import FaReGClassifier, FaregWarning, SplitConformalClassifier, audit
 from fareg._columns import select_columns
 from fareg._encoding import ordinal_encoder
 from fareg.datasets import make_synthetic
@@ -175,6 +176,7 @@ def run_published(path: Path, score: str, seeds: int) -> list[dict[str, Any]]:
 
 
 MANUAL = ["Craft-repair", "Farming-fishing", "Machine-op-inspct", "Transport-moving"]
+PLANTED_AMONG = [*PUBLISHED["adult"][1], "occupation"]
 PLANTED: dict[str, Callable[[pd.DataFrame], Any]] = {
     "women over 50": lambda X: (X["sex"] == "Female") & (X["age"] > 50),
     "black people": lambda X: X["race"] == "Black",
@@ -187,23 +189,53 @@ PLANTED: dict[str, Callable[[pd.DataFrame], Any]] = {
 }
 
 
-def run_planted(path: Path, group: str, seed: int) -> dict[str, Any]:
-    """Return what is named where six in ten people of a group got any label, for a fitted model.
+def planted(path: Path, group: str, seed: int) -> tuple[Any, pd.DataFrame, np.ndarray, np.ndarray]:
+    """Return a model, rows it never saw, labels of which six in ten in the group are redrawn, and
+    who is in the group.
 
-    The model knows the labels as they were: 8,000 rows trained it, 8,000 others conformalize.
+    The model knows the labels as they were, of 8,000 rows.
     """
     rng = np.random.default_rng([seed, 12])
     table = pd.read_parquet(path).sample(frac=1, random_state=seed).reset_index(drop=True)
-    sensitive = [*PUBLISHED["adult"][1], "occupation"]
     X, y = table.drop(columns=["income", "fnlwgt"]), table["income"].astype(str).to_numpy()
     forest = RandomForestClassifier(40, min_samples_leaf=5, random_state=seed)
     model = make_pipeline(ordinal_encoder(), forest).fit(X[:8000], y[:8000])
     inside = np.asarray(PLANTED[group](X))
     moved = inside & (rng.random(len(y)) < 0.6)
     y = np.where(moved, rng.choice(np.unique(y), len(y)), y)
-    clf = FaReGClassifier(FrozenEstimator(model), sensitive_features=sensitive, random_state=seed)
-    clf.conformalize(X[8000:16_000], y[8000:16_000])
-    return compared(clf, X[16_000:], y[16_000:], inside[16_000:], sensitive)
+    return FrozenEstimator(model), X[8000:].reset_index(drop=True), y[8000:], inside[8000:]
+
+
+def run_planted(path: Path, group: str, seed: int) -> dict[str, Any]:
+    """Return what is named by a model that 8,000 rows conformalize."""
+    model, X, y, inside = planted(path, group, seed)
+    clf = FaReGClassifier(model, sensitive_features=PLANTED_AMONG, random_state=seed)
+    clf.conformalize(X[:8000], y[:8000])
+    return compared(clf, X[8000:], y[8000:], inside[8000:], PLANTED_AMONG)
+
+
+def run_audited(path: Path, group: str, seed: int) -> dict[str, Any]:
+    """Return the first finding of an audit of split sets of 6,000 rows, and its overlap."""
+    model, X, y, inside = planted(path, group, seed)
+    clf = SplitConformalClassifier(model, random_state=seed).conformalize(X[:4000], y[:4000])
+    X, y, inside = X[4000:10_000], y[4000:10_000], inside[4000:10_000]
+    sets = clf.predict_set(X)
+    found = audit(
+        X,
+        y,
+        sets,
+        classes=clf.classes_,
+        sensitive_features=PLANTED_AMONG,
+        measures=False,
+        random_state=seed,
+    ).findings
+    covered = is_covered(y, sets, classes=clf.classes_)
+    return {
+        "named": len(found),
+        "groups": found[0].rule if found else "",
+        "true_coverage": round(float(covered[inside].mean()), 4),
+        "agreement": round(_overlap(found[0].mask, inside), 3) if found else 0.0,
+    }
 
 
 def main(part: str, seeds: int = 3, folder: Path | None = None, only: str = "") -> None:
@@ -230,10 +262,12 @@ def main(part: str, seeds: int = 3, folder: Path | None = None, only: str = "") 
                     for seed, row in enumerate(rows):
                         add(f"{name}, {score}", seed, row)
         return
+    adult = (folder or Path()) / "adult.parquet"
     run, tables = {
         "fair": (run_fair, tuple(FAIR)),
         "clear": (run_clear, CLEAR),
-        "planted": (partial(run_planted, Path(folder or ".") / "adult.parquet"), tuple(PLANTED)),
+        "planted": (partial(run_planted, adult), tuple(PLANTED)),
+        "audited": (partial(run_audited, adult), tuple(PLANTED)),
     }[part]
     for seed in range(seeds):
         for table in only.split(",") if only else tables:
