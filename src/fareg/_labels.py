@@ -210,7 +210,7 @@ def column_classes(
     if classes is not None:
         given = check_classes(classes, n_columns, table)
         given = given if names is None else _by_name(given, names, table)
-        return ColumnClasses(_as_labels(given, labels))
+        return ColumnClasses(_as_labels(given, labels)[0])
     if names is not None:
         return _named_columns(names, labels, table)
     has_order = len({isinstance(label, str) for label in labels}) == 1  # 1 and "a" have none
@@ -263,8 +263,9 @@ def _named_columns(names: list[Any], labels: list[Any], table: str) -> ColumnCla
     """Read names as labels: as they are, as text, or without what all of them begin or end with."""
     if not pd.Index(names, dtype=object).is_unique:
         raise InvalidInputError(f"columns of {table} must have distinct names, got {shown(names)}")
-    if _n_matches(names, labels):
-        return ColumnClasses(_as_labels(names, labels))
+    classes, n_found = _as_labels(names, labels)
+    if n_found:
+        return ColumnClasses(classes)
     found = _stripped(list(map(str, names)), labels, table)
     if found is not None:
         return found
@@ -277,23 +278,20 @@ def _named_columns(names: list[Any], labels: list[Any], table: str) -> ColumnCla
 def _stripped(names: list[str], labels: list[Any], table: str) -> ColumnClasses | None:
     """Return the reading without a common prefix and suffix that finds most labels, if only one."""
     best = 0
-    ways: list[tuple[str, str, list[str]]] = []
+    ways: list[ColumnClasses] = []
     for begin in range(shared_length(names) + 1):
         for end in range(shared_length([name[::-1] for name in names]) + 1):
             inner = [name[begin : len(name) - end] for name in names]
             if not all(inner):
                 continue
-            found = _n_matches(inner, labels)
+            classes, found = _as_labels(inner, labels)
             if found > best:
                 best, ways = found, []
             if found and found == best:
-                ways.append((names[0][:begin], names[0][len(names[0]) - end :], inner))
-    if len(ways) != 1:
-        return None
-    prefix, suffix, inner = ways[0]
-    classes = _as_labels(inner, labels)
-    note = f"columns {shown(names)} of the {table} are read as labels {shown(classes)}"
-    return ColumnClasses(classes, prefix, suffix, (note,))
+                note = f"columns {shown(names)} of the {table} are read as labels {shown(classes)}"
+                ends = names[0][:begin], names[0][len(names[0]) - end :]
+                ways.append(ColumnClasses(classes, *ends, (note,)))
+    return ways[0] if len(ways) == 1 else None
 
 
 def shared_length(names: list[str]) -> int:
@@ -318,20 +316,17 @@ def _by_name(classes: list[Any], names: list[Any], table: str) -> list[Any]:
     return [texts[name] for name in own]
 
 
-def _n_matches(names: list[Any], labels: list[Any]) -> int:
-    """Count the names that are labels, as values or else as text."""
+def _as_labels(names: list[Any], labels: list[Any]) -> tuple[list[Any], int]:
+    """Return names in the type of the labels, and how many of them are labels.
+
+    If none is a label as it is, texts are compared: "1" is the label 1 if y holds numbers.
+    """
     equal = int((label_codes(labels, names) >= 0).sum())
-    own = set(map(plain_text, names))
-    alike = len(own & set(map(plain_text, labels))) if len(own) == len(names) else 0
-    return max(equal, alike)
-
-
-def _as_labels(names: list[Any], labels: list[Any]) -> list[Any]:
-    """Return names in the type of the labels: "1" is the label 1 if y holds numbers."""
-    if (label_codes(labels, names) >= 0).any() or not _n_matches(names, labels):
-        return names
-    known = {plain_text(label): label for label in labels}
-    return [known.get(plain_text(name), name) for name in names]
+    known, texts = {plain_text(label): label for label in labels}, list(map(plain_text, names))
+    alike = len(set(texts) & set(known)) if len(set(texts)) == len(texts) else 0
+    if equal or not alike:
+        return names, max(equal, alike)
+    return [known.get(text, name) for text, name in zip(texts, names, strict=True)], alike
 
 
 def sorted_labels(labels: Any) -> list[Any]:
