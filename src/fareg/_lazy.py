@@ -13,7 +13,7 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package whose names live in its modules.
 
-    ``modules`` maps each module to its public names; a name like that of the module is itself.
+    ``modules`` maps each module to its public names; the name of a module stands for the module.
 
     >>> find, names = lazy_names("fareg", {"pvalues": ["holm", "pvalues"]})
     >>> find("pvalues").__name__, "holm" in names()
