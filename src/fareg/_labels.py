@@ -143,6 +143,11 @@ def check_labels(y: Any) -> Any:
         raise InvalidInputError(
             f"y must be one-dimensional and not empty, got shape {labels.shape}; one label per row"
         )
+    return refuse_missing(labels)
+
+
+def refuse_missing(labels: Any) -> Any:
+    """Return labels of which none is missing."""
     missing = int(pd.isna(labels).sum())
     if missing:
         raise InvalidInputError(

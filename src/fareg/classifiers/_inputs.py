@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 from fareg._columns import KINDS, column_names, in_order, is_frame, take_rows
+from fareg._labels import refuse_missing
 from fareg._validation import InvalidInputError, check_same_length
 from fareg._words import shown
 from fareg.calibration import require
@@ -75,18 +76,11 @@ def checked_labels(X: Any, y: Any) -> tuple[Any, Any]:
         raise InvalidInputError("requires y to be passed, but the target y is None")
     try:
         y = column_or_1d(y, warn=True)
-        missing = pd.isna(y)
-        if not missing.any():
-            y = _one_type(y)
-            check_classification_targets(y)
+        check_same_length(X=X, y=y)
+        y = _one_type(refuse_missing(y))
+        check_classification_targets(y)
     except ValueError as error:
         raise InvalidInputError(str(error)) from error
-    check_same_length(X=X, y=y)
-    if missing.any():
-        raise InvalidInputError(
-            f"y must not have missing labels (NaN or None), got {int(missing.sum())} of "
-            f"{len(y)}; drop those rows"
-        )
     return X, y
 
 
