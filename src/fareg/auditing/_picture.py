@@ -9,6 +9,7 @@ import pandas as pd
 
 from fareg._validation import BoolArray, IntArray
 from fareg.auditing._cells import CodedTable
+from fareg.auditing._result import records
 from fareg.metrics import clopper_pearson
 
 MAX_SHOWN = (12, 5)  # most levels shown down and across; few across, because a phone is narrow
@@ -37,20 +38,19 @@ def group_picture(
         [table.coding.levels[j].label(int(code)) for code in axis]
         for j, axis in zip(order, axes, strict=True)
     ]
-    cells = []
-    for r, row_code in enumerate(axes[0]):
-        for c, code in enumerate(axes[1] if len(axes) == 2 else [-1]):
-            here = table.codes[:, order[0]] == row_code
-            if len(axes) == 2:
-                here &= table.codes[:, order[1]] == code
-            if here.any():
-                cells.append(_cell(r, c, here, covered, mask))
+    spots = pd.DataFrame({"row": 0, "column": 0, "k": covered, "inside": mask})
+    for name, j, axis in zip(("row", "column"), order, axes, strict=False):
+        spots[name] = pd.Index(axis).get_indexer(pd.Index(table.codes[:, j]))
+    counted = spots[(spots["row"] >= 0) & (spots["column"] >= 0)].groupby(["row", "column"])
+    cells = counted.agg(n=("k", "size"), k=("k", "sum"), inside=("inside", "mean")).reset_index()
+    cells["coverage"] = cells["k"] / cells["n"]
+    cells["low"], cells["high"] = clopper_pearson(cells["k"], cells["n"])
     return {
         "features": shown,
         "row_labels": labels[0],
         "column_labels": labels[1] if len(labels) == 2 else [""],
         "hidden_levels": int(hidden),
-        "cells": cells,
+        "cells": records(cells.drop(columns="k")),
     }
 
 
@@ -58,19 +58,3 @@ def _frequent(codes: IntArray, most: int) -> IntArray:
     counts = np.bincount(codes[codes >= 0])
     top = np.argsort(-counts, kind="stable")[:most]
     return np.sort(top[counts[top] > 0])
-
-
-def _cell(
-    row: int, column: int, here: BoolArray, covered: BoolArray, mask: BoolArray
-) -> dict[str, Any]:
-    n, k = int(here.sum()), int((here & covered).sum())
-    low, high = clopper_pearson(k, n)
-    return {
-        "row": row,
-        "column": column,
-        "n": n,
-        "coverage": k / n,
-        "low": float(low),
-        "high": float(high),
-        "inside": float(mask[here].mean()),
-    }
