@@ -172,7 +172,9 @@ def test_cells_agree_with_coverage_by_group():
     columns = select_columns(X, None)
     table = CodedTable.of(columns)
     ours = cell_coverage(table, covered, sets.sum(axis=1), confidence_level=0.9)
-    ours["group"] = [table.label(*cell) for cell in ours[["features", "codes"]].to_numpy()]
+    ours["group"] = [
+        table.coding.describe(*cell) for cell in ours[["features", "codes"]].to_numpy()
+    ]
     expected = coverage_by_group(X, covered, pairs=True)
     both = ours.merge(expected, on="group", suffixes=("", "_expected"))
     assert len(both) == len(ours) == len(expected)

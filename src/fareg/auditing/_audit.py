@@ -240,7 +240,7 @@ def _cell_tables(
     table = CodedTable.of(columns)
     cells = cell_coverage(table, covered, size, confidence_level=confidence_level)
     cells = cells.sort_values("p_value", kind="stable")
-    names = [table.label(f, c) for f, c in zip(cells["features"], cells["codes"], strict=True)]
+    names = list(map(table.coding.describe, cells["features"], cells["codes"]))
     cells.insert(0, "group", names)
     single = cells["features"].str.len() == 1
     order = ["group", "n", "share", "coverage", "low", "high", "mean_size", "p_value"]

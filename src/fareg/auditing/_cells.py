@@ -36,10 +36,6 @@ class CodedTable:
         """Tell which rows have the given levels."""
         return (self.codes[:, features] == codes).all(axis=1)
 
-    def label(self, features: tuple[int, ...], codes: tuple[int, ...]) -> str:
-        """Name a cell in words, such as ``Color=Red and Gender=Male``."""
-        return self.coding.describe(features, codes)
-
 
 def undercoverage_pvalue(k: Any, n: Any, confidence_level: float) -> FloatArray:
     """Return ``P(Binomial(n, confidence_level) <= k)``: small if coverage is below that level."""

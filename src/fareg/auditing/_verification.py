@@ -176,7 +176,7 @@ def _worst_cells(
     names = [str(name) for name in columns.columns]
     return [
         _Candidate(
-            rule=table.label(features, codes),
+            rule=table.coding.describe(features, codes),
             source="level" if len(features) == 1 else "pair",
             features=tuple(names[j] for j in features),
             fidelity=1.0,
