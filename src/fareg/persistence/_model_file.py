@@ -210,15 +210,14 @@ def describe(path: AnyPath) -> dict[str, Any]:
         manifest = archive.manifest
         _check_manifest(manifest)
         fitted = manifest["state"]["fitted"]
-        told = {key: manifest[key] for key in ("class", "columns", "classes", "versions")}
         parameters = manifest["state"]["parameters"]
-        told["parameters"] = {k: _told(v) for k, v in parameters.items() if k != "estimator"}
-        told["n_features"] = manifest["n_features"]
-        told["n_calibration"] = fitted["n_calibration_"]
-        told["has_estimator"] = ESTIMATOR in archive or _is_plain(archive)
-        told["untrusted"] = manifest["untrusted"]
-        told["metadata"] = manifest["metadata"]
-        told["bytes"] = archive.size
+        told = {
+            **{key: manifest[key] for key in KINDS},
+            "parameters": {k: _told(v) for k, v in parameters.items() if k != "estimator"},
+            "n_calibration": fitted["n_calibration_"],
+            "has_estimator": ESTIMATOR in archive or _is_plain(archive),
+            "bytes": archive.size,
+        }
         if "groups_" in fitted:
             groups = Reader(_arrays(archive), [], None, None).read(fitted["groups_"])
             if not isinstance(groups, pd.DataFrame):
