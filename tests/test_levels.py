@@ -1,6 +1,7 @@
 """A value has its level whichever rows came with it; equal rows are one joint cell."""
 
 import datetime as dt
+import re
 
 import numpy as np
 import pandas as pd
@@ -56,12 +57,55 @@ def test_bins_are_quartiles_closed_on_the_right():
     assert [levels.label(code) for code in range(5)] == words
 
 
+def rows_meant(words, values):
+    """Which values the words of a level select, for somebody who has nothing but the words."""
+    if between := re.fullmatch(r"c in \((.+), (.+)\]", words):
+        low, high = map(float, between.groups())
+        return (low < values) & (values <= high)
+    sign, bound = re.fullmatch(r"c ?(<=|>|=) ?(.+)", words).groups()
+    return {"<=": np.less_equal, ">": np.greater, "=": np.equal}[sign](values, float(bound))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        36061000100.0 + 100 * np.arange(4),
+        1e6 + np.arange(3),
+        np.array([0.1, 0.1 + 1e-12, 1e-7, 1e17]),
+        np.arange(-100, 100) / 3,
+        1e9 + np.arange(40),
+        [*np.repeat(7 / 3, 100).tolist(), *np.arange(30.0)],
+    ],
+)
+def test_words_select_the_rows_of_their_level(values):
+    values = np.asarray(values, dtype=np.float64)
+    levels = Levels.learn(column(values))
+    codes = levels.codes(column(values))
+    for code in range(len(levels.values)):
+        assert ((codes == code) == rows_meant(levels.label(code), values)).all()
+
+
+@laws
+@given(st.lists(st.floats(allow_nan=False, width=32), min_size=21, unique=True))
+def test_short_edges_part_the_rows_as_quartiles_do(values):
+    quartiles = np.quantile(values, [0.25, 0.5, 0.75], method="inverted_cdf")
+    levels = Levels.learn(column(values))
+    assert levels.codes(column(values)).tolist() == np.searchsorted(quartiles, values).tolist()
+
+
+def test_edges_have_no_more_digits_than_it_takes():
+    assert Levels.learn(column(np.arange(100) / 3)).label(0) == "c <= 8"
+    assert Levels.learn(column(np.arange(-99, 1) / 7)).label(0) == "c <= -10.71"
+    assert Levels.learn(column(38000 + np.arange(100))).label(0) == "c <= 38024"
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
         ([True, None, False], ["c=False", "c=True", "c missing"]),
         ([1, 0], ["c=0", "c=1"]),
         ([DAY, dt.date(1901, 1, 1)], ["c=1901-01-01", "c=2024-02-29"]),
+        ([dt.datetime(2024, 1, 1, 0, 0, 0, 250_000)], ["c=2024-01-01 00:00:00.250000"]),
         ([NOON], ["c=1969-07-20 12:30:00"]),
         (
             [dt.date(2024, 1, day) for day in range(1, 29)],

@@ -19,6 +19,7 @@ SensitiveFeatures = Any  # names, positions, a function of X, a frame beside X, 
 
 KINDS = ("number", "text", "date")
 HELD = {"boolean": "flag", "date": "date", "datetime": "date", "datetime64": "date"}
+DIGITS = 4  # significant digits of a bound, unless it takes more to part the values
 
 
 class _Held(dict[str, str]):
@@ -117,18 +118,34 @@ def held(column: pd.Series) -> str | None:
     return kind
 
 
-def in_words(value: float, kind: str | None) -> str:
-    """Write a number as what it was: True for a flag, a day (and time, if any) for a date.
+def in_words(value: float, kind: str | None = None) -> str:
+    """Write a number in full as what it was: True for a flag, a day (and time, if any) for a date.
 
     >>> in_words(1.0, "flag"), in_words(1484265600.0, "date"), in_words(1484308800.0, "date")
     ('True', '2017-01-13', '2017-01-13 12:00:00')
+    >>> in_words(36061000100.0), in_words(-5 / 3)
+    ('36061000100', '-1.6666666666666667')
     """
     if kind == "flag":
         return str(bool(value))
     if kind == "date":
-        day, time = str(np.datetime64(round(value), "s")).split("T")
-        return day if time == "00:00:00" else f"{day} {time}"
-    return f"{value:g}"
+        day, time = str(np.datetime64(round(value * 1e6), "us")).split("T")
+        return day if time == "00:00:00.000000" else f"{day} {time.removesuffix('.000000')}"
+    if value == 0 or 1e-4 <= abs(value) < 1e16:
+        return str(np.format_float_positional(value + 0.0, trim="-"))
+    return repr(float(value))
+
+
+def shortest_between(below: float, above: float, *near: float) -> float:
+    """Return a bound ``below <= t < above`` with as few digits as will do, beginning with four.
+
+    It is one of the numbers ``near`` with so many digits, or else ``below``.
+
+    >>> shortest_between(-5 / 3, -1.65, -5 / 3, -1.6583), shortest_between(38123, 38124, 38123)
+    (-1.658, 38123.0)
+    """
+    rounded = (float(f"{t:.{digits}g}") for digits in range(DIGITS, 18) for t in near)
+    return next((t for t in rounded if below <= t < above), below)
 
 
 def column_kinds(X: Any) -> dict[str, str]:

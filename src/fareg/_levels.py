@@ -17,10 +17,11 @@ from fareg._columns import (
     column_names,
     held,
     in_words,
+    shortest_between,
     spelled_numbers,
     take_rows,
 )
-from fareg._validation import IntArray, InvalidInputError, check_count
+from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
 from fareg._words import shown
 
 MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
@@ -54,12 +55,12 @@ class Levels:
         if column.dtype == object or present.nunique() <= MAX_DISCRETE:
             distinct = np.sort(np.asarray(column.dropna().unique()))
             return cls(str(column.name), (*distinct.tolist(), *missing), kind=held(column))
-        inner = np.arange(1, N_BINS) / N_BINS
-        edges = np.unique(
-            np.quantile(np.asarray(present, np.float64), inner, method="inverted_cdf")
-        )
-        values = (*range(len(edges) + 1), *missing)
-        return cls(str(column.name), values, tuple(edges.tolist()), held(column))
+        inner, kind = np.arange(1, N_BINS) / N_BINS, held(column)
+        numbers = np.asarray(present, np.float64)
+        edges = np.unique(np.quantile(numbers, inner, method="inverted_cdf")).tolist()
+        if kind is None:
+            edges = [_short_edge(edge, numbers) for edge in edges]
+        return cls(str(column.name), (*range(len(edges) + 1), *missing), tuple(edges), kind)
 
     def codes(self, column: pd.Series) -> IntArray:
         """Return the level number of each row, -1 for a value that is none of the levels."""
@@ -90,6 +91,12 @@ class Levels:
         if low is None:
             return f"{self.name} <= {high}"
         return f"{self.name} > {low}" if high is None else f"{self.name} in ({low}, {high}]"
+
+
+def _short_edge(edge: float, numbers: FloatArray) -> float:
+    """Return an edge with few digits that parts the numbers as the given one of them does."""
+    above = float(numbers[numbers > edge].min(initial=np.inf))
+    return shortest_between(edge, above, edge, edge + (above - edge) / 2)
 
 
 @dataclass(frozen=True)
