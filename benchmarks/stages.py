@@ -19,7 +19,7 @@ from fareg import FaReGClassifier
 from fareg._encoding import gradient_boosting, one_hot_encoder
 from fareg.calibration import LevelCalibration, _levels, _rows
 from fareg.classifiers import _base as _classifier
-from fareg.classifiers import _fareg, _learning, _naming
+from fareg.classifiers import _fareg, _learning
 from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner, _learner
 
@@ -37,7 +37,8 @@ STAGES = [  # (stage, where a function lives, its name)
     ("disadvantage", GroupLearner, "disadvantage"),
     ("calibration", _levels, "_isotonic"),
     ("calibration", LevelCalibration, "thresholds"),
-    ("names and description", _naming, "distil_rule"),
+    ("names and description", _fareg, "credible_groups"),
+    ("names and description", _fareg, "rule_to_explain"),
     ("names and description", _fareg, "describe_groups"),
 ]
 N_FIT, N_PREDICT = 100_000, 1_000_000

@@ -7,8 +7,11 @@ import pandas as pd
 import pytest
 
 from fareg.groups import Condition, candidate_rules, distil_rule
+from fareg.groups import _refining as refining
 from fareg.groups import _wording as wording
-from fareg.groups._wording import _grids, _hull, relisted, rounded, shortened
+from fareg.groups._refining import _grids, narrowed, relisted, rounded
+from fareg.groups._wording import _hull, shortened
+from fareg.groups._worth import MAX_SHARE, MIN_SHARE, gain_of
 from people import is_level, people, rule_of
 
 EDU_P = rule_of((is_level("edu", "p"),))
@@ -31,7 +34,7 @@ def test_candidates_are_minorities_of_the_learning_rows():
     rules = candidate_rules(columns, disadvantage, covered, tuple(columns))
     assert rules
     for rule in rules:
-        assert wording.MIN_SHARE <= rule.inside(columns).mean() <= wording.MAX_SHARE
+        assert MIN_SHARE <= rule.inside(columns).mean() <= MAX_SHARE
 
 
 def test_no_disadvantage_gives_no_candidates():
@@ -104,7 +107,7 @@ def test_a_conjunction_speaks_of_a_feature_once_and_in_the_shorter_way(seed):
     noisy = inside ^ (rng.random(1500) < 0.03)
     for rule in (
         distil_rule(columns, noisy),
-        wording._described(columns, noisy, coverage_of(inside)),
+        wording._described(columns, tuple(columns), noisy, coverage_of(inside)),
     ):
         for conditions in rule.alternatives:
             assert len({c.feature for c in conditions}) == len(conditions)
@@ -209,16 +212,16 @@ def test_the_best_move_is_that_of_trying_every_level(seed):
         condition = alternatives[i][0].of_levels(levels, columns["edu"])
         moved = list(alternatives)
         moved[i] = (condition, alternatives[i][1])
-        gain = wording._gain(rule_of(*moved).inside(columns), covered)
-        return gain - wording.NOISE * min(len(levels), 5 - len(levels))
+        gain = gain_of(rule_of(*moved).inside(columns), covered)
+        return gain - refining.NOISE * min(len(levels), 5 - len(levels))
 
     for i in (0, 1):
         condition = alternatives[i][0]
         now = frozenset(x for x in "pqrst" if (x in lists[i]) != condition.is_excluding)
         tried = [value(i, now ^ {level}) for level in "pqrst" if 0 < len(now ^ {level}) < 5]
-        worth, moved = wording._best_move(alternatives, i, 0, columns, covered)
+        worth, moved = refining._best_move(alternatives, i, 0, columns, covered)
         assert worth == pytest.approx(max(tried) - value(i, now))
-        assert wording._gain(rule_of(*moved).inside(columns), covered) > -np.inf
+        assert gain_of(rule_of(*moved).inside(columns), covered) > -np.inf
     assert relisted(rule, columns, np.ones(300)) == rule  # nothing to gain
 
 
@@ -232,6 +235,80 @@ def test_a_described_group_says_how_far_its_words_agree():
     columns = people(2000)
     inside = EDU_P.inside(columns)
     noisy = inside ^ (np.random.default_rng(0).random(2000) < 0.05)
-    rule = wording._described(columns, noisy, coverage_of(inside))
+    rule = wording._described(columns, tuple(columns), noisy, coverage_of(inside))
     assert rule.text == "edu=p"
     assert rule.fidelity == (inside == noisy).mean()
+
+
+def test_people_who_are_covered_are_left_out_by_a_further_condition():
+    columns = people(4000)
+    truth = WOMEN_A.inside(columns)
+    parent = rule_of((is_level("race", "a"),))
+    found = narrowed(parent, columns, coverage_of(truth))
+    assert found.text == "race=a and sex=F"
+    np.testing.assert_array_equal(found.inside(columns), truth)
+    old = parent.inside(columns) & (columns["age"] > 40).to_numpy()
+    found = rounded(narrowed(parent, columns, coverage_of(old)), columns, coverage_of(old))
+    assert found.text == "race=a and age > 40"
+    assert set(found.features) == {"race", "age"}
+
+
+def test_people_who_are_covered_a_little_better_are_not_left_out():
+    columns = people(4000)
+    parent = rule_of((is_level("race", "a"),))
+    half = 0.5 * parent.inside(columns) + 0.5 * WOMEN_A.inside(columns)
+    assert narrowed(parent, columns, coverage_of(half)) == parent
+    few = parent.inside(columns) & (columns["edu"] != "p").to_numpy()  # a fifth is covered
+    assert narrowed(parent, columns, coverage_of(few)) == parent
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_adds_no_condition(seed):
+    columns = people(1000, seed)
+    rule = rule_of((is_level("race", "a"),), (is_level("edu", "q"), is_level("sex", "F")))
+    assert narrowed(rule, columns, coverage_of(rule.inside(columns), seed=seed)) == rule
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_further_condition_is_worth_what_the_rule_gains(seed):
+    columns = people(400, seed)
+    covered = np.random.default_rng(seed).normal(size=400)
+    rule = rule_of((is_level("race", "a"),), (is_level("edu", "q"), is_level("sex", "F")))
+    before = gain_of(rule.inside(columns), covered)
+    for name in ("edu", "age", "sex"):
+        worth, longer = refining._with_condition(rule.alternatives, 0, name, columns, covered)
+        if np.isinf(worth):
+            continue
+        condition = longer[0][-1]
+        n_levels = columns[name].nunique()
+        words = len(condition.levels) if condition.levels else 1
+        assert words <= n_levels / 2
+        gain = gain_of(rule_of(*longer).inside(columns), covered) - before
+        assert worth == pytest.approx(gain - np.log(400) * (1 + words))
+
+
+def test_single_numbers_are_one_piece():
+    columns = people(2000)
+    columns["kids"] = np.arange(2000) % 5 + 0.0
+    single = Condition("kids", low=np.nextafter(2.0, 0), high=2.0)
+    rule = rule_of((single, is_level("sex", "F")))
+    covered = coverage_of(rule.inside(columns))
+    assert shortened(rule, columns, covered).text == "kids=2 and sex=F"
+    columns["kids"] = np.arange(2000) % 2 + 0.0  # even where one bound would do
+    flag = rule_of((Condition("kids", low=np.nextafter(1.0, 0), high=1.0, kind="flag"),))
+    assert shortened(flag, columns, coverage_of(flag.inside(columns))).text == "kids=True"
+
+
+def test_codes_are_listed_and_amounts_stay_intervals():
+    columns = people(4000)
+    columns["code"] = np.random.default_rng(1).integers(1, 10, 4000).astype(float)
+    start = rule_of((Condition("code", low=1.5, high=5.5),))
+    for values, text in [((2, 6, 8), "code in {2, 6, 8}"), ((3, 4, 5), "2.5 < code <= 5.5")]:
+        truth = columns["code"].isin(values).to_numpy()
+        found = relisted(start, columns, coverage_of(truth))
+        np.testing.assert_array_equal(found.inside(columns), truth)
+        assert found.text == text
+    ends = columns["code"].isin([2, 9]).to_numpy()
+    columns["code"] += 1.0
+    found = relisted(start, columns, coverage_of(ends))
+    assert found.text == "code in {3, 10}"  # in the order of numbers, not of letters

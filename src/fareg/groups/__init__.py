@@ -12,7 +12,8 @@ from fareg.groups._projection import project_to_mass
 from fareg.groups._rules import Rule, distil_rule
 from fareg.groups._screening import Screening
 from fareg.groups._stack import Signal
-from fareg.groups._wording import MAX_SHARE, candidate_rules
+from fareg.groups._wording import candidate_rules
+from fareg.groups._worth import MAX_SHARE
 
 RECORDS = (
     BoostedTrees,

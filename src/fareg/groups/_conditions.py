@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fareg._columns import as_numbers, as_text, held, in_words
+from fareg._columns import as_numbers, as_text, held, in_words, spelled_numbers
 from fareg._encoding import cut_huge
 from fareg._levels import MAX_DISCRETE
 from fareg._validation import BoolArray, FloatArray
@@ -46,10 +47,24 @@ class Condition:
             fulfilled = (self.low < numbers) & (numbers <= self.high)
         return np.where(absent, self.missing, fulfilled).astype(bool)
 
-    def of_levels(self, levels: Iterable[str], column: pd.Series) -> Condition:
-        """Return the shortest condition that holds for these levels of a column and no others."""
+    def of_levels(self, levels: Iterable[Any], column: pd.Series) -> Condition:
+        """Return the shortest condition that holds for these values of a column and no others."""
         missing = self.missing and bool(column.isna().any())
-        return Part(missing, frozenset(map(str, levels))).condition(column)
+        if column.dtype == object:
+            return Part(missing, frozenset(map(str, levels))).condition(column)
+        values = distinct_numbers(column)
+        chosen = np.flatnonzero(np.isin(values, np.asarray(list(levels), dtype=np.float64)))
+        first, last = int(chosen[0]), int(chosen[-1])
+        if len(chosen) <= last - first:  # there are others between them
+            texts = frozenset(as_text(pd.Series(values[chosen])))
+            return Part(missing, texts).condition(as_text(column))
+        low = first - 1 if first else -np.inf
+        high = last if last < len(values) - 1 else np.inf
+        return Part(missing, low=low, high=high).condition(column)
+
+    def single(self) -> bool:
+        """Tell whether one number alone fulfils the condition."""
+        return self.levels is None and self.low == _just_below(self.high)
 
     def in_words(self) -> str:
         """Return the condition as text: ``Color=Red``, ``18 < Age <= 40``."""
@@ -71,11 +86,13 @@ class Condition:
             listed.append(MISSING)
         if len(listed) == 1:
             return f"{name} is not {listed[0]}" if self.is_excluding else f"{name}={listed[0]}"
-        return f"{name} {'not in' if self.is_excluding else 'in'} {{{', '.join(sorted(listed))}}}"
+        order = dict(zip(listed, spelled_numbers(listed), strict=True))
+        listed.sort(key=lambda text: (np.nan_to_num(order[text], nan=np.inf), text))
+        return f"{name} {'not in' if self.is_excluding else 'in'} {{{', '.join(listed)}}}"
 
     def _interval_in_words(self) -> str:
         name, low, high = self.feature, self.low, self.high
-        if low == _just_below(high):
+        if self.single():
             return f"{name}={_number(high) if self.kind is None else in_words(high, self.kind)}"
         if self.kind == "date":
             start, end = (

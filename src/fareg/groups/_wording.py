@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,15 +11,14 @@ import pandas as pd
 from fareg._validation import BoolArray, FloatArray
 from fareg.groups._conditions import Condition
 from fareg.groups._learner import cut_membership
+from fareg.groups._refining import narrowed, relisted, rounded
 from fareg.groups._rules import Rule, distil_rule
+from fareg.groups._worth import MAX_SHARE, MIN_SHARE, Alternatives, gain_of, rows_of
 
 MIN_FIDELITY = 0.7  # words that agree less with what was learned are not used
-MIN_SHARE, MAX_SHARE = 0.02, 0.55  # of the rows: a group that is named is a minority
 N_CUTS = 3  # nested groups that are tried
-MAX_FEATURES = 8  # features that words may use, those that were read most
-NOISE = 2.0  # gain that rounder numbers may cost; by chance, a gain is 1 on average
-MAX_GRID = 60  # numbers that a bound is moved to, at most
-HUGE = 1e15  # larger numbers are not counted in steps
+MAX_FEATURES = 8  # features that a tree may use, those that were read most
+MAX_NARROWING = 40  # features that a further condition may use
 
 
 def candidate_rules(
@@ -32,7 +29,8 @@ def candidate_rules(
     Cuts of the disadvantage are chosen by how well the learning rows above them are covered; each
     upper set is described. Parts of a rule that share no feature are groups of their own.
     """
-    shown = columns[list(features[:MAX_FEATURES])]
+    others = [str(name) for name in columns if name not in features]
+    shown = columns[[*features, *others][:MAX_NARROWING]]
     rules: dict[bytes, Rule] = {}
     cuts = {
         c for n in range(2, N_CUTS + 2) for c in cut_membership(disadvantage, covered, n_cells=n)
@@ -41,7 +39,7 @@ def candidate_rules(
         inside = disadvantage > cut
         if not MIN_SHARE <= inside.mean() <= MAX_SHARE:
             continue
-        rule = _described(shown, inside, covered)
+        rule = _described(shown, features[:MAX_FEATURES], inside, covered)
         if not rule.alternatives or rule.fidelity < MIN_FIDELITY:
             continue
         for part in _unrelated_parts(rule):
@@ -51,30 +49,18 @@ def candidate_rules(
     return list(rules.values())
 
 
-def _described(columns: pd.DataFrame, inside: BoolArray, covered: FloatArray) -> Rule:
+def _described(
+    columns: pd.DataFrame, features: tuple[str, ...], inside: BoolArray, covered: FloatArray
+) -> Rule:
     """Return a short rule for a group whose rows are covered less than others.
 
-    The group is distilled into a rule, which is shortened and whose lists and numbers are improved
-    as far as ``covered``, how well each row is covered, supports it.
+    The group is distilled into a rule of the given features, which then follows ``covered``, how
+    well each row is covered: pieces are left out or added, lists and numbers are improved.
     """
-    rule = distil_rule(columns, inside)
-    for improve in (shortened, relisted, rounded):
+    rule = distil_rule(columns[list(features)], inside)
+    for improve in (shortened, narrowed, relisted, rounded):
         rule = improve(rule, columns, covered)
     return replace(rule, fidelity=float((rule.inside(columns) == inside).mean()))
-
-
-Alternatives = tuple[tuple[Condition, ...], ...]
-
-
-def _rows_of(columns: pd.DataFrame) -> Callable[[tuple[Condition, ...]], BoolArray]:
-    """Return a function that tells which rows fulfil conditions; it asks each condition once."""
-
-    @cache
-    def holds(condition: Condition) -> BoolArray:
-        return condition.holds(columns[condition.feature])
-
-    everyone = np.ones(len(columns), dtype=bool)
-    return lambda conditions: np.logical_and.reduce([everyone, *map(holds, conditions)])
 
 
 def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
@@ -85,13 +71,13 @@ def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
     left out as long as that improves the Bayesian information criterion of a model in which
     ``covered`` has one mean inside and another one outside.
     """
-    rows_of = _rows_of(columns)
+    told = rows_of(columns)
 
     def valued(alternatives: Alternatives) -> tuple[float, Alternatives]:
-        masks = [rows_of(conditions) for conditions in alternatives]
+        masks = [*map(told, alternatives)]
         kept = _needed(masks)
         alternatives = tuple(alternatives[i] for i in kept)
-        gain = _gain(np.any([masks[i] for i in kept], axis=0), covered) if kept else -np.inf
+        gain = gain_of(np.any([masks[i] for i in kept], axis=0), covered) if kept else -np.inf
         return gain - np.log(len(covered)) * _length(alternatives), alternatives
 
     best = valued(rule.alternatives)
@@ -117,132 +103,6 @@ def _shortest(alternatives: Alternatives, columns: pd.DataFrame) -> Alternatives
     return tuple(tuple(map(spelled, conditions)) for conditions in alternatives)
 
 
-def relisted(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
-    """Move levels into or out of the lists of a rule, one at a time, the best one first.
-
-    A tree parts levels by what was learned of all rows together, so a list may hold levels whose
-    people are covered like everyone else, or that hardly anyone has. Each level that is listed has
-    to be worth ``NOISE`` of gain.
-    """
-    best = rule.alternatives
-    if np.isinf(_gain(rule.inside(columns), covered)):  # too few or too many rows to compare
-        return rule
-    while moves := [_best_move(best, i, j, columns, covered) for i, j in _lists(best)]:
-        worth, moved = max(moves, key=lambda move: move[0])
-        if worth <= 0:
-            break
-        best = moved
-    return rule if best == rule.alternatives else rule.part(best)
-
-
-def _lists(alternatives: Alternatives) -> list[tuple[int, int]]:
-    """Return where lists of levels stand."""
-    return [
-        (i, j)
-        for i, conditions in enumerate(alternatives)
-        for j, condition in enumerate(conditions)
-        if condition.levels
-    ]
-
-
-def _best_move(
-    alternatives: Alternatives, i: int, j: int, columns: pd.DataFrame, covered: FloatArray
-) -> tuple[float, Alternatives]:
-    """Return what the best move of one level of a list is worth, and the rule after it."""
-    rows_of = _rows_of(columns)
-    conditions, condition = alternatives[i], alternatives[i][j]
-    column = columns[condition.feature]
-    nobody = np.zeros(len(covered), dtype=bool)
-    elsewhere = np.any([nobody, *map(rows_of, _without(alternatives, i))], axis=0)
-    inside = elsewhere | rows_of(conditions)
-    codes, levels = pd.factorize(column, sort=True)
-    # only rows that this list decides about come or go with their level
-    decided = rows_of(_without(conditions, j)) & ~elsewhere & (codes >= 0)
-    n = np.bincount(codes[decided], minlength=len(levels))
-    total = np.bincount(codes[decided], covered[decided], len(levels))
-    is_meant = np.isin(levels.astype(str), condition.levels or ()) != condition.is_excluding
-    sign = np.where(is_meant, -1, 1)
-    gains = _gains(inside.sum() + sign * n, covered[inside].sum() + sign * total, covered)
-    n_meant = is_meant.sum() + sign
-    words = np.minimum(n_meant, len(levels) - n_meant)  # the others are listed if they are fewer
-    before = _gain(inside, covered) - NOISE * min(is_meant.sum(), (~is_meant).sum())
-    worth = np.where(words > 0, gains - NOISE * words - before, -np.inf)
-    best = int(worth.argmax())
-    is_meant[best] = not is_meant[best]
-    other = condition.of_levels(levels[is_meant], column)
-    moved = (*conditions[:j], other, *conditions[j + 1 :])
-    return float(worth[best]), (*alternatives[:i], moved, *alternatives[i + 1 :])
-
-
-def _without(parts: tuple[Any, ...], i: int) -> tuple[Any, ...]:
-    return (*parts[:i], *parts[i + 1 :])
-
-
-def rounded(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
-    """Move bounds of numbers to the roundest ones that describe coverage as well but for noise.
-
-    A tree cuts where its rows happen to part, so other rows of the same people would give other
-    words. Each bound moves to the best number of the coarsest grid, with steps of 5, 2 or 1 times a
-    power of ten, on which the rule loses at most ``NOISE`` of its gain.
-    """
-    rows_of = _rows_of(columns)
-
-    def gain(alternatives: Alternatives) -> float:
-        return _gain(np.any([rows_of(conditions) for conditions in alternatives], axis=0), covered)
-
-    best = rule.alternatives
-    least = gain(best) - NOISE if best else np.inf
-    for i, j, side in _bounds(best):
-        condition = best[i][j]
-        before = getattr(condition, side)
-        for grid in _grids(columns[condition.feature]):
-            allowed = grid[grid < condition.high] if side == "low" else grid[grid > condition.low]
-            moved = [_moved(best, i, j, side, bound) for bound in allowed.tolist()]
-            # of equally good numbers, the nearest
-            worth = [(gain(m), -abs(b - before)) for m, b in zip(moved, allowed, strict=True)]
-            if worth and max(worth)[0] >= least:
-                best = moved[worth.index(max(worth))]
-                break
-    return rule if best == rule.alternatives else rule.part(best)
-
-
-def _moved(alternatives: Alternatives, i: int, j: int, side: str, bound: float) -> Alternatives:
-    conditions = list(alternatives[i])
-    conditions[j] = replace(conditions[j], **{side: bound})  # type: ignore[arg-type]
-    return (*alternatives[:i], tuple(conditions), *alternatives[i + 1 :])
-
-
-def _bounds(alternatives: Alternatives) -> list[tuple[int, int, str]]:
-    """Return where bounds of numbers stand that may be moved: no dates, no single values."""
-    return [
-        (i, j, side)
-        for i, conditions in enumerate(alternatives)
-        for j, condition in enumerate(conditions)
-        for side in ("low", "high")
-        if condition.levels is None
-        and condition.kind is None
-        and np.isfinite(getattr(condition, side))
-        and condition.low < np.nextafter(condition.high, -np.inf)
-    ]
-
-
-def _grids(column: pd.Series) -> Iterator[FloatArray]:
-    """Yield ever finer grids of round numbers between the values of a column."""
-    values = np.asarray(column, dtype=np.float64)
-    values = values[np.isfinite(values) & (np.abs(values) < HUGE)]
-    if not len(values) or values.min() == values.max():
-        return
-    low, high = float(values.min()), float(values.max())
-    power = np.floor(np.log10(high - low))
-    for step in (factor * 10.0**k for k in (power, power - 1) for factor in (5, 2, 1)):
-        first, last = np.ceil(low / step), np.ceil(high / step)
-        if last - first <= MAX_GRID:
-            # dividing by a whole number keeps 0.3 from becoming 0.30000000000000004
-            inverse = round(1 / step)
-            marks = np.arange(first, last)
-            yield marks * step if step >= 1 else marks / inverse
-
-
 def _needed(masks: list[BoolArray]) -> list[int]:
     """Return the alternatives that have a row which no other alternative has."""
     kept = list(range(len(masks)))
@@ -253,27 +113,13 @@ def _needed(masks: list[BoolArray]) -> list[int]:
     return kept
 
 
-def _gain(inside: BoolArray, covered: FloatArray) -> float:
-    """Return how much better two means describe ``covered`` than one, in units of its variance."""
-    return float(_gains(inside.sum(), covered[inside].sum(), covered))
-
-
-def _gains(n: Any, total: Any, covered: FloatArray) -> Any:
-    """Return the gain of groups of ``n`` rows that are covered ``total`` in sum."""
-    share, variance = n / len(covered), float(covered.var())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gap = (covered.sum() - total) / (len(covered) - n) - total / n
-        gain = len(covered) * share * (1 - share) * gap * np.abs(gap) / variance
-    return np.where((share >= MIN_SHARE) & (share <= MAX_SHARE) & (variance > 0), gain, -np.inf)
-
-
 def _length(alternatives: Alternatives) -> int:
     """Count conditions; an interval with two ends counts twice."""
-    return sum(
-        1 + bool(np.isfinite(condition.low) and np.isfinite(condition.high))
-        for conditions in alternatives
-        for condition in conditions
-    )
+    return sum(1 + _has_two_ends(c) for conditions in alternatives for c in conditions)
+
+
+def _has_two_ends(condition: Condition) -> bool:
+    return bool(np.isfinite([condition.low, condition.high]).all() and not condition.single())
 
 
 def _one_piece_less(alternatives: Alternatives) -> Iterator[Alternatives]:
@@ -289,7 +135,7 @@ def _one_piece_less(alternatives: Alternatives) -> Iterator[Alternatives]:
             others = (conditions[:j], conditions[j + 1 :])
             if len(conditions) > 1:
                 yield (*before, (*others[0], *others[1]), *after)
-            if np.isfinite(condition.low) and np.isfinite(condition.high):
+            if _has_two_ends(condition):
                 for wider in (replace(condition, low=-np.inf), replace(condition, high=np.inf)):
                     yield (*before, (*others[0], wider, *others[1]), *after)
 
@@ -311,6 +157,8 @@ def _hull(
 def _either(c: Condition, d: Condition) -> Condition | None:
     """Return the interval around two intervals, or the levels of either of two lists."""
     missing = c.missing or d.missing
+    if (c.levels is None) != (d.levels is None):
+        return None
     if c.levels is None or d.levels is None:
         return replace(c, low=min(c.low, d.low), high=max(c.high, d.high), missing=missing)
     listed, others = set(c.levels), set(d.levels)
