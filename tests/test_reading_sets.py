@@ -157,6 +157,16 @@ def test_lists_of_two_bools_for_bool_labels_are_not_guessed():
     assert read_sets([[True, True], [False, True]], [True, False]).covered.tolist() == [True, False]
 
 
+def test_a_text_is_one_label_and_no_list_of_letters():
+    y = np.array(["1", "2", "12"] * 20, dtype=object)
+    for sets in (y.copy(), y.tolist(), pd.Series(y)):
+        with pytest.raises(InvalidInputError, match="one list of labels per row, got '1' in row 0"):
+            audit(AGES, y, sets)
+    lists = np.empty(N, dtype=object)
+    lists[:] = [[label] for label in y]
+    assert read_sets(lists, y).covered.all()
+
+
 class Read(Exception):
     """Carries the sets as the audit read them, so that nothing else has to be measured."""
 

@@ -51,9 +51,11 @@ def _rows_of_labels(sets: Any, labels: Any) -> list[Any] | None:
     if isinstance(sets, np.ndarray):
         if sets.ndim > 1 and (sets.dtype.kind in "biuf" or _all_bool(sets.ravel())):
             return None
-        if sets.ndim == 2 or (sets.ndim == 1 and sets.dtype == object):
+        if sets.ndim == 2:
             return list(sets)
-        return None
+        if sets.ndim != 1 or sets.dtype != object:
+            return None
+        sets = list(sets)
     if not isinstance(sets, list | tuple):
         return None
     rows = list(sets)
