@@ -17,6 +17,7 @@ from fareg._words import repeated, shown
 
 SensitiveFeatures = Any  # names, positions, a function of X, a frame beside X, or None for all
 
+PANDAS = pd.DataFrame | pd.Series
 KINDS = ("number", "text", "date")
 HELD = {"boolean": "flag", "date": "date", "datetime": "date", "datetime64": "date"}
 DIGITS = 4  # significant digits of a bound, unless it takes more to part the values
@@ -45,6 +46,20 @@ def check_table(X: Any) -> Any:
     if table.shape[1] == 0:
         raise InvalidInputError("X must have at least one column, got none")
     return table
+
+
+def check_same_order(**tables: Any) -> None:
+    """Refuse a table with the row names of the first one in another order; rows go by position."""
+    (name, first), *others = tables.items()
+    for other, table in others:
+        if not (isinstance(first, PANDAS) and isinstance(table, PANDAS)):
+            continue
+        if not first.index.equals(table.index) and set(first.index) == set(table.index):
+            raise InvalidInputError(
+                f"{other} must have its rows in the order of {name}, got the index of {name} in "
+                f"another order; pass {other}.loc[{name}.index], or drop the index if rows belong "
+                "together as they stand"
+            )
 
 
 def column_names(X: Any) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import column_names, is_frame
+from fareg._columns import check_same_order, column_names, is_frame
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_same_length, warn
 from fareg._words import fraction, percent, shown
 
@@ -130,6 +130,7 @@ def read_set_table(sets: Any, y: Any, classes: Any = None) -> SetTable:
     labels = check_labels(y)
     marks = check_marks(sets)
     check_same_length(y=labels, sets=marks)
+    check_same_order(y=y, sets=sets)
     columns = column_classes(labels, marks.shape[1], names=frame_names(sets), classes=classes)
     return SetTable.of(marks, columns.classes, labels, *columns.notes)
 

@@ -13,6 +13,7 @@ import fareg
 from fareg import FaReGClassifier, FaregError, ProbabilityColumns, SplitConformalClassifier
 from fareg.calibration import _rows
 from fareg.classifiers import CLASSIFIERS
+from fareg.metrics import coverage_score
 from registry import short
 
 LABELS = np.array(["low", "mid", "top"])
@@ -254,6 +255,39 @@ def test_rows_beside_the_table_in_another_order_are_refused():
     clf = fareg.PartialConformalClassifier(LogisticRegression().fit(DOSE, Y))
     with pytest.raises(FaregError, match=r"in the order of X.*pass sensitive_features.loc"):
         clf.conformalize(DOSE, Y, sensitive_features=WHO[::-1])
+
+
+def test_labels_in_another_order_are_refused_wherever_rows_have_names():
+    y = pd.Series(Y, index=DOSE.index)
+    mixed = y[::-1]
+    clf = fareg.FaReGClassifier(LogisticRegression().fit(DOSE, Y), random_state=0)
+    clf.conformalize(DOSE, Y)
+    sets = pd.DataFrame(clf.predict_set(DOSE), columns=clf.classes_)
+    for ask in (
+        lambda: clf.fit(DOSE, mixed),
+        lambda: clf.conformalize(DOSE, mixed),
+        lambda: clf.conformalize(DOSE, y, X_learn=DOSE, y_learn=mixed),
+        lambda: clf.report(DOSE, mixed),
+        lambda: fareg.audit(DOSE, mixed, sets),
+        lambda: fareg.audit(DOSE, y, sets[::-1]),
+        lambda: fareg.audit(DOSE, y, sets, clusters=mixed),
+        lambda: coverage_score(mixed, sets),
+    ):
+        with pytest.raises(FaregError, match=r"must have its rows in the order of .*; pass .*loc"):
+            ask()
+
+
+def test_labels_go_by_position_unless_their_names_are_those_of_the_table():
+    clf = SplitConformalClassifier(LogisticRegression().fit(DOSE, Y), random_state=0)
+    sets = clf.conformalize(DOSE, Y).predict_set(DOSE_NEW)
+    named = DOSE.set_axis(np.arange(len(Y))[::-1])
+    for X, y in (
+        (DOSE, pd.Series(Y, index=range(7, 7 + len(Y)))),
+        (named, pd.Series(Y, index=named.index)),
+        (named, Y),
+        (DOSE.to_numpy(), pd.Series(Y, index=named.index)),
+    ):
+        np.testing.assert_array_equal(clf.conformalize(X, y).predict_set(DOSE_NEW), sets)
 
 
 def test_sensitive_features_must_be_those_of_calibration():

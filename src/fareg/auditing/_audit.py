@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import SensitiveFeatures, check_table, select_columns
+from fareg._columns import SensitiveFeatures, check_same_order, check_table, select_columns
 from fareg._encoding import cut_huge
 from fareg._hashing import check_seed, hash_key, one_row_of_each
 from fareg._levels import numbers_as_text
@@ -132,6 +132,7 @@ def audit(
     X, cluster = read_clusters(check_table(X), clusters)
     columns, notes = _tamed(select_columns(X, sensitive_features))
     check_same_length(X=columns, y=y)
+    check_same_order(X=X, y=y, sets=sets, clusters=clusters, sensitive_features=sensitive_features)
     written = numbers_as_text(columns)
     notes += () if written is None else (written,)
     table = read_sets(sets, y, classes)

@@ -12,7 +12,13 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 
-from fareg._columns import check_selection, column_kinds, is_frame, selected_positions
+from fareg._columns import (
+    check_same_order,
+    check_selection,
+    column_kinds,
+    is_frame,
+    selected_positions,
+)
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes
@@ -356,6 +362,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         if (told := numbers_as_text(X, about)) is not None:
             warn(told)
         if clusters is not None:
+            check_same_order(X=X, clusters=clusters)
             clusters = np.asarray(clusters)
             check_same_length(X=X, clusters=clusters)
         return Labelled(X, y, about, clusters)

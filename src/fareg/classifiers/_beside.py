@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 
-from fareg._columns import column_kinds, column_names, in_order, is_frame
+from fareg._columns import check_same_order, column_kinds, column_names, in_order, is_frame
 from fareg._labels import column_classes, frame_names, label_codes
 from fareg._validation import InvalidInputError, check_same_length, warn
 from fareg._words import percent, shown
@@ -33,7 +33,7 @@ def given_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> GivenPr
     """
     table = _checked(proba)
     check_same_length(X=X, proba=table)
-    _check_same_order(X, proba, "proba")
+    check_same_order(X=X, proba=proba)
     if table.shape[1] != len(classes):
         raise InvalidInputError(
             f"proba must have a column for each of the {len(classes)} classes ({shown(classes)}), "
@@ -98,7 +98,7 @@ def sensitive_beside(table: Any, X: Any, kinds: dict[str, str] | None) -> Any:
         return None
     frame = _as_frame(table)
     check_same_length(X=X, sensitive_features=frame)
-    _check_same_order(X, frame, "sensitive_features")
+    check_same_order(X=X, sensitive_features=frame)
     if kinds is None:
         raise InvalidInputError(
             "this classifier was calibrated without sensitive_features beside X; leave them out"
@@ -123,17 +123,6 @@ def _as_frame(table: Any) -> Any:
             "columns of X belong into the constructor"
         )
     return table
-
-
-def _check_same_order(X: Any, beside: Any, name: str) -> None:
-    """Refuse a table beside X with the same row names in another order; rows go by position."""
-    if not (isinstance(X, pd.DataFrame) and isinstance(beside, pd.DataFrame)):
-        return
-    if not X.index.equals(beside.index) and set(X.index) == set(beside.index):
-        raise InvalidInputError(
-            f"{name} must have its rows in the order of X, got the index of X in another order; "
-            f"pass {name}.loc[X.index]"
-        )
 
 
 def no_sensitive(kinds: dict[str, str]) -> Any:

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
-from fareg._columns import KINDS, column_names, in_order, is_frame, take_rows
+from fareg._columns import KINDS, check_same_order, column_names, in_order, is_frame, take_rows
 from fareg._labels import refuse_missing
 from fareg._validation import InvalidInputError, check_same_length
 from fareg._words import shown
@@ -74,6 +74,7 @@ def checked_labels(X: Any, y: Any) -> tuple[Any, Any]:
     """Return X and its labels in one type, after checks that they are labels."""
     if y is None:
         raise InvalidInputError("requires y to be passed, but the target y is None")
+    check_same_order(X=X, y=y)
     try:
         y = column_or_1d(y, warn=True)
         check_same_length(X=X, y=y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fareg._columns import check_same_order
 from fareg._labels import check_labels
 from fareg._validation import InvalidInputError, check_same_length
 from fareg.auditing import Comparison, RowLevels, compare_sets
@@ -35,6 +36,7 @@ def compare(clf: FittedAnswers, rows: Rows, y: Any, before: Any, **options: Any)
     """
     labels = check_labels(y)
     check_same_length(X=rows.X, y=labels)
+    check_same_order(X=rows.X, y=y)
     settings, seed = clf.parameters_, clf.parameters_["random_state"]
     selection = settings["sensitive_features"]
     if rows.about is not None:
