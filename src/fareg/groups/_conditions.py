@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import as_numbers, as_text, held, in_words, spelled_numbers
+from fareg._columns import (
+    as_numbers,
+    as_text,
+    held,
+    in_words,
+    shortest_between,
+    spelled_numbers,
+)
 from fareg._encoding import cut_huge
 from fareg._levels import MAX_DISCRETE
 from fareg._validation import BoolArray, FloatArray
 
 MISSING = "missing"
 DAY = 86_400  # seconds
-DIGITS = 4  # significant digits of a bound, unless it takes more to part the values
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Condition:
     def _interval_in_words(self) -> str:
         name, low, high = self.feature, self.low, self.high
         if self.single():
-            return f"{name}={_number(high) if self.kind is None else in_words(high, self.kind)}"
+            return f"{name}={in_words(high, self.kind)}"
         if self.kind == "date":
             start, end = (
                 in_words(float(np.nextafter(t, np.inf)), "date") if np.isfinite(t) else None
@@ -103,8 +109,8 @@ class Condition:
                 return f"{name} before {end}"
             return f"{name} from {start} " + ("on" if end is None else f"to before {end}")
         if np.isfinite(low) and np.isfinite(high):
-            return f"{_number(low)} < {name} <= {_number(high)}"
-        return f"{name} > {_number(low)}" if np.isfinite(low) else f"{name} <= {_number(high)}"
+            return f"{in_words(low)} < {name} <= {in_words(high)}"
+        return f"{name} > {in_words(low)}" if np.isfinite(low) else f"{name} <= {in_words(high)}"
 
 
 @dataclass(frozen=True)
@@ -195,16 +201,8 @@ def _spoken(rank: float, values: FloatArray, kind: str | None) -> float:
     middle = below + (above - below) / 2
     if kind == "date":  # "before midnight", or else before the next value
         return _just_below(min((middle // DAY + 1) * DAY, above))
-    candidates = (float(f"{middle:.{digits}g}") for digits in range(DIGITS, 18))
-    return next((c for c in candidates if below <= c < above), below)
+    return shortest_between(below, above, middle)
 
 
 def _just_below(value: float) -> float:
     return float(np.nextafter(value, -np.inf))
-
-
-def _number(value: float) -> str:
-    """Write a number in full, large ones without an exponent."""
-    if value == 0 or 1e-4 <= abs(value) < 1e12:
-        return str(np.format_float_positional(value, trim="-"))
-    return repr(value)
