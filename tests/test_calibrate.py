@@ -20,7 +20,7 @@ from fareg.calibration import LevelCalibration
 from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner
-from fareg.workflow import _calibrate, calibrate_folder
+from fareg.workflow import _calibrate, audit_file, calibrate_folder
 from forked import dask_cluster
 
 pytestmark = [
@@ -215,3 +215,38 @@ def test_the_command_tells_rows_and_rounds(place, tmp_path):
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["thresholds"] == told["thresholds"]
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return done, " ".join(done.output.split())
+
+
+def test_an_audit_leaves_out_the_rows_of_a_file_that_calibrated(place, tmp_path, small_searches):
+    model, out, rows = place / "m.fareg", tmp_path / "new.fareg", X.assign(outcome=Y)
+    rows[900:1900].to_csv(tmp_path / "some.csv", index=False)
+    rows[900:].to_csv(tmp_path / "all.csv", index=False)
+    asked = ("--target", "outcome", "--out", out)
+    _, told = run("calibrate", model, tmp_path / "some.csv", *asked)
+    assert "calibrated on 1,000 rows in 1 round: model in" in told
+    result = audit_file(tmp_path / "all.csv", target="outcome", model=out)
+    assert result.n_samples == 1100
+    assert any("1000 of 2100 rows equal rows that were used" in note for note in result.notes)
+    refused(
+        "all equal rows that were used",
+        out,
+        tmp_path / "some.csv",
+        target="outcome",
+        out=tmp_path / "twice.fareg",
+    )
+    _, told = run("audit", tmp_path / "some.csv", "--target", "outcome", "--model", out)
+    assert "all 1000 rows of" in told
+
+
+def test_an_audit_tells_of_a_folder_whose_rows_are_not_remembered(place, tmp_path, small_searches):
+    model, out = place / "m.fareg", tmp_path / "new.fareg"
+    calibrate_folder(model, place / "parts", target="outcome", out=out, jobs=1)
+    said = "calibrated again on parts (2100 rows), which its file does not remember"
+    for asked, is_said in ((model, False), (out, True)):
+        result = audit_file(place / "parts", target="outcome", model=asked)
+        assert any(said in note for note in result.notes) == is_said

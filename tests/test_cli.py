@@ -235,6 +235,15 @@ def test_info_in_words_and_json(place):
     assert [group["named"] for group in told["groups"]][:2] == [True, False]
 
 
+def test_info_tells_which_calibration_rows_its_groups_were_counted_on(place, tmp_path):
+    FRAME[2400:].to_csv(tmp_path / "new.csv", index=False)
+    asked = ("--target", "outcome", "--out", tmp_path / "new.fareg")
+    run("calibrate", place / "m.fareg", tmp_path / "new.csv", *asked)
+    for model, words in ((place / "m.fareg", "the"), (tmp_path / "new.fareg", "the earlier")):
+        shown = " ".join(run("info", model).stdout.split())
+        assert f"of {words} calibration rows; split conformal sets cover" in shown
+
+
 def test_audit_reads_the_sets_of_any_tool(place, tmp_path):
     clf = fareg.load(place / "m.fareg")
     rows = FRAME[2400:2600].reset_index(drop=True)

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import fareg
+from fareg._hashing import row_hashes
 from fareg.cli import app
 from fareg.persistence import seen_rows
 from fareg.persistence._seen import SeenRows
@@ -217,6 +218,18 @@ def test_what_a_file_without_repeated_rows_remembers_is_still_read():
     seen = SeenRows.of(X, np.zeros(500))
     old = SeenRows.from_bytes(SeenRows(seen.salt, np.unique(seen.hashes)).to_bytes())
     assert old.used_among(X, np.zeros(500)).all()
+
+
+@pytest.mark.parametrize("names", [("id",), ()])
+def test_further_rows_are_remembered_with_all_columns_that_both_have(names):
+    frame = pd.DataFrame({"p": np.arange(400) % 3, "id": np.arange(400)})
+    X, y = frame[["p"]], np.zeros(400)
+    seen = SeenRows.of(X[:200], y[:200], ["id"], row_hashes(frame[["id"]][:200], 0))
+    more = seen.with_rows(X[100:300], y[100:300], frame[100:300][["p", *names]])
+    assert more.names == names
+    if names:  # the ids tell that half of the rows are known already
+        assert len(more.hashes) == len(more.whole) == 300
+        assert more.used_among(X, y, frame).tolist() == [True] * 300 + [False] * 100
 
 
 @pytest.fixture(scope="module")

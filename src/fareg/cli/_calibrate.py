@@ -41,4 +41,7 @@ def calibrate(
             )
         told.update(found, out=str(out))
     if not json:
-        typer.echo(f"calibrated on {told['rows']} rows in {told['rounds']} rounds: model in {out}")
+        from fareg import _words as words
+
+        rounds = "1 round" if told["rounds"] == 1 else f"{told['rounds']} rounds"
+        typer.echo(f"calibrated on {words.rows(told['rows'])} in {rounds}: model in {out}")

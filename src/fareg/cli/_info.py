@@ -48,10 +48,11 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     }
     facts |= {f"fit: {name}": _plain(v) for name, v in metadata.items() if name != "columns"}
     named = [group for group in told.get("groups", ()) if group.get("named")]
+    earlier = "earlier " if "calibrated" in metadata else ""  # fareg calibrate counts levels only
     for number, group in enumerate(named, start=1):
         facts[f"named group {number}"] = (
-            f"{group['rule']} ({words.percent(group['share'], 0)} of the calibration rows; split "
-            f"conformal sets cover {words.percent(group['coverage'])} of them; "
+            f"{group['rule']} ({words.percent(group['share'], 0)} of the {earlier}calibration "
+            f"rows; split conformal sets cover {words.percent(group['coverage'])} of them; "
             f"{words.evidence(group)})"
         )
     table = Table(show_header=False, box=None)

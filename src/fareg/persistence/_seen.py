@@ -97,13 +97,28 @@ class SeenRows:
         holds = holds_used(used, given, len(hashes), others)
         return first_of_each(places, used if holds else np.zeros_like(used))
 
+    def with_rows(self, X: Any, y: Any, beside: pd.DataFrame) -> SeenRows:
+        """Remember further rows too; those that are known already stay one."""
+        new = ~self.used_among(X, y, beside)
+        further = self._further(beside)
+        hashes = np.sort(np.append(self.hashes, _digests(X, y, self.salt)[new]))
+        if further is None:
+            return SeenRows(self.salt, hashes)
+        whole = np.sort(np.append(self.whole, _digests(X, y, self.salt, further)[new]))
+        return SeenRows(self.salt, hashes, self.names, whole)
+
     def _asked(self, X: Any, y: Any, beside: Any) -> tuple[Any, tuple[Any, IntArray]]:
         """Return the hashes of rows, and the values of all columns that both tables have."""
-        if self.names and beside is not None and set(self.names) <= set(beside.columns):
-            further = row_hashes(beside[list(self.names)], 0)
-            values = np.unique(self.whole, return_counts=True)
-            return _digests(X, y, self.salt, further), values
-        return _digests(X, y, self.salt), self.values
+        further = None if beside is None else self._further(beside)
+        if further is None:
+            return _digests(X, y, self.salt), self.values
+        return _digests(X, y, self.salt, further), np.unique(self.whole, return_counts=True)
+
+    def _further(self, beside: pd.DataFrame) -> Any:
+        """Return hashes of the further columns, None if there are none or some are missing."""
+        if not self.names or not set(self.names) <= set(beside.columns):
+            return None
+        return row_hashes(beside[list(self.names)], 0)
 
     @staticmethod
     def left_out(n: int, n_all: int) -> str:

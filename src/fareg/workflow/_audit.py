@@ -121,6 +121,7 @@ def audit_file(
         audited = replace(audited, X=audited.X.join(frame[[n for n in groups if n not in kinds]]))
         if sensitive is None:
             sensitive, told = _own_sensitive(clf, audited.X.drop(columns=ids, errors="ignore"))
+        told += _not_remembered(model)
         if seed is None and isinstance(clf.random_state, int):
             seed = clf.random_state
     X = audited.X.drop(columns=ids, errors="ignore")
@@ -205,6 +206,18 @@ def _own_clusters(model: AnyPath, names: Sequence[str]) -> str | None:
     roles = describe(model)["metadata"].get("left_out")
     known = roles if isinstance(roles, dict) else {}
     return next((name for name in names if known.get(name) == "clusters"), None)
+
+
+def _not_remembered(model: AnyPath) -> tuple[str, ...]:
+    """Return a note if a model was calibrated on rows that its file does not remember."""
+    calibrated = describe(model)["metadata"].get("calibrated")
+    if not isinstance(calibrated, dict) or calibrated.get("remembered"):
+        return ()
+    return (
+        f"the model was calibrated again on {calibrated.get('data')} ({calibrated.get('rows')} "
+        "rows), which its file does not remember: if these are among the audited rows, they are "
+        "not left out",
+    )
 
 
 def _own_sensitive(clf: Any, X: pd.DataFrame) -> tuple[list[str] | None, tuple[str, ...]]:

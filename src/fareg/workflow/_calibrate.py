@@ -28,9 +28,10 @@ from fareg.workflow._formats import quiet
 from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import ask
 from fareg.workflow._predict_folder import PartTask
-from fareg.workflow._tables import read_batches
+from fareg.workflow._tables import as_kinds, read_batches, read_table, table_columns
 
 Quota = tuple[IntArray, IntArray]  # places of used values, and how many rows to leave out of each
+MAX_REMEMBERED = 10**6  # rows of a file that the model file remembers
 N_EXAMPLES = 6  # labels that the estimator never saw, for the warning
 OUTDATED = ("verdict", "rows", "after", "groups")  # what a model file tells of its old thresholds
 
@@ -54,7 +55,8 @@ def calibrate_folder(
     The thresholds are those of all rows in one memory, to the bit, whatever the engine, the number
     of processes and the workers that died. Rows that the model has seen, which a file of
     ``fareg fit`` remembers by value, are left out with a warning, unless so few of the rows equal
-    seen ones that chance explains it.
+    seen ones that chance explains it. The new file remembers the rows of one file of at most 10^6
+    rows too, and not those of a folder.
 
     Parameters
     ----------
@@ -110,14 +112,34 @@ def calibrate_folder(
     assert first is not None
     calibrated = clf.recalibrated(search, first.n_unknown)
     notes = {k: v for k, v in describe(model)["metadata"].items() if k not in OUTDATED}
-    notes["calibrated"] = {"data": source.name, "rows": first.n, "left_out": first.n_seen}
-    save(calibrated, out, metadata=notes, seen=seen)
+    is_small = not source.is_dir() and first.n + first.n_seen <= MAX_REMEMBERED
+    notes["calibrated"] = {
+        "data": source.name,
+        "rows": first.n,
+        "left_out": first.n_seen,
+        "remembered": is_small,
+    }
+    save(calibrated, out, metadata=notes, seen=_with_rows(seen, matcher, source, is_small))
     return {
         "rows": first.n,
         "left_out": first.n_seen,
         "rounds": rounds,
         "thresholds": calibrated.thresholds_.tolist(),
     }
+
+
+def _with_rows(
+    seen: SeenRows | None, matcher: PartMatcher, source: Path, is_small: bool
+) -> SeenRows | None:
+    """Return what the new model has seen: the rows of a small file too, read as an audit does."""
+    if not is_small:
+        return seen
+    target, kinds = matcher.target, matcher.model_and_columns()[1]
+    further = [] if seen is None else [name for name in seen.names if name in table_columns(source)]
+    columns = list(dict.fromkeys([target, *kinds, *further]))
+    frame = read_table(source, labels=[target], columns=columns)
+    X, y = as_kinds(frame, kinds, str(source))[matcher.read], label_texts(frame[target])
+    return SeenRows.of(X, y) if seen is None else seen.with_rows(X, y, frame)
 
 
 def _search(clf: Any, n_rows: int) -> IntervalSearch:
