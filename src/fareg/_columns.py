@@ -184,7 +184,8 @@ def _kind(series: nw.Series[Any]) -> str:
 
 
 def as_text(column: pd.Series) -> pd.Series:
-    """Return a canonical column as text: 1.0 becomes "1", missing values None."""
+    """Return a column as text: 1.0 becomes "1", missing values None."""
+    column = _canonical_column(column)
     if column.dtype == object:
         return column
     codes, distinct = pd.factorize(column)
@@ -193,12 +194,22 @@ def as_text(column: pd.Series) -> pd.Series:
 
 
 def as_numbers(column: pd.Series) -> pd.Series:
-    """Return a canonical column as float64: "1" becomes 1.0, other text and missing values NaN."""
+    """Return a column as float64: "1" becomes 1.0, other text and missing values NaN."""
+    column = _canonical_column(column)
     if column.dtype != object:
         return column
     codes, distinct = pd.factorize(column)
-    values = np.append(spelled_numbers(distinct), np.nan)
+    values = np.append(spelled_numbers(map(_plain, distinct)), np.nan)
     return pd.Series(values[codes], index=column.index, name=column.name)
+
+
+def _canonical_column(column: pd.Series) -> pd.Series:
+    """Return a column as it is if it holds objects or float64, else in canonical form."""
+    if column.dtype in (object, np.float64):
+        return column
+    codes, values = coded_column(nw.from_native(column, series_only=True))
+    values = values if codes is None else values[codes]
+    return pd.Series(values, column.index, values.dtype, column.name)
 
 
 def coded_column(column: Any) -> tuple[IntArray | None, Any]:
@@ -267,10 +278,10 @@ def _text(value: float | str) -> str:
     return value if isinstance(value, str) else str(float(value) + 0.0).removesuffix(".0")
 
 
-def spelled_numbers(texts: Iterable[str]) -> FloatArray:
+def spelled_numbers(texts: Iterable[float | str]) -> FloatArray:
     """Return the number that each text spells, NaN where it spells none."""
 
-    def number(text: str) -> float:
+    def number(text: float | str) -> float:
         try:
             return float(text)
         except ValueError:

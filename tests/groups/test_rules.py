@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fareg import FaregError
-from fareg._columns import canonical, note_held
+from fareg._columns import as_numbers, canonical, note_held
 from fareg.groups import distil_rule
 from fareg.groups._rules import _best_tree, _design
 
@@ -190,6 +190,22 @@ def test_missing_numbers_are_named_where_they_are_meant():
 def test_a_value_beside_a_whole_number_is_not_that_number():
     rule = distil_rule(canonical(USERS), (USERS["children"] == 2).to_numpy())
     assert rule.inside(pd.DataFrame({"children": [2.0, 2.2, 1.9]})).tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("as_held", [lambda frame: frame, lambda frame: frame.astype(object)])
+def test_a_rule_reads_the_table_of_its_user(as_held):
+    table = USERS.assign(
+        zoned=DAYS.tz_localize("Europe/Paris"),
+        wait=pd.to_timedelta(np.arange(N) % 40, "h"),
+        kind=pd.Categorical(np.resize(["a", "b", None, "c"], N)),
+        count=pd.array(np.resize([1, 2, None, 3, 5], N), dtype="Int64"),
+    )
+    columns = canonical(table)
+    for name in table:
+        ranks = as_numbers(columns[name]) if name != "kind" else pd.Series(table["kind"].cat.codes)
+        rule = distil_rule(columns[[name]], (ranks > ranks.median()).to_numpy())
+        assert 0 < rule.inside(columns).sum() < N
+        np.testing.assert_array_equal(rule.inside(as_held(table)), rule.inside(columns))
 
 
 def test_everyone_and_no_one_are_rules_too():

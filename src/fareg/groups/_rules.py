@@ -45,7 +45,7 @@ class Rule:
     alternatives: tuple[tuple[Condition, ...], ...] = ()
 
     def inside(self, columns: pd.DataFrame) -> BoolArray:
-        """Tell which rows of canonical columns the words describe."""
+        """Tell which rows of a pandas frame the words describe; columns are found by name."""
         absent = [name for name in self.features if name not in columns]
         if absent:
             raise InvalidInputError(
