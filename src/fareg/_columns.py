@@ -32,7 +32,7 @@ class _Held(dict[str, str]):
 
 def is_frame(X: Any) -> bool:
     """Tell whether X is a data frame (pandas, polars, ...) and not an array."""
-    return bool(nw.dependencies.is_into_dataframe(X))
+    return not isinstance(X, np.ndarray) and bool(nw.dependencies.is_into_dataframe(X))
 
 
 def check_table(X: Any) -> Any:

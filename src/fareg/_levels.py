@@ -234,8 +234,10 @@ def numbers_as_text(*tables: Any) -> str | None:
     pay: numbers written as text, such as 77,516, each of which is taken as a category; ...
     """
     found: dict[str, str] = {}
-    for table in tables:
-        for name, column in _spread_rows(table).select_dtypes(object).items():
+    for table in filter(_may_hold_text, tables):
+        rows = np.arange(0, len(table), max(1, len(table) // N_ASKED))
+        some = canonical(take_rows(table, rows), column_names(table))
+        for name, column in some.select_dtypes(object).items():
             texts = [str(text).strip() for text in column.dropna()]
             written = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
             marked = np.flatnonzero(np.isnan(spelled_numbers(written)))
@@ -249,9 +251,5 @@ def numbers_as_text(*tables: Any) -> str | None:
     )
 
 
-def _spread_rows(table: Any) -> pd.DataFrame:
-    """Return some rows of a table in canonical form, evenly spread over it."""
-    if table is None or getattr(getattr(table, "dtype", None), "kind", "O") in "biuf":
-        return pd.DataFrame()  # nothing in it can be text
-    rows = np.arange(0, len(table), max(1, len(table) // N_ASKED))
-    return canonical(take_rows(table, rows), column_names(table))
+def _may_hold_text(table: Any) -> bool:
+    return table is not None and getattr(getattr(table, "dtype", None), "kind", "O") not in "biuf"
