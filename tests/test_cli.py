@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import fareg
 from fareg._labels import label_texts
 from fareg.cli import app
+from fareg.cli._fit import _print_trial
 from fareg.datasets import make_synthetic
 from fareg.persistence import describe
 from fareg.workflow._predict import ANSWERS
@@ -66,6 +67,19 @@ def test_fit_tells_the_story(place):
     assert "(Color=Blue and Gender=Male) or (Color=Red and Gender=Female)" in " ".join(told.split())
     assert "split conformal" in told
     assert describe(place / "m.fareg")["metadata"]["target"] == "outcome"
+
+
+def test_long_names_are_folded_and_not_cut(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    options = ("--target", "outcome", "--estimator", "logistic", "--json")
+    told = json.loads(run("fit", small, *options, "--out", tmp_path / "m.fareg").stdout)
+    name = "admission_by_a_very_long_disposition_code=discharged_to_another_hospital"
+    figures = {"n": 9, "before": 0.8, "after": 0.9, "after_low": 0.7, "after_high": 1.0}
+    _print_trial({**told, "groups": [{"group": name, **figures}]})
+    first = (
+        line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if "│" in line
+    )
+    assert name in "".join(first)
 
 
 def test_fit_in_json_with_a_report(place, tmp_path):

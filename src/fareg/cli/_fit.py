@@ -173,7 +173,8 @@ def _print_trial(told: dict[str, Any]) -> None:
     drawn = "; groups and labels: one row of each cluster"
     drawn = drawn if told["left"]["overall"]["n_clusters"] else ""
     title = f"coverage, {level} asked for{drawn}"
-    table = Table("test rows", title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    table.add_column("test rows", overflow="fold")
     for heading in ("n", "split conformal", "FaReG", "95% interval"):
         table.add_column(heading, justify="right")
     overall = [words.percent(told[moment]["coverage"]) for moment in ("before", "after")]

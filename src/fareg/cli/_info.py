@@ -27,7 +27,7 @@ def info(
 def _print_info(told: dict[str, Any], path: Path) -> None:
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from fareg import _words as words
 
@@ -55,7 +55,7 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
             f"rows; split conformal sets cover {words.percent(group['coverage'])} of them; "
             f"{words.evidence(group)})"
         )
-    table = Table(show_header=False, box=None)
+    table = Table("", Column(overflow="fold"), show_header=False, box=None)
     for name, value in facts.items():
         table.add_row(escape(name), escape(value))
     console = Console(highlight=False)
