@@ -18,6 +18,7 @@ from fareg.cli import app
 from fareg.cli._fit import _print_trial
 from fareg.datasets import make_synthetic
 from fareg.persistence import describe
+from fareg.workflow import audit_file
 from fareg.workflow._predict import ANSWERS
 
 pytestmark = pytest.mark.usefixtures("small_searches")
@@ -218,6 +219,27 @@ def test_a_text_of_digits_stays_text(tmp_path):
     table[:2].to_csv(tmp_path / "digits.csv", index=False)
     run("predict", model, tmp_path / "digits.csv", "--out", out)
     assert pd.read_csv(out)["top"].tolist() == ["a", "b"]
+
+
+def test_codes_keep_their_leading_zeros(tmp_path):
+    rng = np.random.default_rng(0)
+    codes = np.array(["04109", "04317", "60311"])[rng.integers(0, 3, 900)]
+    y = np.where(rng.random(900) < np.where(codes == "04109", 0.5, 0.05), "b", "a")
+    table = pd.DataFrame({"PLZ": codes, "part": rng.choice(["", "02", "10"], 900), "y": y})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    model, asked = tmp_path / "m.fareg", ("--target", "y", "--estimator", "logistic", "--json")
+    files = ("--out", model, "--test-out", tmp_path / "test.parquet")
+    run("fit", tmp_path / "t.csv", *asked, *files)
+    assert describe(model)["metadata"]["columns"] == {"PLZ": "text", "part": "text"}
+    assert set(pd.read_parquet(tmp_path / "test.parquet")["PLZ"]) == set(codes)
+    # a table without leading zeros holds the same codes
+    rest = table[table["PLZ"] == "60311"].assign(part="10")
+    rest.to_csv(tmp_path / "rest.csv", index=False)
+    run("predict", model, tmp_path / "rest.csv", "--out", tmp_path / "sets.csv")
+    result = audit_file(tmp_path / "t.csv", target="y", sets=["y"])
+    assert {"PLZ=04109", "PLZ=60311", "part=02", "part missing"} <= set(result.levels["group"])
+    result = audit_file(tmp_path / "rest.csv", target="y", model=model)
+    assert set(result.levels["group"]) == {"PLZ=60311", "part=10"}
 
 
 def test_dates_and_many_categories_and_gaps_are_learned_from(tmp_path):

@@ -111,7 +111,7 @@ def audit_file(
             ids = [] if clusters is None else [clusters]
         kinds = model_columns(clf, model)
         known = [] if seen is None else [name for name in seen.names if name in names]
-        frame = read([*named, *ids, *kinds, *known])
+        frame = read([*named, *ids, *kinds, *known], kinds)
         progress("asking the model")
         audited = _sets_of_model(clf, as_kinds(frame, kinds, str(data)), frame, target, seen, data)
         audited.about.update(model=Path(model).name, base_model=_base_model(clf, model))
@@ -166,10 +166,12 @@ def _read(
     sampling: Any,
     drop_missing: bool,
     columns: list[str] | None,
+    kinds: dict[str, str] | None = None,
 ) -> pd.DataFrame:
     """Return the rows of a table that have a label, with these columns or with all."""
     needed = None if columns is None else list(dict.fromkeys(columns))
-    frame = read_table(data, labels=[target, *marks], columns=needed, sampling=sampling)
+    labels = [target, *marks]
+    frame = read_table(data, labels=labels, columns=needed, sampling=sampling, kinds=kinds)
     return labelled_rows(frame, target, drop_missing=drop_missing)
 
 

@@ -137,7 +137,7 @@ def _with_rows(
     target, kinds = matcher.target, matcher.model_and_columns()[1]
     further = [] if seen is None else [name for name in seen.names if name in table_columns(source)]
     columns = list(dict.fromkeys([target, *kinds, *further]))
-    frame = read_table(source, labels=[target], columns=columns)
+    frame = read_table(source, labels=[target], columns=columns, kinds=kinds)
     X, y = as_kinds(frame, kinds, str(source))[matcher.read], label_texts(frame[target])
     return SeenRows.of(X, y) if seen is None else seen.with_rows(X, y, frame)
 

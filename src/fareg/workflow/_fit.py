@@ -166,7 +166,9 @@ def fit_file(
     names = table_columns(data)
     check_columns([target, *drop], names, str(data))
     needed = [name for name in names if name == target or name not in drop]
-    frame = read_table(data, labels=[target], columns=needed, sampling=sampling)
+    # a given model was trained on numbers wherever pandas reads numbers
+    known = dict.fromkeys(needed, "number") if model else None
+    frame = read_table(data, labels=[target], columns=needed, sampling=sampling, kinds=known)
     frame = labelled_rows(frame, target, drop_missing=drop_missing_target)
     y = check_target(frame[target], has_model=bool(model or probabilities))
     asked = AskedRoles(
@@ -201,7 +203,7 @@ def fit_file(
         about={"file": Path(data).name, "target": target, "base_model": base.name},
     )
     if test_out is not None:
-        copy_rows(data, trial.X.index, test_out, labels=[target])
+        copy_rows(data, trial.X.index, test_out, labels=[target], kinds=kinds)
     used = ~X.index.isin(trial.X.index)
     notes = {"columns": kinds, **_notes(trial, base)}
     seen = SeenRows.of(X, labels, others, further, rows=used)

@@ -36,8 +36,12 @@ def read_table(
     labels: Sequence[str] = (),
     columns: Sequence[str] | None = None,
     sampling: Sampling | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Read a table, or a sample of the rows of a folder; texts become categories, ISO dates dates.
+
+    Whole numbers of a CSV file are texts if any of them has a leading zero, as codes have, unless
+    ``kinds`` tells what a column held when a model was fitted.
 
     A CSV file cannot tell a missing value from the word for it. In the columns ``labels``, whose
     texts stay texts, words such as ``None`` and ``NA`` among other texts are labels, with a
@@ -49,7 +53,7 @@ def read_table(
         frame = read_parquet(source, columns=columns, labels=labels, sampling=sampling)
     else:
         with reading(source):
-            frame = _read_csv(source, labels, columns)
+            frame = _read_csv(source, labels, columns, kinds or {})
     frame.columns = [str(name) for name in frame.columns]
     if frame.empty:
         raise InvalidInputError(f"{source} has no rows; check that it is the right file")
@@ -65,14 +69,19 @@ def table_columns(path: AnyPath) -> list[str]:
         return _check_header(source)
 
 
-def _read_csv(source: Path, labels: Sequence[str], columns: Sequence[str] | None) -> pd.DataFrame:
+def _read_csv(
+    source: Path, labels: Sequence[str], columns: Sequence[str] | None, kinds: Mapping[str, str]
+) -> pd.DataFrame:
     names = _check_header(source)
     if columns is not None:
         check_columns(columns, names, str(source))
     # with usecols, pandas would cut lines that are too long instead of refusing them
-    frame = pd.read_csv(source, low_memory=False, index_col=False, **_csv_form(source))
+    texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
+    options = {"index_col": False, "dtype": texts, **_csv_form(source)}
+    frame = pd.read_csv(source, low_memory=False, **options)
     frame = frame if columns is None else frame[list(columns)].copy()
     frame = _with_label_words(frame, source, labels)
+    frame = _with_leading_zeros(frame, source, {*labels, *kinds})
     for name in list(frame):
         frame[name] = _with_dates(frame[name])
         if isinstance(frame[name].dtype, pd.StringDtype) and name not in labels:
@@ -206,12 +215,19 @@ def _parquet_appender(path: Path, is_packed: bool) -> Iterator[Any]:
         yield append
 
 
-def copy_rows(source: AnyPath, rows: Any, out: AnyPath, *, labels: Sequence[str] = ()) -> None:
+def copy_rows(
+    source: AnyPath,
+    rows: Any,
+    out: AnyPath,
+    *,
+    labels: Sequence[str] = (),
+    kinds: Mapping[str, str] | None = None,
+) -> None:
     """Write the given rows of a table or folder to a file, in the format that its ending tells.
 
     Rows are numbered as in :func:`read_table` and written in that order. In the format of the
     source they stay as they stand. From CSV to Parquet, columns have the types in which
-    :func:`read_table` reads them with these ``labels``; CSV keeps no types.
+    :func:`read_table` reads them with these ``labels`` and ``kinds``; CSV keeps no types.
     """
     positions = np.sort(np.asarray(rows))
     if is_parquet(source):
@@ -224,7 +240,7 @@ def copy_rows(source: AnyPath, rows: Any, out: AnyPath, *, labels: Sequence[str]
             return
         frame = table.to_pandas(types_mapper=pd.ArrowDtype)  # whole numbers with gaps stay whole
     elif is_parquet(out):
-        frame = read_table(source, labels=labels).iloc[positions]
+        frame = read_table(source, labels=labels, kinds=kinds).iloc[positions]
     else:
         with reading(check_readable(source)):
             frame = _written(Path(source)).iloc[positions]
@@ -288,6 +304,20 @@ def _with_label_words(frame: pd.DataFrame, source: Path, labels: Sequence[str]) 
                 f"{len(words)} rows, taken as a label; drop these rows if it means missing"
             )
             frame[name] = frame[name].fillna(words)
+    return frame
+
+
+def _with_leading_zeros(frame: pd.DataFrame, source: Path, known: set[str]) -> pd.DataFrame:
+    """Put back the texts of columns in which pandas took codes such as 04109 for numbers."""
+    whole = [
+        name
+        for name, column in frame.items()
+        if name not in known and column.dtype.kind in "if" and (column.dropna() % 1 == 0).all()
+    ]
+    written = _written(source, usecols=whole, index_col=False) if whole else {}
+    for name in whole:
+        if (written[name].str.startswith("0") & (frame[name] != 0)).any():
+            frame[name] = written[name].where(frame[name].notna())
     return frame
 
 
