@@ -11,7 +11,7 @@ from fareg.groups import _refining as refining
 from fareg.groups import _wording as wording
 from fareg.groups._refining import _grids, narrowed, relisted, rounded
 from fareg.groups._wording import _hull, shortened
-from fareg.groups._worth import MAX_SHARE, MIN_SHARE, gain_of
+from fareg.groups._worth import MAX_SHARE, MIN_SHARE, gain_of, rows_of
 from people import is_level, people, rule_of
 
 EDU_P = rule_of((is_level("edu", "p"),))
@@ -219,7 +219,9 @@ def test_the_best_move_is_that_of_trying_every_level(seed):
         condition = alternatives[i][0]
         now = frozenset(x for x in "pqrst" if (x in lists[i]) != condition.is_excluding)
         tried = [value(i, now ^ {level}) for level in "pqrst" if 0 < len(now ^ {level}) < 5]
-        worth, moved = refining._best_move(alternatives, i, 0, columns, covered)
+        worth, moved = refining._best_move(
+            alternatives, i, 0, columns["edu"], rows_of(columns), covered
+        )
         assert worth == pytest.approx(max(tried) - value(i, now))
         assert gain_of(rule_of(*moved).inside(columns), covered) > -np.inf
     assert relisted(rule, columns, np.ones(300)) == rule  # nothing to gain
@@ -276,7 +278,9 @@ def test_a_further_condition_is_worth_what_the_rule_gains(seed):
     rule = rule_of((is_level("race", "a"),), (is_level("edu", "q"), is_level("sex", "F")))
     before = gain_of(rule.inside(columns), covered)
     for name in ("edu", "age", "sex"):
-        worth, longer = refining._with_condition(rule.alternatives, 0, name, columns, covered)
+        worth, longer = refining._with_condition(
+            rule.alternatives, 0, columns[name], rows_of(columns), covered
+        )
         if np.isinf(worth):
             continue
         condition = longer[0][-1]

@@ -14,7 +14,7 @@ from fareg._levels import MAX_DISCRETE
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.groups._conditions import Condition, distinct_numbers
 from fareg.groups._rules import Rule
-from fareg.groups._worth import Alternatives, gain_of, gains_of, rows_of
+from fareg.groups._worth import Alternatives, Told, gain_of, gains_of, rows_of
 
 NOISE = 2.0  # gain that a listed level has to bring; by chance, a gain is 1 on average
 NEARLY = 0.2  # part of the way from outside to inside at which people still count as outside
@@ -32,9 +32,10 @@ def narrowed(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
     """
     best = rule.alternatives
     names = tuple(map(str, columns.columns))
-    while np.isfinite(gain_of(np.any([*map(rows_of(columns), best)], axis=0), covered)):
+    told = rows_of(columns)
+    while np.isfinite(gain_of(np.any([*map(told, best)], axis=0), covered)):
         options = [
-            _with_condition(best, i, name, columns, covered)
+            _with_condition(best, i, columns[name], told, covered)
             for i, conditions in enumerate(best)
             for name in names
             if name not in {condition.feature for condition in conditions}
@@ -47,14 +48,13 @@ def narrowed(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
 
 
 def _with_condition(
-    alternatives: Alternatives, i: int, name: str, columns: pd.DataFrame, covered: FloatArray
+    alternatives: Alternatives, i: int, column: pd.Series, told: Told, covered: FloatArray
 ) -> tuple[float, Alternatives]:
     """Return what the best condition on one more feature is worth, and the rule with it.
 
     Of a text the levels that are covered least are kept, of a number those below or above a bound.
     """
-    column = columns[name]
-    known = _Decided.by(alternatives, i, alternatives[i], column, columns, covered)
+    known = _Decided.by(alternatives, i, alternatives[i], column, told, covered)
     n_levels = len(known.levels)
     before = gains_of(
         known.n_elsewhere + known.n.sum(), known.sum_elsewhere + known.total.sum(), covered
@@ -74,7 +74,7 @@ def _with_condition(
             best = float(worth.max()), order[: int(worth.argmax()) + 1]
     if np.isinf(best[0]):
         return best[0], alternatives
-    condition = Condition(name).of_levels(known.levels[best[1]], column)
+    condition = Condition(str(column.name)).of_levels(known.levels[best[1]], column)
     more = (*alternatives[i], condition)
     return best[0], (*alternatives[:i], more, *alternatives[i + 1 :])
 
@@ -115,17 +115,16 @@ class _Decided:
         i: int,
         conditions: tuple[Condition, ...],
         column: pd.Series,
-        columns: pd.DataFrame,
+        told: Told,
         covered: FloatArray,
     ) -> _Decided:
         """Count the rows of ``conditions``, which are those of alternative i or some of them."""
-        own = rows_of(columns)
         nobody = np.zeros(len(covered), dtype=bool)
-        elsewhere = np.any([nobody, *map(own, _without(alternatives, i))], axis=0)
+        elsewhere = np.any([nobody, *map(told, _without(alternatives, i))], axis=0)
         # a number that is not finite counts as missing
         values = column if column.dtype == object else column.where(np.isfinite(column))
         codes, levels = pd.factorize(values, sort=True)
-        rows = own(conditions) & ~elsewhere & (codes >= 0)
+        rows = told(conditions) & ~elsewhere & (codes >= 0)
         return cls(
             np.asarray(levels),
             np.bincount(codes[rows], minlength=len(levels)),
@@ -147,10 +146,13 @@ def relisted(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
     people are covered like everyone else, or that hardly anyone has. Each level that is listed has
     to be worth ``NOISE`` of gain.
     """
-    best = rule.alternatives
+    best, told = rule.alternatives, rows_of(columns)
     if np.isinf(gain_of(rule.inside(columns), covered)):  # too few or too many rows to compare
         return rule
-    while moves := [_best_move(best, i, j, columns, covered) for i, j in _lists(best, columns)]:
+    while moves := [
+        _best_move(best, i, j, columns[best[i][j].feature], told, covered)
+        for i, j in _lists(best, columns)
+    ]:
         worth, moved = max(moves, key=lambda move: move[0])
         if worth <= 0:
             break
@@ -178,14 +180,18 @@ def _may_be_codes(column: pd.Series) -> bool:
 
 
 def _best_move(
-    alternatives: Alternatives, i: int, j: int, columns: pd.DataFrame, covered: FloatArray
+    alternatives: Alternatives,
+    i: int,
+    j: int,
+    column: pd.Series,
+    told: Told,
+    covered: FloatArray,
 ) -> tuple[float, Alternatives]:
     """Return what the best move of one level of a list is worth, and the rule after it."""
     conditions, condition = alternatives[i], alternatives[i][j]
-    column = columns[condition.feature]
-    known = _Decided.by(alternatives, i, _without(conditions, j), column, columns, covered)
+    known = _Decided.by(alternatives, i, _without(conditions, j), column, told, covered)
     is_meant = condition.holds(pd.Series(known.levels, dtype=known.levels.dtype))
-    inside = np.any([*map(rows_of(columns), alternatives)], axis=0)
+    inside = np.any([*map(told, alternatives)], axis=0)
     sign = np.where(is_meant, -1, 1)
     gains = gains_of(
         inside.sum() + sign * known.n, covered[inside].sum() + sign * known.total, covered

@@ -15,9 +15,10 @@ from fareg.groups._conditions import Condition
 MIN_SHARE, MAX_SHARE = 0.02, 0.55  # of the rows: a group that is named is a minority
 
 Alternatives = tuple[tuple[Condition, ...], ...]
+Told = Callable[[tuple[Condition, ...]], BoolArray]  # which rows fulfil all conditions
 
 
-def rows_of(columns: pd.DataFrame) -> Callable[[tuple[Condition, ...]], BoolArray]:
+def rows_of(columns: pd.DataFrame) -> Told:
     """Return a function that tells which rows fulfil conditions; it asks each condition once."""
 
     @cache
