@@ -316,3 +316,12 @@ def test_codes_are_listed_and_amounts_stay_intervals():
     columns["code"] += 1.0
     found = relisted(start, columns, coverage_of(ends))
     assert found.text == "code in {3, 10}"  # in the order of numbers, not of letters
+
+
+def test_a_list_never_becomes_empty_or_full():
+    columns = people(1000)
+    rule = rule_of((is_level("sex", "F"), is_level("race", "a")))
+    covered = np.random.default_rng(0).normal(size=1000)
+    columns["race"] = "a"  # neither level nor flag can move
+    columns["sex"] = np.where(np.arange(1000) % 3 == 0, "F", "M")
+    assert relisted(rule, columns.astype({"sex": object, "race": object}), covered) == rule

@@ -201,6 +201,8 @@ def _best_move(
     before = gain_of(inside, covered) - NOISE * _n_words(is_meant, column)
     worth = np.where(words > 0, gains - NOISE * words - before, -np.inf)
     best = int(worth.argmax())
+    if np.isinf(worth[best]):  # a list holds some levels and leaves out others
+        return -np.inf, alternatives
     other = condition.of_levels(known.levels[after[best]], column)
     moved = (*conditions[:j], other, *conditions[j + 1 :])
     return float(worth[best]), (*alternatives[:i], moved, *alternatives[i + 1 :])
