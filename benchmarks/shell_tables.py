@@ -160,13 +160,21 @@ def write_page(folder: Path) -> None:
             "`fareg fit --report`, `predict` of the test rows and `audit --report` on "
             f"{found['table'].nunique()} tables as they are published "
             "(`python benchmarks/shell_tables.py`). Seconds are wall time / "
-            f"processor time, beside a load of {found['load'].min():.0f} to "
-            f"{found['load'].max():.0f} on {os.cpu_count()} cores; MiB are the peak.",
+            f"processor time, {_beside(found)}; MiB are the peak.",
             markdown_table(_shown(found)),
         ]
     if (folder / "speed.csv").is_file():
         parts.append(_speed_sentence(pd.read_csv(folder / "speed.csv").set_index("what")))
     (folder / "shell.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def _beside(found: pd.DataFrame) -> str:
+    """Say how busy the machine was; a load of one is that of the command itself."""
+    others = found["load"].max() - 1
+    quiet = (
+        "on a quiet machine" if others < 0.5 else f"beside a load of up to {others:.0f} of others"
+    )
+    return f"{quiet} of {os.cpu_count()} cores"
 
 
 def _shown(found: pd.DataFrame) -> pd.DataFrame:
@@ -200,8 +208,7 @@ def _speed_sentence(found: pd.DataFrame) -> str:
         for what, n in (("fit", FIT_ROWS), ("audit", AUDIT_ROWS))
     ]
     return (
-        f"Processor seconds, beside a load of {found['load'].max():.0f}, which makes them longer "
-        "than on a quiet core; the ratios are what to compare. One training "
+        f"Processor seconds, {_beside(found)}; the ratios are what to compare. One training "
         f"of the base model on {int(TRAINING_SHARE * FIT_ROWS):,} rows of the same table takes "
         f"{training:.1f} s. " + "; ".join(parts) + "."
     )
