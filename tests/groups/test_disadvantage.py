@@ -11,8 +11,9 @@ from scipy.stats import binom
 from fareg import FaregError
 from fareg._levels import Levels
 from fareg.groups import MEMBERS, GroupLearner
+from fareg.groups import _boosting as boosting
 from fareg.groups import _learner as learner_module
-from fareg.groups._boosting import _boost, learn_boosting
+from fareg.groups._boosting import _boost, learn_boosting, level_means
 from fareg.groups._cells import PRIOR_ROWS, _nested_gain, learn_cells
 from fareg.groups._disadvantage import learn_quickly
 from fareg.groups._folds import N_FOLDS, Folds
@@ -129,7 +130,12 @@ def test_arrays_of_trees_answer_as_scikit_learn_does(monkeypatch):
         sums.append(total)  # by scikit-learn's own prediction of every tree
         return total, trees
 
+    def same_for_all(codes, *args):
+        means, _ = level_means(codes, *args)
+        return means, means[codes]
+
     monkeypatch.setattr("fareg.groups._boosting._boost", boost)
+    monkeypatch.setattr("fareg.groups._boosting.level_means", same_for_all)
     _, model = learn_boosting(columns, covered, folds.trains(), np.random.default_rng(0))
     expected = covered.mean() + np.mean(sums, axis=0)
     np.testing.assert_allclose(model.predict(columns), expected)
@@ -421,3 +427,39 @@ def test_the_network_alone_reads_numbers_in_three_ways(numbers):
     np.testing.assert_array_equal(learner.disadvantage(columns), q)
     if numbers == "codes":
         assert len(learner.input_features()) == columns.shape[1]
+
+
+def test_level_means_are_those_of_the_definition_and_tell_no_row_its_own_target():
+    rng = np.random.default_rng(0)
+    codes = np.column_stack([rng.integers(0, 3, 40), rng.integers(3, 20, 40)])
+    target = rng.random(40)
+    means, told = level_means(codes, target, 21, np.random.default_rng(1))
+    part = np.random.default_rng(1).permutation(40) % boosting.N_PARTS
+    prior = boosting.PRIOR_ROWS
+    for level in range(21):
+        own = target[(codes == level).any(axis=1)]
+        assert means[level] == pytest.approx(
+            (own.sum() + prior * target.mean()) / (len(own) + prior)
+        )
+    for i, j in np.ndindex(codes.shape):
+        others = part != part[i]
+        alike = target[others & (codes[:, j] == codes[i, j])]
+        mean = target[others].mean()
+        expected = (alike.sum() + prior * mean) / (len(alike) + prior)
+        assert told[i, j] == pytest.approx(expected)
+        other_target = target.copy()
+        other_target[i] += 5
+        again = level_means(codes, other_target, 21, np.random.default_rng(1))[1]
+        assert again[i, j] == pytest.approx(told[i, j], abs=1e-12)
+
+
+def test_a_text_of_hundreds_of_levels_does_not_hide_a_group_of_numbers():
+    rng = np.random.default_rng(0)
+    n = 1000
+    columns = pd.DataFrame({"zip": rng.integers(0, 300, n).astype(str), "age": rng.random(n)})
+    columns["zip"] = columns["zip"].astype(object)
+    hard = columns["age"].to_numpy() > 0.8
+    target = rng.random(n) * 0.7 + 0.3 * hard
+    halves = np.array([rng.permutation(n) < n // 2 for _ in range(4)])
+    for b in learn_quickly(columns, target, halves, rng):
+        assert (b[hard][:, None] > b[~hard]).mean() > 0.85

@@ -1,7 +1,8 @@
 """Disadvantage by boosted trees on all features, one model per fold, kept as plain arrays.
 
 A category enters the trees of a fold as the shrunk mean of the target over the rows that train
-them, so that one cut can part any set of categories.
+them, so that one cut can part any set of categories. The rows that train see means of others: a
+level of three rows would tell each of them its own target, and trees would read nothing else.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ SHARE = 0.7  # share of the training rows that each tree is grown on
 MAX_TREE_ROWS = 5_000
 MAX_FEATURES = 20  # features that a split chooses from, drawn at random if there are more
 PRIOR_ROWS = 8.0
+N_PARTS = 5  # of the rows that train, each of which is told of the others
 MISSING = -2 * LARGEST  # a missing number lies below all others
 CHUNK = 16_384  # rows that go down the trees together: they fit into the cache
 
@@ -85,8 +87,10 @@ def learn_boosting(
     by_fold = np.empty(trains.shape)
     worths, grown = [], []
     for k, rows in enumerate(trains):
-        worth = _worth(codes[rows], target[rows], n_codes)
-        x = np.concatenate([worth[codes], numbers], axis=1).astype(np.float32)
+        worth, own = level_means(codes[rows], target[rows], n_codes, rng)
+        told = worth[codes]
+        told[rows] = own
+        x = np.concatenate([told, numbers], axis=1).astype(np.float32)
         boosted, trees = _boost(x, target - mean, np.flatnonzero(rows), rng)
         by_fold[k] = mean + boosted
         worths.append(worth)
@@ -133,14 +137,29 @@ def _read(
     return codes, x
 
 
-def _worth(codes: IntArray, target: FloatArray, n_codes: int) -> FloatArray:
-    """Return the shrunk mean of each level; a level without rows has the overall mean."""
-    mean = target.mean()
-    flat = codes.ravel()
-    centred = np.repeat(target - mean, codes.shape[1])
-    sums = np.bincount(flat, centred, n_codes)
-    worth: FloatArray = mean + sums / (np.bincount(flat, minlength=n_codes) + PRIOR_ROWS)
-    return worth
+def level_means(
+    codes: IntArray, target: FloatArray, n_codes: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Return the shrunk mean of the target of each level, and what each row is told.
+
+    ``codes`` of shape (n, n_columns) are levels, numbered over all columns. The mean of n rows of a
+    level is shrunk towards the overall mean as if ``PRIOR_ROWS`` rows had that. A row is told the
+    mean of its level over the rows that are not in its own of ``N_PARTS`` random parts, shape
+    (n, n_columns): it does not depend on the row's own target.
+    """
+    part = rng.permutation(len(codes)) % N_PARTS
+    places = (part[:, None] * n_codes + codes).ravel()
+    shape = (N_PARTS, n_codes)
+    n = np.bincount(places, minlength=N_PARTS * n_codes).reshape(shape)
+    total = np.bincount(places, np.repeat(target, codes.shape[1]), n.size).reshape(shape)
+    n_others, total_others = n.sum(axis=0) - n, total.sum(axis=0) - total
+    others = part != np.arange(N_PARTS)[:, None]
+    mean_others = others @ target / np.maximum(1, others.sum(axis=1))
+    told = (total_others + PRIOR_ROWS * mean_others[:, None]) / (n_others + PRIOR_ROWS)
+    means: FloatArray = (total.sum(axis=0) + PRIOR_ROWS * target.mean()) / (
+        n.sum(axis=0) + PRIOR_ROWS
+    )
+    return means, told[part[:, None], codes]
 
 
 def _joined(
