@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fareg import SplitConformalClassifier
 from fareg._validation import InvalidInputError, check_confidence_level
 from fareg.calibration import LevelCalibration, level_pvalues, level_thresholds
-from fareg.calibration._levels import _SortedLevels
+from fareg.calibration._levels import interval_quantiles, sorted_levels
 from fareg.pvalues import conformal_pvalues, conformal_quantile
 
 # Where 1 - alpha or a product with it slips in floating point, and a few ordinary ones.
@@ -83,7 +83,7 @@ def test_thresholds_and_interval_quantiles_equal_brute_force():
     for _ in range(500):
         scores, levels, n_levels = small_case(rng)
         alpha = ALPHAS[rng.integers(len(ALPHAS))]
-        found = _SortedLevels.of(scores, levels, n_levels).interval_quantiles(float(alpha))
+        found = interval_quantiles(sorted_levels(scores, levels, n_levels), float(alpha))
         for a in range(n_levels):
             for b in range(n_levels):
                 expected = conformal(between(scores, levels, a, b), alpha) if a <= b else math.inf

@@ -22,68 +22,40 @@ from fareg._levels import check_levels
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_same_length
 from fareg.calibration._calibration import Calibration, FullSet
 from fareg.calibration._rows import Rows, require
-from fareg.pvalues import conformal_rank
+from fareg.pvalues import CalibrationScores, conformal_rank
 
 CHUNK = 1 << 20  # scores whose p-values are computed at once
 
 
-@dataclass(frozen=True, eq=False)
-class _SortedLevels:
-    """Calibration scores in rising order, and where the rows of each level stand in that order."""
-
-    pooled: FloatArray  # (n,) all scores, sorted
-    places: tuple[IntArray, ...]  # per level the sorted positions of its rows in ``pooled``
-
-    @classmethod
-    def of(cls, scores: FloatArray, levels: IntArray, n_levels: int) -> _SortedLevels:
-        order = np.argsort(scores)
-        sorted_levels = levels[order]
-        # a stable sort keeps the positions of each level in rising order
-        places = np.argsort(sorted_levels, kind="stable")
-        starts = np.searchsorted(sorted_levels[places], np.arange(n_levels + 1))
-        parts = tuple(places[starts[j] : starts[j + 1]] for j in range(n_levels))
-        return cls(scores[order], parts)
-
-    @property
-    def counts(self) -> IntArray:
-        """Number of calibration rows per level."""
-        return np.array([len(places) for places in self.places], dtype=np.int64)
-
-    def interval_quantiles(self, alpha: float) -> FloatArray:
-        """Return ``Q(A_ab)`` of shape (n_levels, n_levels), infinite where b < a."""
-        total = np.concatenate([[0], np.cumsum(self.counts)])
-        n = total[None, 1:] - total[:-1, None]  # of levels a to b, zero or less where b < a
-        k = conformal_rank(np.maximum(n, 0), alpha)
-        # Bisection for all intervals at once: the first position up to which k rows are inside.
-        low, high = np.zeros_like(n), np.full_like(n, len(self.pooled))
-        while (low < high).any():
-            middle = (low + high) // 2
-            below = np.stack([np.searchsorted(p, middle, side="right") for p in self.places])
-            enough = _diagonal_sums(below) >= k
-            high, low = np.where(enough, middle, high), np.where(enough, low, middle + 1)
-        padded = np.append(self.pooled, np.inf)
-        rises = np.triu(np.ones(n.shape, dtype=bool))
-        return np.where(rises & (k <= n), padded[np.minimum(low, len(self.pooled))], np.inf)
-
-
-def _diagonal_sums(counts: IntArray) -> IntArray:
-    """Return ``sum_{a <= i <= b} counts[i, a, b]`` for counts of shape (J, J, J)."""
-    n_levels = len(counts)
-    total = np.concatenate([np.zeros_like(counts[:1]), np.cumsum(counts, axis=0)])
-    a, b = np.indices((n_levels, n_levels))
-    return total[b + 1, a, b] - total[a, a, b]
-
-
-def _checked(scores: Any, levels: Any, n_levels: int) -> tuple[FloatArray, IntArray]:
-    scores = np.asarray(scores, dtype=np.float64)
-    if scores.ndim != 1 or np.isnan(scores).any():
-        raise InvalidInputError(
-            f"scores must be one-dimensional without NaN, got shape {scores.shape} and "
-            f"{int(np.isnan(scores).sum())} NaN"
-        )
+def sorted_levels(scores: Any, levels: Any, n_levels: int) -> CalibrationScores:
+    """Return checked calibration scores, sorted level by level."""
     levels, _ = check_levels(levels, n_levels)
-    check_same_length(scores=scores, levels=levels)
-    return scores, levels
+    check_same_length(scores=np.atleast_1d(scores), levels=levels)
+    return CalibrationScores.sort(scores, levels, n_levels)
+
+
+def _places(calibration: CalibrationScores) -> list[IntArray]:
+    """Return per level where its scores stand among all sorted scores, in rising order."""
+    places = calibration.keys % (len(calibration.pooled) + 1)
+    return np.split(places, calibration.starts[1:-1])
+
+
+def interval_quantiles(calibration: CalibrationScores, alpha: float) -> FloatArray:
+    """Return ``Q(A_ab)`` of shape (n_levels, n_levels), infinite where b < a."""
+    places, pooled = _places(calibration), calibration.pooled
+    a, b = np.indices((len(places), len(places)))
+    n = calibration.starts[b + 1] - calibration.starts[a]  # zero or less where b < a
+    k = conformal_rank(np.maximum(n, 0), alpha)
+    # Bisection for all intervals at once: the first position up to which k rows are inside.
+    low, high = np.zeros_like(n), np.full_like(n, len(pooled))
+    while (low < high).any():
+        middle = (low + high) // 2
+        below = np.cumsum([np.searchsorted(own, middle, side="right") for own in places], axis=0)
+        below = np.pad(below, ((1, 0), (0, 0), (0, 0)))
+        enough = below[b + 1, a, b] - below[a, a, b] >= k
+        high, low = np.where(enough, middle, high), np.where(enough, low, middle + 1)
+    found = np.append(pooled, np.inf)[np.minimum(low, len(pooled))]
+    return np.where((a <= b) & (k <= n), found, np.inf)
 
 
 def level_thresholds(scores: Any, levels: Any, n_levels: int, *, alpha: float) -> FloatArray:
@@ -115,8 +87,7 @@ def level_thresholds(scores: Any, levels: Any, n_levels: int, *, alpha: float) -
     >>> level_thresholds([0.1, 0.2, 0.3, 0.4, 0.8, 0.9], [1, 1, 1, 0, 0, 0], 2, alpha=0.4)
     array([0.8, 0.8])
     """
-    scores, levels = _checked(scores, levels, n_levels)
-    return _isotonic(_SortedLevels.of(scores, levels, n_levels).interval_quantiles(alpha))
+    return _isotonic(interval_quantiles(sorted_levels(scores, levels, n_levels), alpha))
 
 
 def _isotonic(quantiles: FloatArray) -> FloatArray:
@@ -152,7 +123,7 @@ def level_pvalues(
     array([[0.33333333],
            [1.        ]])
     """
-    scores, levels = _checked(scores, levels, n_levels)
+    calibration = sorted_levels(scores, levels, n_levels)
     tested = np.asarray(test_scores, dtype=np.float64)
     if tested.ndim != 2 or np.isnan(tested).any():
         raise InvalidInputError(
@@ -161,10 +132,10 @@ def level_pvalues(
         )
     test_levels, _ = check_levels(test_levels, n_levels, name="test_levels")
     check_same_length(test_scores=tested, test_levels=test_levels)
-    return _pvalues(_SortedLevels.of(scores, levels, n_levels), tested, test_levels)
+    return _pvalues(calibration, tested, test_levels)
 
 
-def _pvalues(calibration: _SortedLevels, scores: FloatArray, levels: IntArray) -> FloatArray:
+def _pvalues(calibration: CalibrationScores, scores: FloatArray, levels: IntArray) -> FloatArray:
     p = np.empty_like(scores)
     for level in np.unique(levels):
         rows = np.flatnonzero(levels == level)
@@ -175,19 +146,18 @@ def _pvalues(calibration: _SortedLevels, scores: FloatArray, levels: IntArray) -
     return p
 
 
-def _pvalues_at(calibration: _SortedLevels, scores: FloatArray, level: int) -> FloatArray:
+def _pvalues_at(calibration: CalibrationScores, scores: FloatArray, level: int) -> FloatArray:
     """Return p-values of scores that all belong to one level."""
-    places = np.searchsorted(calibration.pooled, scores)  # the first position with a score >= s
-    n_total, above_total = [0], [np.zeros(scores.shape, dtype=np.int64)]
-    for own in calibration.places:
-        n_total.append(n_total[-1] + len(own))
-        above_total.append(above_total[-1] + len(own) - np.searchsorted(own, places))
+    first = np.searchsorted(calibration.pooled, scores)  # the first position with a score >= s
+    total, above_total = calibration.starts, [np.zeros(scores.shape, dtype=np.int64)]
+    for own in _places(calibration):
+        above_total.append(above_total[-1] + len(own) - np.searchsorted(own, first))
     largest = np.zeros(scores.shape)
     for a in range(level + 1):
         smallest = np.ones(scores.shape)
-        for b in range(level, len(calibration.places)):
+        for b in range(level, len(total) - 1):
             at_least = above_total[b + 1] - above_total[a]
-            np.minimum(smallest, (1 + at_least) / (n_total[b + 1] - n_total[a] + 1), out=smallest)
+            np.minimum(smallest, (1 + at_least) / (total[b + 1] - total[a] + 1), out=smallest)
         np.maximum(largest, smallest, out=largest)
     return largest
 
@@ -225,11 +195,9 @@ class RisingThresholds(Calibration):
         return [(int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
 
     def thresholds(self, rows: Rows) -> FloatArray:
-        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
         return self.level_thresholds[self.leveler.levels(rows)]
 
     def full_sets(self) -> Iterator[FullSet]:
-        """Yield the levels whose threshold is infinite."""
         for level, label in np.argwhere(np.isinf(self.level_thresholds)):
             n = int(self.counts[label, level:].sum())
             yield self.full_set(f"disadvantage level {level}", int(label), n)
@@ -262,27 +230,22 @@ class LevelCalibration(RisingThresholds):
         return cls(leveler, rows.own_scores, leveler.levels(rows), *problems, alpha)
 
     def pvalues(self, rows: Rows) -> FloatArray:
-        """Return p-values of shape (n_samples, n_classes)."""
         levels = self.leveler.levels(rows)
-        if self.labels is None:
-            return _pvalues(self._sorted[0], rows.scores, levels)
-        columns = [
-            _pvalues(own, rows.scores[:, [label]], levels) for label, own in enumerate(self._sorted)
-        ]
-        return np.hstack(columns)
+        parts = np.split(rows.scores, len(self._sorted), axis=1)  # a column per label, or all
+        pairs = zip(self._sorted, parts, strict=True)
+        return np.hstack([_pvalues(own, scores, levels) for own, scores in pairs])
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other; ``rows`` are asked for their levels."""
         self.check_scores("scores", n_labels, alpha)
         self.check_levels(rows)
-        require(self.levels.dtype == np.int64, "levels")
-        require(self.levels.shape == self.scores.shape, "levels")
+        is_fit = self.levels.dtype == np.int64 and self.levels.shape == self.scores.shape
+        require(is_fit, "levels")
         require(((self.levels >= 0) & (self.levels < self.leveler.n_levels)).all(), "levels")
 
     @cached_property
     def quantiles(self) -> FloatArray:  # type: ignore[override]
         """``Q(A_ab)`` of every run of levels, shape (n_labels, n_levels, n_levels)."""
-        return np.stack([own.interval_quantiles(self.alpha) for own in self._sorted])
+        return np.stack([interval_quantiles(own, self.alpha) for own in self._sorted])
 
     @cached_property
     def counts(self) -> IntArray:  # type: ignore[override]
@@ -290,9 +253,8 @@ class LevelCalibration(RisingThresholds):
         return np.stack([own.counts for own in self._sorted])
 
     @cached_property
-    def _sorted(self) -> tuple[_SortedLevels, ...]:
-        n_levels = self.leveler.n_levels
-        return tuple(
-            _SortedLevels.of(self.scores[rows], self.levels[rows], n_levels)
-            for rows in self.rows_by_label()
-        )
+    def _sorted(self) -> list[CalibrationScores]:
+        return [
+            CalibrationScores.sort(self.scores[own], self.levels[own], self.leveler.n_levels)
+            for own in self.rows_by_label()
+        ]
