@@ -13,6 +13,7 @@ from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner
 from fareg.report import render_report
 from registry import short_classifiers
+from saved_models import counted
 
 DATA = make_synthetic(3400, random_state=0)
 ENDS = {"train": (0, 1000), "learn": (1000, 2000), "calibrate": (2000, 3000), "test": (3000, 3400)}
@@ -84,6 +85,15 @@ def test_every_classifier_reports_or_says_what_to_compare_with(name, model, spli
     assert told.after["coverage"] == hits.mean()
     assert (told.to_dict()["residual"] is not None) == (name == "FaReGClassifier")
     assert ("before" in told.to_dict()) == (told.sets["before"] != told.sets["after"]).any()
+
+
+def test_thresholds_that_were_counted_are_compared_with_split_ones_too(model):
+    clf = short_classifiers()["FaReGClassifier"].set_params(estimator=model, random_state=0)
+    clf = counted(clf, X["calibrate"], y["calibrate"])
+    told = clf.report(X["test"], y["test"], measures=False)
+    sets = clf.conformity_scores(X["test"]) <= clf.calibration_.split_thresholds
+    hits = fareg.metrics.is_covered(y["test"], sets, classes=clf.classes_)
+    assert told.before["coverage"] == hits.mean()
 
 
 def test_columns_of_probabilities_are_no_groups(split):

@@ -41,7 +41,7 @@ from fareg.calibration._regions import (
 )
 from fareg.calibration._rows import GivenProba, Rows, require
 from fareg.calibration._shifted import LearnedShift, ShiftedCalibration, learn_shift
-from fareg.calibration._union import ReselectedCalibration, UnionCalibration, split_calibration
+from fareg.calibration._union import ReselectedCalibration, UnionCalibration
 
 RECORDS = (
     CellCalibration,
@@ -98,6 +98,5 @@ __all__ = [
     "pinball",
     "region_quantiles",
     "require",
-    "split_calibration",
     "warn_of_full_sets",
 ]

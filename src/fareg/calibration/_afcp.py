@@ -157,12 +157,11 @@ class SelectedCalibration(Calibration):
         label_conditional: bool,
     ) -> SelectedCalibration:
         """Calibrate on rows with labels."""
-        scores, levels, labels = rows.own_scores, coding.codes(rows.columns), None
-        if label_conditional:
-            # a label that the estimator does not know has no problem of its own
-            known = rows.labels >= 0
-            scores, levels, labels = scores[known], levels[known], rows.labels[known]
-        n_labels = rows.n_classes if label_conditional else 1
+        scores, levels = rows.own_scores, coding.codes(rows.columns)
+        labels, n_labels = rows.problems(label_conditional)
+        if labels is not None:  # an unknown label has no problem of its own
+            known = labels >= 0
+            scores, levels, labels = scores[known], levels[known], labels[known]
         return cls(coding, scores, levels, labels, n_labels, n_select, alpha)
 
     @cached_property
@@ -171,7 +170,6 @@ class SelectedCalibration(Calibration):
         return WorstLevels.of(self)
 
     def thresholds(self, rows: Rows) -> FloatArray:
-        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
         thresholds = np.full((len(rows), self.n_labels), -np.inf)
         for members, calibration, categories in self._views(rows):
             own = calibration.quantiles(self.alpha)[categories]
@@ -179,7 +177,6 @@ class SelectedCalibration(Calibration):
         return thresholds
 
     def pvalues(self, rows: Rows) -> FloatArray:
-        """Return the largest of the marginal p-value and those in the selected cells."""
         p = np.zeros_like(rows.scores)
         for members, calibration, categories in self._views(rows):
             own = calibration.pvalues(rows.scores[members], categories)
@@ -191,7 +188,6 @@ class SelectedCalibration(Calibration):
         return self._selected(rows, self.coding.codes(rows.columns))
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other."""
         self.check_scores("scores", n_labels, alpha)
         require(self.levels.shape == (self.n_rows, len(self.coding.levels)), "levels")
         require(self.levels.dtype == np.int64 and (self.levels >= 0).all(), "levels")

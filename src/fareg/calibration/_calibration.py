@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,8 @@ import numpy as np
 
 from fareg._validation import BoolArray, FloatArray, IntArray, warn
 from fareg._words import fraction
-from fareg.calibration._rows import require
-from fareg.pvalues import conformal_rank
+from fareg.calibration._rows import Rows, require
+from fareg.pvalues import CalibrationScores, conformal_rank
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def _first(names: list[str]) -> str:
 
 
 class Calibration:
-    """Base of the calibrations that keep the scores of their rows."""
+    """Base of the calibrations of labelled rows; most keep the scores of these rows."""
 
     scores: FloatArray  # (n,) calibration scores of the true labels
     # (n,) columns of the true labels, to calibrate each label on its own; -1 takes part in none.
@@ -76,6 +77,27 @@ class Calibration:
     def n_rows(self) -> int:
         """Number of calibration rows."""
         return len(self.scores)
+
+    @property
+    def split_thresholds(self) -> FloatArray:
+        """Thresholds of split conformal sets with the same rows, of shape (n_labels,)."""
+        table = CalibrationScores.sort(self.scores, self.label_numbers, self.n_labels)
+        return table.quantiles(self.alpha)[:-1]
+
+    @abstractmethod
+    def thresholds(self, rows: Rows) -> FloatArray:
+        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
+
+    @abstractmethod
+    def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
+        """Refuse parts that contradict each other, the answers to ``rows``, or these numbers.
+
+        ``n_labels`` is the number of classes, None if labels are not told apart.
+        """
+
+    def pvalues(self, rows: Rows) -> FloatArray:
+        """Return p-values of shape (n_samples, n_classes), if ``has_pvalues``."""
+        raise NotImplementedError
 
     def full_sets(self) -> Iterator[FullSet]:
         """Yield where sets are full, as far as that does not depend on the rows to come."""
@@ -108,11 +130,7 @@ class Calibration:
         return [self.labels == label for label in range(self.n_labels)]
 
     def check_scores(self, name: str, n_labels: int | None, alpha: float) -> None:
-        """Refuse scores and labels that contradict each other, the classes or alpha.
-
-        ``name`` is the field that holds the scores. ``n_labels`` is the number of classes, None if
-        labels are not told apart.
-        """
+        """Check alpha, labels and scores; ``name`` is the field that holds the scores."""
         scores, labels = getattr(self, name), self.labels
         require(self.alpha == alpha, "alpha")
         require(scores.dtype == np.float64 and scores.ndim == 1, name)

@@ -152,7 +152,6 @@ class CellCalibration(Calibration):
         return [view.quantiles(self.alpha) for view in self._sorted]
 
     def thresholds(self, rows: Rows) -> FloatArray:
-        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
         largest = np.full((len(rows), 1), -np.inf)
         for quantiles, cells in zip(self.quantiles, self.views.cells(rows), strict=True):
             of_view = quantiles[self._categories(cells)]
@@ -161,7 +160,6 @@ class CellCalibration(Calibration):
         return largest
 
     def pvalues(self, rows: Rows) -> FloatArray:
-        """Return the largest p-value over the views, of shape (n_samples, n_classes)."""
         p = np.zeros_like(rows.scores)
         for view, cells in zip(self._sorted, self.views.cells(rows), strict=True):
             of_view = view.pvalues(rows.scores, self._categories(cells))
@@ -169,7 +167,6 @@ class CellCalibration(Calibration):
         return p
 
     def full_sets(self) -> Iterator[FullSet]:
-        """Yield the cells whose threshold is infinite."""
         for view, (table, quantiles) in enumerate(zip(self._sorted, self.quantiles, strict=True)):
             for category in np.flatnonzero(np.isinf(quantiles[:-1])):
                 cell, label = divmod(int(category), self.n_labels)
@@ -177,7 +174,6 @@ class CellCalibration(Calibration):
                 yield self.full_set(who, label, int(table.counts[category]))
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other; ``rows`` are asked for their cells."""
         self.check_scores("scores", n_labels, alpha)
         n, n_cells = len(self.scores), self.views.n_cells
         require(self.cells.dtype == np.int64 and self.cells.shape == (len(n_cells), n), "cells")

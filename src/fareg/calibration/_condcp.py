@@ -250,7 +250,6 @@ class ConditionalCalibration(Calibration):
         ]
 
     def thresholds(self, rows: Rows) -> FloatArray:
-        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
         basis = self.basis.matrix(rows)
         first, group = distinct_rows(pd.DataFrame(basis))
         levels = np.full(len(group), 1 - self.alpha)
@@ -268,7 +267,6 @@ class ConditionalCalibration(Calibration):
         return thresholds
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other."""
         self.check_scores("scores", n_labels, alpha)
         require(self.matrix.dtype == np.float64 and np.isfinite(self.matrix).all(), "matrix")
         require(self.matrix.shape[:1] == self.scores.shape, "matrix")

@@ -88,9 +88,8 @@ class CountingRound:
         strata = problems[matters] * self.n_levels + levels[matters]
         n_bits = self.known + self.bits
         heads = _leading(numbers[matters], n_bits)
-        if (
-            n_bits <= SHORT
-        ):  # stratum and bits fit into one number, which is sorted ten times faster
+        if n_bits <= SHORT:
+            # stratum and bits fit into one number, which is sorted ten times faster
             keys, counts = np.unique(strata << n_bits | heads.astype(np.int64), return_counts=True)
             return ScoreCounts(keys >> n_bits, (keys & (2**n_bits - 1)).astype(np.uint64), counts)
         return ScoreCounts.joined([ScoreCounts(strata, heads, np.ones(len(strata), np.int64))])
@@ -242,12 +241,10 @@ class CountedLevels(RisingThresholds):
 
     @property
     def n_labels(self) -> int:  # type: ignore[override]
-        """How many labels are calibrated on their own; 1 if all are calibrated together."""
         return len(self.counts)
 
     @property
     def n_rows(self) -> int:
-        """Number of calibration rows."""
         return int(self.counts.sum())
 
     def pvalues(self, rows: Rows) -> FloatArray:
@@ -258,14 +255,11 @@ class CountedLevels(RisingThresholds):
         )
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other; ``rows`` are asked for their levels."""
         require(self.alpha == alpha, "alpha")
         self.check_levels(rows)
         shape = (1 if n_labels is None else n_labels, self.leveler.n_levels)
-        if self.labels is None or n_labels is None:
-            require(self.labels is None and n_labels is None, "labels")
-        else:
-            require(np.array_equal(self.labels, np.arange(n_labels)), "labels")
+        known: Any = None if n_labels is None else np.arange(n_labels)
+        require(np.array_equal(self.labels, known), "labels")  # type: ignore[arg-type]
         for name in ("counts", "covered"):
             some = getattr(self, name)
             require(some.shape == shape and some.dtype == np.int64, name)

@@ -54,7 +54,12 @@ def pinball(scores: FloatArray, quantiles: FloatArray, alpha: float) -> FloatArr
 
 
 def region_quantiles(scores: FloatArray, h: FloatArray, alpha: float) -> FloatArray:
-    """Return the (1 - alpha)-quantile of the scores under the weights of each region."""
+    """Return the (1 - alpha)-quantile of the scores under the weights of each region.
+
+    Without scores it is infinite.
+    """
+    if not len(scores):
+        return np.full(h.shape[1], np.inf)
     order = np.argsort(scores, kind="stable")
     mass = np.cumsum(h[order], axis=0)
     # The smallest score with enough mass. Without the slack, rounding could make the tenth of ten
@@ -126,40 +131,20 @@ def learn_regions(
         # The first quantiles lie apart, around the level, so that regions can differ.
         strata = (np.arange(n_regions) + rng.random(n_regions)) / n_regions
         q = np.quantile(v, np.maximum(1 - 3 * alpha * (1 - strata), 0))
-        start = rng.normal(size=size)
-        found.append(_alternate(Z, which, v, alpha, start, q, n_hidden, search.max_iter))
-    best = min(found, key=lambda result: result.loss)
-    return replace(best, quantiles=best.quantiles * spread, loss=best.loss * spread)
-
-
-def _alternate(
-    Z: FloatArray,
-    which: IntArray,
-    v: FloatArray,
-    alpha: float,
-    theta: FloatArray,
-    q: FloatArray,
-    n_hidden: int,
-    max_iter: int,
-) -> LearnedRegions:
-    """Update regions, then quantiles, until the loss stands still."""
-    losses: list[float] = []
-    for _ in range(max_iter):
-        theta = minimize(
-            _loss,
-            theta,
-            args=(Z, _sums(pinball(v, q, alpha), which, len(Z)) / len(v), n_hidden),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": STEPS},
-        ).x
-        regions = Regions.unpack(theta, Z.shape[1], n_hidden, len(q))
-        h = regions.proba(Z)[which]
-        q = region_quantiles(v, h, alpha)
-        losses.append(float((h * pinball(v, q, alpha)).sum(axis=1).mean()))
-        if len(losses) > 1 and losses[-1] > losses[-2] - 1e-5:
-            break
-    return LearnedRegions(regions, q, losses[-1], len(losses))
+        theta, losses = rng.normal(size=size), list[float]()
+        while len(losses) < search.max_iter:
+            args = (Z, _sums(pinball(v, q, alpha), which, len(Z)) / len(v), n_hidden)
+            theta = minimize(
+                _loss, theta, args, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}
+            ).x
+            regions = Regions.unpack(theta, Z.shape[1], n_hidden, n_regions)
+            h = regions.proba(Z)[which]
+            q = region_quantiles(v, h, alpha)
+            losses.append(float((h * pinball(v, q, alpha)).sum(axis=1).mean()))
+            if len(losses) > 1 and losses[-1] > losses[-2] - 1e-5:
+                break
+        found.append(LearnedRegions(regions, q * spread, losses[-1] * spread, len(losses)))
+    return min(found, key=lambda result: result.loss)
 
 
 def _sums(values: FloatArray, which: IntArray, n_groups: int) -> FloatArray:
@@ -273,25 +258,17 @@ class RegionCalibration(Calibration):
     ) -> RegionCalibration:
         """Take the quantiles of the scores under the memberships of each region."""
         h, scores = views.memberships(rows), rows.own_scores
-        if not label_conditional:
-            return cls(views, region_quantiles(scores, h, alpha)[:, None], 1)
-        n_labels = rows.n_classes
-        per_label = []
-        for label in range(n_labels):
-            own = rows.labels == label
-            # a label without rows is kept everywhere
-            everywhere = np.full(h.shape[1], np.inf)
-            per_label.append(
-                region_quantiles(scores[own], h[own], alpha) if own.any() else everywhere
-            )
-        return cls(views, np.column_stack(per_label), n_labels)
+        labels, n_labels = rows.problems(label_conditional)
+        chosen = [np.full(len(rows), True)]
+        if labels is not None:
+            chosen = [labels == label for label in range(n_labels)]
+        columns = [region_quantiles(scores[own], h[own], alpha) for own in chosen]
+        return cls(views, np.column_stack(columns), n_labels)
 
     def thresholds(self, rows: Rows) -> FloatArray:
-        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
         return self.quantiles[self.views.cells(rows)[0]]
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other."""
         n_regions = self.views.regions.output.shape[1]
         require(self.views.drawn and len(self.views.kept) == n_regions, "kept")
         require(self.n_labels == (n_labels or 1), "n_labels")

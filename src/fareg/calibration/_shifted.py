@@ -84,11 +84,9 @@ class ShiftedCalibration(Calibration):
 
     @property
     def n_rows(self) -> int:
-        """Number of calibration rows."""
         return len(self.residuals)
 
     def thresholds(self, rows: Rows) -> FloatArray:
-        """Return thresholds of shape (n_samples, 1), or (n_samples, n_classes) per label."""
         return np.concatenate([self._thresholds(part) for _, part in rows.blocks()])
 
     def _thresholds(self, rows: Rows) -> FloatArray:
@@ -104,17 +102,14 @@ class ShiftedCalibration(Calibration):
         return np.minimum(np.maximum(shift + quantiles, inside), below_outside)
 
     def pvalues(self, rows: Rows) -> FloatArray:
-        """Return p-values of shape (n_samples, n_classes)."""
         residuals = rows.scores - self.shift.shift(rows)[:, None]
         return self._sorted.pvalues(residuals, np.arange(self.n_labels))
 
     def full_sets(self) -> Iterator[FullSet]:
-        """Yield the labels, or all rows, whose threshold is infinite."""
         for label in np.flatnonzero(np.isinf(self._sorted.quantiles(self.alpha)[:-1])):
             yield self.full_set("all rows", int(label), int(self._sorted.counts[label]))
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other."""
         self.check_scores("residuals", n_labels, alpha)
         asked = self.shift.shift(rows)
         require(asked.shape == (len(rows),) and np.isfinite(asked).all(), "shift")

@@ -8,7 +8,7 @@ from fareg._columns import check_same_order
 from fareg._labels import check_labels
 from fareg._validation import InvalidInputError, check_same_length
 from fareg.auditing import Comparison, RowLevels, compare_sets
-from fareg.calibration import RisingThresholds, Rows, split_calibration
+from fareg.calibration import RisingThresholds, Rows
 from fareg.classifiers._views import own_part
 
 if TYPE_CHECKING:
@@ -73,13 +73,14 @@ def _sets_before(clf: FittedAnswers, rows: Rows, before: Any) -> Any:
                 f"{list(clf.classes_)}; calibrate both around one estimator"
             )
         return sets
-    split = split_calibration(own_part(clf.calibration_))
-    if split is None:
+    own = own_part(clf.calibration_)
+    # residuals and learned quantiles do not tell the scores
+    if not hasattr(own, "split_thresholds"):
         raise InvalidInputError(
             f"this {type(clf).__name__} keeps no scores to build split conformal sets from; pass "
             "before=, a fitted SplitConformalClassifier to compare with"
         )
-    return clf._sets(rows, split.thresholds(rows))
+    return clf._sets(rows, own.split_thresholds)
 
 
 def _levels(calibration: Any, rows: Rows) -> RowLevels | None:
