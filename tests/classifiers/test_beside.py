@@ -114,6 +114,22 @@ def test_rows_that_teach_bring_their_probabilities_and_who_they_are_about():
     assert clf.plot_levels(new, Y_NEW, proba=P_NEW, sensitive_features=WHO_NEW) is not None
 
 
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"clusters_learn": [1, 2]}, "clusters has 2"),
+        ({"clusters_learn": np.arange(300)}, "clusters has 300"),
+        ({"sensitive_learn": None}, "sensitive_learn=frame"),
+        ({"X_learn": None, "y_learn": None}, "got no X_learn"),
+    ],
+)
+def test_what_is_told_of_rows_that_teach_must_be_about_them(told, words):
+    whole = {"X_learn": WHO[["age"]], "y_learn": Y, "proba_learn": P, "sensitive_learn": WHO}
+    clf = FaReGClassifier(sensitive_features=["sex"], random_state=0)
+    with pytest.raises(FaregError, match=words):
+        clf.conformalize(WHO[["age"]], Y, proba=P, sensitive_features=WHO, **(whole | told))
+
+
 @pytest.mark.parametrize("cls", CLASSIFIERS)
 def test_blocks_of_an_array_in_a_file_give_the_same_sets(cls, tmp_path, monkeypatch):
     """Scores are computed for a few rows at a time, and the array is never read as a whole."""

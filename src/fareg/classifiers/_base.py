@@ -13,7 +13,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 
 from fareg._columns import (
-    check_same_order,
     check_selection,
     column_kinds,
     is_frame,
@@ -35,10 +34,9 @@ from fareg._validation import (
     check_count,
     check_flag,
     check_parameters,
-    check_same_length,
     warn,
 )
-from fareg.calibration import Rows, require, warn_of_full_sets
+from fareg.calibration import GivenProba, Rows, require, warn_of_full_sets
 from fareg.classifiers._asking import FittedAnswers
 from fareg.classifiers._beside import (
     beside_kinds,
@@ -60,6 +58,7 @@ from fareg.classifiers._inputs import (
     Labelled,
     check_column_kinds,
     check_two_classes,
+    checked_clusters,
     checked_labels,
     probe_rows,
     probes,
@@ -186,10 +185,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             Weights are refused: no promise is proven for weighted ranks.
         """
         refuse_weights(sample_weight)
-        self._check_parameters()
-        table = self._check_inputs(X, y, sensitive_features)
-        estimator, given = self._estimator_and_proba(table, proba, classes)
-        self._begin(estimator)
+        table, given = self._begin_with(X, y, proba, classes, sensitive_features)
         return self._conformalize(table, given=given)
 
     def check(self) -> None:
@@ -318,8 +314,12 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             raise InvalidInputError("exclude_sensitive leaves the estimator no column of X to read")
         return positions
 
-    def _estimator_and_proba(self, table: Labelled, proba: Any, classes: Any) -> tuple[Any, Any]:
-        """Return the fitted estimator, and the probabilities beside X where they are given."""
+    def _begin_with(
+        self, X: Any, y: Any, proba: Any, classes: Any, sensitive_features: Any
+    ) -> tuple[Labelled, GivenProba | None]:
+        """Begin with a fitted estimator; return checked rows, and probabilities given beside X."""
+        self._check_parameters()
+        table = self._check_inputs(X, y, sensitive_features)
         if proba is None and classes is not None:
             raise InvalidInputError("classes tells the columns of proba, got no proba")
         if proba is not None and (self.estimator is None or not is_fitted(self.estimator)):
@@ -328,10 +328,10 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             estimator = self._fitted_estimator(table)
         if estimator is not getattr(self, "estimator_", None):
             self.excluded_ = []  # a new estimator reads all columns
-        if proba is None:
-            return estimator, None
         known = check_estimator(estimator).classes_
-        return estimator, given_proba(proba, table.X, known, classes)
+        given = None if proba is None else given_proba(proba, table.X, known, classes)
+        self._begin(estimator)
+        return table, given
 
     def _fitted_estimator(self, table: Labelled) -> Any:
         """Return the given estimator if it is fitted, else the one that ``fit`` trained from it."""
@@ -355,23 +355,15 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self, X: Any, y: Any, sensitive_features: Any, clusters: Any = None
     ) -> Labelled:
         """Return the table with its labels and what lies beside it, after checks."""
-        X, y = checked_labels(self._validated(X, reset=True), y)
+        X = validated_table(self, X, reset=True)
+        y = checked_labels(X, y)
+        self.column_kinds_ = column_kinds(X) if is_frame(X) else None
         self.sensitive_kinds_ = beside_kinds(sensitive_features)
         about = sensitive_beside(sensitive_features, X, self.sensitive_kinds_)
         self._check_possible(X if about is None else about)
         if (told := numbers_as_text(X, about)) is not None:
             warn(told)
-        if clusters is not None:
-            check_same_order(X=X, clusters=clusters)
-            clusters = np.asarray(clusters)
-            check_same_length(X=X, clusters=clusters)
-        return Labelled(X, y, about, clusters)
-
-    def _validated(self, X: Any, *, reset: bool) -> Any:
-        X = validated_table(self, X, reset=reset)
-        if reset:
-            self.column_kinds_ = column_kinds(X) if is_frame(X) else None
-        return X
+        return Labelled(X, y, about, checked_clusters(X, clusters))
 
     def _check_possible(self, X: Any) -> None:
         """Refuse what X, or this machine, does not have, before any work is done."""

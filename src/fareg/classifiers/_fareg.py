@@ -6,7 +6,6 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-import numpy as np
 from sklearn.base import clone
 
 from fareg._labels import label_codes
@@ -24,7 +23,7 @@ from fareg.calibration import (
 from fareg.classifiers._base import ConformalClassifier, Folds
 from fareg.classifiers._beside import given_proba, sensitive_beside
 from fareg.classifiers._estimators import refuse_weights
-from fareg.classifiers._inputs import checked_labels
+from fareg.classifiers._inputs import checked_clusters, checked_labels, validated_table
 from fareg.classifiers._learned_groups import LearnedGroups
 from fareg.classifiers._learning import coverage_to_learn, divide_rows
 from fareg.classifiers._naming import credible_groups, rule_to_explain
@@ -220,20 +219,27 @@ allow_empty, random_state
         refuse_weights(sample_weight)
         if (X_learn is None) != (y_learn is None):
             raise InvalidInputError("pass X_learn and y_learn together, got only one")
-        self._check_parameters()
-        table = self._check_inputs(X, y, sensitive_features)
-        estimator, given = self._estimator_and_proba(table, proba, classes)
-        self._begin(estimator)
+        beside = (proba_learn, sensitive_learn, clusters_learn)
+        if X_learn is None and any(told is not None for told in beside):
+            raise InvalidInputError(
+                "proba_learn, sensitive_learn and clusters_learn tell about X_learn, got no X_learn"
+            )
+        table, given = self._begin_with(X, y, proba, classes, sensitive_features)
         learning = None
         if X_learn is not None:
-            X_learn, y_learn = checked_labels(self._validated(X_learn, reset=False), y_learn)
+            if sensitive_learn is None and self.sensitive_kinds_ is not None:
+                raise InvalidInputError(
+                    "sensitive features are beside X, so those of X_learn are needed too, got "
+                    "none; pass sensitive_learn=frame"
+                )
+            X_learn = validated_table(self, X_learn, reset=False)
             told = None
             if proba_learn is not None:
                 told = given_proba(proba_learn, X_learn, self.classes_, classes)
             learning = self._as_rows(
                 X_learn,
-                label_codes(y_learn, self.classes_),
-                clusters=None if clusters_learn is None else np.asarray(clusters_learn),
+                label_codes(checked_labels(X_learn, y_learn), self.classes_),
+                clusters=checked_clusters(X_learn, clusters_learn),
                 given=told,
                 about=sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_),
             )

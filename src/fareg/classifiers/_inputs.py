@@ -70,8 +70,8 @@ def _what_to_leave_out(clf: Any, X: Any) -> str:
     return f"; leave out {shown(extra)} with X[list(clf.feature_names_in_)]"
 
 
-def checked_labels(X: Any, y: Any) -> tuple[Any, Any]:
-    """Return X and its labels in one type, after checks that they are labels."""
+def checked_labels(X: Any, y: Any) -> Any:
+    """Return the labels of X in one type, after checks that they are labels."""
     if y is None:
         raise InvalidInputError("requires y to be passed, but the target y is None")
     check_same_order(X=X, y=y)
@@ -82,7 +82,17 @@ def checked_labels(X: Any, y: Any) -> tuple[Any, Any]:
         check_classification_targets(y)
     except ValueError as error:
         raise InvalidInputError(str(error)) from error
-    return X, y
+    return y
+
+
+def checked_clusters(X: Any, clusters: Any) -> Any:
+    """Return the ids of people or places with several rows as an array, None without ids."""
+    if clusters is None:
+        return None
+    check_same_order(X=X, clusters=clusters)
+    clusters = np.asarray(clusters)
+    check_same_length(X=X, clusters=clusters)
+    return clusters
 
 
 def _one_type(y: Any) -> Any:
