@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import narwhals.stable.v2 as nw
 import numpy as np
+import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
 from fareg._columns import is_frame, without_columns
 from fareg._files import AnyPath
+from fareg._levels import distinct_rows
 from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,
@@ -21,7 +24,6 @@ from fareg._validation import (
 )
 from fareg._words import confidence, first_line
 from fareg.calibration import Rows
-from fareg.classifiers._answers import frame_like, labels_of_sets, table_of_answers
 from fareg.classifiers._beside import given_proba, no_sensitive, sensitive_beside
 from fareg.classifiers._inputs import validated_table
 from fareg.classifiers._probabilities import hidden_columns
@@ -29,6 +31,27 @@ from fareg.scores import get_score
 
 if TYPE_CHECKING:
     from fareg.auditing import Comparison
+
+
+SEPARATOR = "|"  # between the labels of a set in text
+
+
+def joined(sets: BoolArray, labels: Any) -> Any:
+    """Return each set as text, its labels joined by the separator; inside a label it is escaped."""
+    escaped = [label.replace(SEPARATOR, "\\" + SEPARATOR) for label in labels]
+    first, which = distinct_rows(pd.DataFrame(sets))
+    texts = [SEPARATOR.join(escaped[j] for j in np.flatnonzero(row)) for row in sets[first]]
+    return np.array(texts, dtype=object)[which]
+
+
+def frame_like(X: Any, table: pd.DataFrame) -> Any:
+    """Return a table as a frame of the library that made X, with its index if it has one."""
+    if isinstance(X, pd.DataFrame):
+        return table.set_axis(X.index, axis=0)
+    if not is_frame(X):
+        return table
+    columns = {str(name): column.tolist() for name, column in table.items()}
+    return nw.from_dict(columns, backend=nw.get_native_namespace(X).__name__).to_native()
 
 
 def _gives_pvalues(clf: FittedAnswers) -> bool:
@@ -126,12 +149,12 @@ class FittedAnswers:
             One array of labels per row.
         """
         rows = self._rows(X, "predict_labels", proba, sensitive_features)
-        sets = self._sets(rows)
-        return [
-            labels
-            for place, part in rows.blocks()
-            for labels in labels_of_sets(sets[place], part.proba, self.classes_)
-        ]
+        sets, labels = self._sets(rows), []
+        for place, part in rows.blocks():
+            order = np.argsort(-part.proba, axis=1, kind="stable")
+            own = np.take_along_axis(sets[place], order, axis=1)
+            labels += [self.classes_[j[kept]] for j, kept in zip(order, own, strict=True)]
+        return labels
 
     def predict_table(self, X: Any, *, proba: Any = None, sensitive_features: Any = None) -> Any:
         """Return a line per row with its set, its size and its top label, among others.
@@ -143,8 +166,16 @@ class FittedAnswers:
             ``probability``; methods with groups add theirs.
         """
         rows = self._rows(X, "predict_table", proba, sensitive_features)
-        table = table_of_answers(self._sets(rows), rows.top, self.classes_)
-        return frame_like(X, table.assign(**self._describe_rows(rows)))
+        sets, (top, probability) = self._sets(rows), rows.top
+        labels = np.array([str(label) for label in self.classes_], dtype=object)
+        answers = {
+            "set": joined(sets, labels),
+            "size": sets.sum(axis=1).astype(np.int64),
+            "top": labels[top],
+            "probability": probability,
+            **self._describe_rows(rows),
+        }
+        return frame_like(X, pd.DataFrame(answers))
 
     def report(
         self,

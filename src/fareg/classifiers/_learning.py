@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
+import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, ShuffleSplit
 
@@ -263,10 +263,9 @@ def score_target(margin: FloatArray, categories: IntArray | None, alpha: float) 
     A row is covered at level t if the rank of its margin, in (0, 1), is at most t. Ranks are taken
     within categories, if given.
     """
-    rank = np.empty(len(margin))
-    for category in [None] if categories is None else np.unique(categories):
-        rows = np.full(len(margin), True) if category is None else categories == category
-        rank[rows] = rankdata(margin[rows]) / (rows.sum() + 1)
+    own = np.zeros(len(margin)) if categories is None else categories
+    alike = pd.Series(margin).groupby(own)
+    rank = (alike.rank() / (alike.transform("size") + 1)).to_numpy()
     return np.clip((1 - rank) / min(1.0, 5 * alpha), 0.0, 1.0)
 
 

@@ -87,21 +87,23 @@ class OnnxClassifier(ProbabilisticClassifier):
         """
         self.model_ = np.frombuffer(self._content(), dtype=np.uint8).copy()
         validate_data(self, X, skip_check_array=True)
-        answer = self._answer(X)
-        labels = answer.classes if self.classes is None else np.asarray(check_classes(self.classes))
-        if len(labels) != answer.proba.shape[1]:
+        proba, names, predicted = self._answer(X)
+        labels = names if self.classes is None else check_classes(self.classes)
+        if labels is None:
+            labels = _labels_of_columns(proba, predicted)
+        if len(labels) != proba.shape[1]:
             raise InvalidInputError(
-                f"{self.model} gives probabilities of {answer.proba.shape[1]} classes, got "
+                f"{self.model} gives probabilities of {proba.shape[1]} classes, got "
                 f"{len(labels)} labels; name one for each"
             )
-        self.classes_ = labels
+        self.classes_ = np.asarray(labels)
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the model's probabilities, shape (n_samples, n_classes)."""
         if not hasattr(self, "model_"):
             raise NotConformalizedError("this OnnxClassifier has not read its model; call fit(X)")
-        return check_proba(self._answer(X).proba, "the probabilities of the ONNX model")
+        return check_proba(self._answer(X)[0], "the probabilities of the ONNX model")
 
     def check(self) -> None:
         """Refuse a fitted state whose model is none, as that of an edited file."""
@@ -113,9 +115,10 @@ class OnnxClassifier(ProbabilisticClassifier):
         session(content)  # refuses what is no model
         return content
 
-    def _answer(self, X: Any) -> Answer:
+    def _answer(self, X: Any) -> tuple[FloatArray, list[Any] | None, Any]:
+        """Return probabilities, their labels if the model names them, and predictions if it has."""
         running = session(self.model_.tobytes())
-        outputs = {output.name: output for output in running.get_outputs()}
+        outputs = running.get_outputs()
         try:
             values = running.run(None, _feeds(running.get_inputs(), X, self.features))
         except InvalidInputError:
@@ -124,63 +127,44 @@ class OnnxClassifier(ProbabilisticClassifier):
             raise InvalidInputError(
                 f"the ONNX model refuses these rows: {first_line(error)}"
             ) from error
-        return Answer.of(outputs, dict(zip(outputs, values, strict=True)))
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a model says about rows: its probabilities, and the labels that it predicts."""
-
-    proba: FloatArray  # (n_samples, n_classes)
-    names: list[Any] | None  # the labels of the probabilities, if the model names them
-    labels: Any  # (n_samples,) the labels that the model predicts; None if it predicts none
-
-    @classmethod
-    def of(cls, outputs: dict[str, Any], values: dict[str, Any]) -> Answer:
-        """Find probabilities and labels among the outputs of a model."""
-        maps = [name for name, output in outputs.items() if output.type.startswith("seq(map(")]
-        tables = [
-            name
-            for name, output in outputs.items()
-            if output.type in ("tensor(float)", "tensor(double)") and np.ndim(values[name]) == 2
-        ]
-        named_so = [name for name in tables if "prob" in name.lower()]
+        found = {output.name: (output.type, v) for output, v in zip(outputs, values, strict=True)}
+        tables = {
+            name: table
+            for name, (kind, table) in found.items()
+            if kind in ("tensor(float)", "tensor(double)") and np.ndim(table) == 2
+        }
         flat = [
-            values[name]
-            for name, output in outputs.items()
-            if output.type in ("tensor(string)", "tensor(int64)") and np.ndim(values[name]) == 1
+            column
+            for kind, column in found.values()
+            if kind in ("tensor(string)", "tensor(int64)") and np.ndim(column) == 1
         ]
-        labels = flat[0] if len(flat) == 1 else None
-        if maps:
-            rows = values[maps[0]]
-            names = list(rows[0])
-            return cls(np.array([[row[name] for name in names] for row in rows]), names, labels)
-        found = named_so if len(named_so) == 1 else tables
-        if len(found) != 1:
+        predicted = flat[0] if len(flat) == 1 else None
+        for kind, rows in found.values():
+            if kind.startswith("seq(map("):
+                names = list(rows[0])
+                return np.array([[row[name] for name in names] for row in rows]), names, predicted
+        named_so = [table for name, table in tables.items() if "prob" in name.lower()]
+        chosen = named_so if len(named_so) == 1 else list(tables.values())
+        if len(chosen) != 1:
             raise InvalidInputError(
-                f"the ONNX model must have one output of probabilities, got {', '.join(outputs)}; "
+                f"the ONNX model must have one output of probabilities, got {', '.join(found)}; "
                 "export it with one table of a column per class"
             )
-        proba = np.asarray(values[found[0]], dtype=np.float64)
-        return cls(proba, None, labels)
+        return np.asarray(chosen[0], dtype=np.float64), None, predicted
 
-    @property
-    def classes(self) -> Any:
-        """The label of each column, by its name or by the predictions where it is the largest."""
-        if self.names is not None:
-            return np.asarray(self.names)
-        n_classes = self.proba.shape[1]
-        top = self.proba.argmax(axis=1)
-        pairs = {} if self.labels is None else dict(zip(top, self.labels, strict=True))
-        agree = self.labels is not None and all(
-            pairs[j] == label for j, label in zip(top, self.labels, strict=True)
+
+def _labels_of_columns(proba: FloatArray, predicted: Any) -> list[Any]:
+    """Return the label of each column: what the model predicts where that column is the largest."""
+    top, n_classes = proba.argmax(axis=1), proba.shape[1]
+    pairs = set() if predicted is None else set(zip(top.tolist(), predicted, strict=True))
+    labels = dict(pairs)
+    agree = len(pairs) == len(labels)
+    if not agree or len(labels) < n_classes:
+        raise UnknownClassesError(
+            f"the ONNX model tells the label of {len(labels) if agree else 0} of its {n_classes}"
+            " columns of probabilities; give classes, the labels in the order of the columns"
         )
-        if not agree or len(pairs) < n_classes:
-            raise UnknownClassesError(
-                f"the ONNX model tells the label of {len(pairs) if agree else 0} of its {n_classes}"
-                " columns of probabilities; give classes, the labels in the order of the columns"
-            )
-        return np.asarray([pairs[j] for j in range(n_classes)])
+    return [labels[j] for j in range(n_classes)]
 
 
 @lru_cache(maxsize=4)

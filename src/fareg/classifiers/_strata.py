@@ -165,26 +165,18 @@ def _thresholds(strata: list[Stratum]) -> FloatArray:
 
 
 def _table(described: list[dict[str, Any]]) -> pd.DataFrame:
-    return pd.DataFrame(described, columns=list(GROUP_COLUMNS)).astype(
-        {"named": bool, "n_calibration": np.int64}
-    )
+    kinds = {"named": bool, "n_calibration": np.int64, "fidelity": float, "stability": float}
+    return pd.DataFrame(described, columns=list(GROUP_COLUMNS)).astype(kinds)
 
 
 def _of_named(group: NamedGroup, rows: Rows, thresholds: Any) -> dict[str, Any]:
-    inside = group.rule.inside(rows.columns)
     return {
+        **vars(group),
         "group": "named",
         "named": True,
         "rule": group.rule.text,
         "fidelity": float(group.rule.fidelity),
-        "share": group.share,
-        "n_calibration": group.n_calibration,
-        "coverage": group.coverage,
-        "low": group.low,
-        "high": group.high,
-        "p_value": group.p_value,
-        "threshold": float(np.median(thresholds[inside])),
-        "stability": group.stability,
+        "threshold": float(np.median(thresholds[group.rule.inside(rows.columns)])),
     }
 
 
@@ -201,15 +193,13 @@ def _of_stratum(
     evidence = evidence_of(inside, everyone)
     p_value = min(1.0, stratum.n_choices * evidence["p_value"]) if honest else float("nan")
     return {
+        **evidence,
         "group": stratum.name,
         "named": False,
         "rule": "",
-        "fidelity": float("nan"),
         "share": inside[1] / max(1, everyone[1]),
-        **evidence,
         "p_value": p_value,
         "threshold": stratum.threshold,
-        "stability": float("nan"),
     }
 
 
