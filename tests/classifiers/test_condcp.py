@@ -12,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from fareg._encoding import gradient_boosting
 from fareg._hashing import row_uniforms
 from fareg._validation import FaregError, FaregWarning
-from fareg.calibration import QuantileProgram
+from fareg.calibration._condcp import QuantileProgram
 from fareg.classifiers import CondCPClassifier
 from fareg.classifiers._equalized import ExhaustiveConformalClassifier
 from fareg.classifiers._split import SplitConformalClassifier

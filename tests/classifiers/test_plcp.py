@@ -8,8 +8,8 @@ from scipy.optimize import check_grad
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from fareg._validation import FaregError, FaregWarning
-from fareg.calibration import Regions, RegionSearch, learn_regions, pinball, region_quantiles
-from fareg.calibration._regions import _loss
+from fareg.calibration import RegionSearch
+from fareg.calibration._regions import Regions, _loss, learn_regions, pinball, region_quantiles
 from fareg.classifiers import PLCPClassifier, SplitConformalClassifier
 from fareg.datasets import make_synthetic
 from fareg.pvalues import conformal_quantile

@@ -7,7 +7,7 @@ None of them knows an estimator.
 """
 
 from fareg.calibration._afcp import SelectedCalibration
-from fareg.calibration._calibration import Calibration, warn_of_full_sets
+from fareg.calibration._calibration import warn_of_full_sets
 from fareg.calibration._cells import (
     ABSENT,
     CellCalibration,
@@ -16,12 +16,7 @@ from fareg.calibration._cells import (
     JointLevels,
     Views,
 )
-from fareg.calibration._condcp import (
-    ConditionalCalibration,
-    GroupBasis,
-    MappedBasis,
-    QuantileProgram,
-)
+from fareg.calibration._condcp import ConditionalCalibration, GroupBasis, MappedBasis
 from fareg.calibration._counting import CountedLevels, CountingRound, IntervalSearch, ScoreCounts
 from fareg.calibration._levels import (
     LevelCalibration,
@@ -35,9 +30,6 @@ from fareg.calibration._regions import (
     RegionSearch,
     RegionViews,
     learn_region_views,
-    learn_regions,
-    pinball,
-    region_quantiles,
 )
 from fareg.calibration._rows import GivenProba, Rows, require
 from fareg.calibration._shifted import LearnedShift, ShiftedCalibration, learn_shift
@@ -65,7 +57,6 @@ RECORDS = (
 __all__ = [
     "ABSENT",
     "RECORDS",
-    "Calibration",
     "CellCalibration",
     "ConditionalCalibration",
     "CountedLevels",
@@ -78,10 +69,8 @@ __all__ = [
     "JointLevels",
     "LevelCalibration",
     "MappedBasis",
-    "QuantileProgram",
     "RegionCalibration",
     "RegionSearch",
-    "Regions",
     "ReselectedCalibration",
     "RisingThresholds",
     "Rows",
@@ -91,12 +80,9 @@ __all__ = [
     "UnionCalibration",
     "Views",
     "learn_region_views",
-    "learn_regions",
     "learn_shift",
     "level_pvalues",
     "level_thresholds",
-    "pinball",
-    "region_quantiles",
     "require",
     "warn_of_full_sets",
 ]

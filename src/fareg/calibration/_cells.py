@@ -25,7 +25,11 @@ ABSENT = -2  # the cell of a row that a view says nothing about
 
 
 class Views(Protocol):
-    """Divides rows into cells, in one way or in several."""
+    """Divides rows into cells, in one way or in several.
+
+    Views that come back from a file also have ``check(rows)``, which refuses parts that contradict
+    each other or the answers to ``rows``.
+    """
 
     @property
     def n_cells(self) -> tuple[int, ...]:
@@ -45,11 +49,9 @@ class Everyone:
     n_cells = (1,)
 
     def cells(self, rows: Rows) -> IntArray:
-        """Return zeros."""
         return np.zeros((1, len(rows)), dtype=np.int64)
 
     def describe(self, view: int, cell: int) -> str:
-        """Name the cell."""
         return "all rows"
 
 
@@ -61,21 +63,17 @@ class EveryFeature:
 
     @property
     def n_cells(self) -> tuple[int, ...]:
-        """Number of levels of each feature."""
         return self.coding.n_levels
 
     def cells(self, rows: Rows) -> IntArray:
-        """Return the level of every feature."""
         codes = self.coding.codes(rows.columns)
         _warn_of_unseen(np.any(codes < 0, axis=1), "a level of a sensitive feature")
         return codes.T
 
     def describe(self, view: int, cell: int) -> str:
-        """Name a level in words."""
         return self.coding.levels[view].label(cell)
 
     def check(self, rows: Rows) -> None:
-        """Refuse levels that contradict each other."""
         check_coding(self.coding, rows)
 
 
@@ -88,22 +86,18 @@ class JointLevels:
 
     @property
     def n_cells(self) -> tuple[int, ...]:
-        """Number of combinations."""
         return (len(self.combinations),)
 
     def cells(self, rows: Rows) -> IntArray:
-        """Return the number of each row's combination."""
         cells = cell_numbers(self.combinations, self.coding.codes(rows.columns))
         _warn_of_unseen(cells < 0, "a combination of sensitive features")
         return cells[None]
 
     def describe(self, view: int, cell: int) -> str:
-        """Name a combination in words."""
         features = range(len(self.coding.levels))
         return self.coding.describe(features, self.combinations[cell])
 
     def check(self, rows: Rows) -> None:
-        """Refuse combinations of other features, or in another order."""
         require(self.combinations.shape[1:] == (len(self.coding.levels),), "combinations")
         known = np.unique(self.combinations, axis=0)
         require(np.array_equal(self.combinations, known), "combinations")

@@ -167,7 +167,6 @@ class RegionViews:
 
     @property
     def n_cells(self) -> tuple[int, ...]:
-        """Number of regions in use."""
         return (len(self.kept),)
 
     def memberships(self, rows: Rows) -> FloatArray:
@@ -185,11 +184,9 @@ class RegionViews:
         return np.minimum((np.cumsum(h, axis=1) <= u).sum(axis=1), h.shape[1] - 1)[None]
 
     def describe(self, view: int, cell: int) -> str:
-        """Name a region by its number."""
         return f"region {self.kept[cell]}"
 
     def check(self, rows: Rows) -> None:
-        """Refuse regions that contradict each other."""
         n_regions = self.regions.output.shape[1]
         require(self.kept.dtype == np.int64 and self.kept.ndim == 1, "kept")
         require(set(self.kept.tolist()) <= set(range(n_regions)), "kept")

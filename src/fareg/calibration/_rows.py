@@ -39,10 +39,6 @@ class GivenProba:
         """Read the rows as they are."""
         return self.array if self.picked is None else self.array[self.picked]
 
-    def proba(self) -> FloatArray:
-        """Read the rows after checks that they are probabilities."""
-        return check_proba(self.values(), first_row=self.first)
-
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -77,7 +73,9 @@ class Rows:
     @cached_property
     def proba(self) -> FloatArray:
         """Class probabilities, of shape (n_samples, n_classes)."""
-        return check_proba(self.ask(self.X)) if self.given is None else self.given.proba()
+        if self.given is None:
+            return check_proba(self.ask(self.X))
+        return check_proba(self.given.values(), first_row=self.given.first)
 
     @cached_property
     def uniforms(self) -> FloatArray:

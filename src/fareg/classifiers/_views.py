@@ -44,7 +44,6 @@ class GroupCells:
 
     @property
     def n_cells(self) -> tuple[int, ...]:
-        """Number of cells."""
         return (len(self.cuts) + 1,)
 
     def cells(self, rows: Rows) -> IntArray:
@@ -52,13 +51,11 @@ class GroupCells:
         return cells_of(membership(self.learner, rows), self.cuts)[None]
 
     def describe(self, view: int, cell: int) -> str:
-        """Name a cell."""
         if not len(self.cuts):
             return "all rows"
         return "the discovered group" if cell == len(self.cuts) else "the rest"
 
     def check(self, rows: Rows) -> None:
-        """Refuse cuts that are none."""
         require(self.cuts.ndim == 1 and ((self.cuts >= 0) & (self.cuts <= 1)).all(), "cuts")
         require(self.learner.found_ or len(self.cuts) == 0, "cuts")
         _check_shares(membership(self.learner, rows), rows)
@@ -74,7 +71,6 @@ class GroupDraws:
 
     @property
     def n_cells(self) -> tuple[int, ...]:
-        """One cell per view."""
         return (1,) * (self.n_draws + 1)
 
     def cells(self, rows: Rows) -> IntArray:
@@ -85,11 +81,9 @@ class GroupDraws:
         return np.stack([np.zeros(len(q), dtype=np.int64), *members])
 
     def describe(self, view: int, cell: int) -> str:
-        """Name a draw."""
         return "all rows" if view == 0 else f"draw {view} of the group"
 
     def check(self, rows: Rows) -> None:
-        """Refuse a number of draws that is none."""
         require(type(self.n_draws) is int and self.n_draws >= 1, "n_draws")
         _check_shares(membership(self.learner, rows), rows)
 
@@ -114,7 +108,6 @@ class DisadvantageLevels:
 
     @property
     def n_levels(self) -> int:
-        """Number of levels."""
         return len(self.edges) + 1
 
     def levels(self, rows: Rows) -> IntArray:
@@ -129,7 +122,6 @@ class DisadvantageLevels:
         return np.searchsorted(self.grid, b, side="right") / len(self.grid)
 
     def check(self, rows: Rows) -> None:
-        """Refuse edges that do not rise."""
         require(self.edges.ndim == 1 and (np.diff(self.edges) > 0).all(), "edges")
         require(self.grid.ndim == 1 and len(self.grid) > 0, "grid")
         require((np.diff(self.grid) >= 0).all(), "grid")
