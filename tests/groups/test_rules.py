@@ -151,8 +151,8 @@ def wild_table(seed):
 def test_the_words_mean_the_rows_that_the_tree_puts_inside(seed):
     columns, inside = wild_table(seed)
     rule = distil_rule(columns, inside)
-    design = _design(columns)
-    predicted = _best_tree(design, columns, inside).predict(design.x)
+    x, inputs = _design(columns)
+    predicted = _best_tree(x, inputs, columns, inside).predict(x)
     np.testing.assert_array_equal(rule.inside(columns), predicted)
     assert rule.fidelity == (predicted == inside).mean()
 

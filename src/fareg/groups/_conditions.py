@@ -113,6 +113,10 @@ class Condition:
         return f"{name} > {in_words(low)}" if np.isfinite(low) else f"{name} <= {in_words(high)}"
 
 
+# a row is meant if it fulfils all conditions of any alternative
+Alternatives = tuple[tuple[Condition, ...], ...]
+
+
 @dataclass(frozen=True)
 class Part:
     """The part of one column's values that a path through the tree lets pass.

@@ -12,9 +12,9 @@ import pandas as pd
 from fareg._columns import held
 from fareg._levels import MAX_DISCRETE
 from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg.groups._conditions import Condition, distinct_numbers
+from fareg.groups._conditions import Alternatives, Condition, distinct_numbers
 from fareg.groups._rules import Rule
-from fareg.groups._worth import Alternatives, Told, gain_of, gains_of, rows_of
+from fareg.groups._worth import CoveredRows
 
 NOISE = 2.0  # gain that a listed level has to bring; by chance, a gain is 1 on average
 NEARLY = 0.2  # part of the way from outside to inside at which people still count as outside
@@ -23,7 +23,7 @@ MAX_GRID = 60  # numbers that a bound is moved to, at most
 HUGE = 1e15  # larger numbers are not counted in steps
 
 
-def narrowed(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
+def narrowed(rule: Rule, rows: CoveredRows) -> Rule:
     """Add conditions that leave out many people who are covered like everyone outside.
 
     What was learned is smooth, so that a whole region may be taken for its men. The best condition
@@ -31,11 +31,10 @@ def narrowed(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
     that it lists.
     """
     best = rule.alternatives
-    names = tuple(map(str, columns.columns))
-    told = rows_of(columns)
-    while np.isfinite(gain_of(np.any([*map(told, best)], axis=0), covered)):
+    names = tuple(map(str, rows.columns))
+    while np.isfinite(rows.gain(rows.inside(best))):
         options = [
-            _with_condition(best, i, columns[name], told, covered)
+            _with_condition(best, i, rows.columns[name], rows)
             for i, conditions in enumerate(best)
             for name in names
             if name not in {condition.feature for condition in conditions}
@@ -44,39 +43,36 @@ def narrowed(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
         if worth <= 0:
             break
         best = option
-    return rule if best == rule.alternatives else replace(rule, features=names).part(best)
+    return rule if best == rule.alternatives else Rule.of(best, names, rule.fidelity)
 
 
 def _with_condition(
-    alternatives: Alternatives, i: int, column: pd.Series, told: Told, covered: FloatArray
+    alternatives: Alternatives, i: int, column: pd.Series, rows: CoveredRows
 ) -> tuple[float, Alternatives]:
     """Return what the best condition on one more feature is worth, and the rule with it.
 
     Of a text the levels that are covered least are kept, of a number those below or above a bound.
     """
-    known = _Decided.by(alternatives, i, alternatives[i], column, told, covered)
+    known = _Decided.by(alternatives, i, alternatives[i], column, rows)
     n_levels = len(known.levels)
-    before = gains_of(
-        known.n_elsewhere + known.n.sum(), known.sum_elsewhere + known.total.sum(), covered
-    )
+    before = rows.gains(known.n_elsewhere + known.n.sum(), known.sum_elsewhere + known.total.sum())
     orders = [np.argsort(known.mean(), kind="stable")]
     if column.dtype != object:
         orders = [np.arange(n_levels), np.arange(n_levels)[::-1]]
     best: tuple[float, IntArray] = (-np.inf, orders[0])
     for order in orders:
         n, total = (np.cumsum(sums[order])[:-1] for sums in (known.n, known.total))
-        gains = gains_of(known.n_elsewhere + n, known.sum_elsewhere + total, covered)
+        gains = rows.gains(known.n_elsewhere + n, known.sum_elsewhere + total)
         kept = np.arange(1, n_levels)
         words = np.minimum(kept, n_levels - kept) if column.dtype == object else 1
-        worth = gains - before - np.log(len(covered)) * (1 + words)
-        worth[~_leaves_out_others(known, n, total, covered)] = -np.inf
+        worth = gains - before - np.log(len(rows.covered)) * (1 + words)
+        worth[~_leaves_out_others(known, n, total, rows.covered)] = -np.inf
         if len(worth) and worth.max() > best[0]:
             best = float(worth.max()), order[: int(worth.argmax()) + 1]
     if np.isinf(best[0]):
         return best[0], alternatives
     condition = Condition(str(column.name)).of_levels(known.levels[best[1]], column)
-    more = (*alternatives[i], condition)
-    return best[0], (*alternatives[:i], more, *alternatives[i + 1 :])
+    return best[0], _with(alternatives, i, (*alternatives[i], condition))
 
 
 def _leaves_out_others(known: _Decided, n: Any, total: Any, covered: FloatArray) -> BoolArray:
@@ -115,22 +111,20 @@ class _Decided:
         i: int,
         conditions: tuple[Condition, ...],
         column: pd.Series,
-        told: Told,
-        covered: FloatArray,
+        rows: CoveredRows,
     ) -> _Decided:
         """Count the rows of ``conditions``, which are those of alternative i or some of them."""
-        nobody = np.zeros(len(covered), dtype=bool)
-        elsewhere = np.any([nobody, *map(told, _without(alternatives, i))], axis=0)
+        elsewhere = rows.inside(_without(alternatives, i))
         # a number that is not finite counts as missing
         values = column if column.dtype == object else column.where(np.isfinite(column))
         codes, levels = pd.factorize(values, sort=True)
-        rows = told(conditions) & ~elsewhere & (codes >= 0)
+        here = rows.fulfilling(conditions) & ~elsewhere & (codes >= 0)
         return cls(
             np.asarray(levels),
-            np.bincount(codes[rows], minlength=len(levels)),
-            np.bincount(codes[rows], covered[rows], len(levels)),
+            np.bincount(codes[here], minlength=len(levels)),
+            np.bincount(codes[here], rows.covered[here], len(levels)),
             int(elsewhere.sum()),
-            float(covered[elsewhere].sum()),
+            float(rows.covered[elsewhere].sum()),
         )
 
     def mean(self) -> FloatArray:
@@ -139,25 +133,22 @@ class _Decided:
         return mean
 
 
-def relisted(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
+def relisted(rule: Rule, rows: CoveredRows) -> Rule:
     """Move levels into or out of the lists of a rule, one at a time, the best one first.
 
     A tree parts levels by what was learned of all rows together, so a list may hold levels whose
     people are covered like everyone else, or that hardly anyone has. Each level that is listed has
     to be worth ``NOISE`` of gain.
     """
-    best, told = rule.alternatives, rows_of(columns)
-    if np.isinf(gain_of(rule.inside(columns), covered)):  # too few or too many rows to compare
+    best = rule.alternatives
+    if np.isinf(rows.gain(rows.inside(best))):  # too few or too many rows to compare
         return rule
-    while moves := [
-        _best_move(best, i, j, columns[best[i][j].feature], told, covered)
-        for i, j in _lists(best, columns)
-    ]:
+    while moves := [_best_move(best, i, j, rows) for i, j in _lists(best, rows.columns)]:
         worth, moved = max(moves, key=lambda move: move[0])
         if worth <= 0:
             break
         best = moved
-    return rule if best == rule.alternatives else rule.part(best)
+    return rule.part(best)
 
 
 def _lists(alternatives: Alternatives, columns: pd.DataFrame) -> list[tuple[int, int]]:
@@ -180,32 +171,26 @@ def _may_be_codes(column: pd.Series) -> bool:
 
 
 def _best_move(
-    alternatives: Alternatives,
-    i: int,
-    j: int,
-    column: pd.Series,
-    told: Told,
-    covered: FloatArray,
+    alternatives: Alternatives, i: int, j: int, rows: CoveredRows
 ) -> tuple[float, Alternatives]:
     """Return what the best move of one level of a list is worth, and the rule after it."""
     conditions, condition = alternatives[i], alternatives[i][j]
-    known = _Decided.by(alternatives, i, _without(conditions, j), column, told, covered)
+    column = rows.columns[condition.feature]
+    known = _Decided.by(alternatives, i, _without(conditions, j), column, rows)
     is_meant = condition.holds(pd.Series(known.levels, dtype=known.levels.dtype))
-    inside = np.any([*map(told, alternatives)], axis=0)
+    inside = rows.inside(alternatives)
     sign = np.where(is_meant, -1, 1)
-    gains = gains_of(
-        inside.sum() + sign * known.n, covered[inside].sum() + sign * known.total, covered
-    )
+    n, total = inside.sum(), rows.covered[inside].sum()
+    gains = rows.gains(n + sign * known.n, total + sign * known.total)
     after = is_meant ^ np.eye(len(is_meant), dtype=bool)  # in each row another level has moved
     words = np.array([_n_words(meant, column) for meant in after])
-    before = gain_of(inside, covered) - NOISE * _n_words(is_meant, column)
+    before = rows.gain(inside) - NOISE * _n_words(is_meant, column)
     worth = np.where(words > 0, gains - NOISE * words - before, -np.inf)
     best = int(worth.argmax())
     if np.isinf(worth[best]):  # a list holds some levels and leaves out others
         return -np.inf, alternatives
     other = condition.of_levels(known.levels[after[best]], column)
-    moved = (*conditions[:j], other, *conditions[j + 1 :])
-    return float(worth[best]), (*alternatives[:i], moved, *alternatives[i + 1 :])
+    return float(worth[best]), _with(alternatives, i, _with(conditions, j, other))
 
 
 def _n_words(is_meant: BoolArray, column: pd.Series) -> int:
@@ -223,38 +208,33 @@ def _without(parts: tuple[Any, ...], i: int) -> tuple[Any, ...]:
     return (*parts[:i], *parts[i + 1 :])
 
 
-def rounded(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
+def _with(parts: tuple[Any, ...], i: int, part: Any) -> tuple[Any, ...]:
+    return (*parts[:i], part, *parts[i + 1 :])
+
+
+def rounded(rule: Rule, rows: CoveredRows) -> Rule:
     """Move bounds of numbers to the roundest ones that describe coverage as well but for noise.
 
     A tree cuts where its rows happen to part, so other rows of the same people would give other
     words. Each bound moves to the best number of the coarsest grid, with steps of 5, 2 or 1 times a
     power of ten, on which the rule loses at most ``NOISE`` of its gain.
     """
-    told = rows_of(columns)
-
-    def gain(alternatives: Alternatives) -> float:
-        return gain_of(np.any([*map(told, alternatives)], axis=0), covered)
-
     best = rule.alternatives
-    least = gain(best) - NOISE if best else np.inf
+    least = rows.gain(rows.inside(best)) - NOISE
     for i, j, side in _bounds(best):
         condition = best[i][j]
         before = getattr(condition, side)
-        for grid in _grids(columns[condition.feature]):
+        for grid in _grids(rows.columns[condition.feature]):
             allowed = grid[grid < condition.high] if side == "low" else grid[grid > condition.low]
-            moved = [_moved(best, i, j, side, bound) for bound in allowed.tolist()]
+            other = (replace(condition, **{side: bound}) for bound in allowed.tolist())
+            moved = [_with(best, i, _with(best[i], j, c)) for c in other]
+            gains = [rows.gain(rows.inside(alternatives)) for alternatives in moved]
             # of equally good numbers, the nearest
-            worth = [(gain(m), -abs(b - before)) for m, b in zip(moved, allowed, strict=True)]
+            worth = list(zip(gains, -np.abs(allowed - before), strict=True))
             if worth and max(worth)[0] >= least:
                 best = moved[worth.index(max(worth))]
                 break
-    return rule if best == rule.alternatives else rule.part(best)
-
-
-def _moved(alternatives: Alternatives, i: int, j: int, side: str, bound: float) -> Alternatives:
-    conditions = list(alternatives[i])
-    conditions[j] = replace(conditions[j], **{side: bound})  # type: ignore[arg-type]
-    return (*alternatives[:i], tuple(conditions), *alternatives[i + 1 :])
+    return rule.part(best)
 
 
 def _bounds(alternatives: Alternatives) -> list[tuple[int, int, str]]:

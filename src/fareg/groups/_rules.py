@@ -22,7 +22,7 @@ from fareg._validation import (
     InvalidInputError,
     check_same_length,
 )
-from fareg.groups._conditions import Condition, Part, distinct_numbers
+from fareg.groups._conditions import Alternatives, Condition, Part, distinct_numbers
 
 MAX_LEAVES = 8
 CLOSE = 0.005  # the smaller tree is taken if its agreement is worse by at most this
@@ -41,8 +41,7 @@ class Rule:
     text: str  # the words
     features: tuple[str, ...]  # the features that the words name
     fidelity: float  # share of the rows on which the words and the group agree
-    # a row is inside if it fulfils all conditions of any alternative
-    alternatives: tuple[tuple[Condition, ...], ...] = ()
+    alternatives: Alternatives = ()
 
     def inside(self, columns: pd.DataFrame) -> BoolArray:
         """Tell which rows of a pandas frame the words describe; columns are found by name."""
@@ -65,14 +64,21 @@ class Rule:
         several = 1 < len(self.alternatives) <= MAX_PARTS
         return [self.part((own,)) for own in self.alternatives] if several else []
 
-    def part(self, alternatives: tuple[tuple[Condition, ...], ...]) -> Rule:
-        """Return the rule with only some of its alternatives."""
-        return replace(
-            self,
-            text=_joined(alternatives),
-            features=_named(alternatives, self.features),
-            alternatives=alternatives,
-        )
+    def part(self, alternatives: Alternatives) -> Rule:
+        """Return the rule with other alternatives, which ask about the same features or fewer."""
+        if alternatives == self.alternatives:
+            return self
+        return Rule.of(alternatives, self.features, self.fidelity)
+
+    @classmethod
+    def of(cls, alternatives: Alternatives, columns: tuple[str, ...], fidelity: float) -> Rule:
+        """Put alternatives into words; they name features in the order of the columns."""
+        named = {condition.feature for conditions in alternatives for condition in conditions}
+        features = tuple(name for name in columns if name in named)
+        words = [_in_words(conditions) for conditions in alternatives]
+        if len(words) > 1:
+            words = [f"({word})" if " and " in word else word for word in words]
+        return cls(" or ".join(words) or "no short rule", features, fidelity, alternatives)
 
 
 def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
@@ -94,42 +100,26 @@ def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
     if len(columns) > MAX_ROWS:
         rows = np.random.default_rng(0).choice(len(columns), MAX_ROWS, replace=False)
     seen = columns.iloc[rows]
-    design = _design(seen)
-    tree = _best_tree(design, seen, inside[rows])
+    x, inputs = _design(seen)
+    tree = _best_tree(x, inputs, seen, inside[rows])
     whole = {str(name): Part.whole(column) for name, column in seen.items()}
-    paths = _simplified(list(_positive_paths(tree.tree_, design, whole)))
-    alternatives = sorted((_spoken(path, whole, seen) for path in paths), key=_in_words)
-    features = _named(tuple(alternatives), tuple(map(str, columns)))
-    rule = Rule(_joined(tuple(alternatives)), features, 1.0, tuple(alternatives))
+    paths = _simplified(list(_positive_paths(tree.tree_, inputs, whole)))
+    alternatives = [
+        # a column of which everything passes is not mentioned
+        tuple(part.condition(seen[name]) for name, part in path.items() if part != whole[name])
+        for path in paths
+    ]
+    rule = Rule.of(tuple(sorted(alternatives, key=_in_words)), tuple(map(str, columns)), 1.0)
     return replace(rule, fidelity=float((rule.inside(columns) == inside).mean()))
 
 
-def _joined(alternatives: tuple[tuple[Condition, ...], ...]) -> str:
-    words = [_in_words(conditions) for conditions in alternatives]
-    if len(words) > 1:
-        words = [f"({word})" if " and " in word else word for word in words]
-    return " or ".join(words) or "no short rule"
+Inputs = list[tuple[str, str, str]]  # column, one of "level", "number", "missing", and the level
 
 
-def _named(
-    alternatives: tuple[tuple[Condition, ...], ...], columns: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return the columns that conditions speak of, in the order of the table."""
-    named = {condition.feature for conditions in alternatives for condition in conditions}
-    return tuple(name for name in columns if name in named)
-
-
-@dataclass(frozen=True, eq=False)
-class _Design:
-    """Inputs of the tree, and what each stands for."""
-
-    x: FloatArray
-    inputs: list[tuple[str, str, str]]  # column, one of "level", "number", "missing", and the level
-
-
-def _design(columns: pd.DataFrame) -> _Design:
+def _design(columns: pd.DataFrame) -> tuple[FloatArray, Inputs]:
+    """Return the inputs of the tree, and what each stands for."""
     parts: list[Any] = []
-    inputs: list[tuple[str, str, str]] = []
+    inputs: Inputs = []
     for name, column in columns.items():
         if column.dtype == object:
             for level in column.value_counts().index[:MAX_LEVELS]:
@@ -144,21 +134,23 @@ def _design(columns: pd.DataFrame) -> _Design:
             finite = np.isfinite(column.to_numpy())
             parts.append(np.where(finite, ranks, np.nan if finite.any() else 0.0))
             inputs.append((str(name), "number", ""))
-    return _Design(np.column_stack(parts).astype(np.float64), inputs)
+    return np.column_stack(parts).astype(np.float64), inputs
 
 
-def _best_tree(design: _Design, columns: pd.DataFrame, inside: BoolArray) -> DecisionTreeClassifier:
+def _best_tree(
+    x: FloatArray, inputs: Inputs, columns: pd.DataFrame, inside: BoolArray
+) -> DecisionTreeClassifier:
     """Return a small tree, grown larger on one to three features if that agrees better.
 
     A tree chooses its splits one at a time, so it misses a group that only several features
     together tell, such as an odd number of three flags. A list of levels takes a leaf for each.
     """
-    best, agreement = _smallest_tree(design.x, inside, MAX_LEAVES)
+    best, agreement = _smallest_tree(x, inside, MAX_LEAVES)
     if agreement >= 1 - CLOSE:
         return best
     for names in _telling_subsets(columns, inside, agreement + CLOSE):
-        reads = np.array([name in names for name, _, _ in design.inputs])
-        tree, reached = _smallest_tree(np.where(reads, design.x, 0.0), inside, MAX_LEAVES_OF_FEW)
+        reads = np.array([name in names for name, _, _ in inputs])
+        tree, reached = _smallest_tree(np.where(reads, x, 0.0), inside, MAX_LEAVES_OF_FEW)
         if reached > agreement + CLOSE:
             best, agreement = tree, reached
     return best
@@ -209,9 +201,7 @@ def _smallest_tree(
     return trees[chosen], agreement[chosen]
 
 
-def _positive_paths(
-    tree: Any, design: _Design, whole: dict[str, Part]
-) -> Iterator[dict[str, Part]]:
+def _positive_paths(tree: Any, inputs: Inputs, whole: dict[str, Part]) -> Iterator[dict[str, Part]]:
     """Yield one conjunction per leaf inside the group: a part of every column."""
     stack = [(0, dict(whole))]
     while stack:
@@ -220,7 +210,7 @@ def _positive_paths(
             if tree.value[node].ravel().argmax() == 1:
                 yield path
             continue
-        name, kind, level = design.inputs[tree.feature[node]]
+        name, kind, level = inputs[tree.feature[node]]
         if kind == "missing":
             sides = path[name].split_missing()
         elif kind == "level":
@@ -246,15 +236,6 @@ def _simplified(paths: list[dict[str, Part]]) -> list[dict[str, Part]]:
                 rest = [path for k, path in enumerate(paths) if k not in (i, j)]
                 return _simplified([*rest, {**first, name: union}])
     return paths
-
-
-def _spoken(
-    path: dict[str, Part], whole: dict[str, Part], columns: pd.DataFrame
-) -> tuple[Condition, ...]:
-    """Return the conditions on those columns of which the path lets only a part pass."""
-    return tuple(
-        part.condition(columns[name]) for name, part in path.items() if part != whole[name]
-    )
 
 
 def _in_words(conditions: tuple[Condition, ...]) -> str:

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, FloatArray
-from fareg.groups._conditions import Condition
+from fareg.groups._conditions import Alternatives, Condition
 from fareg.groups._learner import cut_membership
 from fareg.groups._refining import narrowed, relisted, rounded
 from fareg.groups._rules import Rule, distil_rule
-from fareg.groups._worth import MAX_SHARE, MIN_SHARE, Alternatives, gain_of, rows_of
+from fareg.groups._worth import MAX_SHARE, MIN_SHARE, CoveredRows
 
 MIN_FIDELITY = 0.7  # words that agree less with what was learned are not used
 N_CUTS = 3  # nested groups that are tried
@@ -31,6 +31,7 @@ def candidate_rules(
     """
     others = [str(name) for name in columns if name not in features]
     shown = columns[[*features, *others][:MAX_NARROWING]]
+    learning = CoveredRows(shown, covered)
     rules: dict[bytes, Rule] = {}
     cuts = {
         c for n in range(2, N_CUTS + 2) for c in cut_membership(disadvantage, covered, n_cells=n)
@@ -39,7 +40,7 @@ def candidate_rules(
         inside = disadvantage > cut
         if not MIN_SHARE <= inside.mean() <= MAX_SHARE:
             continue
-        rule = _described(shown, features[:MAX_FEATURES], inside, covered)
+        rule = _described(learning, features[:MAX_FEATURES], inside)
         if not rule.alternatives or rule.fidelity < MIN_FIDELITY:
             continue
         for part in _unrelated_parts(rule):
@@ -49,36 +50,33 @@ def candidate_rules(
     return list(rules.values())
 
 
-def _described(
-    columns: pd.DataFrame, features: tuple[str, ...], inside: BoolArray, covered: FloatArray
-) -> Rule:
+def _described(rows: CoveredRows, features: tuple[str, ...], inside: BoolArray) -> Rule:
     """Return a short rule for a group whose rows are covered less than others.
 
-    The group is distilled into a rule of the given features, which then follows ``covered``, how
-    well each row is covered: pieces are left out or added, lists and numbers are improved.
+    The group is distilled into a rule of the given features, which then follows how well each row
+    is covered: pieces are left out or added, lists and numbers are improved.
     """
-    rule = distil_rule(columns[list(features)], inside)
+    rule = distil_rule(rows.columns[list(features)], inside)
     for improve in (shortened, narrowed, relisted, rounded):
-        rule = improve(rule, columns, covered)
-    return replace(rule, fidelity=float((rule.inside(columns) == inside).mean()))
+        rule = improve(rule, rows)
+    return replace(rule, fidelity=float((rule.inside(rows.columns) == inside).mean()))
 
 
-def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
+def shortened(rule: Rule, rows: CoveredRows) -> Rule:
     """Leave out what a rule does not need, one piece at a time.
 
     A tree has to divide everyone, so its rules say more than the rows can support: "edu=p or
     (sex=F and edu is not p)" means "edu=p or sex=F". Alternatives, conditions and single bounds are
     left out as long as that improves the Bayesian information criterion of a model in which
-    ``covered`` has one mean inside and another one outside.
+    coverage has one mean inside and another one outside.
     """
-    told = rows_of(columns)
 
     def valued(alternatives: Alternatives) -> tuple[float, Alternatives]:
-        masks = [*map(told, alternatives)]
+        masks = [*map(rows.fulfilling, alternatives)]
         kept = _needed(masks)
         alternatives = tuple(alternatives[i] for i in kept)
-        gain = gain_of(np.any([masks[i] for i in kept], axis=0), covered) if kept else -np.inf
-        return gain - np.log(len(covered)) * _length(alternatives), alternatives
+        gain = rows.gain(np.any([masks[i] for i in kept], axis=0)) if kept else -np.inf
+        return gain - np.log(len(rows.covered)) * _length(alternatives), alternatives
 
     best = valued(rule.alternatives)
     while options := [valued(option) for option in _one_piece_less(best[1])]:
@@ -86,7 +84,8 @@ def shortened(rule: Rule, columns: pd.DataFrame, covered: FloatArray) -> Rule:
         if better[0] <= best[0]:
             break
         best = better
-    return rule if best[1] == rule.alternatives else rule.part(_shortest(best[1], columns))
+    is_same = best[1] == rule.alternatives
+    return rule if is_same else rule.part(_shortest(best[1], rows.columns))
 
 
 def _shortest(alternatives: Alternatives, columns: pd.DataFrame) -> Alternatives:

@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from functools import cache, reduce
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, FloatArray
-from fareg.groups._conditions import Condition
+from fareg.groups._conditions import Alternatives, Condition
 
 MIN_SHARE, MAX_SHARE = 0.02, 0.55  # of the rows: a group that is named is a minority
 
-Alternatives = tuple[tuple[Condition, ...], ...]
-Told = Callable[[tuple[Condition, ...]], BoolArray]  # which rows fulfil all conditions
 
+class CoveredRows:
+    """Canonical columns, and how well each of their rows is covered, shape (n,) in [0, 1]."""
 
-def rows_of(columns: pd.DataFrame) -> Told:
-    """Return a function that tells which rows fulfil conditions; it asks each condition once."""
+    def __init__(self, columns: pd.DataFrame, covered: FloatArray) -> None:
+        self.columns, self.covered = columns, covered
+        # words are improved in many small steps, so each condition is asked once
+        self._holds = cache(lambda condition: condition.holds(columns[condition.feature]))
 
-    @cache
-    def holds(condition: Condition) -> BoolArray:
-        return condition.holds(columns[condition.feature])
+    def fulfilling(self, conditions: tuple[Condition, ...]) -> BoolArray:
+        """Tell which rows fulfil all conditions."""
+        everyone = np.ones(len(self.covered), dtype=bool)
+        return reduce(and_, map(self._holds, conditions), everyone)
 
-    everyone = np.ones(len(columns), dtype=bool)
-    return lambda conditions: np.logical_and.reduce([everyone, *map(holds, conditions)])
+    def inside(self, alternatives: Alternatives) -> BoolArray:
+        """Tell which rows fulfil all conditions of any alternative."""
+        nobody = np.zeros(len(self.covered), dtype=bool)
+        return reduce(or_, map(self.fulfilling, alternatives), nobody)
 
+    def gain(self, inside: BoolArray) -> float:
+        """Return how much better two means describe coverage than one, in units of its variance."""
+        return float(self.gains(inside.sum(), self.covered[inside].sum()))
 
-def gain_of(inside: BoolArray, covered: FloatArray) -> float:
-    """Return how much better two means describe ``covered`` than one, in units of its variance."""
-    return float(gains_of(inside.sum(), covered[inside].sum(), covered))
-
-
-def gains_of(n: Any, total: Any, covered: FloatArray) -> Any:
-    """Return the gain of groups of ``n`` rows that are covered ``total`` in sum."""
-    share, variance = n / len(covered), float(covered.var())
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gap = (covered.sum() - total) / (len(covered) - n) - total / n
-        gain = len(covered) * share * (1 - share) * gap * np.abs(gap) / variance
-    return np.where((share >= MIN_SHARE) & (share <= MAX_SHARE) & (variance > 0), gain, -np.inf)
+    def gains(self, n: Any, total: Any) -> Any:
+        """Return the gain of groups of ``n`` rows that are covered ``total`` in sum."""
+        n_all, variance = len(self.covered), float(self.covered.var())
+        share = n / n_all
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gap = (self.covered.sum() - total) / (n_all - n) - total / n
+            gain = n_all * share * (1 - share) * gap * np.abs(gap) / variance
+        is_minority = (share >= MIN_SHARE) & (share <= MAX_SHARE)
+        return np.where(is_minority & (variance > 0), gain, -np.inf)
