@@ -15,10 +15,17 @@ from fareg.groups import _boosting as boosting
 from fareg.groups import _learner as learner_module
 from fareg.groups._boosting import _boost, learn_boosting, level_means
 from fareg.groups._cells import PRIOR_ROWS, _nested_gain, learn_cells
-from fareg.groups._disadvantage import learn_quickly
+from fareg.groups._disadvantage import (
+    STRONG,
+    WEAK,
+    Signal,
+    cross_fitted,
+    learn_quickly,
+    measure_signal,
+    stack_weights,
+)
 from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._kernel import PENALTIES, Reading, _ridge, kernel, learn_kernel
-from fareg.groups._stack import STRONG, WEAK, Signal, cross_fitted, measure_signal, stack_weights
 from fareg.persistence._foreign import dump, load
 from fareg.persistence._state import Reader, Writer
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self
 from sklearn.base import clone
 
 from fareg._labels import label_codes
-from fareg._validation import Count, FloatArray, InvalidInputError, one_of
+from fareg._validation import Count, FloatArray, InvalidInputError, check_parameters, one_of
 from fareg.calibration import (
     CellCalibration,
     CountedLevels,
@@ -53,7 +53,7 @@ def check_learner(name: str, learner: Any) -> None:
         raise InvalidInputError(
             f"{name} must be a fareg.groups.GroupLearner or None, got {learner!r}"
         )
-    learner.check_parameters()
+    check_parameters(learner)
 
 
 def check_base(name: str, base: Any) -> None:

@@ -3,15 +3,13 @@
 from fareg.groups._boosting import BoostedTrees
 from fareg.groups._cells import CellMeans
 from fareg.groups._conditions import Condition
-from fareg.groups._disadvantage import MEMBERS, Disadvantage, learn_quickly
-from fareg.groups._explanation import Explanation, explain_groups
+from fareg.groups._disadvantage import MEMBERS, Disadvantage, Signal, learn_quickly
+from fareg.groups._explanation import Explanation, explain_groups, plot_membership
 from fareg.groups._kernel import KernelPart, KernelRegression, Reading
 from fareg.groups._learner import GroupLearner, cells_of, cut_membership
-from fareg.groups._plot import plot_membership
 from fareg.groups._projection import project_to_mass
 from fareg.groups._rules import Rule, distil_rule
 from fareg.groups._screening import Screening
-from fareg.groups._stack import Signal
 from fareg.groups._wording import candidate_rules
 from fareg.groups._worth import MAX_SHARE
 

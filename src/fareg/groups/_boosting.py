@@ -170,17 +170,13 @@ def _joined(
     grown: list[Any],
 ) -> BoostedTrees:
     """Put the nodes of all trees into one table."""
-    starts = np.cumsum([0, *(tree.node_count for tree in grown)])[:-1]
-    own = [start + np.arange(tree.node_count) for start, tree in zip(starts, grown, strict=True)]
-    is_leaf = [tree.children_left < 0 for tree in grown]
+    sizes = [tree.node_count for tree in grown]
+    starts = np.cumsum([0, *sizes])[:-1]
 
-    def children(side: str) -> IntArray:
-        parts = [
-            np.where(leaf, nodes, getattr(tree, side) + start)
-            for leaf, nodes, tree, start in zip(is_leaf, own, grown, starts, strict=True)
-        ]
-        return np.concatenate(parts)
+    def whole(name: str) -> Any:
+        return np.concatenate([getattr(tree, name) for tree in grown])
 
+    is_leaf, node, start = whole("feature") < 0, np.arange(sum(sizes)), np.repeat(starts, sizes)
     return BoostedTrees(
         levels=levels,
         numbers=numbers,
@@ -188,9 +184,9 @@ def _joined(
         worth=worth,
         roots=starts.reshape(len(worth), -1),
         depths=np.array([tree.max_depth for tree in grown]).reshape(len(worth), -1),
-        feature=np.concatenate([np.maximum(tree.feature, 0) for tree in grown]),
-        threshold=np.concatenate([tree.threshold for tree in grown]),
-        left=children("children_left"),
-        right=children("children_right"),
-        value=LEARNING_RATE * np.concatenate([tree.value[:, 0, 0] for tree in grown]),
+        feature=np.maximum(whole("feature"), 0),
+        threshold=whole("threshold"),
+        left=np.where(is_leaf, node, whole("children_left") + start),
+        right=np.where(is_leaf, node, whole("children_right") + start),
+        value=LEARNING_RATE * whole("value")[:, 0, 0],
     )

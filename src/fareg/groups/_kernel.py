@@ -143,7 +143,8 @@ def learn_kernel(
     for chosen in dict.fromkeys(reads):
         features = tuple(names.index(name) for name in chosen)
         own = [readings[j] for j in features]
-        centres = _drawn_rows(codes[:, features], rng)
+        distinct = np.unique(codes[:, features], axis=0)
+        centres = distinct[np.sort(rng.permutation(len(distinct))[:N_CENTRES])]
         bases = [_basis(own, codes[:, features], centres, length) for length in LENGTHS]
         for k in (k for k in range(N_FOLDS) if reads[k] == chosen):
             trains = folds.fold != k
@@ -158,12 +159,6 @@ def learn_kernel(
                 KernelPart(features, LENGTHS[best], centres, to_centres @ weights / N_FOLDS)
             )
     return out_of_fold, KernelRegression(readings, mean, _merged(parts))
-
-
-def _drawn_rows(codes: IntArray, rng: np.random.Generator) -> IntArray:
-    """Draw distinct rows as centres."""
-    distinct = np.unique(codes, axis=0)
-    return distinct[np.sort(rng.permutation(len(distinct))[:N_CENTRES])]
 
 
 def _basis(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -83,10 +84,6 @@ def _check_members(name: str, value: Any) -> None:
         raise InvalidInputError(f"{name} must be a tuple of names, got {value!r}; use ({value!r},)")
     for member in value:
         check_choice(name, member, MEMBERS)
-
-
-def _check_seed(name: str, value: Any) -> None:
-    check_count(name, value, minimum=0, maximum=2**32 - 1)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -181,7 +178,7 @@ class GroupLearner(BaseEstimator):
     members: Annotated[tuple[str, ...], _check_members] = ()
     numbers: Annotated[str, one_of(*ENCODERS)] = "standard"
     progress: Function | None = None
-    random_state: Annotated[int, _check_seed] = 0
+    random_state: Annotated[int, partial(check_count, minimum=0, maximum=2**32 - 1)] = 0
 
     def fit(self, columns: pd.DataFrame, covered: FloatArray, clusters: Any = None) -> Self:
         """Learn from canonical columns of shape (n, n_features) and ``covered`` in [0, 1].
@@ -189,7 +186,7 @@ class GroupLearner(BaseEstimator):
         Rows with the same id in ``clusters``, an array of shape (n,), are held out together while
         a disadvantage is learned.
         """
-        self.check_parameters()
+        check_parameters(self)
         check_same_length(columns=columns, covered=covered)
         self.screening_: Screening | None = None
         self.features_ = tuple(map(str, columns.columns))
@@ -245,10 +242,6 @@ class GroupLearner(BaseEstimator):
         """Return for each input of the network the feature that it encodes."""
         return [feature for feature, _ in encoded_columns(self.encoder_)]
 
-    def check_parameters(self) -> None:
-        """Refuse values that make no sense, before any work is done."""
-        check_parameters(self)
-
     def _screen(self, columns: pd.DataFrame, covered: FloatArray) -> None:
         n_permutations = 0
         if self.significance is not None:
@@ -273,15 +266,12 @@ class GroupLearner(BaseEstimator):
         predictions: dict[str, FloatArray] = {}
         models: dict[str, Any] = {}
         if self.found_ and len(target) >= MIN_LEARNING_ROWS and np.ptp(target) > 0:
-            columns_learned = columns[learns]
-            reads, predictions, models = learn_members(
-                columns_learned, target, folds, self.members, rng
-            )
-            self.features_ = _by_frequency(reads)
+            seen = columns[learns]
+            reads, predictions, models = learn_members(seen, target, folds, self.members, rng)
+            chosen = Counter(name for names in reads for name in names)
+            self.features_ = tuple(name for name, _ in chosen.most_common())
             if "network" in self.members:
-                predictions["network"] = self._train_folds(
-                    columns_learned, covered[learns], folds, reads
-                )
+                predictions["network"] = self._train_folds(seen, covered[learns], folds, reads)
         stacked, self.disadvantage_, self.signal_ = stack_members(
             tuple(map(str, columns.columns)), target, folds, predictions, models
         )
@@ -365,12 +355,6 @@ def _asked_once(predict: Callable[[pd.DataFrame], FloatArray], rows: pd.DataFram
     first, which = distinct_rows(rows)  # few if the features are categories
     parts = [predict(rows.iloc[first[i : i + CHUNK]]) for i in range(0, len(first), CHUNK)]
     return np.concatenate(parts)[which] if parts else np.empty(0)
-
-
-def _by_frequency(reads: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """Return the features that any fold chose, those of most folds first."""
-    chosen = [name for names in reads for name in names]
-    return tuple(sorted(dict.fromkeys(chosen), key=lambda name: -chosen.count(name)))
 
 
 def _finite(columns: pd.DataFrame) -> pd.DataFrame:

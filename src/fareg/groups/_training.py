@@ -87,7 +87,9 @@ def train_groups(
     )
     weights = group.weights
     if reads is not None:  # an input that is always zero has no gradient: its weight stays zero
-        weights["encoder"][0][0][:] *= reads[:, :, None] * np.float32(_wider(reads))
+        # the weights of few inputs are drawn larger than those of all
+        wider = np.sqrt(reads.shape[1] / max(1.0, reads.sum(axis=1).mean()))
+        weights["encoder"][0][0][:] *= reads[:, :, None] * np.float32(wider)
 
     def inputs(rows: IntArray) -> Floats:
         own = X[which[rows]]  # (n_restarts, n_rows, n_inputs)
@@ -265,8 +267,3 @@ def _rows_per_restart(mask: BoolArray) -> IntArray:
     rows = [np.flatnonzero(row) for row in mask]
     count = min(map(len, rows))
     return np.stack([r[:count] for r in rows])
-
-
-def _wider(reads: BoolArray) -> float:
-    """Return how much larger the weights of few inputs are drawn than those of all."""
-    return float(np.sqrt(reads.shape[1] / max(1.0, reads.sum(axis=1).mean())))
