@@ -38,13 +38,6 @@ from fareg._validation import (
 )
 from fareg.calibration import GivenProba, Rows, require, warn_of_full_sets
 from fareg.classifiers._asking import FittedAnswers
-from fareg.classifiers._beside import (
-    beside_kinds,
-    given_proba,
-    proba_classes,
-    sensitive_beside,
-    warn_of_swapped,
-)
 from fareg.classifiers._estimators import (
     check_estimator,
     check_model,
@@ -56,13 +49,18 @@ from fareg.classifiers._estimators import (
 )
 from fareg.classifiers._inputs import (
     Labelled,
+    beside_kinds,
     check_column_kinds,
     check_two_classes,
     checked_clusters,
     checked_labels,
+    given_proba,
+    proba_classes,
     probe_rows,
     probes,
+    sensitive_beside,
     validated_table,
+    warn_of_swapped,
 )
 from fareg.classifiers._learning import out_of_fold_proba, split_rows
 from fareg.classifiers._probabilities import ProbabilityArrays, probability_columns
@@ -211,7 +209,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         """Return what notebooks show: a card if fitted, scikit-learn's diagram otherwise."""
         if not self.__sklearn_is_fitted__():
             return str(super()._repr_html_inner())
-        from fareg.classifiers._card import card_of  # only notebooks need it
+        from fareg.classifiers._report import card_of  # only notebooks need it
 
         return card_of(self)
 

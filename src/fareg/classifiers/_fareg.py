@@ -21,9 +21,14 @@ from fareg.calibration import (
     require,
 )
 from fareg.classifiers._base import ConformalClassifier, Folds
-from fareg.classifiers._beside import given_proba, sensitive_beside
 from fareg.classifiers._estimators import refuse_weights
-from fareg.classifiers._inputs import checked_clusters, checked_labels, validated_table
+from fareg.classifiers._inputs import (
+    checked_clusters,
+    checked_labels,
+    given_proba,
+    sensitive_beside,
+    validated_table,
+)
 from fareg.classifiers._learned_groups import LearnedGroups
 from fareg.classifiers._learning import coverage_to_learn, divide_rows
 from fareg.classifiers._naming import credible_groups, rule_to_explain

@@ -1,20 +1,44 @@
-"""A classifier's sets beside split conformal ones, on rows that it never saw."""
+"""What a fitted classifier does, for people: beside split conformal sets, and as a card."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
 from fareg._columns import check_same_order
 from fareg._labels import check_labels
 from fareg._validation import InvalidInputError, check_same_length
-from fareg.auditing import Comparison, RowLevels, compare_sets
-from fareg.calibration import RisingThresholds, Rows
+from fareg.auditing import (
+    Comparison,
+    RowLevels,
+    compare_sets,
+    levels_before_and_after,
+    records,
+)
+from fareg.calibration import LevelCalibration, RisingThresholds, Rows
+from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._views import own_part
+from fareg.report import render_card, words
 
 if TYPE_CHECKING:
     from fareg.classifiers._asking import FittedAnswers
 
 SPLIT = "Split conformal"
+HEAD = (
+    "Under-covered by split conformal sets",
+    "Rows",
+    "Covered",
+    "95% interval",
+    "p",
+    "Found again",
+)
+NOBODY = "Nobody is named: no group was credibly under-covered by split conformal sets."
+CAPTION = (
+    "Coverage of the calibration rows by level of disadvantage: split conformal sets (squares), "
+    "these sets (discs), and the promised level (dashed). Test rows tell more: report(X, y)."
+)
 
 
 def short_name(clf: Any) -> str:
@@ -88,3 +112,54 @@ def _levels(calibration: Any, rows: Rows) -> RowLevels | None:
     if not isinstance(own, RisingThresholds):
         return None
     return RowLevels(own.leveler.levels(rows), own.leveler.n_levels, own.first_raised())
+
+
+def card_of(clf: Any) -> str:
+    """Return a fitted classifier as a piece of HTML."""
+    card: dict[str, Any] = {
+        "title": type(clf).__name__,
+        "facts": f"{words.rows(clf.n_calibration_)} given to calibrate, "
+        f"{len(clf.classes_)} classes, around {_model_name(clf)}",
+        "sentence": clf.promise_,
+        "confidence_level": 1 - clf.alpha_,
+        "code": repr(clf),
+    }
+    named = verified_names(clf)
+    if named is not None:
+        card |= {"head": HEAD, "rows": [_row(group) for group in named]}
+        card["note"] = "" if named else NOBODY
+    own = own_part(clf.calibration_)
+    if isinstance(own, LevelCalibration) and own.leveler.n_levels > 1:
+        card |= {"levels": _levels_of_calibration(own), "caption": CAPTION}
+    return render_card(card)
+
+
+def _model_name(clf: Any) -> str:
+    """Return the class of the wrapped model: inside a FrozenEstimator, at the end of a pipeline."""
+    if clf.parameters_["estimator"] is None:
+        return "gradient boosting"
+    model = clf.estimator_
+    if isinstance(model, FrozenEstimator):
+        model = model.estimator
+    return type(model[-1] if isinstance(model, Pipeline) else model).__name__
+
+
+def _row(group: NamedGroup) -> list[str]:
+    return [
+        group.rule.text,
+        f"{words.count(group.n_calibration)} ({words.percent(group.share)})",
+        words.percent(group.coverage),
+        words.interval(group.low, group.high),
+        words.probability(group.p_value),
+        words.percent(group.stability, 0),
+    ]
+
+
+def _levels_of_calibration(own: LevelCalibration) -> list[dict[str, Any]]:
+    """Return coverage of the calibration rows by level, under split conformal sets and these."""
+    labels = 0 if own.labels is None else own.labels
+    covered = {
+        "before": own.scores <= own.split_thresholds[labels],
+        "after": own.scores <= own.level_thresholds[own.levels, labels],
+    }
+    return records(levels_before_and_after(own.levels, own.leveler.n_levels, covered))

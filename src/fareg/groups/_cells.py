@@ -158,5 +158,4 @@ def _nested_gain(key: IntArray, targets: FloatArray, fold: IntArray) -> FloatArr
     sums = [np.bincount(at, target, n_cells * N_FOLDS) for target in targets]
     s = others * np.reshape(sums, (len(targets), n_cells, N_FOLDS))
     mean = (s.sum(2, keepdims=True) - s) / (n.sum(2, keepdims=True) - n + PRIOR_ROWS)
-    gains: FloatArray = (2 * mean * s - mean**2 * n).sum(axis=(1, 2))
-    return gains
+    return np.asarray((2 * mean * s - mean**2 * n).sum(axis=(1, 2)))

@@ -164,8 +164,7 @@ def stack_weights(predictions: FloatArray, target: FloatArray) -> FloatArray:
     A = np.column_stack([centred, np.zeros(len(target))])  # the constant predicts no difference
     heavy = HEAVY * max(1.0, float(np.linalg.norm(A)))
     A = np.vstack([A, np.full(A.shape[1], heavy)])
-    weights: FloatArray = nnls(A, np.append(target - target.mean(), heavy))[0][:-1]
-    return weights
+    return np.asarray(nnls(A, np.append(target - target.mean(), heavy))[0][:-1])
 
 
 def cross_fitted(predictions: FloatArray, target: FloatArray, folds: Folds) -> FloatArray:

@@ -35,8 +35,7 @@ class Folds:
 
     def trains(self) -> BoolArray:
         """Return which rows train the model of each fold, shape (N_FOLDS, n)."""
-        trains: BoolArray = self.fold != np.arange(N_FOLDS)[:, None]
-        return trains
+        return np.asarray(self.fold != np.arange(N_FOLDS)[:, None])
 
     def own(self, by_fold: Any) -> Any:
         """Pick from (N_FOLDS, n) predictions those of the models that did not see the row."""

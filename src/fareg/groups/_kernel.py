@@ -70,8 +70,7 @@ class Reading:
         table = np.exp(-(((steps[:, None] - steps) / length) ** 2) / 2)
         table = np.pad(table, (0, 1))  # the last row and column, which -1 points to: missing
         table[-1, -1] = 1.0
-        alike: FloatArray = (CONSTANT + (1 - CONSTANT) * table)[:, centres][codes]
-        return alike
+        return np.asarray((CONSTANT + (1 - CONSTANT) * table)[:, centres][codes])
 
 
 @dataclass(frozen=True)

@@ -219,24 +219,20 @@ class GroupLearner(BaseEstimator):
 
     def latent(self, columns: pd.DataFrame) -> FloatArray:
         """Return the latent means, shape (n_restarts, n, latent_dim)."""
-        z: FloatArray = latent_mean(self.inputs(columns), self.weights_)
-        return z
+        return np.asarray(latent_mean(self.inputs(columns), self.weights_))
 
     def membership_of_latent(self, z: FloatArray) -> FloatArray:
         """Return the membership of latent points, shape (n_restarts, n)."""
         q = expit(membership_logits(z, self.weights_))
-        projected: FloatArray = np.minimum(1.0, q + self.shift_[:, None])
-        return projected
+        return np.asarray(np.minimum(1.0, q + self.shift_[:, None]))
 
     def reconstruct(self, z: FloatArray) -> FloatArray:
         """Return reconstructed inputs of the network, shape (n_restarts, n, n_inputs)."""
-        x: FloatArray = feed(z, self.weights_["reconstruction"])
-        return x
+        return np.asarray(feed(z, self.weights_["reconstruction"]))
 
     def inputs(self, columns: pd.DataFrame) -> FloatArray:
         """Return what the network reads, shape (n, n_inputs)."""
-        x: FloatArray = self.encoder_.transform(_finite(columns[list(self.features_)]))
-        return x
+        return np.asarray(self.encoder_.transform(_finite(columns[list(self.features_)])))
 
     def input_features(self) -> list[str]:
         """Return for each input of the network the feature that it encodes."""
@@ -294,8 +290,7 @@ class GroupLearner(BaseEstimator):
             columns[list(self.features_)], covered, trains & ~stops, stops=stops, reads=reads
         )
         q = self.membership_of_latent(latent_mean(x, self.weights_))
-        own: FloatArray = folds.own(q[:, which])
-        return own
+        return np.asarray(folds.own(q[:, which]))
 
     def _train(
         self,
@@ -342,12 +337,10 @@ class GroupLearner(BaseEstimator):
 
     def _average_membership(self, columns: pd.DataFrame) -> FloatArray:
         """Return the membership, averaged over restarts, whether or not a group was found."""
-
-        def average(rows: pd.DataFrame) -> FloatArray:
-            q: FloatArray = self.membership_of_latent(self.latent(rows)).mean(axis=0)
-            return q
-
-        return _asked_once(average, columns[list(self.features_)])
+        return _asked_once(
+            lambda rows: self.membership_of_latent(self.latent(rows)).mean(axis=0),
+            columns[list(self.features_)],
+        )
 
 
 def _asked_once(predict: Callable[[pd.DataFrame], FloatArray], rows: pd.DataFrame) -> FloatArray:

@@ -26,8 +26,7 @@ def project_to_mass(proba: npt.ArrayLike, delta: float) -> FloatArray:
     u = np.asarray(proba, dtype=np.float64)
     if np.isnan(u).any() or (u < 0).any() or (u > 1).any():
         raise InvalidInputError("proba must lie in [0, 1] without NaN to be projected")
-    projected: FloatArray = np.minimum(1.0, u + mass_shift(u, delta)[..., None])
-    return projected
+    return np.asarray(np.minimum(1.0, u + mass_shift(u, delta)[..., None]))
 
 
 def project_and_back(proba: FloatArray, delta: float) -> tuple[Any, Callable[[Any], Any]]:

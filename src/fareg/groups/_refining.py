@@ -86,8 +86,7 @@ def _leaves_out_others(known: _Decided, n: Any, total: Any, covered: FloatArray)
     with np.errstate(divide="ignore", invalid="ignore"):
         inside, left, outside = total / n, total_left / n_left, total_out / n_out
         is_covered = left >= outside - NEARLY * (outside - inside)
-    others: BoolArray = is_covered & (n_left >= MANY * known.n.sum())
-    return others
+    return np.asarray(is_covered & (n_left >= MANY * known.n.sum()))
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,7 @@ class _Decided:
 
     def mean(self) -> FloatArray:
         """Return how well each level is covered; one without rows comes last."""
-        mean: FloatArray = np.where(self.n > 0, self.total / np.maximum(self.n, 1), np.inf)
-        return mean
+        return np.asarray(np.where(self.n > 0, self.total / np.maximum(self.n, 1), np.inf))
 
 
 def relisted(rule: Rule, rows: CoveredRows) -> Rule:

@@ -143,8 +143,7 @@ def mean_gains(cells: IntArray, n_cells: int, targets: FloatArray, folds: IntArr
         S = _sums(keys, n_keys, targets[:, start : start + at_once]).reshape(*shape, -1)
         P = (S.sum(axis=2, keepdims=True) - S) * weight
         parts.append((P * (2 * S - N * P)).sum(axis=(0, 1, 2)))
-    gains: FloatArray = np.concatenate(parts) / (n_rounds * max(1, n))
-    return gains
+    return np.asarray(np.concatenate(parts) / (n_rounds * max(1, n)))
 
 
 def _sums(keys: IntArray, n_keys: int, targets: FloatArray) -> FloatArray:
@@ -173,8 +172,7 @@ def cross_fitted_gain(cells: IntArray, targets: FloatArray, folds: IntArray) -> 
     other_sums = sums.sum(axis=1, keepdims=True) - sums
     other_counts = counts.sum(axis=1, keepdims=True) - counts
     prediction = (other_sums / (other_counts + PRIOR_ROWS)).reshape(n_cells * N_FOLDS, -1)[key]
-    gain: FloatArray = targets**2 - (targets - prediction) ** 2
-    return gain
+    return np.asarray(targets**2 - (targets - prediction) ** 2)
 
 
 def _smallest_close_to(

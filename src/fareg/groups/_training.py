@@ -201,8 +201,7 @@ def _group_loss(
         d_sigma + 0.5 * d_kl * (variance - 1)
     )
     to_inputs(leaky_back(d_hidden, hidden))
-    loss: Floats = l_cc + d_kl * kl.sum(-1)
-    return loss
+    return np.asarray(l_cc + d_kl * kl.sum(-1))
 
 
 def _coverage(q: Floats, covered: Floats) -> Any:
@@ -214,8 +213,7 @@ def _reconstruction_loss(decoder: _Part, z: Floats, x: Floats) -> Floats:
     x_hat, to_latent = decoder.feed("reconstruction", z)
     error = x_hat - x
     to_latent(2 / np.prod(x.shape[1:]).item() * error)
-    loss: Floats = (error**2).mean(axis=(-1, -2))
-    return loss
+    return np.asarray((error**2).mean(axis=(-1, -2)))
 
 
 def _minimise(
