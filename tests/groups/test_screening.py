@@ -26,12 +26,12 @@ def table(rng, n, n_noise=4):
 def test_gain_equals_its_definition():
     rng = np.random.default_rng(0)
     cells, folds = rng.integers(0, 4, 60), rng.permutation(60) % N_FOLDS
-    targets = rng.normal(size=(60, 3))
-    gain = cross_fitted_gain(cells, targets, folds)
+    target = rng.normal(size=60)
+    gain = cross_fitted_gain(cells, target, folds)
     for i in range(60):
         others = (cells == cells[i]) & (folds != folds[i])
-        mean = targets[others].sum(axis=0) / (others.sum() + PRIOR_ROWS)
-        np.testing.assert_allclose(gain[i], targets[i] ** 2 - (targets[i] - mean) ** 2)
+        mean = target[others].sum() / (others.sum() + PRIOR_ROWS)
+        np.testing.assert_allclose(gain[i], target[i] ** 2 - (target[i] - mean) ** 2)
 
 
 @pytest.mark.parametrize("n_targets", [1, FEW_TARGETS + 1])
@@ -39,8 +39,8 @@ def test_mean_gains_are_the_means_of_the_gains(n_targets):
     rng = np.random.default_rng(0)
     cells, folds = rng.integers(0, 4, 60), np.stack([rng.permutation(60) % N_FOLDS] * 2)
     targets = rng.normal(size=(60, n_targets))
-    rows = [cross_fitted_gain(cells, targets, fold) for fold in folds]
-    np.testing.assert_allclose(mean_gains(cells, 7, targets, folds), np.mean(rows, axis=(0, 1)))
+    rows = [[cross_fitted_gain(cells, t, fold) for t in targets.T] for fold in folds]
+    np.testing.assert_allclose(mean_gains(cells, 7, targets, folds), np.mean(rows, axis=(0, 2)))
 
 
 def test_an_interaction_without_main_effects_is_found():

@@ -106,14 +106,11 @@ def _boundaries(
     scores: FloatArray, problems: IntArray, n_problems: int, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the (k-1)-th and the k-th smallest score of each problem, -inf and inf beyond."""
-    order = np.lexsort((scores, problems))
-    starts = np.searchsorted(problems[order], np.arange(n_problems + 1))
-    n = np.diff(starts)
-    k = conformal_rank(n, alpha)
-    padded = np.append(scores[order], 0.0)
-    before = np.where(k >= 2, padded[np.maximum(starts[:-1] + k - 2, 0)], -np.inf)
-    boundary = np.where(k <= n, padded[np.minimum(starts[:-1] + k - 1, len(scores))], np.inf)
-    return before, boundary
+    table = CalibrationScores.sort(scores, problems, n_problems)
+    k = conformal_rank(table.counts, alpha)
+    rising = np.append(table.pooled[table.keys % (len(scores) + 1)], 0.0)  # problem by problem
+    before = np.where(k >= 2, rising[np.maximum(table.starts[:-1] + k - 2, 0)], -np.inf)
+    return before, table.quantiles(alpha)[:-1]
 
 
 def _max_of_others(ranks: IntArray) -> IntArray:

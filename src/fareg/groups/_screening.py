@@ -67,7 +67,7 @@ def screen_features(
     rounding = TIE * float(np.abs(targets[:, 0]).max()) ** 2
     as_large = int((largest[1:] >= largest[0] - rounding).sum())
     names = [str(name) for name in columns.columns]
-    selected = _smallest_close_to(gains, _Cells(codes), targets[:, :1], folds)
+    selected = _smallest_close_to(gains, _Cells(codes), targets[:, 0], folds)
     return Screening(
         selected=tuple(names[j] for j in selected),
         gains={tuple(names[j] for j in s): gain / variance for s, gain in gains.items()},
@@ -160,19 +160,17 @@ def _sums(keys: IntArray, n_keys: int, targets: FloatArray) -> FloatArray:
     return np.asarray(adder @ targets)
 
 
-def cross_fitted_gain(cells: IntArray, targets: FloatArray, folds: IntArray) -> FloatArray:
+def cross_fitted_gain(cells: IntArray, target: FloatArray, folds: IntArray) -> FloatArray:
     """Return how much each row's squared error falls when its cell's mean predicts it.
 
-    ``targets`` is centred, of shape (n, n_targets); a row's cell mean comes from the other folds.
+    ``target`` is centred, of shape (n,); a row's cell mean comes from the other folds.
     """
-    n_cells = int(cells.max()) + 1
     key = cells * N_FOLDS + folds
-    sums = _sums(key, n_cells * N_FOLDS, targets).reshape(n_cells, N_FOLDS, -1)
-    counts = np.bincount(key, minlength=n_cells * N_FOLDS).reshape(n_cells, N_FOLDS, 1)
-    other_sums = sums.sum(axis=1, keepdims=True) - sums
-    other_counts = counts.sum(axis=1, keepdims=True) - counts
-    prediction = (other_sums / (other_counts + PRIOR_ROWS)).reshape(n_cells * N_FOLDS, -1)[key]
-    return np.asarray(targets**2 - (targets - prediction) ** 2)
+    total, n = (
+        np.bincount(cells, values)[cells] - np.bincount(key, values)[key]
+        for values in (target, np.ones(len(target)))
+    )
+    return np.asarray(target**2 - (target - total / (n + PRIOR_ROWS)) ** 2)
 
 
 def _smallest_close_to(
@@ -181,19 +179,14 @@ def _smallest_close_to(
     """Return the smallest subset that loses to the best by a fraction of a standard error."""
     best = max(gains, key=lambda s: gains[s])
 
-    def by_row(subset: Subset) -> FloatArray:
+    def by_row(subset: Subset) -> Any:
         here = cells.of(subset)[0]
-        rounds = [cross_fitted_gain(here, target, fold)[:, 0] for fold in folds]
-        return np.asarray(np.mean(rounds, axis=0))
+        return np.mean([cross_fitted_gain(here, target, fold) for fold in folds], axis=0)
 
     of_best = by_row(best)
-
-    def is_close(subset: Subset) -> bool:
+    smaller = [subset for subset in gains if len(subset) < len(best)]
+    for subset in sorted(smaller, key=lambda s: (len(s), -gains[s])):
         loss = of_best - by_row(subset)
-        return bool(loss.mean() <= PARSIMONY * loss.std() / np.sqrt(len(loss)))
-
-    for size in range(1, len(best)):
-        for subset in sorted((s for s in gains if len(s) == size), key=lambda s: -gains[s]):
-            if is_close(subset):
-                return subset
+        if loss.mean() <= PARSIMONY * loss.std() / np.sqrt(len(loss)):
+            return subset
     return best
