@@ -138,7 +138,7 @@ def learn_kernel(
     codes = np.column_stack([reading.codes(columns) for reading in readings])
     mean = float(target.mean())
     out_of_fold = np.full(len(target), mean)
-    parts: list[KernelPart] = []
+    parts: dict[tuple[tuple[int, ...], float], KernelPart] = {}
     for chosen in dict.fromkeys(reads):
         features = tuple(names.index(name) for name in chosen)
         own = [readings[j] for j in features]
@@ -154,10 +154,11 @@ def learn_kernel(
             weights = answers[best][1]
             held = folds.fold == k
             out_of_fold[held] += Z[held] @ weights
-            parts.append(
-                KernelPart(features, LENGTHS[best], centres, to_centres @ weights / N_FOLDS)
-            )
-    return out_of_fold, KernelRegression(readings, mean, _merged(parts))
+            # folds that share their centres are added up, so that rows are compared once
+            key = (features, LENGTHS[best])
+            before = parts[key].weights if key in parts else 0.0
+            parts[key] = KernelPart(*key, centres, to_centres @ weights / N_FOLDS + before)
+    return out_of_fold, KernelRegression(readings, mean, tuple(parts.values()))
 
 
 def _basis(
@@ -188,13 +189,3 @@ def _ridge(Z: FloatArray, y: FloatArray) -> tuple[float, FloatArray]:
     error = rss / (1 - trace / (len(y) + 1)) ** 2
     best = int(error.argmin())
     return float(error[best]), V @ (a * scaled[best])
-
-
-def _merged(parts: list[KernelPart]) -> tuple[KernelPart, ...]:
-    """Add up the weights of parts that share their centres, so that rows are compared once."""
-    sums: dict[tuple[tuple[int, ...], float], KernelPart] = {}
-    for part in parts:
-        key = (part.features, part.length)
-        before = sums[key].weights if key in sums else 0.0
-        sums[key] = KernelPart(*key, part.centres, part.weights + before)
-    return tuple(sums.values())
