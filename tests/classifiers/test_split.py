@@ -406,3 +406,20 @@ def test_full_sets_from_too_few_points_come_with_one_warning(reader, n, full):
     assert len(sentences) == int(full)
     assert all(s.startswith("fewer than 9 calibration points for all rows") for s in sentences)
     assert clf.predict_set(table(1, 200)[0]).all() == full
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        ([None, *"ab" * 149, "c"], "1 missing ids of 300"),
+        (np.append(np.nan, np.arange(299)), "1 missing ids of 300"),
+        ([1, "a"] * 150, "one type, got int, str"),
+        (np.zeros((300, 1)), r"got shape \(300, 1\)"),
+        (np.arange(299), "clusters has 299"),
+    ],
+)
+def test_ids_of_clusters_that_cannot_be_used_are_refused(ids, words):
+    X, y = numbers()
+    ids = np.array(ids, dtype=object) if isinstance(ids, list) else ids
+    with pytest.raises(FaregError, match=words):
+        SplitConformalClassifier(LogisticRegression()).fit(X, y, clusters=ids)

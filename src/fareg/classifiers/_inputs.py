@@ -89,7 +89,7 @@ def checked_labels(X: Any, y: Any) -> Any:
     try:
         y = column_or_1d(y, warn=True)
         check_same_length(X=X, y=y)
-        y = _one_type(refuse_missing(y))
+        y = _one_type(refuse_missing(y), "y must hold labels")
         check_classification_targets(y)
     except ValueError as error:
         raise InvalidInputError(str(error)) from error
@@ -101,21 +101,26 @@ def checked_clusters(X: Any, clusters: Any) -> Any:
     if clusters is None:
         return None
     check_same_order(X=X, clusters=clusters)
-    clusters = np.asarray(clusters)
-    check_same_length(X=X, clusters=clusters)
-    return clusters
-
-
-def _one_type(y: Any) -> Any:
-    """Return labels in the dtype of their values: objects that are all int are int labels."""
-    if y.dtype != object:
-        return y
-    if pd.api.types.infer_dtype(y, skipna=False) in ("mixed", "mixed-integer"):
-        types = sorted({type(label).__name__ for label in y})
+    ids = np.asarray(clusters)
+    if ids.ndim != 1:
+        raise InvalidInputError(f"clusters must be one id per row, got shape {ids.shape}")
+    check_same_length(X=X, clusters=ids)
+    if (n_missing := int(pd.isna(ids).sum())) > 0:
         raise InvalidInputError(
-            f"y must hold labels of one type, got {', '.join(types)}; convert them to text"
+            f"clusters must not be missing, got {n_missing} missing ids of {len(ids)}; give each "
+            "such row an id of its own"
         )
-    return pd.Series(y).infer_objects().to_numpy()
+    return _one_type(ids, "clusters must hold ids")
+
+
+def _one_type(values: Any, rule: str) -> Any:
+    """Return values in the dtype that they have in common: objects that are all int become int."""
+    if values.dtype != object:
+        return values
+    if pd.api.types.infer_dtype(values, skipna=False) in ("mixed", "mixed-integer"):
+        types = sorted({type(value).__name__ for value in values})
+        raise InvalidInputError(f"{rule} of one type, got {', '.join(types)}; convert them to text")
+    return pd.Series(values).infer_objects().to_numpy()
 
 
 def check_two_classes(y: Any) -> None:
