@@ -223,11 +223,7 @@ class SelectedCalibration(Calibration):
             known = pd.DataFrame(seen).drop_duplicates().to_numpy()
             cells, own = cell_numbers(known, seen), cell_numbers(known, levels[:, features])
             n_cells = len(known)
-        calibration = CalibrationScores.sort(
-            self.scores, cells * self.n_labels + self.label_numbers, n_cells * self.n_labels
-        )
-        categories = own[:, None] * self.n_labels + np.arange(self.n_labels)
-        return calibration, np.where(own[:, None] >= 0, categories, -1)
+        return self.sort_cells(cells, n_cells), self.categories(own)
 
 
 def _distinct_selections(selected: IntArray) -> Iterator[tuple[tuple[int, ...], BoolArray]]:

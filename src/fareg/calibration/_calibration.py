@@ -81,8 +81,8 @@ class Calibration:
     @property
     def split_thresholds(self) -> FloatArray:
         """Thresholds of split conformal sets with the same rows, of shape (n_labels,)."""
-        table = CalibrationScores.sort(self.scores, self.label_numbers, self.n_labels)
-        return table.quantiles(self.alpha)[:-1]
+        everyone = np.zeros(self.n_rows, dtype=np.int64)
+        return self.sort_cells(everyone, 1).quantiles(self.alpha)[:-1]
 
     @abstractmethod
     def thresholds(self, rows: Rows) -> FloatArray:
@@ -122,6 +122,17 @@ class Calibration:
     def label_numbers(self) -> IntArray:
         """The problem that each row belongs to: its label's number, or zero for everyone."""
         return np.zeros(self.n_rows, dtype=np.int64) if self.labels is None else self.labels
+
+    def sort_cells(self, cells: IntArray, n_cells: int) -> CalibrationScores:
+        """Sort the scores by their category: a cell, or a label in a cell."""
+        labels = self.label_numbers
+        categories = np.where((labels >= 0) & (cells >= 0), cells * self.n_labels + labels, -1)
+        return CalibrationScores.sort(self.scores, categories, n_cells * self.n_labels)
+
+    def categories(self, cells: IntArray) -> IntArray:
+        """Return the categories of other rows, of shape (n_samples, n_labels); -1 for no cell."""
+        first = cells[:, None] * self.n_labels
+        return np.where(first >= 0, first + np.arange(self.n_labels), -1)
 
     def rows_by_label(self) -> list[Any]:
         """Return what selects the rows of each problem: those of a label, or all rows."""

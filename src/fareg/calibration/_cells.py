@@ -20,7 +20,6 @@ from fareg.calibration._calibration import Calibration, FullSet
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores
 
-UNSEEN = -1  # the cell of a row whose level or combination calibration never saw
 ABSENT = -2  # the cell of a row that a view says nothing about
 
 
@@ -36,7 +35,7 @@ class Views(Protocol):
         """Number of cells of each view."""
 
     def cells(self, rows: Rows) -> IntArray:
-        """Return cell numbers of shape (n_views, n_samples), ``UNSEEN`` or ``ABSENT``."""
+        """Return cells of shape (n_views, n_samples), -1 for one never seen, or ``ABSENT``."""
 
     def describe(self, view: int, cell: int) -> str:
         """Name a cell in words."""
@@ -148,7 +147,7 @@ class CellCalibration(Calibration):
     def thresholds(self, rows: Rows) -> FloatArray:
         largest = np.full((len(rows), 1), -np.inf)
         for quantiles, cells in zip(self.quantiles, self.views.cells(rows), strict=True):
-            of_view = quantiles[self._categories(cells)]
+            of_view = quantiles[self.categories(cells)]
             of_view[cells == ABSENT] = -np.inf
             largest = np.maximum(largest, of_view)
         return largest
@@ -156,7 +155,7 @@ class CellCalibration(Calibration):
     def pvalues(self, rows: Rows) -> FloatArray:
         p = np.zeros_like(rows.scores)
         for view, cells in zip(self._sorted, self.views.cells(rows), strict=True):
-            of_view = view.pvalues(rows.scores, self._categories(cells))
+            of_view = view.pvalues(rows.scores, self.categories(cells))
             np.maximum(p, of_view, out=p, where=cells[:, None] != ABSENT)
         return p
 
@@ -179,18 +178,5 @@ class CellCalibration(Calibration):
     @cached_property
     def _sorted(self) -> list[CalibrationScores]:
         """Scores sorted by category, one table per view."""
-        tables = []
-        for cells, count in zip(self.cells, self.views.n_cells, strict=True):
-            categories = cells
-            if self.labels is not None:
-                taking_part = (self.labels >= 0) & (cells >= 0)
-                categories = np.where(taking_part, cells * self.n_labels + self.labels, UNSEEN)
-            tables.append(CalibrationScores.sort(self.scores, categories, count * self.n_labels))
-        return tables
-
-    def _categories(self, cells: IntArray) -> IntArray:
-        """Return categories of shape (n_samples, 1), or (n_samples, n_classes) per label."""
-        column = cells[:, None]
-        if self.labels is None:
-            return column
-        return np.where(column >= 0, column * self.n_labels + np.arange(self.n_labels), UNSEEN)
+        views = zip(self.cells, self.views.n_cells, strict=True)
+        return [self.sort_cells(cells, n_cells) for cells, n_cells in views]
