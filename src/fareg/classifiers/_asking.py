@@ -234,6 +234,11 @@ class FittedAnswers:
         return told
 
     @property
+    def thresholds_(self) -> Any:
+        """Thresholds per view and category; not there if each row to come has its own."""
+        return self.calibration_.quantiles
+
+    @property
     def promise_(self) -> str:
         """What holds for rows to come, in a sentence; the proofs are in the documentation."""
         who = self._promised_to()

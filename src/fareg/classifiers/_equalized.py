@@ -20,11 +20,6 @@ class _EqualizedClassifier(ConformalClassifier):
     """Base of the methods whose cells are levels of the sensitive features."""
 
     @property
-    def thresholds_(self) -> Any:
-        """Thresholds per view and level, or per combination of levels."""
-        return self.calibration_.quantiles
-
-    @property
     def levels_(self) -> list[Any]:
         """The levels of each sensitive feature."""
         return list(self.calibration_.views.coding.levels)

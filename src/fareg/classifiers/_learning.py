@@ -203,18 +203,11 @@ def coverage_to_learn(
 ) -> FloatArray:
     """Return how well each labelled row is covered, in [0, 1].
 
-    Parameters
-    ----------
-    rows : Rows
-    base : calibration or None
-        Whose sets are meant; None for the split conformal sets of these rows.
-    target : {"score", "coverage"}
-        "coverage" is 0 or 1 at the one level ``1 - alpha``, "score" an average over levels. With
-        an adaptive score, no base and labels compared with each other, :func:`overconfidence`
-        stands for the scores.
-    alpha : float
-    label_conditional : bool
-        Whether rows are compared with those of the same label only.
+    The sets of a calibration ``base`` are meant, or the split conformal sets of these rows if it is
+    None. The target "coverage" is 0 or 1 at the one level ``1 - alpha``, and "score" is an average
+    over levels. With an adaptive score, no base and labels compared with each other,
+    :func:`overconfidence` stands for the scores. If ``label_conditional``, rows are compared with
+    those of the same label only.
     """
     if not len(rows):
         return np.empty(0)

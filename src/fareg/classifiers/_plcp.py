@@ -112,11 +112,6 @@ class PLCPClassifier(ConformalClassifier):
         return self.calibration_.views.regions
 
     @property
-    def thresholds_(self) -> Any:
-        """Thresholds of the regions in use."""
-        return self.calibration_.quantiles
-
-    @property
     def kept_(self) -> IntArray:
         """The regions in use."""
         return self.calibration_.views.kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from fareg.calibration import CellCalibration, Everyone, Rows
 from fareg.classifiers._base import ConformalClassifier
@@ -71,11 +70,6 @@ class SplitConformalClassifier(ConformalClassifier):
     >>> clf.fit(X[:1500], data.y[:1500]).predict_set(X[1500:]).shape
     (500, 6)
     """
-
-    @property
-    def thresholds_(self) -> Any:
-        """Thresholds per view and category."""
-        return self.calibration_.quantiles
 
     def _calibrate(self, rows: Rows, training: Rows | None) -> CellCalibration:
         return CellCalibration.of(

@@ -45,17 +45,15 @@ def explain_groups(
     learner: GroupLearner, columns: pd.DataFrame, rule: Rule, random_state: int
 ) -> Explanation:
     """Explain a fitted learner on canonical columns of shape (n, n_features)."""
-    ranking = pd.DataFrame(
-        0.0, index=pd.Index(columns.columns, name="feature"), columns=["latent", "permutation"]
-    )
+    shares: dict[str, dict[str, float]] = {"latent": {}, "permutation": {}}
     traversal = pd.DataFrame()
     if learner.found_:
-        for name, share in permutation_importance(learner, columns, random_state).items():
-            ranking.loc[name, "permutation"] = share
+        shares["permutation"] = permutation_importance(learner, columns, random_state)
     if learner.found_ and hasattr(learner, "weights_"):  # a network took part
-        for name, share in latent_importance(learner, columns).items():
-            ranking.loc[name, "latent"] = share
+        shares["latent"] = latent_importance(learner, columns)
         traversal = latent_traversal(learner, columns)
+    features = pd.Index(columns.columns, name="feature")
+    ranking = pd.DataFrame(shares, index=features, dtype=float).fillna(0.0)
     ranking = ranking.sort_values(["permutation", "latent"], ascending=False)
     return Explanation(rule, rule.features, ranking, traversal)
 

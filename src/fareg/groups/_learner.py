@@ -326,7 +326,7 @@ class GroupLearner(BaseEstimator):
             x, which, covered, trains, plan, self.progress, stops=stops, reads=inputs
         )
         q = expit(membership_logits(latent_mean(x, self.weights_), self.weights_))
-        self.shift_ = mass_shift(q[:, which], self.delta)
+        self.shift_, _ = mass_shift(q[:, which], self.delta)
         return x, which
 
     def _training_rows(self, n: int) -> Any:
