@@ -12,8 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 from fareg import AuditResult, FaregError, FaregWarning, audit
 from fareg._columns import select_columns
-from fareg.auditing._cells import CodedTable, cell_coverage
-from fareg.auditing._counts import Promise
+from fareg._levels import LevelCoding
+from fareg.auditing._cells import cell_coverage
+from fareg.auditing._counts import Audited, Promise
 from fareg.auditing._sets import read_sets
 from fareg.auditing._verification import NO_RULE, detectable_coverage
 from fareg.metrics import clopper_pearson, coverage_by_group, coverage_score, mean_set_size
@@ -170,11 +171,10 @@ def test_cells_agree_with_coverage_by_group():
     X, y, sets = some_rows()
     covered = read_sets(sets, y, CLASSES).covered
     columns = select_columns(X, None)
-    table = CodedTable.of(columns)
-    ours = cell_coverage(table, covered, sets.sum(axis=1), confidence_level=0.9)
-    ours["group"] = [
-        table.coding.describe(*cell) for cell in ours[["features", "codes"]].to_numpy()
-    ]
+    coding = LevelCoding.learn(columns)
+    people = Audited(columns, covered, sets.sum(axis=1))
+    ours = cell_coverage(coding.codes(columns), people, 0.9)
+    ours["group"] = [coding.describe(*cell) for cell in ours[["features", "codes"]].to_numpy()]
     expected = coverage_by_group(X, covered, pairs=True)
     both = ours.merge(expected, on="group", suffixes=("", "_expected"))
     assert len(both) == len(ours) == len(expected)

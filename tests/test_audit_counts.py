@@ -12,7 +12,7 @@ from fareg import FaregError, FaregWarning, ProbabilityColumns, SplitConformalCl
 from fareg._hashing import one_row_of_each
 from fareg.auditing import RowLevels, compare_sets
 from fareg.auditing._clusters import read_clusters, warn_of_repeats
-from fareg.auditing._counts import Count, Promise
+from fareg.auditing._counts import Audited, Count, Promise
 from fareg.auditing._verification import discover_and_verify
 from fareg.metrics import clopper_pearson
 
@@ -122,15 +122,12 @@ def copies(n, times, rng):
     return X.iloc[rows].reset_index(drop=True), covered[rows], rows
 
 
-def accused(columns, covered, seed, **options):
+def accused(columns, covered, seed, clusters=None):
     groups, _ = discover_and_verify(
-        columns,
-        covered,
-        np.ones(len(covered), dtype=np.int64),
+        Audited(columns, covered, np.ones(len(covered), dtype=np.int64), clusters),
         promise=Promise(0.9),
         significance=0.05,
         rng=np.random.default_rng(seed),
-        **options,
     )
     return any(group.is_finding for group in groups)
 

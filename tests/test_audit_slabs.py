@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fareg.auditing._counts import Audited
 from fareg.auditing._slabs import COLUMNS, DELTAS, slab_curve
 from fareg.datasets import make_metric_benchmark
 
@@ -12,7 +13,8 @@ def curve_of(covered_of, n=1500, seed=0, **options):
     rng = np.random.default_rng(seed)
     covered = covered_of(data.group, rng)
     options = {"n_directions": 40, "n_permutations": 19, **options}
-    return slab_curve(data.X, covered, rng=rng, **options)
+    people = Audited(data.X, covered, np.ones(n, dtype=np.int64))
+    return slab_curve(people, rng=rng, **options)
 
 
 def test_a_region_among_ten_features_is_seen():

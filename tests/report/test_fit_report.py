@@ -1,7 +1,6 @@
 """A fit says one thing, in every place: terminal, JSON, report and model file."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,11 +11,9 @@ from fareg._columns import canonical
 from fareg._encoding import gradient_boosting
 from fareg.auditing import Promise
 from fareg.auditing._story import (
-    ReportedGroup,
     RowLevels,
     groups_before_and_after,
     level_story,
-    reported_groups,
 )
 from fareg.classifiers import FaReGClassifier
 from fareg.cli import app
@@ -93,7 +90,7 @@ def test_the_story_tells_of_the_levels_before_and_after(trial):
     assert top["size_after"] > top["size_before"]
     assert others["size_after"] < others["size_before"]
     assert top["before"] < 0.9 < top["after_high"]
-    assert story["named"] == [group.rule for group in trial.comparison.named]
+    assert story["named"] == [rule.text for rule in trial.comparison.named]
     after = top["share"] * top["size_after"] + others["share"] * others["size_after"]
     assert after == pytest.approx(trial.comparison.after["mean_size"])
 
@@ -181,21 +178,23 @@ def test_the_numbers_of_a_group_are_those_of_the_rows_that_its_words_mean():
     covered = {moment: rng.random(600) < 0.9 for moment in ("before", "after")}
     inside = ((X["age"] > 50) & (X["region"] == "n")).to_numpy()
     rule = distil_rule(canonical(X), inside ^ (rng.random(600) < 0.1))  # words that nearly fit
-    named = SimpleNamespace(rule=rule, stability=1.0)
-    (group,) = reported_groups([named], canonical(X))
-    assert (group.rule, group.fidelity) == (rule.text, rule.fidelity)
-    np.testing.assert_array_equal(group.inside, rule.inside(canonical(X)))
-    table = groups_before_and_after([group], X, covered, features=None, promise=Promise(0.9))
-    row = table[table["named"]].iloc[0]
-    assert row["n"] == group.inside.sum()
-    assert row["before"] == covered["before"][group.inside].mean()
-    assert row["fidelity"] == rule.fidelity
+    columns = canonical(X)
+    table = groups_before_and_after(
+        [rule], columns, X, covered, features=None, promise=Promise(0.9)
+    )
+    row, fits = table[table["named"]].iloc[0], rule.inside(columns)
+    assert row["n"] == fits.sum()
+    assert row["before"] == covered["before"][fits].mean()
+    assert (row["group"], row["fidelity"]) == (rule.text, rule.fidelity)
 
 
 def test_a_named_group_that_is_a_level_is_listed_once():
     X = pd.DataFrame({"region": ["n", "s"] * 100})
     covered = {"before": np.ones(200, bool), "after": np.ones(200, bool)}
-    group = ReportedGroup("region=n", ("region",), 1.0, (X["region"] == "n").to_numpy())
-    table = groups_before_and_after([group], X, covered, features=None, promise=Promise(0.9))
+    columns = canonical(X)
+    rule = distil_rule(columns, (X["region"] == "n").to_numpy())
+    table = groups_before_and_after(
+        [rule], columns, X, covered, features=None, promise=Promise(0.9)
+    )
     assert table["group"].tolist() == ["region=n", "region=s"]
     assert table["named"].tolist() == [True, False]

@@ -12,6 +12,7 @@ from fareg import SplitConformalClassifier
 from fareg._columns import select_columns
 from fareg._encoding import gradient_boosting
 from fareg.auditing import Promise
+from fareg.auditing._counts import Audited
 from fareg.auditing._verification import discover_and_verify
 from fareg.datasets import make_synthetic
 from fareg.metrics import is_covered
@@ -23,9 +24,7 @@ SIGNIFICANCE = 0.05
 
 def verified(columns, covered, seed):
     groups, _ = discover_and_verify(
-        columns,
-        covered,
-        np.ones(len(covered), dtype=np.int64),
+        Audited(columns, covered, np.ones(len(covered), dtype=np.int64)),
         promise=Promise(LEVEL),
         significance=SIGNIFICANCE,
         rng=np.random.default_rng(seed),

@@ -12,11 +12,9 @@ import pandas as pd
 from fareg._columns import SensitiveFeatures, check_same_order, check_table, select_columns
 from fareg._encoding import cut_huge
 from fareg._hashing import check_seed, hash_key, one_row_of_each
-from fareg._levels import numbers_as_text
+from fareg._levels import LevelCoding, numbers_as_text
 from fareg._validation import (
     MAX_COUNT,
-    BoolArray,
-    IntArray,
     check_confidence_level,
     check_count,
     check_flag,
@@ -24,20 +22,20 @@ from fareg._validation import (
     check_function,
     check_same_length,
 )
-from fareg.auditing._cells import CodedTable, cell_coverage, label_coverage
+from fareg.auditing._cells import cell_coverage, label_coverage
 from fareg.auditing._clusters import read_clusters, warn_of_repeats
-from fareg.auditing._counts import Count, Promise
+from fareg.auditing._counts import Audited, Count, Promise
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult
 from fareg.auditing._sets import read_sets
-from fareg.auditing._slabs import no_slabs, slab_curve
+from fareg.auditing._slabs import COLUMNS as SLAB_COLUMNS
+from fareg.auditing._slabs import slab_curve
 from fareg.auditing._verification import detectable_coverage, discover_and_verify
 from fareg.metrics import ExcessRisk, excess_risk_parts
 from fareg.report import headline_group, words
 
 MAX_CALIBRATION = 2**53  # whole numbers beyond are not exact as floats
 MAX_ROWS_ERT = 50_000  # more rows are sampled
-UNKNOWN_RISK = ExcessRisk(*[float("nan")] * 3)
 
 
 def audit(
@@ -136,59 +134,56 @@ def audit(
     written = numbers_as_text(columns)
     notes += () if written is None else (written,)
     table = read_sets(sets, y, classes)
-    covered, size, n = table.covered, table.size, len(table.covered)
+    people = Audited(columns, table.covered, table.size, cluster)
     if clusters is None:
         notes += warn_of_repeats(X, y)
     rng = np.random.default_rng(hash_key(random_state))
     tell = progress or (lambda stage: None)
     tell("looking for groups on one half, testing them on the other")
     groups, discovery = discover_and_verify(
-        columns,
-        covered,
-        size,
-        promise=promise,
-        significance=significance,
-        rng=rng,
-        clusters=cluster,
+        people, promise=promise, significance=significance, rng=rng
     )
-    everyone = Count.of(covered, cluster)
+    everyone = people.count()
     low, high = everyone.interval()
     least = promise.least_coverage
     overall = {"coverage": everyone.coverage, "high": high, "least_coverage": least}
     main = headline_group([vars(group) for group in groups], overall, confidence_level)
     # Measures that assume independent rows see one row of each cluster.
-    apart = one_row_of_each(cluster, n, rng)
-    rows, hits, sizes = columns[apart].reset_index(drop=True), covered[apart], size[apart]
-    levels, pairs = _cell_tables(rows, hits, sizes, confidence_level)
+    apart = one_row_of_each(cluster, len(people), rng)
+    drawn = people[apart]
+    levels, pairs = _cell_tables(drawn, confidence_level)
     n_verification = int((~discovery).sum())
-    slabs, risk = no_slabs(), UNKNOWN_RISK
-    if measures:
+    slabs, risk = pd.DataFrame(columns=list(SLAB_COLUMNS)), ExcessRisk(*[float("nan")] * 3)
+    if measures and len(drawn) > 1:
         tell("searching for the worst slabs")
-        slabs = slab_curve(
-            rows, hits, n_directions=n_directions, n_permutations=n_permutations, rng=rng
-        )
+        slabs = slab_curve(drawn, n_directions=n_directions, n_permutations=n_permutations, rng=rng)
         tell("measuring the excess risk")
-        risk = _excess_risk(rows, hits, confidence_level, rng)
+        some = drawn.sample(MAX_ROWS_ERT, rng)
+        risk = excess_risk_parts(
+            some.columns,
+            some.covered,
+            confidence_level=confidence_level,
+            n_splits=min(5, len(some)),
+            random_state=rng,
+        )
     seed = int(random_state) if isinstance(random_state, int | np.integer) else None
     return AuditResult(
         confidence_level=float(confidence_level),
         significance=float(significance),
-        n_samples=n,
-        n_discovery=n - n_verification,
+        n_samples=len(people),
+        n_discovery=len(people) - n_verification,
         n_verification=n_verification,
         classes=table.classes,
         sensitive_features=tuple(map(str, columns.columns)),
         coverage=everyone.coverage,
         low=low,
         high=high,
-        mean_size=float(size.mean()),
-        set_sizes=_set_sizes(size, covered),
+        mean_size=float(people.size.mean()),
+        set_sizes=_set_sizes(people),
         groups=groups,
         levels=levels,
         pairs=pairs,
-        by_label=label_coverage(
-            np.asarray(y)[apart], hits, sizes, confidence_level=confidence_level
-        ),
+        by_label=label_coverage(np.asarray(y)[apart], drawn, confidence_level),
         slabs=slabs,
         excess_risk=risk.total,
         excess_risk_under=risk.under,
@@ -199,21 +194,22 @@ def audit(
             promise,
             significance,
         ),
-        picture=group_picture(rows, hits, main["mask"][apart], main["features"]) if main else None,
-        notes=(*table.notes, *notes, *_told(everyone, cluster, n, promise)),
+        picture=main
+        and group_picture(drawn.columns, drawn.covered, main["mask"][apart], main["features"]),
+        notes=(*table.notes, *notes, *_told(people, everyone, promise)),
         least_coverage=least,
         drawn=None if cluster is None else apart,
         about={"date": date.today().isoformat(), "seed": seed},
     )
 
 
-def _told(everyone: Count, clusters: IntArray | None, n: int, promise: Promise) -> tuple[str, ...]:
+def _told(people: Audited, everyone: Count, promise: Promise) -> tuple[str, ...]:
     """Return what the audit was told about its rows and about the predictor."""
     notes = []
-    if clusters is not None:
+    if people.clusters is not None:
         notes.append(
-            f"{words.rows(n)} in {words.count(everyone.n)} clusters: every cluster counts once, "
-            "and the tables by level, pair and label show one random row of each"
+            f"{words.rows(len(people))} in {words.count(everyone.n)} clusters: every cluster "
+            "counts once, and the tables by level, pair and label show one random row of each"
         )
     if promise.n_calibration is not None:
         notes.append(
@@ -234,14 +230,12 @@ def _tamed(columns: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     return tame, (f"infinite values count as missing in {', '.join(names)}",) if names else ()
 
 
-def _cell_tables(
-    columns: pd.DataFrame, covered: BoolArray, size: IntArray, confidence_level: float
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _cell_tables(people: Audited, confidence_level: float) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the levels and the pairs, in words, worst first."""
-    table = CodedTable.of(columns)
-    cells = cell_coverage(table, covered, size, confidence_level=confidence_level)
+    coding = LevelCoding.learn(people.columns)
+    cells = cell_coverage(coding.codes(people.columns), people, confidence_level)
     cells = cells.sort_values("p_value", kind="stable")
-    names = list(map(table.coding.describe, cells["features"], cells["codes"]))
+    names = list(map(coding.describe, cells["features"], cells["codes"]))
     cells.insert(0, "group", names)
     single = cells["features"].str.len() == 1
     order = ["group", "n", "share", "coverage", "low", "high", "mean_size", "p_value"]
@@ -251,27 +245,10 @@ def _cell_tables(
     )
 
 
-def _set_sizes(size: IntArray, covered: BoolArray) -> pd.DataFrame:
-    n = np.bincount(size)
-    k = np.bincount(size, weights=covered)
+def _set_sizes(people: Audited) -> pd.DataFrame:
+    n = np.bincount(people.size)
+    k = np.bincount(people.size, weights=people.covered)
     coverage = np.divide(k, n, out=np.full(len(n), np.nan), where=n > 0)
     return pd.DataFrame(
-        {"size": np.arange(len(n)), "n": n, "share": n / len(size), "coverage": coverage}
-    )
-
-
-def _excess_risk(
-    columns: pd.DataFrame, covered: BoolArray, confidence_level: float, rng: np.random.Generator
-) -> ExcessRisk:
-    if len(covered) < 2:
-        return UNKNOWN_RISK
-    if len(covered) > MAX_ROWS_ERT:
-        rows = rng.choice(len(covered), MAX_ROWS_ERT, replace=False)
-        columns, covered = columns.iloc[rows], covered[rows]
-    return excess_risk_parts(
-        columns,
-        covered,
-        confidence_level=confidence_level,
-        n_splits=min(5, len(covered)),
-        random_state=rng,
+        {"size": np.arange(len(n)), "n": n, "share": n / len(people), "coverage": coverage}
     )

@@ -16,13 +16,7 @@ from fareg.auditing._audit import audit
 from fareg.auditing._counts import Promise
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult, records
-from fareg.auditing._story import (
-    ReportedGroup,
-    RowLevels,
-    groups_before_and_after,
-    level_story,
-    reported_groups,
-)
+from fareg.auditing._story import RowLevels, groups_before_and_after, level_story
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import fit_verdict, render_card, render_report, words
 
@@ -48,8 +42,8 @@ class Comparison:
     empty : dict
         Of the empty sets after: their ``share`` of the rows, how often the top label is ``right``
         for them (None if there are none), and the ``accuracy`` on all rows.
-    named : list of ReportedGroup
-        The groups that the classifier named, and their test rows.
+    named : list of Rule
+        The groups that the classifier named: words as ``text``, and ``inside``, which finds rows.
     can_name : bool
         Whether the method names groups that it could verify.
     groups : DataFrame
@@ -88,7 +82,7 @@ class Comparison:
     before: dict[str, float]
     after: dict[str, float]
     empty: dict[str, Any]
-    named: list[ReportedGroup]
+    named: list[Any]
     can_name: bool
     groups: pd.DataFrame
     left: AuditResult
@@ -121,7 +115,7 @@ class Comparison:
         """What is said first, from what was repaired and from the audit of what is left."""
         return fit_verdict(
             self.repairs if self.can_name else None,
-            self.left.to_dict()["verdict"],
+            self.left.decided,
             confidence_level=self.confidence_level,
             by_label=self.by_label,
             label_conditional=self.label_conditional,
@@ -150,18 +144,16 @@ class Comparison:
     def __repr__(self) -> str:
         return (
             f"Comparison(names={self.names}, n_samples={len(self.y)}, "
-            f"status={self.verdict['status']!r}, named={[group.rule for group in self.named]})"
+            f"status={self.verdict['status']!r}, named={[rule.text for rule in self.named]})"
         )
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the verdict, and the groups before and after."""
-        verdict = self.verdict
         return render_card(
             {
                 "title": f"{self.names[1]} on {words.rows(len(self.y))}",
                 "facts": "; ".join(self._told()),
-                **verdict,
-                "steps": verdict["next_steps"],
+                **self.verdict,
                 "head": ("Group", "Rows", *self.names),
                 "rows": [
                     [
@@ -207,11 +199,13 @@ class Comparison:
         """Return coverage over the features that the words of a group name, before and after."""
         if row["n"] == 0:
             return {}
-        group = next(group for group in self.named if group.rule == row["group"])
+        rule = next(rule for rule in self.named if rule.text == row["group"])
         rows = _counted_rows(self.left)
-        columns, inside = self.columns[rows].reset_index(drop=True), group.inside[rows]
+        columns = self.columns[rows].reset_index(drop=True)
         return {
-            f"{moment}_picture": group_picture(columns, hit[rows], inside, group.features)
+            f"{moment}_picture": group_picture(
+                columns, hit[rows], rule.inside(columns), rule.features
+            )
             for moment, hit in self.covered.items()
         }
 
@@ -294,13 +288,15 @@ def compare_sets(
         random_state=random_state,
     )
     columns = select_columns(X, sensitive_features)
-    groups = reported_groups(named or (), columns)
+    rules = [group.rule for group in named or ()]
     right = np.asarray(predicted) == np.asarray(y)
+    nothing = sizes["after"] == 0
     rows = np.arange(len(right))[_counted_rows(left)]
     counted, held = ({m: own[rows] for m, own in of.items()} for of in (covered, sizes))
     beside = is_frame(sensitive_features)
     table = groups_before_and_after(
-        [replace(group, inside=group.inside[rows]) for group in groups],
+        rules,
+        columns.iloc[rows],
         take_rows(X, rows),
         counted,
         features=take_rows(sensitive_features, rows) if beside else sensitive_features,
@@ -309,7 +305,7 @@ def compare_sets(
     story = None
     if levels is not None:
         own = replace(levels, levels=levels.levels[rows])
-        story = level_story(own, counted, held, [group.rule for group in groups])
+        story = level_story(own, counted, held, [rule.text for rule in rules])
     return Comparison(
         names=names,
         confidence_level=float(confidence_level),
@@ -317,8 +313,12 @@ def compare_sets(
         accuracy=float(right.mean()),
         before=overall["before"],
         after=overall["after"],
-        empty=_empty_sets(sizes["after"] == 0, right),
-        named=groups,
+        empty={
+            "share": float(nothing.mean()),
+            "right": float(right[nothing].mean()) if nothing.any() else None,
+            "accuracy": float(right.mean()),
+        },
+        named=rules,
         can_name=named is not None,
         groups=table,
         left=left,
@@ -330,11 +330,3 @@ def compare_sets(
         covered=covered,
         sizes=sizes,
     )
-
-
-def _empty_sets(nothing: BoolArray, right: BoolArray) -> dict[str, Any]:
-    return {
-        "share": float(nothing.mean()),
-        "right": float(right[nothing].mean()) if nothing.any() else None,
-        "accuracy": float(right.mean()),
-    }

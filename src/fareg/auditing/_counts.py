@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import brentq
 from scipy.stats import beta, betabinom, binom
 
@@ -69,8 +71,11 @@ class Promise:
             return float(self.confidence_level)
         return float(beta.ppf(INTERVAL_TAIL, *self._beta))
 
-    def at_most(self, k: IntArray, n: int) -> FloatArray:
-        """Return the probability that at most ``k`` of ``n`` independent rows are covered."""
+    def at_most(self, k: Any, n: Any) -> FloatArray:
+        """Return the probability that at most ``k`` of ``n`` independent rows are covered.
+
+        ``n`` may be an array like ``k`` if the promise is that of a level.
+        """
         if self.n_calibration is None:
             return np.asarray(binom.cdf(k, n, self.confidence_level), dtype=np.float64)
         up_to = int(np.max(k, initial=0))
@@ -134,6 +139,33 @@ class Count:
         counts = self.lowest + np.arange(len(self.probability))
         mean = float(p_value(counts) @ self.probability)
         return min(1.0, 2 * mean if self.is_average else mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """The rows that are audited."""
+
+    columns: pd.DataFrame  # the sensitive features in canonical form
+    covered: BoolArray  # whether each set holds the true label
+    size: IntArray  # the number of labels in each set
+    clusters: IntArray | None = None  # the number of each row's cluster; None: all are independent
+
+    def __len__(self) -> int:
+        return len(self.covered)
+
+    def __getitem__(self, rows: Any) -> Audited:
+        clusters = None if self.clusters is None else self.clusters[rows]
+        columns = self.columns.iloc[rows].reset_index(drop=True)
+        return Audited(columns, self.covered[rows], self.size[rows], clusters)
+
+    def sample(self, most: int, rng: np.random.Generator) -> Audited:
+        """Return all rows, or ``most`` of them at random if there are more."""
+        return self if len(self) <= most else self[rng.choice(len(self), most, replace=False)]
+
+    def count(self, rows: Any = slice(None)) -> Count:
+        """Count the covered rows among some of them; every cluster counts once."""
+        clusters = None if self.clusters is None else self.clusters[rows]
+        return Count.of(self.covered[rows], clusters)
 
 
 def _binomial_law(n: int, p: float) -> tuple[int, FloatArray]:

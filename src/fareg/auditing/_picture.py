@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._levels import LevelCoding
 from fareg._validation import BoolArray, IntArray
-from fareg.auditing._cells import CodedTable
 from fareg.auditing._result import records
 from fareg.metrics import clopper_pearson
 
@@ -27,20 +27,18 @@ def group_picture(
     shown = [name for name in features if name in columns][:2]
     if not shown:
         return None
-    table = CodedTable.of(columns[shown])
+    coding = LevelCoding.learn(columns[shown])
+    codes = coding.codes(columns[shown])
     # the feature with more levels goes down
-    order = sorted(range(len(shown)), key=lambda j: -len(table.coding.levels[j].values))
-    axes = [_frequent(table.codes[:, j], most) for j, most in zip(order, MAX_SHOWN, strict=False)]
-    hidden = sum(
-        len(table.coding.levels[j].values) - len(axis) for j, axis in zip(order, axes, strict=True)
-    )
+    order = sorted(range(len(shown)), key=lambda j: -coding.n_levels[j])
+    axes = [_frequent(codes[:, j], most) for j, most in zip(order, MAX_SHOWN, strict=False)]
     labels = [
-        [table.coding.levels[j].label(int(code)) for code in axis]
+        [coding.levels[j].label(int(code)) for code in axis]
         for j, axis in zip(order, axes, strict=True)
     ]
     spots = pd.DataFrame({"row": 0, "column": 0, "k": covered, "inside": mask})
     for name, j, axis in zip(("row", "column"), order, axes, strict=False):
-        spots[name] = pd.Index(axis).get_indexer(pd.Index(table.codes[:, j]))
+        spots[name] = pd.Index(axis).get_indexer(pd.Index(codes[:, j]))
     counted = spots[(spots["row"] >= 0) & (spots["column"] >= 0)].groupby(["row", "column"])
     cells = counted.agg(n=("k", "size"), k=("k", "sum"), inside=("inside", "mean")).reset_index()
     cells["coverage"] = cells["k"] / cells["n"]
@@ -49,7 +47,7 @@ def group_picture(
         "features": shown,
         "row_labels": labels[0],
         "column_labels": labels[1] if len(labels) == 2 else [""],
-        "hidden_levels": int(hidden),
+        "hidden_levels": sum(coding.n_levels) - sum(map(len, axes)),
         "cells": records(cells.drop(columns="k")),
     }
 

@@ -123,15 +123,16 @@ class AuditResult:
     def status(self) -> str:
         """One of "low" (all rows together are below the level), "finding", "label" (the rows of a
         true label are far below), "pass", "unclear"."""
-        return str(self._decided["status"])
+        return str(self.decided["status"])
 
     @property
     def verdict(self) -> str:
         """The headline, in one or a few sentences."""
-        return str(self._decided["sentence"])
+        return str(self.decided["sentence"])
 
     @cached_property
-    def _decided(self) -> dict[str, Any]:
+    def decided(self) -> dict[str, Any]:
+        """The status, label, sentence and next_steps of the verdict."""
         return audit_verdict(
             confidence_level=self.confidence_level,
             overall=self._overall(),
@@ -163,8 +164,8 @@ class AuditResult:
     def summary(self) -> str:
         """Return the verdict and the key numbers as a few lines of text."""
         lines = [
-            f"{self._decided['label']}: {self.verdict}",
-            *(f"  next       {step}" for step in self._decided["next_steps"]),
+            f"{self.decided['label']}: {self.verdict}",
+            *(f"  next       {step}" for step in self.decided["next_steps"]),
             f"  overall    {words.percent(self.coverage)} covered "
             f"({words.evidence(self._overall())}), {words.size(self.mean_size)} labels per set, "
             f"{words.rows(self.n_samples)}",
@@ -198,8 +199,7 @@ class AuditResult:
                 "facts": f"{words.rows(self.n_samples)}, "
                 f"{words.percent(self._row_coverage)} covered, {words.size(self.mean_size)} labels "
                 f"per set, target {words.confidence(self.confidence_level)}",
-                **self._decided,
-                "steps": self._decided["next_steps"],
+                **self.decided,
                 "head": ("Under-covered group", "Rows", "Covered", "95% interval", "adjusted p"),
                 "rows": [
                     [
@@ -226,7 +226,7 @@ class AuditResult:
             "title": "Coverage audit",
             "fareg_version": version("fareg"),
             "about": self.about,
-            "verdict": self._decided,
+            "verdict": self.decided,
             "data": {
                 "n_samples": self.n_samples,
                 "n_discovery": self.n_discovery,

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, IntArray
-from fareg.auditing._cells import undercoverage_pvalue
 from fareg.auditing._counts import Promise
 from fareg.auditing._result import records
 from fareg.metrics import coverage_by_group, coverage_by_level
@@ -19,49 +18,24 @@ from fareg.report import MIN_SHOWN_ROWS
 N_WORST = 5
 
 
-@dataclass(frozen=True, eq=False)
-class ReportedGroup:
-    """A group that a classifier names, and the test rows that its words mean."""
-
-    rule: str  # the words
-    features: tuple[str, ...]  # that the words name
-    fidelity: float  # share of learning rows on which the words agree with what was learned
-    inside: BoolArray  # (n_samples,) the rows that fit the words
-
-
-def reported_groups(named: Sequence[Any], columns: pd.DataFrame) -> list[ReportedGroup]:
-    """Return the groups that a classifier names, with their rows; there may be none.
-
-    ``named`` holds objects with a ``rule``; ``columns`` are the sensitive features of the rows in
-    canonical form.
-    """
-    return [
-        ReportedGroup(
-            group.rule.text,
-            group.rule.features,
-            float(group.rule.fidelity),
-            group.rule.inside(columns),
-        )
-        for group in named
-    ]
-
-
 def groups_before_and_after(
-    named: list[ReportedGroup],
+    named: Sequence[Any],
+    columns: pd.DataFrame,
     X: Any,
-    covered: dict[str, BoolArray],
+    covered: Mapping[str, BoolArray],
     *,
     features: Any,
     promise: Promise,
 ) -> pd.DataFrame:
     """Return the named groups, and the levels that the sets before cover least.
 
-    ``covered`` tells which rows are covered ``before`` and ``after``; ``features`` are the columns
-    whose levels are listed, None for all. The columns of the answer are group, named, fidelity, n,
-    share, before and after (both also with ``_low`` and ``_high``), and p_value, exact, that
-    coverage before is below the confidence level.
+    ``named`` holds the rules of the groups, and ``columns`` are the sensitive features of X in
+    canonical form. ``covered`` tells which rows are covered ``before`` and ``after``; ``features``
+    are the columns whose levels are listed, None for all. The columns of the answer are group,
+    named, fidelity, n, share, before and after (both also with ``_low`` and ``_high``), p_value,
+    exact, that coverage before is below the confidence level, and least_coverage.
     """
-    masks = {group.rule: group.inside for group in named}
+    masks = {rule.text: rule.inside(columns) for rule in named}
     tables = {
         moment: coverage_by_group(X, hit, features=features, masks=masks)
         for moment, hit in covered.items()
@@ -69,9 +43,9 @@ def groups_before_and_after(
     table = _side_by_side(tables, ["group", "n", "share"])
     n_levels = len(table) - len(masks)  # named groups come last
     table.insert(1, "named", np.arange(len(table)) >= n_levels)
-    table.insert(2, "fidelity", [1.0] * n_levels + [group.fidelity for group in named])
+    table.insert(2, "fidelity", [1.0] * n_levels + [rule.fidelity for rule in named])
     hits = (table["n"] * table["before"].fillna(0)).round().astype(np.int64)
-    table["p_value"] = undercoverage_pvalue(hits, table["n"], promise.confidence_level)
+    table["p_value"] = Promise(promise.confidence_level).at_most(hits, table["n"])
     table["least_coverage"] = [promise.of_share(share).least_coverage for share in table["share"]]
     # a named group may be a level too, and is then listed once
     levels = table[~table["named"] & ~table["group"].isin(list(masks))]

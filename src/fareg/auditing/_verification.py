@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 from scipy.stats import beta
 
-from fareg._validation import BoolArray, IntArray
-from fareg.auditing._cells import CodedTable, cell_coverage
-from fareg.auditing._counts import Count, Promise
+from fareg._levels import LevelCoding
+from fareg._validation import BoolArray
+from fareg.auditing._cells import cell_coverage
+from fareg.auditing._counts import Audited, Promise
 from fareg.groups import GroupLearner, candidate_rules, cut_membership
 from fareg.pvalues import holm
 
@@ -98,25 +98,18 @@ class _Candidate:
 
 
 def discover_and_verify(
-    columns: pd.DataFrame,
-    covered: BoolArray,
-    size: IntArray,
-    *,
-    promise: Promise,
-    significance: float,
-    rng: np.random.Generator,
-    clusters: IntArray | None = None,
+    people: Audited, *, promise: Promise, significance: float, rng: np.random.Generator
 ) -> tuple[tuple[VerifiedGroup, ...], BoolArray]:
     """Propose groups on a random half and verify them on the other.
 
     If the rows are independent and the promise is kept in every group, any group is a finding with
     probability at most ``significance``: given the discovery half, the candidates are fixed, their
     binomial p-values exact and their number accounted for by Holm. The same holds for rows that
-    depend on each other within ``clusters``, which are never divided.
+    depend on each other within clusters, which are never divided.
 
     Returns the groups, most significant first, and which rows are the discovery half.
     """
-    units = np.arange(len(covered)) if clusters is None else clusters
+    units = np.arange(len(people)) if people.clusters is None else people.clusters
     n_units = int(units.max(initial=-1)) + 1
     chosen = np.zeros(n_units, dtype=bool)
     chosen[rng.permutation(n_units)[: n_units // 2]] = True
@@ -124,65 +117,57 @@ def discover_and_verify(
     seed = int(rng.integers(2**31))
     if chosen.sum() < MIN_ROWS:
         return (), discovery
-    ids = None if clusters is None else clusters[discovery]
-    learned = _learned_groups(columns, covered, discovery, ids, seed)
-    cells = _worst_cells(columns, covered, size, discovery, promise.confidence_level)
+    learned = _learned_groups(people, discovery, seed)
+    cells = _worst_cells(people, discovery, promise.confidence_level)
     candidates = _distinct([*learned, *cells], discovery)
-    groups = _verified(candidates, covered, size, discovery, clusters, promise, significance)
-    return groups, discovery
+    return _verified(candidates, people, discovery, promise, significance), discovery
 
 
-def _learned_groups(
-    columns: pd.DataFrame,
-    covered: BoolArray,
-    discovery: BoolArray,
-    clusters: IntArray | None,
-    seed: int,
-) -> list[_Candidate]:
+def _learned_groups(people: Audited, discovery: BoolArray, seed: int) -> list[_Candidate]:
     """Learn on the discovery half where coverage is low, and put the worst off into words.
 
     Each alternative of a rule is a candidate too, because only some of them may be to blame.
     """
-    own, target = columns[discovery], covered[discovery].astype(np.float64)
-    learner = GroupLearner(members=MEMBERS, random_state=seed).fit(own, target, clusters)
-    told = learner.disadvantage(own)
-    rules = candidate_rules(own, told, target, learner.features_)
+    own = people[discovery]
+    target = own.covered.astype(np.float64)
+    learner = GroupLearner(members=MEMBERS, random_state=seed)
+    told = learner.fit(own.columns, target, own.clusters).disadvantage(own.columns)
+    rules = candidate_rules(own.columns, told, target, learner.features_)
     if rules:
         return [
-            _Candidate(rule.text, "learned", rule.features, rule.fidelity, rule.inside(columns))
+            _Candidate(
+                rule.text, "learned", rule.features, rule.fidelity, rule.inside(people.columns)
+            )
             for whole in rules
             for rule in (whole, *whole.parts())
         ]
     cuts = cut_membership(told, target)
     if not len(cuts):
         return []
-    mask = learner.disadvantage(columns) > cuts[-1]
+    mask = learner.disadvantage(people.columns) > cuts[-1]
     return [_Candidate(NO_RULE, "learned", learner.features_, 1.0, mask)]
 
 
 def _worst_cells(
-    columns: pd.DataFrame,
-    covered: BoolArray,
-    size: IntArray,
-    discovery: BoolArray,
-    confidence_level: float,
+    people: Audited, discovery: BoolArray, confidence_level: float
 ) -> list[_Candidate]:
     """Propose the levels and pairs that look most under-covered on the discovery half."""
-    table = CodedTable.of(columns, learn_from=discovery)
-    cells = cell_coverage(table, covered, size, confidence_level=confidence_level, rows=discovery)
+    own = people[discovery]
+    coding = LevelCoding.learn(own.columns)
+    codes = coding.codes(people.columns)
+    cells = cell_coverage(codes[discovery], own, confidence_level)
     # Every candidate costs the others some power, so those that look fine already here stay out.
     eligible = (cells["p_value"] <= SUSPICIOUS) & (cells["n"] >= MIN_GROUP_ROWS)
     worst = cells[eligible].nsmallest(MAX_CELLS, "p_value")
-    names = [str(name) for name in columns.columns]
     return [
         _Candidate(
-            rule=table.coding.describe(features, codes),
+            rule=coding.describe(features, levels),
             source="level" if len(features) == 1 else "pair",
-            features=tuple(names[j] for j in features),
+            features=tuple(coding.levels[j].name for j in features),
             fidelity=1.0,
-            mask=table.inside(features, codes),
+            mask=(codes[:, features] == levels).all(axis=1),
         )
-        for features, codes in zip(worst["features"], worst["codes"], strict=True)
+        for features, levels in zip(worst["features"], worst["codes"], strict=True)
     ]
 
 
@@ -198,41 +183,35 @@ def _distinct(candidates: list[_Candidate], discovery: BoolArray) -> list[_Candi
 
 def _verified(
     candidates: list[_Candidate],
-    covered: BoolArray,
-    size: IntArray,
+    people: Audited,
     discovery: BoolArray,
-    clusters: IntArray | None,
     promise: Promise,
     significance: float,
 ) -> tuple[VerifiedGroup, ...]:
     """Measure candidates on the verification half, and correct p-values for their number."""
-
-    def count(rows: BoolArray) -> Count:
-        return Count.of(covered[rows], None if clusters is None else clusters[rows])
-
-    counts = [count(c.mask & ~discovery) for c in candidates]
-    n = [int((c.mask & ~discovery).sum()) for c in candidates]
-    p = np.array([one.p_value(promise) for one in counts])
-    adjusted = holm(p)
-    intervals = [one.interval() for one in counts]
-    groups = [
-        VerifiedGroup(
-            **vars(c),
-            n=n[i],
-            share=float(n[i] / (~discovery).sum()),
-            coverage=counts[i].coverage,
-            low=intervals[i][0],
-            high=intervals[i][1],
-            mean_size=float(size[c.mask & ~discovery].mean()) if n[i] else float("nan"),
-            p_value=float(p[i]),
-            adjusted_p_value=float(adjusted[i]),
-            is_finding=bool(adjusted[i] <= significance),
-            discovery_n=int((c.mask & discovery).sum()),
-            discovery_coverage=count(c.mask & discovery).coverage,
-            n_clusters=None if clusters is None else counts[i].n,
+    masks = [c.mask & ~discovery for c in candidates]
+    counts = [people.count(mask) for mask in masks]
+    p = np.array([count.p_value(promise) for count in counts])
+    groups = []
+    for c, mask, count, own_p, adjusted in zip(candidates, masks, counts, p, holm(p), strict=True):
+        low, high = count.interval()
+        groups.append(
+            VerifiedGroup(
+                **vars(c),
+                n=int(mask.sum()),
+                share=float(mask.sum() / (~discovery).sum()),
+                coverage=count.coverage,
+                low=low,
+                high=high,
+                mean_size=float(people.size[mask].mean()) if mask.any() else float("nan"),
+                p_value=float(own_p),
+                adjusted_p_value=float(adjusted),
+                is_finding=bool(adjusted <= significance),
+                discovery_n=int((c.mask & discovery).sum()),
+                discovery_coverage=people.count(c.mask & discovery).coverage,
+                n_clusters=None if people.clusters is None else count.n,
+            )
         )
-        for i, c in enumerate(candidates)
-    ]
     # a stable sort keeps learned groups first among equals
     return tuple(sorted(groups, key=lambda group: group.p_value))
 

@@ -21,7 +21,18 @@ OPTIONAL = (
     "detectable_coverage", "notes", "before", "after", "comparison_labels", "fareg_version",
 )
 # fmt: on
-CARD = ("label", "status", "steps", "head", "rows", "note", "levels", "picture", "caption", "code")
+CARD = (
+    "label",
+    "status",
+    "next_steps",
+    "head",
+    "rows",
+    "note",
+    "levels",
+    "picture",
+    "caption",
+    "code",
+)
 FORMATS = ("percent", "probability", "confidence", "count", "rows", "size", "evidence")
 
 
@@ -51,10 +62,9 @@ def render_card(card: Mapping[str, Any]) -> str:
     """Return a small piece of HTML for notebooks: no script, no other file, styles of its own.
 
     A card has a ``title``, ``facts`` and a ``sentence``; further ``label`` and ``status`` of a
-    verdict, ``steps`` (sentences), a table of texts (``head``, ``rows``), a ``note``, a picture
-    with its ``caption``: coverage by level of disadvantage (``levels``, as in the rows of
-    ``story``) or of a group (``picture``), both with the promised ``confidence_level``; and
-    ``code``.
+    verdict, its ``next_steps``, a table of texts (``head``, ``rows``), a ``note``, a picture with
+    its ``caption``: coverage by level of disadvantage (``levels``, as in the rows of ``story``) or
+    of a group (``picture``), both with the promised ``confidence_level``; and ``code``.
     """
     environment = _environment()
     return environment.get_template("card.html").render(
