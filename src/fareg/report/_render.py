@@ -20,19 +20,10 @@ OPTIONAL = (
     "main_group", "picture", "levels", "pairs", "slabs", "excess_risk", "excess_risk_under",
     "detectable_coverage", "notes", "before", "after", "comparison_labels", "fareg_version",
 )
-# fmt: on
 CARD = (
-    "label",
-    "status",
-    "next_steps",
-    "head",
-    "rows",
-    "note",
-    "levels",
-    "picture",
-    "caption",
-    "code",
+    "label", "status", "next_steps", "head", "rows", "note", "levels", "picture", "caption", "code",
 )
+# fmt: on
 FORMATS = ("percent", "probability", "confidence", "count", "rows", "size", "evidence")
 
 

@@ -76,36 +76,51 @@ def audit_verdict(
         never decide the status.
     """
     target = confidence(confidence_level)
+    short, smaller = _labels_below(by_label, confidence_level)
+    findings = [group for group in groups if group["is_finding"]]
+    small = [group for group in findings if _independent(group) < MIN_HEADLINE_ROWS]
     main = headline_group(groups, overall, confidence_level)
-    short = short_labels(by_label, confidence_level)
-    small = [g for g in groups if g["is_finding"] and _independent(g) < MIN_HEADLINE_ROWS]
-    status = _audit_status(overall, groups, short, small, confidence_level, detectable_coverage)
     covered, once = percent(overall["coverage"]), counted_once(overall)
+    one_row = ", with one row of each cluster" if once else ""  # so labels are counted
     if once:  # the tables of a fit count rows
         covered, once = percent(overall["row_coverage"]), f"{covered} with {once}"
-    sentences = {
-        "low": f"Sets cover {covered} of everyone{once and f' ({once})'} instead of {target}; "
-        + (_worst(main) if main and main["is_finding"] else "no single group stands out."),
-        "finding": _finding(main, target) if main else "",
-        "unclear": f"{rows(overall['n']).capitalize()} cannot show which groups are covered less "
-        f"often than {target}.",
-    }
-    fine = (
-        f"{covered} of {rows(overall['n'])} are covered ({once and once + '; '}target {target}), "
-        "and no group was verified to be covered less often."
-    )
-    if detectable_coverage is not None:
-        fine += (
-            " A group with 30% of the rows would probably have been noticed if its coverage were "
-            f"{percent(detectable_coverage)} or less."
-        )
-    told = [sentences.get(status, fine)]
+    if _is_low(overall, confidence_level):
+        status = "low"
+        worst = f"worst: {_group_evidence(main)}." if main else "no single group stands out."
+        told = [
+            f"Sets cover {covered} of everyone{once and f' ({once})'} instead of {target}; {worst}"
+        ]
+    elif main and len(small) < len(findings):
+        status = "finding"
+        told = [
+            f"Rows with {main['rule']} are covered {percent(main['coverage'])} of the time instead "
+            f"of {target} ({evidence(main)}), verified on {rows(main['n'])} that played no part in "
+            "finding them."
+        ]
+    elif not short and (small or detectable_coverage is None):
+        status = "unclear"
+        told = [
+            f"{rows(overall['n']).capitalize()} cannot show which groups are covered less often "
+            f"than {target}."
+        ]
+    else:
+        status = "label" if short else "pass"
+        told = [
+            f"{covered} of {rows(overall['n'])} are covered ({once and once + '; '}target {target})"
+            ", and no group was verified to be covered less often."
+        ]
+        if detectable_coverage is not None:
+            told.append(
+                "A group with 30% of the rows would probably have been noticed if its coverage "
+                f"were {percent(detectable_coverage)} or less."
+            )
     if short:
-        told.append(_short_sentence(short, target, overall))
+        missed = "; ".join(map(_label_evidence, short[:MAX_LABELS_NAMED]))
+        told.append(f"By true label{one_row}, sets cover only {missed}, instead of {target}.")
     if small and status != "low":
-        told.append(_small_sentence(small))
-    if smaller := _small_short_labels(by_label, confidence_level):
-        told.append(_small_label_sentence(smaller, overall))
+        told.append(_small("group stands out", _group_evidence(small[0]), len(small)))
+    if smaller:
+        told.append(_small(f"label stands out{one_row}", _label_evidence(smaller[0]), len(smaller)))
     title = LABELS[status]
     if status == "label":
         title = f"No under-covered group found, but {_short_title(short)}"
@@ -126,11 +141,16 @@ def headline_group(groups: Sequence[Row], overall: Row, confidence_level: float)
     """
     large = [group for group in groups if _independent(group) >= MIN_HEADLINE_ROWS]
     findings = [group for group in large if group["is_finding"]]
-    if overall["high"] < overall.get("least_coverage", confidence_level):
+    if _is_low(overall, confidence_level):
         apart = [group for group in findings if group["high"] < overall["coverage"]]
         return min(apart, key=lambda group: group["high"], default=None)
     suspects = (g for g in large if g["source"] == "learned" and g["p_value"] <= SUSPICIOUS)
     return next(iter([*findings, *suspects]), None)
+
+
+def _is_low(overall: Row, confidence_level: float) -> bool:
+    """Tell whether all rows together are below what was promised."""
+    return bool(overall["high"] < overall.get("least_coverage", confidence_level))
 
 
 def _independent(group: Row) -> int:
@@ -139,32 +159,22 @@ def _independent(group: Row) -> int:
     return int(group["n"] if clusters is None else clusters)
 
 
-def short_labels(by_label: Sequence[Row], confidence_level: float) -> list[Row]:
+def _labels_below(by_label: Sequence[Row], confidence_level: float) -> tuple[list[Row], list[Row]]:
     """Return the labels that are covered far too rarely, worst first.
 
     The whole 95% interval of such a label lies more than ``LABEL_GAP`` below the level, and below
-    the coverage of all rows together, and it has at least ``MIN_HEADLINE_ROWS`` rows.
+    the coverage of all rows together. The first list has those with at least ``MIN_HEADLINE_ROWS``
+    rows, the second those with fewer that are worse than all of the first.
     """
-    far = _far_below(by_label, confidence_level)
-    return [row for row in far if row["n"] >= MIN_HEADLINE_ROWS]
-
-
-def _small_short_labels(by_label: Sequence[Row], confidence_level: float) -> list[Row]:
-    """Return labels as far below with fewer rows, if they are worse than all that have enough."""
-    short = short_labels(by_label, confidence_level)
-    worst = min((float(row["coverage"]) for row in short), default=1.0)
-    far = _far_below(by_label, confidence_level)
-    return [
-        r for r in far if r["coverage"] < worst and MIN_SHOWN_ROWS <= r["n"] < MIN_HEADLINE_ROWS
-    ]
-
-
-def _far_below(by_label: Sequence[Row], confidence_level: float) -> list[Row]:
     n = sum(row["n"] for row in by_label)
     everyone = sum(row["n"] * row["coverage"] for row in by_label) / max(1, n)
     bound = min(confidence_level, everyone) - LABEL_GAP
-    far = [row for row in by_label if row["high"] < bound]
-    return sorted(far, key=lambda row: float(row["coverage"]))
+    far = [row for row in by_label if row["high"] < bound and row["n"] >= MIN_SHOWN_ROWS]
+    far.sort(key=lambda row: float(row["coverage"]))
+    large = [row for row in far if row["n"] >= MIN_HEADLINE_ROWS]
+    worst = large[0]["coverage"] if large else 1.0
+    small = [row for row in far if row["n"] < MIN_HEADLINE_ROWS and row["coverage"] < worst]
+    return large, small
 
 
 def worst_label(by_label: Sequence[Row]) -> Row | None:
@@ -210,7 +220,7 @@ def fit_verdict(
     dict
         As :func:`audit_verdict`. What is left leads if it is bad; a repair never hides it.
     """
-    short = short_labels(by_label, confidence_level)
+    short, _ = _labels_below(by_label, confidence_level)
     status, title, sentence = left["status"], left["label"], left["sentence"]
     if repairs is not None:
         status, title, sentence = _with_repairs(repairs, left, short, confidence_level)
@@ -259,67 +269,23 @@ def _empty_step(empty: Row, confidence_level: float) -> str:
     )
 
 
-def _audit_status(
-    overall: Row,
-    groups: Sequence[Row],
-    short: list[Row],
-    small: list[Row],
-    confidence_level: float,
-    detectable_coverage: float | None,
-) -> str:
-    if overall["high"] < overall.get("least_coverage", confidence_level):
-        return "low"
-    if any(g["is_finding"] and _independent(g) >= MIN_HEADLINE_ROWS for g in groups):
-        return "finding"
-    if short:
-        return "label"
-    return "unclear" if small or detectable_coverage is None else "pass"
-
-
-def _finding(group: Row, target: str) -> str:
+def _group_evidence(group: Row) -> str:
     return (
-        f"Rows with {group['rule']} are covered {percent(group['coverage'])} of the time instead "
-        f"of {target} ({evidence(group)}), verified on {rows(group['n'])} that played no part in "
-        "finding them."
+        f"{group['rule']}, {percent(group['coverage'])} of {rows(group['n'])} ({evidence(group)})"
     )
 
 
-def _worst(group: Row) -> str:
-    return (
-        f"worst: {group['rule']}, {percent(group['coverage'])} of {rows(group['n'])} "
-        f"({evidence(group)})."
-    )
-
-
-def _small_sentence(small: list[Row]) -> str:
-    group = small[0]
-    more = f", and {len(small) - 1} more like it" if len(small) > 1 else ""
-    return (
-        f"A small group stands out: {group['rule']}, {percent(group['coverage'])} of "
-        f"{rows(group['n'])} ({evidence(group)}){more}; {TOO_FEW}."
-    )
+def _small(what: str, told: str, n: int) -> str:
+    more = f", and {n - 1} more like it" if n > 1 else ""
+    return f"A small {what}: {told}{more}; {TOO_FEW}."
 
 
 def _short_title(short: list[Row]) -> str:
+    if len(short) == 1:
+        return f"label {short[0]['label']} is far below"
     names = [str(row["label"]) for row in short[:MAX_LABELS_NAMED]]
     more = f" and {len(short) - len(names)} more" if len(short) > len(names) else ""
-    return (
-        f"label {names[0]} is far below"
-        if len(short) == 1
-        else (f"labels {', '.join(names)}{more} are far below")
-    )
-
-
-def _short_sentence(short: list[Row], target: str, overall: Row) -> str:
-    told = [_label_evidence(row) for row in short[:MAX_LABELS_NAMED]]
-    counted = ", with one row of each cluster" if counted_once(overall) else ""
-    return f"By true label{counted}, sets cover only {'; '.join(told)}, instead of {target}."
-
-
-def _small_label_sentence(small: list[Row], overall: Row) -> str:
-    more = f", and {len(small) - 1} more like it" if len(small) > 1 else ""
-    counted = ", with one row of each cluster" if counted_once(overall) else ""
-    return f"A small label stands out{counted}: {_label_evidence(small[0])}{more}; {TOO_FEW}."
+    return f"labels {', '.join(names)}{more} are far below"
 
 
 def _label_evidence(row: Row) -> str:
