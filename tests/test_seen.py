@@ -92,7 +92,7 @@ def test_many_rows_are_remembered_in_seconds():
 
 @pytest.mark.parametrize("hashes", [np.array([2, 1], np.uint64), np.array([1.0])])
 def test_a_fingerprint_that_is_none_is_refused(hashes):
-    with pytest.raises(ValueError, match="is none"):
+    with pytest.raises(ValueError, match="see the fingerprint of its rows"):
         SeenRows.from_bytes(SeenRows(b"0" * 16, hashes).to_bytes())
 
 

@@ -40,7 +40,6 @@ class Archive:
     It stays open, so that all entries come from one file even if another replaces it meanwhile.
     """
 
-    path: Path
     size: int
     manifest: dict[str, Any]
     content: zipfile.ZipFile
@@ -62,7 +61,7 @@ class Archive:
                 manifest = json.loads(content.read(MANIFEST).decode("utf-8"))
                 _check_manifest(manifest, names, source)
                 _check_entries(content, manifest["entries"], source)
-                yield cls(source, size, manifest, content)
+                yield cls(size, manifest, content)
 
     def read(self, name: str) -> bytes:
         """Return the content of an entry."""

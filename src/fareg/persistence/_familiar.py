@@ -9,18 +9,18 @@ reads nothing and leaves the file to skops.
 
 from __future__ import annotations
 
-import builtins
 import inspect
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from fareg.calibration import require
+from fareg.persistence._recipes import reachable
 from fareg.persistence._trust import NUMPY_SCALARS, found, is_shipped, is_trusted
 
 PROTOCOL = 2  # of the format
@@ -40,23 +40,12 @@ def read_familiar(packed: bytes) -> Any:
         root = json.loads(archive.read("schema.json"))
         if root.get("protocol") != PROTOCOL:
             raise UnfamiliarError
-        for node in nodes(root):
-            if "__loader__" in node:
+        for node in reachable(root):
+            if isinstance(node, dict) and "__loader__" in node:
                 kind = FAMILIAR.get(node["__loader__"])
                 if kind is None or not kind(f"{node['__module__']}.{node['__class__']}"):
                     raise UnfamiliarError
         return _Maker(archive).make(root)
-
-
-def nodes(root: Any) -> Iterator[dict[str, Any]]:
-    """Yield every dict in a tree of dicts and lists, whatever holds it."""
-    stack = [root]
-    while stack:
-        thing = stack.pop()
-        items = thing.values() if isinstance(thing, dict) else thing
-        stack += [item for item in items if isinstance(item, dict | list)]
-        if isinstance(thing, dict):
-            yield thing
 
 
 @cache
@@ -167,5 +156,4 @@ class _Maker:
     def _TupleNode(self, node: dict[str, Any]) -> Any:
         return tuple(self._ListNode(node))
 
-    def _TypeNode(self, node: dict[str, Any]) -> Any:
-        return getattr(np if node["__module__"] == "numpy" else builtins, node["__class__"])
+    _TypeNode = _FunctionNode

@@ -15,12 +15,14 @@ import numpy as np
 from fareg._files import AnyPath, check_readable
 from fareg._validation import FaregError, InvalidInputError
 from fareg._words import first_line
-from fareg.persistence._familiar import UnfamiliarError, nodes, read_familiar
+from fareg.calibration import require
+from fareg.persistence._familiar import UnfamiliarError, read_familiar
 from fareg.persistence._recipes import as_made, as_recipes, reachable
 from fareg.persistence._trust import is_function, is_trusted
 
 FREE_BYTES = 1 << 26  # bytes that any file may unfold to
 MAX_RATIO = 200  # how much larger than its packed form a bigger file may unfold
+TREE = "a decision tree"
 
 
 class UntrustedTypesError(InvalidInputError):
@@ -64,7 +66,7 @@ def dump(estimator: Any) -> tuple[bytes, list[str]]:
     skops_io = _skops_io()
     stored = as_recipes(estimator)
     packed: bytes = skops_io.dumps(stored, compression=zipfile.ZIP_DEFLATED, compresslevel=6)
-    if _unfolded(packed) > _allowance(packed):
+    if _unfolds_too_far(packed):
         packed = skops_io.dumps(stored)
     with suppress(UnfamiliarError):
         _finished(read_familiar(packed))
@@ -76,7 +78,7 @@ def dump(estimator: Any) -> tuple[bytes, list[str]]:
 
 def load(packed: bytes, trusted: Collection[str] = ()) -> Any:
     """Rebuild an estimator from types that are trusted, and check its trees."""
-    if _unfolded(packed) > _allowance(packed):
+    if _unfolds_too_far(packed):
         raise ValueError("an estimator unfolds to far more bytes than are plausible")
     with suppress(UnfamiliarError):
         return _finished(read_familiar(packed))
@@ -143,19 +145,16 @@ def _check_calls(packed: bytes, names: Sequence[str]) -> None:
     functions = {name for name in names if is_function(name)}
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         root = json.loads(archive.read("schema.json"))
-    for node in nodes(root):
+    for node in (thing for thing in reachable(root) if isinstance(thing, dict)):
         name = f"{node.get('__module__')}.{node.get('__class__')}"
         if name in functions and node.get("__loader__") != "FunctionNode":
             raise ValueError(f"the function {name} stands where a class belongs")
 
 
-def _unfolded(packed: bytes) -> int:
+def _unfolds_too_far(packed: bytes) -> bool:
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        return sum(info.file_size for info in archive.infolist())
-
-
-def _allowance(packed: bytes) -> int:
-    return FREE_BYTES + MAX_RATIO * len(packed)
+        unfolded = sum(info.file_size for info in archive.infolist())
+    return unfolded > FREE_BYTES + MAX_RATIO * len(packed)
 
 
 def check_trees(estimator: Any) -> None:
@@ -176,15 +175,15 @@ def check_trees(estimator: Any) -> None:
         for tree in np.ravel(np.asarray(getattr(thing, "estimators_", ()), dtype=object)):
             # Forests and boosting check the width of a row, and then ask their trees.
             if isinstance(tree, BaseDecisionTree) and not hasattr(thing, "estimators_features_"):
-                _require(tree.n_features_in_ == thing.n_features_in_)
+                require(tree.n_features_in_ == thing.n_features_in_, TREE)
 
 
 def _check_tree(tree: Any, n_features: int) -> None:
     left, right = tree.children_left, tree.children_right
-    _require(tree.n_features == n_features)
+    require(tree.n_features == n_features, TREE)
     inner = np.flatnonzero(left >= 0)
     _check_nodes(inner, left[inner], right[inner], tree.feature[inner], len(left), n_features)
-    _require(bool((left[left < 0] == -1).all() and len(left) > 0))
+    require(len(left) > 0 and (left[left < 0] == -1).all(), TREE)
 
 
 def _check_predictor(predictor: Any, owner: Any) -> None:
@@ -196,19 +195,14 @@ def _check_predictor(predictor: Any, owner: Any) -> None:
     categorical = nodes["is_categorical"][inner] != 0
     if categorical.any():
         known = np.asarray(owner._bin_mapper.is_categorical_, dtype=bool)
-        _require(len(known) == owner.n_features_in_ and known[feature[categorical]].all())
+        require(len(known) == owner.n_features_in_ and known[feature[categorical]].all(), TREE)
         bitsets = nodes["bitset_idx"][inner][categorical]
-        _require(bool((bitsets < len(predictor.raw_left_cat_bitsets)).all()))
+        require((bitsets < len(predictor.raw_left_cat_bitsets)).all(), TREE)
 
 
 def _check_nodes(
     node: Any, left: Any, right: Any, feature: Any, n_nodes: int, n_features: int
 ) -> None:
     # children come after their parent, so there are no circles
-    _require(bool(((left > node) & (right > node) & (left < n_nodes) & (right < n_nodes)).all()))
-    _require(bool(((feature >= 0) & (feature < n_features)).all()))
-
-
-def _require(condition: Any) -> None:
-    if not condition:
-        raise ValueError("a decision tree points outside itself")
+    require(((left > node) & (right > node) & (left < n_nodes) & (right < n_nodes)).all(), TREE)
+    require(((feature >= 0) & (feature < n_features)).all(), TREE)

@@ -15,7 +15,8 @@ import safetensors.numpy
 from fareg._files import AnyPath
 from fareg._validation import FaregError, InvalidInputError, NotConformalizedError, warn
 from fareg._words import first_line, json_types, shown
-from fareg.classifiers import ConformalClassifier, OnnxClassifier
+from fareg.calibration import require
+from fareg.classifiers import ConformalClassifier
 from fareg.persistence import _foreign
 from fareg.persistence._archive import Archive, write_archive
 from fareg.persistence._seen import SeenRows, check_seen
@@ -94,9 +95,9 @@ def save(
         )
     entries: dict[str, bytes] = {}
     untrusted: list[str] = []
-    if include_estimator and _foreign_models(clf):
-        packed, untrusted = _dump_estimator(clf)
-        entries |= {ESTIMATOR: packed} if packed else {}
+    own = is_own(clf.estimator_) and (clf.estimator is None or is_own(clf.estimator))
+    if include_estimator and not own:
+        untrusted = _add_estimator(entries, {"fitted": clf.estimator_, "given": clf.estimator})
     writer = Writer(clf.estimator_, clf.estimator)
     state = writer.write(clf, "clf")
     _check_own(clf)
@@ -110,7 +111,7 @@ def save(
     manifest = {
         **_words(clf),
         "versions": _versions(),
-        "metadata": json_types(_check_notes(metadata or {})),
+        "metadata": _check_notes(metadata or {}),
         "untrusted": untrusted,
         "state": state,
     }
@@ -163,17 +164,16 @@ def load(path: AnyPath, *, trusted: Sequence[str] | None = None, estimator: Any 
             raise InvalidInputError(
                 f"{path} reads its probabilities from the table; load it without estimator"
             )
-        if estimator is None and ESTIMATOR not in archive and not _is_plain(archive):
+        if estimator is None and ESTIMATOR in archive:
+            models = _foreign.load(archive.read(ESTIMATOR), trusted or ())
+        elif estimator is None and not _is_plain(archive):
             raise InvalidInputError(
                 f"{path} holds no estimator; pass the fitted one: load(path, estimator=model)"
             )
-        if estimator is None and ESTIMATOR in archive:
-            models = _foreign.load(archive.read(ESTIMATOR), trusted or ())
         parts = _foreign.load(archive.read(PARTS), trusted or ()) if PARTS in archive else []
-        reader = Reader(_arrays(archive), parts, **models)
-        clf = reader.read(archive.manifest["state"])
-        if type(clf).__name__ not in CLASSIFIERS or not clf.__sklearn_is_fitted__():
-            raise ValueError("it holds no fitted classifier")
+        clf = Reader(_arrays(archive), parts, **models).read(archive.manifest["state"])
+        is_fitted = type(clf).__name__ in CLASSIFIERS and clf.__sklearn_is_fitted__()
+        require(is_fitted, "the classifier")
         _check_estimator(clf)
         if any(archive.manifest[key] != value for key, value in _words(clf).items()):
             raise ValueError("its manifest speaks of another model")
@@ -183,10 +183,6 @@ def load(path: AnyPath, *, trusted: Sequence[str] | None = None, estimator: Any 
 
 def describe(path: AnyPath) -> dict[str, Any]:
     """Return what a model file says about itself, without loading the estimator.
-
-    Parameters
-    ----------
-    path : path of the file
 
     Returns
     -------
@@ -220,18 +216,13 @@ def describe(path: AnyPath) -> dict[str, Any]:
         }
         if "groups_" in fitted:
             groups = Reader(_arrays(archive), [], None, None).read(fitted["groups_"])
-            if not isinstance(groups, pd.DataFrame):
-                raise ValueError("groups_ is no table")
+            require(isinstance(groups, pd.DataFrame), "groups_")
             told["groups"] = json_types(groups.to_dict("records"))
     return told
 
 
 def seen_rows(path: AnyPath) -> SeenRows | None:
     """Return the fingerprint of the rows that a model has seen, None if its file has none.
-
-    Parameters
-    ----------
-    path : path of the file
 
     Examples
     --------
@@ -299,41 +290,34 @@ def _check_own(clf: ConformalClassifier) -> None:
 def _check_manifest(manifest: dict[str, Any]) -> None:
     """Refuse a manifest whose words have other types than those that ``save`` wrote."""
     for key, kind in KINDS.items():
-        if not isinstance(manifest[key], kind):
-            raise ValueError(f"{key} of the manifest is a {type(manifest[key]).__name__}")
+        require(isinstance(manifest[key], kind), f"{key} of the manifest")
     texts = [*manifest["classes"], *(manifest["columns"] or ()), *manifest["versions"].values()]
-    if not all(isinstance(text, str) for text in [*texts, *manifest["untrusted"]]):
-        raise ValueError("a name in the manifest is no text")
+    texts += manifest["untrusted"]
+    require(all(isinstance(text, str) for text in texts), "the names in the manifest")
 
 
-def _foreign_models(clf: ConformalClassifier) -> dict[str, Any]:
-    """Return the estimators, if the manifest does not hold them."""
-    if is_own(clf.estimator_) and (clf.estimator is None or is_own(clf.estimator)):
-        return {}
-    return {"fitted": clf.estimator_, "given": clf.estimator}
-
-
-def _dump_estimator(clf: ConformalClassifier) -> tuple[bytes, list[str]]:
+def _add_estimator(entries: dict[str, bytes], models: dict[str, Any]) -> list[str]:
+    """Add the entry of the estimators, if they can be stored; return the types to be trusted."""
     try:
-        packed, names = _foreign.dump(_foreign_models(clf))
+        entries[ESTIMATOR], names = _foreign.dump(models)
     except Exception as error:  # an estimator may raise anything
         warn(
             f"the estimator cannot be stored ({first_line(error)}) and is left out of the file; "
             "load it with fareg.load(path, estimator=model)"
         )
-        return b"", []
+        return []
     if names:
         warn(
             f"the estimator holds types that load refuses unless they are named: "
             f"fareg.load(path, trusted={names})"
         )
-    return packed, names
+    return names
 
 
 def _check_estimator(clf: ConformalClassifier) -> None:
     """Refuse an estimator that is not the one the classifier was calibrated with."""
     model = clf.estimator_
-    if isinstance(model, OnnxClassifier):
+    if is_own(model) and hasattr(model, "check"):
         model.check()
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
         raise InvalidInputError(
@@ -377,14 +361,14 @@ def _told(node: Any) -> Any:
 
 
 def _check_notes(value: Any) -> Any:
-    """Return notes that JSON can hold; arrays become lists."""
+    """Return notes in the types of JSON; arrays become lists."""
     if isinstance(value, Mapping):
-        return {key: _check_notes(item) for key, item in value.items()}
+        return {str(key): _check_notes(item) for key, item in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
         return [_check_notes(item) for item in value]
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or isinstance(value, bool | int | float | str):
-        return value
+        return json_types(value)  # NaN becomes None
     raise InvalidInputError(
         f"metadata must hold text, numbers, lists and dicts, got {type(value).__name__}"
     )

@@ -91,25 +91,17 @@ def _recipe(thing: Any) -> Recipe | None:
 
 def _are_boosted(thing: Any) -> bool:
     """Tell whether an object is the list of rounds of a histogram gradient boosting."""
-    rounds = (
-        thing if isinstance(thing, list) and all(isinstance(one, list) for one in thing) else []
-    )
-    trees = [tree for one in rounds for tree in one]
-    return bool(trees) and {type(tree).__module__ for tree in trees} == {PREDICTOR}
+    if not isinstance(thing, list) or not all(isinstance(one, list) for one in thing):
+        return False
+    return {type(tree).__module__ for one in thing for tree in one} == {PREDICTOR}
 
 
 def _boosting_recipe(rounds: list[list[Any]]) -> Recipe:
     trees = [tree for one in rounds for tree in one]
-    return Recipe(
-        "boosting",
-        {
-            **{name: np.concatenate([getattr(tree, name) for tree in trees]) for name in TREE},
-            "n_nodes": np.array([[len(tree.nodes) for tree in one] for one in rounds]),
-            "n_bitsets": np.array(
-                [[len(tree.raw_left_cat_bitsets) for tree in one] for one in rounds]
-            ),
-        },
-    )
+    arrays = {name: np.concatenate([getattr(tree, name) for tree in trees]) for name in TREE}
+    n_nodes = np.array([[len(tree.nodes) for tree in one] for one in rounds])
+    n_bitsets = np.array([[len(tree.raw_left_cat_bitsets) for tree in one] for one in rounds])
+    return Recipe("boosting", {**arrays, "n_nodes": n_nodes, "n_bitsets": n_bitsets})
 
 
 def _make_boosting(n_nodes: Any, n_bitsets: Any, **arrays: Any) -> Any:
@@ -161,13 +153,6 @@ def _make_neighbours(
     return getattr(neighbors, kind)(data, leaf_size=leaf_size, metric=metric, **parameters)
 
 
-def _make_spline(t: Any, c: Any, k: int, extrapolate: Any, axis: int) -> Any:
-    from scipy.interpolate import BSpline
-
-    # the constructor checks that there are as many coefficients as the knots ask for
-    return BSpline(t, c, k, extrapolate, axis)
-
-
 def _make_distribution(name: str, args: tuple[Any, ...], kwds: dict[str, Any]) -> Any:
     require(_are_numbers([*args, *kwds.values()]), "a parameter of a distribution")
     return _distributions()[name](*args, **kwds)
@@ -189,6 +174,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "KDTree": functools.partial(_make_neighbours, "KDTree"),
     "BallTree": functools.partial(_make_neighbours, "BallTree"),
     "boosting": _make_boosting,
-    "spline": _make_spline,
+    # the constructor checks that there are as many coefficients as the knots ask for
+    "spline": lambda **known: importlib.import_module("scipy.interpolate").BSpline(**known),
     "distribution": _make_distribution,
 }

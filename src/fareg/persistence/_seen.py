@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from fareg._columns import column_names
 from fareg._files import AnyPath
 from fareg._hashing import row_hashes
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
+from fareg.calibration import require
 
 SALT_BYTES = 16
 Z = 3.0  # standard errors that chance may explain
@@ -139,15 +140,14 @@ class SeenRows:
     @classmethod
     def from_bytes(cls, content: bytes) -> SeenRows:
         """Read what :meth:`to_bytes` wrote, after checks that it is a fingerprint."""
-        arrays: Mapping[str, Any] = safetensors.numpy.load(content)
+        arrays = safetensors.numpy.load(content)
         salt, hashes = arrays["salt"], arrays["hashes"]
         is_salt = salt.dtype == np.uint8 and salt.shape == (SALT_BYTES,)
         names = json.loads(arrays["names"].tobytes()) if "names" in arrays else []
         are_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
         whole = arrays["whole"] if names else None
-        tables = [hashes] if whole is None else [hashes, whole]
-        if not (is_salt and are_names and all(map(_is_sorted, tables))):
-            raise ValueError("the fingerprint of its rows is none")
+        in_order = _is_sorted(hashes) and (whole is None or _is_sorted(whole))
+        require(is_salt and are_names and in_order, "the fingerprint of its rows")
         return cls(salt.tobytes(), hashes, tuple(names), whole)
 
 

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from fareg import calibration, classifiers, groups, scores
 from fareg._columns import HELD, note_held
 from fareg._levels import LevelCoding, Levels
 from fareg._validation import InvalidInputError
+from fareg.calibration import require
 
 CLASSIFIERS: dict[str, Any] = {cls.__name__: cls for cls in classifiers.CLASSIFIERS}
 OWN: dict[str, Any] = {cls.__name__: cls for cls in classifiers.OWN_ESTIMATORS}
@@ -34,16 +36,17 @@ FUNCTIONS: dict[str, Any] = {f"fareg.scores.{name}": f for name, f in scores.SCO
 GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 NUMERIC = "biuf"  # kinds of arrays that go to the table
 COLUMN_DTYPES = ("object", "str", "string")
+FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # JSON has none of them
 
 
+@dataclass
 class Writer:
     """Turn objects into JSON, collecting arrays and foreign estimators on the way."""
 
-    def __init__(self, fitted: Any, given: Any) -> None:
-        self.fitted = fitted
-        self.given = given
-        self.arrays: dict[str, Any] = {}
-        self.parts: list[Any] = []
+    fitted: Any
+    given: Any
+    arrays: dict[str, Any] = field(default_factory=dict)
+    parts: list[Any] = field(default_factory=list)
 
     def write(self, value: Any, where: str) -> Any:
         """Return ``value`` as JSON; ``where`` names it in errors."""
@@ -60,20 +63,8 @@ class Writer:
                 return method(self, value, where)
         return self._function(value, where)
 
-    def _float(self, value: float, where: str) -> Any:
-        return {"$": "float", "value": str(float(value))}  # JSON has neither nan nor inf
-
-    def _scalar(self, value: Any, where: str) -> Any:
-        return {"$": "scalar", "of": self._array(np.asarray(value), where)}
-
     def _list(self, value: list[Any], where: str) -> Any:
         return [self.write(item, where) for item in value]
-
-    def _tuple(self, value: Any, where: str) -> Any:
-        return {"$": "tuple", "items": self._list(list(value), where)}
-
-    def _names(self, value: pd.Index, where: str) -> Any:
-        return self._list(value.tolist(), where)
 
     def _dict(self, value: dict[Any, Any], where: str) -> Any:
         if all(type(key) is str for key in value) and "$" not in value:
@@ -84,32 +75,27 @@ class Writer:
     def _array(self, value: Any, where: str) -> Any:
         if value.dtype.kind in NUMERIC and value.dtype.itemsize <= 8:
             # Matrix products round by memory layout, so it is kept: answers stay equal to the bit.
-            by_columns = (
-                value.ndim > 1 and value.flags.f_contiguous and not value.flags.c_contiguous
-            )
+            by_columns = bool(np.isfortran(value))
             name = str(len(self.arrays))
             self.arrays[name] = np.asarray(value.T if by_columns else value, order="C")
             return {"$": "array", "at": name, "shape": list(value.shape), "transposed": by_columns}
+        dtype = str(value.dtype)
         if value.dtype.kind in "mM":
-            return {
-                "$": "view",
-                "dtype": str(value.dtype),
-                "of": self._array(value.view("i8"), where),
-            }
+            return {"$": "view", "dtype": dtype, "of": self._array(value.view("i8"), where)}
         if value.dtype.kind in "OU":
             items = self._list(value.ravel().tolist(), where)
-            dtype = str(value.dtype)
             return {"$": "values", "dtype": dtype, "shape": list(value.shape), "items": items}
-        raise InvalidInputError(f"cannot save {where}: arrays of dtype {value.dtype} have no form")
+        raise InvalidInputError(f"cannot save {where}: arrays of dtype {dtype} have no form")
 
     def _frame(self, value: pd.DataFrame, where: str) -> Any:
-        columns = [self._column(column, where) for _, column in value.items()]
-        names = [self.write(name, where) for name in value.columns]
+        rows = value.index
         return {
             "$": "frame",
-            "names": names,
-            "columns": columns,
-            "index": self._index(value, where),
+            "names": [self.write(name, where) for name in value.columns],
+            "columns": [self._column(column, where) for _, column in value.items()],
+            "index": [rows.start, rows.stop, rows.step]
+            if isinstance(rows, pd.RangeIndex)
+            else self._column(pd.Series(rows), where),
             "held": dict(value.attrs.get("held", {})),
         }
 
@@ -120,11 +106,6 @@ class Writer:
         if dtype not in COLUMN_DTYPES:
             raise InvalidInputError(f"cannot save {where}: columns of dtype {dtype} have no form")
         return {"dtype": dtype, "items": self._list(column.tolist(), where)}
-
-    def _index(self, frame: pd.DataFrame, where: str) -> Any:
-        if isinstance(frame.index, pd.RangeIndex):
-            return [frame.index.start, frame.index.stop, frame.index.step]
-        return self._column(pd.Series(frame.index), where)
 
     def _record(self, value: Any, where: str) -> Any:
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
@@ -182,13 +163,16 @@ class Writer:
         )
 
     _TABLE: ClassVar[tuple[tuple[Any, Callable[..., Any]], ...]] = (
-        (np.generic, _scalar),
-        (float, _float),
+        (
+            np.generic,
+            lambda self, v, where: {"$": "scalar", "of": self._array(np.asarray(v), where)},
+        ),
+        (float, lambda self, v, where: {"$": "float", "value": str(float(v))}),
         (list, _list),
-        (tuple, _tuple),
+        (tuple, lambda self, v, where: {"$": "tuple", "items": self._list(list(v), where)}),
         (dict, _dict),
         (np.ndarray, _array),
-        (pd.Index, _names),
+        (pd.Index, lambda self, v, where: self._list(v.tolist(), where)),
         (pd.DataFrame, _frame),
         (tuple(RECORDS.values()), _record),
         (BaseEstimator, _estimator),
@@ -198,14 +182,14 @@ class Writer:
     )
 
 
+@dataclass
 class Reader:
     """Rebuild what :class:`Writer` wrote."""
 
-    def __init__(self, arrays: dict[str, Any], parts: list[Any], fitted: Any, given: Any) -> None:
-        self.arrays = arrays
-        self.parts = parts
-        self.fitted = fitted
-        self.given = given
+    arrays: dict[str, Any]
+    parts: list[Any]
+    fitted: Any
+    given: Any
 
     def read(self, node: Any) -> Any:
         """Return the object that a JSON node stands for."""
@@ -217,35 +201,20 @@ class Reader:
             return {key: self.read(item) for key, item in node.items()}
         return self._TABLE[node["$"]](self, node)
 
-    def _float(self, node: dict[str, Any]) -> float:
-        return {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[node["value"]]
-
-    def _scalar(self, node: dict[str, Any]) -> Any:
-        return self.read(node["of"])[()]
-
-    def _tuple(self, node: dict[str, Any]) -> Any:
-        return tuple(self.read(node["items"]))
-
-    def _dict(self, node: dict[str, Any]) -> Any:
-        return {self.read(key): self.read(value) for key, value in node["items"]}
-
     def _array(self, node: dict[str, Any]) -> Any:
         array = self.arrays[node["at"]]
         array = array.T if node["transposed"] else array
-        if list(array.shape) != node["shape"]:
-            raise ValueError(f"array {node['at']} has another shape")
+        require(list(array.shape) == node["shape"], f"the shape of array {node['at']}")
         return array
 
     def _view(self, node: dict[str, Any]) -> Any:
         dtype = np.dtype(node["dtype"])
-        if dtype.kind not in "mM":
-            raise ValueError(f"no view of dtype {dtype}")
+        require(dtype.kind in "mM", f"a view of dtype {dtype}")
         return self.read(node["of"]).view(dtype)
 
     def _values(self, node: dict[str, Any]) -> Any:
         dtype = np.dtype(node["dtype"])
-        if dtype.kind not in "OU" or dtype.itemsize > 1 << 20:
-            raise ValueError(f"no array of dtype {dtype}")
+        require(dtype.kind in "OU" and dtype.itemsize <= 1 << 20, f"an array of dtype {dtype}")
         flat = np.empty(len(node["items"]), dtype=dtype)
         for position, item in enumerate(self.read(node["items"])):
             flat[position] = item
@@ -260,15 +229,13 @@ class Reader:
         frame = frame.set_axis(rows) if columns else pd.DataFrame(index=rows)
         kinds = node["held"]
         known = all(kind in HELD.values() for kind in kinds.values())
-        if not known or not set(kinds) <= set(frame.select_dtypes("number")):
-            raise ValueError(f"no columns held {kinds}")
+        require(known and set(kinds) <= set(frame.select_dtypes("number")), f"columns held {kinds}")
         return note_held(frame, kinds)
 
     def _column(self, node: dict[str, Any]) -> pd.Series:
         if "$" in node:
             return pd.Series(self._array(node))
-        if node["dtype"] not in COLUMN_DTYPES:
-            raise ValueError(f"no column of dtype {node['dtype']}")
+        require(node["dtype"] in COLUMN_DTYPES, f"a column of dtype {node['dtype']}")
         return pd.Series(self.read(node["items"]), dtype=node["dtype"])
 
     def _record(self, node: dict[str, Any]) -> Any:
@@ -279,8 +246,7 @@ class Reader:
         cls = ESTIMATORS[node["class"]]
         instance = cls(**{name: self.read(value) for name, value in node["parameters"].items()})
         for name, value in node["fitted"].items():
-            if not is_fitted_name(name):
-                raise ValueError(f"{name} is no fitted attribute")
+            require(is_fitted_name(name), f"the attribute {name}")
             setattr(instance, name, self.read(value))
         if node["class"] in CLASSIFIERS:
             instance.freeze_parameters()
@@ -288,8 +254,7 @@ class Reader:
 
     def _generator(self, node: dict[str, Any]) -> Any:
         state = self.read(node["state"])
-        if state["bit_generator"] not in GENERATORS:
-            raise ValueError("no such bit generator")
+        require(state["bit_generator"] in GENERATORS, "a random generator")
         _check_positions(state)
         bits = getattr(np.random, state["bit_generator"])()
         bits.state = state
@@ -307,10 +272,10 @@ class Reader:
         return functools.partial(FUNCTIONS[node["function"]["name"]], *args, **keywords)
 
     _TABLE: ClassVar[dict[str, Callable[..., Any]]] = {
-        "float": _float,
-        "scalar": _scalar,
-        "tuple": _tuple,
-        "dict": _dict,
+        "float": lambda self, node: FLOATS[node["value"]],
+        "scalar": lambda self, node: self.read(node["of"])[()],
+        "tuple": lambda self, node: tuple(self.read(node["items"])),
+        "dict": lambda self, node: {self.read(k): self.read(v) for k, v in node["items"]},
         "array": _array,
         "view": _view,
         "values": _values,
@@ -329,9 +294,9 @@ class Reader:
 
 def _check_positions(state: dict[str, Any]) -> None:
     """Refuse a generator that would read outside its memory: numpy does not look."""
-    where = state["state"].get("pos", 0), state.get("buffer_pos", 0)
-    if not (0 <= where[0] <= 624 and 0 <= where[1] <= 4):  # the bounds of MT19937 and of Philox
-        raise ValueError("a random generator points outside itself")
+    position, in_buffer = state["state"].get("pos", 0), state.get("buffer_pos", 0)
+    within = 0 <= position <= 624 and 0 <= in_buffer <= 4  # the bounds of MT19937 and of Philox
+    require(within, "the position of a random generator")
 
 
 def is_own(estimator: Any) -> bool:
