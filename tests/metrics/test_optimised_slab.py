@@ -78,7 +78,7 @@ def test_hopeless_searches_are_ruled_out_without_changing_the_null(problem, kind
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_slab_search, "N_GROUPS", n_groups)
         pruned = worst_slab_coverage(X, covered, random_state=4, **options)
-        patch.setattr(_slab_search, "_may_be_worse", lambda search, *_: search.points > 0)
+        patch.setattr(_slab_search, "_may_be_worse", lambda search, *_, **__: search.points > 0)
         everything = worst_slab_coverage(X, covered, random_state=4, **options)
     assert exact.null == pruned.null == everything.null
 

@@ -42,12 +42,6 @@ class Directions:
         W = [part.W for part in parts if part.W is not None]
         return cls(np.concatenate([part.v for part in parts]), np.concatenate(W) if W else None)
 
-    def uses(self, feature: int) -> bool:
-        """Tell whether a feature enters any of the projections."""
-        if self.v[:, feature].any():
-            return True
-        return self.W is not None and bool(self.W[:, feature].any() or self.W[:, :, feature].any())
-
     def project(self, numbers: FloatArray) -> FloatArray:
         """Return the projections, shape (n_directions, n_samples), of an array of numbers.
 
@@ -59,14 +53,16 @@ class Directions:
         projection = np.zeros((len(self.v), len(numbers)))
         factor, term = np.empty_like(projection), np.empty_like(projection)
         for i, x in enumerate(features):
-            if not self.uses(i):
+            # x' W x = sum_i x_i (W_ii x_i + sum_{j > i} (W_ij + W_ji) x_j)
+            both = np.zeros((len(self.v), len(features)))
+            if self.W is not None:
+                both[:, i + 1 :] = (self.W[:, i] + self.W[:, :, i])[:, i + 1 :]
+                both[:, i] = self.W[:, i, i]
+            others = np.flatnonzero(both.any(axis=0))  # a zero coefficient adds nothing
+            if len(others) == 0 and not self.v[:, i].any():
                 continue
             factor[:] = self.v[:, i, None]
-            if self.W is not None:
-                # x' W x = sum_i x_i (W_ii x_i + sum_{j > i} (W_ij + W_ji) x_j)
-                both = np.where(np.arange(len(features)) > i, self.W[:, i] + self.W[:, :, i], 0.0)
-                both[:, i] = self.W[:, i, i]
-                for j in np.flatnonzero(both.any(axis=0)):  # a zero coefficient adds nothing
-                    factor += np.multiply(both[:, j, None], features[j], out=term)
+            for j in others:
+                factor += np.multiply(both[:, j, None], features[j], out=term)
             projection += np.multiply(factor, x, out=term)
         return projection

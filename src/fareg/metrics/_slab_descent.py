@@ -8,7 +8,7 @@ So the search starts where few features explain who is missed, and descends in t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations_with_replacement
 
@@ -49,9 +49,7 @@ def fitted_directions(
     answer has one direction per outcome for each entry of ``min_points``.
     """
     bases = _Bases(points, kind)
-    n_points = len(points.row)
-    chosen = _choose_features(bases, counts, n_points)
-    fits = [bases.of(features) for features in chosen]
+    fits = [bases.of(features) for features in _choose_features(bases, counts)]
     starts = [
         _unit(fit.basis.T @ (points.size - count)) for fit, count in zip(fits, counts, strict=True)
     ]
@@ -77,76 +75,64 @@ class _Fit:
     basis: FloatArray  # (n_distinct, n_columns)
     mix: FloatArray  # (n_terms, n_columns)
     terms: tuple[Term, ...]
-    center: FloatArray  # of each feature of the table
-    scale: FloatArray
-    kind: str
+    bases: _Bases
 
     def direction(self, w: FloatArray) -> Directions:
         """Return coefficients in the basis as a direction in the table's own units."""
-        n_features = len(self.center)
-        v, W = np.zeros(n_features), np.zeros((n_features, n_features))
+        center, scale = self.bases.center, self.bases.scale
+        v, W = np.zeros(len(center)), np.zeros((len(center), len(center)))
         for term, a in zip(self.terms, self.mix @ w, strict=True):
             if len(term) == 1:
-                v[term[0]] += a / self.scale[term[0]]
+                v[term[0]] += a / scale[term[0]]
             else:  # a (x_i - m_i) (x_j - m_j) / (s_i s_j), without its constant
                 i, j = term
-                a = a / (self.scale[i] * self.scale[j])
+                a = a / (scale[i] * scale[j])
                 W[i, j] += a
-                v[i] -= a * self.center[j]
-                v[j] -= a * self.center[i]
+                v[i] -= a * center[j]
+                v[j] -= a * center[i]
         if not (v.any() or W.any()):
             v[0] = 1.0  # with nothing to fit, any direction will do
-        return Directions(v[None], None if self.kind == "linear" else W[None])
+        return Directions(v[None], None if self.bases.kind == "linear" else W[None])
 
 
-@dataclass
 class _Bases:
     """The bases of sets of features, each made once."""
 
-    points: Points
-    kind: str
-    known: dict[Term, _Fit] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        numbers, weight = self.points.numbers, self.points.size / len(self.points.row)
-        self.center = weight @ numbers
-        spread = np.sqrt(weight @ (numbers - self.center) ** 2)
+    def __init__(self, points: Points, kind: str) -> None:
+        self.kind = kind
+        self.size, self.n_points = points.size, len(points.row)
+        self.weight = self.size / self.n_points
+        self.n_features = points.numbers.shape[1]
+        self.center = self.weight @ points.numbers
+        spread = np.sqrt(self.weight @ (points.numbers - self.center) ** 2)
         self.scale = np.where(spread > 0, spread, 1.0)
-        self.z = (numbers - self.center) / self.scale
-
-    @property
-    def n_features(self) -> int:
-        return int(self.z.shape[1])
-
-    def terms(self, features: Term) -> tuple[Term, ...]:
-        single = tuple((k,) for k in features)
-        if self.kind == "linear":
-            return single
-        return single + tuple(combinations_with_replacement(features, 2))
+        self.z = (points.numbers - self.center) / self.scale
+        self.known: dict[Term, _Fit] = {}
 
     def of(self, features: Term) -> _Fit:
         """Return the basis of some features."""
         features = tuple(sorted(features))
         if features not in self.known:
-            if len(self.known) * self.z.shape[0] * 8 > CACHE_ELEMENTS:
+            if len(self.known) * len(self.z) * 8 > CACHE_ELEMENTS:
                 self.known.clear()
             self.known[features] = self._make(features)
         return self.known[features]
 
     def _make(self, features: Term) -> _Fit:
-        terms = self.terms(features)
+        terms: tuple[Term, ...] = tuple((k,) for k in features)
+        if self.kind == "quadratic":
+            terms += tuple(combinations_with_replacement(features, 2))
         columns = np.column_stack([self.z[:, list(term)].prod(axis=1) for term in terms])
-        weight = self.points.size / len(self.points.row)
-        columns -= weight @ columns
-        variance, vectors = np.linalg.eigh((columns.T * weight) @ columns)
+        columns -= self.weight @ columns
+        variance, vectors = np.linalg.eigh((columns.T * self.weight) @ columns)
         real = variance > 1e-9 * max(variance[-1], 1e-300)
         mix = vectors[:, real] / np.sqrt(variance[real])
-        return _Fit(columns @ mix, mix, terms, self.center, self.scale, self.kind)
+        return _Fit(columns @ mix, mix, terms, self)
 
 
-def _choose_features(bases: _Bases, counts: Counts, n_points: int) -> list[Term]:
+def _choose_features(bases: _Bases, counts: Counts) -> list[Term]:
     """Choose for every outcome the features that tell who is missed."""
-    size = bases.points.size
+    size, n_points = bases.size, bases.n_points
     missed = size - counts.astype(np.float64)
     rate = missed.sum(axis=1, keepdims=True) / n_points
     noise = np.maximum(rate * (1 - rate), 1 / n_points)
@@ -166,11 +152,10 @@ def _gains(bases: _Bases, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     together = np.zeros((len(y), n_features, n_features))
     if bases.kind == "linear":
         return alone, together
-    weight = bases.points.size / len(bases.points.row)
     for i in range(n_features - 1):
         product = bases.z[:, [i]] * bases.z[:, i + 1 :]
-        product -= weight @ product
-        variance = weight @ product**2
+        product -= bases.weight @ product
+        variance = bases.weight @ product**2
         gain = (y @ product) ** 2 / np.where(variance > 0, variance, np.inf)
         together[:, i, i + 1 :] = together[:, i + 1 :, i] = gain
     return alone, together

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,6 @@ from fareg.metrics._segments import Segments, worst_segment
 Counts = npt.NDArray[np.unsignedinteger]
 
 CHUNK_ELEMENTS = 2**16  # numbers per working array, so that memory does not grow with directions
-FEW_BLOCKS = 2048  # so few are looked at one by one
-ROUNDING = 2.0**-20  # relative error of sums in single precision that is allowed for
 N_GROUPS = 256  # neighbouring blocks are taken together to rule out hopeless searches
 
 
@@ -97,19 +95,6 @@ class _Blocks:
             return counts
         return np.add.reduceat(counts, self.starts, axis=-1, dtype=np.int64)
 
-    def sums_before(
-        self, counts: npt.NDArray[np.integer], direction: int
-    ) -> npt.NDArray[np.float32]:
-        """Add up counts of shape (n_rows, n_distinct) before each cut between blocks.
-
-        A row per cut; the last is repeated until their number is a multiple of four.
-        """
-        before = np.zeros((len(counts), counts.shape[1] + 1), dtype=np.float32)
-        np.cumsum(np.take(counts, self.order[direction], axis=-1), axis=1, out=before[:, 1:])
-        n_distinct = counts.shape[1]
-        cuts = np.arange(n_distinct) if self.starts is None else self.starts
-        return np.take(before.T, np.append(cuts, [n_distinct] * (4 - len(cuts) % 4)), axis=0)
-
     def sums(self, counts: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
         """Add up counts over each block: those of row i along direction i."""
         own = np.stack([count[one] for count, one in zip(counts, self.order, strict=True)])
@@ -132,35 +117,29 @@ class _Blocks:
         return block
 
 
-@dataclass(frozen=True)
-class Found:
-    """The worst slab of one outcome: ``covered`` of ``points`` along a direction."""
-
-    value: float
-    direction: int
-    lower: float
-    upper: float
-    points: int
-
-
 @dataclass
 class Search:
-    """What is known so far about slabs of at least ``min_points`` points."""
+    """What is known so far about slabs of at least ``min_points`` points.
+
+    Of the observed outcome it is the worst slab: its coverage, direction, edges and points. Of each
+    permuted outcome it is how many points the worst slab holds, and how many of them are covered.
+    """
 
     min_points: int
-    found: Found  # the worst slab of the observed outcome
-    values: list[float]  # its worst coverage along each direction searched
-    covered: IntArray  # (n_permutations,) covered points of the worst slab of each permuted outcome
-    points: IntArray  # (n_permutations,) and its points
+    covered: IntArray  # (n_permutations,)
+    points: IntArray  # (n_permutations,)
+    values: list[float] = field(default_factory=list)  # worst coverage along each direction so far
+    value: float = np.inf
+    direction: int = 0
+    lower: float = -np.inf
+    upper: float = np.inf
+    n_points: int = 0
 
     @classmethod
     def start(cls, points: Points, counts: Counts, min_points: int) -> Search:
         """Start with the slab of all points."""
-        n_points = len(points.row)
-        covered = counts.sum(axis=1, dtype=np.int64)
-        everyone = Found(np.inf, 0, -np.inf, np.inf, n_points)
-        n_permutations = len(counts) - 1
-        return cls(min_points, everyone, [], covered[1:], np.full(n_permutations, n_points))
+        covered = counts[1:].sum(axis=1, dtype=np.int64)
+        return cls(min_points, covered, np.full(len(covered), len(points.row)))
 
     @property
     def null(self) -> FloatArray:
@@ -194,8 +173,7 @@ def search_own(search: Search, points: Points, counts: Counts, directions: Direc
         covered = blocks.sums(counts[done : done + n_directions])
         segments = Segments.at_least(search.min_points, blocks.size)
         if done == 0:
-            first = np.arange(1)
-            _note_observed(search, blocks, covered[:1], segments.of(first))
+            _note_observed(search, blocks, covered[:1], segments.of(np.arange(1)))
         null = np.arange(max(done, 1), done + n_directions)
         if len(null):
             below = (search.covered[null - 1], search.points[null - 1])
@@ -211,11 +189,11 @@ def _note_observed(
     worst = worst_segment(covered, segments)
     ratio = worst.covered / worst.points
     r = int(np.argmin(ratio))
-    if ratio[r] < search.found.value:
-        lower, upper = blocks.projection[r, [worst.start[r], worst.stop[r] - 1]].tolist()
-        direction = len(search.values) + r
-        found = Found(float(ratio[r]), direction, lower, upper, int(worst.points[r]))
-        search.found = found
+    if ratio[r] < search.value:
+        search.value, search.direction = float(ratio[r]), len(search.values) + r
+        edges = blocks.projection[r, [worst.start[r], worst.stop[r] - 1]]
+        search.lower, search.upper = edges.tolist()
+        search.n_points = int(worst.points[r])
     search.values.extend(ratio.tolist())
 
 
@@ -251,12 +229,15 @@ def _search_null(
     """Lower the worst ratio of each permutation along one more direction.
 
     A permutation carries its worst ratio from direction to direction. Most directions cannot
-    beat it, and a bound proves that cheaply.
+    beat it, and a bound on groups of neighbouring blocks proves that cheaply.
     """
-    may_beat = _bound(blocks, direction, counts, missed)
-    step = max(1, CHUNK_ELEMENTS // len(blocks.sizes(direction)))
+    size = blocks.sizes(direction)
+    width = -(-len(size) // N_GROUPS)
+    group_size = np.add.reduceat(size, np.arange(0, len(size), width))
+    before = missed.before(blocks.block_of(direction) // width, len(counts), len(group_size))
+    step = max(1, CHUNK_ELEMENTS // len(size))
     for search, segments in zip(searches, allowed, strict=True):
-        hopeful = np.flatnonzero(may_beat(search, segments))
+        hopeful = np.flatnonzero(_may_be_worse(search, before, group_size, whole=width == 1))
         for first in range(0, len(hopeful), step):
             part = hopeful[first : first + step]
             worst = worst_segment(
@@ -267,64 +248,28 @@ def _search_null(
             search.covered[part], search.points[part] = worst.covered, worst.points
 
 
-def _bound(
-    blocks: _Blocks, direction: int, counts: Counts, missed: _Missed
-) -> Callable[[Search, Segments], BoolArray]:
-    """Return what tells which permutations may find a worse slab than they know.
-
-    It looks at the blocks themselves if they are few, else at groups of neighbouring ones.
-    """
-    size = blocks.sizes(direction)
-    if len(size) <= FEW_BLOCKS:
-        covered = blocks.sums_before(counts, direction)
-        return lambda search, segments: _may_beat(search, covered, segments)
-    width = -(-len(size) // N_GROUPS)
-    starts = np.arange(0, len(size), width)
-    group = blocks.block_of(direction) // width
-    before = missed.before(group, len(counts), len(starts))
-    group_size = np.add.reduceat(size, starts)
-    return lambda search, segments: _may_be_worse(search, before, group_size)
-
-
-def _may_beat(search: Search, covered: npt.NDArray[np.float32], segments: Segments) -> BoolArray:
-    """Tell for which permutations a slab may have a smaller share of covered points than known.
-
-    With the known ratio r, a slab from cut i to cut j is better if ``Q_j < Q_i`` for
-    ``Q = covered - r * points``. Cuts are taken four at a time, so some slabs that are a little
-    too small are let through.
-    """
-    n_cuts = len(segments.points)
-    points = segments.points[np.minimum(np.arange(len(covered)), n_cuts - 1)]
-    Q = points.astype(np.float32)[:, None] * -search.null.astype(np.float32)
-    Q += covered
-    low, high = np.minimum(Q[::2], Q[1::2]), np.maximum(Q[::2], Q[1::2])
-    low, high = np.minimum(low[::2], low[1::2]), np.maximum(high[::2], high[1::2])
-    last = np.minimum(4 * np.arange(len(low)) + 3, n_cuts - 1)
-    ends = last >= segments.first_end
-    latest = segments.latest[last[ends] - segments.first_end] // 4
-    least = (low[ends] - np.maximum.accumulate(high, axis=0)[latest]).min(axis=0)
-    return np.asarray(least < ROUNDING * segments.points[-1])
-
-
-def _may_be_worse(search: Search, missed: IntArray, group_size: IntArray) -> BoolArray:
+def _may_be_worse(
+    search: Search, missed: IntArray, group_size: IntArray, *, whole: bool
+) -> BoolArray:
     """Tell for which permutations a slab may hold a larger share of missed points than known.
 
     A slab that starts in group i and ends in group j - 1 misses at most all missed points of these
-    groups, and holds at least ``min_points`` points and all points of the groups between. It is
-    worse than the known ratio r only if missed > r * points.
+    groups. It holds at least ``min_points`` points, and all points of the groups between, or of all
+    its groups if these are ``whole``: then no slab divides them. It is worse than the known ratio r
+    only if missed > r * points.
     """
     r = (1 - search.null)[:, None]
     segments = Segments.at_least(search.min_points, group_size)
-    points, ends, latest = segments.points, slice(segments.first_end, None), segments.latest
-    upto = missed[:, ends]
-    # the two latest starts: at least min_points points
-    most = (upto - missed[:, np.maximum(latest - 1, 0)]).max(axis=1)
-    bound = most - r[:, 0] * search.min_points
-    # earlier starts: all points of the groups between
-    inner_end = points[segments.first_end - 1 : -1]
-    start = np.minimum.accumulate(missed[:, :-1] - r * points[1:], axis=1)
-    early = latest >= 2
-    if early.any():
-        between = (upto - r * inner_end)[:, early] - start[:, latest[early] - 2]
-        bound = np.maximum(bound, between.max(axis=1))
-    return np.asarray(bound > -1e-9)
+    points, first_end, latest = segments.points, segments.first_end, segments.latest
+    upto = missed[:, first_end:]
+    cut = 0 if whole else 1  # groups at either end of a slab that it may divide
+    start = np.minimum.accumulate(missed[:, : len(points) - cut] - r * points[cut:], axis=1)
+    end = upto - r * points[first_end - cut : len(points) - cut]
+    early = latest >= 2 * cut
+    between = end[:, early] - start[:, latest[early] - 2 * cut]
+    bound = between.max(axis=1, initial=-np.inf)
+    if cut:  # the two latest starts: at least min_points points
+        most = (upto - missed[:, np.maximum(latest - 1, 0)]).max(axis=1)
+        bound = np.maximum(bound, most - r[:, 0] * search.min_points)
+    # r is a fraction whose denominator is at most n, so missed - r * points is 0 or at least 1 / n
+    return np.asarray(bound > 0.5 / points[-1])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fareg._columns import take_rows
 from fareg._encoding import NumericCode
 from fareg._hashing import check_numpy_seed
 from fareg._validation import (
@@ -112,18 +113,14 @@ class WorstSlab:
 
     def project(self, X: Any) -> FloatArray:
         """Return ``pi(x)`` of each row, shape (n_samples,)."""
-        projection: FloatArray = self.directions.project(self.code.transform(X))[0]
+        pi = Directions(self.v[None], None if self.W is None else self.W[None])
+        projection: FloatArray = pi.project(self.code.transform(X))[0]
         return projection
 
     def contains(self, X: Any) -> BoolArray:
         """Tell which rows lie in the slab, shape (n_samples,)."""
         projection = self.project(X)
         return (self.lower <= projection) & (projection <= self.upper)
-
-    @property
-    def directions(self) -> Directions:
-        """The slab's ``pi`` as a batch of one."""
-        return Directions(self.v[None], None if self.W is None else self.W[None])
 
 
 def worst_slab_coverage(
@@ -298,23 +295,23 @@ def worst_slab_curve(
     ]
     if test_size is None:
         return slabs
-    return [_evaluate(found, numbers[test], covered[test]) for found in slabs]
+    held_out = take_rows(X, test)
+    return [_evaluate(found, held_out, covered[test]) for found in slabs]
 
 
 def _worst_slab(
     search: Search, directions: Directions, n_points: int, code: NumericCode
 ) -> WorstSlab:
-    found = search.found
     return WorstSlab(
-        value=found.value,
-        v=directions.v[found.direction],
-        W=None if directions.W is None else directions.W[found.direction],
-        lower=found.lower,
-        upper=found.upper,
-        mass=found.points / n_points,
+        value=search.value,
+        v=directions.v[search.direction],
+        W=None if directions.W is None else directions.W[search.direction],
+        lower=search.lower,
+        upper=search.upper,
+        mass=search.n_points / n_points,
         values=np.array(search.values),
         code=code,
-        null=_null_band(found.value, search.null) if len(search.covered) else None,
+        null=_null_band(search.value, search.null) if len(search.covered) else None,
     )
 
 
@@ -331,9 +328,8 @@ def _held_out(n_samples: int, test_size: float | None, rng: np.random.Generator)
     return test
 
 
-def _evaluate(found: WorstSlab, numbers: FloatArray, covered: BoolArray) -> WorstSlab:
-    projection = found.directions.project(numbers)[0]
-    inside = (found.lower <= projection) & (projection <= found.upper)
+def _evaluate(found: WorstSlab, X: Any, covered: BoolArray) -> WorstSlab:
+    inside = found.contains(X)
     n, k = int(inside.sum()), int(covered[inside].sum())
     low, high = clopper_pearson(k, n)
     return replace(
