@@ -12,7 +12,7 @@ import pytest
 import fareg
 
 HEAVY = ("matplotlib", "narwhals", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "torch")
-LAZY = ("fareg", "fareg.metrics", "fareg.workflow")
+LAZY = ("fareg", "fareg.workflow")
 COMMAND = """
 from fareg.cli import app
 try:

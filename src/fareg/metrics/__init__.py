@@ -8,27 +8,22 @@ searches for the worst group of a geometric shape; ``excess_risk`` (ERT) measure
 can be told from X, and its under part how far it can be told who is short-changed.
 """
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-
-from fareg._lazy import lazy_names as _lazy_names
-
-if _TYPE_CHECKING:
-    from fareg.metrics._by_group import (
-        clopper_pearson,
-        coverage_by_group,
-        coverage_by_label,
-        coverage_by_level,
-    )
-    from fareg.metrics._coverage import (
-        coverage_score,
-        coverage_scorer,
-        is_covered,
-        mean_set_size,
-        mean_set_size_scorer,
-        set_metrics,
-    )
-    from fareg.metrics._excess_risk import ExcessRisk, excess_risk, excess_risk_parts
-    from fareg.metrics._worst_slab import NullBand, WorstSlab, worst_slab_coverage, worst_slab_curve
+from fareg.metrics._by_group import (
+    clopper_pearson,
+    coverage_by_group,
+    coverage_by_label,
+    coverage_by_level,
+)
+from fareg.metrics._coverage import (
+    coverage_score,
+    coverage_scorer,
+    is_covered,
+    mean_set_size,
+    mean_set_size_scorer,
+    set_metrics,
+)
+from fareg.metrics._excess_risk import ExcessRisk, excess_risk, excess_risk_parts
+from fareg.metrics._worst_slab import NullBand, WorstSlab, worst_slab_coverage, worst_slab_curve
 
 __all__ = [
     "ExcessRisk",
@@ -49,19 +44,3 @@ __all__ = [
     "worst_slab_coverage",
     "worst_slab_curve",
 ]
-
-# calibration and prediction count coverage and do without the searches
-_HOMES = {
-    "_by_group": ["clopper_pearson", "coverage_by_group", "coverage_by_label", "coverage_by_level"],
-    "_coverage": [
-        "coverage_score",
-        "coverage_scorer",
-        "is_covered",
-        "mean_set_size",
-        "mean_set_size_scorer",
-        "set_metrics",
-    ],
-    "_excess_risk": ["ExcessRisk", "excess_risk", "excess_risk_parts"],
-    "_worst_slab": ["NullBand", "WorstSlab", "worst_slab_coverage", "worst_slab_curve"],
-}
-__getattr__, __dir__ = _lazy_names("fareg.metrics", _HOMES)

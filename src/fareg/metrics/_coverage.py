@@ -99,8 +99,8 @@ def coverage_scorer(estimator: Any, X: Any, y: Any) -> float:
     >>> bool((told["test_coverage"] > 0.8).all()), bool((told["test_size"] < -1).all())
     (True, True)
     """
-    clf, table = _last_step(estimator, X)
-    return coverage_score(y, _sets(clf, table), classes=clf.classes_)
+    sets, classes = _sets(estimator, X)
+    return coverage_score(y, sets, classes=classes)
 
 
 def mean_set_size_scorer(estimator: Any, X: Any, y: Any = None) -> float:
@@ -129,7 +129,7 @@ def mean_set_size_scorer(estimator: Any, X: Any, y: Any = None) -> float:
     >>> search.fit(X, data.y).best_params_
     {'estimator__C': 1.0}
     """
-    return -mean_set_size(_sets(*_last_step(estimator, X)))
+    return -mean_set_size(_sets(estimator, X)[0])
 
 
 def set_metrics(classes: Any) -> dict[str, Callable[[Any, Any], float]]:
@@ -163,19 +163,14 @@ def set_metrics(classes: Any) -> dict[str, Callable[[Any, Any], float]]:
     return {"coverage": coverage, "mean_set_size": size}
 
 
-def _last_step(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """Return the last step of a pipeline, and the table as it comes in there."""
+def _sets(estimator: Any, X: Any) -> tuple[BoolArray, Any]:
+    """Return the sets of a classifier, or of the last step of a pipeline, and its classes."""
     while isinstance(estimator, Pipeline):
         X = estimator[:-1].transform(X) if len(estimator) > 1 else X
         estimator = estimator[-1]
-    return estimator, X
-
-
-def _sets(clf: Any, X: Any) -> BoolArray:
-    if not hasattr(clf, "predict_set"):
+    if not hasattr(estimator, "predict_set"):
         raise InvalidInputError(
-            f"the scorer needs a conformal classifier, got {type(clf).__name__}; wrap it, as in "
-            "SplitConformalClassifier(estimator)"
+            f"the scorer needs a conformal classifier, got {type(estimator).__name__}; wrap it, as "
+            "in SplitConformalClassifier(estimator)"
         )
-    sets: BoolArray = clf.predict_set(X)
-    return sets
+    return estimator.predict_set(X), estimator.classes_

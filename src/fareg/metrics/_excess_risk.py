@@ -172,10 +172,11 @@ def excess_risk_parts(
     check_numpy_seed("random_state", random_state)
     if isinstance(random_state, np.random.Generator):
         random_state = int(random_state.integers(2**32))
-    table = _table(X)
-    model = estimator
+    table, model = check_table(X), estimator
+    if is_frame(table) or table.dtype.kind not in "biuf" or model is None:
+        table = canonical(table)
     if model is None:  # level numbers do not depend on coverage, so they are found once
-        table = ordinal_encoder().fit_transform(canonical(table))
+        table = ordinal_encoder().fit_transform(table)
         size = {"max_iter": N_ROUNDS, "max_leaf_nodes": N_LEAVES}
         model = make_pipeline(FillEmpty(), AnySizeBoosting(**size, random_state=random_state))
     if not hasattr(model, "predict_proba"):
@@ -201,14 +202,6 @@ LOSSES: dict[str, Callable[[FloatArray, BoolArray, float], FloatArray]] = {
     "brier": lambda p, covered, level: (p - covered) ** 2,
     "log": _log,
 }
-
-
-def _table(X: Any) -> Any:
-    """Return a numeric array as it is, any other table in canonical columns."""
-    X = check_table(X)
-    if is_frame(X) or X.dtype.kind not in "biuf":
-        return canonical(X)
-    return X
 
 
 def _predict(model: Any, table: Any, covered: BoolArray, train: Any, test: Any) -> FloatArray:
