@@ -104,7 +104,7 @@ def test_clusters_may_be_a_column_or_ids(frame):
 @pytest.mark.parametrize(
     ("clusters", "message"),
     [
-        ("nobody", "clusters must be a column of X"),
+        ("nobody", "clusters names 'nobody', which is no column of X; columns:"),
         (["u", None, "v"], "must not be missing, got 1"),
         (["u"], "same number of rows"),
         ([["u"], ["v"], ["w"]], "one id per row"),

@@ -245,14 +245,7 @@ def margin(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     return best_other - p
 
 
-SCORES: dict[str, Score] = {
-    "aps": aps,
-    "lac": lac,
-    "margin": margin,
-    "raps": raps,
-    "saps": saps,
-    "topk": topk,
-}
+SCORES: dict[str, Score] = {score.__name__: score for score in (aps, lac, margin, raps, saps, topk)}
 
 
 def is_randomised(score: Score) -> bool:

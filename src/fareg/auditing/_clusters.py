@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import canonical, column_names, series_of, without_columns
+from fareg._columns import canonical, column_names, selected_positions, series_of, without_columns
 from fareg._levels import distinct_rows
 from fareg._validation import FaregError, IntArray, InvalidInputError, check_same_length, warn
-from fareg._words import count, rows, shown
+from fareg._words import count, rows
 
 MANY_REPEATS = 0.1  # share of rows equal to an earlier one from which on repeats are suspicious
 NEARLY_UNIQUE = 0.9  # a column that tells this share of the distinct rows apart is like an id
@@ -25,17 +25,9 @@ def read_clusters(X: Any, clusters: Any) -> tuple[Any, IntArray | None]:
     if clusters is None:
         return X, None
     if np.isscalar(clusters):
-        names = column_names(X)
-        if isinstance(clusters, int | np.integer) and 0 <= clusters < len(names):
-            clusters = names[int(clusters)]
-        if clusters not in names:
-            raise InvalidInputError(
-                f"clusters must be a column of X or an array of ids, got {clusters!r}; columns: "
-                f"{shown(names)}"
-            )
-        if len(names) == 1:
+        (position,) = selected_positions(X, clusters, "clusters")
+        if len(column_names(X)) == 1:
             raise InvalidInputError("X must have a column besides the clusters, got none")
-        position = names.index(clusters)
         clusters, X = np.asarray(series_of(X)[position]), without_columns(X, [position])
     ids = np.asarray(clusters)
     if ids.ndim != 1:

@@ -241,32 +241,12 @@ def compare_sets(
 ) -> Comparison:
     """Compare the sets ``before`` and ``after`` on rows that neither of them has seen.
 
-    Parameters
-    ----------
-    X, y, classes, sensitive_features, confidence_level, clusters, measures, random_state
-        As in :func:`fareg.audit`.
-    sets : mapping
-        Bool arrays of shape (n_samples, n_classes) ``before`` and ``after``.
-    predicted : array of shape (n_samples,)
-        The top label of each row.
-    names : pair of str
-        What to call the two.
-    label_conditional : bool, default=False
-        Whether every label was calibrated by itself.
-    named : sequence, default=None
-        Groups that a classifier names: objects with a ``rule``. None for a method that names none,
-        or could not verify them.
-    levels : RowLevels, default=None
-        Levels of disadvantage of the rows.
-    n_calibration : int, default=None
-        How many rows calibrated the sets after: the verdict blames no predictor for the difference
-        that their draw makes.
-    about : mapping, default=None
-        What is known about where the numbers come from.
-
-    Returns
-    -------
-    Comparison
+    ``sets`` holds two bool arrays of shape (n_samples, n_classes), and ``predicted`` the top label
+    of each row. ``named`` are the groups that a classifier names, objects with a ``rule``; it is
+    None for a method that names none, or could not verify them. ``levels`` are the levels of
+    disadvantage of the rows. ``n_calibration`` is how many rows calibrated the sets after: the
+    verdict blames no predictor for the difference that their draw makes. All else is as in
+    :func:`fareg.audit` and in :class:`Comparison`.
     """
     covered = {moment: is_covered(y, own, classes=classes) for moment, own in sets.items()}
     sizes = {moment: own.sum(axis=1) for moment, own in sets.items()}

@@ -17,8 +17,15 @@ import pandas as pd
 from scipy.optimize import brentq
 from scipy.stats import beta, betabinom, binom
 
-from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
+from fareg._validation import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    InvalidInputError,
+    check_confidence_level,
+)
 from fareg.metrics import clopper_pearson
+from fareg.pvalues import conformal_rank
 
 FEWEST_DEVIATIONS = 10.0  # a law is cut off where it is this many standard deviations from its mean
 INTERVAL_TAIL = 0.025  # probability outside each end of a 95% interval
@@ -29,8 +36,8 @@ class Promise:
     """What the sets promise: coverage of at least a level, or that of a valid split predictor.
 
     Over the draw of ``n_calibration`` rows, the true coverage of a split conformal predictor is
-    Beta(n + 1 - l, l) with ``l = floor((n + 1) alpha)``: valid on average, and a little above or
-    below the level each time (Vovk 2012). Coverage is then beta-binomial instead of binomial.
+    Beta(k, n + 1 - k) with ``k = ceil((n + 1)(1 - alpha))``: valid on average, and a little above
+    or below the level each time (Vovk 2012). Coverage is then beta-binomial instead of binomial.
     """
 
     confidence_level: float
@@ -48,7 +55,8 @@ class Promise:
     @classmethod
     def of_fitted(cls, confidence_level: float, n_calibration: int | None) -> Promise:
         """Allow for the calibration rows where they are enough to leave any label out."""
-        few = n_calibration is None or (n_calibration + 1) * (1 - confidence_level) < 1 - 1e-9
+        alpha = check_confidence_level(confidence_level)
+        few = n_calibration is None or conformal_rank(n_calibration, alpha) > n_calibration
         return cls(confidence_level, None if few else n_calibration)
 
     def of_share(self, share: float) -> Promise:
@@ -60,9 +68,8 @@ class Promise:
     @property
     def _beta(self) -> tuple[int, int]:
         assert self.n_calibration is not None
-        n = self.n_calibration
-        left_out = int(np.floor((n + 1) * (1 - self.confidence_level) + 1e-9))
-        return n + 1 - left_out, left_out
+        k = conformal_rank(self.n_calibration, check_confidence_level(self.confidence_level))
+        return k, self.n_calibration + 1 - k
 
     @property
     def least_coverage(self) -> float:

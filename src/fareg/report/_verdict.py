@@ -52,28 +52,15 @@ def audit_verdict(
     by_label: Sequence[Row],
     detectable_coverage: float | None,
 ) -> dict[str, Any]:
-    """Decide what an audit says.
+    """Decide what an audit says: the status, a key of ``LABELS``, its label, sentence, next_steps.
 
-    Parameters
-    ----------
-    confidence_level : float
-        Coverage that was promised.
-    overall : mapping
-        ``n``, ``coverage`` and the end ``high`` of its 95% interval, of all rows. If these count
-        each cluster once, also ``n_clusters``, and the coverage of the rows as ``row_coverage``.
-    groups : sequence of mappings
-        Groups that were put to the test, most significant first; see ``VerifiedGroup``.
-    by_label : sequence of mappings
-        ``label``, ``n``, ``coverage``, ``low``, ``high`` of each true label.
-    detectable_coverage : float or None
-        Coverage at which a group would be found; None if none would be found at any.
-
-    Returns
-    -------
-    dict
-        ``status``, a key of ``LABELS``, with its ``label``, ``sentence`` and ``next_steps``. Groups
-        and labels with fewer than ``MIN_HEADLINE_ROWS`` rows may be mentioned in the sentence but
-        never decide the status.
+    ``overall`` holds ``n``, ``coverage`` and the end ``high`` of its 95% interval, of all rows. If
+    these count each cluster once, also ``n_clusters``, and the coverage of the rows as
+    ``row_coverage``. ``groups`` were put to the test, most significant first; see
+    ``VerifiedGroup``. ``by_label`` has ``label``, ``n``, ``coverage``, ``low`` and ``high`` of each
+    true label. ``detectable_coverage`` is that at which a group would be found, None if none would
+    be found at any. Groups and labels with fewer than ``MIN_HEADLINE_ROWS`` rows may be mentioned
+    in the sentence but never decide the status.
     """
     target = confidence(confidence_level)
     short, smaller = _labels_below(by_label, confidence_level)
@@ -197,28 +184,17 @@ def fit_verdict(
 ) -> dict[str, Any]:
     """Decide what a fit says, from what was repaired and from the audit of what is left.
 
-    Parameters
-    ----------
-    repairs : sequence of mappings, or None
-        The groups that the classifier named, on test rows: ``group`` (the rule), its ``fidelity``,
-        ``n``, coverage ``before`` and ``after``, each also with ``_low`` and ``_high``,
-        ``p_value``, that it is below the level before, and ``least_coverage``, which the draw of
-        the calibration rows excuses. It may be empty. None for a method that
-        names no groups: the audit of its sets speaks alone.
-    left : mapping
-        :func:`audit_verdict` of the repaired sets on the same rows.
-    confidence_level, by_label
-        As in :func:`audit_verdict`.
-    label_conditional : bool, default=False
-        Whether every label was calibrated by itself.
-    empty : mapping, default=None
-        ``share`` of test rows whose set is empty, ``right``, the share of these for which the top
-        label is the true one, and ``accuracy``, that share of all test rows.
+    ``repairs`` are the groups that the classifier named, on test rows: ``group`` (the rule), its
+    ``fidelity``, ``n``, coverage ``before`` and ``after``, each also with ``_low`` and ``_high``,
+    ``p_value``, that it is below the level before, and ``least_coverage``, which the draw of the
+    calibration rows excuses. There may be none. For a method that names no groups, ``repairs`` is
+    None and the audit of its sets speaks alone. ``left`` is :func:`audit_verdict` of the repaired
+    sets on the same rows. ``empty`` holds the ``share`` of test rows whose set is empty, ``right``,
+    the share of these for which the top label is the true one, and ``accuracy``, that share of all
+    test rows.
 
-    Returns
-    -------
-    dict
-        As :func:`audit_verdict`. What is left leads if it is bad; a repair never hides it.
+    The answer is as that of :func:`audit_verdict`. What is left leads if it is bad; a repair never
+    hides it.
     """
     short, _ = _labels_below(by_label, confidence_level)
     status, title, sentence = left["status"], left["label"], left["sentence"]
