@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import sys
@@ -18,7 +19,7 @@ from fareg._words import first_line
 from fareg.calibration import require
 from fareg.persistence._familiar import UnfamiliarError, read_familiar
 from fareg.persistence._recipes import as_made, as_recipes, reachable
-from fareg.persistence._trust import is_function, is_trusted
+from fareg.persistence._trust import found, is_trusted
 
 FREE_BYTES = 1 << 26  # bytes that any file may unfold to
 MAX_RATIO = 200  # how much larger than its packed form a bigger file may unfold
@@ -142,7 +143,10 @@ def _check_calls(packed: bytes, names: Sequence[str]) -> None:
     skops keeps one list of trusted names, and some of its readers call what they find under a
     name. A function may be part of an estimator; it is not called while the estimator is read.
     """
-    functions = {name for name in names if is_function(name)}
+    known = {name: found(name) for name in names}
+    functions = [
+        n for n, thing in known.items() if thing is not None and not inspect.isclass(thing)
+    ]
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         root = json.loads(archive.read("schema.json"))
     for node in (thing for thing in reachable(root) if isinstance(thing, dict)):

@@ -82,12 +82,6 @@ def is_trusted(name: str) -> bool:
     return name in NAMED or name in NUMPY_SCALARS or is_shipped(name)
 
 
-def is_function(name: str) -> bool:
-    """Tell whether a trusted name is one of a function."""
-    thing = found(name)
-    return thing is not None and not inspect.isclass(thing)
-
-
 def is_shipped(name: str) -> bool:
     """Tell whether a name is one of scikit-learn's classes or functions that are trusted."""
     package, _, rest = name.partition(".")
