@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ class Comparison:
     y: Any
     sets: Mapping[str, BoolArray]
     covered: Mapping[str, BoolArray]
-    sizes: Mapping[str, IntArray] = field(default_factory=dict)
+    sizes: Mapping[str, IntArray]
 
     @property
     def repairs(self) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -69,7 +69,7 @@ class AuditResult:
     about : dict
         Where the numbers come from: the date, the seed, and what else is known, such as file,
         target, base_model and accuracy.
-    least_coverage : float or None
+    least_coverage : float
         Overall coverage below which the sets break their promise: the confidence level, unless the
         audit was told the number of calibration rows.
     drawn : bool ndarray of shape (n_samples,), or None
@@ -107,12 +107,12 @@ class AuditResult:
     slabs: pd.DataFrame
     excess_risk: float
     detectable_coverage: float | None
-    picture: dict[str, Any] | None = None
-    notes: tuple[str, ...] = field(default=())
-    about: dict[str, Any] = field(default_factory=dict)
-    least_coverage: float | None = None
-    excess_risk_under: float = float("nan")
-    drawn: BoolArray | None = field(default=None, repr=False)
+    picture: dict[str, Any] | None
+    notes: tuple[str, ...]
+    about: dict[str, Any]
+    least_coverage: float
+    excess_risk_under: float
+    drawn: BoolArray | None
 
     @property
     def findings(self) -> tuple[VerifiedGroup, ...]:
@@ -156,9 +156,7 @@ class AuditResult:
             "low": self.low,
             "high": self.high,
             "mean_size": self.mean_size,
-            "least_coverage": (
-                self.confidence_level if self.least_coverage is None else self.least_coverage
-            ),
+            "least_coverage": self.least_coverage,
         }
 
     def summary(self) -> str:

@@ -83,7 +83,7 @@ class VerifiedGroup:
     discovery_n: int
     discovery_coverage: float
     mask: BoolArray = field(repr=False)
-    n_clusters: int | None = None
+    n_clusters: int | None
 
 
 @dataclass(frozen=True, eq=False)
