@@ -174,3 +174,9 @@ def test_the_shell_samples_folders_only(folder, tmp_path):
         done = CliRunner().invoke(app, [str(argument) for argument in arguments])
         assert done.exit_code == 2
         assert "are for a folder of Parquet files" in done.stderr
+
+
+def test_a_folder_without_rows_is_told_as_such(tmp_path):
+    FRAME.iloc[:0].to_parquet(tmp_path / "part.parquet")
+    with pytest.raises(FaregError, match="has no rows"):
+        read_table(tmp_path)

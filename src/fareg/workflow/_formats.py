@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+from pyarrow import ArrowException
 
 from fareg._files import AnyPath
 from fareg._validation import InvalidInputError
@@ -62,18 +62,12 @@ def check_unique(names: list[str], source: Any) -> None:
 @contextmanager
 def reading(source: Path) -> Iterator[None]:
     """Turn what readers say about damaged files into one sentence."""
-    from pyarrow import ArrowException
-
     try:
         yield
     except UnicodeDecodeError as error:
         raise InvalidInputError(_not_utf8(source, error)) from error
     except InvalidInputError:
         raise
-    except pd.errors.EmptyDataError as error:
-        raise InvalidInputError(
-            f"{source} is empty: its first line must name the columns"
-        ) from error
     except (ValueError, csv.Error, ArrowException, OSError, EOFError) as error:
         format_ = "Parquet" if is_parquet(source) else "CSV"
         raise InvalidInputError(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
 
 from fareg._columns import spelled_numbers
 from fareg._engines import run_tasks
@@ -73,7 +75,6 @@ def folder_values(path: Path, root: Path | None, kinds: Mapping[str, str]) -> di
     """Return the columns that folders named ``name=value`` between root and file give its rows."""
     if root is None:
         return {}
-    import pyarrow
     from pyarrow import dataset
 
     types = {"number": pyarrow.float64()}
@@ -127,12 +128,30 @@ def parquet_columns(path: Path) -> list[str]:
     return names
 
 
+def open_parquet(
+    path: Path, columns: Sequence[str] | None, given: Mapping[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return an open file, and those of the given columns that it does not store.
+
+    Together they must have ``columns``, if any are named.
+    """
+    import pyarrow.parquet
+
+    # With pre_buffer, pyarrow would keep everything that it has read in memory.
+    file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
+    names = [str(name) for name in file.schema_arrow.names]
+    check_unique(names, path)
+    given = {name: value for name, value in given.items() if name not in names}
+    check_columns(columns or (), [*names, *given], str(path))
+    return file, given
+
+
 def read_parquet(
-    path: AnyPath,
+    source: Path,
     *,
-    columns: Sequence[str] | None = None,
-    labels: Sequence[str] = (),
-    sampling: Sampling | None = None,
+    columns: Sequence[str] | None,
+    labels: Sequence[str],
+    sampling: Sampling | None,
 ) -> pd.DataFrame:
     """Return the rows of a file or a sample of those of a folder; texts are categories.
 
@@ -140,16 +159,12 @@ def read_parquet(
     are read; the texts of ``labels`` stay texts. The index tells where a row stands in the file, or
     in the parts of the folder one after the other.
     """
-    import pyarrow
-
-    source = Path(path)
-
-    sampling = Sampling() if sampling is None else sampling
+    sampling = sampling or Sampling()
     n_rows = count_rows(source) or 0
     n_wanted = check_count("max_rows", sampling.max_rows) if source.is_dir() else n_rows
     rows = draw_rows(n_rows, n_wanted, sampling.seed)
     columns = parquet_columns(source) if columns is None else columns
-    table = _joined(_tables(source, rows, columns, labels, sampling), source)
+    table = arrow_rows(source, rows, columns, labels, sampling)
     # each column is freed as soon as it is converted
     frame = table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
     del table
@@ -160,89 +175,76 @@ def read_parquet(
     return frame
 
 
-def arrow_rows(source: Path, rows: IntArray) -> Any:
-    """Return the given rows of a Parquet file or folder, by their sorted numbers, as they stand."""
-    return _joined(_tables(source, rows, None, None, Sampling()), source)
-
-
-def _tables(
+def arrow_rows(
     source: Path,
     rows: IntArray,
-    columns: Sequence[str] | None,
-    labels: Sequence[str] | None,
-    sampling: Sampling,
-) -> list[Any]:
-    """Return rows of a file or folder as one Arrow table per part that has any of them."""
+    columns: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
+    sampling: Sampling | None = None,
+) -> Any:
+    """Return rows of a Parquet file or folder, by their sorted numbers, as an Arrow table.
+
+    Texts are coded, apart from those of ``labels``; without ``labels`` columns stay as they are.
+    """
     if not source.is_dir():
-        return [read_rows(source, rows, columns, labels)]
-    parts = folder_parts(source)
-    ends = np.cumsum([count_rows(source / part) for part in parts])
-    kinds = folder_kinds(source, parts)
-    columns = parquet_columns(source) if columns is None else columns
-    read = PartRows(
-        str(source.resolve()),
-        tuple(columns),
-        None if labels is None else tuple(labels),
-        tuple(kinds.items()),
-    )
-    bounds = np.searchsorted(rows, [0, *ends])
+        return _file_rows(source, rows, columns, labels, {})
+    parts, sampling = folder_parts(source), sampling or Sampling()
+    starts = np.cumsum([0, *(count_rows(source / part) or 0 for part in parts)])
+    bounds = np.searchsorted(rows, starts)
     tasks = [
-        (number, part, rows[first:last] - (ends[number - 1] if number else 0))
-        for number, (part, first, last) in enumerate(
-            zip(parts, bounds[:-1], bounds[1:], strict=True)
-        )
-        if first < last
+        (number, part, rows[bounds[number] : bounds[number + 1]] - starts[number])
+        for number, part in enumerate(parts)
+        if bounds[number] < bounds[number + 1]
     ]
+    read = partial(
+        _part_rows,
+        root=source.resolve(),
+        columns=parquet_columns(source) if columns is None else columns,
+        labels=labels,
+        kinds=folder_kinds(source, parts),
+    )
     found = run_tasks(
         read,
-        tasks,
+        tasks or [(0, parts[0], rows)],  # the first part tells the columns of a folder without rows
         engine=sampling.engine,
         jobs=1 if sampling.engine == "local" else None,
         scheduler=sampling.scheduler,
     )
-    return [table for _, table in sorted(found, key=lambda pair: pair[0])]
+    tables = [table for _, table in sorted(found, key=lambda pair: pair[0])]
+    try:
+        return pyarrow.concat_tables(tables, promote_options="permissive")
+    except pyarrow.ArrowException as error:
+        raise InvalidInputError(
+            f"the parts of {source} hold columns of different types ({first_line(error)}); write "
+            "them alike"
+        ) from error
 
 
-@dataclass(frozen=True)
-class PartRows:
-    """What a process needs to read a part; a call with numbers of rows returns these rows."""
-
-    root: str
-    columns: tuple[str, ...]
-    labels: tuple[str, ...] | None
-    kinds: tuple[tuple[str, str], ...]
-
-    def __call__(self, task: tuple[int, str, IntArray]) -> tuple[int, Any]:
-        number, part, rows = task
-        path, root = Path(self.root, part), Path(self.root)
-        given = folder_values(path, root, dict(self.kinds))
-        return number, read_rows(path, rows, self.columns, self.labels, given)
+def _part_rows(
+    task: tuple[int, str, IntArray],
+    root: Path,
+    columns: Sequence[str],
+    labels: Sequence[str] | None,
+    kinds: Mapping[str, str],
+) -> tuple[int, Any]:
+    """Return rows of a part of a folder, and the number of the part."""
+    number, part, rows = task
+    given = folder_values(root / part, root, kinds)
+    return number, _file_rows(root / part, rows, columns, labels, given)
 
 
-def read_rows(
+def _file_rows(
     path: Path,
     rows: IntArray,
     columns: Sequence[str] | None,
     labels: Sequence[str] | None,
-    given: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any],
 ) -> Any:
-    """Return rows of a Parquet file by their sorted numbers, as an Arrow table.
-
-    Texts are coded, apart from those of ``labels``; without ``labels`` columns stay as they are.
-    ``given`` are columns with one value for all rows.
-    """
-    import pyarrow
-    import pyarrow.parquet
-
+    """Return rows of a Parquet file; ``given`` are columns with one value for all of them."""
     with reading(check_readable(path)):
-        # With pre_buffer, pyarrow would keep everything that it has read in memory.
-        file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
-        names = [str(name) for name in file.schema_arrow.names]
-        check_unique(names, path)
-        given = {name: value for name, value in (given or {}).items() if name not in names}
-        wanted = [*names, *given] if columns is None else list(columns)
-        check_columns(wanted, [*names, *given], str(path))
-        stored = [name for name in wanted if name in names]
+        file, given = open_parquet(path, columns, given)
+        wanted = file.schema_arrow.names if columns is None else list(columns)
+        stored = [name for name in wanted if name not in given]
         batches = [_coded(batch, labels) for batch in _batches(file, stored, rows)]
         if not batches:
             batches = [_coded(file.schema_arrow.empty_table().select(stored), labels)]
@@ -270,15 +272,12 @@ def _batches(file: Any, columns: list[str], rows: IntArray) -> Iterator[Any]:
 
 def _coded(batch: Any, labels: Sequence[str] | None) -> Any:
     """Return a table whose texts, apart from labels, are codes of their distinct values."""
-    import pyarrow
-
     names = batch.schema.names
     columns = zip(names, batch.columns, strict=True)
     return pyarrow.table([_coded_column(column, name, labels) for name, column in columns], names)
 
 
 def _coded_column(column: Any, name: str, labels: Sequence[str] | None) -> Any:
-    import pyarrow
     from pyarrow import types
 
     if labels is None:
@@ -290,18 +289,3 @@ def _coded_column(column: Any, name: str, labels: Sequence[str] | None) -> Any:
         return column
     column = column.cast(pyarrow.large_string())
     return column if name in labels else column.dictionary_encode()
-
-
-def _joined(tables: list[Any], source: Path) -> Any:
-    """Return the tables of parts as one, and free them."""
-    import pyarrow
-
-    try:
-        table = pyarrow.concat_tables(tables, promote_options="permissive")
-    except pyarrow.ArrowException as error:
-        raise InvalidInputError(
-            f"the parts of {source} hold columns of different types ({first_line(error)}); write "
-            "them alike"
-        ) from error
-    tables.clear()
-    return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ from fareg.workflow._parquet import (
     Sampling,
     arrow_rows,
     folder_values,
+    open_parquet,
     parquet_columns,
     read_parquet,
 )
@@ -103,32 +105,20 @@ def read_batches(
     value has one form, whichever rows come with it. ``batch_size`` rows come at a time. Folders
     below ``root`` that are named ``name=value`` are columns too.
     """
-    source = check_readable(path)
+    source, wanted = check_readable(path), [*kinds, *keep]
     with reading(source):
-        parquet = is_parquet(source)
-        given = folder_values(source, root, {**dict.fromkeys(keep, "text"), **kinds})
-        if parquet:
-            import pyarrow.parquet
-
-            # With pre_buffer, pyarrow would keep everything that it has read in memory.
-            file = pyarrow.parquet.ParquetFile(source, pre_buffer=False)
-            names = [str(name) for name in file.schema_arrow.names]
+        if is_parquet(source):
+            given = folder_values(source, root, {**dict.fromkeys(keep, "text"), **kinds})
+            file, given = open_parquet(source, wanted, given)
+            # the values of the other columns are in the path of the file
+            stored, kept = ([n for n in names if n not in given] for names in (kinds, keep))
+            batches = _parquet_batches(file, stored, kept, batch_size)
         else:
-            names = _check_header(source)
-        check_unique(names, source)
-        given = {name: value for name, value in given.items() if name not in names}
-        check_columns([*kinds, *keep], [*names, *given], str(source))
-        stored = [name for name in kinds if name not in given]
-        # the values of the other columns are in the path of the file
-        kept = [name for name in keep if name not in given]
-        batches = (
-            _parquet_batches(file, stored, kept, batch_size)
-            if parquet
-            else _csv_batches(source, kinds, kept, batch_size)
-        )
+            check_columns(wanted, _check_header(source), str(source))
+            given, batches = {}, _csv_batches(source, kinds, keep, batch_size)
         for frame, copied in batches:
             if len(frame):
-                yield _as_kinds(frame.assign(**given), kinds, source), copied
+                yield as_kinds(frame.assign(**given), kinds, str(source)), copied
 
 
 def _parquet_batches(
@@ -144,7 +134,7 @@ def _parquet_batches(
 
 
 def _csv_batches(
-    source: Path, kinds: Mapping[str, str], keep: list[str], batch_size: int
+    source: Path, kinds: Mapping[str, str], keep: Sequence[str], batch_size: int
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Yield frames, and the columns to keep as the text that they are."""
 
@@ -157,18 +147,12 @@ def _csv_batches(
     copies = chunks(keep, dtype="str", keep_default_na=False) if keep else None
     for frame in chunks(kinds, dtype=texts):
         copied = pd.DataFrame(index=frame.index) if copies is None else next(copies)
-        yield frame, copied[keep].reset_index(drop=True)
+        yield frame, copied[list(keep)].reset_index(drop=True)
 
 
 def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
     """Return "number", "text" or "date" for each column."""
     return {str(name): _kind(column) or "number" for name, column in frame.items()}
-
-
-def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.DataFrame:
-    """Return the columns ``kinds`` of a frame, found by name and checked."""
-    check_columns(list(kinds), [str(name) for name in frame.columns], where)
-    return _as_kinds(frame, kinds, where)
 
 
 @contextmanager
@@ -188,15 +172,12 @@ def _csv_appender(path: Path, is_packed: bool) -> Iterator[Any]:
 
 def _opened(path: Path, mode: str, encoding: str, is_packed: bool) -> Any:
     """Open a text file, packed by gzip or not."""
-    import gzip
-
     opened: Any = gzip.open if is_packed else open
     return opened(path, mode, encoding=encoding, newline="")
 
 
 @contextmanager
 def _parquet_appender(path: Path, is_packed: bool) -> Iterator[Any]:
-    import pyarrow
     import pyarrow.parquet
 
     with ExitStack() as opened:
@@ -205,9 +186,7 @@ def _parquet_appender(path: Path, is_packed: bool) -> Iterator[Any]:
         def append(frame: pd.DataFrame) -> None:
             nonlocal writer
             table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-            table = table.replace_schema_metadata(
-                None
-            )  # pandas cannot read all that it notes there
+            table = table.replace_schema_metadata(None)  # pandas may not understand its own notes
             if writer is None:  # the first frame tells the types of all
                 writer = opened.enter_context(pyarrow.parquet.ParquetWriter(path, table.schema))
             writer.write_table(table.cast(writer.schema))
@@ -346,7 +325,9 @@ def _kind(column: pd.Series) -> str | None:
     return kinds_of(column.to_frame("x"))["x"]
 
 
-def _as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: Any) -> pd.DataFrame:
+def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.DataFrame:
+    """Return the columns ``kinds`` of a frame, found by name and checked."""
+    check_columns(list(kinds), [str(name) for name in frame.columns], where)
     frame = frame[list(kinds)].reset_index(drop=True)
     for name, kind in kinds.items():
         column = _with_dates(frame[name]) if kind == "date" else frame[name]
