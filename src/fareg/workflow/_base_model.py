@@ -18,7 +18,7 @@ from fareg._words import repeated, shown
 from fareg.classifiers import OnnxClassifier, ProbabilityColumns
 from fareg.persistence import read_estimator
 from fareg.workflow._formats import check_columns
-from fareg.workflow._models import MODELS, check_named, fitted_reading, reading
+from fareg.workflow._models import MODELS, check_named, reading
 from fareg.workflow._roles import AskedRoles, Roles, assign_roles
 
 PICKLES = (".joblib", ".pkl", ".pickle")
@@ -191,7 +191,8 @@ def _model_of_file(
             f"{len(roles.features)}; name them as features, in the order in which it was trained"
         )
     if roles.others:
-        fitted = fitted_reading(fitted, roles.features, frame[roles.columns])
+        fitted = reading(fitted, roles.features)
+        fitted[0].fit(frame[roles.columns])
     y = match_labels(y, fitted.classes_)
     return BaseModel(path.name, FrozenEstimator(fitted), True, roles, y)
 

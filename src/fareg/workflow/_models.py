@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 
@@ -17,21 +19,6 @@ from fareg._encoding import gradient_boosting, lone_rows_twice, one_hot_encoder,
 from fareg._validation import FloatArray, InvalidInputError, check_choice
 
 MAX_CATEGORIES = 100  # rarer categories of a column share one input of a linear model or network
-
-
-def _forest(seed: int) -> Any:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return make_pipeline(
-        ordinal_encoder(),
-        RandomForestClassifier(200, min_samples_leaf=3, n_jobs=-1, random_state=seed),
-    )
-
-
-def _logistic(seed: int) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), LogisticRegression(max_iter=1000))
 
 
 class AnySizeNetwork(MLPClassifier):
@@ -42,14 +29,6 @@ class AnySizeNetwork(MLPClassifier):
         X, y, weights = lone_rows_twice(X, y, sample_weight)
         super().fit(X, y, **({} if weights is None else {"sample_weight": weights}))
         return self
-
-
-def _mlp(seed: int) -> Any:
-    # A fifth of the rows decides when to stop, and at least two, which the smallest tables need.
-    network = AnySizeNetwork(
-        (64, 32), early_stopping=True, validation_fraction=0.2, random_state=seed
-    )
-    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), CodedLabels(network))
 
 
 class CodedLabels(ClassifierMixin, BaseEstimator):
@@ -81,24 +60,35 @@ class CodedLabels(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
 
-def _xgboost(seed: int) -> Any:
-    from xgboost import XGBClassifier
-
-    return make_pipeline(ordinal_encoder(), CodedLabels(XGBClassifier(random_state=seed)))
-
-
-def _lightgbm(seed: int) -> Any:
-    from lightgbm import LGBMClassifier
-
+# The classifiers of other libraries, each of which has the name of its model, and their options.
+LIBRARIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "xgboost": ("XGBClassifier", {}),
     # n_jobs=0 asks OpenMP for its threads, which are few for small tables
-    boosting = LGBMClassifier(random_state=seed, verbosity=-1, n_jobs=0)
-    return make_pipeline(ordinal_encoder(), CodedLabels(boosting))
+    "lightgbm": ("LGBMClassifier", {"verbosity": -1, "n_jobs": 0}),
+    "catboost": ("CatBoostClassifier", {"verbose": False, "allow_writing_files": False}),
+}
 
 
-def _catboost(seed: int) -> Any:
-    from catboost import CatBoostClassifier
+def _forest(seed: int) -> Any:
+    forest = RandomForestClassifier(200, min_samples_leaf=3, n_jobs=-1, random_state=seed)
+    return make_pipeline(ordinal_encoder(), forest)
 
-    boosting = CatBoostClassifier(random_seed=seed, verbose=False, allow_writing_files=False)
+
+def _logistic(seed: int) -> Any:
+    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), LogisticRegression(max_iter=1000))
+
+
+def _mlp(seed: int) -> Any:
+    # A fifth of the rows decides when to stop, and at least two, which the smallest tables need.
+    network = AnySizeNetwork(
+        (64, 32), early_stopping=True, validation_fraction=0.2, random_state=seed
+    )
+    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), CodedLabels(network))
+
+
+def _boosting(library: str, seed: int) -> Any:
+    name, options = LIBRARIES[library]
+    boosting = getattr(import_module(library), name)(random_state=seed, **options)
     return make_pipeline(ordinal_encoder(), CodedLabels(boosting))
 
 
@@ -107,11 +97,8 @@ MODELS: dict[str, Callable[[int], Any]] = {
     "forest": _forest,
     "logistic": _logistic,
     "mlp": _mlp,
-    "xgboost": _xgboost,
-    "lightgbm": _lightgbm,
-    "catboost": _catboost,
+    **{library: partial(_boosting, library) for library in LIBRARIES},
 }
-LIBRARIES = ("xgboost", "lightgbm", "catboost")  # each the home of the model of the same name
 
 
 def reading(model: Any, features: Sequence[str]) -> Pipeline:
@@ -120,13 +107,6 @@ def reading(model: Any, features: Sequence[str]) -> Pipeline:
         [("features", "passthrough", list(features))], verbose_feature_names_out=False
     )
     return make_pipeline(columns.set_output(transform="pandas"), model)
-
-
-def fitted_reading(model: Any, features: Sequence[str], table: pd.DataFrame) -> Pipeline:
-    """Return a fitted model that reads only some columns of tables such as this one."""
-    pipeline = reading(model, features)
-    pipeline[0].fit(table)
-    return pipeline
 
 
 def check_named(name: str) -> None:
