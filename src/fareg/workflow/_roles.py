@@ -63,51 +63,54 @@ def assign_roles(
     (['age'], ['sex'])
     """
     target, features, sensitive = asked.target, asked.features, asked.sensitive
-    given: dict[str, Sequence[str]] = {
-        "target": [target],
-        "clusters": [] if asked.clusters is None else [asked.clusters],
-        "weights": [] if asked.weights is None else [asked.weights],
-        "dropped": asked.drop,
-        "probabilities": probabilities,
+    used = {
+        "a feature": features or (),
+        "not a feature": asked.not_features,
+        "sensitive": sensitive or (),
     }
-    not_features = asked.not_features
-    used = {"features": features or (), "not features": not_features, "sensitive": sensitive or ()}
+    given: dict[str, Sequence[str]] = {
+        "the target": [target],
+        "the column of clusters": [] if asked.clusters is None else [asked.clusters],
+        "the column of weights": [] if asked.weights is None else [asked.weights],
+        "dropped": asked.drop,
+        "a probability": probabilities,
+        **used,
+    }
     names = [str(name) for name in frame.columns]
-    for role, wanted in {**given, **used}.items():
-        if role != "dropped":
-            check_columns(list(wanted), [*names, *asked.drop], asked.source)
-    _check_apart({**given, **used})
-    aside = {name: role for role in ("clusters", "weights", "dropped") for name in given[role]}
-    named = {name for some in used.values() for name in some}
-    taken = {target, *aside, *probabilities}
-    free = [name for name in names if name not in taken]
-    all_are_used = sensitive is None or (features is None and not probabilities)
-    unnamed = [name for name in free if name not in named and all_are_used]
-    ids = [name for name in unnamed if is_id(frame[name])]
-    if set(ids) == set(free) and not probabilities:  # the only column that there is
-        ids = []
-    if ids:
+    for wanted in given.values():
+        check_columns(list(wanted), [*names, *asked.drop], asked.source)
+    _check_apart(given)
+    aside = dict.fromkeys(given["the column of clusters"], "clusters")
+    aside |= dict.fromkeys(given["the column of weights"], "weights")
+    aside |= dict.fromkeys(asked.drop, "dropped")
+    free = [name for name in names if name not in {target, *aside, *probabilities}]
+    ids = []
+    if sensitive is None or (features is None and not probabilities):  # all columns are used
+        named = {name for some in used.values() for name in some}
+        ids = [name for name in free if name not in named and is_id(frame[name])]
+    if ids and (ids != free or probabilities):  # there are other columns
         warn(
             f"{', '.join(ids)}: different in every row, taken as ids that neither train the model "
             "nor define groups; name them among the features if they are none"
         )
-    aside |= dict.fromkeys(ids, "id")
-    free = [name for name in free if name not in ids]
-    reads = [name for name in free if name not in not_features] if features is None else features
+        aside |= dict.fromkeys(ids, "id")
+        free = [name for name in free if name not in ids]
+    unread = asked.not_features
+    reads = [name for name in free if name not in unread] if features is None else features
     reads = probabilities or reads
     if probabilities and not free:
         raise InvalidInputError(
             f"{asked.source} has no column left that could define a group beside the probabilities "
             f"and the target {target}; add columns that tell who the rows are about"
         )
-    limited = None if sensitive is None else list(dict.fromkeys([*sensitive, *not_features]))
-    groups = free if limited is None else limited
-    others = [name for name in free if name in groups and name not in reads]
     if not reads:
         raise InvalidInputError(
             f"{asked.source} has no column left that the model could read beside the target "
             f"{target}; leave out fewer"
         )
+    limited = None if sensitive is None else list(dict.fromkeys([*sensitive, *unread]))
+    groups = free if limited is None else limited
+    others = [name for name in free if name in groups and name not in reads]
     return Roles(target, list(dict.fromkeys(reads)), limited, others, aside)
 
 
@@ -115,23 +118,10 @@ def _check_apart(roles: dict[str, Sequence[str]]) -> None:
     """Refuse a column with two roles, other than a sensitive one that is or is not a feature."""
     for first, second in combinations(roles, 2):
         both = [name for name in roles[first] if name in roles[second]]
-        if both and (second != "sensitive" or first not in ("features", "not features")):
+        if both and (second != "sensitive" or first not in ("a feature", "not a feature")):
             raise InvalidInputError(
-                f"column {both[0]} cannot be both {_WORDS[first]} and {_WORDS[second]}; name it "
-                "once"
+                f"column {both[0]} cannot be both {first} and {second}; name it once"
             )
-
-
-_WORDS = {
-    "target": "the target",
-    "clusters": "the column of clusters",
-    "weights": "the column of weights",
-    "dropped": "dropped",
-    "probabilities": "a probability",
-    "features": "a feature",
-    "not features": "not a feature",
-    "sensitive": "sensitive",
-}
 
 
 def is_id(column: pd.Series) -> bool:
