@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from fareg._words import shown
 from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import SeenRows, describe, load, seen_rows
-from fareg.workflow._formats import check_columns, quiet
+from fareg.workflow._formats import Progress, check_columns, quiet
 from fareg.workflow._parquet import BATCH, Sampling
 from fareg.workflow._predict import ANSWERS, ask, model_columns, rows_after
 from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
@@ -44,7 +43,7 @@ def audit_file(
     drop_missing_target: bool = False,
     n_calibration: int | None = None,
     sampling: Sampling | None = None,
-    progress: Callable[[str], None] = quiet,
+    progress: Progress = quiet,
 ) -> AuditResult:
     """Audit prediction sets that are columns of a table, or those of a model on its rows.
 
@@ -88,131 +87,158 @@ def audit_file(
         raise InvalidInputError(f"pass either the columns of the sets or a model, got {got}")
     if confidence_level is not None:
         check_confidence_level(confidence_level)
-    marks, groups = list(sets or ()), list(sensitive or ())
-    ids = [] if clusters is None else [clusters]
-    named = [target, *marks, *groups, *ids]
-    names = table_columns(data)
-    check_columns(named, names, str(data))
-    if clusters in (target, *marks, *groups):
-        raise InvalidInputError(
-            f"the clusters {clusters} must be a column of their own, got one that is also the "
-            "target, part of the sets or sensitive"
-        )
-    told: tuple[str, ...] = ()
-    read = partial(_read, data, target, marks, sampling, drop_missing_target)
+    groups = None if sensitive is None else list(sensitive)
+    asked = _Asked(data, target, list(sets or ()), groups, clusters, drop_missing_target, sampling)
+    asked.check()
     if model is None:
-        frame = read(None if sensitive is None else named)
-        audited = _columns_as_sets(frame, target, marks, find_answers=sensitive is None)
-        _check_all_named(data, marks, audited.y, sampling)
+        audited = _audited_columns(asked)
     else:
-        clf, seen = load(model, trusted=trusted), seen_rows(model)
-        if clusters is None:
-            clusters = _own_clusters(model, [name for name in names if name not in named])
-            ids = [] if clusters is None else [clusters]
-        kinds = model_columns(clf, model)
-        known = [] if seen is None else [name for name in seen.names if name in names]
-        frame = read([*named, *ids, *kinds, *known], kinds)
-        progress("asking the model")
-        audited = _sets_of_model(clf, as_kinds(frame, kinds, str(data)), frame, target, seen, data)
-        audited.about.update(model=Path(model).name, base_model=_base_model(clf, model))
+        clf = load(model, trusted=trusted)
+        audited = _audited_model(asked, clf, model, progress)
         confidence_level = clf.confidence_level if confidence_level is None else confidence_level
         if n_calibration is None and confidence_level == clf.confidence_level:
             n_calibration = Promise.of_fitted(confidence_level, clf.n_calibration_).n_calibration
-        audited = replace(audited, X=audited.X.join(frame[[n for n in groups if n not in kinds]]))
-        if sensitive is None:
-            sensitive, told = _own_sensitive(clf, audited.X.drop(columns=ids, errors="ignore"))
-        told += _not_remembered(model)
         if seed is None and isinstance(clf.random_state, int):
             seed = clf.random_state
-    X = audited.X.drop(columns=ids, errors="ignore")
-    if X.shape[1] == 0:
+    if audited.X.shape[1] == 0:
         raise InvalidInputError(f"{data} has no column in which a group could be found")
-    column_kinds(X)  # it refuses columns of lists
-    own_clusters = None if clusters is None else frame[clusters].loc[X.index].to_numpy()
-    n_left_out = len(frame) - len(X)
-    del frame
+    column_kinds(audited.X)  # it refuses columns of lists
     result = audit(
-        X.reset_index(drop=True),
+        audited.X.reset_index(drop=True),
         audited.y,
         audited.sets,
         classes=audited.classes,
-        sensitive_features=None if sensitive is None else list(sensitive),
+        sensitive_features=audited.sensitive,
         confidence_level=0.9 if confidence_level is None else confidence_level,
-        clusters=own_clusters,
+        clusters=audited.clusters,
         n_calibration=n_calibration,
         random_state=0 if seed is None else seed,
         progress=progress,
     )
-    notes = (SeenRows.left_out(n_left_out, n_left_out + len(X)),) if n_left_out else ()
     about = {"file": Path(data).name, "target": target, **audited.about, **result.about}
-    return replace(result, about=about, notes=(*notes, *told, *result.notes))
+    return replace(result, about=about, notes=(*audited.notes, *result.notes))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The table to audit, and what its columns are said to be."""
+
+    data: AnyPath
+    target: str
+    marks: list[str]  # the columns of the sets
+    sensitive: list[str] | None
+    clusters: str | None
+    drop_missing: bool
+    sampling: Sampling | None
+
+    @property
+    def named(self) -> list[str]:
+        """All columns that are named for something."""
+        ids = [] if self.clusters is None else [self.clusters]
+        return [self.target, *self.marks, *(self.sensitive or ()), *ids]
+
+    def check(self) -> None:
+        """Refuse columns that the table does not have, and clusters that are something else too."""
+        check_columns(self.named, table_columns(self.data), str(self.data))
+        if self.clusters is not None and self.named.count(self.clusters) > 1:
+            raise InvalidInputError(
+                f"the clusters {self.clusters} must be a column of their own, got one that is also "
+                "the target, part of the sets or sensitive"
+            )
+
+    def read(
+        self, columns: Sequence[str] | None, kinds: dict[str, str] | None = None
+    ) -> pd.DataFrame:
+        """Return the rows of the table that have a label, with these columns or with all."""
+        frame = read_table(
+            self.data,
+            labels=[self.target, *self.marks],
+            columns=None if columns is None else list(dict.fromkeys(columns)),
+            sampling=self.sampling,
+            kinds=kinds,
+        )
+        return labelled_rows(frame, self.target, drop_missing=self.drop_missing)
 
 
 @dataclass(frozen=True, eq=False)
 class _Audited:
     """Rows to audit: in what groups are looked for, true labels, and prediction sets."""
 
-    X: pd.DataFrame  # with the index of the table
+    X: pd.DataFrame
     y: Any
     sets: Any
+    clusters: Any  # one per row, or None
+    sensitive: list[str] | None
     classes: list[str] | None = None
     about: dict[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
-def _read(
-    data: AnyPath,
-    target: str,
-    marks: list[str],
-    sampling: Any,
-    drop_missing: bool,
-    columns: list[str] | None,
-    kinds: dict[str, str] | None = None,
-) -> pd.DataFrame:
-    """Return the rows of a table that have a label, with these columns or with all."""
-    needed = None if columns is None else list(dict.fromkeys(columns))
-    labels = [target, *marks]
-    frame = read_table(data, labels=labels, columns=needed, sampling=sampling, kinds=kinds)
-    return labelled_rows(frame, target, drop_missing=drop_missing)
-
-
-def _columns_as_sets(
-    frame: pd.DataFrame, target: str, marks: list[str], *, find_answers: bool
-) -> _Audited:
+def _audited_columns(asked: _Asked) -> _Audited:
     """Read the sets from columns; where groups may be anywhere, leave out other answers."""
-    X, y = frame.drop(columns=[target, *marks]), label_texts(frame[target])
+    frame = asked.read(None if asked.sensitive is None else asked.named)
+    y = label_texts(frame[asked.target])
     sets: Any
-    if len(marks) == 1:
-        sets = _lists(frame[marks[0]], set(y))
+    if len(asked.marks) == 1:
+        sets = _lists(frame[asked.marks[0]], set(y))
         sizes = np.array([len(labels) for labels in sets])
     else:
-        sets = _flags(frame[marks])
+        sets = _flags(frame[asked.marks])
         sizes = sets.sum(axis=1).to_numpy()
-    return _Audited(_without_answers(X, sizes) if find_answers else X, y, sets)
+    X, clusters = frame.drop(columns=[asked.target, *asked.marks]), None
+    if asked.clusters is not None:
+        clusters = X.pop(asked.clusters).to_numpy()
+    if asked.sensitive is None:
+        X = _without_answers(X, sizes)
+    _check_all_named(asked, y)
+    return _Audited(X, y, sets, clusters, asked.sensitive)
 
 
-def _sets_of_model(
-    clf: Any, X: pd.DataFrame, frame: pd.DataFrame, target: str, seen: Any, data: AnyPath
-) -> _Audited:
+def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) -> _Audited:
     """Ask a model for the sets of the rows that it has not seen."""
-    y = label_texts(frame[target])
-    new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(data))
-    sets, top = (answer[new] for answer in _answers(clf, X, data))  # errors count all rows
-    accuracy = float((label_texts(top) == y[new]).mean())
-    X = X.drop(columns=[*hidden_columns(clf.estimator_, X)]).set_axis(frame.index)
+    told, seen, names = describe(model)["metadata"], seen_rows(model), table_columns(asked.data)
+    if asked.clusters is None:
+        free = [name for name in names if name not in asked.named]
+        asked = replace(asked, clusters=_own_clusters(told, free))
+    kinds = model_columns(clf, model)
+    further = [] if seen is None else [name for name in seen.names if name in names]
+    frame = asked.read([*asked.named, *kinds, *further], kinds)
+    progress("asking the model")
+    X = as_kinds(frame, kinds, str(asked.data)).set_axis(frame.index)
+    y = label_texts(frame[asked.target])
+    new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(asked.data))
+    sets, top = (answer[new] for answer in _answers(clf, X, asked.data))  # errors count all rows
+    about = {
+        "accuracy": float((label_texts(top) == y[new]).mean()),
+        "model": Path(model).name,
+        "base_model": str(told.get("estimator", type(clf.estimator_).__name__)),
+    }
+    X = X.drop(columns=list(hidden_columns(clf.estimator_, X)))
+    X = X.join(frame[[name for name in asked.sensitive or () if name not in kinds]])[new]
+    clusters = None
+    if asked.clusters is not None:
+        clusters = frame[asked.clusters].to_numpy()[new]
+        X = X.drop(columns=asked.clusters, errors="ignore")
+    notes = [] if new.all() else [SeenRows.left_out(int((~new).sum()), len(new))]
+    sensitive = asked.sensitive
+    if sensitive is None:
+        sensitive, note = _own_sensitive(clf, X)
+        notes += note
+    notes += _not_remembered(told)
     classes = list(label_texts(clf.classes_))
-    return _Audited(X[new], y[new], sets, classes, {"accuracy": accuracy})
+    return _Audited(X, y[new], sets, clusters, sensitive, classes, about, notes)
 
 
-def _own_clusters(model: AnyPath, names: Sequence[str]) -> str | None:
+def _own_clusters(told: dict[str, Any], names: Sequence[str]) -> str | None:
     """Return the column of these that held the clusters when a model was fitted, if any."""
-    roles = describe(model)["metadata"].get("left_out")
+    roles = told.get("left_out")
     known = roles if isinstance(roles, dict) else {}
     return next((name for name in names if known.get(name) == "clusters"), None)
 
 
-def _not_remembered(model: AnyPath) -> tuple[str, ...]:
+def _not_remembered(told: dict[str, Any]) -> tuple[str, ...]:
     """Return a note if a model was calibrated on rows that its file does not remember."""
-    calibrated = describe(model)["metadata"].get("calibrated")
+    calibrated = told.get("calibrated")
     if not isinstance(calibrated, dict) or calibrated.get("remembered"):
         return ()
     return (
@@ -250,11 +276,6 @@ def _answers(clf: Any, X: pd.DataFrame, source: Any) -> tuple[BoolArray, Any]:
             sets.append(ask(clf.predict_set, clf, part))
             labels.append(clf.predict(part[list(clf.column_kinds_ or part)]))
     return np.concatenate(sets), np.concatenate(labels)
-
-
-def _base_model(clf: Any, model: AnyPath) -> str:
-    """Return the name under which a model was fitted, or else the type of what it wraps."""
-    return str(describe(model)["metadata"].get("estimator", type(clf.estimator_).__name__))
 
 
 def _unseen(
@@ -316,16 +337,17 @@ def _without_answers(X: pd.DataFrame, sizes: Any) -> pd.DataFrame:
     return X.drop(columns=answers)
 
 
-def _check_all_named(data: AnyPath, sets: list[str], y: Any, sampling: Sampling | None) -> None:
+def _check_all_named(asked: _Asked, y: Any) -> None:
     """Refuse to leave out a column that is named like those of the sets and holds such marks."""
+    sets = asked.marks
     if len(sets) == 1:
         return  # one column of lists
     columns = column_classes(y, len(sets), names=sets)
     wanted = {columns.prefix + label + columns.suffix for label in set(y)} - set(sets)
-    suspects = [name for name in table_columns(data) if name in wanted]
+    suspects = [name for name in table_columns(asked.data) if name in wanted]
     if not suspects:
         return
-    frame = read_table(data, columns=suspects, sampling=sampling)
+    frame = read_table(asked.data, columns=suspects, sampling=asked.sampling)
     forgotten = [name for name in suspects if set(frame[name].unique()) <= {True, False}]
     if forgotten:
         raise InvalidInputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ from sklearn.frozen import FrozenEstimator
 
 from fareg._files import AnyPath, check_output
 from fareg._hashing import row_hashes
-from fareg._validation import FloatArray, check_choice, check_confidence_level
+from fareg._validation import FloatArray, IntArray, check_choice, check_confidence_level
 from fareg.auditing import Comparison, records
 from fareg.classifiers import FaReGClassifier, out_of_fold_proba, split_rows, trained
 from fareg.persistence import SeenRows, save
 from fareg.scores import SCORES
 from fareg.workflow._base_model import BaseModel, ModelSource, Probabilities, base_model
-from fareg.workflow._formats import check_columns, is_parquet, quiet
+from fareg.workflow._formats import Progress, check_columns, is_parquet, quiet
 from fareg.workflow._parquet import Sampling
 from fareg.workflow._roles import AskedRoles
 from fareg.workflow._tables import column_kinds, copy_rows, read_table, table_columns
@@ -96,7 +96,7 @@ def fit_file(
     label_conditional: bool = False,
     allow_empty: bool = True,
     measures: bool = False,
-    progress: Callable[[str], None] = quiet,
+    progress: Progress = quiet,
     seed: int = 0,
     test_out: AnyPath | None = None,
     sampling: Sampling | None = None,
@@ -163,12 +163,7 @@ def fit_file(
     check_choice("conformity_score", conformity_score, SCORES)
     given = ModelSource(estimator, model, probabilities, classes, trusted or ())
     given.check(features=features, weights=weights)
-    names = table_columns(data)
-    check_columns([target, *drop], names, str(data))
-    needed = [name for name in names if name == target or name not in drop]
-    # a given model was trained on numbers wherever pandas reads numbers
-    known = dict.fromkeys(needed, "number") if model else None
-    frame = read_table(data, labels=[target], columns=needed, sampling=sampling, kinds=known)
+    frame = _read(data, target, drop, sampling, numbers=model is not None)
     frame = labelled_rows(frame, target, drop_missing=drop_missing_target)
     y = check_target(frame[target], has_model=bool(model or probabilities))
     asked = AskedRoles(
@@ -179,7 +174,7 @@ def fit_file(
     kinds = column_kinds(X)
     ids = None if clusters is None else pd.factorize(frame[clusters])[0]
     weighed = None if weights is None else check_weights(frame[weights])
-    others = [name for name in needed if name != target and name not in X]
+    others = [str(name) for name in frame if name != target and name not in X]
     further = row_hashes(frame[others], 0)
     del frame  # X is a copy, and one is enough to train with
     clf = FaReGClassifier(
@@ -204,11 +199,23 @@ def fit_file(
     )
     if test_out is not None:
         copy_rows(data, trial.X.index, test_out, labels=[target], kinds=kinds)
-    used = ~X.index.isin(trial.X.index)
-    notes = {"columns": kinds, **_notes(trial, base)}
-    seen = SeenRows.of(X, labels, others, further, rows=used)
-    save(trial.clf, out, metadata=notes, seen=seen)
+    seen = SeenRows.of(X, labels, others, further, rows=~X.index.isin(trial.X.index))
+    save(clf, out, metadata={"columns": kinds, **_notes(trial, base)}, seen=seen)
     return trial
+
+
+def _read(
+    data: AnyPath, target: str, drop: Sequence[str], sampling: Sampling | None, *, numbers: bool
+) -> pd.DataFrame:
+    """Read the columns that are not dropped, as ``numbers`` wherever pandas reads numbers.
+
+    A model that is given was trained on what pandas reads.
+    """
+    names = table_columns(data)
+    check_columns([target, *drop], names, str(data))
+    needed = [name for name in names if name == target or name not in drop]
+    kinds = dict.fromkeys(needed, "number") if numbers else None
+    return read_table(data, labels=[target], columns=needed, sampling=sampling, kinds=kinds)
 
 
 def _notes(trial: Trial, base: BaseModel) -> dict[str, Any]:
@@ -235,7 +242,7 @@ def fit_and_test(
     clusters: Any = None,
     weights: Any = None,
     measures: bool = True,
-    progress: Callable[[str], None] = quiet,
+    progress: Progress = quiet,
     about: dict[str, Any] | None = None,
 ) -> Trial:
     """Split the rows in three: train, calibrate FaReG and split conformal sets, test both.
@@ -246,18 +253,15 @@ def fit_and_test(
     seed = clf.random_state
     rest, test = split_rows(len(y), TEST_SIZE, clusters, seed)
     test = np.sort(test)  # in the order of the table, as an audit of these rows reads them
-    left = None if clusters is None else clusters[rest]
-    parts = split_rows(len(rest), CALIBRATION_SIZE / (1 - TEST_SIZE), left, seed)
+    parts = split_rows(len(rest), CALIBRATION_SIZE / (1 - TEST_SIZE), _part(clusters, rest), seed)
     train, calibrate = (rest[part] for part in parts)
     # A part is copied from the table when it is needed, and only that long.
     X_train, y_train = X.iloc[train], y[train]
-    clusters_learn = None if clusters is None else clusters[train]
     proba_learn = None
     if not was_fitted:
         check_training_labels(y_train, y)
-        weights_learn = None if weights is None else weights[train]
-        clf.estimator, proba_learn = _train(
-            clf.estimator, X_train, y_train, clusters_learn, weights_learn, progress, seed
+        proba_learn = _train(
+            clf, X_train, y_train, _part(clusters, train), _part(weights, train), progress
         )
     progress("learning who is disadvantaged, and calibrating")
     clf.conformalize(
@@ -266,43 +270,38 @@ def fit_and_test(
         X_learn=X_train,
         y_learn=y_train,
         proba_learn=proba_learn,
-        clusters_learn=clusters_learn,
+        clusters_learn=_part(clusters, train),
     )
     del X_train
     progress("testing, and looking for groups that are left behind")
     X_test, y_test = X.iloc[test], y[test]
     comparison = clf.report(
-        X_test,
-        y_test,
-        clusters=None if clusters is None else clusters[test],
-        measures=measures,
-        about=about,
+        X_test, y_test, clusters=_part(clusters, test), measures=measures, about=about
     )
     warn_of_leak(X_test, y_test, comparison.accuracy)
     return Trial(clf, len(y_train), comparison, X_test, was_fitted)
 
 
+def _part(values: Any, rows: IntArray) -> Any:
+    return None if values is None else values[rows]
+
+
 def _train(
-    estimator: Any,
-    X: pd.DataFrame,
-    y: Any,
-    clusters: Any,
-    weights: Any,
-    progress: Callable[[str], None],
-    seed: int,
-) -> tuple[FrozenEstimator, FloatArray]:
-    """Return the trained estimator, and its probabilities of the same rows out of fold."""
+    clf: FaReGClassifier, X: pd.DataFrame, y: Any, clusters: Any, weights: Any, progress: Progress
+) -> FloatArray:
+    """Train the estimator of a classifier; return probabilities of the same rows out of fold."""
     progress("training the model")
-    fitted = trained(clone(estimator), X, y, weights)
+    fitted = trained(clone(clf.estimator), X, y, weights)
     proba = out_of_fold_proba(
-        estimator,
+        clf.estimator,
         X,
         y,
         fitted.classes_,
         cv=N_FOLDS,
         clusters=clusters,
-        seed=seed,
+        seed=clf.random_state,
         weights=weights,
         progress=lambda fold: progress(f"training again without fold {fold} of {N_FOLDS}"),
     )
-    return FrozenEstimator(fitted), proba
+    clf.estimator = FrozenEstimator(fitted)
+    return proba

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,11 @@ SAME_WORD = 0.75  # share of matching letters from which a name is taken for a s
 CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
 
 
+Progress = Callable[[str], None]  # it is told each stage of the work when that begins
+
+
 def quiet(stage: str) -> None:
-    """Show no progress: what reads a table tells its stages to a function such as this one."""
+    """Show no progress."""
 
 
 def is_parquet(path: AnyPath) -> bool:
