@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -13,21 +13,14 @@ import numpy as np
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output
 from fareg._labels import check_known, label_codes, label_texts
-from fareg._validation import BoolArray, IntArray, InvalidInputError, warn
+from fareg._validation import BoolArray, IntArray, InvalidInputError, check_count, warn
 from fareg.calibration import CountingRound, IntervalSearch, ScoreCounts
 from fareg.classifiers import FaReGClassifier
-from fareg.persistence import (
-    SeenRows,
-    describe,
-    first_of_each,
-    holds_used,
-    save,
-    seen_rows,
-)
-from fareg.workflow._formats import quiet
+from fareg.persistence import SeenRows, describe, first_of_each, holds_used, save, seen_rows
+from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import ask
-from fareg.workflow._predict_folder import PartTask
+from fareg.workflow._predict_folder import ModelFile, loaded
 from fareg.workflow._tables import as_kinds, read_batches, read_table, table_columns
 
 Quota = tuple[IntArray, IntArray]  # places of used values, and how many rows to leave out of each
@@ -47,7 +40,7 @@ def calibrate_folder(
     jobs: int | None = None,
     scheduler: str | None = None,
     trusted: Sequence[str] | None = None,
-    progress: Callable[[str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Give a model the thresholds that all rows of a folder ask for; write it to ``out``.
 
@@ -80,65 +73,47 @@ def calibrate_folder(
     """
     check_output(out, apart_from=[model, data])
     source = Path(data).resolve()
-    root = source if source.is_dir() else source.parent
-    parts = folder_parts(source) if source.is_dir() else [source.name]
-    matcher = PartMatcher.of(
-        model,
-        root,
-        batch_size=batch_size,
-        trusted=trusted,
-        is_folder=source.is_dir(),
-        target=target,
-    )
+    root = source if source.is_dir() else None
+    parts = folder_parts(source) if root else [str(source)]
+    batch_size = check_count("batch_size", batch_size)
+    rows = LabelledParts(ModelFile.of(model, trusted), root, target, batch_size)
     run = partial(run_tasks, engine=engine, jobs=jobs, scheduler=scheduler)
-    clf, _ = matcher.model_and_columns()
+    clf, _ = loaded(rows.model)
     search = _search(clf, count_rows(source) or 0)
-    seen = seen_rows(model)
+    seen, quotas = seen_rows(model), {}
     if seen is not None:
         progress("comparing rows with those that were used")
-    quotas = {} if seen is None else _quotas(seen.values[1], parts, run(matcher, parts))
+        quotas = _quotas(seen.values[1], parts, run(partial(_match_part, rows=rows), parts))
     tasks = [(part, quotas.get(part)) for part in parts]
     first: PartCounts | None = None
     rounds = 0
     while search.is_open:
         rounds += 1
         progress(f"counting scores, round {rounds}")
-        counter = PartCounter(**vars(matcher), asked=search.next_round())
-        found = PartCounts.joined(run(counter, tasks))
+        count = partial(_count_part, rows=rows, asked=search.next_round())
+        found = PartCounts.joined(run(count, tasks))
         if first is None:
             first = found
             _check(first, clf, str(data))
         search.narrow(found.counts)
     assert first is not None
     calibrated = clf.recalibrated(search, first.n_unknown)
+    counted = {"rows": first.n, "left_out": first.n_seen}
+    is_small = root is None and first.n + first.n_seen <= MAX_REMEMBERED
     notes = {k: v for k, v in describe(model)["metadata"].items() if k not in OUTDATED}
-    is_small = not source.is_dir() and first.n + first.n_seen <= MAX_REMEMBERED
-    notes["calibrated"] = {
-        "data": source.name,
-        "rows": first.n,
-        "left_out": first.n_seen,
-        "remembered": is_small,
-    }
-    save(calibrated, out, metadata=notes, seen=_with_rows(seen, matcher, source, is_small))
-    return {
-        "rows": first.n,
-        "left_out": first.n_seen,
-        "rounds": rounds,
-        "thresholds": calibrated.thresholds_.tolist(),
-    }
+    notes["calibrated"] = {"data": source.name, **counted, "remembered": is_small}
+    seen = _with_rows(seen, rows, source) if is_small else seen
+    save(calibrated, out, metadata=notes, seen=seen)
+    return {**counted, "rounds": rounds, "thresholds": calibrated.thresholds_.tolist()}
 
 
-def _with_rows(
-    seen: SeenRows | None, matcher: PartMatcher, source: Path, is_small: bool
-) -> SeenRows | None:
-    """Return what the new model has seen: the rows of a small file too, read as an audit does."""
-    if not is_small:
-        return seen
-    target, kinds = matcher.target, matcher.model_and_columns()[1]
+def _with_rows(seen: SeenRows | None, rows: LabelledParts, source: Path) -> SeenRows:
+    """Return what the new model has seen: the rows of a file too, read as an audit does."""
+    target, kinds = rows.target, loaded(rows.model)[1]
     further = [] if seen is None else [name for name in seen.names if name in table_columns(source)]
     columns = list(dict.fromkeys([target, *kinds, *further]))
     frame = read_table(source, labels=[target], columns=columns, kinds=kinds)
-    X, y = as_kinds(frame, kinds, str(source))[matcher.read], label_texts(frame[target])
+    X, y = as_kinds(frame, kinds, str(source))[rows.read], label_texts(frame[target])
     return SeenRows.of(X, y) if seen is None else seen.with_rows(X, y, frame)
 
 
@@ -158,7 +133,7 @@ def _search(clf: Any, n_rows: int) -> IntervalSearch:
     )
 
 
-def _quotas(used: IntArray, parts: list[str], found: Iterator[PartMatches]) -> dict[str, Quota]:
+def _quotas(used: IntArray, parts: list[str], found: Iterable[PartMatches]) -> dict[str, Quota]:
     """Return which used rows each part leaves out, each once in all; none if all rows are new."""
     by_part = {matches.part: matches for matches in found}
     given, left = np.zeros_like(used), used.copy()
@@ -196,7 +171,7 @@ class PartCounts:
     examples: tuple[Any, ...]  # such labels
 
     @classmethod
-    def joined(cls, parts: Iterator[PartCounts]) -> PartCounts:
+    def joined(cls, parts: Iterable[PartCounts]) -> PartCounts:
         """Add up the answers of parts as they come in."""
         nothing = ScoreCounts(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
         total = cls(nothing, 0, 0, 0, ())
@@ -212,97 +187,89 @@ class PartCounts:
         return total
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelledPart(PartTask):
-    """Reads the rows of a part with their labels."""
+@dataclass(frozen=True)
+class LabelledParts:
+    """The rows of a folder or a file with their labels, and the model that reads them."""
 
-    is_folder: bool
+    model: ModelFile
+    root: Path | None  # the folder; None for a file
     target: str
+    batch_size: int
+
+    @property
+    def read(self) -> list[str]:
+        """The columns of the table, without sensitive features beside it."""
+        clf, kinds = loaded(self.model)
+        return list(clf.column_kinds_ or kinds)
 
     def batches(self, part: str) -> Iterator[Any]:
-        """Yield some rows at a time."""
-        clf, kinds = self.model_and_columns()
-        path, root = Path(self.root, part), Path(self.root) if self.is_folder else None
+        """Yield some rows of a part at a time."""
+        clf, kinds = loaded(self.model)
         kind = "number" if np.asarray(clf.classes_).dtype.kind in "biuf" else "text"
-        wanted = {**kinds, self.target: kind}
-        for batch, _ in read_batches(path, wanted, self.batch_size, root=root):
+        path, wanted = Path(self.root or "", part), {**kinds, self.target: kind}
+        for batch, _ in read_batches(path, wanted, self.batch_size, root=self.root):
             if batch[self.target].isna().any():
                 raise InvalidInputError(
                     f"the target {self.target} has missing values; fill them or drop these rows"
                 )
             yield batch
 
-    def places(self, batch: Any) -> IntArray:
-        """Return where the values of rows stand among those of used rows, -1 for nowhere."""
-        seen = _seen(self.model, self.digest)
-        return seen.places(batch[self.read], label_texts(batch[self.target].to_numpy()))
-
-    @property
-    def read(self) -> list[str]:
-        """The columns of the table, without sensitive features beside it."""
-        clf, kinds = self.model_and_columns()
-        return list(clf.column_kinds_ or kinds)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartMatcher(LabelledPart):
-    """Compares the rows of a part with the used ones."""
-
-    def __call__(self, part: str) -> PartMatches:
-        places = np.concatenate([np.empty(0, int), *map(self.places, self.batches(part))])
-        return PartMatches(part, len(places), *np.unique(places[places >= 0], return_counts=True))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartCounter(LabelledPart):
-    """Counts the scores of the rows of a part, without the used ones in it."""
-
-    asked: CountingRound
-
-    def __call__(self, task: tuple[str, Quota | None]) -> PartCounts:
-        part, quota = task
-        return PartCounts.joined(
-            self._count(batch, is_new) for batch, is_new in self._new_rows(part, quota)
-        )
-
-    def _new_rows(self, part: str, quota: Quota | None) -> Iterator[tuple[Any, BoolArray]]:
-        """Yield some rows at a time, and which of them are new."""
-        left = np.zeros(len(_seen(self.model, self.digest).values[1]) if quota else 0, dtype=int)
-        if quota is not None:
-            left[quota[0]] = quota[1]
+    def new_rows(self, part: str, quota: Quota | None) -> Iterator[tuple[Any, BoolArray]]:
+        """Yield some rows of a part at a time, and which of them are new."""
+        if quota is None:
+            yield from ((batch, np.ones(len(batch), dtype=bool)) for batch in self.batches(part))
+            return
+        left = np.zeros_like(_seen(self.model).values[1])
+        left[quota[0]] = quota[1]
         for batch in self.batches(part):
-            if quota is None:
-                yield batch, np.ones(len(batch), dtype=bool)
-                continue
             places = self.places(batch)
             used = first_of_each(places, left)
             left -= np.bincount(places[used], minlength=len(left))
             yield batch, ~used
 
-    def _count(self, batch: Any, is_new: BoolArray) -> PartCounts:
-        clf, kinds = self.model_and_columns()
-        X = batch.loc[is_new, list(kinds)].reset_index(drop=True)
-        y = batch[self.target].to_numpy()[is_new]
-        if not len(y):
-            return replace(PartCounts.joined(iter(())), n_seen=len(batch))
-        codes = label_codes(y, clf.classes_)
-        scores = clf.conformity_scores(X[self.read])
-        own = np.where(codes >= 0, scores[np.arange(len(codes)), codes], np.inf)
-        problems = codes if clf.label_conditional else np.zeros_like(codes)
-        return PartCounts(
-            self.asked.count(own, ask(clf.predict_level, clf, X), problems),
-            len(y),
-            len(batch) - len(y),
-            int((codes < 0).sum()),
-            tuple(dict.fromkeys(y[codes < 0].tolist()))[:N_EXAMPLES],
-        )
+    def places(self, batch: Any) -> IntArray:
+        """Return where the values of rows stand among those of used rows, -1 for nowhere."""
+        y = label_texts(batch[self.target].to_numpy())
+        return _seen(self.model).places(batch[self.read], y)
 
 
 @lru_cache(maxsize=1)
-def _seen(model: str, digest: str) -> SeenRows:
-    seen = seen_rows(model)
+def _seen(model: ModelFile) -> SeenRows:
+    seen = seen_rows(model.path)
     assert seen is not None
     return seen
+
+
+def _match_part(part: str, rows: LabelledParts) -> PartMatches:
+    """Compare the rows of a part with the used ones."""
+    places = np.concatenate([np.empty(0, int), *map(rows.places, rows.batches(part))])
+    return PartMatches(part, len(places), *np.unique(places[places >= 0], return_counts=True))
+
+
+def _count_part(
+    task: tuple[str, Quota | None], rows: LabelledParts, asked: CountingRound
+) -> PartCounts:
+    """Count the scores of the rows of a part, without the used ones in it."""
+    return PartCounts.joined(_count(*some, rows, asked) for some in rows.new_rows(*task))
+
+
+def _count(batch: Any, is_new: BoolArray, rows: LabelledParts, asked: CountingRound) -> PartCounts:
+    clf, kinds = loaded(rows.model)
+    X = batch.loc[is_new, list(kinds)].reset_index(drop=True)
+    y = batch[rows.target].to_numpy()[is_new]
+    if not len(y):
+        return replace(PartCounts.joined(()), n_seen=len(batch))
+    codes = label_codes(y, clf.classes_)
+    scores = clf.conformity_scores(X[rows.read])
+    own = np.where(codes >= 0, scores[np.arange(len(codes)), codes], np.inf)
+    problems = codes if clf.label_conditional else np.zeros_like(codes)
+    return PartCounts(
+        asked.count(own, ask(clf.predict_level, clf, X), problems),
+        len(y),
+        len(batch) - len(y),
+        int((codes < 0).sum()),
+        tuple(dict.fromkeys(y[codes < 0].tolist()))[:N_EXAMPLES],
+    )
 
 
 def _check(found: PartCounts, clf: Any, data: str) -> None:

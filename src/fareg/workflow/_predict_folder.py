@@ -8,10 +8,10 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow.parquet
 
@@ -72,19 +72,20 @@ def predict_folder(
         That of :func:`predict_file`, and the number of ``files``.
     """
     check_kept(keep)
+    check_count("batch_size", batch_size)
     target, root = Path(out).absolute(), Path(data).resolve()
     if target.exists():
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
     check_output(target)
-    kept = tuple(keep)
-    answer = PartAnswer.of(model, root, batch_size=batch_size, trusted=trusted, keep=kept, out="")
-    parts = folder_parts(root)
+    file, parts = ModelFile.of(model, trusted), folder_parts(root)
     stamps = [(part, (root / part).stat().st_mtime_ns) for part in parts]
-    plan = repr((answer.digest, batch_size, list(keep), stamps)).encode()
+    plan = repr((file.digest, batch_size, list(keep), stamps)).encode()
     # a later call with the same plan continues in this folder
     unfinished = target.with_name(f".{target.name}.{hashlib.sha256(plan).hexdigest()[:16]}.partial")
-    answer = replace(answer, out=str(unfinished))
-    counts = count_sizes([], len(answer.model_and_columns()[0].classes_))
+    counts = count_sizes([], len(loaded(file)[0].classes_))
+    answer = partial(
+        _answer_part, model=file, root=root, out=unfinished, keep=keep, batch_size=batch_size
+    )
     finished = run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler)
     with _kept_if_used(unfinished), writing(target):
         for folder in {(unfinished / part).parent for part in parts}:
@@ -113,71 +114,46 @@ def _kept_if_used(folder: Path) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartTask:
-    """What a process needs to work on parts of a folder with a model; a call does one part."""
+def _answer_part(
+    part: str, model: ModelFile, root: Path, out: Path, keep: Sequence[str], batch_size: int
+) -> IntArray:
+    """Write the answers to a part of a folder, and count the sets of each size."""
+    clf, kinds = loaded(model)
+    source, target, n_classes = root / part, out / part, len(clf.classes_)
+    if target.exists():  # written by a run that was stopped
+        sizes = pyarrow.parquet.read_table(target, columns=["size"])["size"]
+        return count_sizes(sizes.to_numpy(), n_classes)
+    if count_rows(source) == 0:
+        return count_sizes([], n_classes)
+    batches = read_batches(source, kinds, batch_size, keep=keep, root=root)
+    return write_answers(clf, batches, target, source=source)
 
-    model: str
-    digest: str
-    root: str
-    batch_size: int
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A model file that every process loads by itself; it must stay the same in mid-run."""
+
+    path: str
+    digest: str  # of its content
     trusted: tuple[str, ...]
 
     @classmethod
-    def of(
-        cls,
-        model: AnyPath,
-        root: Path,
-        *,
-        batch_size: int,
-        trusted: Sequence[str] | None,
-        **own: Any,
-    ) -> Self:
-        """Return the task of a model file and of the folder in which the parts are."""
-        return cls(
-            model=str(Path(model).resolve()),
-            digest=file_digest(model),
-            root=str(root),
-            batch_size=check_count("batch_size", batch_size),
-            trusted=tuple(trusted or ()),
-            **own,
-        )
-
-    def model_and_columns(self) -> tuple[Any, dict[str, str]]:
-        """Return the classifier and the kinds of its columns, loaded once per process."""
-        return loaded_model(self.model, self.digest, self.trusted)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartAnswer(PartTask):
-    """Writes the answers to a part, and returns its counts of set sizes."""
-
-    out: str
-    keep: tuple[str, ...]
-
-    def __call__(self, part: str) -> IntArray:
-        clf, kinds = self.model_and_columns()
-        source, target = Path(self.root, part), Path(self.out, part)
-        n_classes = len(clf.classes_)
-        if target.exists():  # written by a run that was stopped
-            sizes = pyarrow.parquet.read_table(target, columns=["size"])["size"]
-            return count_sizes(sizes.to_numpy(), n_classes)
-        if count_rows(source) == 0:
-            return count_sizes([], n_classes)
-        batches = read_batches(source, kinds, self.batch_size, keep=self.keep, root=Path(self.root))
-        return write_answers(clf, batches, target, source=source)
+    def of(cls, path: AnyPath, trusted: Sequence[str] | None) -> ModelFile:
+        """Note what is in a file now."""
+        return cls(str(Path(path).resolve()), _digest(path), tuple(trusted or ()))
 
 
 @lru_cache(maxsize=1)
-def loaded_model(model: str, digest: str, trusted: tuple[str, ...]) -> tuple[Any, dict[str, str]]:
+def loaded(model: ModelFile) -> tuple[Any, dict[str, str]]:
     """Return the classifier and the kinds of its columns, loaded once per process."""
-    if file_digest(model) != digest:
-        raise InvalidInputError(f"{model} is not the file that it was; do not change it in mid-run")
-    clf = load(model, trusted=trusted)
-    return clf, model_columns(clf, model)
+    if _digest(model.path) != model.digest:
+        raise InvalidInputError(
+            f"{model.path} is not the file that it was; do not change it in mid-run"
+        )
+    clf = load(model.path, trusted=model.trusted)
+    return clf, model_columns(clf, model.path)
 
 
-def file_digest(path: AnyPath) -> str:
-    """Return what tells a file from one with other content."""
+def _digest(path: AnyPath) -> str:
     with open(check_readable(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
