@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import busy, names, plain_errors, sampling_of, text
+from fareg.cli._running import busy, names, plain_errors, sampling_of
 
 
 def audit(
@@ -80,7 +80,7 @@ def audit(
             )
             if report is not None:
                 result.to_html(report)
-        told.update(result.to_dict(), report=text(report))
+        told.update(result.to_dict(), report=report)
     if not json:
         typer.echo(result.summary())
         if report is not None:

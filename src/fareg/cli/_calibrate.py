@@ -39,7 +39,7 @@ def calibrate(
                 progress=progress,
                 **where,
             )
-        told.update(found, out=str(out))
+        told.update(found, out=out)
     if not json:
         from fareg import _words as words
 

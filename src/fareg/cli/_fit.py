@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import busy, names, plain_errors, print_verdict, sampling_of, text
+from fareg.cli._running import busy, names, plain_errors, print_verdict, sampling_of
 
 COLUMNS, MODEL, SETS = "Columns", "Model", "Sets"  # headings of the help
 
@@ -118,8 +118,7 @@ def fit(
             )
             if report is not None:
                 trial.comparison.to_html(report)
-        files = {"model": str(out), "report": text(report), "test_rows": text(test_out)}
-        told.update(trial.to_dict(), **files)
+        told.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
     if not json:
         _print_trial(told)
 
@@ -195,8 +194,6 @@ def _print_trial(told: dict[str, Any]) -> None:
     )
     console.print(table)
     print_verdict(console, told["verdict"])
-    console.print(f"model in {escape(told['model'])}")
-    if told["report"]:
-        console.print(f"report in {escape(told['report'])}")
-    if told["test_rows"]:
-        console.print(f"test rows in {escape(told['test_rows'])}")
+    for what in ("model", "report", "test_rows"):
+        if told[what]:
+            console.print(f"{what.replace('_', ' ')} in {escape(str(told[what]))}")

@@ -47,7 +47,7 @@ def predict(
 
                 with kept_results():
                     told.update(predict_folder(model, data, out, **common, **where))
-        told["out"] = str(out)
+        told["out"] = out
     if not json:
         from fareg import _words as words
 

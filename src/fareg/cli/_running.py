@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json as json_format
+import os
 import sys
 import time
 import warnings
@@ -41,7 +42,8 @@ def plain_errors(json: bool) -> Iterator[dict[str, Any]]:
         stop("Interrupted: nothing was written.", 130)
     notes = list(dict.fromkeys(str(warning.message) for warning in caught))
     if json:
-        typer.echo(json_format.dumps({**told, "warnings": notes}, ensure_ascii=False))
+        told["warnings"] = notes
+        typer.echo(json_format.dumps(told, ensure_ascii=False, default=os.fspath))
     else:
         for note in notes:
             typer.echo(f"Warning: {note}", err=True)
@@ -155,10 +157,6 @@ def sampling_of(
 def names(text: str | None) -> list[str] | None:
     """Return the column names in ``a,b``."""
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
-
-
-def text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def print_verdict(console: Any, verdict: dict[str, Any]) -> None:
