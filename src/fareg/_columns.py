@@ -64,7 +64,7 @@ def check_same_order(**tables: Any) -> None:
 
 def column_names(X: Any) -> list[str]:
     """Return the column names of a frame, ``x0, x1, ...`` for an array."""
-    # pandas comes first, because narwhals refuses duplicate names with an error of its own
+    # Pandas comes first, because narwhals refuses duplicate names with an error of its own.
     if isinstance(X, pd.DataFrame):
         return [str(name) for name in X.columns]
     if is_frame(X):
@@ -92,7 +92,7 @@ def canonical(X: Any, names: list[str] | None = None) -> pd.DataFrame:
     columns, kinds = {}, {}
     for name, column in zip(names or column_names(X), series_of(X), strict=True):
         codes, values = coded_column(column)
-        # a Series of its own dtype: pandas would turn bare object arrays of text into "str"
+        # The dtype is named, because pandas would turn bare object arrays of text into "str".
         columns[name] = pd.Series(values if codes is None else values[codes], dtype=values.dtype)
         kind = _held(column)
         if kind is not None:
@@ -240,7 +240,7 @@ def _seconds(times: pd.Series) -> Any:
         epoch = pd.Timestamp(0, unit="s", tz="UTC")
         try:
             times = pd.to_datetime(times, utc=True).dt.as_unit("us") - epoch
-        except pd.errors.OutOfBoundsDatetime as error:  # pandas 2, for dates of Python
+        except pd.errors.OutOfBoundsDatetime as error:  # raised by pandas 2 for dates of Python
             raise InvalidInputError(
                 f"dates must lie in the years 1678 to 2261 ({error}); take later and earlier ones "
                 "for missing, or install pandas 3"
@@ -253,8 +253,10 @@ def _distinct(column: pd.Series) -> tuple[IntArray, Any]:
     try:
         codes, distinct = pd.factorize(column)  # each distinct value is converted once
     except TypeError as error:  # the value has no hash
+        where = "" if column.name is None else f" in column {column.name}"
         raise InvalidInputError(
-            "a cell must hold one value, got a list, dict or array; give one column per item"
+            f"a cell must hold one value, got a list, dict or array{where}; give one column per "
+            "item"
         ) from error
     plain = [_plain(value) for value in np.asarray(distinct, dtype=object)]
     if all(isinstance(value, float) for value in plain):
@@ -313,9 +315,9 @@ def select_columns(
     """
     if callable(selection) or is_frame(selection):
         chosen: Any = selection if is_frame(selection) else selection(X)
-        chosen = chosen if is_frame(chosen) else np.atleast_1d(np.asarray(chosen))
-        if not is_frame(chosen) and chosen.ndim == 1:
-            chosen = chosen[:, None]
+        if not is_frame(chosen):
+            chosen = np.atleast_1d(np.asarray(chosen))
+            chosen = chosen[:, None] if chosen.ndim == 1 else chosen
         if len(chosen) != len(X):
             raise InvalidInputError(
                 f"sensitive_features must have one row per row of X, got {len(chosen)} for {len(X)}"
@@ -335,10 +337,16 @@ def select_columns(
             )
     positions = selected_positions(X, selection, name)
     _check_hidden([names[p] for p in positions], hidden, name)
+    return canonical(_columns_at(X, positions), [names[p] for p in positions])
+
+
+def _columns_at(X: Any, positions: list[int]) -> Any:
+    """Return some columns of a table, in its own type."""
+    if isinstance(X, pd.DataFrame):
+        return X.iloc[:, positions]
     if is_frame(X):
-        frame = nw.from_native(X, eager_only=True)
-        return canonical(frame[:, positions].to_native())
-    return canonical(np.asarray(X)[:, positions], [names[p] for p in positions])
+        return nw.from_native(X, eager_only=True)[:, positions].to_native()
+    return np.asarray(X)[:, positions]
 
 
 def _check_hidden(names: list[str], hidden: Sequence[str], name: str) -> None:
@@ -352,7 +360,7 @@ def _check_hidden(names: list[str], hidden: Sequence[str], name: str) -> None:
 def selected_positions(X: Any, selection: Any, name: str = "sensitive_features") -> list[int]:
     """Return the positions of the columns that names or positions select; X must have them."""
     if not np.isscalar(selection) and not np.iterable(selection):
-        check_selection(name, selection)  # says what it may be
+        check_selection(name, selection)  # it says what a selection may be
     wanted = [selection] if np.isscalar(selection) else list(selection)
     if not wanted:
         raise InvalidInputError(f"{name} must name at least one column, got none")
@@ -388,10 +396,7 @@ def without_columns(X: Any, positions: Sequence[int]) -> Any:
     """Return a table without the columns at these positions, in its own type."""
     if not positions:
         return X
-    kept = [p for p in range(len(column_names(X))) if p not in set(positions)]
-    if is_frame(X):
-        return nw.from_native(X, eager_only=True)[:, kept].to_native()
-    return np.asarray(X)[:, kept]
+    return _columns_at(X, [p for p in range(len(column_names(X))) if p not in set(positions)])
 
 
 def in_order(X: Any, names: Any) -> Any:
@@ -399,15 +404,13 @@ def in_order(X: Any, names: Any) -> Any:
     own = column_names(X)
     if names is None or own == list(names) or sorted(own) != sorted(map(str, names)):
         return X
-    if isinstance(X, pd.DataFrame):
-        return X.iloc[:, [own.index(str(name)) for name in names]]
-    return nw.from_native(X, eager_only=True).select(*names).to_native()
+    return _columns_at(X, [own.index(str(name)) for name in names])
 
 
 def _position(item: Any, names: list[str], name: str) -> int:
     if isinstance(item, str) and item in names:
         return names.index(item)
-    # True and False are refused: a mask of columns is no list of positions
+    # True and False are refused, because a mask of columns is no list of positions.
     is_position = isinstance(item, int | np.integer) and not isinstance(item, bool)
     if is_position and -len(names) <= item < len(names):
         return int(item) % len(names)

@@ -20,7 +20,7 @@ from fareg._levels import Levels
 from fareg._validation import FloatArray, InvalidInputError
 
 DAMPING = 10.0  # added to the curvature of a leaf, as rows of an undecided model would add it
-CHECKED_ROWS = 1000  # tell whether training went astray
+CHECKED_ROWS = 1000  # so many rows tell whether training went astray
 LARGEST = 1e30  # of larger numbers, neither the square nor the float32 is sure to be finite
 
 _TEXT = make_column_selector(dtype_include=object)
@@ -341,7 +341,7 @@ class NumericCode:
                 )
             else:
                 numbers[:, j] = column.fillna(code)
-        if not (np.abs(numbers) <= LARGEST).all():  # numbers cut by cut_huge are as large
+        if not (np.abs(numbers) <= LARGEST).all():  # cut_huge leaves LARGEST itself
             raise InvalidInputError(
                 f"X must hold finite numbers below {LARGEST:g}; remove or clip infinite values"
             )

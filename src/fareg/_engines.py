@@ -28,20 +28,11 @@ def run_tasks(
 ) -> Iterator[Any]:
     """Yield ``function(task)`` for every task, in the order in which they finish.
 
-    Parameters
-    ----------
-    function : function
-        Of one task; a function of a module, so that other processes find it.
-    tasks : sequence
-    engine : {"local", "dask"}, default="local"
-        Dask runs a task again on another worker if its own dies.
-    jobs : int, default=None
-        Processes on this machine; None for one per core.
-    scheduler : str, default=None
-        Address of a running dask scheduler; None starts a cluster on this machine.
+    The function must be one of a module, so that other processes find it. ``engine`` is "local" or
+    "dask"; dask runs a task again on another worker if its own dies. ``jobs`` are processes on this
+    machine, None for one per core. ``scheduler`` is the address of a running dask scheduler; None
+    starts a cluster on this machine.
 
-    Examples
-    --------
     >>> sorted(run_tasks(abs, [-2, 1], jobs=1))
     [1, 2]
     """

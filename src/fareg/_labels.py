@@ -31,7 +31,7 @@ def label_codes(y: Any, classes: Any) -> IntArray:
     array([ 0, -1,  1, -1])
     """
     given, known = _values(y), _values(classes)
-    if given.dtype != known.dtype:  # as objects 1 equals 1.0; one dtype needs no objects
+    if given.dtype != known.dtype:  # only as objects, 1 equals 1.0
         given, known = given.astype(object), known.astype(object)
     codes = pd.Index(known, dtype=known.dtype).get_indexer(pd.Index(given, dtype=given.dtype))
     return np.asarray(codes, dtype=np.int64)
@@ -162,7 +162,7 @@ def check_marks(sets: Any) -> BoolArray:
     """Return prediction sets as a bool array of shape (n_samples, n_classes)."""
     try:
         table = np.asarray(sets)
-    except ValueError:  # rows of several lengths
+    except ValueError:  # the rows have several lengths
         table = np.empty(0)
     if table.ndim == 3 and table.shape[2] > 1:
         raise InvalidInputError(
@@ -219,7 +219,7 @@ def column_classes(
         return ColumnClasses(_as_labels(given, labels)[0])
     if names is not None:
         return _named_columns(names, labels, table)
-    has_order = len({isinstance(label, str) for label in labels}) == 1  # 1 and "a" have none
+    has_order = len({isinstance(label, str) for label in labels}) == 1  # text and numbers have none
     if len(labels) == n_columns and has_order:
         return ColumnClasses(labels)
     raise InvalidInputError(

@@ -28,9 +28,9 @@ MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quar
 N_BINS = 4
 MAX_LEVELS = 10**6  # a larger number is an identifier that was taken for a level
 
-N_ASKED = 500  # rows whose texts are compared with numbers
-NEARLY_ALL = 0.95  # of the texts of a column
-# a number with commas or blanks between thousands, a decimal comma, a currency or a percent sign
+N_ASKED = 500  # about so many rows are asked whether their texts are numbers
+NEARLY_ALL = 0.95  # share of the texts of a column that must look like numbers
+# Numbers may have signs between thousands, a decimal comma, a currency or a percent sign.
 WRITTEN_NUMBER = re.compile(r"[-+]?[$€£¥]?[-+]?(\d{1,3}([,.'\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?")
 
 
@@ -111,9 +111,8 @@ class LevelCoding:
 
         Numbers with many values are cut at quartiles: those of ``reference``, if given.
         """
-        if reference is None:
-            return cls(tuple(Levels.learn(column) for _, column in columns.items()))
-        return cls(tuple(Levels.learn(columns[name], reference[name]) for name in columns))
+        others: Any = {} if reference is None else reference
+        return cls(tuple(Levels.learn(columns[name], others.get(name)) for name in columns))
 
     @property
     def n_levels(self) -> tuple[int, ...]:
@@ -218,7 +217,8 @@ def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
         which, known = pd.factorize(which * (len(distinct) + 1) + codes + 1)
         if len(known) == len(columns):  # all rows differ already
             break
-    is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0  # codes count up from 0
+    # Codes count up from 0, so a row is the first of its kind where their maximum rises.
+    is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0
     return np.flatnonzero(is_first), which
 
 

@@ -65,14 +65,12 @@ def _openmp(n_modules: int) -> Any:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Keep linear algebra to one thread: processes share the cores, and sums keep their order."""
-    before = {name: os.environ.get(name) for name in VARIABLES}
+    before = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     os.environ.update(dict.fromkeys(VARIABLES, "1"))  # for libraries that are not loaded yet
     try:
         with threadpool_limits(1):
             yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in VARIABLES:
+            os.environ.pop(name, None)
+        os.environ.update(before)

@@ -75,12 +75,11 @@ def check_confidence_level(confidence_level: Any) -> float:
             f"confidence_level must be a number in (0, 1), got {confidence_level!r}; try 0.9"
         )
     if not 0 < confidence_level < 1:
-        hint = (
-            f"; did you mean {confidence_level / 100:g}?"
-            if 1 < confidence_level < 100
-            else "; try 0.9"
+        is_percent = 1 < confidence_level < 100
+        hint = f"did you mean {confidence_level / 100:g}?" if is_percent else "try 0.9"
+        raise InvalidInputError(
+            f"confidence_level must be in (0, 1), got {confidence_level}; {hint}"
         )
-        raise InvalidInputError(f"confidence_level must be in (0, 1), got {confidence_level}{hint}")
     alpha = float(1 - Fraction(str(float(confidence_level))))
     if alpha == 1:
         raise InvalidInputError(
@@ -89,10 +88,13 @@ def check_confidence_level(confidence_level: Any) -> float:
     return alpha
 
 
-def check_fraction(name: str, value: float, *, include_one: bool = False) -> float:
-    """Return ``value`` if it lies in (0, 1), or in (0, 1] with ``include_one``."""
-    interval = "(0, 1]" if include_one else "(0, 1)"
-    if not _is_number(value) or not (0 < value < 1 or (include_one and value == 1)):
+def check_fraction(
+    name: str, value: float, *, include_zero: bool = False, include_one: bool = False
+) -> float:
+    """Return ``value`` if it lies between 0 and 1, or is an end that is included."""
+    ends = (include_zero and value == 0) or (include_one and value == 1)
+    if not _is_number(value) or not (0 < value < 1 or ends):
+        interval = f"{'[' if include_zero else '('}0, 1{']' if include_one else ')'}"
         raise InvalidInputError(f"{name} must be a number in {interval}, got {value!r}")
     return float(value)
 
@@ -113,18 +115,14 @@ def check_choice(name: str, value: str, choices: Sequence[str] | Mapping[str, An
     return value
 
 
-def check_number(
-    name: str, value: Any, *, above: float | None = None, minimum: float | None = None
-) -> float:
-    """Return ``value`` if it is a finite number ``> above`` or ``>= minimum``."""
+def check_number(name: str, value: Any, *, include_zero: bool = False) -> float:
+    """Return ``value`` if it is a finite number above zero, or zero where that is included."""
     too_large = isinstance(value, int) and abs(value) > sys.float_info.max  # for any float
     number = float(value) if _is_number(value) and not too_large else np.nan
-    if np.isfinite(number) and (
-        (above is not None and number > above) or (minimum is not None and number >= minimum)
-    ):
-        return number
-    bound = f"> {above:g}" if above is not None else f">= {minimum:g}"
-    raise InvalidInputError(f"{name} must be a number {bound}, got {value!r}")
+    if not np.isfinite(number) or number < 0 or (number == 0 and not include_zero):
+        bound = ">= 0" if include_zero else "> 0"
+        raise InvalidInputError(f"{name} must be a number {bound}, got {value!r}")
+    return number
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -155,8 +153,8 @@ Confidence = Annotated[float, lambda name, value: check_confidence_level(value)]
 OpenFraction = Annotated[float, check_fraction]  # in (0, 1)
 Fraction01 = Annotated[float, functools.partial(check_fraction, include_one=True)]  # in (0, 1]
 Count = Annotated[int, functools.partial(check_count, maximum=MAX_COUNT)]
-Positive = Annotated[float, functools.partial(check_number, above=0.0)]
-NonNegative = Annotated[float, functools.partial(check_number, minimum=0.0)]
+Positive = Annotated[float, check_number]
+NonNegative = Annotated[float, functools.partial(check_number, include_zero=True)]
 Flag = Annotated[bool, check_flag]
 Function = Annotated[Callable[..., Any], check_function]
 
@@ -176,9 +174,8 @@ def check_parameters(estimator: Any) -> None:
     cls: Any = type(estimator)
     for name, hint in _declared(cls).items():
         value = getattr(estimator, name)
-        options = [hint]
-        if typing.get_origin(hint) in (typing.Union, UnionType):
-            options = list(typing.get_args(hint))
+        is_union = typing.get_origin(hint) in (typing.Union, UnionType)
+        options = typing.get_args(hint) if is_union else (hint,)
         if value is None and type(None) in options:
             continue
         for option in options:
@@ -236,7 +233,7 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
     p = p.copy()
     rounded = off > SAME_SUM
     own = np.ascontiguousarray(p[rounded])
-    # summed row by row: a product of matrices would round by the rows beside it
+    # Rows are summed one by one: a product of matrices would round them by the rows beside them.
     p[rounded] = own / own.sum(axis=1, keepdims=True)
     return p
 

@@ -120,7 +120,7 @@ def test_bias_changes_labels_only():
     [
         ({"n_samples": 0}, "n_samples must be a whole number >= 1, got 0"),
         ({"bias": "xor"}, "bias must be one of xnor, eight, none; got 'xor'"),
-        ({"hard_inside": 90}, r"hard_inside must lie in \[0, 1\], got 90"),
+        ({"hard_inside": 90}, r"hard_inside must be a number in \[0, 1\], got 90"),
         ({"hard_outside": "low"}, r"hard_outside must be a number in \[0, 1\], got 'low'"),
     ],
 )

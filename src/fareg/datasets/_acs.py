@@ -141,17 +141,9 @@ def acs_income_files(
     states: Sequence[str] = PAPER_STATES,
     horizon: str = "1-Year",
 ) -> list[Path]:
-    """Return the files that `load_acs_income` reads, after a check that all of them exist.
+    """Return the files that `load_acs_income` reads with these arguments, one per state.
 
-    Parameters
-    ----------
-    root_dir, year, states, horizon
-        As in `load_acs_income`.
-
-    Returns
-    -------
-    list of Path
-        One file per state.
+    A file that is missing is an error.
 
     Examples
     --------
@@ -197,7 +189,7 @@ def _read_people(path: Path) -> pd.DataFrame:
     """Read the needed columns of one file and keep the working people of 17 to 56."""
     required = {*FEATURES, "PINCP", "PWGTP"}
     wanted = required | set(RELATIONSHIP)
-    # skipinitialspace, because PUMS pads fields with blanks, and a blank field is a missing value
+    # PUMS pads fields with blanks, and a field of blanks is a missing value.
     people = pd.read_csv(
         path, usecols=lambda name: name in wanted, skipinitialspace=True, low_memory=False
     )

@@ -67,17 +67,7 @@ class Dataset:
         return len(self.X)
 
     def take(self, rows: npt.NDArray[Any] | Sequence[int] | slice) -> Dataset:
-        """Return the chosen rows, numbered afresh.
-
-        Parameters
-        ----------
-        rows : positions, a bool mask of shape (n_samples,) or a slice
-
-        Returns
-        -------
-        Dataset
-            The same columns and name.
-        """
+        """Return rows, chosen by position, bool mask or slice and numbered afresh."""
         if not isinstance(rows, slice) and len(rows) == 0:
             rows = slice(0)  # numpy would read an empty list as floats
         chosen = np.arange(len(self))[rows]

@@ -22,8 +22,8 @@ ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "health": ("recommended", "priority", "not_recom"),
 }
 
-# the model grades three concepts, 0 is best: employment of the parents (parents, has_nurs),
-# structure and finances of the family (structure, housing, finance), social and health picture
+# The model grades three concepts, of which 0 is best: the employment of the parents, the structure
+# and finances of the family, and the social and health picture.
 EMPLOY = np.array([[0, 1, 1, 2, 3], [1, 1, 2, 3, 3], [2, 2, 3, 3, 3]])
 STRUCTURE = np.array([[0, 1, 2, 2], [1, 1, 2, 2], [1, 2, 2, 2], [2, 2, 2, 2]])
 STRUCT_FINAN = np.array(

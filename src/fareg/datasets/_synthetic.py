@@ -11,9 +11,9 @@ from fareg._validation import (
     BoolArray,
     FloatArray,
     IntArray,
-    InvalidInputError,
     check_choice,
     check_count,
+    check_fraction,
 )
 from fareg.datasets._dataset import Dataset
 
@@ -90,8 +90,8 @@ def make_synthetic(
     """
     n_samples = check_count("n_samples", n_samples)
     check_choice("bias", bias, BIASES)
-    _check_share("hard_inside", hard_inside)
-    _check_share("hard_outside", hard_outside)
+    check_fraction("hard_inside", hard_inside, include_zero=True, include_one=True)
+    check_fraction("hard_outside", hard_outside, include_zero=True, include_one=True)
     rng = np.random.default_rng(random_state)
     X = pd.DataFrame(
         {
@@ -157,10 +157,3 @@ def _draw_labels(signal: FloatArray, hard: BoolArray, rng: np.random.Generator) 
     easy_label = np.floor(N_CLASSES * signal)
     hard_label = rng.integers(half, size=len(signal)) + half * (signal >= 0.5)
     return np.where(hard, hard_label, easy_label).astype(np.int64)
-
-
-def _check_share(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise InvalidInputError(f"{name} must be a number in [0, 1], got {value!r}")
-    if not 0 <= value <= 1:
-        raise InvalidInputError(f"{name} must lie in [0, 1], got {value}")

@@ -77,7 +77,7 @@ def _read_csv(
     names = _check_header(source)
     if columns is not None:
         check_columns(columns, names, str(source))
-    # with usecols, pandas would cut lines that are too long instead of refusing them
+    # With usecols, pandas would cut lines that are too long instead of refusing them.
     texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
     options = {"index_col": False, "dtype": texts, **_csv_form(source)}
     frame = pd.read_csv(source, low_memory=False, **options)
@@ -87,7 +87,7 @@ def _read_csv(
     for name in list(frame):
         frame[name] = _with_dates(frame[name])
         if isinstance(frame[name].dtype, pd.StringDtype) and name not in labels:
-            frame[name] = frame[name].astype("category")  # a code per row, each text once
+            frame[name] = frame[name].astype("category")  # each text is stored once
     return frame
 
 
@@ -110,7 +110,7 @@ def read_batches(
         if is_parquet(source):
             given = folder_values(source, root, {**dict.fromkeys(keep, "text"), **kinds})
             file, given = open_parquet(source, wanted, given)
-            # the values of the other columns are in the path of the file
+            # Given columns are not in the file: their values stand in its path.
             stored, kept = ([n for n in names if n not in given] for names in (kinds, keep))
             batches = _parquet_batches(file, stored, kept, batch_size)
         else:
@@ -259,7 +259,7 @@ def _check_header(source: Path) -> list[str]:
             f"{len(first)} values; name every column"
         )
     check_unique([name for name in names if name], source)
-    # pandas' own names for columns without one
+    # A column without a name is called what pandas calls it.
     return [name or f"Unnamed: {position}" for position, name in enumerate(names)]
 
 
@@ -315,14 +315,7 @@ def _with_dates(column: pd.Series) -> pd.Series:
 
 def _kind(column: pd.Series) -> str | None:
     """Return the kind of a column, None if all values are missing."""
-    if column.isna().all():
-        return None
-    first = column.dropna().iloc[0] if column.dtype == object else None
-    if isinstance(first, list | dict | np.ndarray):
-        raise InvalidInputError(
-            f"column {column.name} holds {type(first).__name__} values; give one column per item"
-        )
-    return kinds_of(column.to_frame("x"))["x"]
+    return None if column.isna().all() else kinds_of(column.to_frame())[str(column.name)]
 
 
 def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.DataFrame:
