@@ -217,6 +217,16 @@ def test_the_shell_refuses_to_leave_out_a_column_with_the_same_prefix(shell):
         shell(pd.DataFrame(sets, columns=names).assign(y=y, **AGES), names[:2])
 
 
+@pytest.mark.parametrize(
+    ("sets", "sentence"),
+    [([], "either the columns of the sets or a model, got none"), (["y"], "the target y cannot")],
+)
+def test_the_shell_refuses_sets_of_no_column_or_of_the_target(shell, sets, sentence):
+    y, _, _ = drawn(["high", "low", "mid"])
+    with pytest.raises(InvalidInputError, match=sentence):
+        shell(AGES.assign(y=y), sets)
+
+
 def test_the_shell_reads_numbers_in_text_as_the_target_has_them(shell):
     y, sets, covered = drawn([1, 2, 3])
     written = ["|".join(f"{label}.0" for label in np.array([1, 2, 3])[row]) for row in sets]

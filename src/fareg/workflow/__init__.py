@@ -31,7 +31,7 @@ __all__ = [
     "table_columns",
 ]
 
-# prediction does without what fit and audit import
+# Names are imported when they are used, so prediction does not import what fit and audit need.
 _HOMES = {
     "_audit": ["audit_file"],
     "_calibrate": ["calibrate_folder"],

@@ -82,8 +82,8 @@ def audit_file(
     progress : function, optional
         Called with the name of each stage when it begins.
     """
-    if (sets is None) == (model is None):
-        got = "none" if sets is None else "both"
+    if bool(sets) == (model is not None):
+        got = "both" if sets else "none"
         raise InvalidInputError(f"pass either the columns of the sets or a model, got {got}")
     if confidence_level is not None:
         check_confidence_level(confidence_level)
@@ -138,8 +138,13 @@ class _Asked:
         return [self.target, *self.marks, *(self.sensitive or ()), *ids]
 
     def check(self) -> None:
-        """Refuse columns that the table does not have, and clusters that are something else too."""
+        """Refuse columns that the table does not have, and those that are named for two things."""
         check_columns(self.named, table_columns(self.data), str(self.data))
+        if self.target in self.marks:
+            raise InvalidInputError(
+                f"the target {self.target} cannot be a column of the sets too; name those that "
+                "hold what was predicted"
+            )
         if self.clusters is not None and self.named.count(self.clusters) > 1:
             raise InvalidInputError(
                 f"the clusters {self.clusters} must be a column of their own, got one that is also "
@@ -167,7 +172,7 @@ class _Audited:
     X: pd.DataFrame
     y: Any
     sets: Any
-    clusters: Any  # one per row, or None
+    clusters: Any  # the cluster of each row, or None
     sensitive: list[str] | None
     classes: list[str] | None = None
     about: dict[str, Any] = field(default_factory=dict)
@@ -207,7 +212,8 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
     X = as_kinds(frame, kinds, str(asked.data)).set_axis(frame.index)
     y = label_texts(frame[asked.target])
     new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(asked.data))
-    sets, top = (answer[new] for answer in _answers(clf, X, asked.data))  # errors count all rows
+    # All rows are asked, so that errors count rows as the file does.
+    sets, top = (answer[new] for answer in _answers(clf, X, asked.data))
     about = {
         "accuracy": float((label_texts(top) == y[new]).mean()),
         "model": Path(model).name,
@@ -341,7 +347,7 @@ def _check_all_named(asked: _Asked, y: Any) -> None:
     """Refuse to leave out a column that is named like those of the sets and holds such marks."""
     sets = asked.marks
     if len(sets) == 1:
-        return  # one column of lists
+        return  # one column holds the sets as lists
     columns = column_classes(y, len(sets), names=sets)
     wanted = {columns.prefix + label + columns.suffix for label in set(y)} - set(sets)
     suspects = [name for name in table_columns(asked.data) if name in wanted]

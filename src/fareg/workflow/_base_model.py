@@ -130,7 +130,7 @@ def _model_of_columns(
     y = match_labels(y, model.classes_)
     try:
         model.predict_proba(frame[roles.columns])
-    except InvalidInputError as error:  # no probabilities, for a reason that it tells
+    except InvalidInputError as error:  # it tells why these are no probabilities
         without = sorted(set(label_texts(y)) - set(label_texts(model.classes_)))
         hint = f"; no column is given for the label {shown(without)}" if without else ""
         raise InvalidInputError(f"{error}{hint}") from error

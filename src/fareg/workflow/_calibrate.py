@@ -25,7 +25,7 @@ from fareg.workflow._tables import as_kinds, read_batches, read_table, table_col
 
 Quota = tuple[IntArray, IntArray]  # places of used values, and how many rows to leave out of each
 MAX_REMEMBERED = 10**6  # rows of a file that the model file remembers
-N_EXAMPLES = 6  # labels that the estimator never saw, for the warning
+N_EXAMPLES = 6  # so many labels that the estimator never saw are kept for a warning
 OUTDATED = ("verdict", "rows", "after", "groups")  # what a model file tells of its old thresholds
 
 
@@ -142,7 +142,7 @@ def _quotas(used: IntArray, parts: list[str], found: Iterable[PartMatches]) -> d
     if not holds_used(used, given, sum(matches.n for matches in by_part.values())):
         return {}
     quotas = {}
-    for part in parts:  # in their order, whichever was found first
+    for part in parts:  # the order of the parts decides, whichever was found first
         places, counts = by_part[part].places, by_part[part].counts
         taken = np.minimum(counts, left[places])
         left[places] -= taken
@@ -156,8 +156,8 @@ class PartMatches:
 
     part: str
     n: int  # rows of the part
-    places: IntArray  # of values that occur, among those of used rows
-    counts: IntArray  # rows that have them
+    places: IntArray  # where the values that occur stand among those of used rows
+    counts: IntArray  # how many rows of the part have each of these values
 
 
 @dataclass(frozen=True, eq=False)

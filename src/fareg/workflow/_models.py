@@ -63,7 +63,7 @@ class CodedLabels(ClassifierMixin, BaseEstimator):
 # The classifiers of other libraries, each of which has the name of its model, and their options.
 LIBRARIES: dict[str, tuple[str, dict[str, Any]]] = {
     "xgboost": ("XGBClassifier", {}),
-    # n_jobs=0 asks OpenMP for its threads, which are few for small tables
+    # With n_jobs=0, OpenMP decides how many threads there are, few for small tables.
     "lightgbm": ("LGBMClassifier", {"verbosity": -1, "n_jobs": 0}),
     "catboost": ("CatBoostClassifier", {"verbose": False, "allow_writing_files": False}),
 }

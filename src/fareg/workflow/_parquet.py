@@ -165,7 +165,7 @@ def read_parquet(
     rows = draw_rows(n_rows, n_wanted, sampling.seed)
     columns = parquet_columns(source) if columns is None else columns
     table = arrow_rows(source, rows, columns, labels, sampling)
-    # each column is freed as soon as it is converted
+    # Each column is freed as soon as it is converted.
     frame = table.to_pandas(date_as_object=False, split_blocks=True, self_destruct=True)
     del table
     pyarrow.default_memory_pool().release_unused()

@@ -109,7 +109,7 @@ def _beside(clf: Any) -> dict[str, str]:
 
 def model_columns(clf: Any, model: AnyPath) -> dict[str, str]:
     """Return the columns that a loaded model needs, with what they hold."""
-    kinds = describe(model)["metadata"].get("columns")  # kinds over all rows of the fit
+    kinds = describe(model)["metadata"].get("columns")  # those of all rows of the fit
     if not isinstance(kinds, dict):
         kinds = clf.column_kinds_
     if kinds is None:

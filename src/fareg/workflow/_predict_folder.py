@@ -80,7 +80,7 @@ def predict_folder(
     file, parts = ModelFile.of(model, trusted), folder_parts(root)
     stamps = [(part, (root / part).stat().st_mtime_ns) for part in parts]
     plan = repr((file.digest, batch_size, list(keep), stamps)).encode()
-    # a later call with the same plan continues in this folder
+    # A later call with the same plan continues in this folder.
     unfinished = target.with_name(f".{target.name}.{hashlib.sha256(plan).hexdigest()[:16]}.partial")
     counts = count_sizes([], len(loaded(file)[0].classes_))
     answer = partial(
@@ -98,7 +98,7 @@ def predict_folder(
         for leftover in unfinished.rglob(".*.tmp"):  # left by workers that were killed
             leftover.unlink()
         os.replace(unfinished, target)
-    # left by other plans
+    # Calls with other plans may have left unfinished folders.
     for other in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         shutil.rmtree(other, ignore_errors=True)
     return {**summary_of(counts), "files": len(parts)}

@@ -19,9 +19,9 @@ class Roles:
 
     target: str
     features: list[str]  # what the model reads
-    sensitive: list[str] | None  # may define a group; None for all that are read, and others
+    sensitive: list[str] | None  # may define a group; None for all features and others
     others: list[str]  # may define a group, and the model does not read them
-    aside: dict[str, str]  # neither, with their role: "clusters", "weights", "dropped", "id"
+    aside: dict[str, str]  # all others, which are "clusters", "weights", "dropped" or "id"
 
     @property
     def columns(self) -> list[str]:

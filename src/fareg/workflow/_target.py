@@ -72,7 +72,7 @@ def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
         if many:
             _ask_about_amounts(target, distinct)
         return target.to_numpy()
-    # one text per class, not one per row
+    # Each class is turned into text once, and not each row.
     codes, labels = pd.factorize(target)
     return np.asarray(labels.astype(str), dtype=object)[codes]
 
