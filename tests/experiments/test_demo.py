@@ -44,3 +44,11 @@ def test_the_text_says_the_promise_and_the_figures_exist(told):
     for name in ("demo.png", "demo-levels.png"):
         assert name in text.replace("\n", "")
         assert (folder / name).stat().st_size > 10_000
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "run_demo", None)
+    (tmp_path / "file").write_text("in the way")
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file" / "figures")])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("Error: cannot write to ")

@@ -132,7 +132,7 @@ def _probabilities(given: str | None, data: Path) -> dict[str, str] | list[str] 
         return columns[0][:-1]
     from fareg.workflow import table_columns
 
-    known = table_columns(data)  # a name may hold the sign too, as the label <=50K does
+    known = table_columns(data)  # names may hold these signs too, as the label <=50K does
     if set(columns) <= set(known):
         return columns
     pairs = [_pair(column, known) for column in columns]

@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-# what the shell can do about errors of these names; their modules are heavy to import
+# What the shell can do about errors. They go by name, because their modules are heavy to import.
 MORE = {
     "ForeignModelError": " with --proba",
     "MissingLabelsError": ", or add --drop-missing-target",

@@ -18,15 +18,18 @@ from fareg.experiments._config import FORMAT
 MANIFEST = "fareg-results.json"
 
 
-def write_file(path: Path, content: str | bytes) -> Path:
-    """Write a file, whole or not at all, and the folder that it needs; return its path."""
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, unless it is there."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise FaregError(
-            f"cannot write to {path.parent} ({reason}); choose another folder"
-        ) from error
+        raise FaregError(f"cannot write to {folder} ({reason}); choose another folder") from error
+
+
+def write_file(path: Path, content: str | bytes) -> Path:
+    """Write a file, whole or not at all, and the folder that it needs; return its path."""
+    make_folder(path.parent)
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
     return path

@@ -21,7 +21,10 @@ from fareg.classifiers import (
     out_of_fold_proba,
 )
 from fareg.datasets import Dataset, make_synthetic
+from fareg.experiments._figures import draw_image
 from fareg.experiments._references import SplitScores, size_matched_threshold
+from fareg.experiments._store import make_folder as make_folder
+from fareg.experiments._store import write_file
 from fareg.metrics import is_covered
 
 N_TRAIN, N_CALIBRATION, N_TEST = 1_500, 1_500, 5_000
@@ -113,11 +116,13 @@ def _row(name: str, sets: BoolArray, test: Dataset, seconds: float) -> dict[str,
 
 def save_figures(demo: Demo, folder: Path) -> list[Path]:
     """Draw coverage of the group and set size of every method, and the levels by themselves."""
-    paths = [folder / "demo.png", folder / "demo-levels.png"]
-    folder.mkdir(parents=True, exist_ok=True)
-    _methods_figure(demo).savefig(paths[0], dpi=150)
-    demo.clf.plot_levels(demo.test.X, demo.test.y).savefig(paths[1], dpi=150)
-    return paths
+    figures = {
+        "demo.png": _methods_figure(demo),
+        "demo-levels.png": demo.clf.plot_levels(demo.test.X, demo.test.y),
+    }
+    return [
+        write_file(folder / name, draw_image(figure, "png")) for name, figure in figures.items()
+    ]
 
 
 def _methods_figure(demo: Demo) -> Any:
