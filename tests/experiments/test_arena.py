@@ -208,6 +208,19 @@ def test_an_unknown_method_is_refused_at_once(folder, tmp_path, name):
         benchmark(folder, out=tmp_path, methods=[name], **SMALL)
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"sizes": []}, "nothing can be compared"),
+        ({"methods": ["oracle"], "labels": ["natural"]}, "nothing can be compared"),
+        ({"test_rows": 10}, "test_rows must be a whole number >= 60"),
+    ],
+)
+def test_a_benchmark_of_nothing_is_refused(folder, tmp_path, options, sentence):
+    with pytest.raises(InvalidInputError, match=sentence):
+        benchmark(folder, out=tmp_path, **{**SMALL, **options})
+
+
 def test_the_command_runs_a_benchmark(folder, tmp_path):
     options = "--method split --models logistic --scores aps --sizes 300 --repeats 1 --jobs 1"
     line = ["benchmark", str(folder), "--out", str(tmp_path / "out"), *options.split()]

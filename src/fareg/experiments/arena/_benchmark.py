@@ -12,10 +12,11 @@ import pandas as pd
 from rich.console import Console
 
 from fareg._validation import InvalidInputError, check_choice, check_count
-from fareg.experiments._config import Method, content_hash
+from fareg.experiments._config import content_hash
 from fareg.experiments._runner import run_cells
 from fareg.experiments._store import Store, write_file
 from fareg.experiments.arena._contests import BASE_MODELS, FIT_SHARE, LABELS, Contest
+from fareg.experiments.arena._measures import MIN_CELL
 from fareg.experiments.arena._page import write_page
 from fareg.experiments.arena._rows import ArenaCell, find_methods, makes_sense
 from fareg.experiments.arena._summary import SETTING
@@ -110,16 +111,26 @@ def benchmark(
     for n in sizes:
         check_count("sizes", n, minimum=100)
     check_count("repeats", repeats)
+    check_count("test_rows", test_rows, minimum=MIN_CELL)
     wanted = find_methods(methods)
     root = Path(tables) if data is None else Path(data)
     found = [find_table(table, root) for table in define_tables(tables, only)]
     store = Store.open(out)
     n_rows = {table: _rows_with_label(table, store) for table in found}
-    plan = [
+    contests = [
         _contest(table, n_rows[table], label, model, n, seed, test_rows)
         for table, seed, n, model, label in product(found, range(repeats), sizes, models, labels)
     ]
-    cells = plan_cells(plan, scores, wanted)
+    cells = [
+        ArenaCell(contest, score, method)
+        for contest, score, method in product(contests, scores, wanted)
+        if makes_sense(method, contest, score)
+    ]
+    if not cells:
+        raise InvalidInputError(
+            "nothing can be compared; name at least one model, score, kind of labels and size, and "
+            "a method that goes with them"
+        )
     run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
     results = _with_earlier(_collect(cells, store), store.folder / RESULTS)
     return Benchmark(store.folder, results, write_files(results, tables, store.folder, page))
@@ -161,31 +172,13 @@ def _contest(
     return Contest(table, labels, model, n, seed, min(test_rows, n_rows - n))
 
 
-def plan_cells(
-    contests: Sequence[Contest], scores: Sequence[str], methods: Sequence[Method]
-) -> list[ArenaCell]:
-    """Return the cells of all contests; combinations that make no sense are left out."""
-    return [
-        ArenaCell(contest, score, method)
-        for contest, score, method in product(contests, scores, methods)
-        if makes_sense(method, contest, score)
-    ]
-
-
 def _collect(cells: Sequence[ArenaCell], store: Store) -> pd.DataFrame:
     """Return the rows of the cells with what they are about."""
     frames = []
     for cell in cells:
-        contest = cell.problem
-        about: dict[str, Any] = {
-            "table": contest.table.name,
-            "labels": contest.labels,
-            "model": contest.model,
-            "score": cell.score,
-            "n": contest.n,
-            "seed": contest.seed,
-            "method": cell.method.name,
-        }
+        own = cell.problem
+        setting = (own.table.name, own.labels, own.model, cell.score, own.n, own.seed)
+        about: dict[str, Any] = dict(zip(KEYS, (*setting, cell.method.name), strict=True))
         frames.append(store.need(cell.key).assign(**about))
     results = pd.concat(frames, ignore_index=True)
     return results[[*KEYS, *results.columns.drop(list(KEYS))]]

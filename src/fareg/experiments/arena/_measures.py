@@ -29,7 +29,7 @@ N_DIRECTIONS = 100
 class TestRows:
     """Test rows of a contest, and what measuring needs of their sensitive features."""
 
-    __test__ = False  # no test case, whatever the name says
+    __test__ = False  # pytest would take it for a test case by its name
 
     X: pd.DataFrame
     y: IntArray

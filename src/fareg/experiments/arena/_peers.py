@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -54,12 +55,9 @@ class MapieSplit(Peer):
     title, scores = "MAPIE split", ("lac", "aps", "raps")
 
     def _calibrate(self, X: pd.DataFrame, y: IntArray) -> None:
-        try:
-            from mapie.classification import SplitConformalClassifier
-        except ImportError as error:
-            raise _missing("mapie") from error
+        split = _installed("mapie.classification").SplitConformalClassifier
         seed = hash_key(self.random_state) % 2**32
-        predictor = SplitConformalClassifier(
+        predictor = split(
             self.fitted_, self.confidence_level, self.conformity_score, random_state=seed
         )
         self.predictor_ = predictor.conformalize(X, y)
@@ -77,12 +75,9 @@ class CrepesSplit(Peer):
     title, scores = "crepes", ("lac",)
 
     def _calibrate(self, X: pd.DataFrame, y: IntArray) -> None:
-        try:
-            from crepes import ConformalClassifier
-        except ImportError as error:
-            raise _missing("crepes") from error
         own = 1 - self.fitted_.predict_proba(X)[np.arange(len(y)), y]
-        self.predictor_ = ConformalClassifier().fit(own, bins=self._bins(X, learn=True))
+        predictor = _installed("crepes").ConformalClassifier()
+        self.predictor_ = predictor.fit(own, bins=self._bins(X, learn=True))
 
     def predict_set(self, X: pd.DataFrame) -> BoolArray:
         """Return prediction sets, shape (n_samples, n_classes)."""
@@ -106,10 +101,14 @@ class CrepesMondrian(CrepesSplit):
         return joint_codes(list(self.coding_.codes(columns).T), self.coding_.n_levels)
 
 
-def _missing(package: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{package} is not installed; install it with pip install 'fareg[bench]'"
-    )
+def _installed(module: str) -> Any:
+    """Return a module of another package."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise InvalidInputError(
+            f"{module} is not installed; install it with pip install 'fareg[bench]'"
+        ) from error
 
 
 PEERS: dict[str, type[Peer]] = {

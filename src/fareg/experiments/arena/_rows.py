@@ -104,7 +104,7 @@ class ArenaCell(Cell):
     def _measured(self, bench: Arena) -> dict[str, Any]:
         sets, facts = self._sets(bench)
         row = {**measure(sets, bench.test), **facts}
-        # split sets with one threshold for everyone, of the same mean size
+        # The reference is split sets of the same mean size, with one threshold for everyone.
         scores = self._split(bench).scores
         threshold = size_matched_threshold(scores, row["mean_size"])
         same_size = is_covered(bench.test.y, scores <= threshold, classes=range(sets.shape[1]))

@@ -21,10 +21,10 @@ from fareg.workflow import check_columns, read_table
 class Table:
     """What one TOML file says about a published table."""
 
-    name: str = field(metadata={"unhashed": True})  # of the TOML file
+    name: str = field(metadata={"unhashed": True})  # the name of the TOML file
     title: str = field(metadata={"unhashed": True})
-    published: str = field(metadata={"unhashed": True})  # where
-    # one CSV or Parquet file, or a pattern such as ``pums/*.csv`` for several with equal columns
+    published: str = field(metadata={"unhashed": True})  # where the table comes from
+    # A CSV or Parquet file, or a pattern such as ``pums/*.csv`` for several with equal columns.
     path: str = field(metadata={"unhashed": True})
     target: str  # column of labels; rows without a label are left out
     sensitive: tuple[str, ...]
