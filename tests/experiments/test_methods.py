@@ -23,7 +23,7 @@ def bench(tiny, tmp_path_factory):
 
 
 def sets_of(method, bench):
-    return apply_method(method, bench, lambda like: 2.5).sets
+    return apply_method(method, bench, lambda like: 2.5)[0]
 
 
 def test_a_problem_is_drawn_alike_every_time_and_split_in_halves(tiny, bench):
@@ -77,16 +77,16 @@ def test_the_oracle_union_adds_the_group_to_marginal(bench):
 @pytest.mark.parametrize("size", [0.5, 2.5, 5.25])
 def test_a_size_matched_marginal_has_that_size(size, bench):
     method = Method("matched", "matched", (("like", DEFAULT),))
-    outcome = apply_method(method, bench, lambda like: size)
-    assert outcome.sets.sum(axis=1).mean() == size
-    assert 0 <= outcome.extras["level"] <= 1
+    sets, facts = apply_method(method, bench, lambda like: size)
+    assert sets.sum(axis=1).mean() == size
+    assert 0 <= facts["level"] <= 1
 
 
 def test_marginal_matched_to_marginal_is_marginal(bench):
     method = Method("matched", "matched", (("like", MARGINAL),))
     marginal = sets_of(MARGINAL, bench)
-    outcome = apply_method(method, bench, lambda like: marginal.sum(axis=1).mean())
-    assert (outcome.sets == marginal).all()
+    sets, _ = apply_method(method, bench, lambda like: marginal.sum(axis=1).mean())
+    assert (sets == marginal).all()
 
 
 @pytest.mark.parametrize("n_draws", [1, 7])
@@ -115,9 +115,8 @@ def test_a_matched_row_needs_no_other_row_to_be_there(tiny, bench, tmp_path):
 
 def test_selections_are_shares_and_both_is_at_most_either(bench):
     for method in (DEFAULT, Method("AFCP2", "afcp", (("n_select", 2),))):
-        extras = apply_method(method, bench, lambda like: 2.0).extras
-        assert set(extras) == {"selects_first", "selects_second", "selects_both"}
-        assert 0 <= extras["selects_both"] <= min(extras["selects_first"], extras["selects_second"])
+        _, facts = apply_method(method, bench, lambda like: 2.0)
+        assert 0 <= facts["selects_both"] <= min(facts["selects_first"], facts["selects_second"])
 
 
 def test_the_comparison_names_every_method_once():

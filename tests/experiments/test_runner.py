@@ -12,8 +12,7 @@ import pytest
 
 from fareg import FaregError
 from fareg._engines import run_tasks
-from fareg.experiments._cells import run_unit, units_of
-from fareg.experiments._runner import run_cells
+from fareg.experiments._runner import run_cells, run_unit, units_of
 from fareg.experiments._store import Store
 from forked import dask_cluster, started
 
@@ -32,8 +31,8 @@ def wait_for(condition, seconds=60):
 def test_cells_of_one_problem_run_together_and_once(tiny):
     cells = tiny.tiny_cells()
     units = units_of([*cells, *cells])
-    assert sorted(len(unit.cells) for unit in units) == [4, 4, 4, 5]
-    assert {cell.key for unit in units for cell in unit.cells} == {cell.key for cell in cells}
+    assert sorted(map(len, units)) == [4, 4, 4, 5]
+    assert {cell.key for unit in units for cell in unit} == {cell.key for cell in cells}
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

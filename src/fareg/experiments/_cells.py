@@ -1,4 +1,4 @@
-"""Cells, the smallest pieces of work that are stored, and units, the cells of one problem.
+"""Cells, the smallest pieces of work that are stored.
 
 A cell is a pure function of its configuration: whoever computes it, wherever and whenever, gets
 the same numbers (all but those named ``*_seconds``).
@@ -6,8 +6,6 @@ the same numbers (all but those named ``*_seconds``).
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -17,8 +15,6 @@ import numpy as np
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from fareg._threads import one_thread
-from fareg._validation import FaregWarning
 from fareg.experiments._config import CONFIDENCE, Method, MetricConfig, content_hash
 from fareg.experiments._figures import draw_image
 from fareg.experiments._methods import MARGINAL, apply_method, fitted
@@ -76,16 +72,9 @@ class MethodCell(Cell):
             rows = replace(self, method=method).result(bench)
             return float(rows["size"].iloc[0])
 
-        outcome = apply_method(self.method, bench, size_of)
-        conformalize_seconds, predict_seconds = outcome.seconds
-        row = {
-            **measure(outcome.sets, bench, self.metrics),
-            **outcome.extras,
-            "conformalize_seconds": conformalize_seconds,
-            "predict_seconds": predict_seconds,
-            "training_seconds": bench.training_seconds,
-        }
-        return pd.DataFrame([row])
+        sets, facts = apply_method(self.method, bench, size_of)
+        row = {**measure(sets, bench, self.metrics), **facts}
+        return pd.DataFrame([{**row, "training_seconds": bench.training_seconds}])
 
 
 def measure(sets: Any, bench: Bench, config: MetricConfig) -> dict[str, float]:
@@ -103,7 +92,6 @@ def measure(sets: Any, bench: Bench, config: MetricConfig) -> dict[str, float]:
         bench.codes, covered, kind="quadratic", n_permutations=config.n_permutations, **search
     )
     held_out = worst_slab_coverage(bench.codes, covered, kind="quadratic", test_size=0.5, **search)
-    null = curve.null
     return {
         "group_coverage": _mean(covered[test.group]),
         "rest_coverage": _mean(covered[~test.group]),
@@ -112,9 +100,10 @@ def measure(sets: Any, bench: Bench, config: MetricConfig) -> dict[str, float]:
         "wsc": line.value,
         "wsc_plus": curve.value,
         "wsc_plus_held_out": np.nan if held_out.test_value is None else held_out.test_value,
-        "wsc_plus_null_low": np.nan if null is None else null.low,
-        "wsc_plus_null_median": np.nan if null is None else null.median,
-        "wsc_plus_null_high": np.nan if null is None else null.high,
+        **{
+            f"wsc_plus_null_{end}": getattr(curve.null, end, np.nan)
+            for end in ("low", "median", "high")
+        },
         "ert": excess_risk(
             bench.codes,
             covered,
@@ -171,10 +160,7 @@ class PictureCell(Cell):
     """The membership that a FaReG classifier learned: by level of two features, and drawn."""
 
     method: Method
-
-    @property
-    def cost(self) -> float:
-        return 6.0
+    cost = 6.0
 
     def compute(self, bench: Bench) -> pd.DataFrame:
         model, _ = fitted(self.method, bench)
@@ -188,33 +174,3 @@ class PictureCell(Cell):
             for kind in images:
                 images[kind] = draw_image(figure, kind)
         return rows.assign(**images)
-
-
-@dataclass(frozen=True)
-class Unit:
-    """The unfinished cells of one problem: the work that one process does in one go."""
-
-    problem: Any
-    cells: tuple[Cell, ...]
-
-    @property
-    def cost(self) -> float:
-        """Roughly how many seconds it takes."""
-        return float(self.problem.training_cost + sum(cell.cost for cell in self.cells))
-
-
-def units_of(cells: Iterable[Cell]) -> list[Unit]:
-    """Gather cells by problem, without repetitions, the longest units first."""
-    gathered: dict[Any, dict[str, Cell]] = {}
-    for cell in cells:
-        gathered.setdefault(cell.problem, {})[cell.key] = cell
-    units = [Unit(problem, tuple(cells.values())) for problem, cells in gathered.items()]
-    return sorted(units, key=lambda unit: -unit.cost)
-
-
-def run_unit(unit: Unit, folder: str) -> tuple[Unit, dict[str, pd.DataFrame]]:
-    """Compute the cells of a unit, store each at once, and return the rows by key."""
-    with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FaregWarning)  # full sets of small groups are expected here
-        bench = unit.cells[0].prepare(Store(folder))
-        return unit, {cell.key: cell.result(bench) for cell in unit.cells}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 FORMAT = 3  # raise it when rows or their meaning change: no older result is reused then
-CONFIDENCE = 0.9  # that every set promises
+CONFIDENCE = 0.9  # the coverage that every set promises
 Parameters = tuple[tuple[str, Any], ...]
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from fareg.experiments._config import CONFIDENCE
 from fareg.experiments._store import write_file
 
-# Okabe & Ito's colours, told apart also by line and marker
+# The colours are those of Okabe and Ito; lines and markers tell methods apart too.
 STYLES: dict[str, dict[str, Any]] = {
     "Marginal": {"color": "#7f7f7f", "marker": "o", "linestyle": "-"},
     "Partial": {"color": "#56b4e9", "marker": "s", "linestyle": "-"},
@@ -35,23 +35,14 @@ DPI = 120
 
 
 def draw_panels(
-    summary: pd.DataFrame,
-    panels: dict[str, str],
-    x: str,
-    *,
-    x_label: str,
-    log_x: bool = False,
-    log_y: tuple[str, ...] = (),
+    summary: pd.DataFrame, panels: dict[str, str], x: str, *, x_label: str, log_x: bool
 ) -> Any:
     """Draw one panel per metric against ``x``, a line per method, bars of one standard error.
 
-    ``summary`` is what ``summarise`` returns, ``panels`` maps metrics to their titles, ``x`` is the
-    column on the horizontal axis, and ``log_y`` names the metrics with a logarithmic axis.
+    ``summary`` is what ``summarise`` returns, ``panels`` maps metrics to their titles, and ``x`` is
+    the column on the horizontal axis. Seconds have a logarithmic axis.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.5 * len(panels), 3.9), layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    figure, axes = _row_of_axes(len(panels), 3.5 * len(panels), 3.9)
     for letter, ax, (metric, title) in zip("abcdefgh", axes, panels.items(), strict=False):
         for method, own in summary.groupby("method", sort=False):
             own = own[own[metric].notna()]
@@ -68,11 +59,18 @@ def draw_panels(
             ax.set_xscale("log")
             ax.set_xticks(values, [f"{value:g}" for value in values])
             ax.minorticks_off()
-        if metric in log_y:
+        if metric == "seconds":
             ax.set_yscale("log")
         ax.grid(alpha=0.25)
     _share_legend(figure, axes)
     return figure
+
+
+def _row_of_axes(n: int, width: float, height: float, *, sharey: bool = False) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(1, n, sharey=sharey, squeeze=False)[0]
 
 
 def _share_legend(figure: Any, axes: Any) -> None:
@@ -93,11 +91,8 @@ def _share_legend(figure: Any, axes: Any) -> None:
 
 def draw_bars(summary: pd.DataFrame, panels: dict[str, str]) -> Any:
     """Draw a dot with one standard error per method, one panel per metric, methods down."""
-    from matplotlib.figure import Figure
-
-    height = 0.28 * len(summary) + 1.0
-    figure = Figure(figsize=(2.9 * len(panels) + 2, height), layout="constrained")
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    width, height = 2.9 * len(panels) + 2, 0.28 * len(summary) + 1.0
+    figure, axes = _row_of_axes(len(panels), width, height, sharey=True)
     rows = np.arange(len(summary))[::-1]
     colours = [STYLES.get(method, PLAIN)["color"] for method in summary["method"]]
     for ax, (metric, title) in zip(axes, panels.items(), strict=True):
@@ -117,10 +112,7 @@ def draw_cdf(values: dict[str, dict[str, Any]]) -> Any:
 
     ``values[panel][curve]`` holds the worst coverage of each direction.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.7 * len(values), 3.6), layout="constrained")
-    axes = figure.subplots(1, len(values), sharey=True, squeeze=False)[0]
+    figure, axes = _row_of_axes(len(values), 3.7 * len(values), 3.6, sharey=True)
     styles = {"WSC": ("#0072b2", "--"), "WSC+": ("#d55e00", "-")}
     for ax, (title, curves) in zip(axes, values.items(), strict=True):
         for name, found in curves.items():

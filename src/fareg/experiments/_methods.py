@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,21 +27,17 @@ from fareg.experiments._references import SplitScores, size_matched_threshold
 MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of them
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Sets of the test rows and what else is worth a column."""
+def apply_method(
+    method: Method, bench: Bench, size_of: Callable[[Method], float]
+) -> tuple[BoolArray, dict[str, float]]:
+    """Return the sets of the test rows, shape (n_test, n_classes), and what is worth a column.
 
-    sets: BoolArray  # (n_test, n_classes)
-    seconds: tuple[float, float]  # processor time of conformalize and of predict_set, on one core
-    extras: dict[str, float]  # level of a size-matched marginal; how often features were selected
-
-
-def apply_method(method: Method, bench: Bench, size_of: Callable[[Method], float]) -> Outcome:
-    """Conformalize and predict; ``size_of`` tells the mean size of another method's sets."""
+    ``size_of`` tells the mean size of another method's sets. Seconds are processor time.
+    """
     if method.kind not in ("matched", "oracle"):
-        return _fitted_outcome(method, bench)
+        return _fitted_sets(method, bench)
     start = time.process_time()
-    split, extras = _split_scores(bench), {}
+    split, facts = _split_scores(bench), {}
     if method.kind == "oracle":
         sets = split.oracle_sets(
             bench.calibration.group,
@@ -52,8 +48,8 @@ def apply_method(method: Method, bench: Bench, size_of: Callable[[Method], float
     else:  # the one threshold for everyone at which the mean size is that of another method
         threshold = size_matched_threshold(split.scores, size_of(method["like"]))
         sets = split.scores <= threshold
-        extras["level"] = float((split.own <= threshold).sum() / (len(split.own) + 1))
-    return Outcome(sets, (time.process_time() - start, 0.0), extras)
+        facts["level"] = float((split.own <= threshold).sum() / (len(split.own) + 1))
+    return sets, facts | _seconds(time.process_time() - start, 0.0)
 
 
 def classifier(method: Method, bench: Bench) -> Any:
@@ -78,9 +74,9 @@ def fitted(method: Method, bench: Bench) -> tuple[Any, float]:
     return bench.fits[key]
 
 
-def _fitted_outcome(method: Method, bench: Bench) -> Outcome:
+def _fitted_sets(method: Method, bench: Bench) -> tuple[BoolArray, dict[str, float]]:
     if method.kind == "draws":
-        # the first T of many draws: the group is the same for every T, and only learned once
+        # Every T takes the first T of many draws, so the group is learned once for all of them.
         most = {**dict(method.parameters), "n_draws": MOST_DRAWS}
         model, seconds = fitted(replace(method, parameters=tuple(most.items())), bench)
         model = model.with_draws(method["n_draws"])
@@ -89,7 +85,11 @@ def _fitted_outcome(method: Method, bench: Bench) -> Outcome:
     start = time.process_time()
     sets = model.predict_set(bench.test.X)
     predict_seconds = time.process_time() - start
-    return Outcome(sets, (seconds, predict_seconds), _selections(model, bench))
+    return sets, _selections(model, bench) | _seconds(seconds, predict_seconds)
+
+
+def _seconds(conformalize: float, predict: float) -> dict[str, float]:
+    return {"conformalize_seconds": conformalize, "predict_seconds": predict}
 
 
 def _selections(model: Any, bench: Bench) -> dict[str, float]:

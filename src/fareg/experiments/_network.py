@@ -44,10 +44,10 @@ def train_network(
         config.hidden,
         learning_rate_init=config.learning_rate,
         batch_size=size,
-        # a generator: with a number, every epoch would shuffle alike
+        # With a number instead of a generator, every epoch would shuffle alike.
         random_state=np.random.RandomState(seed),
     )
-    # one step makes the layers, which are then drawn anew
+    # One step makes the layers, which are then drawn anew.
     network.partial_fit(x[:size], y[:size], classes=classes)
     _draw_layers(network, np.random.default_rng(seed))
     lowest, best, waited = np.inf, network, 0

@@ -10,7 +10,12 @@ from fareg.datasets import PAPER_STATES, acs_income_files
 from fareg.experiments._config import BaseConfig, DataConfig, MetricConfig, Parameters
 
 ACS_YEAR = 2018
-ACS_FOLDER = f"{ACS_YEAR}/1-Year"
+NO_ACS = (
+    f"no data: download the {ACS_YEAR} 1-year PUMS person files of {', '.join(PAPER_STATES)} "
+    "(csv_pca.zip and so on) from "
+    f"https://www2.census.gov/programs-surveys/acs/data/pums/{ACS_YEAR}/1-Year/, unpack them into "
+    f"FOLDER/{ACS_YEAR}/1-Year/ and name FOLDER as the root of the ACS"
+)
 ACS_ROWS = 20_000
 ACS_TEST = 2_000
 QUICK_BASE = BaseConfig(hidden=(64, 32), learning_rate=3e-3, max_epochs=60, patience=20)
@@ -67,16 +72,6 @@ def acs_data(root: Path, states: tuple[str, ...]) -> DataConfig:
     """Return the configuration of ACSIncome in a folder of PUMS files; all must exist."""
     files = acs_income_files(root, year=ACS_YEAR, states=states)
     return DataConfig("acs", fingerprint(files), str(root.resolve()), states)
-
-
-def how_to_get_acs() -> str:
-    """Say which files to download, and where to put them."""
-    states = ", ".join(PAPER_STATES)
-    return (
-        f"download the {ACS_YEAR} 1-year PUMS person files of {states} (csv_pca.zip and so on) "
-        f"from https://www2.census.gov/programs-surveys/acs/data/pums/{ACS_FOLDER}/, unpack them "
-        f"into FOLDER/{ACS_FOLDER}/ and name FOLDER as the root of the ACS"
-    )
 
 
 def fingerprint(files: list[Path]) -> str:

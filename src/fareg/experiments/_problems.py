@@ -97,10 +97,6 @@ class StoredProbabilities(ClassifierMixin, BaseEstimator):
         """Return the stored probabilities of rows, found by the index of the frame."""
         return self.proba[X.index.to_numpy()]
 
-    def predict(self, X: pd.DataFrame) -> IntArray:
-        """Return the most probable classes."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
 
 @dataclass(frozen=True)
 class Rows:

@@ -12,7 +12,7 @@ METRICS = {name: METRIC_NAMES[name] for name in ("group_coverage", "wsc_plus", "
 DELTAS = (0.1, 0.2, 0.3, 0.4, 0.5)
 BETAS = (0.1, 0.2, 0.5, 1.0, 2.0)
 
-# group coverage, WSC+, average coverage, average size
+# The numbers are group coverage, WSC+, average coverage and average size.
 _ROWS = {
     "synthetic": {"FaReG (paper)": (0.904, 0.899, 0.944, 2.76)},
     "eight": {

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fareg._validation import FaregError, InvalidInputError, check_choice, check_count
 from fareg.datasets import PAPER_STATES
-from fareg.experiments._plan import PROTOCOLS, Plan, how_to_get_acs
+from fareg.experiments._plan import NO_ACS, PROTOCOLS, Plan
 from fareg.experiments._reports import write_report
 from fareg.experiments._runner import run_cells
 from fareg.experiments._store import Store
@@ -130,11 +130,11 @@ def reproduce(
     wanted, skipped = _choose(targets, plan)
     needed = {target.name: target.cells(plan) for target in wanted}
     store = Store.open(out)
-    cells = [labelled.cell for own in needed.values() for labelled in own]
+    cells = [cell for own in needed.values() for cell, _ in own]
     run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
     files = {}
     for target in wanted:
-        rows = [store.need(own.cell.key).assign(**own.labels) for own in needed[target.name]]
+        rows = [store.need(cell.key).assign(**labels) for cell, labels in needed[target.name]]
         files[target.name] = write_report(target, pd.concat(rows, ignore_index=True), store.folder)
     return Reproduction(store.folder, files, skipped)
 
@@ -148,7 +148,7 @@ def _choose(names: Sequence[str], plan: Plan) -> tuple[list[Target], dict[str, s
     skipped = {}
     if TARGETS["acs"] in chosen and plan.acs_root is None:
         chosen.remove(TARGETS["acs"])
-        skipped["acs"] = f"no data: {how_to_get_acs()}"
+        skipped["acs"] = NO_ACS
     return chosen, skipped
 
 

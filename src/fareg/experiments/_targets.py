@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fareg.experiments._cells import Cell, MethodCell, PictureCell, SlabCell
@@ -23,12 +23,8 @@ PUBLISHED_SETTING = {"delta": 0.3, "beta": 2.0}
 FEATURE_COUNTS = (10, 3, 2)
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """A cell, and what its rows are called in a target's tables."""
-
-    cell: Cell
-    labels: dict[str, Any] = field(hash=False)
+# A cell, and what its rows are called in a target's tables.
+Labelled = tuple[Cell, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -45,11 +41,13 @@ def _problems(plan: Plan, kind: str, n: int, n_test: int = 500) -> list[Problem]
     return [Problem(DataConfig(kind), n, seed, plan.base, n_test) for seed in range(plan.repeats)]
 
 
-def _compare(plan: Plan, problems: Sequence[Problem], methods: Sequence[Method]) -> list[Labelled]:
+def _compare(
+    plan: Plan, problems: Sequence[Problem], methods: Sequence[Method], **labels: Any
+) -> list[Labelled]:
     return [
-        Labelled(
+        (
             MethodCell(problem, method, plan.metrics),
-            {"n": problem.n, "seed": problem.seed, "method": method.name},
+            {"n": problem.n, "seed": problem.seed, "method": method.name, **labels},
         )
         for problem in problems
         for method in methods
@@ -73,9 +71,8 @@ def _acs(plan: Plan) -> list[Labelled]:
     n = plan.size(ACS_ROWS - ACS_TEST)
     base = BaseConfig(kind="boosting")
     problems = [Problem(data, n, seed, base, ACS_TEST) for seed in range(plan.repeats)]
-    found = _compare(plan, problems, comparison(plan.steps))
     states = ", ".join(plan.acs_states)
-    return [replace(one, labels={**one.labels, "states": states}) for one in found]
+    return _compare(plan, problems, comparison(plan.steps), states=states)
 
 
 def _sweep(parameter: str, values: Sequence[float]) -> Callable[[Plan], list[Labelled]]:
@@ -88,8 +85,7 @@ def _sweep(parameter: str, values: Sequence[float]) -> Callable[[Plan], list[Lab
                 own = () if PUBLISHED_SETTING.get(parameter) == value else ((parameter, value),)
                 kind = "draws" if parameter == "n_draws" else "paper"
                 method = Method("FaReG (paper)", kind, (*plan.steps, *own))
-                (one,) = _compare(plan, [problem], [method])
-                found.append(replace(one, labels={**one.labels, "setting": value}))
+                found += _compare(plan, [problem], [method], setting=value)
         return found
 
     return cells
@@ -97,7 +93,7 @@ def _sweep(parameter: str, values: Sequence[float]) -> Callable[[Plan], list[Lab
 
 def _slabs(plan: Plan) -> list[Labelled]:
     return [
-        Labelled(
+        (
             SlabCell(problem, count, DELTAS, plan.metrics.n_directions),
             {"seed": problem.seed, "n": problem.n, "features": count},
         )
@@ -110,7 +106,7 @@ def _pictures(plan: Plan) -> list[Labelled]:
     problem = Problem(DataConfig("xnor"), plan.size(N_PICTURE), 0, plan.base)
     methods = [Method("FaReG (paper)", "paper", plan.steps), DEFAULT]
     return [
-        Labelled(PictureCell(problem, method), {"n": problem.n, "method": method.name})
+        (PictureCell(problem, method), {"n": problem.n, "method": method.name})
         for method in methods
     ]
 
