@@ -221,6 +221,11 @@ def test_a_benchmark_of_nothing_is_refused(folder, tmp_path, options, sentence):
         benchmark(folder, out=tmp_path, **{**SMALL, **options})
 
 
+def test_sizes_beyond_a_table_are_one_size(folder, tmp_path):
+    run = {**SMALL, "labels": ["natural"], "sizes": [700, 900]}
+    assert len(benchmark(folder, out=tmp_path, methods=["split"], **run).results) == 1
+
+
 def test_the_command_runs_a_benchmark(folder, tmp_path):
     options = "--method split --models logistic --scores aps --sizes 300 --repeats 1 --jobs 1"
     line = ["benchmark", str(folder), "--out", str(tmp_path / "out"), *options.split()]

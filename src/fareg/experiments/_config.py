@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,6 +110,15 @@ def content_hash(*configurations: Any) -> str:
     """
     text = json.dumps([FORMAT, *map(_plain, configurations)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def fingerprint(files: Sequence[Path]) -> str:
+    """Return a hash of the content of files."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
 
 
 def _plain(value: Any) -> Any:

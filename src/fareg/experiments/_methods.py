@@ -20,7 +20,7 @@ from fareg.classifiers import (
     RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
-from fareg.experiments._config import CONFIDENCE, Method, Parameters
+from fareg.experiments._config import Method, Parameters
 from fareg.experiments._problems import DATA, Bench
 from fareg.experiments._references import SplitScores, size_matched_threshold
 
@@ -39,12 +39,8 @@ def apply_method(
     start = time.process_time()
     split, facts = _split_scores(bench), {}
     if method.kind == "oracle":
-        sets = split.oracle_sets(
-            bench.calibration.group,
-            bench.test.group,
-            confidence_level=CONFIDENCE,
-            construction=method["construction"],
-        )
+        groups = bench.calibration.group, bench.test.group
+        sets = split.oracle_sets(*groups, construction=method["construction"])
     else:  # the one threshold for everyone at which the mean size is that of another method
         threshold = size_matched_threshold(split.scores, size_of(method["like"]))
         sets = split.scores <= threshold

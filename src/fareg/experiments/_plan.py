@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fareg.datasets import PAPER_STATES, acs_income_files
-from fareg.experiments._config import BaseConfig, DataConfig, MetricConfig, Parameters
+from fareg.datasets import PAPER_STATES
+from fareg.experiments._config import BaseConfig, MetricConfig, Parameters
 
 ACS_YEAR = 2018
 NO_ACS = (
@@ -66,18 +65,3 @@ class Plan:
         if self.sizes is not None:
             return max(self.sizes)
         return max(QUICK_SIZES) if self.quick else n
-
-
-def acs_data(root: Path, states: tuple[str, ...]) -> DataConfig:
-    """Return the configuration of ACSIncome in a folder of PUMS files; all must exist."""
-    files = acs_income_files(root, year=ACS_YEAR, states=states)
-    return DataConfig("acs", fingerprint(files), str(root.resolve()), states)
-
-
-def fingerprint(files: list[Path]) -> str:
-    """Return a hash of the content of files."""
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:16]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fareg._validation import BoolArray, FloatArray
+from fareg.experiments._config import CONFIDENCE
 from fareg.pvalues import conformal_quantile
 
 
@@ -40,7 +41,7 @@ class SplitScores:
         inside: BoolArray,
         test_inside: BoolArray,
         *,
-        confidence_level: float,
+        confidence_level: float = CONFIDENCE,
         construction: str = "partition",
     ) -> BoolArray:
         """Return the sets of someone who knows the true group, shape (n_test, n_classes).

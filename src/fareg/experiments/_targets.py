@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fareg.datasets import acs_income_files
 from fareg.experiments._cells import Cell, MethodCell, PictureCell, SlabCell
-from fareg.experiments._config import BaseConfig, DataConfig, Method, Problem
+from fareg.experiments._config import BaseConfig, DataConfig, Method, Problem, fingerprint
 from fareg.experiments._methods import DEFAULT, comparison
-from fareg.experiments._plan import ACS_ROWS, ACS_TEST, Plan, acs_data
+from fareg.experiments._plan import ACS_ROWS, ACS_TEST, ACS_YEAR, Plan
 from fareg.experiments._published import BETAS, DELTAS
 
 N_SWEEP = 2000
@@ -67,7 +68,8 @@ def _sizes(kind: str, target: str | None = None) -> Callable[[Plan], list[Labell
 
 def _acs(plan: Plan) -> list[Labelled]:
     assert plan.acs_root is not None
-    data = acs_data(plan.acs_root, plan.acs_states)
+    files = acs_income_files(plan.acs_root, year=ACS_YEAR, states=plan.acs_states)
+    data = DataConfig("acs", fingerprint(files), str(plan.acs_root.resolve()), plan.acs_states)
     n = plan.size(ACS_ROWS - ACS_TEST)
     base = BaseConfig(kind="boosting")
     problems = [Problem(data, n, seed, base, ACS_TEST) for seed in range(plan.repeats)]

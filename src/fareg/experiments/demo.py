@@ -73,8 +73,7 @@ def run_demo(random_state: int = 0) -> Demo:
     split = SplitScores.of(fitted[SPLIT], cal.X, cal.y, test.X)
     threshold = size_matched_threshold(split.scores, sets[LEVELS].sum(axis=1).mean())
     rows.insert(1, _row("Split, size-matched", split.scores <= threshold, test, 0.0))
-    inside, test_inside = np.asarray(cal.group), np.asarray(test.group)
-    known = split.oracle_sets(inside, test_inside, confidence_level=levels.confidence_level)
+    known = split.oracle_sets(np.asarray(cal.group), np.asarray(test.group))
     rows.append(_row("Oracle: group known", known, test, 0.0))
     rule = levels.named_groups_[0].rule if levels.named_groups_ else None
     return Demo(

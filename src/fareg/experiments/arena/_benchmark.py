@@ -121,11 +121,12 @@ def benchmark(
         _contest(table, n_rows[table], label, model, n, seed, test_rows)
         for table, seed, n, model, label in product(found, range(repeats), sizes, models, labels)
     ]
-    cells = [
+    possible = (
         ArenaCell(contest, score, method)
         for contest, score, method in product(contests, scores, wanted)
         if makes_sense(method, contest, score)
-    ]
+    )
+    cells = list(dict.fromkeys(possible))  # two sizes may both be more than a table has
     if not cells:
         raise InvalidInputError(
             "nothing can be compared; name at least one model, score, kind of labels and size, and "

@@ -119,9 +119,8 @@ class ArenaCell(Cell):
             scores = self._split(bench).scores
             sets = scores <= size_matched_threshold(scores, float(like["mean_size"].iloc[0]))
         elif self.method.kind == "oracle":  # who got noise is calibrated apart from the others
-            sets = self._split(bench).oracle_sets(
-                bench.group[bench.calibration], bench.test.group, confidence_level=CONFIDENCE
-            )
+            inside = bench.group[bench.calibration]
+            sets = self._split(bench).oracle_sets(inside, bench.test.group)
         else:
             return self._fitted_sets(bench)
         return sets, {}  # these sets follow from the scores of others, so no time is told

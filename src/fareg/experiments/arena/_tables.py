@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import IntArray, InvalidInputError
-from fareg.experiments._plan import fingerprint
+from fareg.experiments._config import fingerprint
 from fareg.workflow import check_columns, read_table
 
 
