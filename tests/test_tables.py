@@ -112,3 +112,13 @@ def test_a_table_is_the_same_whatever_separates_its_columns(sign, mark, ending, 
     assert kept.to_numpy().tolist() == [["1,5", "NA"], ["2", "b"]]
     copy_rows(path, [1], tmp_path / "copy.csv")
     assert (tmp_path / "copy.csv").read_text(encoding="utf-8").splitlines()[1] == "2.0,,2,b"
+
+
+def test_lines_that_end_in_a_separator_are_read_and_copied_alike(tmp_path):
+    source, out = tmp_path / "t.csv", tmp_path / "out.csv"
+    source.write_text("a,b,y\n1,2,u,\n3,4,NA,\n5,6,v,\n")
+    with pytest.warns(FaregWarning, match="column y holds NA in 1 of 3 rows, taken as a label"):
+        table = read_table(source, labels=["y"])
+    assert table["y"].tolist() == ["u", "NA", "v"]
+    copy_rows(source, [0, 2], out)
+    assert out.read_text().split() == ["a,b,y", "1,2,u", "5,6,v"]

@@ -79,8 +79,7 @@ def _read_csv(
         check_columns(columns, names, str(source))
     # With usecols, pandas would cut lines that are too long instead of refusing them.
     texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
-    options = {"index_col": False, "dtype": texts, **_csv_form(source)}
-    frame = pd.read_csv(source, low_memory=False, **options)
+    frame = pd.read_csv(source, low_memory=False, dtype=texts, **_csv_form(source))
     frame = frame if columns is None else frame[list(columns)].copy()
     frame = _with_label_words(frame, source, labels)
     frame = _with_leading_zeros(frame, source, {*labels, *kinds})
@@ -139,8 +138,7 @@ def _csv_batches(
     """Yield frames, and the columns to keep as the text that they are."""
 
     def chunks(names: Any, **options: Any) -> Iterator[pd.DataFrame]:
-        options |= {"index_col": False, **_csv_form(source)}
-        for chunk in pd.read_csv(source, chunksize=batch_size, **options):
+        for chunk in pd.read_csv(source, chunksize=batch_size, **options, **_csv_form(source)):
             yield chunk[[name for name in chunk if name in names]]
 
     texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
@@ -235,10 +233,12 @@ def _written(source: Path, **options: Any) -> Any:
 def _csv_form(source: Path) -> dict[str, Any]:
     """Return how a CSV file is written: its encoding and what separates its columns.
 
-    Of comma, semicolon and tab, that is the sign which cuts the first line into most names.
+    Of comma, semicolon and tab, that is the sign which cuts the first line into most names. Lines
+    may end in one more separator; the first column is no index then.
     """
     signs = {sign: len(_lines(source, sign)[0]) for sign in SEPARATORS}
-    return {"encoding": ENCODING, "sep": max(signs, key=lambda sign: signs[sign])}
+    separator = max(signs, key=lambda sign: signs[sign])
+    return {"encoding": ENCODING, "sep": separator, "index_col": False}
 
 
 def _lines(source: Path, separator: str) -> tuple[list[str], list[str]]:
@@ -293,7 +293,7 @@ def _with_leading_zeros(frame: pd.DataFrame, source: Path, known: set[str]) -> p
         for name, column in frame.items()
         if name not in known and column.dtype.kind in "if" and (column.dropna() % 1 == 0).all()
     ]
-    written = _written(source, usecols=whole, index_col=False) if whole else {}
+    written = _written(source, usecols=whole) if whole else {}
     for name in whole:
         if (written[name].str.startswith("0") & (frame[name] != 0)).any():
             frame[name] = written[name].where(frame[name].notna())
