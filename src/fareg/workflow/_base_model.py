@@ -17,7 +17,6 @@ from fareg._validation import InvalidInputError
 from fareg._words import repeated, shown
 from fareg.classifiers import OnnxClassifier, ProbabilityColumns
 from fareg.persistence import read_estimator
-from fareg.workflow._formats import check_columns
 from fareg.workflow._models import MODELS, check_named, reading
 from fareg.workflow._roles import AskedRoles, Roles, assign_roles
 
@@ -115,7 +114,6 @@ def _model_of_columns(
             f"columns of probabilities must be named once, got {shown(twice)} twice; name one for "
             "each label"
         )
-    check_columns(names, [*table, *asked.drop], asked.source)
     roles = assign_roles(frame, asked, names)
     rest = _other_label(given, y) if len(names) == 1 else None
     model = ProbabilityColumns(dict(given) if isinstance(given, Mapping) else names, rest=rest)
