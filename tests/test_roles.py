@@ -14,6 +14,7 @@ import fareg
 from fareg._encoding import gradient_boosting, one_hot_encoder
 from fareg.classifiers import out_of_fold_proba, trained
 from fareg.persistence import describe
+from fareg.workflow import fit_file
 from fareg.workflow._models import LIBRARIES, MODELS, CodedLabels, reading
 from fareg.workflow._roles import AskedRoles, assign_roles, is_id
 from fareg.workflow._target import check_weights
@@ -208,3 +209,10 @@ def test_bad_columns_are_refused_in_one_line(options, words, weighted, tmp_path)
     base = ("--target", "outcome", "--out", tmp_path / "m.fareg")
     assert words in refused("fit", weighted, *base, *options)
     assert set(os.listdir(tmp_path)) == before
+
+
+def test_clusters_without_an_id_are_refused(tmp_path):
+    WEIGHTED.assign(id=WEIGHTED["id"].where(WEIGHTED.index > 1)).to_csv(tmp_path / "t.csv")
+    options = {"target": "outcome", "clusters": "id", "out": tmp_path / "m.fareg"}
+    with pytest.raises(fareg.FaregError, match="the clusters id have 2 missing ids in 120 rows"):
+        fit_file(tmp_path / "t.csv", **options)

@@ -25,6 +25,7 @@ from fareg.workflow._parquet import Sampling
 from fareg.workflow._roles import AskedRoles
 from fareg.workflow._tables import column_kinds, copy_rows, read_table, table_columns
 from fareg.workflow._target import (
+    check_clusters,
     check_target,
     check_training_labels,
     check_weights,
@@ -172,7 +173,7 @@ def fit_file(
     base = base_model(frame, y, given, asked, seed=seed)
     X, labels = frame[base.roles.columns], frame[target]
     kinds = column_kinds(X)
-    ids = None if clusters is None else pd.factorize(frame[clusters])[0]
+    ids = None if clusters is None else check_clusters(frame[clusters])
     weighed = None if weights is None else check_weights(frame[weights])
     others = [str(name) for name in frame if name != target and name not in X]
     further = row_hashes(frame[others], 0)

@@ -1,4 +1,4 @@
-"""The column of labels: what may be one, and what looks wrong about it."""
+"""The columns of labels, weights and clusters: what may be one, and what looks wrong about it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 from fareg._columns import canonical
 from fareg._labels import label_texts
-from fareg._validation import FloatArray, InvalidInputError, warn
+from fareg._validation import FloatArray, IntArray, InvalidInputError, warn
 from fareg._words import percent
 from fareg.workflow._tables import column_kinds
 
@@ -102,6 +102,17 @@ def check_weights(column: pd.Series) -> FloatArray:
             "or repair them"
         )
     return column.to_numpy(dtype=np.float64)
+
+
+def check_clusters(column: pd.Series) -> IntArray:
+    """Return the number of each row's cluster, after a check that no id is missing."""
+    n_missing = int(column.isna().sum())
+    if n_missing:
+        raise InvalidInputError(
+            f"the clusters {column.name} have {n_missing} missing ids in {len(column)} rows; fill "
+            "them or drop these rows"
+        )
+    return pd.factorize(column)[0]
 
 
 def check_training_labels(y_train: Any, y: Any) -> None:
