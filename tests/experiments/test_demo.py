@@ -18,7 +18,7 @@ def told(tmp_path_factory):
         for name, value in (("N_TRAIN", 700), ("N_CALIBRATION", 700), ("N_TEST", 1000)):
             patch.setattr(demo, name, value)
         patch.setattr(demo, "METHODS", methods)
-        patch.setattr(demo, "N_FOLDS", 2)
+        patch.setattr("fareg.experiments._problems.N_FOLDS", 2)
         result = demo.run_demo(0)
         patch.setattr(demo, "run_demo", lambda seed: result)
         runs = [

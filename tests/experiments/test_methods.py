@@ -7,7 +7,15 @@ from fareg import ExhaustiveConformalClassifier, FaReGClassifier, SplitConformal
 from fareg._threads import one_thread
 from fareg.experiments._cells import MethodCell
 from fareg.experiments._config import Method
-from fareg.experiments._methods import DEFAULT, MARGINAL, apply_method, comparison
+from fareg.experiments._methods import (
+    DEFAULT,
+    LEVELS,
+    MARGINAL,
+    OUT_OF_FOLD,
+    apply_method,
+    comparison,
+    fitted,
+)
 from fareg.experiments._problems import DATA, prepare, train_base_model
 from fareg.experiments._store import Store
 
@@ -55,6 +63,16 @@ def test_marginal_is_the_split_conformal_classifier(bench):
     clf = SplitConformalClassifier(bench.estimator, random_state=bench.seed)
     clf.conformalize(bench.calibration.X, bench.calibration.y)
     assert (sets_of(MARGINAL, bench) == clf.predict_set(bench.test.X)).all()
+
+
+def test_out_of_fold_rows_teach_so_that_every_calibration_row_calibrates(bench):
+    n_rows = {m: fitted(m, bench)[0].calibration_.n_rows for m in (LEVELS, OUT_OF_FOLD)}
+    assert n_rows[OUT_OF_FOLD] == len(bench.calibration.y)
+    assert n_rows[LEVELS] < len(bench.calibration.y)
+    again = prepare(bench.problem, bench.store)
+    told = [b.learning_rows()["proba_learn"] for b in (bench, again)]
+    np.testing.assert_array_equal(*told)  # remembered
+    np.testing.assert_allclose(told[0].sum(axis=1), 1.0)
 
 
 def test_the_oracle_partition_calibrates_the_true_group_and_the_rest(bench):

@@ -64,8 +64,10 @@ def fitted(method: Method, bench: Bench) -> tuple[Any, float]:
     """Return the conformalized classifier and its seconds; fits are shared within a problem."""
     key = (method.kind, method.parameters)
     if key not in bench.fits:
+        apart = bench.learning_rows() if method == OUT_OF_FOLD else {}
         start = time.process_time()
-        model = classifier(method, bench).conformalize(bench.calibration.X, bench.calibration.y)
+        model = classifier(method, bench)
+        model.conformalize(bench.calibration.X, bench.calibration.y, **apart)
         bench.fits[key] = model, time.process_time() - start
     return bench.fits[key]
 
@@ -136,6 +138,7 @@ MARGINAL = Method("Marginal", "marginal")
 CELLS = (("calibration", "split"), ("construction", "partition"))
 DEFAULT = Method("FaReG (partition)", "default", CELLS)
 LEVELS = Method("FaReG (levels)", "default")
+OUT_OF_FOLD = Method("FaReG (levels, out of fold)", "default", (("calibration", "train"),))
 
 
 def comparison(steps: Parameters = ()) -> list[Method]:

@@ -15,6 +15,7 @@ from sklearn.frozen import FrozenEstimator
 
 from fareg._encoding import gradient_boosting, ordinal_encoder
 from fareg._validation import BoolArray, FaregError, FloatArray, IntArray
+from fareg.classifiers import out_of_fold_proba
 from fareg.datasets import (
     Dataset,
     inject_label_noise,
@@ -28,6 +29,7 @@ from fareg.experiments._network import train_network
 from fareg.experiments._store import Store
 
 DRAW, TRAIN, CONFORMALIZE, MEASURE = range(4)  # what random numbers are drawn for
+N_FOLDS = 5
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class Bench:
     """All that the cells of one problem share."""
 
     problem: Problem
+    train: Dataset
     calibration: Rows
     test: Rows
     sensitive: list[str]
@@ -125,6 +128,17 @@ class Bench:
     def seed(self) -> int:
         """The random state of every conformal method: all see the same randomised scores."""
         return int(self.problem.rng(CONFORMALIZE).integers(2**31))
+
+    def learning_rows(self) -> dict[str, Any]:
+        """Return the training rows with out-of-fold probabilities, as ``fit`` learns from them."""
+
+        def said() -> pd.DataFrame:
+            seed = int(self.problem.rng(TRAIN).integers(2**31))
+            proba = out_of_fold(self.train, self.estimator.classes_, seed)
+            return pd.DataFrame(proba).rename(columns=str)
+
+        proba = self.store.once(content_hash("out of fold", self.problem), said).to_numpy()
+        return {"X_learn": self.train.X, "y_learn": self.train.y, "proba_learn": proba}
 
 
 def prepare(problem: Problem, store: Store) -> Bench:
@@ -143,6 +157,7 @@ def prepare(problem: Problem, store: Store) -> Bench:
     calibration, test = (Rows(rest.X.iloc[rows], rest.y[rows], group[rows]) for rows in cut)
     return Bench(
         problem=problem,
+        train=train,
         calibration=calibration,
         test=test,
         sensitive=list(rest.sensitive),
@@ -162,6 +177,12 @@ def _train(problem: Problem, train: Dataset, rest: Dataset, n_classes: int) -> p
     model = train_base_model(problem.base, train, calibration, seed)
     seconds = time.process_time() - start
     return said_by(model, rest.X, n_classes).assign(training_seconds=seconds)
+
+
+def out_of_fold(train: Dataset, classes: Any, seed: int) -> FloatArray:
+    """Return the probabilities of each row by gradient boosting that was trained without it."""
+    folds: dict[str, Any] = {"cv": N_FOLDS, "clusters": None, "seed": seed}
+    return out_of_fold_proba(gradient_boosting(seed), train.X, train.y, classes, **folds)
 
 
 def said_by(model: Any, X: pd.DataFrame, n_classes: int) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 from fareg.datasets import acs_income_files
 from fareg.experiments._cells import Cell, MethodCell, PictureCell, SlabCell
 from fareg.experiments._config import BaseConfig, DataConfig, Method, Problem, fingerprint
-from fareg.experiments._methods import DEFAULT, comparison
+from fareg.experiments._methods import DEFAULT, OUT_OF_FOLD, comparison
 from fareg.experiments._plan import ACS_ROWS, ACS_TEST, ACS_YEAR, Plan
 from fareg.experiments._published import BETAS, DELTAS
 
@@ -74,7 +74,8 @@ def _acs(plan: Plan) -> list[Labelled]:
     base = BaseConfig(kind="boosting")
     problems = [Problem(data, n, seed, base, ACS_TEST) for seed in range(plan.repeats)]
     states = ", ".join(plan.acs_states)
-    return _compare(plan, problems, comparison(plan.steps), states=states)
+    methods = [*comparison(plan.steps), OUT_OF_FOLD]
+    return _compare(plan, problems, methods, states=states)
 
 
 def _sweep(parameter: str, values: Sequence[float]) -> Callable[[Plan], list[Labelled]]:

@@ -18,17 +18,16 @@ from fareg.classifiers import (
     FaReGClassifier,
     RectifiedConformalClassifier,
     SplitConformalClassifier,
-    out_of_fold_proba,
 )
 from fareg.datasets import Dataset, make_synthetic
 from fareg.experiments._figures import draw_image
+from fareg.experiments._problems import out_of_fold
 from fareg.experiments._references import SplitScores, size_matched_threshold
 from fareg.experiments._store import make_folder as make_folder
 from fareg.experiments._store import write_file
 from fareg.metrics import is_covered
 
 N_TRAIN, N_CALIBRATION, N_TEST = 1_500, 1_500, 5_000
-N_FOLDS = 5
 SPLIT, LEVELS = "Split conformal", "FaReG: levels"
 METHODS: dict[str, Any] = {
     SPLIT: SplitConformalClassifier,
@@ -65,7 +64,10 @@ def run_demo(random_state: int = 0) -> Demo:
     for name, method in METHODS.items():
         start = time.perf_counter()
         clf = method(model, sensitive_features=list(data.sensitive), random_state=random_state)
-        apart = _learning_rows(train, model, random_state) if name == LEVELS else {}
+        apart: dict[str, Any] = {}
+        if name == LEVELS:
+            proba = out_of_fold(train, model.classes_, random_state)
+            apart = {"X_learn": train.X, "y_learn": train.y, "proba_learn": proba}
         sets[name] = clf.conformalize(cal.X, cal.y, **apart).predict_set(test.X)
         fitted[name] = clf
         rows.append(_row(name, sets[name], test, time.perf_counter() - start))
@@ -84,20 +86,6 @@ def run_demo(random_state: int = 0) -> Demo:
         levels,
         test,
     )
-
-
-def _learning_rows(train: Dataset, model: Any, seed: int) -> dict[str, Any]:
-    """Return the training rows with probabilities out of fold, to learn who is disadvantaged."""
-    proba = out_of_fold_proba(
-        gradient_boosting(seed),
-        train.X,
-        train.y,
-        model.classes_,
-        cv=N_FOLDS,
-        clusters=None,
-        seed=seed,
-    )
-    return {"X_learn": train.X, "y_learn": train.y, "proba_learn": proba}
 
 
 def _row(name: str, sets: BoolArray, test: Dataset, seconds: float) -> dict[str, Any]:
