@@ -34,6 +34,15 @@ def test_flags_and_dates_are_noted_in_every_library_and_choice_of_rows_and_colum
     assert [held(column) for _, column in chosen.items()] == ["flag", "date", None, "date"]
 
 
+@pytest.mark.parametrize("table", TABLES)
+def test_a_canonical_frame_keeps_its_notes(table):
+    once = canonical(table())
+    again = canonical(once)
+    assert again.equals(once)
+    assert [held(again[name]) for name in again] == [held(once[name]) for name in once]
+    assert "flag" in {held(once[name]) for name in once}
+
+
 def test_flags_of_an_array_are_noted_by_their_own_names():
     X = np.array([[1, "a", True], [2, "b", False]], dtype=object)
     assert [held(column) for _, column in select_columns(X, [2, 0]).items()] == ["flag", None]

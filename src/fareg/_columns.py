@@ -90,11 +90,12 @@ def canonical(X: Any, names: list[str] | None = None) -> pd.DataFrame:
     and dates, for :func:`held` and :func:`in_words`.
     """
     columns, kinds = {}, {}
+    noted = X.attrs.get("held", {}) if isinstance(X, pd.DataFrame) else {}
     for name, column in zip(names or column_names(X), series_of(X), strict=True):
         codes, values = coded_column(column)
         # The dtype is named, because pandas would turn bare object arrays of text into "str".
         columns[name] = pd.Series(values if codes is None else values[codes], dtype=values.dtype)
-        kind = _held(column)
+        kind = _held(column) or noted.get(name)  # a canonical frame keeps its notes
         if kind is not None:
             kinds[name] = kind
     return note_held(pd.DataFrame(columns), kinds)
