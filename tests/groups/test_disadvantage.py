@@ -436,28 +436,32 @@ def test_the_network_alone_reads_numbers_in_three_ways(numbers):
         assert len(learner.input_features()) == columns.shape[1]
 
 
-def test_level_means_are_those_of_the_definition_and_tell_no_row_its_own_target():
+def test_level_means_are_those_of_the_definition_and_rare_levels_tell_no_row_its_own_target():
     rng = np.random.default_rng(0)
-    codes = np.column_stack([rng.integers(0, 3, 40), rng.integers(3, 20, 40)])
-    target = rng.random(40)
+    n = 120
+    codes = np.column_stack([rng.integers(0, 2, n), rng.integers(2, 20, n)])
+    target = rng.random(n)
     means, told = level_means(codes, target, 21, np.random.default_rng(1))
-    part = np.random.default_rng(1).permutation(40) % boosting.N_PARTS
+    part = np.random.default_rng(1).permutation(n) % boosting.N_PARTS
     prior = boosting.PRIOR_ROWS
-    for level in range(21):
-        own = target[(codes == level).any(axis=1)]
-        assert means[level] == pytest.approx(
-            (own.sum() + prior * target.mean()) / (len(own) + prior)
+
+    def shrunk(alike, rows):
+        return (target[rows & alike].sum() + prior * target[rows].mean()) / (
+            (rows & alike).sum() + prior
         )
+
+    everyone = np.ones(n, dtype=bool)
+    for level in range(21):
+        assert means[level] == pytest.approx(shrunk((codes == level).any(axis=1), everyone))
     for i, j in np.ndindex(codes.shape):
-        others = part != part[i]
-        alike = target[others & (codes[:, j] == codes[i, j])]
-        mean = target[others].mean()
-        expected = (alike.sum() + prior * mean) / (len(alike) + prior)
-        assert told[i, j] == pytest.approx(expected)
+        alike = codes[:, j] == codes[i, j]
+        is_rare = alike.sum() < boosting.MANY_ROWS
+        assert is_rare == (j == 1)
+        assert told[i, j] == pytest.approx(shrunk(alike, part != part[i] if is_rare else everyone))
         other_target = target.copy()
         other_target[i] += 5
         again = level_means(codes, other_target, 21, np.random.default_rng(1))[1]
-        assert again[i, j] == pytest.approx(told[i, j], abs=1e-12)
+        assert (abs(again[i, j] - told[i, j]) < 1e-12) == is_rare
 
 
 def test_a_text_of_hundreds_of_levels_does_not_hide_a_group_of_numbers():

@@ -1,8 +1,9 @@
 """Disadvantage by boosted trees on all features, one model per fold, kept as plain arrays.
 
 A category enters the trees of a fold as the shrunk mean of the target over the rows that train
-them, so that one cut can part any set of categories. The rows that train see means of others: a
-level of three rows would tell each of them its own target, and trees would read nothing else.
+them, so that one cut can part any set of categories. Rows of rare levels are told means of other
+rows: a level of three rows would tell each of them its own target, and trees would read nothing
+else.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ SHARE = 0.7  # share of the training rows that each tree is grown on
 MAX_TREE_ROWS = 5_000
 MAX_FEATURES = 20  # features that a split chooses from, drawn at random if there are more
 PRIOR_ROWS = 8.0
-N_PARTS = 5  # of the rows that train, each of which is told of the others
+MANY_ROWS = 50  # a level of so many rows tells none of them its own target
+N_PARTS = 5  # of the rows that train
 MISSING = -2 * LARGEST  # a missing number lies below all others
 CHUNK = 16_384  # rows that go down the trees together: they fit into the cache
 
@@ -144,21 +146,21 @@ def level_means(
 
     ``codes`` of shape (n, n_columns) are levels, numbered over all columns. The mean of n rows of a
     level is shrunk towards the overall mean as if ``PRIOR_ROWS`` rows had that. A row is told the
-    mean of its level over the rows that are not in its own of ``N_PARTS`` random parts, shape
-    (n, n_columns): it does not depend on the row's own target.
+    mean of its level, shape (n, n_columns). If the level has fewer than ``MANY_ROWS`` rows, only
+    those count that are not in the row's own of ``N_PARTS`` random parts, so that it is not told
+    its own target.
     """
     part = rng.permutation(len(codes)) % N_PARTS
     places = (part[:, None] * n_codes + codes).ravel()
     shape = (N_PARTS, n_codes)
     n = np.bincount(places, minlength=N_PARTS * n_codes).reshape(shape)
     total = np.bincount(places, np.repeat(target, codes.shape[1]), n.size).reshape(shape)
-    n_others, total_others = n.sum(axis=0) - n, total.sum(axis=0) - total
+    n_level, total_level = n.sum(axis=0), total.sum(axis=0)
+    means: FloatArray = (total_level + PRIOR_ROWS * target.mean()) / (n_level + PRIOR_ROWS)
     others = part != np.arange(N_PARTS)[:, None]
-    mean_others = others @ target / np.maximum(1, others.sum(axis=1))
-    told = (total_others + PRIOR_ROWS * mean_others[:, None]) / (n_others + PRIOR_ROWS)
-    means: FloatArray = (total.sum(axis=0) + PRIOR_ROWS * target.mean()) / (
-        n.sum(axis=0) + PRIOR_ROWS
-    )
+    mean_others = (others @ target / np.maximum(1, others.sum(axis=1)))[:, None]
+    of_others = (total_level - total + PRIOR_ROWS * mean_others) / (n_level - n + PRIOR_ROWS)
+    told = np.where(n_level >= MANY_ROWS, means, of_others)
     return means, told[part[:, None], codes]
 
 
