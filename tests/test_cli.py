@@ -236,7 +236,8 @@ def test_codes_keep_their_leading_zeros(tmp_path):
     rest = table[table["PLZ"] == "60311"].assign(part="10")
     rest.to_csv(tmp_path / "rest.csv", index=False)
     run("predict", model, tmp_path / "rest.csv", "--out", tmp_path / "sets.csv")
-    result = audit_file(tmp_path / "t.csv", target="y", sets=["y"])
+    table.assign(set=y).to_csv(tmp_path / "sets.csv", index=False)
+    result = audit_file(tmp_path / "sets.csv", target="y", sets=["set"])
     assert {"PLZ=04109", "PLZ=60311", "part=02", "part missing"} <= set(result.levels["group"])
     result = audit_file(tmp_path / "rest.csv", target="y", model=model)
     assert set(result.levels["group"]) == {"PLZ=60311", "part=10"}
@@ -444,7 +445,7 @@ def test_broken_parquet_is_refused(place, tmp_path):
     pd.DataFrame({"a": [[1], [2]] * 20, "outcome": ["x", "y"] * 20}).to_parquet(
         tmp_path / "t.parquet"
     )
-    assert "column a holds" in fit_refused(tmp_path / "t.parquet", tmp_path)
+    assert "in column a;" in fit_refused(tmp_path / "t.parquet", tmp_path)
 
 
 def test_numbers_as_text_are_learned_as_text_and_told(tmp_path):

@@ -10,7 +10,15 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from fareg import FaregError
-from fareg._columns import as_numbers, as_text, canonical, column_names, held, select_columns
+from fareg._columns import (
+    as_numbers,
+    as_text,
+    canonical,
+    column_names,
+    held,
+    select_columns,
+    take_rows,
+)
 from same_table import (
     COLUMNS,
     EPOCH,
@@ -32,6 +40,15 @@ def test_flags_and_dates_are_noted_in_every_library_and_choice_of_rows_and_colum
     columns = select_columns(table(), ["moment", "flag", "count", "day", "text"])
     chosen = columns.iloc[:3][["flag", "day", "count", "moment"]]
     assert [held(column) for _, column in chosen.items()] == ["flag", "date", None, "date"]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_rows_are_taken_by_a_mask_as_by_their_numbers(table):
+    n = len(table())
+    mask = np.arange(n) % 2 == 1
+    taken = [canonical(take_rows(table(), rows)) for rows in (mask, np.flatnonzero(mask))]
+    assert_frame_equal(*taken)
+    assert taken[0].shape == (n // 2, canonical(table()).shape[1])
 
 
 @pytest.mark.parametrize("table", TABLES)

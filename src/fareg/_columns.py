@@ -294,9 +294,12 @@ def spelled_numbers(texts: Iterable[float | str]) -> FloatArray:
 
 
 def take_rows(X: Any, rows: Any) -> Any:
-    """Return the given rows of a frame or array, in its own type."""
+    """Return the given rows of a frame or array, in its own type; a mask marks them, too."""
     if is_frame(X):
-        rows = rows if isinstance(rows, slice) else np.asarray(rows)
+        if not isinstance(rows, slice):
+            rows = np.asarray(rows)
+            # narwhals takes a mask for one of the columns
+            rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         return nw.from_native(X, eager_only=True)[rows].to_native()
     return np.asarray(X)[rows]
 

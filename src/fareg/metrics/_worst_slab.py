@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fareg._columns import take_rows
 from fareg._encoding import NumericCode
 from fareg._hashing import check_numpy_seed
 from fareg._validation import (
@@ -113,13 +112,19 @@ class WorstSlab:
 
     def project(self, X: Any) -> FloatArray:
         """Return ``pi(x)`` of each row, shape (n_samples,)."""
-        pi = Directions(self.v[None], None if self.W is None else self.W[None])
-        projection: FloatArray = pi.project(self.code.transform(X))[0]
-        return projection
+        return self._project(self.code.transform(X))
 
     def contains(self, X: Any) -> BoolArray:
         """Tell which rows lie in the slab, shape (n_samples,)."""
-        projection = self.project(X)
+        return self._holds(self.code.transform(X))
+
+    def _project(self, numbers: FloatArray) -> FloatArray:
+        pi = Directions(self.v[None], None if self.W is None else self.W[None])
+        projection: FloatArray = pi.project(numbers)[0]
+        return projection
+
+    def _holds(self, numbers: FloatArray) -> BoolArray:
+        projection = self._project(numbers)
         return (self.lower <= projection) & (projection <= self.upper)
 
 
@@ -295,8 +300,7 @@ def worst_slab_curve(
     ]
     if test_size is None:
         return slabs
-    held_out = take_rows(X, test)
-    return [_evaluate(found, held_out, covered[test]) for found in slabs]
+    return [_evaluate(found, numbers[test], covered[test]) for found in slabs]
 
 
 def _worst_slab(
@@ -328,8 +332,8 @@ def _held_out(n_samples: int, test_size: float | None, rng: np.random.Generator)
     return test
 
 
-def _evaluate(found: WorstSlab, X: Any, covered: BoolArray) -> WorstSlab:
-    inside = found.contains(X)
+def _evaluate(found: WorstSlab, numbers: FloatArray, covered: BoolArray) -> WorstSlab:
+    inside = found._holds(numbers)
     n, k = int(inside.sum()), int(covered[inside].sum())
     low, high = clopper_pearson(k, n)
     return replace(
