@@ -164,6 +164,7 @@ def test_no_file_names_a_path_of_one_machine():
     assert found == []
 
 
+@pytest.mark.slow
 def test_readme_block_runs(tmp_path, monkeypatch):
     readme = ROOT / "README.md"
     if not readme.exists():
