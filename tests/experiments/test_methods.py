@@ -1,12 +1,19 @@
 """Rows of a comparison are what they say: identities between methods."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from fareg import ExhaustiveConformalClassifier, FaReGClassifier, SplitConformalClassifier
+from fareg import (
+    ExhaustiveConformalClassifier,
+    FaReGClassifier,
+    FaregError,
+    SplitConformalClassifier,
+)
 from fareg._threads import one_thread
 from fareg.experiments._cells import MethodCell
-from fareg.experiments._config import Method
+from fareg.experiments._config import BaseConfig, Method
 from fareg.experiments._methods import (
     DEFAULT,
     LEVELS,
@@ -65,7 +72,10 @@ def test_marginal_is_the_split_conformal_classifier(bench):
     assert (sets_of(MARGINAL, bench) == clf.predict_set(bench.test.X)).all()
 
 
-def test_out_of_fold_rows_teach_so_that_every_calibration_row_calibrates(bench):
+def test_out_of_fold_rows_teach_so_that_every_calibration_row_calibrates(tiny, bench):
+    with pytest.raises(FaregError, match="gradient boosting, got mlp"):
+        bench.learning_rows()
+    bench = prepare(replace(tiny.tiny_problem(), base=BaseConfig(kind="boosting")), bench.store)
     n_rows = {m: fitted(m, bench)[0].calibration_.n_rows for m in (LEVELS, OUT_OF_FOLD)}
     assert n_rows[OUT_OF_FOLD] == len(bench.calibration.y)
     assert n_rows[LEVELS] < len(bench.calibration.y)
@@ -134,6 +144,8 @@ def test_a_matched_row_needs_no_other_row_to_be_there(tiny, bench, tmp_path):
 def test_selections_are_shares_and_both_is_at_most_either(bench):
     for method in (DEFAULT, Method("AFCP2", "afcp", (("n_select", 2),))):
         _, facts = apply_method(method, bench, lambda like: 2.0)
+        told = {"selects_first", "selects_second", "selects_both"}
+        assert set(facts) == told | {"conformalize_seconds", "predict_seconds"}
         assert 0 <= facts["selects_both"] <= min(facts["selects_first"], facts["selects_second"])
 
 

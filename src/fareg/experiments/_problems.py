@@ -131,6 +131,10 @@ class Bench:
 
     def learning_rows(self) -> dict[str, Any]:
         """Return the training rows with out-of-fold probabilities, as ``fit`` learns from them."""
+        if self.problem.base.kind != "boosting":
+            raise FaregError(
+                f"out-of-fold rows are made with gradient boosting, got {self.problem.base.kind}"
+            )
 
         def said() -> pd.DataFrame:
             seed = int(self.problem.rng(TRAIN).integers(2**31))
