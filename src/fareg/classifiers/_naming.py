@@ -18,6 +18,7 @@ from fareg.calibration import Rows
 from fareg.classifiers._learning import covered_by_split
 from fareg.groups import (
     MAX_SHARE,
+    AskedRows,
     GroupLearner,
     Rule,
     candidate_rules,
@@ -166,7 +167,8 @@ def verified_groups(
     """
     left = everyone = np.ones(len(covered), dtype=bool)
     rules = [*rules, *(part for rule in rules for part in rule.parts())]
-    open_rules = [(rule, rule.inside(columns)) for rule in rules]
+    asked = AskedRows(columns)
+    open_rules = [(rule, asked.inside(rule.alternatives)) for rule in rules]
     named: list[NamedGroup] = []
     while open_rules:
         tested = [_tested(rule, rows & left, covered, left) for rule, rows in open_rules]
@@ -175,7 +177,7 @@ def verified_groups(
             i
             for i, group in enumerate(tested)
             if _is_credible(replace(group, p_value=adjusted[i]), confidence_level)
-            and not _accuses_innocents(group.rule, columns, covered, confidence_level)
+            and not _accuses_innocents(group.rule, asked, covered, confidence_level)
         ]
         if not credible:
             break
@@ -191,11 +193,11 @@ def verified_groups(
 
 
 def _accuses_innocents(
-    rule: Rule, columns: pd.DataFrame, covered: BoolArray, confidence_level: float
+    rule: Rule, asked: AskedRows, covered: BoolArray, confidence_level: float
 ) -> bool:
     """Tell whether one alternative is covered as promised, and clearly better than the others."""
-    inside = rule.inside(columns)
-    for own in (part.inside(columns) for part in rule.parts()):
+    inside = asked.inside(rule.alternatives)
+    for own in (asked.inside(part.alternatives) for part in rule.parts()):
         others = inside & ~own
         if own.sum() < MIN_ROWS or not others.any():
             continue

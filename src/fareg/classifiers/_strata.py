@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fareg import _words as words
-from fareg._validation import FloatArray, IntArray
+from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.calibration import (
     CellCalibration,
     CountedLevels,
@@ -134,7 +134,8 @@ def describe_groups(
     covered, n_steps = covered_by_split(rows, calibration.alpha), strata[0].last + 1
     hits, counts = (np.bincount(own, minlength=n_steps) for own in (steps[covered], steps))
     masks = [group.rule.inside(rows.columns) for group in named]
-    described = [_of_named(group, rows, _thresholds(strata)[steps]) for group in named]
+    thresholds = _thresholds(strata)[steps]
+    described = [_of_named(*pair, thresholds) for pair in zip(named, masks, strict=True)]
     for stratum in strata:
         inside = (steps >= stratum.first) & (steps <= stratum.last)
         if not any(np.array_equal(inside, mask) for mask in masks):
@@ -154,7 +155,7 @@ def describe_counted(
     strata = strata_of(calibration)
     thresholds = _thresholds(strata)[calibration.leveler.levels(rows)]
     hits, counts = calibration.covered.sum(axis=0), calibration.counts.sum(axis=0)
-    described = [_of_named(group, rows, thresholds) for group in named]
+    described = [_of_named(group, group.rule.inside(reference), thresholds) for group in named]
     return _table(described + [_of_stratum(stratum, hits, counts) for stratum in strata])
 
 
@@ -169,14 +170,14 @@ def _table(described: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(described, columns=list(GROUP_COLUMNS)).astype(kinds)
 
 
-def _of_named(group: NamedGroup, rows: Rows, thresholds: Any) -> dict[str, Any]:
+def _of_named(group: NamedGroup, inside: BoolArray, thresholds: Any) -> dict[str, Any]:
     return {
         **vars(group),
         "group": "named",
         "named": True,
         "rule": group.rule.text,
         "fidelity": float(group.rule.fidelity),
-        "threshold": float(np.median(thresholds[group.rule.inside(rows.columns)])),
+        "threshold": float(np.median(thresholds[inside])),
     }
 
 

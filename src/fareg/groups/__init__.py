@@ -2,7 +2,7 @@
 
 from fareg.groups._boosting import BoostedTrees
 from fareg.groups._cells import CellMeans
-from fareg.groups._conditions import Condition
+from fareg.groups._conditions import AskedRows, Condition
 from fareg.groups._disadvantage import MEMBERS, Disadvantage, Signal, learn_quickly
 from fareg.groups._explanation import Explanation, explain_groups, plot_membership
 from fareg.groups._kernel import KernelPart, KernelRegression, Reading
@@ -30,6 +30,7 @@ __all__ = [
     "MAX_SHARE",
     "MEMBERS",
     "RECORDS",
+    "AskedRows",
     "Condition",
     "Disadvantage",
     "Explanation",

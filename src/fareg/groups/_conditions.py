@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache, reduce
+from operator import and_, or_
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,16 @@ import pandas as pd
 from fareg._columns import (
     as_numbers,
     as_text,
+    coded_column,
     held,
     in_words,
+    series_of,
     shortest_between,
     spelled_numbers,
 )
 from fareg._encoding import cut_huge
 from fareg._levels import MAX_DISCRETE
-from fareg._validation import BoolArray, FloatArray
+from fareg._validation import BoolArray, FloatArray, IntArray
 
 MISSING = "missing"
 DAY = 86_400  # seconds
@@ -115,6 +119,37 @@ class Condition:
 
 # a row is meant if it fulfils all conditions of any alternative
 Alternatives = tuple[tuple[Condition, ...], ...]
+
+
+class AskedRows:
+    """Rows of a pandas frame that many conditions are asked of.
+
+    Every condition is asked once, of the distinct values of a text instead of all its rows.
+    """
+
+    def __init__(self, columns: pd.DataFrame) -> None:
+        self.columns = columns
+        self._distinct, self._holds = cache(self._read), cache(self._ask)
+
+    def fulfilling(self, conditions: tuple[Condition, ...]) -> BoolArray:
+        """Tell which rows fulfil all conditions."""
+        everyone = np.ones(len(self.columns), dtype=bool)
+        return reduce(and_, map(self._holds, conditions), everyone)
+
+    def inside(self, alternatives: Alternatives) -> BoolArray:
+        """Tell which rows fulfil all conditions of any alternative."""
+        nobody = np.zeros(len(self.columns), dtype=bool)
+        return reduce(or_, map(self.fulfilling, alternatives), nobody)
+
+    def _ask(self, condition: Condition) -> BoolArray:
+        codes, values = self._distinct(condition.feature)
+        holds = condition.holds(values)
+        return holds if codes is None else holds[codes]
+
+    def _read(self, name: str) -> tuple[IntArray | None, pd.Series]:
+        """Return the distinct values of a text and which each row has; of a number, all values."""
+        codes, values = coded_column(series_of(self.columns[[name]])[0])
+        return codes, pd.Series(values, dtype=values.dtype)
 
 
 @dataclass(frozen=True)

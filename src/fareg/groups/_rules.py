@@ -22,7 +22,7 @@ from fareg._validation import (
     InvalidInputError,
     check_same_length,
 )
-from fareg.groups._conditions import Alternatives, Condition, Part, distinct_numbers
+from fareg.groups._conditions import Alternatives, AskedRows, Condition, Part, distinct_numbers
 
 MAX_LEAVES = 8
 CLOSE = 0.005  # the smaller tree is taken if its agreement is worse by at most this
@@ -51,13 +51,7 @@ class Rule:
                 f"the rule {self.text!r} needs column {absent[0]}, got columns "
                 f"{', '.join(map(str, columns.columns))}"
             )
-        inside = np.zeros(len(columns), dtype=bool)
-        for conditions in self.alternatives:
-            here = np.ones(len(columns), dtype=bool)
-            for condition in conditions:
-                here &= condition.holds(columns[condition.feature])
-            inside |= here
-        return inside
+        return AskedRows(columns).inside(self.alternatives)
 
     def parts(self) -> list[Rule]:
         """Return each alternative as a rule of its own, if there are several but few."""

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from functools import cache, reduce
-from operator import and_, or_
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, FloatArray
-from fareg.groups._conditions import Alternatives, Condition
+from fareg.groups._conditions import AskedRows
 
 MIN_SHARE, MAX_SHARE = 0.02, 0.55  # of the rows: a group that is named is a minority
 
 
-class CoveredRows:
+class CoveredRows(AskedRows):
     """Canonical columns, and how well each of their rows is covered, shape (n,) in [0, 1]."""
 
     def __init__(self, columns: pd.DataFrame, covered: FloatArray) -> None:
-        self.columns, self.covered = columns, covered
-        # words are improved in many small steps, so each condition is asked once
-        self._holds = cache(lambda condition: condition.holds(columns[condition.feature]))
-
-    def fulfilling(self, conditions: tuple[Condition, ...]) -> BoolArray:
-        """Tell which rows fulfil all conditions."""
-        everyone = np.ones(len(self.covered), dtype=bool)
-        return reduce(and_, map(self._holds, conditions), everyone)
-
-    def inside(self, alternatives: Alternatives) -> BoolArray:
-        """Tell which rows fulfil all conditions of any alternative."""
-        nobody = np.zeros(len(self.covered), dtype=bool)
-        return reduce(or_, map(self.fulfilling, alternatives), nobody)
+        super().__init__(columns)
+        self.covered = covered
 
     def gain(self, inside: BoolArray) -> float:
         """Return how much better two means describe coverage than one, in units of its variance."""
