@@ -304,7 +304,7 @@ def _lists(column: pd.Series, known: set[str]) -> list[list[str]]:
 
     def labels(value: Any) -> list[str]:
         if isinstance(value, list | tuple | set | np.ndarray):
-            return [str(label) for label in label_texts(list(value))] if len(value) else []
+            return list(label_texts(list(value)))
         if pd.isna(value):
             return []
         if isinstance(value, bool | np.bool_):
@@ -312,7 +312,7 @@ def _lists(column: pd.Series, known: set[str]) -> list[list[str]]:
                 f"column {column.name} holds True and False; name all columns of the sets, "
                 "one per label"
             )
-        text = str(value) if isinstance(value, str) else str(label_texts([value])[0])
+        text = str(value) if isinstance(value, str) else label_texts([value])[0]
         parts = _parts(SEPARATORS, text)
         listed = _parts(COMMAS, text)  # as Python and JSON write lists
         return listed if not set(parts) <= known and set(listed) <= known else parts

@@ -85,21 +85,18 @@ def calibrate_folder(
         progress("comparing rows with those that were used")
         quotas = _quotas(seen.values[1], parts, run(partial(_match_part, rows=rows), parts))
     tasks = [(part, quotas.get(part)) for part in parts]
-    first: PartCounts | None = None
     rounds = 0
     while search.is_open:
         rounds += 1
         progress(f"counting scores, round {rounds}")
         count = partial(_count_part, rows=rows, asked=search.next_round())
         found = PartCounts.joined(run(count, tasks))
-        if first is None:
-            first = found
-            _check(first, clf, str(data))
+        if rounds == 1:  # later rounds go over the same rows
+            _check(found, clf, str(data))
         search.narrow(found.counts)
-    assert first is not None
-    calibrated = clf.recalibrated(search, first.n_unknown)
-    counted = {"rows": first.n, "left_out": first.n_seen}
-    is_small = root is None and first.n + first.n_seen <= MAX_REMEMBERED
+    calibrated = clf.recalibrated(search, found.n_unknown)
+    counted = {"rows": found.n, "left_out": found.n_seen}
+    is_small = root is None and found.n + found.n_seen <= MAX_REMEMBERED
     notes = {k: v for k, v in describe(model)["metadata"].items() if k not in OUTDATED}
     notes["calibrated"] = {"data": source.name, **counted, "remembered": is_small}
     seen = _with_rows(seen, rows, source) if is_small else seen

@@ -221,7 +221,6 @@ def _read(
 
 def _notes(trial: Trial, base: BaseModel) -> dict[str, Any]:
     """Return what the model file tells about how it was made."""
-    kept = ("verdict", "rows", "accuracy", "after")
     told = trial.to_dict()
     return {
         "target": base.roles.target,
@@ -230,7 +229,7 @@ def _notes(trial: Trial, base: BaseModel) -> dict[str, Any]:
         "estimator": base.name,
         "date": trial.comparison.about["date"],
         "seed": trial.comparison.about["seed"],
-        **{name: told[name] for name in kept},
+        **{name: told[name] for name in ("verdict", "rows", "accuracy", "after")},
     }
 
 

@@ -17,8 +17,6 @@ from fareg._words import first_line, repeated, shown
 
 SAME_WORD = 0.75  # share of matching letters from which a name is taken for a slip of the pen
 CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
-
-
 Progress = Callable[[str], None]  # it is told each stage of the work when that begins
 
 

@@ -26,9 +26,7 @@ class AnySizeNetwork(MLPClassifier):
 
     def fit(self, X: FloatArray, y: Any, sample_weight: Any = None) -> Self:
         """Train on numbers of shape (n_samples, n_features)."""
-        X, y, weights = lone_rows_twice(X, y, sample_weight)
-        super().fit(X, y, **({} if weights is None else {"sample_weight": weights}))
-        return self
+        return super().fit(*lone_rows_twice(X, y, sample_weight))
 
 
 class CodedLabels(ClassifierMixin, BaseEstimator):

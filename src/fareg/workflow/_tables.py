@@ -156,16 +156,13 @@ def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
 @contextmanager
 def table_writer(path: AnyPath) -> Iterator[Any]:
     """Yield a function that appends frames to a file which appears when all is written."""
-    appender = _parquet_appender if is_parquet(check_output(path)) else _csv_appender
-    is_packed = str(path).endswith(".gz")
-    with replacing(path) as temporary, appender(temporary, is_packed) as append:
-        yield append
-
-
-@contextmanager
-def _csv_appender(path: Path, is_packed: bool) -> Iterator[Any]:
-    with _opened(path, "xt", "utf-8", is_packed) as file:
-        yield lambda frame: frame.to_csv(file, index=False, header=file.tell() == 0)
+    as_parquet, is_packed = is_parquet(check_output(path)), str(path).endswith(".gz")
+    with replacing(path) as temporary, ExitStack() as opened:
+        if as_parquet:
+            yield _parquet_appender(temporary, opened)
+        else:
+            file = opened.enter_context(_opened(temporary, "xt", "utf-8", is_packed))
+            yield lambda frame: frame.to_csv(file, index=False, header=file.tell() == 0)
 
 
 def _opened(path: Path, mode: str, encoding: str, is_packed: bool) -> Any:
@@ -174,22 +171,21 @@ def _opened(path: Path, mode: str, encoding: str, is_packed: bool) -> Any:
     return opened(path, mode, encoding=encoding, newline="")
 
 
-@contextmanager
-def _parquet_appender(path: Path, is_packed: bool) -> Iterator[Any]:
+def _parquet_appender(path: Path, opened: ExitStack) -> Any:
+    """Return a function that appends frames to a Parquet file; ``opened`` closes it."""
     import pyarrow.parquet
 
-    with ExitStack() as opened:
-        writer: Any = None
+    writer: Any = None
 
-        def append(frame: pd.DataFrame) -> None:
-            nonlocal writer
-            table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-            table = table.replace_schema_metadata(None)  # pandas may not understand its own notes
-            if writer is None:  # the first frame tells the types of all
-                writer = opened.enter_context(pyarrow.parquet.ParquetWriter(path, table.schema))
-            writer.write_table(table.cast(writer.schema))
+    def append(frame: pd.DataFrame) -> None:
+        nonlocal writer
+        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+        table = table.replace_schema_metadata(None)  # pandas cannot read all notes that it writes
+        if writer is None:  # the first frame tells the types of all
+            writer = opened.enter_context(pyarrow.parquet.ParquetWriter(path, table.schema))
+        writer.write_table(table.cast(writer.schema))
 
-        yield append
+    return append
 
 
 def copy_rows(
