@@ -6,7 +6,7 @@ the same numbers (all but those named ``*_seconds``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -61,7 +61,7 @@ class MethodCell(Cell):
     """One method on one problem: one row of metrics."""
 
     method: Method
-    metrics: MetricConfig = field(default_factory=MetricConfig)
+    metrics: MetricConfig
 
     @property
     def cost(self) -> float:
@@ -127,8 +127,8 @@ class SlabCell(Cell):
     """
 
     n_features: int
-    deltas: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)
-    n_directions: int = 1000
+    deltas: tuple[float, ...]
+    n_directions: int
 
     def compute(self, bench: Bench) -> pd.DataFrame:
         model, _ = fitted(MARGINAL, bench)

@@ -50,14 +50,14 @@ def apply_method(
 
 def classifier(method: Method, bench: Bench) -> Any:
     """Return the unfitted classifier that a method stands for."""
-    parameters = dict(method.parameters)
     common = {"sensitive_features": bench.sensitive, "random_state": bench.seed}
+    options: dict[str, Any] = {**common, **dict(method.parameters)}
     if method.kind in ("paper", "draws", "condcp+paper"):
         if method.kind == "condcp+paper":
-            parameters["base"] = CondCPClassifier()
+            options["base"] = CondCPClassifier()
         published = DATA[bench.problem.data.kind].published
-        return FaReGClassifier.paper(bench.estimator, data=published, **{**common, **parameters})
-    return CLASSIFIERS[method.kind](bench.estimator, **{**common, **parameters})
+        return FaReGClassifier.paper(bench.estimator, data=published, **options)
+    return CLASSIFIERS[method.kind](bench.estimator, **options)
 
 
 def fitted(method: Method, bench: Bench) -> tuple[Any, float]:

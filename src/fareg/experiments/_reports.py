@@ -20,7 +20,7 @@ from fareg.experiments._tables import (
     readable,
     readable_comparison,
     summarise,
-    with_error,
+    with_errors,
 )
 from fareg.experiments._targets import Target
 
@@ -33,8 +33,7 @@ FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "th
 def write_report(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
     """Write the tables and figures of a target and return their paths."""
     if "conformalize_seconds" in rows:
-        seconds = rows["conformalize_seconds"] + rows["predict_seconds"]
-        rows = rows.assign(seconds=seconds)
+        rows = rows.assign(seconds=rows["conformalize_seconds"] + rows["predict_seconds"])
     return REPORTS[target.report](target, rows, folder / target.name)
 
 
@@ -80,8 +79,7 @@ def _selection_table(summary: pd.DataFrame, titles: list[str]) -> pd.DataFrame:
     own = summary[summary["selects_both"].notna()]
     table = own[["n", "method"]].rename(columns={"n": "N", "method": "Method"})
     for name, title in zip(SELECTIONS, titles, strict=True):
-        pairs = zip(own[name], own[f"{name}_se"], strict=True)
-        table[title] = [with_error(value, error, 2) for value, error in pairs]
+        table[title] = with_errors(own, name, 2)
     return table
 
 
@@ -124,8 +122,7 @@ def _report_slabs(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path
 
 def _slab_table(summary: pd.DataFrame, value: str, words: str) -> pd.DataFrame:
     """Return a row per metric and a column per delta; ``words`` say which value it is."""
-    pairs = zip(summary[value], summary[f"{value}_se"], strict=True)
-    shown = summary.assign(text=[with_error(*pair) for pair in pairs])
+    shown = summary.assign(text=with_errors(summary, value))
     wide = shown.pivot(index="method", columns="setting", values="text").reset_index()
     wide.columns = pd.Index(["Metric", *(f"delta = {d:g}" for d in wide.columns[1:])])
     return wide.assign(Metric=wide["Metric"] + words)
@@ -133,15 +130,15 @@ def _slab_table(summary: pd.DataFrame, value: str, words: str) -> pd.DataFrame:
 
 def _report_cdf(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
     own = rows[(rows["delta"] == rows["delta"].max()) & (rows["search"] == "random")]
+    own = own.assign(metric=own["kind"].map(SLAB_NAMES))
     values: dict[str, dict[str, object]] = {}
     for _, row in own.iterrows():
         panel = f"{FEATURES[row['features']]}, delta = {row['delta']:g}"
-        values.setdefault(panel, {})[SLAB_NAMES[row["kind"]]] = row["values"]
-    long = own.explode("values").rename(columns={"values": "worst_coverage"})
-    long = long.assign(metric=long["kind"].map(SLAB_NAMES))
+        values.setdefault(panel, {})[row["metric"]] = row["values"]
     quantiles = (
-        long.assign(worst_coverage=long["worst_coverage"].astype(float))
-        .groupby(["features", "metric"], sort=False)["worst_coverage"]
+        own.explode("values")
+        .astype({"values": float})
+        .groupby(["features", "metric"], sort=False)["values"]
         .describe(percentiles=[0.05, 0.25, 0.5, 0.75])
         .drop(columns=["count", "std"])
         .reset_index()

@@ -54,10 +54,9 @@ def beside_paper(summary: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
             if name in summary and pd.notna(value):
                 same &= summary[name] == value
         for _, ours in summary[same].iterrows():
-            labels = {name: ours[name] for name in LABELS if name in summary}
             found.append(
                 {
-                    **labels,
+                    **{name: ours[name] for name in LABELS if name in summary},
                     "metric": METRIC_NAMES.get(metric, metric),
                     "paper": printed["paper"],
                     "ours": ours[metric],
@@ -86,12 +85,15 @@ def readable(summary: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
     """
     shown = pd.DataFrame({title: summary[name] for name, title in labels.items()})
     for name, title in METRIC_NAMES.items():
-        if name not in summary:
-            continue
-        digits = DIGITS.get(name, 3)
-        pairs = zip(summary[name], summary[f"{name}_se"], strict=True)
-        shown[title] = [with_error(value, error, digits) for value, error in pairs]
+        if name in summary:
+            shown[title] = with_errors(summary, name, DIGITS.get(name, 3))
     return shown
+
+
+def with_errors(summary: pd.DataFrame, name: str, digits: int = 3) -> list[str]:
+    """Return a column of a summary as text, each mean with its standard error."""
+    pairs = zip(summary[name], summary[f"{name}_se"], strict=True)
+    return [with_error(value, error, digits) for value, error in pairs]
 
 
 def with_error(value: float, error: float, digits: int = 3) -> str:

@@ -73,9 +73,8 @@ def _acs(plan: Plan) -> list[Labelled]:
     n = plan.size(ACS_ROWS - ACS_TEST)
     base = BaseConfig(kind="boosting")
     problems = [Problem(data, n, seed, base, ACS_TEST) for seed in range(plan.repeats)]
-    states = ", ".join(plan.acs_states)
     methods = [*comparison(plan.steps), OUT_OF_FOLD]
-    return _compare(plan, problems, methods, states=states)
+    return _compare(plan, problems, methods, states=", ".join(plan.acs_states))
 
 
 def _sweep(parameter: str, values: Sequence[float]) -> Callable[[Plan], list[Labelled]]:

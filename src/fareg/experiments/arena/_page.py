@@ -220,8 +220,7 @@ def _intervals(found: pd.DataFrame, name: str, digits: int, sign: str = "") -> l
     shown = []
     for value, low, high in found[[name, f"{name}_low", f"{name}_high"]].to_numpy():
         numbers = [f"{number:{sign}.{digits}f}" for number in (value, low, high)]
-        missing = np.isnan(low)
-        text = numbers[0] if missing else f"{numbers[0]} ({numbers[1]} to {numbers[2]})"
+        text = numbers[0] if np.isnan(low) else f"{numbers[0]} ({numbers[1]} to {numbers[2]})"
         shown.append("" if np.isnan(value) else text)
     return shown
 

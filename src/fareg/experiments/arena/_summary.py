@@ -89,19 +89,15 @@ def with_interval(values: pd.Series) -> tuple[float, float, float]:
 
 def overview(rows: pd.DataFrame) -> pd.DataFrame:
     """Return one row per method: averages over tables, gains and ranks with intervals."""
-    order = _methods(rows)
-    summary = pd.DataFrame(index=pd.Index(order, name="method"))
+    summary = pd.DataFrame(index=pd.Index(_methods(rows), name="method"))
     for name in (*MEASURES, "seconds", "training_seconds"):
         summary[name] = by_table(rows, name).mean() if rows[name].notna().any() else np.nan
     with np.errstate(divide="ignore"):  # sets of a method may all be empty
         summary["size_ratio"] = np.exp(np.log(by_table(rows, "size_ratio")).mean())
-    gain = by_table(rows, "gain")
-    place = ranks(rows, "gain")
-    for method in order:
-        summary.loc[method, ["gain", "gain_low", "gain_high"]] = with_interval(gain[method])
-        if method in place:
-            columns = ["rank", "rank_low", "rank_high"]
-            summary.loc[method, columns] = with_interval(place[method])
+    for name, table in {"gain": by_table(rows, "gain"), "rank": ranks(rows, "gain")}.items():
+        for method in table:
+            columns = [name, f"{name}_low", f"{name}_high"]
+            summary.loc[method, columns] = with_interval(table[method])
     return summary
 
 
