@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from fareg._validation import BoolArray, IntArray
+from fareg._validation import IntArray
 from fareg.datasets._dataset import Dataset
 from fareg.datasets._noise import inject_label_noise
 
@@ -65,7 +66,9 @@ def load_nursery() -> Dataset:
             for j, (name, values) in enumerate(ATTRIBUTES.items())
         }
     )
-    return Dataset(X=X, y=_classify(codes), sensitive=SENSITIVE, group=_group(X), name="Nursery")
+    hard = (X["finance"] == "inconv") & X["parents"].isin(["usual", "pretentious"])
+    group = hard.to_numpy(dtype=np.bool_)
+    return Dataset(X=X, y=_classify(codes), sensitive=SENSITIVE, group=group, name="Nursery")
 
 
 def make_nursery_experiment(
@@ -99,11 +102,11 @@ def make_nursery_experiment(
     full = load_nursery()
     kept = full.take(full.y != "recommend")
     codes: IntArray = np.unique(kept.y, return_inverse=True)[1].astype(np.int64)
-    group = _group(kept.X)
     if label_noise:
+        group = np.asarray(kept.group)
         codes = inject_label_noise(codes, group, n_classes=4, random_state=random_state)
     name = "Nursery with label noise" if label_noise else "Nursery, four classes"
-    return Dataset(X=kept.X, y=codes, sensitive=SENSITIVE, group=group, name=name)
+    return replace(kept, y=codes, name=name)
 
 
 def _classify(codes: IntArray) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
@@ -119,8 +122,3 @@ def _classify(codes: IntArray) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
     ]
     conditions, classes = zip(*rules, strict=True)
     return np.select(conditions, classes, default="very_recom")
-
-
-def _group(X: pd.DataFrame) -> BoolArray:
-    hard = (X["finance"] == "inconv") & X["parents"].isin(["usual", "pretentious"])
-    return hard.to_numpy(dtype=np.bool_)

@@ -13,7 +13,6 @@ from fareg.report._verdict import MIN_SHOWN_ROWS
 
 Row = Mapping[str, Any]
 STRIP_WIDTH, STRIP_HEIGHT = 168.0, 22.0
-ENOUGH_ROWS = MIN_SHOWN_ROWS  # smaller groups neither stretch the scale nor get a colour
 MAX_BARS = 12
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0  # of curves
 
@@ -21,7 +20,7 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0
 def strip_scale(rows: Sequence[Row]) -> tuple[float, float]:
     """Return the range of coverage that the strips of one table share."""
     known = [row for row in rows if row["coverage"] is not None]
-    large = [row for row in known if row["n"] >= ENOUGH_ROWS] or known
+    large = [row for row in known if row["n"] >= MIN_SHOWN_ROWS] or known
     smallest = min((row["low"] for row in large), default=0.0)
     return max(0.0, int(10 * smallest) / 10), 1.0
 
@@ -46,8 +45,7 @@ def interval_strip(row: Row, scale: tuple[float, float], confidence_level: float
     parts = [_target(x(confidence_level))]
     if row["coverage"] is not None:
         left, right = x(max(row["low"], scale[0])), x(row["high"])
-        below = row["high"] < confidence_level
-        kind = "mark below" if below else "mark"
+        kind = "mark below" if row["high"] < confidence_level else "mark"
         parts.append(tag("line", x1=left, x2=right, y1=y, y2=y, class_=f"whisker {kind}"))
         if row["coverage"] >= scale[0]:
             parts.append(tag("circle", cx=x(row["coverage"]), cy=y, r=4.5, class_=f"dot {kind}"))
@@ -249,7 +247,7 @@ def curve_mark(curve: str, x: float, y: float, *children: Markup) -> Markup:
 
 def heat_cell(cell: Row, confidence_level: float) -> dict[str, Any]:
     """Return the class and the tint of a cell of the picture of a group; few rows stay grey."""
-    if cell["n"] < ENOUGH_ROWS:
+    if cell["n"] < MIN_SHOWN_ROWS:
         return {"kind": "few", "tint": 0.0}
     side = "low" if cell["coverage"] < confidence_level else "high"
     room = confidence_level if side == "low" else 1 - confidence_level
