@@ -15,7 +15,8 @@ from typing import Any
 
 import typer
 
-# What the shell can do about errors. They go by name, because their modules are heavy to import.
+# What an error says in the shell beside its own words. Errors are told by the names of their
+# classes, because the modules of these are heavy to import.
 MORE = {
     "ForeignModelError": " with --proba",
     "MissingLabelsError": ", or add --drop-missing-target",
@@ -69,7 +70,7 @@ def _no_garbage_yet() -> Iterator[None]:
 
 def _in_shell(error: Exception) -> str:
     """Return an error in one line, with the fix as it is typed in a shell."""
-    if type(error).__name__ == "UntrustedTypesError":  # by name: its module is heavy to import
+    if type(error).__name__ == "UntrustedTypesError":
         names = ",".join(error.names)  # type: ignore[attr-defined]
         return (
             f"the estimator holds types that are not trusted: {names}; if you know them and who "

@@ -16,7 +16,8 @@ from fareg._files import AnyPath, check_readable, replacing
 from fareg._validation import InvalidInputError
 
 KIND = "fareg model"
-FORMAT = 2  # raise it when an older fareg could not read the file, or this one not an older file
+# It is raised when an older fareg cannot read new files, or this one cannot read older files.
+FORMAT = 2
 MANIFEST = "manifest.json"
 MAX_ENTRIES = 8
 # Entries carry a fixed time, so that the same model gives the same bytes.

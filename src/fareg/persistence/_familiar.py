@@ -23,11 +23,11 @@ from fareg.calibration import require
 from fareg.persistence._recipes import reachable
 from fareg.persistence._trust import NUMPY_SCALARS, found, is_shipped, is_trusted
 
-PROTOCOL = 2  # of the format
+PROTOCOL = 2  # the version of skops' format that is read here
 BUILTINS = ("bool", "float", "int", "list", "object", "str", "tuple")
 LOSSES = ("sklearn._loss._loss.CyHalfBinomialLoss", "sklearn._loss._loss.CyHalfMultinomialLoss")
 KEYS = (str, int)  # types of the keys of a dict
-POOL_SIZE = 4  # of numpy's seed sequences
+POOL_SIZE = 4  # words in a seed sequence of numpy, unless someone asks for more
 
 
 class UnfamiliarError(Exception):

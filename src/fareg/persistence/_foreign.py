@@ -1,4 +1,4 @@
-"""Estimators of other libraries, through skops: trusted types only, trees that stay in bounds."""
+"""Estimators of other libraries, stored by skops: types must be trusted, and trees are checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fareg.persistence._recipes import as_made, as_recipes, reachable
 from fareg.persistence._trust import found, is_trusted
 
 FREE_BYTES = 1 << 26  # bytes that any file may unfold to
-MAX_RATIO = 200  # how much larger than its packed form a bigger file may unfold
+MAX_RATIO = 200  # further bytes that a file may unfold to, for each of its own
 TREE = "a decision tree"
 
 
@@ -51,7 +51,8 @@ def _skops_io() -> Any:
     unneeded = () if "skops.io" in sys.modules else wrappers
     blocked = [name for name in unneeded if name not in sys.modules]
     try:
-        sys.modules.update(dict.fromkeys(blocked))  # type: ignore[arg-type]  # None: no import
+        # A module that is None cannot be imported.
+        sys.modules.update(dict.fromkeys(blocked))  # type: ignore[arg-type]
         import skops.io
     finally:
         for name in blocked:
@@ -164,7 +165,7 @@ def _unfolds_too_far(packed: bytes) -> bool:
 def check_trees(estimator: Any) -> None:
     """Refuse decision trees that would send prediction out of bounds or round in circles.
 
-    scikit-learn follows the node numbers of a tree without looking; a file may hold any numbers.
+    scikit-learn follows the node numbers of a tree unchecked, and a file may hold any numbers.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from sklearn.tree import BaseDecisionTree
@@ -207,6 +208,6 @@ def _check_predictor(predictor: Any, owner: Any) -> None:
 def _check_nodes(
     node: Any, left: Any, right: Any, feature: Any, n_nodes: int, n_features: int
 ) -> None:
-    # children come after their parent, so there are no circles
+    # Children come after their parent, so there are no circles.
     require(((left > node) & (right > node) & (left < n_nodes) & (right < n_nodes)).all(), TREE)
     require(((feature >= 0) & (feature < n_features)).all(), TREE)

@@ -338,7 +338,7 @@ def _check_estimator(clf: ConformalClassifier) -> None:
 
 
 def _arrays(archive: Archive) -> dict[str, Any]:
-    # a copy: arrays over the file's bytes could not be written to
+    # Arrays over the bytes of a file cannot be written to, so they are copied.
     return {k: v.copy() for k, v in safetensors.numpy.load(archive.read(ARRAYS)).items()}
 
 

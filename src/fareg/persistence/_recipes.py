@@ -41,7 +41,7 @@ def as_recipes(root: Any) -> Any:
     """
     found = [(thing, _recipe(thing)) for thing in reachable(root)]
     replaced = {id(thing): recipe for thing, recipe in found if recipe is not None}
-    # deepcopy replaces every object that its memo already knows
+    # deepcopy replaces every object that its memo already knows.
     return copy.deepcopy(root, replaced) if replaced else root
 
 
@@ -130,11 +130,11 @@ def _neighbours_recipe(tree: Any) -> Recipe | None:
     return Recipe(type(tree).__name__, arguments)
 
 
-# the trees of gradient boosting: thousands of small arrays, which are stored as three large ones
+# The thousands of small arrays in the trees of gradient boosting are stored as three large ones.
 PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor"
 TREE = ("nodes", "binned_left_cat_bitsets", "raw_left_cat_bitsets")
 
-# metrics of neighbours, with the parameters that they take
+# The metrics of neighbours, with the parameters that each takes.
 METRICS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("euclidean", "manhattan", "chebyshev", "hamming", "canberra"), ()),
     **dict.fromkeys(("braycurtis", "haversine", "jaccard", "dice", "rogerstanimoto"), ()),
@@ -174,7 +174,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "KDTree": functools.partial(_make_neighbours, "KDTree"),
     "BallTree": functools.partial(_make_neighbours, "BallTree"),
     "boosting": _make_boosting,
-    # the constructor checks that there are as many coefficients as the knots ask for
+    # The constructor checks that there are as many coefficients as the knots ask for.
     "spline": lambda **known: importlib.import_module("scipy.interpolate").BSpline(**known),
     "distribution": _make_distribution,
 }

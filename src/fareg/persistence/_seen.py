@@ -23,7 +23,7 @@ from fareg.calibration import require
 
 SALT_BYTES = 16
 Z = 3.0  # standard errors that chance may explain
-MARGIN = 0.01  # share of rows that may equal used ones beyond that, as no table is quite the same
+MARGIN = 0.01  # further share that may equal used rows, as new rows are never quite like old ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class SeenRows:
         return first_of_each(places, used if holds else np.zeros_like(used))
 
     def with_rows(self, X: Any, y: Any, beside: pd.DataFrame) -> SeenRows:
-        """Remember further rows too; those that are known already stay one."""
+        """Remember further rows too; rows that are known already are not counted again."""
         new = ~self.used_among(X, y, beside)
         further = self._further(beside)
         hashes = np.sort(np.append(self.hashes, _digests(X, y, self.salt)[new]))
@@ -241,7 +241,7 @@ def _none_of(k: int, marked: IntArray, n: int) -> FloatArray:
 
 def _digests(X: Any, y: Any, salt: bytes, further: Any = None) -> Any:
     """Return one 64-bit hash per row, alike for a number whichever type held it."""
-    # labels as text: 1, 1.0 and "1" are one label, and True is "True"
+    # Labels are compared as text, so 1, 1.0 and "1" are one label, and True is "True".
     labels = np.array([str(label) for label in y], dtype=object).reshape(-1, 1)
     parts = [row_hashes(X, 0), row_hashes(labels, 0), *([] if further is None else [further])]
     words, width = np.column_stack(parts).tobytes(), 8 * len(parts)

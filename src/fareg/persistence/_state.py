@@ -293,7 +293,7 @@ class Reader:
 
 
 def _check_positions(state: dict[str, Any]) -> None:
-    """Refuse a generator that would read outside its memory: numpy does not look."""
+    """Refuse a generator that would read outside its memory, because numpy does not check it."""
     position, in_buffer = state["state"].get("pos", 0), state.get("buffer_pos", 0)
     within = 0 <= position <= 624 and 0 <= in_buffer <= 4  # the bounds of MT19937 and of Philox
     require(within, "the position of a random generator")

@@ -101,7 +101,7 @@ def found(name: str) -> Any:
     module, _, attribute = name.rpartition(".")
     try:
         return getattr(importlib.import_module(module), attribute, None)
-    except (ImportError, ValueError):  # ValueError: no module in the name
+    except (ImportError, ValueError):  # a name without a module gives a ValueError
         return None
 
 

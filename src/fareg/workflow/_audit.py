@@ -26,7 +26,7 @@ from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_col
 from fareg.workflow._target import labelled_rows
 
 SEPARATORS = re.compile(r"(?<!\\)[|;]")  # between labels of a set in text
-COMMAS = re.compile(",")
+COMMAS = re.compile(",")  # between labels of a list in Python or JSON
 
 
 def audit_file(
@@ -167,7 +167,7 @@ class _Asked:
 
 @dataclass(frozen=True, eq=False)
 class _Audited:
-    """Rows to audit: in what groups are looked for, true labels, and prediction sets."""
+    """The rows to audit: columns in which groups are looked for, true labels, prediction sets."""
 
     X: pd.DataFrame
     y: Any
@@ -180,7 +180,10 @@ class _Audited:
 
 
 def _audited_columns(asked: _Asked) -> _Audited:
-    """Read the sets from columns; where groups may be anywhere, leave out other answers."""
+    """Read the sets from columns.
+
+    If no column is named as sensitive, groups are looked for in all that hold no answers.
+    """
     frame = asked.read(None if asked.sensitive is None else asked.named)
     y = label_texts(frame[asked.target])
     sets: Any
@@ -314,7 +317,7 @@ def _lists(column: pd.Series, known: set[str]) -> list[list[str]]:
             )
         text = str(value) if isinstance(value, str) else label_texts([value])[0]
         parts = _parts(SEPARATORS, text)
-        listed = _parts(COMMAS, text)  # as Python and JSON write lists
+        listed = _parts(COMMAS, text)
         return listed if not set(parts) <= known and set(listed) <= known else parts
 
     numbers = {plain_text(label): label for label in known}  # "1.0" is the label "1"

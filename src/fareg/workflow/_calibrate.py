@@ -25,7 +25,7 @@ from fareg.workflow._tables import as_kinds, read_batches, read_table, table_col
 
 Quota = tuple[IntArray, IntArray]  # places of used values, and how many rows to leave out of each
 MAX_REMEMBERED = 10**6  # rows of a file that the model file remembers
-N_EXAMPLES = 6  # so many labels that the estimator never saw are kept for a warning
+N_EXAMPLES = 6  # labels that the estimator never saw, as many as a warning may show
 OUTDATED = ("verdict", "rows", "after", "groups")  # what a model file tells of its old thresholds
 
 
@@ -131,7 +131,10 @@ def _search(clf: Any, n_rows: int) -> IntervalSearch:
 
 
 def _quotas(used: IntArray, parts: list[str], found: Iterable[PartMatches]) -> dict[str, Quota]:
-    """Return which used rows each part leaves out, each once in all; none if all rows are new."""
+    """Return which rows each part leaves out, so that each used row is left out once in all parts.
+
+    If the table holds no used rows, nothing is left out.
+    """
     by_part = {matches.part: matches for matches in found}
     given, left = np.zeros_like(used), used.copy()
     for matches in by_part.values():

@@ -43,7 +43,7 @@ class Trial:
     """A fitted classifier, and its comparison with split conformal sets on test rows."""
 
     clf: FaReGClassifier
-    n_train: int  # rows that trained the estimator, or only taught if it was given fitted
+    n_train: int  # rows that trained the estimator, or only the groups if it was given fitted
     comparison: Comparison
     X: pd.DataFrame  # the test rows
     was_fitted: bool = False  # whether the estimator was given fitted
@@ -208,9 +208,10 @@ def fit_file(
 def _read(
     data: AnyPath, target: str, drop: Sequence[str], sampling: Sampling | None, *, numbers: bool
 ) -> pd.DataFrame:
-    """Read the columns that are not dropped, as ``numbers`` wherever pandas reads numbers.
+    """Read the columns that are not dropped.
 
-    A model that is given was trained on what pandas reads.
+    With ``numbers``, codes such as 04109 are numbers, as they are for pandas: a model that is given
+    was trained on what pandas reads.
     """
     names = table_columns(data)
     check_columns([target, *drop], names, str(data))

@@ -27,7 +27,7 @@ MAX_ROWS = 1_000_000
 class Sampling:
     """How many rows of a folder are read, which ones, and where."""
 
-    max_rows: int = MAX_ROWS  # of a folder with more rows, so many are drawn without replacement
+    max_rows: int = MAX_ROWS  # if a folder has more, this many are drawn without replacement
     seed: int = 0
     engine: str = "local"  # with "dask", each worker reads its share of the same rows
     scheduler: str | None = None  # address of a running one; None starts a cluster on this machine
@@ -56,7 +56,7 @@ def draw_rows(n_rows: int, n_wanted: int, seed: int) -> IntArray:
 def folder_parts(folder: Path) -> list[str]:
     """Return the Parquet files in a folder and below it, by their path in it, in order.
 
-    Names that begin with a dot or an underscore are skipped, as writers of such folders mean it.
+    Names that begin with a dot or an underscore are skipped: by custom, such files hold no rows.
     """
     if not folder.is_dir():
         raise InvalidInputError(f"{folder} must be a folder of Parquet files, it is none")

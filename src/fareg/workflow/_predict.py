@@ -109,7 +109,8 @@ def _beside(clf: Any) -> dict[str, str]:
 
 def model_columns(clf: Any, model: AnyPath) -> dict[str, str]:
     """Return the columns that a loaded model needs, with what they hold."""
-    kinds = describe(model)["metadata"].get("columns")  # those of all rows of the fit
+    # A file of ``fareg fit`` tells what the columns held in all rows, not in some of them.
+    kinds = describe(model)["metadata"].get("columns")
     if not isinstance(kinds, dict):
         kinds = clf.column_kinds_
     if kinds is None:

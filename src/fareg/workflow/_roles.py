@@ -1,4 +1,4 @@
-"""Which column of a table is what: read by the model, defining groups, neither."""
+"""What each column of a table is for: the model reads it, it defines groups, both or neither."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Roles:
 
     target: str
     features: list[str]  # what the model reads
-    sensitive: list[str] | None  # may define a group; None for all features and others
+    sensitive: list[str] | None  # may define a group; None if all features and others may
     others: list[str]  # may define a group, and the model does not read them
     aside: dict[str, str]  # all others, which are "clusters", "weights", "dropped" or "id"
 
@@ -85,7 +85,8 @@ def assign_roles(
     aside |= dict.fromkeys(asked.drop, "dropped")
     free = [name for name in names if name not in {target, *aside, *probabilities}]
     ids = []
-    if sensitive is None or (features is None and not probabilities):  # all columns are used
+    # An id does harm only where all columns that nobody names are used.
+    if sensitive is None or (features is None and not probabilities):
         named = {name for some in used.values() for name in some}
         ids = [name for name in free if name not in named and is_id(frame[name])]
     if ids and (ids != free or probabilities):  # there are other columns

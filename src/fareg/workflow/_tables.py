@@ -40,7 +40,7 @@ def read_table(
     sampling: Sampling | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
-    """Read a table, or a sample of the rows of a folder; texts become categories, ISO dates dates.
+    """Read a table, or a sample of a folder; texts become categories, and ISO dates become dates.
 
     Whole numbers of a CSV file are texts if any of them has a leading zero, as codes have, unless
     ``kinds`` tells what a column held when a model was fitted.
