@@ -14,7 +14,7 @@ from fareg.datasets._noise import inject_label_noise
 
 PAPER_STATES = ("CA", "NY", "TX", "AK", "AL")
 FEATURES = ("AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "WKHP", "SEX", "RAC1P")
-RELATIONSHIP = ("RELP", "RELSHIPP")  # recoded and renamed in 2019
+RELATIONSHIP = ("RELP", "RELSHIPP")  # the second name came in 2019, with other codes
 NUMBERS = ("AGEP", "WKHP", "PINCP", "PWGTP")
 SENSITIVE = ("AGE", "MAR", "SEX", "RAC1P")
 N_BRACKETS = 4

@@ -47,7 +47,7 @@ class BaseConfig:
     patience: int = 100
     validation: float = 0.2
     stopped_on: str = "training"  # or "calibration"
-    numbers: str = "codes"  # every column one raw number, as published; "standard": scaled
+    numbers: str = "codes"  # one raw number per column, as published; or "standard", scaled ones
 
 
 @dataclass(frozen=True)

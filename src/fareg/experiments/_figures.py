@@ -90,7 +90,7 @@ def _share_legend(figure: Any, axes: Any) -> None:
 
 
 def draw_bars(summary: pd.DataFrame, panels: dict[str, str]) -> Any:
-    """Draw a dot with one standard error per method, one panel per metric, methods down."""
+    """Draw a panel per metric, in which each method has a row: a dot with one standard error."""
     width, height = 2.9 * len(panels) + 2, 0.28 * len(summary) + 1.0
     figure, axes = _row_of_axes(len(panels), width, height, sharey=True)
     rows = np.arange(len(summary))[::-1]

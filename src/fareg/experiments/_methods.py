@@ -30,7 +30,7 @@ MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of t
 def apply_method(
     method: Method, bench: Bench, size_of: Callable[[Method], float]
 ) -> tuple[BoolArray, dict[str, float]]:
-    """Return the sets of the test rows, shape (n_test, n_classes), and what is worth a column.
+    """Return the sets of the test rows, shape (n_test, n_classes), and facts for further columns.
 
     ``size_of`` tells the mean size of another method's sets. Seconds are processor time.
     """

@@ -22,8 +22,7 @@ QUICK_METRICS = MetricConfig(n_directions=100, n_permutations=9)
 QUICK_STEPS = 200
 FULL_SIZES = {"synthetic": (200, 500, 1000, 2000, 4000), "nursery": (200, 500, 1000, 2000)}
 QUICK_SIZES = (200, 500)
-# The rows that stop the base network. If they calibrate too, as published, they are no longer
-# exchangeable with test rows.
+# Which rows stop the base network; BaseConfig tells what follows from it.
 PROTOCOLS = {"exact": "training", "published": "calibration"}
 
 

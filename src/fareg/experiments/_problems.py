@@ -59,7 +59,7 @@ def _acs(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
 
 @lru_cache(maxsize=1)
 def _people(path: str, states: tuple[str, ...]) -> Dataset:
-    """Return everyone in the files, brackets cut over all of them, labels clean."""
+    """Return everyone in the files, with income brackets of all of them and without noise."""
     return load_acs_income(path, states=states, n_samples=None, label_noise=False, random_state=0)
 
 

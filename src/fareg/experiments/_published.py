@@ -37,7 +37,7 @@ _BETA = {
     "group_coverage": (0.902, 0.898, 0.909, 0.906, 0.904),
     "size": (2.738, 2.722, 2.714, 2.721, 2.761),
 }
-_SECONDS = 161.3 + 0.8  # XNOR, N = 2000: training of the group network, and the rest
+_SECONDS = 161.3 + 0.8  # to train the group network on XNOR with N = 2000, and for the rest
 
 
 def published(target: str) -> pd.DataFrame:

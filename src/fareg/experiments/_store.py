@@ -58,7 +58,7 @@ class Store:
                 f"{store.folder} holds results of another version ({_spell(found)}; this is "
                 f"{_spell(own)}); choose another folder"
             )
-        # Written even if it exists: an unwritable folder is refused now, not after hours.
+        # It is written even if it is there: an unwritable folder is refused now, not after hours.
         write_file(manifest, json.dumps(own) + "\n")
         return store
 

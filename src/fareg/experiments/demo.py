@@ -41,7 +41,7 @@ METHODS: dict[str, Any] = {
 class Demo:
     """What the demo measured."""
 
-    table: pd.DataFrame  # method, group, outside, average, size, seconds
+    table: pd.DataFrame  # its columns are method, group, outside, average, size and seconds
     rule: str | None  # the first named group in words; None if nobody is named
     fidelity: float | None
     base_seconds: float

@@ -14,7 +14,8 @@ from fareg.report._verdict import MIN_SHOWN_ROWS
 Row = Mapping[str, Any]
 STRIP_WIDTH, STRIP_HEIGHT = 168.0, 22.0
 MAX_BARS = 12
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0  # of curves
+# Figures with curves have this size, and these edges of the field in which they are drawn.
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0
 
 
 def strip_scale(rows: Sequence[Row]) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from fareg import _words
 from fareg.report import _figures
 
-# a section without its key in the summary is left out
+# A section without its key in the summary is left out.
 # fmt: off
 OPTIONAL = (
     "about", "story", "repairs", "residual", "by_label", "overall", "set_sizes", "groups",
@@ -42,7 +42,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
         figures=_figures,
         style=Markup(style),
         script=Markup(script),
-        # the page's security policy knows its only script by this digest
+        # The security policy of the page knows its only script by this digest.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         changes=_changes(facts["before"], facts["after"], facts["repairs"]),
         numbers=embedded_json(summary),
@@ -66,7 +66,7 @@ def render_card(card: Mapping[str, Any]) -> str:
 
 
 def _environment() -> Any:
-    # imported here, so that whoever only needs words does not load the template engine
+    # It is imported here, so that whoever only needs words does not load the template engine.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

@@ -18,7 +18,7 @@ TOO_FEW = f"fewer than {MIN_HEADLINE_ROWS} rows are too few for a verdict"
 LABEL_GAP = 0.05  # a label is far below if its whole 95% interval is this far below the target
 SUSPICIOUS = 0.05  # p-value at which a learned group is described, as suspected and not verified
 MAX_LABELS_NAMED = 3
-MAX_EMPTY_SHARE = 0.01  # of empty sets, before a fit speaks of them
+MAX_EMPTY_SHARE = 0.01  # a fit speaks of empty sets if more than this share of all are empty
 
 LABELS = {
     "low": "Coverage below target",  # that of all rows together
@@ -68,8 +68,8 @@ def audit_verdict(
     small = [group for group in findings if _independent(group) < MIN_HEADLINE_ROWS]
     main = headline_group(groups, overall, confidence_level)
     covered, once = percent(overall["coverage"]), counted_once(overall)
-    one_row = ", with one row of each cluster" if once else ""  # so labels are counted
-    if once:  # the tables of a fit count rows
+    one_row = ", with one row of each cluster" if once else ""  # this is how labels are counted
+    if once:  # the coverage of rows comes first, as the tables of a fit count rows
         covered, once = percent(overall["row_coverage"]), f"{covered} with {once}"
     if _is_low(overall, confidence_level):
         status = "low"
@@ -287,7 +287,7 @@ def _next_steps(
 
 
 def _repair_outcome(row: Row, confidence_level: float) -> tuple[str, str]:
-    """Say no more about a repair than the test rows of the group do."""
+    """Return the status of a repair, and words that claim no more than the test rows show."""
     if row["n"] == 0:
         return "unclear", "was named, but no test row lies in it"
     if row["n"] < MIN_HEADLINE_ROWS:

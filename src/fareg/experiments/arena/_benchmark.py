@@ -93,7 +93,7 @@ def benchmark(
     sizes : sequence of int, default=(4000,)
         Rows that train and calibrate, half each; at most 60% of a table.
     repeats : int, default=3
-        Seeds.
+        How many seeds, 0, 1, and so on.
     test_rows : int, default=5000
         The most rows that test.
     page : path, default=None

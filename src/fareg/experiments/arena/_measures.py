@@ -17,7 +17,7 @@ from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.experiments._config import CONFIDENCE
 from fareg.metrics import excess_risk_parts, is_covered, worst_slab_coverage
 
-MIN_CELL = 60  # rows of a cell that is worth a look
+MIN_CELL = 60  # cells with fewer rows are not looked at
 N_WORST = 3  # how many of the worst cells are pooled
 N_HALVES = 40  # random halvings of the test rows
 PRIOR_ROWS = 20  # a cell's coverage is shrunk towards the level with the weight of so many rows
@@ -45,7 +45,7 @@ class TestRows:
 
     @cached_property
     def cells(self) -> FloatArray:
-        """Which row is in which cell, 0 or 1: levels of a feature, and of every two of them."""
+        """Which row is in which cell, 0 or 1: cells are levels of a feature, or of two features."""
         coding = LevelCoding.learn(self.columns)
         codes, sizes = coding.codes(self.columns), coding.n_levels
         found = []
@@ -76,7 +76,7 @@ def measure(sets: BoolArray, test: TestRows) -> dict[str, float]:
 
 
 def _from_coverage(covered: BoolArray, test: TestRows) -> dict[str, float]:
-    """Return the measures that take time; many methods often cover the same rows as split sets."""
+    """Return the measures that take time; :func:`measure` remembers them for each coverage."""
     risk = excess_risk_parts(
         test.columns, covered, confidence_level=CONFIDENCE, random_state=test.seed
     )

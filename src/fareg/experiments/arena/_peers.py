@@ -19,7 +19,7 @@ from fareg.classifiers import split_rows
 
 @dataclass(eq=False)
 class Peer:
-    """A predictor of another package: the estimator is trained on one half, it gets the other.
+    """A predictor of another package: one half trains its estimator, the other calibrates it.
 
     The constructor takes what every method of a benchmark takes; a subclass says in
     ``_calibrate`` and ``predict_set`` how the package is called.
@@ -64,7 +64,7 @@ class MapieSplit(Peer):
 
     def predict_set(self, X: pd.DataFrame) -> BoolArray:
         """Return prediction sets, shape (n_samples, n_classes)."""
-        # "randomized" is the published form of aps and raps; lac ignores it
+        # "randomized" is the published form of aps and raps; lac ignores it.
         answer = self.predictor_.predict_set(X, {"include_last_label": "randomized"})
         return np.asarray(answer[1][:, :, 0], dtype=bool)
 

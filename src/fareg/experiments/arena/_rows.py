@@ -41,7 +41,7 @@ METHODS: dict[str, Method] = {
 
 
 def find_methods(names: Sequence[str]) -> list[Method]:
-    """Return methods by name; ``module:Class`` imports one from elsewhere. None: all of fareg's."""
+    """Return methods by name, or all of fareg's without names; ``module:Class`` is imported."""
     if not names:
         return [method for name, method in METHODS.items() if name not in PEERS]
     found = []
@@ -118,7 +118,7 @@ class ArenaCell(Cell):
                 raise InvalidInputError(f"{self.method['like'].name} failed")
             scores = self._split(bench).scores
             sets = scores <= size_matched_threshold(scores, float(like["mean_size"].iloc[0]))
-        elif self.method.kind == "oracle":  # who got noise is calibrated apart from the others
+        elif self.method.kind == "oracle":  # the group with noise is calibrated by itself
             inside = bench.group[bench.calibration]
             sets = self._split(bench).oracle_sets(inside, bench.test.group)
         else:

@@ -54,7 +54,7 @@ def by_table(rows: pd.DataFrame, value: str) -> pd.DataFrame:
 
 
 def error_by_table(rows: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return standard errors over the seeds of the same means; models share the draw of a seed."""
+    """Return the standard errors of the means over seeds; runs of one seed are averaged first."""
     seeds = rows.groupby(["table", "method", "seed"])[value].mean()
     return (
         seeds.groupby(["table", "method"]).sem().unstack("method").reindex(columns=_methods(rows))
