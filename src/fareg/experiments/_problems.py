@@ -51,9 +51,8 @@ def _nursery(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
 
 
 def _acs(config: DataConfig, n: int, rng: np.random.Generator) -> Dataset:
-    people = _people(config.path, config.states)
-    drawn = _sample(people, n, rng)
-    y = inject_label_noise(drawn.y, drawn.group, n_classes=4, random_state=rng)  # type: ignore[arg-type]
+    drawn = _sample(_people(config.path, config.states), n, rng)
+    y = inject_label_noise(drawn.y, np.asarray(drawn.group), n_classes=4, random_state=rng)
     return replace(drawn, y=y)
 
 
@@ -150,8 +149,7 @@ def prepare(problem: Problem, store: Store) -> Bench:
     kind = DATA[problem.data.kind]
     data = kind.draw(problem.data, problem.n + problem.n_test, problem.rng(DRAW))
     n_train = problem.n // 2
-    train = data.take(np.arange(n_train))
-    rest = data.take(np.arange(n_train, len(data)))
+    train, rest = data.take(slice(n_train)), data.take(slice(n_train, None))
     key = content_hash("base model", problem)
     said = store.once(key, lambda: _train(problem, train, rest, kind.n_classes))
     proba = said.drop(columns="training_seconds").to_numpy()
@@ -176,7 +174,7 @@ def prepare(problem: Problem, store: Store) -> Bench:
 def _train(problem: Problem, train: Dataset, rest: Dataset, n_classes: int) -> pd.DataFrame:
     """Return the class probabilities of the rows that did not train, and the seconds it took."""
     seed = int(problem.rng(TRAIN).integers(2**31))
-    calibration = rest.take(np.arange(problem.n - len(train)))
+    calibration = rest.take(slice(problem.n - len(train)))
     start = time.process_time()
     model = train_base_model(problem.base, train, calibration, seed)
     seconds = time.process_time() - start
