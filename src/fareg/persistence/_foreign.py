@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import sys
@@ -144,10 +143,7 @@ def _check_calls(packed: bytes, names: Sequence[str]) -> None:
     skops keeps one list of trusted names, and some of its readers call what they find under a
     name. A function may be part of an estimator; it is not called while the estimator is read.
     """
-    known = {name: found(name) for name in names}
-    functions = [
-        n for n, thing in known.items() if thing is not None and not inspect.isclass(thing)
-    ]
+    functions = [name for name in names if not isinstance(found(name), type | None)]
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         root = json.loads(archive.read("schema.json"))
     for node in (thing for thing in reachable(root) if isinstance(thing, dict)):

@@ -109,10 +109,9 @@ def _make_boosting(n_nodes: Any, n_bitsets: Any, **arrays: Any) -> Any:
     require(n_nodes.ndim == 2 and n_nodes.dtype.kind == n_bitsets.dtype.kind == "i", "boosting")
     parts = []
     for name, counts in zip(TREE, (n_nodes, n_bitsets, n_bitsets), strict=True):
-        ends = np.cumsum(counts)
-        whole = (counts >= 0).all() and (ends[-1] if len(ends) else 0) == len(arrays[name])
+        whole = (counts >= 0).all() and counts.sum() == len(arrays[name])
         require(bool(whole), "boosting")
-        parts.append(np.split(arrays[name], ends[:-1]))
+        parts.append(np.split(arrays[name], np.cumsum(counts)[:-1]))
     make = importlib.import_module(PREDICTOR).TreePredictor
     trees = iter([make(*own) for own in zip(*parts, strict=True)])
     return [[next(trees) for _ in one] for one in n_nodes]
