@@ -61,6 +61,13 @@ def _first(names: list[str]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
+def rows_by_label(labels: IntArray | None, n_labels: int) -> list[Any]:
+    """Return what selects the rows of each problem: those of a label, or all rows."""
+    if labels is None:
+        return [slice(None)]
+    return [labels == label for label in range(n_labels)]
+
+
 class Calibration:
     """Base of the calibrations of labelled rows; most keep the scores of these rows."""
 
@@ -133,12 +140,6 @@ class Calibration:
         """Return the categories of other rows, of shape (n_samples, n_labels); -1 for no cell."""
         first = cells[:, None] * self.n_labels
         return np.where(first >= 0, first + np.arange(self.n_labels), -1)
-
-    def rows_by_label(self) -> list[Any]:
-        """Return what selects the rows of each problem: those of a label, or all rows."""
-        if self.labels is None:
-            return [slice(None)]
-        return [self.labels == label for label in range(self.n_labels)]
 
     def check_scores(self, name: str, n_labels: int | None, alpha: float) -> None:
         """Check alpha, labels and scores; ``name`` is the field that holds the scores."""

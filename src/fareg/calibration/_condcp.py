@@ -14,7 +14,7 @@ from scipy.linalg import qr, solve_triangular
 
 from fareg._levels import LevelCoding, cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
-from fareg.calibration._calibration import Calibration
+from fareg.calibration._calibration import Calibration, rows_by_label
 from fareg.calibration._cells import check_coding
 from fareg.calibration._rows import Rows, require
 
@@ -243,7 +243,7 @@ class ConditionalCalibration(Calibration):
         """The prepared regressions: one, or one per label."""
         return [
             QuantileProgram.prepare(self.matrix[rows], self.scores[rows], self.alpha)
-            for rows in self.rows_by_label()
+            for rows in rows_by_label(self.labels, self.n_labels)
         ]
 
     def thresholds(self, rows: Rows) -> FloatArray:

@@ -20,7 +20,7 @@ import numpy as np
 
 from fareg._levels import check_levels
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_same_length
-from fareg.calibration._calibration import Calibration, FullSet
+from fareg.calibration._calibration import Calibration, FullSet, rows_by_label
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores, conformal_rank
 
@@ -256,5 +256,5 @@ class LevelCalibration(RisingThresholds):
     def _sorted(self) -> list[CalibrationScores]:
         return [
             CalibrationScores.sort(self.scores[own], self.levels[own], self.leveler.n_levels)
-            for own in self.rows_by_label()
+            for own in rows_by_label(self.labels, self.n_labels)
         ]

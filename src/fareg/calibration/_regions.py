@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from fareg._encoding import one_hot_encoder
 from fareg._levels import distinct_rows
 from fareg._validation import FloatArray, IntArray
-from fareg.calibration._calibration import Calibration
+from fareg.calibration._calibration import Calibration, rows_by_label
 from fareg.calibration._rows import Rows, require
 
 HIDDEN_UNITS = {"linear": 0, "network": 16}
@@ -256,9 +256,7 @@ class RegionCalibration(Calibration):
         """Take the quantiles of the scores under the memberships of each region."""
         h, scores = views.memberships(rows), rows.own_scores
         labels, n_labels = rows.problems(label_conditional)
-        chosen = [np.full(len(rows), True)]
-        if labels is not None:
-            chosen = [labels == label for label in range(n_labels)]
+        chosen = rows_by_label(labels, n_labels)
         columns = [region_quantiles(scores[own], h[own], alpha) for own in chosen]
         return cls(views, np.column_stack(columns), n_labels)
 
