@@ -280,7 +280,7 @@ class FittedAnswers:
         if is_frame(X):
             hidden_columns(self.estimator_, X)  # refuses a table without a column of probabilities
         X = validated_table(self, X, reset=False)
-        given = None if proba is None else given_proba(proba, X, self.classes_)
+        given = given_proba(proba, X, self.classes_)
         kinds = getattr(self, "sensitive_kinds_", None)
         about = sensitive_beside(sensitive_features, X, kinds)
         rows = self._as_rows(X, given=given, about=about)

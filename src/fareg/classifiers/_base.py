@@ -327,7 +327,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         if estimator is not getattr(self, "estimator_", None):
             self.excluded_ = []  # a new estimator reads all columns
         known = check_estimator(estimator).classes_
-        given = None if proba is None else given_proba(proba, table.X, known, classes)
+        given = given_proba(proba, table.X, known, classes)
         self._begin(estimator)
         return table, given
 

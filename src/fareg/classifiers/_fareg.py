@@ -238,9 +238,7 @@ allow_empty, random_state
                     "none; pass sensitive_learn=frame"
                 )
             X_learn = validated_table(self, X_learn, reset=False)
-            told = None
-            if proba_learn is not None:
-                told = given_proba(proba_learn, X_learn, self.classes_, classes)
+            told = given_proba(proba_learn, X_learn, self.classes_, classes)
             learning = self._as_rows(
                 X_learn,
                 label_codes(checked_labels(X_learn, y_learn), self.classes_),

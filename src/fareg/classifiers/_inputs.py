@@ -138,12 +138,14 @@ def proba_classes(proba: Any, y: Any, classes: Any) -> Any:
     return np.asarray(found.classes)
 
 
-def given_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> GivenProba:
-    """Return probabilities beside X with their columns in the order of ``classes``.
+def given_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> GivenProba | None:
+    """Return probabilities beside X with columns in the order of ``classes``; None without any.
 
     ``labels`` tells the label of each column. If it is None, the names of a frame tell it, and
     the columns of an array are in the order of ``classes``. An array in a file stays there.
     """
+    if proba is None:
+        return None
     table = _checked(proba)
     check_same_length(X=X, proba=table)
     check_same_order(X=X, proba=proba)
