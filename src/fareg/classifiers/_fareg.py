@@ -49,7 +49,6 @@ from fareg.classifiers._views import (
 from fareg.groups import MEMBERS, GroupLearner, Rule, cut_membership
 
 REFERENCE_ROWS = 2_000  # rows kept for explain()
-MIN_CELL_SHARE = 0.05  # the group and the rest each hold this share of the learning rows
 
 
 def check_learner(name: str, learner: Any) -> None:
@@ -332,7 +331,7 @@ allow_empty, random_state
             levels = DisadvantageLevels.cut(learner, b, most, len(rest))
             return LevelCalibration.of(levels, rest, self.alpha_, **common), b
         q = membership(learner, learning)
-        cuts = cut_membership(q, covered, min_share=MIN_CELL_SHARE) if learner.found_ else NOWHERE
+        cuts = cut_membership(q, covered) if learner.found_ else NOWHERE
         views: Any = GroupCells(learner, cuts)
         if self.construction == "union":
             views = GroupDraws(learner, self.n_draws, cuts)

@@ -27,7 +27,9 @@ NUMBERS = {
     "tensor(int32)": np.int32,
     "tensor(bool)": np.bool_,
 }
+FRACTIONS = ("tensor(float)", "tensor(double)")
 TEXT = "tensor(string)"
+LABELS = (TEXT, "tensor(int64)")
 
 
 class UnknownClassesError(InvalidInputError):
@@ -128,17 +130,9 @@ class OnnxClassifier(ProbabilisticClassifier):
                 f"the ONNX model refuses these rows: {first_line(error)}"
             ) from error
         found = {output.name: (output.type, v) for output, v in zip(outputs, values, strict=True)}
-        tables = {
-            name: table
-            for name, (kind, table) in found.items()
-            if kind in ("tensor(float)", "tensor(double)") and np.ndim(table) == 2
-        }
-        flat = [
-            column
-            for kind, column in found.values()
-            if kind in ("tensor(string)", "tensor(int64)") and np.ndim(column) == 1
-        ]
-        predicted = flat[0] if len(flat) == 1 else None
+        tables = {n: v for n, (kind, v) in found.items() if kind in FRACTIONS and np.ndim(v) == 2}
+        labels = [v for kind, v in found.values() if kind in LABELS and np.ndim(v) == 1]
+        predicted = labels[0] if len(labels) == 1 else None
         for kind, rows in found.values():
             if kind.startswith("seq(map("):
                 names = list(rows[0])
@@ -227,7 +221,7 @@ def _fed(column: pd.Series, kind: str) -> Any:
             f"the ONNX model takes numbers in {column.name}, got {column[wrong].iloc[0]!r}"
         )
     fractions = numbers % 1 != 0  # missing values count as fractions too
-    if fractions.any() and kind not in ("tensor(float)", "tensor(double)"):
+    if fractions.any() and kind not in FRACTIONS:
         raise InvalidInputError(
             f"the ONNX model takes whole numbers in {column.name}, got {numbers[fractions][0]:g}; "
             "fill missing values, or export it for numbers with fractions"

@@ -33,12 +33,9 @@ def plot_thresholds_and_coverage(
     figure = Figure(figsize=(9.5, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True)
     _draw_thresholds(left, thresholds, calibration.split_thresholds, labels)
-    tables = {
-        moment: coverage_by_level(levels, hit, n_levels=len(thresholds))
-        for moment, hit in covered.items()
-    }
     for moment, look, shift in (("before", BEFORE, -0.12), ("after", AFTER, 0.12)):
-        _draw_coverage(right, tables[moment], look, shift)
+        table = coverage_by_level(levels, covered[moment], n_levels=len(thresholds))
+        _draw_coverage(right, table, look, shift)
     right.axhline(confidence_level, color="black", lw=1, ls="--")
     right.text(
         1.01,

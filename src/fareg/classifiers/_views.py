@@ -29,10 +29,7 @@ def disadvantage(learner: Any, rows: Rows) -> FloatArray:
     It is rounded, because matrix products of other shapes differ in the last digits, and a row's
     level must not depend on the rows beside it.
     """
-    b: FloatArray = rows.once(
-        "disadvantage", lambda: np.round(learner.disadvantage(rows.columns), DIGITS)
-    )
-    return b
+    return rows.once("disadvantage", lambda: np.round(learner.disadvantage(rows.columns), DIGITS))
 
 
 @dataclass(frozen=True, eq=False)
