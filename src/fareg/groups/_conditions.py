@@ -152,6 +152,16 @@ class AskedRows:
         return codes, pd.Series(values, dtype=values.dtype)
 
 
+def without(parts: tuple[Any, ...], i: int) -> tuple[Any, ...]:
+    """Return alternatives, or conditions, without number i."""
+    return (*parts[:i], *parts[i + 1 :])
+
+
+def exchanged(parts: tuple[Any, ...], i: int, part: Any) -> tuple[Any, ...]:
+    """Return alternatives, or conditions, with another one as number i."""
+    return (*parts[:i], part, *parts[i + 1 :])
+
+
 @dataclass(frozen=True)
 class Part:
     """The part of one column's values that a path through the tree lets pass.

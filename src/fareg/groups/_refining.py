@@ -12,7 +12,7 @@ import pandas as pd
 from fareg._columns import held
 from fareg._levels import MAX_DISCRETE
 from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg.groups._conditions import Alternatives, Condition, distinct_numbers
+from fareg.groups._conditions import Alternatives, Condition, distinct_numbers, exchanged, without
 from fareg.groups._rules import Rule
 from fareg.groups._worth import CoveredRows
 
@@ -72,7 +72,7 @@ def _with_condition(
     if np.isinf(best[0]):
         return best[0], alternatives
     condition = Condition(str(column.name)).of_levels(known.levels[best[1]], column)
-    return best[0], _with(alternatives, i, (*alternatives[i], condition))
+    return best[0], exchanged(alternatives, i, (*alternatives[i], condition))
 
 
 def _leaves_out_others(known: _Decided, n: Any, total: Any, covered: FloatArray) -> BoolArray:
@@ -113,7 +113,7 @@ class _Decided:
         rows: CoveredRows,
     ) -> _Decided:
         """Count the rows of ``conditions``, which are those of alternative i or some of them."""
-        elsewhere = rows.inside(_without(alternatives, i))
+        elsewhere = rows.inside(without(alternatives, i))
         # a number that is not finite counts as missing
         values = column if column.dtype == object else column.where(np.isfinite(column))
         codes, levels = pd.factorize(values, sort=True)
@@ -174,7 +174,7 @@ def _best_move(
     """Return what the best move of one level of a list is worth, and the rule after it."""
     conditions, condition = alternatives[i], alternatives[i][j]
     column = rows.columns[condition.feature]
-    known = _Decided.by(alternatives, i, _without(conditions, j), column, rows)
+    known = _Decided.by(alternatives, i, without(conditions, j), column, rows)
     is_meant = condition.holds(pd.Series(known.levels, dtype=known.levels.dtype))
     inside = rows.inside(alternatives)
     sign = np.where(is_meant, -1, 1)
@@ -188,7 +188,7 @@ def _best_move(
     if np.isinf(worth[best]):  # a list holds some levels and leaves out others
         return -np.inf, alternatives
     other = condition.of_levels(known.levels[after[best]], column)
-    return float(worth[best]), _with(alternatives, i, _with(conditions, j, other))
+    return float(worth[best]), exchanged(alternatives, i, exchanged(conditions, j, other))
 
 
 def _n_words(is_meant: BoolArray, column: pd.Series) -> int:
@@ -200,14 +200,6 @@ def _n_words(is_meant: BoolArray, column: pd.Series) -> int:
     if column.dtype != object and 0 < n_meant < n and np.ptp(np.flatnonzero(is_meant)) < n_meant:
         return 1
     return min(n_meant, n - n_meant)
-
-
-def _without(parts: tuple[Any, ...], i: int) -> tuple[Any, ...]:
-    return (*parts[:i], *parts[i + 1 :])
-
-
-def _with(parts: tuple[Any, ...], i: int, part: Any) -> tuple[Any, ...]:
-    return (*parts[:i], part, *parts[i + 1 :])
 
 
 def rounded(rule: Rule, rows: CoveredRows) -> Rule:
@@ -225,7 +217,7 @@ def rounded(rule: Rule, rows: CoveredRows) -> Rule:
         for grid in _grids(rows.columns[condition.feature]):
             allowed = grid[grid < condition.high] if side == "low" else grid[grid > condition.low]
             other = (replace(condition, **{side: bound}) for bound in allowed.tolist())
-            moved = [_with(best, i, _with(best[i], j, c)) for c in other]
+            moved = [exchanged(best, i, exchanged(best[i], j, c)) for c in other]
             gains = [rows.gain(rows.inside(alternatives)) for alternatives in moved]
             # of equally good numbers, the nearest
             worth = list(zip(gains, -np.abs(allowed - before), strict=True))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, FloatArray
-from fareg.groups._conditions import Alternatives, Condition
+from fareg.groups._conditions import Alternatives, Condition, exchanged, without
 from fareg.groups._learner import cut_membership
 from fareg.groups._refining import narrowed, relisted, rounded
 from fareg.groups._rules import Rule, distil_rule
@@ -124,19 +124,17 @@ def _has_two_ends(condition: Condition) -> bool:
 def _one_piece_less(alternatives: Alternatives) -> Iterator[Alternatives]:
     """Yield rules with one alternative, condition or bound left out, or two of them joined."""
     for i, conditions in enumerate(alternatives):
-        before, after = alternatives[:i], alternatives[i + 1 :]
-        if before or after:
-            yield (*before, *after)
-        for k, other in enumerate(after):
-            if hull := _hull(conditions, other):
-                yield (*before, hull, *after[:k], *after[k + 1 :])
+        if len(alternatives) > 1:
+            yield without(alternatives, i)
+        for k in range(i + 1, len(alternatives)):
+            if hull := _hull(conditions, alternatives[k]):
+                yield exchanged(without(alternatives, k), i, hull)
         for j, condition in enumerate(conditions):
-            others = (conditions[:j], conditions[j + 1 :])
             if len(conditions) > 1:
-                yield (*before, (*others[0], *others[1]), *after)
+                yield exchanged(alternatives, i, without(conditions, j))
             if _has_two_ends(condition):
                 for wider in (replace(condition, low=-np.inf), replace(condition, high=np.inf)):
-                    yield (*before, (*others[0], wider, *others[1]), *after)
+                    yield exchanged(alternatives, i, exchanged(conditions, j, wider))
 
 
 def _hull(
@@ -150,7 +148,7 @@ def _hull(
         return None
     (i,) = differing
     joined = _either(first[i], second[i])
-    return None if joined is None else (*first[:i], joined, *first[i + 1 :])
+    return None if joined is None else exchanged(first, i, joined)
 
 
 def _either(c: Condition, d: Condition) -> Condition | None:
