@@ -56,18 +56,18 @@ def screen_features(
     if len(target) > MAX_ROWS:
         rows = rng.choice(len(target), MAX_ROWS, replace=False)
         columns, target = columns.iloc[rows], target[rows]
-    codes = [Levels.learn(column).codes(column) for _, column in columns.items()]
+    cells = _Cells([Levels.learn(column).codes(column) for _, column in columns.items()])
     shuffles = [rng.permutation(target) for _ in range(n_permutations)]
     targets = np.column_stack([target, *shuffles]) - target.mean()
     n_repeats = N_REPEATS if len(target) <= MANY_ROWS else 1
     folds = np.stack([rng.permutation(len(target)) % N_FOLDS for _ in range(n_repeats)])
     variance = float(np.mean(targets[:, 0] ** 2)) or 1.0
 
-    gains, largest = _search(_Cells(codes), targets, folds)
+    gains, largest = _search(cells, targets, folds)
     rounding = TIE * float(np.abs(targets[:, 0]).max()) ** 2
     as_large = int((largest[1:] >= largest[0] - rounding).sum())
     names = [str(name) for name in columns.columns]
-    selected = _smallest_close_to(gains, _Cells(codes), targets[:, 0], folds)
+    selected = _smallest_close_to(gains, cells, targets[:, 0], folds)
     return Screening(
         selected=tuple(names[j] for j in selected),
         gains={tuple(names[j] for j in s): gain / variance for s, gain in gains.items()},

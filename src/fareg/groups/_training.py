@@ -81,11 +81,10 @@ def train_groups(
     X, C = np.asarray(x, dtype=np.float32), np.asarray(covered, dtype=np.float32)
     sizes = layer_sizes(x.shape[1], plan.hidden_sizes)
     reconstruction = {"reconstruction": sizes.pop("reconstruction")}
-    group, decoder = (
-        _Part.draw(sizes, len(trains), rng),
-        _Part.draw(reconstruction, len(trains), rng),
-    )
+    group = _Part.draw(sizes, len(trains), rng)
+    decoder = _Part.draw(reconstruction, len(trains), rng)
     weights = group.weights
+    stops = ~trains if stops is None else stops
     if reads is not None:  # an input that is always zero has no gradient: its weight stays zero
         # the weights of few inputs are drawn larger than those of all
         wider = np.sqrt(reads.shape[1] / max(1.0, reads.sum(axis=1).mean()))
@@ -105,9 +104,7 @@ def train_groups(
     minimise = partial(
         _minimise,
         train_rows=_rows_per_restart(trains),
-        stop_rows=_batch(
-            _rows_per_restart(~trains if stops is None else stops), MAX_STOP_ROWS, rng
-        ),
+        stop_rows=_batch(_rows_per_restart(stops), MAX_STOP_ROWS, rng),
         plan=plan,
         rng=rng,
         progress=progress,
