@@ -381,6 +381,12 @@ def test_draws_are_of_a_union_only(fitted):
         fitted.with_draws(2)
 
 
+def test_there_are_no_more_levels_than_calibration_rows_support():
+    disadvantage = np.linspace(0, 1, 1000)
+    n_levels = [len(level_edges(disadvantage, 20, n)) + 1 for n in (0, 29, 60, 300, 10_000)]
+    assert n_levels == [1, 1, 2, 10, 20]
+
+
 @pytest.mark.parametrize("share", [0.07, 0.13, 0.31])
 def test_a_group_that_stands_out_shares_no_level_with_the_rest(share):
     rng = np.random.default_rng(0)

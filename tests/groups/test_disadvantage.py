@@ -177,7 +177,7 @@ def test_evidence_for_noise_is_as_rare_as_its_p_value_says(n_columns):
         rng = np.random.default_rng(seed)
         columns = pd.DataFrame(rng.normal(size=(200, n_columns)).round(1)).rename(columns=str)
         learner = GroupLearner(members=("cells",), random_state=seed)
-        n_levels = learner.fit(columns, rng.random(200)).signal_.n_levels(1000)
+        n_levels = learner.fit(columns, rng.random(200)).signal_.n_levels(1000, 20)
         n_all, n_any = n_all + (n_levels == 20), n_any + (n_levels > 1)
     assert n_all <= binom.ppf(0.999, n_tables, STRONG)
     assert n_any <= binom.ppf(0.999, n_tables, WEAK)
@@ -188,7 +188,7 @@ def test_a_weak_order_deserves_levels_although_a_constant_predicts_better():
     target, folds = rng.random(1000), Folds.draw(1000, None, rng)
     signal = measure_signal(0.3 * target + rng.normal(0.35, 0.3, 1000), target, folds)
     assert signal.gain < 0
-    assert signal.n_levels(1000) == 20
+    assert signal.n_levels(1000, 20) == 20
 
 
 def test_folds_that_differ_in_their_mean_are_no_evidence():
@@ -204,14 +204,14 @@ def test_folds_that_differ_in_their_mean_are_no_evidence():
     assert p_values[0] == pytest.approx(p_values[1])
 
 
-def test_levels_follow_evidence_and_rows():
+def test_levels_follow_evidence():
     strong, none = Signal(0.1, 1e-9), Signal(-0.01, 0.8)
-    assert [strong.n_levels(n) for n in (0, 29, 60, 300, 10_000)] == [1, 1, 2, 10, 20]
-    assert strong.n_levels(10_000, 5) == 5
-    assert none.n_levels(10_000) == 1
-    assert [Signal(0.01, 0.1).n_levels(n) for n in (200, 1000, 10_000)] == [6, 5, 1]
-    assert [Signal(0.01, 0.3).n_levels(n) for n in (200, 1000, 10_000)] == [5, 1, 1]
-    assert [Signal(0.01, 0.5).n_levels(n) for n in (0, 200)] == [1, 1]
+    assert [strong.n_levels(n, 20) for n in (0, 300, 10_000)] == [20, 20, 20]
+    assert strong.n_levels(10_000, 3) == 3
+    assert none.n_levels(10_000, 20) == 1
+    assert [Signal(0.01, 0.1).n_levels(n, 20) for n in (200, 1000, 10_000)] == [20, 5, 1]
+    assert [Signal(0.01, 0.3).n_levels(n, 20) for n in (200, 1000, 10_000)] == [5, 1, 1]
+    assert [Signal(0.01, 0.5).n_levels(n, 20) for n in (0, 200)] == [1, 1]
 
 
 def test_weights_are_the_best_of_all_allowed():
@@ -369,7 +369,7 @@ def test_hostile_columns_give_numbers():
 def test_equal_coverage_has_no_signal(covered):
     columns, _, _ = people(200)
     learner = stacked().fit(columns, covered)
-    assert learner.signal_.n_levels(1000) == 1
+    assert learner.signal_.n_levels(1000, 20) == 1
     np.testing.assert_allclose(learner.disadvantage(columns), 1 - covered)
     np.testing.assert_allclose(learner.out_of_fold_, 1 - covered)
     assert not learner.found_
@@ -379,7 +379,7 @@ def test_equal_coverage_has_no_signal(covered):
 def test_few_rows_have_no_signal(n):
     columns, covered, _ = people(max(n, 1))
     learner = stacked().fit(columns.iloc[:n], covered[:n])
-    assert learner.signal_.n_levels(1000) == 1
+    assert learner.signal_.n_levels(1000, 20) == 1
     assert learner.out_of_fold_.shape == (n,)
     assert np.isfinite(learner.disadvantage(columns)).all()
 

@@ -19,8 +19,6 @@ from fareg.groups._kernel import learn_kernel
 
 MEMBERS = ("cells", "network", "kernel", "boosting")
 LEAST_SHARE = 0.03  # of all spread: a member that adds less is left out, for it costs time
-LEVEL_ROWS = 30  # calibration rows that a level should have
-MAX_LEVELS = 20
 STRONG = 0.05  # largest p-value that deserves all levels, at USUAL_ROWS calibration rows
 WEAK = 0.2  # largest p-value that deserves any, at as many
 USUAL_ROWS = 1000
@@ -70,7 +68,7 @@ class Signal:
         """Whether an order is more likely than its opposite; so it is in half of all noise."""
         return self.p_value < EVEN_ODDS
 
-    def n_levels(self, n_calibration: int, n_max: int = MAX_LEVELS) -> int:
+    def n_levels(self, n_calibration: int, n_max: int) -> int:
         """Return how many levels of disadvantage the evidence supports: 1 if there is none.
 
         The more rows, the smaller the p-value of a disadvantage that matters, and the less of noise
@@ -79,8 +77,7 @@ class Signal:
         strictness = np.sqrt(max(1, n_calibration) / USUAL_ROWS)
         if self.p_value >= min(EVEN_ODDS, WEAK / strictness):
             return 1
-        most = n_max if self.p_value <= STRONG / strictness else min(n_max, FEW_LEVELS)
-        return int(np.clip(n_calibration // LEVEL_ROWS, 1, most))
+        return n_max if self.p_value <= STRONG / strictness else min(n_max, FEW_LEVELS)
 
 
 def learn_members(
