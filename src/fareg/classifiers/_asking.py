@@ -24,12 +24,7 @@ from fareg._validation import (
 )
 from fareg._words import confidence, first_line
 from fareg.calibration import Rows
-from fareg.classifiers._inputs import (
-    given_proba,
-    no_sensitive,
-    sensitive_beside,
-    validated_table,
-)
+from fareg.classifiers._inputs import given_proba, no_sensitive, sensitive_beside, validated_table
 from fareg.classifiers._probabilities import hidden_columns
 from fareg.scores import get_score
 

@@ -12,12 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 
-from fareg._columns import (
-    check_selection,
-    column_kinds,
-    is_frame,
-    selected_positions,
-)
+from fareg._columns import check_selection, column_kinds, is_frame, selected_positions
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes

@@ -10,13 +10,7 @@ from sklearn.pipeline import Pipeline
 from fareg._columns import check_same_order
 from fareg._labels import check_labels
 from fareg._validation import InvalidInputError, check_same_length
-from fareg.auditing import (
-    Comparison,
-    RowLevels,
-    compare_sets,
-    levels_before_and_after,
-    records,
-)
+from fareg.auditing import Comparison, RowLevels, compare_sets, levels_before_and_after, records
 from fareg.calibration import LevelCalibration, RisingThresholds, Rows
 from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._views import own_part

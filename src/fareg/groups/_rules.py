@@ -15,13 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from fareg._encoding import cut_huge
 from fareg._levels import LevelCoding, joint_codes
-from fareg._validation import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    InvalidInputError,
-    check_same_length,
-)
+from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, check_same_length
 from fareg.groups._conditions import Alternatives, AskedRows, Condition, Part, distinct_numbers
 
 MAX_LEAVES = 8
