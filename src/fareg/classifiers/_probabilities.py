@@ -88,7 +88,7 @@ class ProbabilityColumns(ProbabilisticClassifier):
             to labels of y.
         """
         found = self._read(column_names(X), y)
-        _positions(X, found)  # refuses columns that X does not have
+        selected_positions(X, _named(found), TABLE)  # refuses columns that X does not have
         validate_data(self, X, skip_check_array=True)  # notes the names of the columns
         self.found_ = found
         return self
@@ -270,12 +270,8 @@ def hidden_columns(estimator: Any, X: Any) -> tuple[str, ...]:
     if columns is None:
         return ()
     names = column_names(X)
-    return tuple(names[p] for p in _positions(X, columns.columns_))
+    return tuple(names[p] for p in selected_positions(X, _named(columns.columns_), TABLE))
 
 
 def _named(columns: dict[Any, Any]) -> list[Any]:
     return [column for column in columns.values() if column is not None]
-
-
-def _positions(X: Any, columns: dict[Any, Any]) -> list[int]:
-    return selected_positions(X, _named(columns), TABLE)
