@@ -58,7 +58,7 @@ class WorstLevels:
         low, high = per_level(scores > before[problems]), per_level(scores > boundary[problems])
         miscovered = np.stack([low, high, high])
         joins = np.array([0, 0, 1])[:, None, None]  # the new point itself is miscovered above b
-        # a level's (rate, size) without the new point and with it; rate -1: no such level
+        # a level's (rate, size) without the new point and with it; the rate of no rows is -1
         rates = np.stack([np.where(n > 0, miscovered / np.maximum(n, 1), -1.0)] * 2)
         rates[1] = (miscovered + joins) / (n + 1)
         sizes = np.broadcast_to(np.stack([n, n + 1])[:, None], rates.shape)
@@ -105,7 +105,10 @@ class WorstLevels:
 def _boundaries(
     scores: FloatArray, problems: IntArray, n_problems: int, alpha: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the (k-1)-th and the k-th smallest score of each problem, -inf and inf beyond."""
+    """Return the (k-1)-th and the k-th smallest score of each problem.
+
+    They are -inf and inf where there is no such score.
+    """
     table = CalibrationScores.sort(scores, problems, n_problems)
     k = conformal_rank(table.counts, alpha)
     rising = np.append(table.pooled[table.keys % (len(scores) + 1)], 0.0)  # problem by problem
@@ -197,9 +200,10 @@ class SelectedCalibration(Calibration):
         return self.worst_levels.select(rows.scores, levels, n_levels, self.n_select)
 
     def _views(self, rows: Rows) -> Iterator[tuple[BoolArray, CalibrationScores, IntArray]]:
-        """Yield rows, the calibration they need, and their categories: all rows, then selections.
+        """Yield which rows a view holds, the scores that calibrate them, and their categories.
 
-        A row is in the view of a selection if some placeholder label led to that selection.
+        The first view holds all rows. Each further one belongs to a selection of features and holds
+        the rows for which some placeholder label led to that selection.
         """
         levels = self.coding.codes(rows.columns)
         everyone = np.ones(len(levels), dtype=bool)

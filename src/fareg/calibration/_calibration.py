@@ -18,14 +18,11 @@ from fareg.pvalues import CalibrationScores, conformal_rank
 
 @dataclass(frozen=True)
 class FullSet:
-    """Where sets are full: for whom, for which label, and whether points are too few.
+    """Where sets are full, and why."""
 
-    If there are points enough, too many of their labels are ones that the estimator never saw.
-    """
-
-    who: str
-    label: int | None
-    has_points: bool
+    who: str  # the rows with full sets, in words
+    label: int | None  # the column of the label that is in all of them; None for every label
+    has_points: bool  # whether points are enough; if so, too many of their labels are unknown
 
 
 def warn_of_full_sets(

@@ -28,7 +28,8 @@ class Vertex:
     """A vertex of quantile regression: the points it passes through, and who lies above it."""
 
     basis: IntArray  # (rank,) calibration points on the fit
-    upper: BoolArray  # (n,) dual variable at 1 - alpha, the point above the fit; else at -alpha
+    # (n,) whether a point lies above the fit: its dual variable is 1 - alpha then, else -alpha
+    upper: BoolArray
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class QuantileProgram:
     alpha: float
     scale: FloatArray  # (n_columns,) what the columns of the whole basis are divided by
     columns: IntArray  # (rank,) the independent columns of the whole basis
-    dependent: IntArray  # the other columns ...
-    combination: FloatArray  # (rank, n_dependent) ... as combinations of the independent ones
+    dependent: IntArray  # (n_dependent,) the other columns
+    combination: FloatArray  # (rank, n_dependent) weights of the independent columns in the others
     ceiling: float  # stands for infinite scores; a threshold there is infinite
     start: Vertex | None  # the fit without a test point; None without calibration points
 
@@ -250,7 +251,7 @@ class ConditionalCalibration(Calibration):
         basis = self.basis.matrix(rows)
         first, group = distinct_rows(pd.DataFrame(basis))
         levels = np.full(len(group), 1 - self.alpha)
-        if self.randomized:  # uniform on (-alpha, 1 - alpha); another key than the scores'
+        if self.randomized:  # uniform on (-alpha, 1 - alpha), by other numbers than the scores use
             levels = rows.more_uniforms(1) - self.alpha
         thresholds = np.empty((len(group), len(self.programs)))
         order = np.argsort(group, kind="stable")

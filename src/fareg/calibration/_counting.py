@@ -19,10 +19,11 @@ from fareg.calibration._levels import RisingThresholds
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import conformal_rank
 
-BITS = 16  # that a round adds to those known
-FEW_ROWS = 1 << 17  # of so few rows, a round counts every score
+BITS = 16  # how many bits a round adds to those that are known
+FEW_ROWS = 1 << 17  # if no more rows are left, a round counts every distinct score
 ALL_BITS = 64
-SHORT = 32
+SHORT = 32  # so many bits fit into one number beside the stratum
+SIGN = np.uint64(1 << 63)
 
 
 def ordered_bits(scores: Any) -> Any:
@@ -35,14 +36,12 @@ def ordered_bits(scores: Any) -> Any:
     [-1.0, 0.0, 0.0, 0.5, inf]
     """
     bits = (np.asarray(scores, dtype=np.float64) + 0.0).view(np.uint64)
-    sign = np.uint64(1 << 63)
-    return np.where(bits & sign, ~bits, bits | sign)
+    return np.where(bits & SIGN, ~bits, bits | SIGN)
 
 
 def scores_of(bits: Any) -> FloatArray:
     """Return the scores of which these are the :func:`ordered_bits`."""
-    sign = np.uint64(1 << 63)
-    return np.where(bits & sign, bits & ~sign, ~bits).view(np.float64)
+    return np.where(bits & SIGN, bits & ~SIGN, ~bits).view(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +73,8 @@ class CountingRound:
     """What every place shall count: scores that begin with open bits, by the bits after these."""
 
     n_levels: int
-    known: int  # leading bits that are known
-    bits: int  # how many more shall be told apart
+    known: int  # how many leading bits are known
+    bits: int  # how many further bits shall be told apart
     open_heads: tuple[Any, ...]  # per problem the known bits that matter (uint64), in order
 
     def count(self, scores: FloatArray, levels: IntArray, problems: IntArray) -> ScoreCounts:
@@ -110,7 +109,7 @@ class _Target:
     rank: int
     head: int  # its leading bits
     below: IntArray  # (n_levels,) rows with smaller leading bits
-    inside: Any  # (n_levels,) rows with the same; None before the first round
+    inside: Any  # (n_levels,) rows with the same leading bits; None before the first round
 
 
 @dataclass(eq=False)

@@ -20,15 +20,16 @@ from fareg.calibration._rows import Rows, require
 
 HIDDEN_UNITS = {"linear": 0, "network": 16}
 PENALTY = 1e-4  # on squared weights; scores are scaled to unit spread
-STEPS = 100  # of L-BFGS between two updates of the quantiles
+STEPS = 100  # steps of L-BFGS between two updates of the quantiles
 
 
 @dataclass(frozen=True)
 class Regions:
     """Soft regions: softmax of a linear map, or of a network with one hidden layer of tanh."""
 
-    hidden: FloatArray  # (n_inputs + 1, n_hidden), last row the bias; no columns: linear
-    output: FloatArray  # (n_inputs or n_hidden + 1, n_regions), last row the bias
+    # The last row of both is the bias. A linear map has no hidden units.
+    hidden: FloatArray  # (n_inputs + 1, n_hidden)
+    output: FloatArray  # (n_hidden + 1, n_regions), or (n_inputs + 1, n_regions) if linear
 
     @classmethod
     def unpack(cls, theta: FloatArray, n_inputs: int, n_hidden: int, n_regions: int) -> Regions:
@@ -212,8 +213,8 @@ def learn_region_views(
 ) -> tuple[RegionViews, LearnedRegions]:
     """Learn regions from rows with labels, and choose those in use; a single row gives one region.
 
-    ``target`` is "rank" or "score", what the pinball loss is taken of. ``drawn`` keeps every
-    region; otherwise those with too few learning rows to be calibrated are left out.
+    ``target`` tells what the pinball loss is taken of, "rank" or "score". With ``drawn``, every
+    region is used; otherwise those with too few learning rows to be calibrated are left out.
     """
     encoder = one_hot_encoder().fit(rows.columns)
     Z, which = encoded_rows(encoder, rows.columns)

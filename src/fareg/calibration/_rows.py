@@ -139,7 +139,10 @@ class Rows:
         return self.codes
 
     def problems(self, label_conditional: bool) -> tuple[IntArray | None, int]:
-        """Return the labels to calibrate each on its own and their number; else None and 1."""
+        """Return the label of each row and how many labels are calibrated on their own.
+
+        These are None and 1 if all labels are calibrated together.
+        """
         return (self.labels, self.n_classes) if label_conditional else (None, 1)
 
     def once(self, name: str, compute: Callable[[], Any]) -> Any:

@@ -18,7 +18,7 @@ from fareg.calibration._calibration import Calibration, FullSet
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores
 
-LEAF_POINTS = 5  # scores above the quantile that a leaf needs to tell where it lies
+LEAF_POINTS = 5  # scores above its quantile that a leaf has about, at least
 N_ROUNDS = 60
 N_LEAVES = 8
 
@@ -44,7 +44,7 @@ def learn_shift(rows: Rows, alpha: float, *, seed: int) -> LearnedShift:
     Boosted trees on the canonical columns minimise the pinball loss. Without rows, or without a
     finite score among them, the shift is zero.
     """
-    scores = rows.own_scores if len(rows) else np.empty(0)  # nobody to ask the estimator about
+    scores = rows.own_scores if len(rows) else np.empty(0)  # estimators refuse empty tables
     finite = scores[np.isfinite(scores)]
     if not len(finite):
         return LearnedShift(None)
@@ -58,7 +58,7 @@ def learn_shift(rows: Rows, alpha: float, *, seed: int) -> LearnedShift:
         random_state=seed,
     )
     model = make_pipeline(ordinal_encoder(), FillEmpty(), boosting)
-    # a quantile does not ask how far the scores above it are: infinite ones may be the largest
+    # a quantile does not depend on how far the scores above it are, so infinite ones may be cut
     return LearnedShift(model.fit(rows.columns, scores.clip(finite.min(), finite.max())))
 
 
