@@ -27,7 +27,7 @@ from fareg._words import percent, shown
 from fareg.calibration import GivenProba, Rows, require
 
 PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
-CHECKED_ROWS = 10_000  # enough to see that columns are swapped
+CHECKED_ROWS = 10_000  # rows that are enough to see that columns are swapped
 SURELY = 1e-6  # the chance that a warning of swapped columns is a false alarm
 
 
@@ -186,7 +186,7 @@ def warn_of_swapped(rows: Rows, classes: Any) -> None:
     wrong = pd.DataFrame({"a": np.minimum(top, labels), "b": np.maximum(top, labels)})
     wrong = wrong[top != labels].value_counts().reset_index()
     right = np.bincount(labels[top == labels], minlength=rows.n_classes)
-    # an exchange of a and b makes these rows right, and those that are right wrong
+    # an exchange of a and b makes these wrong rows right, and makes the right rows of both wrong
     wrong["right"] = right[wrong["a"]] + right[wrong["b"]]
     if wrong.empty:
         return

@@ -217,7 +217,7 @@ def coverage_to_learn(
         if target == "coverage":
             return coverage_target(scores, categories, alpha)
         if is_adaptive(rows.score) and not label_conditional:
-            return (1 - overconfidence(rows)) / 1.25  # which lies in [-1/4, 1]
+            return (1 - overconfidence(rows)) / 1.25  # overconfidence lies in [-1/4, 1]
         return score_target(scores, categories, alpha)
     thresholds = base.thresholds(rows)
     own = np.broadcast_to(thresholds, rows.scores.shape)[np.arange(len(codes)), codes]

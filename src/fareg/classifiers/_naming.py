@@ -35,8 +35,8 @@ MIN_ROWS = 50  # a named group has at least so many calibration rows
 MIN_GAP = 0.04
 MARGIN = 0.02
 MIN_RANKING = 0.8  # a group is found again if its rows rank above others in this share of pairs
-MIN_STABILITY = 0.7
-N_RESAMPLES = 10
+MIN_STABILITY = 0.7  # a named group is found again on at least this share of the halves
+N_RESAMPLES = 10  # random halves of the learning rows
 MAX_ROWS = 20_000  # learning rows that are divided into halves
 MIN_NEW = 0.5  # share of a further group's rows that no group before it has named
 
@@ -234,7 +234,7 @@ def evidence_of(inside: tuple[int, int], everyone: tuple[int, int]) -> dict[str,
 
 
 def _scale(confidence_level: float) -> float:
-    # at 99%, a gap of 0.04 would mean five times as many errors as promised
+    """Return the factor of gaps: at 99%, a gap of 0.04 would be five times the promised errors."""
     return min(1.0, (1 - confidence_level) / 0.1)
 
 

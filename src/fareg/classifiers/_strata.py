@@ -123,7 +123,7 @@ def describe_groups(
 ) -> pd.DataFrame:
     """Return the named groups, then the strata that are not among them, the worst off first.
 
-    p-values of strata are NaN unless ``honest``: rows that chose a group cannot test it.
+    p-values of strata are NaN unless ``honest``, because rows that chose a group cannot test it.
     """
     if isinstance(calibration, CellCalibration):
         views = calibration.views
@@ -186,8 +186,7 @@ def _of_stratum(
 ) -> dict[str, Any]:
     """Describe a stratum by the covered rows and the rows of every level or cell.
 
-    The p-value allows for the choice of the stratum. It is NaN unless ``honest``: rows that chose a
-    stratum cannot test it.
+    The p-value allows for the choice of the stratum, and is NaN unless ``honest``.
     """
     own = slice(stratum.first, stratum.last + 1)
     inside, everyone = ((int(hits[s].sum()), int(counts[s].sum())) for s in (own, slice(None)))

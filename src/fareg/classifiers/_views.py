@@ -13,7 +13,7 @@ from fareg.calibration import ABSENT, RisingThresholds, Rows, UnionCalibration, 
 from fareg.groups import cells_of
 
 DIGITS = 9  # decimals that disadvantage is rounded to
-N_RANKS = 1001
+N_RANKS = 1001  # quantiles of the learning rows that ranks are read from
 NOWHERE = np.empty(0)  # no cut at all: everyone is in one cell
 MIN_LEVEL_ROWS = 30  # with fewer calibration rows, a level's threshold is noise
 
@@ -132,11 +132,11 @@ def _check_shares(answer: FloatArray, rows: Rows) -> None:
 def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> FloatArray:
     """Return edges between levels of about equal share, each with enough calibration rows to come.
 
-    Disadvantage is that of the learning rows by the same models that will tell it of other rows.
-    An edge lies where disadvantage has its widest gap, so that a group that stands out from the
-    rest shares no level with it. The gap is looked for around the quantile of the learning rows
-    that would make shares equal, as far as every level keeps ``MIN_LEVEL_ROWS`` expected
-    calibration rows. A level that ties leave with fewer joins the level below.
+    ``disadvantage`` is that of the learning rows, by the models that will also judge other rows. An
+    edge lies where disadvantage has its widest gap, so that a group that stands out from the rest
+    shares no level with it. The gap is looked for around the quantile of the learning rows that
+    would make shares equal, as far as every level keeps ``MIN_LEVEL_ROWS`` expected calibration
+    rows. A level that ties leave with fewer joins the level below.
 
     >>> level_edges(np.linspace(0, 1, 101), 4, 1000).tolist()
     [0.25, 0.5, 0.75]

@@ -28,9 +28,9 @@ LEARNING_RATE = 0.12
 SHARE = 0.7  # share of the training rows that each tree is grown on
 MAX_TREE_ROWS = 5_000
 MAX_FEATURES = 20  # features that a split chooses from, drawn at random if there are more
-PRIOR_ROWS = 8.0
-MANY_ROWS = 50  # a level of so many rows tells none of them its own target
-N_PARTS = 5  # of the rows that train
+PRIOR_ROWS = 8.0  # means are shrunk as if so many rows had the overall mean
+MANY_ROWS = 50  # in a mean of so many rows, the target of a single one hardly shows
+N_PARTS = 5  # random parts of the rows that train, for means of other rows
 MISSING = -2 * LARGEST  # a missing number lies below all others
 CHUNK = 16_384  # rows that go down the trees together: they fit into the cache
 
@@ -42,7 +42,7 @@ class BoostedTrees:
     levels: tuple[Levels, ...]  # of the text columns, which come before the numbers
     numbers: tuple[str, ...]
     mean: float
-    worth: FloatArray  # of each level of each text column, (n_folds, all levels)
+    worth: FloatArray  # (n_folds, n_codes) shrunk mean of each level of each text column
     roots: IntArray  # (n_folds, n_rounds)
     depths: IntArray  # (n_folds, n_rounds)
     feature: IntArray
@@ -145,7 +145,7 @@ def level_means(
     """Return the shrunk mean of the target of each level, and what each row is told.
 
     ``codes`` of shape (n, n_columns) are levels, numbered over all columns. The mean of n rows of a
-    level is shrunk towards the overall mean as if ``PRIOR_ROWS`` rows had that. A row is told the
+    level is shrunk as if ``PRIOR_ROWS`` further rows had the overall mean. A row is told the
     mean of its level, shape (n, n_columns). If the level has fewer than ``MANY_ROWS`` rows, only
     those count that are not in the row's own of ``N_PARTS`` random parts, so that it is not told
     its own target.

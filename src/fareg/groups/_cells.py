@@ -18,7 +18,7 @@ from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._subsets import Subset, tried_subsets
 
-PRIOR_ROWS = 8.0  # a cell mean counts as much as this many rows at the overall mean
+PRIOR_ROWS = 8.0  # means are shrunk as if so many rows had the overall mean
 N_EXTENDED = 5  # pairs that triples are made of if there are many features
 MAX_CELLS = 5_000  # a subset with more cells than this is not tried: its means would be noise
 MAX_ROWS = 20_000  # rows that the search looks at; the means use all rows

@@ -18,10 +18,10 @@ from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._kernel import learn_kernel
 
 MEMBERS = ("cells", "network", "kernel", "boosting")
-LEAST_SHARE = 0.03  # of all spread: a member that adds less is left out, for it costs time
-STRONG = 0.05  # largest p-value that deserves all levels, at USUAL_ROWS calibration rows
-WEAK = 0.2  # largest p-value that deserves any, at as many
-USUAL_ROWS = 1000
+LEAST_SHARE = 0.03  # a member that adds less of all spread is left out, because it costs time
+USUAL_ROWS = 1000  # calibration rows for which the next two p-values are meant
+STRONG = 0.05  # largest p-value that deserves all levels
+WEAK = 0.2  # largest p-value that deserves more than one level
 EVEN_ODDS = 0.5  # p-value from which on the opposite order is as likely
 FEW_LEVELS = 5  # levels of a weak signal
 HEAVY = 1e4  # penalty that enforces the sum of weights
@@ -55,9 +55,10 @@ class Disadvantage:
 class Signal:
     """How well disadvantage is predicted on rows that no model and no weight had seen.
 
-    The p-value is one-sided, that predictions and target do not rise together within the folds, by
-    the normal approximation, with clusters as units. A weak signal may rank people well although
-    its predictions are no better than a constant: levels ask for the order only.
+    The p-value tells how likely it is by chance that predictions and target rise together within
+    the folds as much as they do. It is a normal approximation with clusters as units. A weak signal
+    may rank people well although its predictions are no better than a constant, and levels need
+    only the order.
     """
 
     gain: float  # explained share of the target's variance; negative if worse than a constant
@@ -65,14 +66,14 @@ class Signal:
 
     @property
     def credible(self) -> bool:
-        """Whether an order is more likely than its opposite; so it is in half of all noise."""
+        """Whether the order is more likely than its opposite, which holds for half of all noise."""
         return self.p_value < EVEN_ODDS
 
     def n_levels(self, n_calibration: int, n_max: int) -> int:
         """Return how many levels of disadvantage the evidence supports: 1 if there is none.
 
-        The more rows, the smaller the p-value of a disadvantage that matters, and the less of noise
-        need be taken for one: the p-values that are asked for fall with the root of the rows.
+        The more rows there are, the smaller is the p-value of a disadvantage that matters, so
+        smaller p-values are asked for: they fall with the root of the number of rows.
         """
         strictness = np.sqrt(max(1, n_calibration) / USUAL_ROWS)
         if self.p_value >= min(EVEN_ODDS, WEAK / strictness):
@@ -179,8 +180,8 @@ def cross_fitted(predictions: FloatArray, target: FloatArray, folds: Folds) -> F
 def measure_signal(prediction: FloatArray, target: FloatArray, folds: Folds) -> Signal:
     """Compare honest predictions with the target.
 
-    Both are centred in each fold: the mean of a fold is predicted from the others, which are above
-    the overall mean exactly if it is below.
+    Both are centred in each fold, because the mean of a fold is predicted from the other folds, and
+    their mean is above the overall mean exactly if that of the fold is below.
     """
 
     def centred(values: FloatArray) -> FloatArray:

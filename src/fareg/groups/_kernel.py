@@ -20,7 +20,7 @@ from fareg._threads import one_thread
 from fareg._validation import FloatArray, IntArray
 from fareg.groups._folds import N_FOLDS, Folds
 
-N_BINS = 200  # of a number
+N_BINS = 200  # bins of a number
 N_CENTRES = 150  # rows that span the regression
 CONSTANT = 0.3  # part of each factor that does not depend on the feature
 OTHER_LEVEL = 0.3  # likeness of two different levels of a text

@@ -49,7 +49,7 @@ from fareg.groups._screening import MANY_ROWS, Screening, screen_features
 from fareg.groups._training import TrainingPlan, train_groups
 
 MAX_CATEGORIES = 100  # rarer categories of a column share one input
-MAX_LEARNING_ROWS = 50_000  # that a disadvantage is learned from
+MAX_LEARNING_ROWS = 50_000  # rows that a disadvantage is learned from, at most
 MIN_LEARNING_ROWS = 50  # fewer rows say nothing about who is worse off
 ENCODERS: dict[str, Any] = {
     "standard": one_hot_encoder,
@@ -57,7 +57,7 @@ ENCODERS: dict[str, Any] = {
     "codes": code_encoder,
 }
 MAX_PERMUTATIONS = 999
-MAX_WIDTH = 10_000  # of a hidden layer
+MAX_WIDTH = 10_000  # units of a hidden layer
 CHUNK = 65_536  # rows whose membership is computed at once
 
 
@@ -109,8 +109,8 @@ class GroupLearner(BaseEstimator):
         Train on the features that screening selects; the network sees all of them otherwise.
     significance : float or None, default=0.1
         Give up when screening finds no feature that tells the target at this level (``found_`` is
-        False then, and nothing is trained). None: never give up. At least 0.001, the smallest
-        p-value that screening can give.
+        False then, and nothing is trained). None never gives up. The level is at least 0.001, the
+        smallest p-value that screening can give.
     cross_fit : bool, default=True
         Restarts train on different folds, four in all, and stop early on the others. Otherwise all
         train on the same random half, as published.
@@ -126,9 +126,9 @@ class GroupLearner(BaseEstimator):
         "boosting" (trees). Their predictions are added with weights that rows chose which they had
         not seen. Without members only membership is learned.
     numbers : {"standard", "piecewise", "codes"}, default="standard"
-        How the network reads the columns. "standard": numbers standardised, categories as
-        indicators. "piecewise": numbers as how far they fill each of eight quantile bins.
-        "codes": every column as one raw number, a category as the number of its level.
+        How the network reads the columns. "standard" standardises numbers and makes an indicator of
+        each category. "piecewise" tells how far a number fills each of eight quantile bins. "codes"
+        reads every column as one raw number, a category as the number of its level.
     progress : function (stage, step, n_steps, loss), default=None
     random_state : int, default=0
 

@@ -26,9 +26,9 @@ HUGE = 1e15  # larger numbers are not counted in steps
 def narrowed(rule: Rule, rows: CoveredRows) -> Rule:
     """Add conditions that leave out many people who are covered like everyone outside.
 
-    What was learned is smooth, so that a whole region may be taken for its men. The best condition
-    is added, one at a time, as long as its gain is worth ``log n`` for itself and for every level
-    that it lists.
+    What was learned is smooth, so a rule may name a whole region although only its men are covered
+    less. The best condition is added, one at a time, as long as its gain is worth ``log n`` for
+    itself and for every level that it lists.
     """
     best = rule.alternatives
     names = tuple(map(str, rows.columns))
@@ -93,15 +93,15 @@ def _leaves_out_others(known: _Decided, n: Any, total: Any, covered: FloatArray)
 class _Decided:
     """The rows that fulfil some conditions and no other alternative, counted by level.
 
-    A condition on the feature of these levels decides which of them are inside. The other rows that
-    are inside whatever it says are those of other alternatives.
+    A further condition on the feature of these levels decides which of them are inside. Rows of
+    other alternatives are inside whatever it says.
     """
 
     levels: Any  # distinct values of the feature, in order
     n: IntArray  # rows of each level
     total: Any  # how much of them is covered, in sum
-    n_elsewhere: int
-    sum_elsewhere: float
+    n_elsewhere: int  # rows of other alternatives
+    sum_elsewhere: float  # how much of them is covered, in sum
 
     @classmethod
     def by(
@@ -219,7 +219,7 @@ def rounded(rule: Rule, rows: CoveredRows) -> Rule:
             other = (replace(condition, **{side: bound}) for bound in allowed.tolist())
             moved = [exchanged(best, i, exchanged(best[i], j, c)) for c in other]
             gains = [rows.gain(rows.inside(alternatives)) for alternatives in moved]
-            # of equally good numbers, the nearest
+            # of equally good numbers the nearest is taken
             worth = list(zip(gains, -np.abs(allowed - before), strict=True))
             if worth and max(worth)[0] >= least:
                 best = moved[worth.index(max(worth))]

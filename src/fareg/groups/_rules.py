@@ -173,7 +173,7 @@ def _cell_agreement(codes: IntArray, sizes: list[int], inside: BoolArray) -> flo
 def _smallest_tree(
     x: FloatArray, inside: BoolArray, max_leaves: int
 ) -> tuple[DecisionTreeClassifier, float]:
-    """Return the tree of fewest leaves within ``CLOSE`` of the best balanced accuracy, and that."""
+    """Return the smallest tree within ``CLOSE`` of the best balanced accuracy, and its accuracy."""
     min_rows = max(1, len(x) // 200)
     balanced = 0.5 / np.where(inside, inside.mean(), (~inside).mean())
     trees: list[DecisionTreeClassifier] = []

@@ -20,13 +20,13 @@ from fareg.groups._subsets import Subset, tried_subsets
 
 N_FOLDS = 10
 N_REPEATS = 3
-PRIOR_ROWS = 8.0  # a cell mean counts as much as this many rows at the overall mean
+PRIOR_ROWS = 8.0  # means are shrunk as if so many rows had the overall mean
 PARSIMONY = 0.75  # a smaller subset wins if it loses by less than this many standard errors
 MANY_ROWS = 4_000  # with more rows, one round of folds is precise enough
 MAX_ROWS = 20_000
 N_EXTENDED = 10  # pairs that triples are made of if there are many features
 MAX_EMPTY_CELLS = 256  # joint cells are numbered without gaps if there would be more
-FEW_TARGETS = 10
+FEW_TARGETS = 10  # up to so many targets are summed one by one
 MAX_SUMS = 2_000_000  # numbers held at once while gains are computed
 # Gains that differ by less, relative to the target's square, are equal but for rounding.
 TIE = 1e-12
@@ -47,10 +47,10 @@ def screen_features(
     """Select the features whose joint cells predict ``target`` on held-out rows.
 
     ``target`` is the strangeness of each row, for example the rank of its score. The p-value is
-    ``(1 + #{null >= observed}) / (1 + n_permutations)`` for the best gain over all subsets, where
-    null are shuffles of the target. Each shuffle gets the whole search, the choice of promising
-    pairs and triples included, so the p-value is exact for any number of features if the target is
-    independent of them.
+    ``(1 + #{null >= observed}) / (1 + n_permutations)``, where ``observed`` is the best gain over
+    all subsets and ``null`` that of a shuffled target. Each shuffle gets the whole search, the
+    choice of promising pairs and triples included, so the p-value is exact for any number of
+    features if the target is independent of them.
     """
     rng = np.random.default_rng(random_state)
     if len(target) > MAX_ROWS:

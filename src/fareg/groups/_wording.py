@@ -89,7 +89,7 @@ def shortened(rule: Rule, rows: CoveredRows) -> Rule:
 
 
 def _shortest(alternatives: Alternatives, columns: pd.DataFrame) -> Alternatives:
-    """Write joined lists of levels by the levels that they hold or by the others, if fewer."""
+    """Write each list of levels by those that it holds, or by the others if these are fewer."""
 
     def spelled(condition: Condition) -> Condition:
         if condition.levels is None:
