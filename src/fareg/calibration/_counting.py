@@ -81,22 +81,18 @@ class CountingRound:
         """Count some rows; a row of problem -1 takes part in none."""
         numbers = ordered_bits(scores)
         matters = np.zeros(len(numbers), dtype=bool)
-        known = _leading(numbers, self.known)
+        # in the first round no bit is known: numpy shifts all 64 bits out, which leaves zero
+        known = numbers >> np.uint64(ALL_BITS - self.known)
         for problem, heads in enumerate(self.open_heads):
             matters |= (problems == problem) & np.isin(known, heads)
         strata = problems[matters] * self.n_levels + levels[matters]
         n_bits = self.known + self.bits
-        heads = _leading(numbers[matters], n_bits)
+        heads = numbers[matters] >> np.uint64(ALL_BITS - n_bits)
         if n_bits <= SHORT:
             # stratum and bits fit into one number, which is sorted ten times faster
             keys, counts = np.unique(strata << n_bits | heads.astype(np.int64), return_counts=True)
             return ScoreCounts(keys >> n_bits, (keys & (2**n_bits - 1)).astype(np.uint64), counts)
         return ScoreCounts.joined([ScoreCounts(strata, heads, np.ones(len(strata), np.int64))])
-
-
-def _leading(numbers: Any, n_bits: int) -> Any:
-    """Return the first bits of 64-bit numbers; a shift by 64 would do nothing."""
-    return numbers >> np.uint64(ALL_BITS - n_bits) if n_bits else np.zeros_like(numbers)
 
 
 @dataclass(eq=False)
@@ -161,7 +157,7 @@ class IntervalSearch:
         if self.known == 0:
             self._begin(counted)
         problems, levels = np.divmod(counted.strata, self.n_levels)
-        known = counted.heads >> np.uint64(self._bits) if self.known else 0 * counted.heads
+        known = counted.heads >> np.uint64(self._bits)
         for problem, head in {(target.problem, target.head) for target in self.targets}:
             here = (problems == problem) & (known == np.uint64(head))
             heads, at = np.unique(counted.heads[here], return_inverse=True)
