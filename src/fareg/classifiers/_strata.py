@@ -211,10 +211,7 @@ def check_groups(groups: Any, named: Any, calibration: Any, features: set[Any]) 
         is_text = all(isinstance(value, str) for value in groups[name])
         require(is_text if kind == "O" else is_kind, f"groups_.{name}")
     require(isinstance(named, tuple), "named_groups_")
-    if isinstance(calibration, RisingThresholds):
-        n_strata = len(calibration.pooled_levels())
-    else:
-        n_strata = len(calibration.views.cuts) + 1
+    n_strata = len(strata_of(calibration))
     require(len(named) <= len(groups) <= len(named) + n_strata, "groups_")
     for group in named:
         require(isinstance(group, NamedGroup) and isinstance(group.rule, Rule), "named_groups_")
