@@ -13,10 +13,11 @@ import pandas as pd
 from fareg._columns import (
     as_numbers,
     as_text,
-    canonical,
+    coded_column,
     column_names,
     held,
     in_words,
+    series_of,
     shortest_between,
     spelled_numbers,
     take_rows,
@@ -236,13 +237,18 @@ def numbers_as_text(*tables: Any) -> str | None:
     found: dict[str, str] = {}
     for table in filter(_may_hold_text, tables):
         rows = np.arange(0, len(table), max(1, len(table) // N_ASKED))
-        some = canonical(take_rows(table, rows), column_names(table))
-        for name, column in some.select_dtypes(object).items():
-            texts = [str(text).strip() for text in column.dropna()]
-            written = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
-            marked = np.flatnonzero(np.isnan(spelled_numbers(written)))
-            if len(written) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
-                found[str(name)] = written[marked[0]]
+        for name, column in zip(
+            column_names(table), series_of(take_rows(table, rows)), strict=True
+        ):
+            codes, values = coded_column(column)
+            if codes is None or values.dtype != object:
+                continue
+            texts, n = [text.strip() for text in values[:-1]], np.sum(codes >= 0)
+            counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+            written = np.array([WRITTEN_NUMBER.fullmatch(text) is not None for text in texts])
+            marked = np.flatnonzero(written & np.isnan(spelled_numbers(texts)))
+            if counts[written].sum() >= NEARLY_ALL * n and counts[marked].sum() > n / 10:
+                found[name] = texts[marked[0]]
     if not found:
         return None
     return (
