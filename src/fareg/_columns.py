@@ -298,7 +298,7 @@ def take_rows(X: Any, rows: Any) -> Any:
     if is_frame(X):
         if not isinstance(rows, slice):
             rows = np.asarray(rows)
-            # narwhals takes a mask for one of the columns
+            # narwhals would take a mask for a choice of columns
             rows = np.flatnonzero(rows) if rows.dtype == bool else rows
         return nw.from_native(X, eager_only=True)[rows].to_native()
     return np.asarray(X)[rows]

@@ -19,9 +19,9 @@ from fareg._columns import as_numbers, as_text, canonical, check_table
 from fareg._levels import Levels
 from fareg._validation import FloatArray, InvalidInputError
 
-DAMPING = 10.0  # added to the curvature of a leaf, as rows of an undecided model would add it
+DAMPING = 10.0  # l2 regularisation that keeps the steps of a repeated training short
 CHECKED_ROWS = 1000  # so many rows tell whether training went astray
-LARGEST = 1e30  # of larger numbers, neither the square nor the float32 is sure to be finite
+LARGEST = 1e30  # larger numbers may overflow when they are squared or stored as float32
 
 _TEXT = make_column_selector(dtype_include=object)
 _NUMBERS = make_column_selector(dtype_exclude=object)

@@ -57,7 +57,7 @@ def calibration_codes(
 def check_known(
     n_unknown: int, n: int, labels: Any, classes: Any, *, alpha: float, label_conditional: bool
 ) -> None:
-    """Warn of calibration rows whose ``labels`` the estimator never saw; refuse to have no other.
+    """Warn of calibration rows whose ``labels`` the estimator never saw; refuse if all are such.
 
     No set can contain such a label, so coverage can be ``1 - alpha`` only while the share of such
     labels is at most ``alpha``.
@@ -219,7 +219,7 @@ def column_classes(
         return ColumnClasses(_as_labels(given, labels)[0])
     if names is not None:
         return _named_columns(names, labels, table)
-    has_order = len({isinstance(label, str) for label in labels}) == 1  # text and numbers have none
+    has_order = len({isinstance(label, str) for label in labels}) == 1  # a mixture has none
     if len(labels) == n_columns and has_order:
         return ColumnClasses(labels)
     raise InvalidInputError(
@@ -282,7 +282,7 @@ def _named_columns(names: list[Any], labels: list[Any], table: str) -> ColumnCla
 
 
 def _stripped(names: list[str], labels: list[Any], table: str) -> ColumnClasses | None:
-    """Return the reading without a common prefix and suffix that finds most labels, if only one."""
+    """Strip a common prefix and suffix; return the reading that finds most labels, if it is one."""
     best = 0
     ways: list[ColumnClasses] = []
     for begin in range(shared_length(names) + 1):

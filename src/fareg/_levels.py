@@ -85,8 +85,8 @@ class Levels:
         if value is None:
             return f"{self.name} missing"
         if self.edges is None:
-            shown = in_words(value, self.kind) if isinstance(value, float) else str(value)
-            return f"{self.name}={shown}"
+            text = in_words(value, self.kind) if isinstance(value, float) else str(value)
+            return f"{self.name}={text}"
         low = in_words(self.edges[code - 1], self.kind) if code > 0 else None
         high = in_words(self.edges[code], self.kind) if code < len(self.edges) else None
         if low is None:
@@ -95,7 +95,7 @@ class Levels:
 
 
 def _short_edge(edge: float, numbers: FloatArray) -> float:
-    """Return an edge with few digits that parts the numbers as the given one of them does."""
+    """Return a number with few digits that divides the others where ``edge``, one of them, does."""
     above = float(numbers[numbers > edge].min(initial=np.inf))
     return shortest_between(edge, above, edge, edge + (above - edge) / 2)
 

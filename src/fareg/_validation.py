@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special  # noqa: F401  # early: persistence._foreign tells why
+import scipy.special  # noqa: F401  # it is imported early; persistence._foreign tells why
 from sklearn.exceptions import NotFittedError
 
 T = TypeVar("T")

@@ -100,7 +100,7 @@ class CalibrationScores:
         check_same_length(scores=scores, categories=categories)
         order = np.argsort(scores)
         pooled = scores[order]
-        ranks = np.searchsorted(pooled, pooled)  # sorted needles are 10 times faster
+        ranks = np.searchsorted(pooled, pooled)  # sorted values are found 10 times faster
         keys = np.sort(categories[order] * (len(scores) + 1) + ranks)
         starts = np.searchsorted(keys, np.arange(n_categories + 1) * (len(scores) + 1))
         return cls(pooled, keys, starts)

@@ -24,8 +24,8 @@ from fareg._validation import (
 )
 
 Score = Callable[[Any, Any], FloatArray]
-FEW_LABELS = 12  # up to here comparing pairs of columns beats a sort per row, 1.7 times at six
-BLOCK = 8192  # rows that fit a processor's cache: twice as fast as all at once
+FEW_LABELS = 12  # up to so many, comparing pairs of columns is faster than sorting every row
+BLOCK = 8192  # rows that fit a processor's cache, which is twice as fast as all at once
 
 __all__ = [
     "SCORES",

@@ -34,7 +34,7 @@ from fareg.auditing._verification import detectable_coverage, discover_and_verif
 from fareg.metrics import ExcessRisk, excess_risk_parts
 from fareg.report import headline_group, words
 
-MAX_CALIBRATION = 2**53  # whole numbers beyond are not exact as floats
+MAX_CALIBRATION = 2**53  # larger whole numbers are not exact as floats
 MAX_ROWS_ERT = 50_000  # more rows are sampled
 
 
@@ -189,7 +189,7 @@ def audit(
         excess_risk_under=risk.under,
         detectable_coverage=detectable_coverage(
             int((apart & ~discovery).sum()),
-            # a p-value averaged over draws is doubled
+            # With clusters p-values are doubled, which costs as much as twice the candidates.
             len(groups) * (1 if cluster is None else 2),
             promise,
             significance,

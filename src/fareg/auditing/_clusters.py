@@ -72,7 +72,7 @@ def warn_of_repeats(X: Any, y: Any) -> tuple[str, ...]:
 
 
 def _is_scattered(column: pd.Series, needed: float) -> bool:
-    """Tell whether so many numbers do not just fill a range of integers."""
+    """Tell whether ``needed`` numbers or more do not just fill a range of integers."""
     if column.dtype == object:
         return False
     values = column[np.isfinite(column)].unique()

@@ -29,7 +29,7 @@ def group_picture(
         return None
     coding = LevelCoding.learn(columns[shown])
     codes = coding.codes(columns[shown])
-    # the feature with more levels goes down
+    # the feature with more levels is written down the page, the other one across
     order = sorted(range(len(shown)), key=lambda j: -coding.n_levels[j])
     axes = [_frequent(codes[:, j], most) for j, most in zip(order, MAX_SHOWN, strict=False)]
     labels = [

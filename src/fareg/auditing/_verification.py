@@ -14,7 +14,7 @@ from fareg.auditing._counts import Audited, Promise
 from fareg.groups import GroupLearner, candidate_rules, cut_membership
 from fareg.pvalues import holm
 
-MEMBERS = ("cells", "kernel", "boosting")  # what learns; the network would take longer than all
+MEMBERS = ("cells", "kernel", "boosting")  # these learn; the network takes longer than all
 MIN_ROWS = 20  # a half with fewer rows proposes nothing
 MIN_GROUP_ROWS = 10  # a group with fewer on the discovery half could hardly be verified
 SUSPICIOUS = 0.05  # a level or pair is tested if its p-value on the discovery half is this small

@@ -40,7 +40,7 @@ class Segments:
 
     points: IntArray  # (..., n_blocks + 1) number of points before each cut
     first_end: int  # the first cut at which a segment may end
-    latest: IntArray  # for each such end the latest cut to start at; -1: none
+    latest: IntArray  # for each such end the latest cut to start at, -1 if there is none
 
     @classmethod
     def at_least(cls, min_points: int, size: npt.NDArray[Any]) -> Segments:

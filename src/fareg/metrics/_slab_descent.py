@@ -136,7 +136,8 @@ def _choose_features(bases: _Bases, counts: Counts) -> list[Term]:
     missed = size - counts.astype(np.float64)
     rate = missed.sum(axis=1, keepdims=True) / n_points
     noise = np.maximum(rate * (1 - rate), 1 / n_points)
-    y = (missed - rate * size) / np.sqrt(n_points * noise)  # basis' y is standard normal by chance
+    # By chance alone, the product of y with each column of a basis is standard normal.
+    y = (missed - rate * size) / np.sqrt(n_points * noise)
     alone, together = _gains(bases, y)
     return [
         _choose(bases, one, own, pairs) for one, own, pairs in zip(y, alone, together, strict=True)

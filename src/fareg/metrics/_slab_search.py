@@ -59,7 +59,7 @@ class Points:
         for first in range(0, len(directions.v), step):
             projection = directions[first : first + step].project(self.numbers)
             order = np.argsort(projection, axis=1)
-            # row by row: take_along_axis is three times slower, and half as slow as the sort
+            # Indexing row by row takes a third of the time of take_along_axis.
             ordered = np.stack([z[one] for z, one in zip(projection, order, strict=True)])
             is_start = np.diff(ordered, axis=1, prepend=-np.inf) > 0
             no_ties = bool(is_start.all())
@@ -85,7 +85,7 @@ class _Blocks:
 
     projection: FloatArray  # (n_directions, n_blocks)
     order: IntArray  # (n_directions, n_distinct)
-    starts: IntArray | None  # first position of each block in order; None: one row each
+    starts: IntArray | None  # first position of each block in order; None if each is one row
     size: IntArray  # (n_blocks,) or (n_directions, n_blocks): points of each block
 
     def sum(self, counts: npt.NDArray[np.integer], direction: int) -> npt.NDArray[np.integer]:
@@ -262,13 +262,13 @@ def _may_be_worse(
     segments = Segments.at_least(search.min_points, group_size)
     points, first_end, latest = segments.points, segments.first_end, segments.latest
     upto = missed[:, first_end:]
-    cut = 0 if whole else 1  # groups at either end of a slab that it may divide
+    cut = 0 if whole else 1  # how many groups at either end a slab may divide
     start = np.minimum.accumulate(missed[:, : len(points) - cut] - r * points[cut:], axis=1)
     end = upto - r * points[first_end - cut : len(points) - cut]
     early = latest >= 2 * cut
     between = end[:, early] - start[:, latest[early] - 2 * cut]
     bound = between.max(axis=1, initial=-np.inf)
-    if cut:  # the two latest starts: at least min_points points
+    if cut:  # from the two latest starts there may be no group between, only min_points points
         most = (upto - missed[:, np.maximum(latest - 1, 0)]).max(axis=1)
         bound = np.maximum(bound, most - r[:, 0] * search.min_points)
     # r is a fraction whose denominator is at most n, so missed - r * points is 0 or at least 1 / n

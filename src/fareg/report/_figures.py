@@ -33,7 +33,7 @@ def strip_axis(scale: tuple[float, float], confidence_level: float) -> Markup:
         _text(2.0, 15.0, percent(scale[0], 0), "tick", "start"),
         _text(STRIP_WIDTH - 2, 15.0, "100%", "tick", "end"),
     ]
-    if 42 < x(confidence_level) < STRIP_WIDTH - 46:  # keeps clear of both ends
+    if 42 < x(confidence_level) < STRIP_WIDTH - 46:  # the mark keeps clear of both texts
         parts.append(_target(x(confidence_level)))
     hidden = tag("span", "95% interval beside the target", class_="visually-hidden")
     return hidden + _strip(parts)
