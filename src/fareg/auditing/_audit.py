@@ -152,7 +152,6 @@ def audit(
     apart = one_row_of_each(cluster, len(people), rng)
     drawn = people[apart]
     levels, pairs = _cell_tables(drawn, confidence_level)
-    n_verification = int((~discovery).sum())
     slabs, risk = pd.DataFrame(columns=list(SLAB_COLUMNS)), ExcessRisk(*[float("nan")] * 3)
     if measures and len(drawn) > 1:
         tell("searching for the worst slabs")
@@ -171,8 +170,8 @@ def audit(
         confidence_level=float(confidence_level),
         significance=float(significance),
         n_samples=len(people),
-        n_discovery=len(people) - n_verification,
-        n_verification=n_verification,
+        n_discovery=int(discovery.sum()),
+        n_verification=int((~discovery).sum()),
         classes=table.classes,
         sensitive_features=tuple(map(str, columns.columns)),
         coverage=everyone.coverage,
@@ -235,14 +234,11 @@ def _cell_tables(people: Audited, confidence_level: float) -> tuple[pd.DataFrame
     coding = LevelCoding.learn(people.columns)
     cells = cell_coverage(coding.codes(people.columns), people, confidence_level)
     cells = cells.sort_values("p_value", kind="stable")
-    names = list(map(coding.describe, cells["features"], cells["codes"]))
-    cells.insert(0, "group", names)
+    cells["group"] = list(map(coding.describe, cells["features"], cells["codes"]))
     single = cells["features"].str.len() == 1
     order = ["group", "n", "share", "coverage", "low", "high", "mean_size", "p_value"]
-    return (
-        cells.loc[single, order].reset_index(drop=True),
-        cells.loc[~single, order].reset_index(drop=True),
-    )
+    levels, pairs = (cells.loc[own, order].reset_index(drop=True) for own in (single, ~single))
+    return levels, pairs
 
 
 def _set_sizes(people: Audited) -> pd.DataFrame:

@@ -55,7 +55,7 @@ def _counted(
     cells = pd.DataFrame(rows, columns=["features", "codes", "n", "k", "mean_size"])
     # an empty table needs its types too
     cells = cells.astype({"n": np.int64, "k": np.int64, "mean_size": np.float64})
-    cells["share"] = cells["n"] / max(1, len(people))
+    cells["share"] = cells["n"] / len(people)
     cells["coverage"] = cells["k"] / cells["n"]
     cells["low"], cells["high"] = clopper_pearson(cells["k"], cells["n"])
     cells["p_value"] = Promise(confidence_level).at_most(cells["k"], cells["n"])
@@ -71,7 +71,7 @@ def _cells(
     _, first, cell = np.unique(joint, return_index=True, return_inverse=True)
     n = np.bincount(cell)
     k = np.bincount(cell, weights=people.covered).astype(np.int64)
-    mean_size = np.bincount(cell, weights=people.size) / np.maximum(n, 1)
+    mean_size = np.bincount(cell, weights=people.size) / n
     for i, row in enumerate(first):
         levels = tuple(int(code) for code in codes[row, subset])
         yield subset, levels, int(n[i]), int(k[i]), float(mean_size[i])

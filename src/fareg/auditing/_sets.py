@@ -53,9 +53,7 @@ def _rows_of_labels(sets: Any, labels: Any) -> list[Any] | None:
             return None
         if sets.ndim == 2:
             return list(sets)
-        if sets.ndim != 1 or sets.dtype != object:
-            return None
-        sets = list(sets)
+        sets = list(sets) if sets.ndim == 1 and sets.dtype == object else None
     if not isinstance(sets, list | tuple):
         return None
     rows = list(sets)
@@ -68,7 +66,7 @@ def _rows_of_labels(sets: Any, labels: Any) -> list[Any] | None:
     if rows and np.ndim(rows[0]) > 1:
         return None
     marks = len({len(list(item)) for item in rows}) == 1 and all(map(_all_bool, rows))
-    if not marks or not rows:
+    if not marks:
         return rows
     if not _all_bool(labels) or any(len(set(item)) < len(item) for item in rows):
         return None  # lists of True and False mark the classes; a list of labels repeats none
