@@ -94,11 +94,40 @@ def test_few_calibration_rows_make_the_count_beta_binomial():
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
 def test_clusters_may_be_a_column_or_ids(frame):
     X = frame({"who": ["u", "v", "u"], "age": [1.0, 2.0, 3.0]})
-    rest, codes = read_clusters(X, "who")
-    assert list(rest.columns) == ["age"]
+    codes, others = read_clusters(X, "who")
     assert codes.tolist() == [0, 1, 0]
-    assert read_clusters(X, ["u", "v", "u"])[1].tolist() == [0, 1, 0]
-    assert read_clusters(np.array([[7, 1], [8, 2], [7, 3]]), 0)[1].tolist() == [0, 1, 0]
+    assert others == [1]
+    assert read_clusters(X, ["u", "v", "u"])[0].tolist() == [0, 1, 0]
+    assert read_clusters(np.array([[7, 1], [8, 2], [7, 3]]), 0)[0].tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("frame", [np.asarray, pd.DataFrame])
+@pytest.mark.parametrize("selection", [None, [2], [-1], [1, 2]])
+def test_positions_of_sensitive_features_are_those_of_the_table(frame, selection):
+    """The rows where the last of three columns is 1 are covered half of the time."""
+    rng = np.random.default_rng(0)
+    who, others = np.repeat(np.arange(200), 2), rng.integers(2, size=(400, 2))
+    X = frame(np.column_stack([who, others]).astype(float))
+    sets = [["a"] if hit else [] for hit in rng.random(400) > others[:, 1] / 2]
+    result = audit(
+        X,
+        ["a"] * 400,
+        sets,
+        sensitive_features=selection,
+        clusters=0,
+        measures=False,
+        random_state=0,
+    )
+    name = "x2" if frame is np.asarray else "2"
+    assert result.findings[0].rule == f"{name}=1"
+    assert result.sensitive_features[-1] == name
+
+
+def test_clusters_are_no_sensitive_feature():
+    X = pd.DataFrame({"who": [1, 2, 1], "age": [1.0, 2.0, 3.0]})
+    for selection in (["who"], [0], "who"):
+        with pytest.raises(FaregError, match="must not hold the clusters, got who"):
+            audit(X, ["a"] * 3, [["a"]] * 3, clusters="who", sensitive_features=selection)
 
 
 @pytest.mark.parametrize(

@@ -127,8 +127,9 @@ def audit(
     if n_calibration is not None:
         check_count("n_calibration", n_calibration, maximum=MAX_CALIBRATION)
     promise = Promise(float(confidence_level), n_calibration)
-    X, cluster = read_clusters(check_table(X), clusters)
-    columns, notes = _tamed(select_columns(X, sensitive_features))
+    X = check_table(X)
+    cluster, selection = read_clusters(X, clusters, sensitive_features)
+    columns, notes = _tamed(select_columns(X, selection))
     check_same_length(X=columns, y=y)
     check_same_order(X=X, y=y, sets=sets, clusters=clusters, sensitive_features=sensitive_features)
     written = numbers_as_text(columns)

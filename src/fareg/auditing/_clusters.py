@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import canonical, column_names, selected_positions, series_of, without_columns
+from fareg._columns import (
+    SensitiveFeatures,
+    canonical,
+    column_names,
+    is_frame,
+    selected_positions,
+    series_of,
+)
 from fareg._levels import distinct_rows
 from fareg._validation import FaregError, IntArray, InvalidInputError, check_same_length, warn
 from fareg._words import count, rows
@@ -17,18 +24,29 @@ NEARLY_UNIQUE = 0.9  # a column that tells this share of the distinct rows apart
 MIN_DISTINCT = 50  # a column with fewer distinct values may well repeat them by chance
 
 
-def read_clusters(X: Any, clusters: Any) -> tuple[Any, IntArray | None]:
-    """Return X without a column of cluster ids, and the number of each row's cluster.
+def read_clusters(
+    X: Any, clusters: Any, selection: SensitiveFeatures = None
+) -> tuple[IntArray | None, SensitiveFeatures]:
+    """Return the number of each row's cluster, and the sensitive features without the ids.
 
-    ``clusters`` is the name or position of a column of X, an array of ids, or None.
+    ``clusters`` is the name or position of a column of X, an array of ids, or None. The sensitive
+    features are the given ``selection``; None becomes all columns but that of the ids.
     """
     if clusters is None:
-        return X, None
+        return None, selection
     if np.isscalar(clusters):
         (position,) = selected_positions(X, clusters, "clusters")
-        if len(column_names(X)) == 1:
+        names = column_names(X)
+        if len(names) == 1:
             raise InvalidInputError("X must have a column besides the clusters, got none")
-        clusters, X = np.asarray(series_of(X)[position]), without_columns(X, [position])
+        clusters = np.asarray(series_of(X)[position])
+        if selection is None:
+            selection = [p for p in range(len(names)) if p != position]
+        by_name = not (callable(selection) or is_frame(selection))
+        if by_name and position in selected_positions(X, selection):
+            raise InvalidInputError(
+                f"sensitive_features must not hold the clusters, got {names[position]}; drop it"
+            )
     ids = np.asarray(clusters)
     if ids.ndim != 1:
         raise InvalidInputError(f"clusters must be one id per row, got shape {ids.shape}")
@@ -39,7 +57,7 @@ def read_clusters(X: Any, clusters: Any) -> tuple[Any, IntArray | None]:
             f"clusters must not be missing, got {int((codes < 0).sum())} missing ids of "
             f"{len(codes)}; give a row that belongs to no other an id of its own"
         )
-    return X, codes
+    return codes, selection
 
 
 def warn_of_repeats(X: Any, y: Any) -> tuple[str, ...]:
