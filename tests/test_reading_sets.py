@@ -165,6 +165,8 @@ def test_a_text_is_one_label_and_no_list_of_letters():
     lists = np.empty(N, dtype=object)
     lists[:] = [[label] for label in y]
     assert read_sets(lists, y).covered.all()
+    with pytest.raises(InvalidInputError, match="one list of labels per row, got <list_iterator"):
+        audit(AGES, y, [iter([label]) for label in y])
 
 
 class Read(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -58,14 +58,14 @@ def _rows_of_labels(sets: Any, labels: Any) -> list[Any] | None:
         return None
     rows = list(sets)
     for row, item in enumerate(rows):
-        if isinstance(item, str) or not isinstance(item, Iterable):
+        if isinstance(item, str) or not isinstance(item, Collection):
             raise InvalidInputError(
                 f"sets must hold one list of labels per row, got {item!r} in row {row}; "
                 "split texts into labels, and write an empty list for an empty set"
             )
     if rows and np.ndim(rows[0]) > 1:
         return None
-    marks = len({len(list(item)) for item in rows}) == 1 and all(map(_all_bool, rows))
+    marks = len(set(map(len, rows))) == 1 and all(map(_all_bool, rows))
     if not marks:
         return rows
     if not _all_bool(labels) or any(len(set(item)) < len(item) for item in rows):
@@ -96,8 +96,7 @@ def _all_labels(labels: Any, flat: pd.Index) -> list[Any]:
 
 def _marked(rows: list[Any], flat: pd.Index, classes: list[Any]) -> BoolArray:
     codes = label_codes(flat, classes)
-    lengths = [len(list(row)) for row in rows]
-    owner = np.repeat(np.arange(len(rows)), lengths)
+    owner = np.repeat(np.arange(len(rows)), list(map(len, rows)))
     if (codes < 0).any():
         first = int(np.flatnonzero(codes < 0)[0])
         raise InvalidInputError(
