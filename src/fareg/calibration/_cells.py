@@ -145,11 +145,13 @@ class CellCalibration(Calibration):
         return [view.quantiles(self.alpha) for view in self._sorted]
 
     def thresholds(self, rows: Rows) -> FloatArray:
-        largest = np.full((len(rows), 1), -np.inf)
+        largest = np.full((len(rows), self.n_labels), -np.inf)
         for quantiles, cells in zip(self.quantiles, self.views.cells(rows), strict=True):
-            of_view = quantiles[self.categories(cells)]
-            of_view[cells == ABSENT] = -np.inf
-            largest = np.maximum(largest, of_view)
+            seen, unseen = quantiles[:-1].reshape(-1, self.n_labels), quantiles[-1]
+            absent = np.full(self.n_labels, -np.inf)
+            # The last two rows answer the cells ABSENT, which is -2, and -1, never seen.
+            table = np.vstack([seen, absent, np.full(self.n_labels, unseen)])
+            np.maximum(largest, table[cells], out=largest)
         return largest
 
     def pvalues(self, rows: Rows) -> FloatArray:
