@@ -41,9 +41,14 @@ class Points:
                 merge,
             )
         first, row = distinct_rows(pd.DataFrame(numbers))
-        order = np.lexsort(numbers[first].T)
-        row = np.argsort(order)[row]
-        return cls(np.asfortranarray(numbers[first[order]]), row, np.bincount(row), merge)
+        distinct = numbers[first]
+        order = np.argsort(distinct[:, -1])
+        if not np.diff(distinct[order, -1]).all():  # the last column alone does not tell an order
+            order = np.lexsort(distinct.T)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        row = place[row]
+        return cls(np.asfortranarray(distinct[order]), row, np.bincount(row), merge)
 
     def count(self, covered: BoolArray, n_permutations: int, rng: np.random.Generator) -> Counts:
         """Count covered points per distinct row: as observed, then for each permutation."""
