@@ -1,4 +1,4 @@
-"""Coverage of AFCP, CondCP and PLCP over many draws of data: at least what they promise.
+"""Coverage of every method over many draws of data: at least what it promises.
 
 A draw is a calibration set and some test rows. Coverage on a group is estimated over all draws; its
 standard error comes from the draws, which are independent. A bound at four standard errors fails by
@@ -8,9 +8,16 @@ chance less than once in ten thousand runs per group, and the seeds are fixed.
 import numpy as np
 import pytest
 
-from fareg.classifiers._afcp import AFCPClassifier
-from fareg.classifiers._condcp import CondCPClassifier
-from fareg.classifiers._plcp import PLCPClassifier
+from fareg import (
+    AFCPClassifier,
+    CondCPClassifier,
+    ExhaustiveConformalClassifier,
+    FaReGClassifier,
+    PLCPClassifier,
+    SplitConformalClassifier,
+)
+from fareg.classifiers import CLASSIFIERS
+from registry import short
 
 pytestmark = pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
 
@@ -45,7 +52,16 @@ def coverage(covered, groups):
     return found
 
 
-def over_draws(make, groups_of, n_draws, n=120, m=60, seed=0):
+def draw_mistaken(rng, n):
+    """Rows whose model takes one label for another, most often where the first bit is set."""
+    X, y = draw(rng, n)
+    p, bits = X[:, :N_LABELS], X[:, N_LABELS:]
+    mistaken = (y == 2) & (rng.random(n) < np.where(bits[:, 0] == 1, 0.9, 0.6))
+    p[mistaken] = p[mistaken][:, [2, 1, 0]]
+    return X, y
+
+
+def over_draws(make, groups_of, n_draws, n=120, m=60, seed=0, draw=draw):
     """Return coverage and group numbers of shape (n_draws, n_views, m)."""
     rng = np.random.default_rng(seed)
     covered, groups = [], []
@@ -119,3 +135,63 @@ def test_plcp_split_covers_every_region(reader):
     for view in range(2):
         for ratio, error in coverage(covered, groups[:, view]).values():
             assert LEVEL - 4 * error <= ratio <= LEVEL + 0.05
+
+
+# --- within labels, and with a base ---
+
+MAKERS = {
+    **{cls.__name__: lambda cls=cls, **options: short(cls, **options) for cls in CLASSIFIERS},
+    "partition": lambda **options: short(FaReGClassifier, construction="partition", **options),
+    "union": lambda **options: short(FaReGClassifier, construction="union", **options),
+}
+
+
+def covered_by_label(reader, make, *, label_conditional):
+    def made(index):
+        own = make(estimator=reader(), label_conditional=label_conditional, **shared(index))
+        return own.set_params(confidence_level=0.8)
+
+    covered, groups = over_draws(
+        made, lambda clf, X, y: [y], n_draws=40, n=240, seed=1, draw=draw_mistaken
+    )
+    return coverage(covered, groups[:, 0])
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_with_label_conditional_every_method_covers_every_label(reader, name):
+    found = covered_by_label(reader, MAKERS[name], label_conditional=True)
+    assert len(found) == N_LABELS
+    for ratio, error in found.values():
+        assert ratio >= 0.8 - 4 * error
+
+
+def test_without_it_a_label_is_missed(reader):
+    ratio, error = covered_by_label(reader, SplitConformalClassifier, label_conditional=False)[2]
+    assert ratio < 0.8 - 4 * error
+
+
+@pytest.mark.parametrize("construction", ["levels", "partition", "union"])
+def test_a_base_adds_its_promise(reader, construction):
+    """Levels are learned from the third bit, so only the base protects cells of the others."""
+
+    def worst(base):
+        covered, groups = over_draws(
+            lambda index: short(
+                FaReGClassifier,
+                reader(),
+                construction=construction,
+                base=base,
+                sensitive_features=[-1],
+                random_state=index,
+            ),
+            lambda clf, X, y: [2 * X[:, -3] + X[:, -2]],
+            n_draws=60,
+            n=240,
+        )
+        return min(coverage(covered, groups[:, 0]).values(), key=lambda found: found[0])
+
+    ratio, error = worst(ExhaustiveConformalClassifier(sensitive_features=[-3, -2]))
+    assert ratio >= LEVEL - 4 * error
+    if construction != "union":  # whose many draws cover more than is asked for
+        ratio, error = worst(None)
+        assert ratio < LEVEL - 4 * error
