@@ -297,3 +297,20 @@ def test_too_few_calibration_rows_excuse_nothing(n_calibration, least):
     assert promise.least_coverage == pytest.approx(least, abs=0.005)
     assert promise.of_share(0.0).least_coverage == 0.9
     assert promise.of_share(1.0) == promise
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "an exact binomial test on the other half, with"),
+        ({"clusters": "who"}, "an exact binomial test on the other half that counts one row"),
+        ({"n_calibration": 100}, "an exact beta-binomial test on the other half, with"),
+    ],
+)
+def test_a_report_says_which_test_was_made(tmp_path, options, words):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.choice(list("uv"), 300), "who": np.arange(300) // 3})
+    y = rng.choice(["no", "yes"], 300)
+    result = audit(X, y, [[label] for label in y], measures=False, random_state=0, **options)
+    result.to_html(tmp_path / "audit.html")
+    assert words in (tmp_path / "audit.html").read_text()

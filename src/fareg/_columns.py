@@ -324,7 +324,7 @@ def select_columns(
             chosen = chosen[:, None] if chosen.ndim == 1 else chosen
         if len(chosen) != len(X):
             raise InvalidInputError(
-                f"sensitive_features must have one row per row of X, got {len(chosen)} for {len(X)}"
+                f"{name} must have one row per row of X, got {len(chosen)} for {len(X)}"
             )
         columns = canonical(chosen)
         _check_hidden(column_names(columns), hidden, name)

@@ -116,3 +116,5 @@ def test_labels_of_any_kind_are_counted():
     assert coverage_by_label(np.array([[3], [10], [3]]), [1, 0, 0])["label"].tolist() == [10, 3]
     with pytest.raises(FaregError, match="same number of rows"):
         coverage_by_label([1, 2], [True])
+    with pytest.raises(FaregError, match="y must not have missing labels"):
+        coverage_by_label(["a", None], [1, 0])

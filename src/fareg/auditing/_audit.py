@@ -12,6 +12,7 @@ import pandas as pd
 from fareg._columns import SensitiveFeatures, check_same_order, check_table, select_columns
 from fareg._encoding import cut_huge
 from fareg._hashing import check_seed, hash_key, one_row_of_each
+from fareg._labels import check_labels
 from fareg._levels import LevelCoding, numbers_as_text
 from fareg._validation import (
     MAX_COUNT,
@@ -183,7 +184,7 @@ def audit(
         groups=groups,
         levels=levels,
         pairs=pairs,
-        by_label=label_coverage(np.asarray(y)[apart], drawn, confidence_level),
+        by_label=label_coverage(check_labels(y)[apart], drawn, confidence_level),
         slabs=slabs,
         excess_risk=risk.total,
         excess_risk_under=risk.under,

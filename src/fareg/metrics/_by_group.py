@@ -11,7 +11,7 @@ import pandas as pd
 from scipy.stats import beta
 
 from fareg._columns import SensitiveFeatures, check_table, select_columns
-from fareg._labels import label_codes, sorted_labels
+from fareg._labels import check_labels, label_codes, sorted_labels
 from fareg._levels import LevelCoding, check_levels
 from fareg._validation import (
     BoolArray,
@@ -222,7 +222,7 @@ def counted_columns(
 
 def _distinct_labels(y: Any, covered: BoolArray) -> tuple[list[Any], IntArray]:
     """Return the sorted distinct labels, and the position of each row's label among them."""
-    given = y if isinstance(y, list | tuple) else np.asarray(y).ravel()
+    given = check_labels(y)
     check_same_length(covered=covered, y=given)
     labels = sorted_labels(given)
     return labels, label_codes(given, labels)
