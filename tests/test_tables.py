@@ -1,6 +1,7 @@
 """A table means the same in CSV and in Parquet: kinds of columns, and words that name classes."""
 
 import datetime
+import gzip
 
 import numpy as np
 import pandas as pd
@@ -95,7 +96,7 @@ def test_missing_labels_stay_missing(values, tmp_path):
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("sign", [",", ";", "\t"])
-@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "CSV.GZ"])
 @pytest.mark.filterwarnings("ignore:column y holds NA")
 def test_a_table_is_the_same_whatever_separates_its_columns(sign, mark, ending, tmp_path):
     frame = pd.DataFrame(
@@ -110,8 +111,29 @@ def test_a_table_is_the_same_whatever_separates_its_columns(sign, mark, ending, 
     ((batch, kept),) = read_batches(path, kinds, 10, keep=["t\tu", "y"])
     assert batch["size, in m"].tolist() == [1.5, 2]
     assert kept.to_numpy().tolist() == [["1,5", "NA"], ["2", "b"]]
-    copy_rows(path, [1], tmp_path / "copy.csv")
-    assert (tmp_path / "copy.csv").read_text(encoding="utf-8").splitlines()[1] == "2.0,,2,b"
+    copy = tmp_path / f"copy.{ending}"
+    copy_rows(path, [1], copy)
+    opened = open if ending == "csv" else gzip.open
+    with opened(copy, "rt", encoding="utf-8") as file:
+        assert file.read().splitlines()[1] == "2.0,,2,b"
+
+
+@pytest.mark.parametrize(
+    ("written", "is_code"),
+    [
+        (["04109", "60311"], True),
+        ([" 04109", "60311"], True),
+        (["000", "123"], True),
+        (["0", " 1"], False),
+        (["0.0", "1.0"], False),
+        (["0.5", "01.5"], False),
+    ],
+)
+def test_whole_numbers_with_a_leading_zero_are_codes(written, is_code, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{code},a\n" for code in written))
+    column = read_table(path)["x"]
+    assert column.tolist() == (written if is_code else [float(code) for code in written])
 
 
 def test_lines_that_end_in_a_separator_are_read_and_copied_alike(tmp_path):

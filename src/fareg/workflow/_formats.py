@@ -34,6 +34,11 @@ def is_parquet(path: AnyPath) -> bool:
     raise InvalidInputError(f"{path} must end in .csv or .parquet, so that its format is known")
 
 
+def is_packed(path: AnyPath) -> bool:
+    """Tell whether a CSV file is packed by gzip, by its name."""
+    return Path(path).name.lower().endswith(".gz")
+
+
 def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> None:
     """Refuse column names that a table does not have, with the nearest that it has.
 
@@ -78,7 +83,7 @@ def reading(source: Path) -> Iterator[None]:
 
 def _not_utf8(source: Path, error: UnicodeDecodeError) -> str:
     where = f"byte 0x{error.object[error.start]:02x}"
-    if not source.name.endswith(".gz"):
+    if not is_packed(source):
         with open(source, "rb") as file:
             for number, line in enumerate(file, start=1):
                 try:

@@ -16,7 +16,7 @@ import pandas as pd
 from fareg._columns import column_kinds as kinds_of
 from fareg._files import AnyPath, check_output, check_readable, replacing
 from fareg._validation import InvalidInputError, warn
-from fareg.workflow._formats import check_columns, check_unique, is_parquet, reading
+from fareg.workflow._formats import check_columns, check_unique, is_packed, is_parquet, reading
 from fareg.workflow._parquet import (
     Sampling,
     arrow_rows,
@@ -29,6 +29,7 @@ from fareg.workflow._parquet import (
 SEPARATORS = (",", ";", "\t")  # of columns in a CSV file
 ENCODING = "utf-8-sig"  # UTF-8, perhaps with a byte order mark
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
+LEADING_ZERO = re.compile(r"\s*0\d")  # pandas reads numbers with blanks before them, too
 LABEL_WORDS = ("None", "NA", "N/A", "n/a")  # words for a missing value that may name a class
 
 
@@ -156,18 +157,18 @@ def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
 @contextmanager
 def table_writer(path: AnyPath) -> Iterator[Any]:
     """Yield a function that appends frames to a file which appears when all is written."""
-    as_parquet, is_packed = is_parquet(check_output(path)), str(path).endswith(".gz")
+    as_parquet = is_parquet(check_output(path))
     with replacing(path) as temporary, ExitStack() as opened:
         if as_parquet:
             yield _parquet_appender(temporary, opened)
         else:
-            file = opened.enter_context(_opened(temporary, "xt", "utf-8", is_packed))
+            file = opened.enter_context(_opened(temporary, "xt", "utf-8", packed=is_packed(path)))
             yield lambda frame: frame.to_csv(file, index=False, header=file.tell() == 0)
 
 
-def _opened(path: Path, mode: str, encoding: str, is_packed: bool) -> Any:
+def _opened(path: Path, mode: str, encoding: str, *, packed: bool) -> Any:
     """Open a text file, packed by gzip or not."""
-    opened: Any = gzip.open if is_packed else open
+    opened: Any = gzip.open if packed else open
     return opened(path, mode, encoding=encoding, newline="")
 
 
@@ -227,19 +228,20 @@ def _written(source: Path, **options: Any) -> Any:
 
 
 def _csv_form(source: Path) -> dict[str, Any]:
-    """Return how a CSV file is written: its encoding and what separates its columns.
+    """Return how a CSV file is written: encoding, packing and what separates its columns.
 
     Of comma, semicolon and tab, that is the sign which cuts the first line into most names. Lines
     may end in one more separator; the first column is no index then.
     """
     signs = {sign: len(_lines(source, sign)[0]) for sign in SEPARATORS}
     separator = max(signs, key=lambda sign: signs[sign])
-    return {"encoding": ENCODING, "sep": separator, "index_col": False}
+    packing = "gzip" if is_packed(source) else None
+    return {"encoding": ENCODING, "sep": separator, "index_col": False, "compression": packing}
 
 
 def _lines(source: Path, separator: str) -> tuple[list[str], list[str]]:
     """Return the values in the first line of a CSV file, and those in the next one with any."""
-    with _opened(source, "rt", ENCODING, source.name.endswith(".gz")) as file:
+    with _opened(source, "rt", ENCODING, packed=is_packed(source)) as file:
         lines = csv.reader(file, delimiter=separator)
         return next(lines, []), next(filter(None, lines), [])
 
@@ -291,7 +293,7 @@ def _with_leading_zeros(frame: pd.DataFrame, source: Path, known: set[str]) -> p
     ]
     written = _written(source, usecols=whole) if whole else {}
     for name in whole:
-        if (written[name].str.startswith("0") & (frame[name] != 0)).any():
+        if written[name].str.match(LEADING_ZERO).any():
             frame[name] = written[name].where(frame[name].notna())
     return frame
 
