@@ -243,6 +243,20 @@ def test_an_audit_leaves_out_the_rows_of_a_file_that_calibrated(place, tmp_path,
     assert "all 1000 rows of" in told
 
 
+def test_notes_of_a_user_stay_and_are_taken_for_nothing_else(place, tmp_path, small_searches):
+    mine = {"rows": "all", "left_out": {"Color": "clusters"}, "calibrated": {"by": "me"}}
+    model, out, rows = tmp_path / "m.fareg", tmp_path / "new.fareg", tmp_path / "some.csv"
+    fareg.save(fitted(), model, metadata=mine)
+    X.assign(outcome=Y)[900:1900].to_csv(rows, index=False)
+    result = audit_file(rows, target="outcome", model=model)
+    assert not any("calibrated again" in note for note in result.notes)
+    assert result.drawn is None
+    calibrate_folder(model, rows, target="outcome", out=out)
+    kept = fareg.persistence.describe(out)["metadata"]
+    assert kept["rows"] == "all"
+    assert kept["calibrated"]["rows"] == 1000
+
+
 def test_an_audit_tells_of_a_folder_whose_rows_are_not_remembered(place, tmp_path, small_searches):
     model, out = place / "m.fareg", tmp_path / "new.fareg"
     calibrate_folder(model, place / "parts", target="outcome", out=out, jobs=1)

@@ -196,6 +196,33 @@ def test_a_model_saved_from_python_reads_files_as_it_was_fitted(tmp_path, format
     )
 
 
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"verdict": {"mine": 1}},
+        {"verdict": {"label": 1, "sentence": 2}},
+        {"columns": {"Color": "what people see"}},
+        {"columns": dict.fromkeys(DATA.X, "text"), "calibrated": "in May", "estimator": "a forest"},
+    ],
+)
+def test_notes_of_a_user_are_shown_and_taken_for_nothing_else(notes, tmp_path):
+    clf = fareg.SplitConformalClassifier(random_state=0).fit(DATA.X[:400], DATA.y[:400])
+    fareg.save(clf, tmp_path / "m.fareg", metadata=notes)
+    FRAME[400:500].to_csv(tmp_path / "new.csv", index=False)
+    shown = " ".join(run("info", tmp_path / "m.fareg").stdout.split())
+    assert all(f"note: {name} " in shown for name in notes)
+    run("predict", tmp_path / "m.fareg", tmp_path / "new.csv", "--out", tmp_path / "s.parquet")
+    expected = clf.predict_table(DATA.X[400:500]).reset_index(drop=True)
+    sets = pd.read_parquet(tmp_path / "s.parquet")
+    pd.testing.assert_frame_equal(sets, expected, check_dtype=False)
+
+
+def test_a_changed_verdict_of_fit_is_a_note(place, tmp_path):
+    told = describe(place / "m.fareg")["metadata"] | {"verdict": "fine"}
+    fareg.save(fareg.load(place / "m.fareg"), tmp_path / "m.fareg", metadata=told)
+    assert "verdict fine" in " ".join(run("info", tmp_path / "m.fareg").stdout.split())
+
+
 def test_predict_finds_columns_by_name(place, tmp_path):
     FRAME[2400:][[*reversed(FRAME.columns)]].assign(extra="x").to_csv(
         tmp_path / "turned.csv", index=False

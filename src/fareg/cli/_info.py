@@ -30,9 +30,10 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     from rich.table import Column, Table
 
     from fareg import _words as words
+    from fareg.workflow import calibrated_note, fit_notes
 
-    columns, metadata = told["columns"] or [], dict(told["metadata"])
-    verdict = metadata.pop("verdict", None)
+    columns, fitted = told["columns"] or [], fit_notes(told)
+    shown_apart = ("columns", "verdict") if fitted else ()
     facts = {
         "file": f"{path} ({words.count(told['bytes'])} bytes)",
         "class": told["class"],
@@ -46,9 +47,11 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     facts |= {
         name: _plain(value) for name, value in told["parameters"].items() if value is not None
     }
-    facts |= {f"fit: {name}": _plain(v) for name, v in metadata.items() if name != "columns"}
+    who = "fit" if fitted else "note"  # a user may note what they like
+    notes = {name: note for name, note in told["metadata"].items() if name not in shown_apart}
+    facts |= {f"{who}: {name}": _plain(note) for name, note in notes.items()}
     named = [group for group in told.get("groups", ()) if group.get("named")]
-    earlier = "earlier " if "calibrated" in metadata else ""  # fareg calibrate counts levels only
+    earlier = "earlier " if calibrated_note(told) else ""  # fareg calibrate counts levels only
     for number, group in enumerate(named, start=1):
         facts[f"named group {number}"] = (
             f"{group['rule']} ({words.percent(group['share'], 0)} of the {earlier}calibration "
@@ -60,8 +63,8 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
         table.add_row(escape(name), escape(value))
     console = Console(highlight=False)
     console.print(table)
-    if isinstance(verdict, dict):
-        print_verdict(console, verdict)
+    if "verdict" in fitted:
+        print_verdict(console, fitted["verdict"])
 
 
 def _plain(value: Any) -> str:

@@ -10,6 +10,7 @@ if _TYPE_CHECKING:
     from fareg.workflow._fit import Trial, fit_file
     from fareg.workflow._formats import check_columns
     from fareg.workflow._models import MODELS
+    from fareg.workflow._notes import calibrated_note, fit_notes
     from fareg.workflow._parquet import MAX_ROWS, Sampling, count_rows
     from fareg.workflow._predict import predict_file
     from fareg.workflow._predict_folder import predict_folder
@@ -22,9 +23,11 @@ __all__ = [
     "Trial",
     "audit_file",
     "calibrate_folder",
+    "calibrated_note",
     "check_columns",
     "count_rows",
     "fit_file",
+    "fit_notes",
     "predict_file",
     "predict_folder",
     "read_table",
@@ -38,6 +41,7 @@ _HOMES = {
     "_fit": ["Trial", "fit_file"],
     "_formats": ["check_columns"],
     "_models": ["MODELS"],
+    "_notes": ["calibrated_note", "fit_notes"],
     "_parquet": ["MAX_ROWS", "Sampling", "count_rows"],
     "_predict": ["predict_file"],
     "_predict_folder": ["predict_folder"],

@@ -20,6 +20,7 @@ from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import SeenRows, describe, load, seen_rows
 from fareg.workflow._formats import Progress, check_columns, quiet
+from fareg.workflow._notes import calibrated_note, fit_notes
 from fareg.workflow._parquet import BATCH, Sampling
 from fareg.workflow._predict import ANSWERS, ask, model_columns, rows_after
 from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
@@ -204,10 +205,11 @@ def _audited_columns(asked: _Asked) -> _Audited:
 
 def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) -> _Audited:
     """Ask a model for the sets of the rows that it has not seen."""
-    told, seen, names = describe(model)["metadata"], seen_rows(model), table_columns(asked.data)
+    told, seen, names = describe(model), seen_rows(model), table_columns(asked.data)
+    fitted = fit_notes(told)
     if asked.clusters is None:
         free = [name for name in names if name not in asked.named]
-        asked = replace(asked, clusters=_own_clusters(told, free))
+        asked = replace(asked, clusters=_own_clusters(fitted, free))
     kinds = model_columns(clf, model)
     further = [] if seen is None else [name for name in seen.names if name in names]
     frame = asked.read([*asked.named, *kinds, *further], kinds)
@@ -220,7 +222,7 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
     about = {
         "accuracy": float((label_texts(top) == y[new]).mean()),
         "model": Path(model).name,
-        "base_model": str(told.get("estimator", type(clf.estimator_).__name__)),
+        "base_model": str(fitted.get("estimator", type(clf.estimator_).__name__)),
     }
     X = X.drop(columns=list(hidden_columns(clf.estimator_, X)))
     X = X.join(frame[[name for name in asked.sensitive or () if name not in kinds]])[new]
@@ -233,25 +235,23 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
     if sensitive is None:
         sensitive, note = _own_sensitive(clf, X)
         notes += note
-    notes += _not_remembered(told)
+    notes += _not_remembered(calibrated_note(told))
     classes = list(label_texts(clf.classes_))
     return _Audited(X, y[new], sets, clusters, sensitive, classes, about, notes)
 
 
-def _own_clusters(told: dict[str, Any], names: Sequence[str]) -> str | None:
+def _own_clusters(fitted: dict[str, Any], names: Sequence[str]) -> str | None:
     """Return the column of these that held the clusters when a model was fitted, if any."""
-    roles = told.get("left_out")
-    known = roles if isinstance(roles, dict) else {}
-    return next((name for name in names if known.get(name) == "clusters"), None)
+    roles = fitted.get("left_out", {})
+    return next((name for name in names if roles.get(name) == "clusters"), None)
 
 
-def _not_remembered(told: dict[str, Any]) -> tuple[str, ...]:
+def _not_remembered(calibrated: dict[str, Any]) -> tuple[str, ...]:
     """Return a note if a model was calibrated on rows that its file does not remember."""
-    calibrated = told.get("calibrated")
-    if not isinstance(calibrated, dict) or calibrated.get("remembered"):
+    if not calibrated or calibrated.get("remembered"):
         return ()
     return (
-        f"the model was calibrated again on {calibrated.get('data')} ({calibrated.get('rows')} "
+        f"the model was calibrated again on {calibrated['data']} ({calibrated['rows']} "
         "rows), which its file does not remember: if these are among the audited rows, they are "
         "not left out",
     )

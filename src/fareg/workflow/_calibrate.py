@@ -18,6 +18,7 @@ from fareg.calibration import CountingRound, IntervalSearch, ScoreCounts
 from fareg.classifiers import FaReGClassifier
 from fareg.persistence import SeenRows, describe, first_of_each, holds_used, save, seen_rows
 from fareg.workflow._formats import Progress, quiet
+from fareg.workflow._notes import fit_notes
 from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import ask
 from fareg.workflow._predict_folder import ModelFile, loaded
@@ -26,7 +27,7 @@ from fareg.workflow._tables import as_kinds, read_batches, read_table, table_col
 Quota = tuple[IntArray, IntArray]  # places of used values, and how many rows to leave out of each
 MAX_REMEMBERED = 10**6  # rows of a file that the model file remembers
 N_EXAMPLES = 6  # labels that the estimator never saw, as many as a warning may show
-OUTDATED = ("verdict", "rows", "after", "groups")  # what a model file tells of its old thresholds
+OUTDATED = ("verdict", "rows", "after", "groups")  # what fareg fit noted of the old thresholds
 
 
 def calibrate_folder(
@@ -97,7 +98,9 @@ def calibrate_folder(
     calibrated = clf.recalibrated(search, found.n_unknown)
     counted = {"rows": found.n, "left_out": found.n_seen}
     is_small = root is None and found.n + found.n_seen <= MAX_REMEMBERED
-    notes = {k: v for k, v in describe(model)["metadata"].items() if k not in OUTDATED}
+    told = describe(model)
+    outdated = OUTDATED if fit_notes(told) else ()
+    notes = {k: v for k, v in told["metadata"].items() if k not in outdated}
     notes["calibrated"] = {"data": source.name, **counted, "remembered": is_small}
     seen = _with_rows(seen, rows, source) if is_small else seen
     save(calibrated, out, metadata=notes, seen=seen)

@@ -13,6 +13,7 @@ from fareg._files import AnyPath, check_output
 from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.classifiers import SplitConformalClassifier
 from fareg.persistence import describe, load
+from fareg.workflow._notes import fit_notes
 from fareg.workflow._tables import read_batches, table_writer
 
 ANSWERS = ("set", "size", "top", "probability", "level", "group")
@@ -110,9 +111,7 @@ def _beside(clf: Any) -> dict[str, str]:
 def model_columns(clf: Any, model: AnyPath) -> dict[str, str]:
     """Return the columns that a loaded model needs, with what they hold."""
     # A file of ``fareg fit`` tells what the columns held in all rows, not in some of them.
-    kinds = describe(model)["metadata"].get("columns")
-    if not isinstance(kinds, dict):
-        kinds = clf.column_kinds_
+    kinds = fit_notes(describe(model)).get("columns", clf.column_kinds_)
     if kinds is None:
         raise InvalidInputError(
             f"{model} was fitted on an array without column names; load it in Python instead"
