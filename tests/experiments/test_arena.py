@@ -99,6 +99,19 @@ def test_a_toml_file_says_what_a_table_means(table):
         (TOML + "path\n", "is no TOML file"),
         (TOML.replace("people.csv", "other.csv"), "get it from https://example.org/made-up"),
         (TOML.replace('"Gender"', '"Gendr"'), "has no column Gendr; did you mean Gender"),
+        (TOML.replace("id = 10", "Color = 1"), "at_least of made-up needs numbers, column Color"),
+        (TOML.replace("id = 10", "Color = 'a'"), "at_least in .* must be a number for each column"),
+        (
+            TOML.replace("{id = 10}", "5"),
+            "at_least in .* must be a number for each column, .* got 5",
+        ),
+        (TOML.replace('["id"]', '"id"'), "drop in .* must be a list of texts, .* got 'id'"),
+        (TOML + "edges = ['low']", "edges in .* must be a list of numbers"),
+        (TOML.replace('["Color", "Gender"]', "[]"), "made-up.toml lacks sensitive"),
+        (
+            TOML.replace('"label"', '"Color"') + "edges = [1]",
+            "edges of made-up needs numbers, column Color holds 'Blue'",
+        ),
     ],
 )
 def test_a_wrong_definition_is_one_sentence(folder, tmp_path, text, message):

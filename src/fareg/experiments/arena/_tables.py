@@ -30,7 +30,7 @@ class Table:
     sensitive: tuple[str, ...]
     drop: tuple[str, ...] = ()  # columns that nobody may use: ids, weights, copies of the target
     clusters: str = ""  # column of ids of people with several rows; empty for none
-    missing: tuple[str, ...] = ()  # words that stand for a missing value
+    missing: tuple[str | float, ...] = ()  # words or numbers that stand for a missing value
     at_least: tuple[tuple[str, float], ...] = ()  # rows are kept if columns reach these values
     edges: tuple[float, ...] = ()  # cut a numeric target into classes edges[j-1] < y <= edges[j]
     fingerprint: str = ""  # hash of the content of the file, once it was found
@@ -47,7 +47,17 @@ class People:
 
 
 NEEDED = ("title", "published", "path", "target", "sensitive")
-KNOWN = {item.name for item in fields(Table)} - {"name", "fingerprint"}
+KNOWN = {
+    item.name: str(item.type) for item in fields(Table) if item.name not in ("name", "fingerprint")
+}
+# For each type of a field: what TOML holds for it, of what, and how that is told.
+FORMS: dict[str, tuple[type, Any, str]] = {
+    "str": (str, str, 'a text, "a"'),
+    "tuple[str, ...]": (list, str, 'a list of texts, ["a", "b"]'),
+    "tuple[str | float, ...]": (list, str | float | int, 'a list of texts or numbers, ["a", 1]'),
+    "tuple[float, ...]": (list, float | int, "a list of numbers, [1, 2]"),
+    "tuple[tuple[str, float], ...]": (dict, float | int, "a number for each column, {a = 1}"),
+}
 
 
 def define_tables(folder: str | Path, only: Sequence[str] = ()) -> list[Table]:
@@ -69,11 +79,16 @@ def _defined(path: Path) -> Table:
         said = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} is no TOML file: {error}") from error
-    lacking = [name for name in NEEDED if name not in said]
+    lacking = [name for name in NEEDED if not said.get(name)]
     strange = [name for name in said if name not in KNOWN]
     if lacking or strange:
         word = f"lacks {lacking[0]}" if lacking else f"has the unknown key {strange[0]}"
         raise InvalidInputError(f"{path} {word}; keys are {', '.join(sorted(KNOWN))}")
+    for name, value in said.items():
+        outer, inner, form = FORMS[KNOWN[name]]
+        items = value.values() if isinstance(value, dict) else value
+        if not isinstance(value, outer) or not all(isinstance(item, inner) for item in items):
+            raise InvalidInputError(f"{name} in {path} must be {form}, got {value!r}")
     return Table(name=path.stem, **{name: _frozen(value) for name, value in said.items()})
 
 
@@ -112,11 +127,12 @@ def read_people(table: Table) -> People:
     if table.missing:
         frame = frame.mask(frame.isin(list(table.missing)))
     for column, least in table.at_least:
-        frame = frame[frame[column] >= least]
+        frame = frame[_as_numbers(frame[column], "at_least", table) >= least]
     frame = frame[frame[table.target].notna()].reset_index(drop=True)
     labels = frame[table.target]
     if table.edges:
-        labels = pd.Series(np.searchsorted(table.edges, labels.to_numpy(np.float64), side="left"))
+        numbers = _as_numbers(labels, "edges", table).to_numpy(np.float64)
+        labels = pd.Series(np.searchsorted(sorted(table.edges), numbers, side="left"))
     codes, classes = pd.factorize(labels, sort=True)
     if len(classes) < 2:
         raise InvalidInputError(f"the target {table.target} of {table.name} must have two classes")
@@ -126,3 +142,16 @@ def read_people(table: Table) -> People:
         classes=tuple(map(str, classes)),
         clusters=pd.factorize(frame[table.clusters])[0] if ids else None,
     )
+
+
+def _as_numbers(column: pd.Series, key: str, table: Table) -> pd.Series:
+    """Return a column as the numbers that a key of the TOML file needs."""
+    numbers = pd.to_numeric(column.astype(object), errors="coerce")
+    strange = column[numbers.isna() & column.notna()]
+    if len(strange):
+        raise InvalidInputError(
+            f"{key} of {table.name} needs numbers, column {column.name} holds "
+            f"{str(strange.iloc[0])[:30]!r}; name a column of numbers, or add what means missing "
+            "to missing"
+        )
+    return numbers
