@@ -1,5 +1,7 @@
 """The arena: contests on tables, what is measured there, and the page."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -43,6 +45,10 @@ class Nothing:
 
     def predict_set(self, X):
         return np.zeros((len(X), 6), dtype=bool)
+
+
+class Oracle(Nothing):
+    """A method from elsewhere that has the name of one of fareg's."""
 
 
 class Refuses(Nothing):
@@ -215,7 +221,24 @@ def test_methods_from_elsewhere_and_failures_are_rows(folder, tmp_path):
     assert "## What to conclude" in (tmp_path / "again.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["spilt", "no_such_module:Method", "fareg:NoMethod"])
+def test_a_package_that_is_missing_is_refused_at_once(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "crepes", None)  # importing it fails
+    with pytest.raises(InvalidInputError, match=r"crepes .* pip install 'fareg\[bench\]'"):
+        benchmark(folder, out=tmp_path, methods=["split", "crepes-mondrian"], **SMALL)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_run_adds_no_row_to_a_table_that_is_named_like_a_number(folder, tmp_path):
+    (tmp_path / "2018.toml").write_text(TOML)
+    run = {**SMALL, "methods": ["split"], "labels": ["natural"], "out": tmp_path / "out"}
+    for _ in range(2):
+        assert len(benchmark(tmp_path, data=folder, **run).results) == 1
+    assert page_of(tmp_path, tmp_path / "out").results["table"].tolist() == ["2018"]
+
+
+@pytest.mark.parametrize(
+    "name", ["spilt", "no_such_module:Method", "fareg:NoMethod", f"{__name__}:Oracle"]
+)
 def test_an_unknown_method_is_refused_at_once(folder, tmp_path, name):
     with pytest.raises(InvalidInputError, match=name.split(":")[-1]):
         benchmark(folder, out=tmp_path, methods=[name], **SMALL)

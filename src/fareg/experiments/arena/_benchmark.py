@@ -194,5 +194,7 @@ def _with_earlier(results: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    results = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype={"error": "str"})
+    # A table may be called 2018, and a method NA.
+    texts = dict.fromkeys(["error", *KEYS], "str") | {"n": "int", "seed": "int"}
+    results = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=texts)
     return results.assign(error=results["error"].fillna(""))

@@ -14,6 +14,7 @@ from fareg._columns import canonical
 from fareg._hashing import hash_key
 from fareg._levels import LevelCoding, joint_codes
 from fareg._validation import BoolArray, IntArray, InvalidInputError
+from fareg._words import first_line
 from fareg.classifiers import split_rows
 
 
@@ -26,6 +27,7 @@ class Peer:
     """
 
     title: ClassVar[str]
+    module: ClassVar[str]  # where the package has the predictor
     scores: ClassVar[tuple[str, ...]]
 
     estimator: Any
@@ -33,6 +35,17 @@ class Peer:
     conformity_score: str = "lac"
     sensitive_features: Any = None
     random_state: Any = None
+
+    @classmethod
+    def package(cls) -> Any:
+        """Return the module of the other package."""
+        try:
+            return import_module(cls.module)
+        except ImportError as error:
+            raise InvalidInputError(
+                f"{cls.module} cannot be imported ({first_line(error)}); install it with "
+                "pip install 'fareg[bench]'"
+            ) from error
 
     def fit(self, X: pd.DataFrame, y: IntArray, *, clusters: Any = None) -> Self:
         """Train the estimator and calibrate the predictor, on the rows that fareg would take."""
@@ -52,10 +65,10 @@ class Peer:
 class MapieSplit(Peer):
     """MAPIE's SplitConformalClassifier."""
 
-    title, scores = "MAPIE split", ("lac", "aps", "raps")
+    title, module, scores = "MAPIE split", "mapie.classification", ("lac", "aps", "raps")
 
     def _calibrate(self, X: pd.DataFrame, y: IntArray) -> None:
-        split = _installed("mapie.classification").SplitConformalClassifier
+        split = self.package().SplitConformalClassifier
         seed = hash_key(self.random_state) % 2**32
         predictor = split(
             self.fitted_, self.confidence_level, self.conformity_score, random_state=seed
@@ -72,11 +85,11 @@ class MapieSplit(Peer):
 class CrepesSplit(Peer):
     """crepes' ConformalClassifier with the score "hinge", which is lac."""
 
-    title, scores = "crepes", ("lac",)
+    title, module, scores = "crepes", "crepes", ("lac",)
 
     def _calibrate(self, X: pd.DataFrame, y: IntArray) -> None:
         own = 1 - self.fitted_.predict_proba(X)[np.arange(len(y)), y]
-        predictor = _installed("crepes").ConformalClassifier()
+        predictor = self.package().ConformalClassifier()
         self.predictor_ = predictor.fit(own, bins=self._bins(X, learn=True))
 
     def predict_set(self, X: pd.DataFrame) -> BoolArray:
@@ -99,16 +112,6 @@ class CrepesMondrian(CrepesSplit):
         if learn:
             self.coding_ = LevelCoding.learn(columns)
         return joint_codes(list(self.coding_.codes(columns).T), self.coding_.n_levels)
-
-
-def _installed(module: str) -> Any:
-    """Return a module of another package."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise InvalidInputError(
-            f"{module} is not installed; install it with pip install 'fareg[bench]'"
-        ) from error
 
 
 PEERS: dict[str, type[Peer]] = {

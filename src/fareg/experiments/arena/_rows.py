@@ -41,19 +41,31 @@ METHODS: dict[str, Method] = {
 
 
 def find_methods(names: Sequence[str]) -> list[Method]:
-    """Return methods by name, or all of fareg's without names; ``module:Class`` is imported."""
+    """Return methods by name, or all of fareg's without names.
+
+    Other packages and ``module:Class`` are imported: what is not there is refused before any work
+    is done, as a failure would be stored and stay after it was installed.
+    """
     if not names:
         return [method for name, method in METHODS.items() if name not in PEERS]
     found = []
     for name in names:
         if ":" in name:
-            imported(name)  # a wrong path is refused before any work is done
+            imported(name)
             found.append(Method(name.partition(":")[2], name))
         elif name in METHODS:
+            if name in PEERS:
+                PEERS[name].package()
             found.append(METHODS[name])
         else:
             raise InvalidInputError(
                 f"unknown method {name}; known are {', '.join(METHODS)}, or my_module:MyClassifier"
+            )
+    named = {method.name: method for method in METHODS.values()}
+    for method in found:
+        if named.setdefault(method.name, method) != method:  # results are told apart by the name
+            raise InvalidInputError(
+                f"{method.kind} has the name of another method, {method.name}; rename the class"
             )
     return found
 
