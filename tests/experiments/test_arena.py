@@ -190,6 +190,21 @@ def test_methods_and_scores_share_every_training(folder, tmp_path, monkeypatch):
     pd.testing.assert_frame_equal(again.results, done.results, check_exact=False, rtol=1e-4)
 
 
+def test_a_training_on_other_labels_is_another_one_and_changed_rows_are_refused(table, tmp_path):
+    arena = enter(contest(table), Store(tmp_path))
+    X, y = arena.X, arena.y
+    own, other, again = (
+        _contests.RememberedModel(arena.trainings).fit(X, labels).predict_proba(X)
+        for labels in (y, 5 - y, y)
+    )
+    assert (own == again).all()
+    assert not np.allclose(own, other)
+    model = _contests.RememberedModel(arena.trainings)
+    for changed in (X.drop(columns="Color"), X.assign(Color="Blue"), X.set_axis(X.index + 10**6)):
+        with pytest.raises(InvalidInputError, match="as it got them, got other values, columns or"):
+            model.fit(changed, y)
+
+
 def test_peers_agree_with_split_and_the_oracle_covers_its_group(folder, tmp_path):
     methods = ["split", "mapie", "crepes", "crepes-mondrian", "oracle"]
     done = benchmark(folder, out=tmp_path, methods=methods, **SMALL)

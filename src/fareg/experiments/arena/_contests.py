@@ -61,13 +61,17 @@ class Contest:
 class Trainings:
     """Every training of a contest's base model is done once and remembered, also on disk.
 
-    What a model says is kept for all rows of the contest, by row number. ``charged`` adds up the
+    What a model says is kept for all rows of the contest, by row number; a training is known by
+    its rows, and by its labels if they are others than those of the contest. ``charged`` adds up the
     seconds of the trainings that were asked for, done now or remembered; ``spent`` the seconds
     that asking for them took.
     """
 
-    def __init__(self, contest: Contest, X: pd.DataFrame, n_classes: int, store: Store) -> None:
-        self.contest, self.X, self.n_classes, self.store = contest, X, n_classes, store
+    def __init__(
+        self, contest: Contest, X: pd.DataFrame, y: IntArray, n_classes: int, store: Store
+    ) -> None:
+        self.contest, self.X, self.y = contest, X, y
+        self.n_classes, self.store = n_classes, store
         self.charged, self.spent = 0.0, 0.0
         self.known: dict[str, tuple[FloatArray, float]] = {}
 
@@ -78,7 +82,8 @@ class Trainings:
     def answers(self, rows: IntArray, y: IntArray) -> FloatArray:
         """Return the class probabilities of all rows, by a model trained on ``rows``."""
         start = time.process_time()
-        digest = hashlib.sha256(np.asarray(rows, np.int64).tobytes()).hexdigest()
+        others = b"" if np.array_equal(y, self.y[rows]) else y.tobytes()
+        digest = hashlib.sha256(rows.tobytes() + others).hexdigest()
         if digest not in self.known:
             key = content_hash("arena training", self.contest, digest)
             said = self.store.once(key, lambda: self._train(rows, y))
@@ -88,6 +93,20 @@ class Trainings:
         self.charged += seconds
         self.spent += time.process_time() - start
         return proba
+
+    def numbers_of(self, X: Any) -> IntArray:
+        """Return the numbers of rows; a frame that a method has changed is refused."""
+        if not isinstance(X, pd.DataFrame):
+            raise InvalidInputError(
+                f"a method must hand its rows to the estimator as the frame that it got, with its "
+                f"index, got {type(X).__name__}"
+            )
+        if not X.index.isin(self.X.index).all() or not X.equals(self.X.loc[X.index]):
+            raise InvalidInputError(
+                "a method must hand its rows to the estimator as it got them, got other values, "
+                "columns or index; models of a benchmark are remembered by rows and labels"
+            )
+        return X.index.to_numpy(np.int64)
 
     def _train(self, rows: IntArray, y: IntArray) -> pd.DataFrame:
         seed = int(self.contest.rng(TRAIN).integers(2**31))
@@ -103,34 +122,26 @@ class Trainings:
 
 
 class RememberedModel(ClassifierMixin, BaseEstimator):
-    """The base model of a contest: its trainings are looked up by the numbers of their rows."""
+    """The base model of a contest: its trainings are looked up by their rows and labels."""
 
     def __init__(self, trainings: Any = None) -> None:
         self.trainings = trainings
 
     def fit(self, X: pd.DataFrame, y: IntArray) -> Self:
         """Remember, or train."""
-        self.proba_ = self.trainings.answers(_row_numbers(X), np.asarray(y))
+        rows = self.trainings.numbers_of(X)
+        self.proba_ = self.trainings.answers(rows, np.asarray(y, dtype=np.int64))
         self.classes_ = np.arange(self.proba_.shape[1])
         return self
 
     def predict_proba(self, X: pd.DataFrame) -> FloatArray:
         """Return the class probabilities of rows, found by the index of the frame."""
-        proba = self.proba_[_row_numbers(X)]
+        proba = self.proba_[self.trainings.numbers_of(X)]
         return proba / proba.sum(axis=1, keepdims=True)
 
     def predict(self, X: pd.DataFrame) -> IntArray:
         """Return the most probable classes."""
         return self.predict_proba(X).argmax(axis=1)
-
-
-def _row_numbers(X: Any) -> IntArray:
-    if not isinstance(X, pd.DataFrame):
-        raise InvalidInputError(
-            f"a method must hand its rows to the estimator as the frame that it got, with its "
-            f"index, got {type(X).__name__}"
-        )
-    return X.index.to_numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +205,7 @@ def enter(contest: Contest, store: Store) -> Arena:
         clusters=None if people.clusters is None else clusters[drawn[:n_fit]],
         group=None if group is None else group[:n_fit],
         test=test,
-        trainings=Trainings(contest, X, len(people.classes), store),
+        trainings=Trainings(contest, X, y, len(people.classes), store),
         store=store,
         fits={},
     )
