@@ -1,6 +1,7 @@
 """The arena: contests on tables, what is measured there, and the page."""
 
 import sys
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,10 @@ from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.experiments import benchmark, page_of
 from fareg.experiments._store import Store
-from fareg.experiments.arena import _contests
-from fareg.experiments.arena._contests import Contest, enter
+from fareg.experiments.arena import _contests, _measures
+from fareg.experiments.arena._contests import Contest, enter, random_group
 from fareg.experiments.arena._measures import worst_cells
+from fareg.experiments.arena._page import write_page
 from fareg.experiments.arena._rows import ArenaCell, find_methods
 from fareg.experiments.arena._tables import define_tables, find_table, read_people
 from fareg.workflow import MODELS
@@ -151,6 +153,20 @@ def test_households_are_tested_or_not_and_noise_stays_in_its_group(table, tmp_pa
     assert 0.05 < noisy.group.mean() < 0.35
 
 
+@pytest.mark.parametrize(
+    ("levels", "share"),
+    [(["f", "m"], 1 / 2), (["a", "b", "c"], 1 / 3), (["a"] * 9 + ["b"], 1 / 10)],
+)
+def test_noise_goes_to_a_minority_whatever_the_cells(levels, share):
+    columns = pd.DataFrame({"one": "same", "who": levels * 10})
+    for seed in range(5):
+        group = random_group(columns, np.random.default_rng(seed))
+        assert group.mean() == pytest.approx(share)
+        assert columns.loc[group, "who"].nunique() == 1
+    with pytest.raises(InvalidInputError, match="all rows are alike in one; name another"):
+        random_group(columns[["one"]], np.random.default_rng(0))
+
+
 def test_noise_changes_labels_of_the_group_only(table, tmp_path, monkeypatch):
     noisy = enter(contest(table, "noise"), Store(tmp_path))
     monkeypatch.setattr(_contests, "RANDOM_LABELS", 0.0)
@@ -257,6 +273,56 @@ def test_a_second_run_adds_no_row_to_a_table_that_is_named_like_a_number(folder,
 def test_an_unknown_method_is_refused_at_once(folder, tmp_path, name):
     with pytest.raises(InvalidInputError, match=name.split(":")[-1]):
         benchmark(folder, out=tmp_path, methods=[name], **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("methods", "labels"),
+    [(["matched"], "natural"), (["oracle"], "noise"), ([f"{__name__}:Refuses"], "natural")],
+)
+def test_a_page_without_split_sets_says_so(folder, tmp_path, methods, labels):
+    done = benchmark(folder, out=tmp_path, methods=methods, **{**SMALL, "labels": [labels]})
+    assert len(done.results) == 1
+    page = (tmp_path / "page.md").read_text()
+    assert "There is nothing to compare" in page
+    assert ("## Failures" in page) == methods[0].endswith("Refuses")
+
+
+@pytest.fixture
+def results():
+    """Results of two methods on two tables, without any work."""
+    values = dict.fromkeys(("coverage", "worst_cells", "matched_worst_cells"), 0.9)
+    values |= dict.fromkeys(("ert_under", "wsc_plus_held_out", "group_coverage"), 0.1)
+    values |= dict.fromkeys(("fit_seconds", "predict_seconds", "training_seconds"), 0.1)
+    values |= {"labels": "natural", "model": "hgb", "score": "lac", "n": 400, "seed": 0}
+    values |= {"mean_size": 2.0, "n_named": 1, "error": ""}
+    own = product(("a", "b"), ("Split", "FaReG (levels)"))
+    return pd.DataFrame([{"table": table, "method": method, **values} for table, method in own])
+
+
+def test_a_page_has_gaps_where_a_method_failed_or_a_measure_is_missing(results, tmp_path):
+    failed = (results["table"] == "b") & (results["method"] != "Split")
+    results.loc[failed, "error"] = "RuntimeError: no"
+    results.loc[failed, ["coverage", "worst_cells", "mean_size"]] = np.nan
+    write_page(results, [], tmp_path, tmp_path / "failed.md")
+    text = (tmp_path / "failed.md").read_text()
+    assert "| a | 0.900 | 2.00 | 0.900 | 0.900 | 1.00 | 1 of 1 |" in text
+    assert "| b | 0.900 | 2.00 | 0.900 |  |  |  |" in text
+
+    results = results.assign(error="", worst_cells=np.nan, matched_worst_cells=np.nan)
+    results["worst_cells"] = results["worst_cells"].mask(results["table"] == "a", 0.8)
+    write_page(results, [], tmp_path, tmp_path / "empty.md")
+    text = (tmp_path / "empty.md").read_text()
+    assert "| b | 0.900 | 2.00 |  |" in text
+    assert "nan" not in text
+
+
+def test_without_a_cell_of_enough_rows_other_measures_are_told(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(_measures, "MIN_CELL", 301)
+    arena = enter(contest(table), Store(tmp_path))
+    row = ArenaCell(contest(table), "lac", find_methods(["split"])[0]).compute(arena).iloc[0]
+    assert row["error"] == ""
+    assert np.isnan(row["worst_cells"])
+    assert 0.5 < row["coverage"] < 1
 
 
 @pytest.mark.parametrize(

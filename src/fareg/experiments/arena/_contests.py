@@ -62,8 +62,8 @@ class Trainings:
     """Every training of a contest's base model is done once and remembered, also on disk.
 
     What a model says is kept for all rows of the contest, by row number; a training is known by
-    its rows, and by its labels if they are others than those of the contest. ``charged`` adds up the
-    seconds of the trainings that were asked for, done now or remembered; ``spent`` the seconds
+    its rows, and by its labels if they are others than those of the contest. ``charged`` adds up
+    the seconds of the trainings that were asked for, done now or remembered; ``spent`` the seconds
     that asking for them took.
     """
 
@@ -214,18 +214,26 @@ def enter(contest: Contest, store: Store) -> Arena:
 def random_group(columns: pd.DataFrame, rng: np.random.Generator) -> BoolArray:
     """Return a random union of joint cells of two random features, about a fifth of the rows.
 
+    It has 30% of the rows at most; if every cell has more, it is the smallest one. Features that
+    tell nobody apart are not drawn.
+
     >>> rng = np.random.default_rng(0)
     >>> columns = pd.DataFrame(rng.integers(5, size=(1000, 3)).astype(str), columns=list("abc"))
     >>> bool(0.1 < random_group(columns, rng).mean() < 0.35)
     True
     """
     columns = canonical(columns)
-    chosen = rng.permutation(columns.shape[1])[:2]
-    coding = LevelCoding.learn(columns.iloc[:, chosen])
-    codes = coding.codes(columns.iloc[:, chosen])
-    cells, which, counts = np.unique(
-        joint_codes(list(codes.T), coding.n_levels), return_inverse=True, return_counts=True
-    )
+    coding = LevelCoding.learn(columns)
+    codes, sizes = coding.codes(columns), coding.n_levels
+    order = rng.permutation(columns.shape[1])
+    chosen = [feature for feature in order if np.ptp(codes[:, feature])][:2]
+    if not chosen:
+        raise InvalidInputError(
+            f"noise needs a group, but all rows are alike in {', '.join(map(str, columns))}; name "
+            "another sensitive feature, or leave noise out"
+        )
+    joint = joint_codes([codes[:, f] for f in chosen], [sizes[f] for f in chosen])
+    cells, which, counts = np.unique(joint, return_inverse=True, return_counts=True)
     least, most = GROUP_SHARE
     share, inside = 0.0, np.zeros(len(cells), dtype=bool)
     for cell in rng.permutation(len(cells)):
@@ -233,4 +241,6 @@ def random_group(columns: pd.DataFrame, rng: np.random.Generator) -> BoolArray:
         if share < least and share + own <= most:
             inside[cell] = True
             share += own
+    if not inside.any():
+        inside[counts.argmin()] = True
     return inside[which]

@@ -52,7 +52,8 @@ class TestRows:
         for features in (*combinations(range(len(sizes)), 1), *combinations(range(len(sizes)), 2)):
             joint = joint_codes([codes[:, f] for f in features], [sizes[f] for f in features])
             found += [joint == cell for cell in np.unique(joint)]
-        return np.column_stack([cell for cell in found if cell.sum() >= MIN_CELL]).astype(float)
+        large = [cell for cell in found if cell.sum() >= MIN_CELL]
+        return np.array(large, dtype=float).reshape(len(large), len(self.y)).T
 
     @cached_property
     def numbers(self) -> FloatArray:
@@ -113,7 +114,8 @@ def worst_cells(cells: FloatArray, covered: Any, rng: np.random.Generator) -> fl
     ``(k_A + 20 * level) / (n_A + 20)``; the other half B measures them, ``sum k_B / sum n_B``. The
     answer is the mean over 40 halvings. No row both chooses and measures, so the answer is not
     biased low as the smallest of many noisy numbers is: with equal coverage everywhere it is the
-    average coverage. ``cells`` of shape (n_samples, n_cells) is 1 where a row is in a cell.
+    average coverage. ``cells`` of shape (n_samples, n_cells) is 1 where a row is in a cell; without
+    a cell the answer is NaN.
 
     >>> rng = np.random.default_rng(0)
     >>> cells = np.repeat(np.eye(20), 100, axis=0)
@@ -122,6 +124,8 @@ def worst_cells(cells: FloatArray, covered: Any, rng: np.random.Generator) -> fl
     >>> print(f"{lowest:.2f} {worst_cells(cells, covered, rng):.2f}")
     0.84 0.89
     """
+    if cells.shape[1] == 0:
+        return np.nan
     halves = np.zeros((len(covered), N_HALVES))
     halves[: len(covered) // 2] = 1.0
     halves = rng.permuted(halves, axis=0)

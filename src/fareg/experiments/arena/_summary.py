@@ -39,8 +39,10 @@ def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
     own = own[own["method"].map(runs) >= ENOUGH * runs.max()]
     present = own.groupby(keys)["method"].transform("nunique")
     own = own[(present == own["method"].nunique()) & (own["error"] == "")]
-    split = own[own["method"] == SPLIT_NAME][[*keys, "mean_size"]]
-    own = own.merge(split, on=keys, suffixes=("", "_of_split"))
+    split = own[own["method"] == SPLIT_NAME]
+    if split.empty:  # no measure is paired, and failures have none
+        return split
+    own = own.merge(split[[*keys, "mean_size"]], on=keys, suffixes=("", "_of_split"))
     own["size_ratio"] = own["mean_size"] / own["mean_size_of_split"]
     own["gain"] = own["worst_cells"] - own["matched_worst_cells"]
     own["seconds"] = own["fit_seconds"] + own["predict_seconds"]
@@ -49,8 +51,8 @@ def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
 
 def by_table(rows: pd.DataFrame, value: str) -> pd.DataFrame:
     """Return the mean of a measure per table (rows) and method (columns)."""
-    order = _methods(rows)
-    return rows.pivot_table(index="table", columns="method", values=value).reindex(columns=order)
+    means = rows.groupby(["table", "method"])[value].mean()
+    return means.unstack("method").reindex(columns=_methods(rows))
 
 
 def error_by_table(rows: pd.DataFrame, value: str) -> pd.DataFrame:
