@@ -1,5 +1,6 @@
 """FaReGClassifier: what it finds, its laws, its explanations, and what it does with bad input."""
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.frozen import FrozenEstimator
+from sklearn.tree import DecisionTreeClassifier
 
 from fareg import (
     CondCPClassifier,
@@ -14,17 +16,24 @@ from fareg import (
     FaregError,
     FaregWarning,
     PartialConformalClassifier,
+    RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
 from fareg._encoding import gradient_boosting
-from fareg.calibration import Rows
-from fareg.classifiers._learning import coverage_to_learn, divide_rows, overconfidence
+from fareg.calibration import IntervalSearch, Rows
+from fareg.classifiers._learning import (
+    MAX_LEARNING_ROWS,
+    coverage_to_learn,
+    covered_by_split,
+    divide_rows,
+    overconfidence,
+)
 from fareg.classifiers._views import level_edges
 from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner
 from fareg.metrics import coverage_by_level, is_covered
 from fareg.pvalues import conformal_quantile
-from fareg.scores import aps
+from fareg.scores import aps, lac
 
 FAST = {"learner": GroupLearner(max_iter=40), "random_state": 0}
 FAST_PAPER = {"max_iter": 60, "random_state": 0}
@@ -330,6 +339,65 @@ def test_few_rows_fall_back_to_split_with_one_warning():
     with pytest.warns(FaregWarning, match="too few to look for a group") as caught:
         FaReGClassifier(gradient_boosting(0), random_state=0).fit(X, y)
     assert sum("too few" in str(w.message) for w in caught) == 1
+
+
+@pytest.mark.parametrize("n_clusters", [2, 3, 4, 8])
+@pytest.mark.parametrize("calibration", ["auto", "split", "reuse"])
+def test_few_clusters_fall_back_to_split_with_one_warning(n_clusters, calibration):
+    data = make_synthetic(400, random_state=0)
+    clusters = np.arange(400) % n_clusters
+    model = DecisionTreeClassifier(max_depth=3, random_state=0)
+    X, sensitive = data.X.select_dtypes("number"), data.X[list(data.sensitive)]
+    clf = FaReGClassifier(model, calibration=calibration, random_state=0)
+    with pytest.warns(FaregWarning, match="clusters of .* rows are too few to look for") as caught:
+        clf.fit(X, data.y, clusters=clusters, sensitive_features=sensitive)
+    assert sum("too few" in str(w.message) for w in caught) == 1
+    split = SplitConformalClassifier(model, random_state=0).fit(X, data.y, clusters=clusters)
+    sets = clf.predict_set(X, sensitive_features=sensitive)
+    np.testing.assert_array_equal(sets, split.predict_set(X))
+
+
+@pytest.mark.parametrize("n_clusters", [1, 4, 5])
+def test_learning_rows_of_few_clusters_teach_nothing(world, n_clusters):
+    model, cal, _ = world
+    clf = FaReGClassifier(model, sensitive_features=list(cal.sensitive), random_state=0)
+    learn = {"X_learn": cal.X[:200], "y_learn": cal.y[:200]}
+    ids = np.arange(200) % n_clusters
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", FaregWarning)
+        clf.conformalize(cal.X[200:600], cal.y[200:600], clusters_learn=ids, **learn)
+    assert sum("too few to look for" in str(w.message) for w in caught) == (n_clusters < 5)
+    assert n_clusters >= 5 or len(clf.groups_) == 1
+
+
+def clustered(sizes):
+    """Return rows whose only column is their number, of clusters with these sizes."""
+    X = np.arange(sum(sizes))[:, None]
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    return Rows(X, ask=None, score=None, selection=None, key=0, clusters=clusters)
+
+
+@pytest.mark.parametrize("sizes", [[20] * 10, [7] * 41, [300, *[1] * 30]])
+def test_clusters_are_divided_whole_and_in_random_order(sizes):
+    rows = clustered(sizes)
+    parts = divide_rows(rows, None, "split", 0, "look for a group")
+    numbers = [part.X[:, 0] for part in parts]
+    np.testing.assert_array_equal(np.sort(np.concatenate(numbers)), np.arange(len(rows)))
+    ids = [set(part.clusters) for part in parts]
+    assert not ids[0] & ids[1]
+    assert len(ids[0]) == len(sizes) // 2
+    for own in numbers:
+        assert abs(np.corrcoef(own, np.arange(len(own)))[0, 1]) < 4 / len(own) ** 0.5
+
+
+def test_many_rows_of_few_clusters_are_told_the_true_cause():
+    with pytest.warns(FaregWarning, match="3 clusters of calibration rows are too few") as caught:
+        learning, rest = divide_rows(clustered([70_000] * 3), None, "split", 0, "look for a group")
+    assert (len(learning), len(rest), len(caught)) == (0, 210_000, 1)
+    learning, rest = divide_rows(clustered([20_000] * 12), None, "split", 0, "look for a group")
+    assert len(learning) == MAX_LEARNING_ROWS
+    assert len(set(learning.clusters)) == 5
+    assert len(rest) == 140_000
 
 
 @pytest.mark.parametrize("covers", [True, False])

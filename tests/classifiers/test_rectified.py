@@ -13,6 +13,7 @@ from fareg import RectifiedConformalClassifier, SplitConformalClassifier, load, 
 from fareg._encoding import ordinal_encoder
 from fareg._validation import FaregError, FaregWarning
 from fareg.calibration import Rows, learn_shift
+from fareg.classifiers import out_of_fold_proba
 from fareg.datasets import make_synthetic
 from fareg.scores import lac
 
@@ -218,3 +219,23 @@ def test_bad_settings_are_told():
             RectifiedConformalClassifier(MODEL, **{name: value}).conformalize(X, y)
     with pytest.raises(FaregError, match="needs rows to learn from"):
         RectifiedConformalClassifier(MODEL, calibration="train").conformalize(X, y)
+
+
+@pytest.mark.parametrize("n_clusters", [2, 3, 8])
+def test_few_clusters_have_the_sets_of_split(n_clusters):
+    X, y = table(400, 0)
+    numbers = X.drop(columns="who")
+    common = {"estimator": DecisionTreeClassifier(max_depth=3, random_state=0), "random_state": 0}
+    clusters = np.arange(400) % n_clusters
+    with pytest.warns(FaregWarning, match="too few to learn a quantile from") as caught:
+        clf = RectifiedConformalClassifier(**common).fit(numbers, y, clusters=clusters)
+    assert len(caught) == 1
+    split = SplitConformalClassifier(**common).fit(numbers, y, clusters=clusters)
+    np.testing.assert_array_equal(clf.predict_set(numbers), split.predict_set(numbers))
+
+
+def test_the_only_cluster_leaves_nobody_to_train_on():
+    X, y = table(40, 0)
+    options = {"cv": 5, "clusters": np.zeros(40), "seed": 0}
+    proba = out_of_fold_proba(DecisionTreeClassifier(), X, y, np.arange(3), **options)
+    np.testing.assert_array_equal(proba, np.full((40, 3), 1 / 3))

@@ -384,6 +384,33 @@ def test_few_rows_have_no_signal(n):
     assert np.isfinite(learner.disadvantage(columns)).all()
 
 
+@pytest.mark.parametrize("n_clusters", [1, 4])
+def test_fewer_clusters_than_folds_have_no_signal(n_clusters):
+    columns, covered, _ = people(300)
+    learner = stacked(max_iter=5).fit(columns, covered, np.arange(300) % n_clusters)
+    assert not learner.found_
+    np.testing.assert_allclose(learner.disadvantage(columns), 1 - covered.mean())
+    np.testing.assert_allclose(learner.out_of_fold_, 1 - covered.mean())
+
+
+@pytest.mark.parametrize("sizes", [[60] * 5, [296, 1, 1, 1, 1], [100, 100, 98, 1, 1]])
+def test_a_cluster_for_each_fold_is_enough(sizes):
+    columns, covered, _ = people(300)
+    learner = stacked(max_iter=5).fit(columns, covered, np.repeat(np.arange(5), sizes))
+    for answer in (learner.disadvantage(columns), learner.out_of_fold_):
+        assert ((answer >= 0) & (answer <= 1)).all()
+
+
+def test_a_part_of_the_clusters_has_some_of_each_fold():
+    ids = np.repeat(np.arange(20), 7)
+    folds = Folds.draw(len(ids), ids, np.random.default_rng(0))
+    for seed in range(20):
+        part = folds.part(0.05, np.random.default_rng(seed))
+        assert folds.take(part).is_complete
+        assert len(np.unique(ids[part])) in (N_FOLDS, N_FOLDS + 1)
+        assert set(np.bincount(ids[part])) <= {0, 7}
+
+
 def test_rows_beyond_the_limit_are_predicted_too(monkeypatch):
     monkeypatch.setattr(learner_module, "MAX_LEARNING_ROWS", 500)
     columns, covered, hard = people(1500)

@@ -18,11 +18,13 @@ from fareg._threads import few_threads
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, warn
 from fareg.calibration import Rows
 from fareg.classifiers._estimators import weight_arguments
+from fareg.groups import N_FOLDS
 from fareg.pvalues import CalibrationScores
 from fareg.scores import is_adaptive
 
 MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
 MIN_LEARNING_ROWS = 60  # fewer rows are not worth learning from
+MIN_LEARNING_CLUSTERS = N_FOLDS  # learning holds out whole clusters, one in each fold at least
 
 
 def split_rows(n_rows: int, share: float, clusters: Any, seed: int) -> tuple[IntArray, IntArray]:
@@ -39,8 +41,9 @@ def split_rows(n_rows: int, share: float, clusters: Any, seed: int) -> tuple[Int
     n_units = n_rows if clusters is None else len(np.unique(clusters))
     unit = "rows" if clusters is None else "clusters"
     if n_units < 2:
+        got = "sample" if clusters is None else "cluster"
         raise InvalidInputError(
-            f"fit needs at least 2 {unit} to split, got {n_units} sample; "
+            f"fit needs at least 2 {unit} to split, got {n_units} {got}; "
             "pass more rows, or conformalize a fitted estimator"
         )
     if math.ceil(share * n_units) >= n_units:
@@ -69,7 +72,8 @@ def out_of_fold_proba(
     """Return the probabilities of each row by an estimator that was trained without its fold.
 
     Folds are drawn at random; rows of one cluster stay in one fold. A class that a fold's training
-    rows lack gets probability zero there.
+    rows lack gets probability zero there. If all rows are one cluster, none is left to train on,
+    and all classes are equally probable.
 
     Parameters
     ----------
@@ -100,6 +104,8 @@ def out_of_fold_proba(
     (20, 2)
     """
     n_units = len(y) if clusters is None else len(np.unique(clusters))
+    if n_units < 2:
+        return np.full((len(y), len(classes)), 1 / len(classes))
     kind: Any = KFold if clusters is None else GroupKFold
     folds = kind(n_splits=min(cv, n_units), shuffle=True, random_state=seed)
     proba = np.zeros((len(y), len(classes)))
@@ -136,7 +142,7 @@ def divide_rows(
 ) -> tuple[Rows, Rows]:
     """Return the rows that teach, in random order, and the rows that calibrate.
 
-    With too few rows to learn from, none teach and all calibrate, with a warning.
+    With too few rows or clusters to learn from, none teach and all calibrate, with a warning.
 
     Parameters
     ----------
@@ -175,7 +181,11 @@ def divide_rows(
         )
     from_training = taught and mode in ("auto", "train")
     teachers: Any = training if from_training else rows
-    order = np.random.default_rng(key).permutation(len(teachers))
+    rng = np.random.default_rng(key)
+    order = rng.permutation(len(teachers))
+    is_split = mode != "reuse" and not from_training
+    if teachers.clusters is not None and too_few_clusters(teachers.clusters, aim, split=is_split):
+        return teachers.take(order[:0]), rows
     if mode == "reuse":
         shuffled = rows.take(order)
         return shuffled, shuffled
@@ -193,9 +203,42 @@ def divide_rows(
     n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
     if rows.clusters is None:
         return rows.take(order[:n_learn]), rows.take(order[n_learn:])
-    share = 1 - n_learn / len(rows)
-    learn, rest = split_rows(len(rows), share, rows.clusters, key % 2**32)
+    learn, rest = divide_clusters(rows.clusters, n_learn, rng)
     return rows.take(learn), rows.take(rest)
+
+
+def too_few_clusters(clusters: Any, aim: str, *, split: bool) -> bool:
+    """Tell whether there are too few clusters to learn from, with a warning.
+
+    With ``split``, half of them are left to calibrate.
+    """
+    n_clusters, least = len(np.unique(clusters)), MIN_LEARNING_CLUSTERS * (2 if split else 1)
+    if n_clusters < least:
+        kind = "clusters of calibration rows" if split else "clusters of learning rows"
+        warn(
+            f"{n_clusters} {kind} are too few to {aim} (fewer than {least}): sets are those of "
+            "SplitConformalClassifier; give more clusters"
+        )
+    return n_clusters < least
+
+
+def divide_clusters(
+    clusters: Any, n_learn: int, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Divide row numbers at random into those of clusters that teach, and the others.
+
+    As many clusters teach as have about ``n_learn`` rows, but not too few to learn from. Both parts
+    are in random order.
+
+    >>> learn, rest = divide_clusters(np.arange(30) // 3, 15, np.random.default_rng(0))
+    >>> np.unique(learn // 3).tolist(), np.unique(rest // 3).tolist()
+    ([2, 5, 6, 8, 9], [0, 1, 3, 4, 7])
+    """
+    number, distinct = pd.factorize(clusters)
+    n_teach = max(MIN_LEARNING_CLUSTERS, n_learn * len(distinct) // len(number))
+    order = rng.permutation(len(number))
+    teaches = (rng.permutation(len(distinct)) < n_teach)[number[order]]
+    return order[teaches][:MAX_LEARNING_ROWS], order[~teaches]
 
 
 def coverage_to_learn(

@@ -257,7 +257,8 @@ def random_halves(n_rows: int, clusters: Any, rng: np.random.Generator) -> BoolA
     """
     unit = np.arange(n_rows) if clusters is None else pd.factorize(np.asarray(clusters))[0]
     n_units = int(unit.max(initial=-1)) + 1
-    return np.array([rng.permutation(n_units)[unit] < n_units // 2 for _ in range(N_RESAMPLES)])
+    n_half = max(1, n_units // 2)
+    return np.array([rng.permutation(n_units)[unit] < n_half for _ in range(N_RESAMPLES)])
 
 
 def found_again(inside: BoolArray, answers: FloatArray) -> float:

@@ -5,6 +5,7 @@ from fareg.groups._cells import CellMeans
 from fareg.groups._conditions import AskedRows, Condition
 from fareg.groups._disadvantage import MEMBERS, Disadvantage, Signal, learn_quickly
 from fareg.groups._explanation import Explanation, explain_groups, plot_membership
+from fareg.groups._folds import N_FOLDS
 from fareg.groups._kernel import KernelPart, KernelRegression, Reading
 from fareg.groups._learner import GroupLearner, cells_of, cut_membership
 from fareg.groups._projection import project_to_mass
@@ -29,6 +30,7 @@ RECORDS = (
 __all__ = [
     "MAX_SHARE",
     "MEMBERS",
+    "N_FOLDS",
     "RECORDS",
     "AskedRows",
     "Condition",

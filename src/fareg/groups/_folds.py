@@ -41,8 +41,15 @@ class Folds:
         """Pick from (N_FOLDS, n) predictions those of the models that did not see the row."""
         return by_fold[self.fold, np.arange(len(self.fold))]
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every fold has rows: it takes as many clusters."""
+        return len(np.unique(self.fold)) == N_FOLDS
+
     def part(self, share: float, rng: np.random.Generator) -> BoolArray:
-        """Draw a random share of the clusters; return which rows it holds."""
+        """Draw a random share of the clusters, one of each fold at least; return its rows."""
         n_clusters = int(self.cluster.max(initial=-1)) + 1
-        drawn: BoolArray = rng.permutation(n_clusters) < np.ceil(share * n_clusters)
-        return drawn[self.cluster]
+        rank = rng.permutation(n_clusters)[self.cluster]
+        first = np.full(N_FOLDS, n_clusters)
+        np.minimum.at(first, self.fold, rank)
+        return np.asarray((rank < np.ceil(share * n_clusters)) | (rank == first[self.fold]))

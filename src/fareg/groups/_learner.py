@@ -184,7 +184,7 @@ class GroupLearner(BaseEstimator):
         """Learn from canonical columns of shape (n, n_features) and ``covered`` in [0, 1].
 
         Rows with the same id in ``clusters``, an array of shape (n,), are held out together while
-        a disadvantage is learned.
+        a disadvantage is learned. With fewer ids than folds, five, there is nothing to learn from.
         """
         check_parameters(self)
         check_same_length(columns=columns, covered=covered)
@@ -261,7 +261,8 @@ class GroupLearner(BaseEstimator):
         folds, target = everyone.take(learns), 1 - covered[learns]
         predictions: dict[str, FloatArray] = {}
         models: dict[str, Any] = {}
-        if self.found_ and len(target) >= MIN_LEARNING_ROWS and np.ptp(target) > 0:
+        enough = len(target) >= MIN_LEARNING_ROWS and folds.is_complete
+        if self.found_ and enough and np.ptp(target) > 0:
             seen = columns[learns]
             reads, predictions, models = learn_members(seen, target, folds, self.members, rng)
             chosen = Counter(name for names in reads for name in names)
