@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 from scipy.optimize import check_grad
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.frozen import FrozenEstimator
 
 from fareg._validation import FaregError, FaregWarning
 from fareg.calibration import RegionSearch
@@ -130,6 +131,34 @@ def test_split_calibrates_regions_on_the_other_half(data):
 def test_few_rows_learn_and_all_others_calibrate(data, monkeypatch):
     monkeypatch.setattr("fareg.classifiers._plcp.MAX_LEARNING_ROWS", 100)
     assert len(conformalized(data, n_restarts=1).calibration_.scores) == 1400
+
+
+def test_people_with_several_rows_learn_or_calibrate_not_both(data, monkeypatch):
+    parts = []
+
+    def noting(clf, *arguments):
+        parts.extend(divided(clf, *arguments))
+        return parts
+
+    divided = PLCPClassifier._divided
+    monkeypatch.setattr(PLCPClassifier, "_divided", noting)
+    clf = PLCPClassifier(FrozenEstimator(Sixths()), sensitive_features=["Color"], n_restarts=1)
+    clf.fit(data.X[:600], data.y[:600], clusters=np.arange(600) % 100)
+    learning, rest = parts
+    assert len(learning) == len(rest) == len(clf.calibration_.scores) == 300
+    assert not set(learning.clusters) & set(rest.clusters)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 9])
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_few_clusters_have_the_sets_of_split(data, n_clusters, label_conditional):
+    table = {"X": data.X[:600], "y": data.y[:600], "clusters": np.arange(600) % n_clusters}
+    common = {"label_conditional": label_conditional, "random_state": 0}
+    with pytest.warns(FaregWarning, match="too few to learn regions from") as caught:
+        clf = PLCPClassifier(FrozenEstimator(Sixths()), **common).fit(**table)
+    assert len(caught) == 1
+    split = SplitConformalClassifier(FrozenEstimator(Sixths()), **common).fit(**table)
+    np.testing.assert_array_equal(clf.predict_set(data.X), split.predict_set(data.X))
 
 
 def test_reuse_draws_regions_and_has_no_pvalues(data):

@@ -17,7 +17,7 @@ from fareg.calibration import (
     learn_region_views,
 )
 from fareg.classifiers._base import ConformalClassifier
-from fareg.classifiers._learning import MAX_LEARNING_ROWS
+from fareg.classifiers._learning import MAX_LEARNING_ROWS, divide_clusters, too_few_clusters
 
 
 @dataclass(eq=False, repr=False)
@@ -26,8 +26,8 @@ class PLCPClassifier(ConformalClassifier):
 
     ``P(Y in C(X) | X in region) >= 1 - alpha`` for every region with ``calibration="split"``, where
     regions are learned on one half of the calibration rows (50,000 at most) and calibrated on the
-    others. As published, with ``calibration="reuse"`` and ``target="score"``, there is no guarantee
-    in finite samples.
+    others, without dividing a cluster. As published, with ``calibration="reuse"`` and
+    ``target="score"``, there is no guarantee in finite samples.
 
     Soft regions ``h_i(x)`` and quantiles ``q_i`` minimise the pinball loss
     ``mean_j sum_i h_i(x_j) pinball(q_i, V_j)`` at level ``1 - alpha`` in turns (Kiyani, Pappas &
@@ -126,12 +126,7 @@ class PLCPClassifier(ConformalClassifier):
         # Regions draw other numbers than the scores and the split in fit.
         rng = np.random.default_rng([self.key_, 2])
         reuse = self.calibration == "reuse"
-        learning, rest = rows, rows
-        if not reuse and len(rows) >= 2:
-            n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
-            seed = int(rng.integers(2**32))
-            parts = train_test_split(np.arange(len(rows)), train_size=n_learn, random_state=seed)
-            learning, rest = (rows.take(part) for part in parts)
+        learning, rest = (rows, rows) if reuse else self._divided(rows, rng)
         search = RegionSearch(self.n_regions, self.regions, self.max_iter, self.n_restarts)
         views, learned = learn_region_views(
             learning, self.alpha_, search, target=self.target, drawn=reuse, rng=rng
@@ -140,6 +135,26 @@ class PLCPClassifier(ConformalClassifier):
         self.loss_, self.n_iter_ = learned.loss, learned.n_iter
         kind: Any = RegionCalibration if reuse else CellCalibration
         return kind.of(views, rest, self.alpha_, label_conditional=self.label_conditional)
+
+    def _divided(self, rows: Rows, rng: np.random.Generator) -> tuple[Rows, Rows]:
+        """Return the rows that learn regions and those that calibrate them; clusters stay whole.
+
+        With too few clusters to learn from, everyone calibrates and one row stands for the single
+        region.
+        """
+        n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
+        if rows.clusters is not None:
+            if too_few_clusters(rows.clusters, "learn regions from", split=True):
+                return rows.take(slice(0, 1)), rows
+            learn, rest = divide_clusters(rows.clusters, n_learn, rng)
+        elif len(rows) < 2:
+            return rows, rows
+        else:
+            seed = int(rng.integers(2**32))
+            learn, rest = train_test_split(
+                np.arange(len(rows)), train_size=n_learn, random_state=seed
+            )
+        return rows.take(learn), rows.take(rest)
 
     def _describe_rows(self, rows: Rows) -> dict[str, Any]:
         cells = self.calibration_.views.cells(rows)[0]
