@@ -411,6 +411,19 @@ def test_a_part_of_the_clusters_has_some_of_each_fold():
         assert set(np.bincount(ids[part])) <= {0, 7}
 
 
+def test_texts_of_too_many_levels_teach_nothing_and_stop_nothing(monkeypatch):
+    monkeypatch.setattr("fareg.groups._cells.MAX_CELLS", 100)
+    rng = np.random.default_rng(0)
+    columns = pd.DataFrame({"id": [f"p{i}" for i in range(400)], "other": [*"abcd"] * 100})
+    columns["other"] += columns["id"]
+    covered = rng.random(400)
+    learner = stacked(max_iter=5).fit(columns.astype(object), covered)
+    assert not learner.found_
+    np.testing.assert_allclose(learner.disadvantage(columns), 1 - covered.mean())
+    beside = columns.astype(object).assign(number=covered)  # a number tells although they do not
+    assert stacked(max_iter=5).fit(beside, covered).found_
+
+
 def test_rows_beyond_the_limit_are_predicted_too(monkeypatch):
     monkeypatch.setattr(learner_module, "MAX_LEARNING_ROWS", 500)
     columns, covered, hard = people(1500)

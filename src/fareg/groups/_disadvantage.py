@@ -91,11 +91,14 @@ def learn_members(
     """Fit all members but the network.
 
     Returns the features that each fold chose, the out-of-fold predictions and the models by name.
+    If all features are texts of too many levels to compare, none is chosen and nothing is fitted.
     """
     predictions: dict[str, FloatArray] = {}
     models: dict[str, Any] = {}
     out_of_fold, cells = learn_cells(columns, target, folds)
     reads = cells.features()
+    if not any(reads):
+        return reads, predictions, models
     if "cells" in members:
         predictions["cells"], models["cells"] = out_of_fold, cells
     if "kernel" in members:

@@ -266,8 +266,9 @@ class GroupLearner(BaseEstimator):
             seen = columns[learns]
             reads, predictions, models = learn_members(seen, target, folds, self.members, rng)
             chosen = Counter(name for names in reads for name in names)
-            self.features_ = tuple(name for name, _ in chosen.most_common())
-            if "network" in self.members:
+            if chosen:
+                self.features_ = tuple(name for name, _ in chosen.most_common())
+            if chosen and "network" in self.members:
                 predictions["network"] = self._train_folds(seen, covered[learns], folds, reads)
         stacked, self.disadvantage_, self.signal_ = stack_members(
             tuple(map(str, columns.columns)), target, folds, predictions, models
