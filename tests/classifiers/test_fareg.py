@@ -261,6 +261,30 @@ def test_plot_levels_of_other_constructions_is_refused_in_one_sentence(world):
         clf.plot_levels(test.X, test.y)
 
 
+@pytest.mark.parametrize("construction", ["partition", "union"])
+def test_groups_without_a_network_to_learn_them_are_refused_at_the_start(world, construction):
+    model, cal, _ = world
+    learner = GroupLearner(members=("cells",))
+    clf = FaReGClassifier(model, construction=construction, learner=learner)
+    with pytest.raises(FaregError, match="needs the network, which alone learns a membership"):
+        clf.conformalize(cal.X, cal.y)
+    assert not hasattr(clf, "key_")
+
+
+def test_levels_without_a_network_have_explanations_and_no_picture_of_a_membership(world):
+    model, cal, _ = world
+    learner = GroupLearner(members=("cells",))
+    clf = FaReGClassifier(
+        model, sensitive_features=list(cal.sensitive), learner=learner, random_state=0
+    ).conformalize(cal.X, cal.y)
+    assert clf.learner_.found_
+    assert len(clf.explain().ranking) == len(cal.sensitive)
+    with pytest.raises(FaregError, match="plot_groups needs the network"):
+        clf.plot_groups()
+    with pytest.raises(FaregError, match="membership needs the network"):
+        clf.learner_.membership(cal.X)
+
+
 def test_plot_groups_draws_one_panel_per_step(fitted):
     figure = fitted.plot_groups(steps=(0, 1))
     panels = [ax for ax in figure.axes if ax.get_title()]

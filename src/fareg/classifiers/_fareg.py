@@ -365,6 +365,8 @@ allow_empty, random_state
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if self.learner is not None and self.construction != "levels":
+            self.learner.check_membership(f'construction="{self.construction}"')
         if self.base is None:
             return
         for name in ("confidence_level", "conformity_score"):

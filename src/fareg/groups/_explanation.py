@@ -134,6 +134,7 @@ def plot_membership(
     """Draw one heat map of mean membership over the levels of two features per latent step."""
     from matplotlib.figure import Figure
 
+    learner.check_membership("plot_groups")
     names = [str(name) for name in columns]
     if features is None or not learner.found_ or len(names) < 2:
         raise InvalidInputError("plot_groups needs a discovered group and two features; got none")

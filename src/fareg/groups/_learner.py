@@ -213,9 +213,18 @@ class GroupLearner(BaseEstimator):
 
     def membership(self, columns: pd.DataFrame) -> FloatArray:
         """Return the membership probability of each row, shape (n,); zeros if nothing was found."""
+        self.check_membership("membership")
         if not self.found_:
             return np.zeros(len(columns))
         return self._average_membership(columns)
+
+    def check_membership(self, caller: str) -> None:
+        """Refuse members of which none learns a membership, as only the network does."""
+        if self.members and "network" not in self.members:
+            raise InvalidInputError(
+                f"{caller} needs the network, which alone learns a membership, got "
+                f'members={self.members!r}; add "network" to them'
+            )
 
     def latent(self, columns: pd.DataFrame) -> FloatArray:
         """Return the latent means, shape (n_restarts, n, latent_dim)."""
