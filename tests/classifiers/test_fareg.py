@@ -522,3 +522,18 @@ def test_unknown_labels_are_the_least_covered_rows_to_learn_from():
     vars(rows)["proba"] = np.array([[0.9, 0.1], [0.9, 0.1], [1.0, 0.0]])
     covered = coverage_to_learn(rows, None, "score", 0.2, label_conditional=False)
     assert covered[0] > covered[1] > covered[2]
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+@pytest.mark.parametrize("target", ["coverage", "score"])
+@pytest.mark.parametrize("has_base", [False, True])
+def test_labels_that_no_set_holds_are_never_covered(label_conditional, target, has_base):
+    codes = np.r_[0, 1, -1, -1]
+    rows = Rows(np.zeros((4, 1)), ask=None, score=lac, selection=None, key=0, codes=codes)
+    vars(rows)["proba"] = np.tile([0.9, 0.1], (4, 1))
+    full = SimpleNamespace(thresholds=lambda rows: np.full((len(rows), 1), np.inf))
+    base = full if has_base else None
+    covered = coverage_to_learn(rows, base, target, 0.1, label_conditional=label_conditional)
+    assert covered[2:].tolist() == [0, 0]
+    assert covered[0] > 0
+    assert covered_by_split(rows, 0.1).tolist() == [True, True, False, False]  # full sets

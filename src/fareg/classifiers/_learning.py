@@ -250,24 +250,26 @@ def coverage_to_learn(
     None. The target "coverage" is 0 or 1 at the one level ``1 - alpha``, and "score" is an average
     over levels. With an adaptive score, no base and labels compared with each other,
     :func:`overconfidence` stands for the scores. If ``label_conditional``, rows are compared with
-    those of the same label only.
+    those of the same label only. No set holds a label that the estimator does not know.
     """
     if not len(rows):
         return np.empty(0)
     scores, codes = rows.own_scores, rows.labels
     categories = codes if label_conditional else None
-    if base is None:
-        if target == "coverage":
-            return coverage_target(scores, categories, alpha)
-        if is_adaptive(rows.score) and not label_conditional:
-            return (1 - overconfidence(rows)) / 1.25  # overconfidence lies in [-1/4, 1]
-        return score_target(scores, categories, alpha)
-    thresholds = base.thresholds(rows)
-    own = np.broadcast_to(thresholds, rows.scores.shape)[np.arange(len(codes)), codes]
-    margin = np.where(np.isinf(own), -np.inf, scores - own)
-    if target == "coverage":
-        return (margin <= 0).astype(np.float64)
-    return score_target(margin, categories, alpha)
+    if base is not None:
+        thresholds = base.thresholds(rows)
+        own = np.broadcast_to(thresholds, rows.scores.shape)[np.arange(len(codes)), codes]
+        margin = np.full(len(codes), -np.inf)
+        np.subtract(scores, own, out=margin, where=np.isfinite(own))
+        is_covered = (margin <= 0).astype(np.float64)
+        covered = is_covered if target == "coverage" else score_target(margin, categories, alpha)
+    elif target == "coverage":
+        covered = coverage_target(scores, categories, alpha)
+    elif is_adaptive(rows.score) and not label_conditional:
+        covered = (1 - overconfidence(rows)) / 1.25  # overconfidence lies in [-1/4, 1]
+    else:
+        covered = score_target(scores, categories, alpha)
+    return np.where(codes >= 0, covered, 0.0)
 
 
 def overconfidence(rows: Rows) -> FloatArray:
@@ -290,7 +292,7 @@ def overconfidence(rows: Rows) -> FloatArray:
 
 def covered_by_split(rows: Rows, alpha: float) -> BoolArray:
     """Tell which labelled rows the split conformal sets of these very rows cover."""
-    return coverage_target(rows.own_scores, None, alpha) > 0
+    return (rows.labels >= 0) & (coverage_target(rows.own_scores, None, alpha) > 0)
 
 
 def score_target(margin: FloatArray, categories: IntArray | None, alpha: float) -> FloatArray:
@@ -306,7 +308,7 @@ def score_target(margin: FloatArray, categories: IntArray | None, alpha: float) 
 
 
 def coverage_target(scores: FloatArray, categories: IntArray | None, alpha: float) -> FloatArray:
-    """Return 1 for rows that the split conformal sets of these rows cover, 0 for the others."""
+    """Return 1 for rows whose scores the split conformal sets of these rows hold, else 0."""
     own = np.zeros(len(scores), dtype=np.int64) if categories is None else categories
     table = CalibrationScores.sort(scores, own, int(own.max(initial=0)) + 1)
     return (scores <= table.quantiles(alpha)[own]).astype(np.float64)
