@@ -473,6 +473,27 @@ def test_draws_are_of_a_union_only(fitted):
         fitted.with_draws(2)
 
 
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_the_first_draws_are_those_of_a_union_with_so_many(world, label_conditional):
+    model, cal, test = world
+
+    def drawn(n_draws):
+        return FaReGClassifier(
+            model,
+            construction="union",
+            sensitive_features=list(cal.sensitive),
+            label_conditional=label_conditional,
+            n_draws=n_draws,
+            **FAST,
+        ).conformalize(cal.X, cal.y)
+
+    many, few = drawn(6), drawn(2)
+    some = many.with_draws(2)
+    np.testing.assert_array_equal(some.predict_set(test.X), few.predict_set(test.X))
+    assert not many.groups_.equals(few.groups_)
+    pd.testing.assert_frame_equal(some.groups_, few.groups_)
+
+
 def test_there_are_no_more_levels_than_calibration_rows_support():
     disadvantage = np.linspace(0, 1, 1000)
     n_levels = [len(level_edges(disadvantage, 20, n)) + 1 for n in (0, 29, 60, 300, 10_000)]

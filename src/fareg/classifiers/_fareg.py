@@ -33,7 +33,12 @@ from fareg.classifiers._learned_groups import LearnedGroups
 from fareg.classifiers._learning import coverage_to_learn, divide_rows
 from fareg.classifiers._naming import credible_groups, rule_to_explain
 from fareg.classifiers._paper import published_settings
-from fareg.classifiers._strata import check_groups, describe_counted, describe_groups
+from fareg.classifiers._strata import (
+    check_groups,
+    describe_counted,
+    describe_groups,
+    with_thresholds,
+)
 from fareg.classifiers._views import (
     CONSTRUCTIONS,
     NOWHERE,
@@ -279,6 +284,9 @@ allow_empty, random_state
         """
         other = copy(self).set_params(n_draws=n_draws)
         other.calibration_ = with_fewer_draws(self.calibration_, n_draws)
+        other.groups_ = with_thresholds(
+            vars(self)["groups_"], self.named_groups_, own_part(other.calibration_), self.reference_
+        )
         other.freeze_parameters()
         return other
 

@@ -125,12 +125,7 @@ def describe_groups(
 
     p-values of strata are NaN unless ``honest``, because rows that chose a group cannot test it.
     """
-    if isinstance(calibration, CellCalibration):
-        views = calibration.views
-        steps = cells_of(membership(views.learner, rows), views.cuts)
-    else:
-        steps = calibration.leveler.levels(rows)
-    strata = strata_of(calibration)
+    steps, strata = _steps(calibration, rows), strata_of(calibration)
     covered, n_steps = covered_by_split(rows, calibration.alpha), strata[0].last + 1
     hits, counts = (np.bincount(own, minlength=n_steps) for own in (steps[covered], steps))
     masks = [group.rule.inside(rows.columns) for group in named]
@@ -151,12 +146,44 @@ def describe_counted(
     Named groups keep the evidence that named them; ``reference`` are the rows that tell their
     typical threshold. Everything about levels is of the counted rows.
     """
-    rows = Rows(reference, ask=lambda X: None, score=lambda proba, u: None, selection=None, key=0)
     strata = strata_of(calibration)
-    thresholds = _thresholds(strata)[calibration.leveler.levels(rows)]
+    thresholds = _thresholds(strata)[_steps(calibration, _unscored(reference))]
     hits, counts = calibration.covered.sum(axis=0), calibration.counts.sum(axis=0)
     described = [_of_named(group, group.rule.inside(reference), thresholds) for group in named]
     return _table(described + [_of_stratum(stratum, hits, counts) for stratum in strata])
+
+
+def with_thresholds(
+    groups: pd.DataFrame,
+    named: tuple[NamedGroup, ...],
+    calibration: CellCalibration,
+    reference: pd.DataFrame,
+) -> pd.DataFrame:
+    """Return a table of groups with the thresholds of another calibration of the same rows.
+
+    ``reference`` are the rows that tell the typical threshold of a named group.
+    """
+    strata = strata_of(calibration)
+    thresholds = _thresholds(strata)[_steps(calibration, _unscored(reference))]
+    told = [_of_named(group, group.rule.inside(reference), thresholds) for group in named]
+    own = {stratum.name: stratum.threshold for stratum in strata}
+    listed = [group["threshold"] for group in told] + [
+        own[n] for n in groups["group"][len(named) :]
+    ]
+    return groups.assign(threshold=listed)
+
+
+def _unscored(columns: pd.DataFrame) -> Rows:
+    """Return rows that tell their levels and cells, and nothing else."""
+    return Rows(columns, ask=lambda X: None, score=lambda proba, u: None, selection=None, key=0)
+
+
+def _steps(calibration: RisingThresholds | CellCalibration, rows: Rows) -> IntArray:
+    """Return the level of each row, or its cell of a group."""
+    if not isinstance(calibration, CellCalibration):
+        return calibration.leveler.levels(rows)
+    views = calibration.views
+    return cells_of(membership(views.learner, rows), views.cuts)
 
 
 def _thresholds(strata: list[Stratum]) -> FloatArray:
