@@ -494,6 +494,30 @@ def test_the_first_draws_are_those_of_a_union_with_so_many(world, label_conditio
     pd.testing.assert_frame_equal(some.groups_, few.groups_)
 
 
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_recalibration_follows_the_parameters_of_the_fit(world, label_conditional):
+    model, cal, test = world
+    clf = FaReGClassifier(
+        model,
+        sensitive_features=list(cal.sensitive),
+        label_conditional=label_conditional,
+        **FAST,
+    ).conformalize(cal.X, cal.y)
+    problems = test.y if label_conditional else np.zeros_like(test.y)
+    n_problems = len(clf.classes_) if label_conditional else 1
+    n_levels = clf.calibration_.leveler.n_levels
+    search = IntervalSearch(n_levels, n_problems, clf.alpha_, len(test.y))
+    scores = clf.conformity_scores(test.X)[np.arange(len(test.y)), test.y]
+    while search.is_open:
+        asked = search.next_round()
+        search.narrow(asked.count(scores, clf.predict_level(test.X), problems))
+    expected = clf.recalibrated(search, n_unknown=5)
+    clf.set_params(label_conditional=not label_conditional)
+    found = clf.recalibrated(search, n_unknown=5)
+    assert found.n_calibration_ == expected.n_calibration_
+    np.testing.assert_array_equal(found.calibration_.labels, expected.calibration_.labels)
+
+
 def test_there_are_no_more_levels_than_calibration_rows_support():
     disadvantage = np.linspace(0, 1, 1000)
     n_levels = [len(level_edges(disadvantage, 20, n)) + 1 for n in (0, 29, 60, 300, 10_000)]

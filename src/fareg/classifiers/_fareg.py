@@ -268,10 +268,11 @@ allow_empty, random_state
         """
         self._check_fitted("recalibrated")
         other = copy(self)
+        by_label = self.parameters_["label_conditional"]
         other.calibration_ = CountedLevels.of(
-            division(self.calibration_), search, label_conditional=self.label_conditional
+            division(self.calibration_), search, label_conditional=by_label
         )
-        unknown_apart = n_unknown if self.label_conditional else 0  # such rows calibrate no label
+        unknown_apart = n_unknown if by_label else 0  # such rows calibrate no label
         other.n_calibration_ = other.calibration_.n_rows + unknown_apart
         other.groups_ = describe_counted(self.named_groups_, other.calibration_, self.reference_)
         other._warn_of_full_sets(n_unknown / other.n_calibration_)

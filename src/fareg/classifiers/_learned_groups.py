@@ -102,7 +102,8 @@ class LearnedGroups(ConformalClassifier):
         rows = self._rows(X, "plot_levels", proba, sensitive_features)
         if not self._has_levels:
             raise InvalidInputError(
-                f'plot_levels needs construction="levels", got "{self.construction}"; '
+                'plot_levels needs construction="levels", got '
+                f'"{self.parameters_["construction"]}"; '
                 "see plot_groups for a group and its complement"
             )
         own = own_part(self.calibration_)
