@@ -518,6 +518,25 @@ def test_recalibration_follows_the_parameters_of_the_fit(world, label_conditiona
     np.testing.assert_array_equal(found.calibration_.labels, expected.calibration_.labels)
 
 
+def test_a_base_with_features_of_its_own_asks_the_estimator_once(world, monkeypatch):
+    model, cal, test = world
+    base = RectifiedConformalClassifier(sensitive_features=["Color"])
+    clf = FaReGClassifier(model, base=base, sensitive_features=list(cal.sensitive), **FAST)
+    clf.conformalize(cal.X[:600], cal.y[:600])
+    asked = []
+    answer = clf.estimator_.predict_proba
+
+    def counted(X):
+        asked.append(len(X))
+        return answer(X)
+
+    expected = clf.predict_set(test.X)
+    monkeypatch.setattr(clf.estimator_, "predict_proba", counted, raising=False)
+    np.testing.assert_array_equal(clf.predict_set(test.X), expected)
+    clf.predict_p(test.X)
+    assert asked == [len(test.X)] * 2
+
+
 def test_there_are_no_more_levels_than_calibration_rows_support():
     disadvantage = np.linspace(0, 1, 1000)
     n_levels = [len(level_edges(disadvantage, 20, n)) + 1 for n in (0, 29, 60, 300, 10_000)]

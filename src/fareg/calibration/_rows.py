@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -40,6 +40,18 @@ class GivenProba:
         return self.array if self.picked is None else self.array[self.picked]
 
 
+T = TypeVar("T")
+
+
+class _Scored(cached_property[T]):
+    """What does not depend on the sensitive features: the original rows work it out for all."""
+
+    def __get__(self, rows: Any, owner: Any = None) -> Any:
+        if rows is None or rows.original is None:
+            return super().__get__(rows, owner)
+        return getattr(rows.original, str(self.attrname))
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """A table with everything that scores and calibrations ask of it."""
@@ -54,6 +66,7 @@ class Rows:
     hidden: tuple[str, ...] = ()  # columns of X that hold probabilities and never define groups
     given: GivenProba | None = None  # class probabilities beside X, which is then not asked for
     about: Any = None  # frame of the sensitive features beside X, if X does not hold them
+    original: Rows | None = None  # the same rows, if these select other sensitive features
 
     def __len__(self) -> int:
         return len(self.X)
@@ -70,14 +83,14 @@ class Rows:
         table = self.proba if self.given is None else self.given.array
         return int(table.shape[1])
 
-    @cached_property
+    @_Scored
     def proba(self) -> FloatArray:
         """Class probabilities, of shape (n_samples, n_classes)."""
         if self.given is None:
             return check_proba(self.ask(self.X))
         return check_proba(self.given.values(), first_row=self.given.first)
 
-    @cached_property
+    @_Scored
     def uniforms(self) -> FloatArray:
         """One number in [0, 1) per row, a function of its values and the key alone."""
         return self.more_uniforms(0)
@@ -102,7 +115,7 @@ class Rows:
             place = slice(start, min(start + size, len(self)))
             yield place, self.take(place)
 
-    @cached_property
+    @_Scored
     def scores(self) -> FloatArray:
         """Conformity scores of every label, of shape (n_samples, n_classes)."""
         u = self.uniforms if is_randomised(self.score) else None
@@ -114,7 +127,7 @@ class Rows:
             )
         return scores
 
-    @cached_property
+    @_Scored
     def own_scores(self) -> FloatArray:
         """Scores of the true labels; a label that the estimator does not know is in no set."""
         own = np.full(len(self), np.inf)
@@ -157,9 +170,11 @@ class Rows:
 
     def selecting(self, selection: SensitiveFeatures) -> Rows:
         """Return the same rows with other sensitive features."""
-        other = replace(self, selection=selection)
-        vars(other).update({name: vars(self)[name] for name in SLICED if name in vars(self)})
-        return other
+        return replace(self, selection=selection, original=self._original)
+
+    @property
+    def _original(self) -> Rows:
+        return self if self.original is None else self.original
 
     def take(self, chosen: IntArray | slice) -> Rows:
         """Return some of the rows, with what is already known about them."""
@@ -170,10 +185,11 @@ class Rows:
             "given": None if self.given is None else self.given.take(chosen),
             "about": None if self.about is None else take_rows(self.about, chosen),
         }
-        part = replace(self, **parts)
+        part = replace(self, original=None, **parts)
+        known = vars(self._original)
         for name in SLICED:
-            if name in vars(self):
-                vars(part)[name] = vars(self)[name][chosen]
+            if name in known:
+                vars(part)[name] = known[name][chosen]
         if "columns" in vars(self):
             vars(part)["columns"] = self.columns.iloc[chosen].reset_index(drop=True)
         return part
