@@ -514,3 +514,17 @@ def test_a_text_of_hundreds_of_levels_does_not_hide_a_group_of_numbers():
     halves = np.array([rng.permutation(n) < n // 2 for _ in range(4)])
     for b in learn_quickly(columns, target, halves, rng):
         assert (b[hard][:, None] > b[~hard]).mean() > 0.85
+
+
+def test_a_group_at_the_end_of_a_long_sorted_table_is_learned():
+    """More rows than a search looks at, in the order of the feature that tells the group."""
+    rng = np.random.default_rng(0)
+    n = 30_000
+    columns = pd.DataFrame({"state": np.sort(rng.integers(0, 60, n)), "x": rng.normal(size=n)})
+    columns = columns.assign(state=columns["state"].astype(str)).astype({"state": object})
+    wronged = columns["state"].isin(["58", "59"]).to_numpy()
+    assert not wronged[:20_000].any()
+    covered = (rng.random(n) < np.where(wronged, 0.5, 0.95)).astype(float)
+    learner = GroupLearner(members=("cells", "kernel")).fit(columns, covered)
+    b = learner.disadvantage(columns)
+    assert b[wronged].min() > b[~wronged].max()

@@ -15,7 +15,7 @@ import pandas as pd
 
 from fareg._levels import Levels, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg.groups._folds import N_FOLDS, Folds
+from fareg.groups._folds import N_FOLDS, Folds, some_rows
 from fareg.groups._subsets import Subset, tried_subsets
 
 PRIOR_ROWS = 8.0  # means are shrunk as if so many rows had the overall mean
@@ -93,7 +93,7 @@ def _learn(
     rest = np.tile(target - target.mean(), (N_FOLDS, 1))
     tables: list[list[Table]] = [[] for _ in range(N_FOLDS)]
     least = np.full(N_FOLDS, -np.inf)
-    few = slice(MAX_ROWS)
+    few = some_rows(len(target), MAX_ROWS)
     for number in range(N_SUBSETS):
         targets = rest[: 1 if number == 0 else N_FOLDS, few]
         found = best_subsets([c[few] for c in codes], sizes, targets, folds.fold[few])

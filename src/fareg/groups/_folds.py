@@ -13,6 +13,17 @@ from fareg._validation import BoolArray, IntArray
 N_FOLDS = 5
 
 
+def some_rows(n: int, most: int) -> IntArray:
+    """Return all of n rows, or ``most`` of them drawn at random, the same in every call.
+
+    Tables come sorted, so their first rows would not do.
+    """
+    rows = np.arange(n)
+    return (
+        rows if n <= most else np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
+    )
+
+
 @dataclass(frozen=True)
 class Folds:
     """A fold for each row; rows of one cluster are always in one fold."""

@@ -18,7 +18,7 @@ from fareg._encoding import cut_huge
 from fareg._levels import Levels, distinct_rows
 from fareg._threads import one_thread
 from fareg._validation import FloatArray, IntArray
-from fareg.groups._folds import N_FOLDS, Folds
+from fareg.groups._folds import N_FOLDS, Folds, some_rows
 
 N_BINS = 200  # bins of a number
 N_CENTRES = 150  # rows that span the regression
@@ -136,7 +136,7 @@ def learn_kernel(
     names = list(dict.fromkeys(name for chosen in reads for name in chosen))
     readings = tuple(Reading.learn(columns[name]) for name in names)
     codes = np.column_stack([reading.codes(columns) for reading in readings])
-    mean = float(target.mean())
+    mean, few = float(target.mean()), some_rows(len(target), MAX_ROWS)
     out_of_fold = np.full(len(target), mean)
     parts: dict[tuple[tuple[int, ...], float], KernelPart] = {}
     for chosen in dict.fromkeys(reads):
@@ -146,8 +146,7 @@ def learn_kernel(
         centres = distinct[np.sort(rng.permutation(len(distinct))[:N_CENTRES])]
         bases = [_basis(own, codes[:, features], centres, length) for length in LENGTHS]
         for k in (k for k in range(N_FOLDS) if reads[k] == chosen):
-            trains = folds.fold != k
-            trains[MAX_ROWS:] = False
+            trains = few[folds.fold[few] != k]
             answers = [_ridge(Z[trains], target[trains] - mean) for _, Z in bases]
             best = min(range(len(answers)), key=lambda i: answers[i][0])
             to_centres, Z = bases[best]

@@ -17,6 +17,7 @@ from fareg._encoding import cut_huge
 from fareg._levels import LevelCoding, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, check_same_length
 from fareg.groups._conditions import Alternatives, AskedRows, Condition, Part, distinct_numbers
+from fareg.groups._folds import some_rows
 
 MAX_LEAVES = 8
 CLOSE = 0.005  # the smaller tree is taken if its agreement is worse by at most this
@@ -84,9 +85,7 @@ def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
     check_same_length(columns=columns, inside=inside)
     if inside.all() or not inside.any():
         return Rule("everyone", (), 1.0, ((),)) if inside.all() else Rule("no one", (), 1.0)
-    rows = np.arange(len(columns))
-    if len(columns) > MAX_ROWS:
-        rows = np.random.default_rng(0).choice(len(columns), MAX_ROWS, replace=False)
+    rows = some_rows(len(columns), MAX_ROWS)
     seen = columns.iloc[rows]
     x, inputs = _design(seen)
     tree = _best_tree(x, inputs, seen, inside[rows])
