@@ -15,10 +15,10 @@ from fareg._threads import one_thread
 from fareg.experiments._cells import MethodCell
 from fareg.experiments._config import BaseConfig, Method
 from fareg.experiments._methods import (
-    DEFAULT,
     LEVELS,
     MARGINAL,
     OUT_OF_FOLD,
+    PARTITION,
     apply_method,
     comparison,
     fitted,
@@ -104,7 +104,7 @@ def test_the_oracle_union_adds_the_group_to_marginal(bench):
 
 @pytest.mark.parametrize("size", [0.5, 2.5, 5.25])
 def test_a_size_matched_marginal_has_that_size(size, bench):
-    method = Method("matched", "matched", (("like", DEFAULT),))
+    method = Method("matched", "matched", (("like", PARTITION),))
     sets, facts = apply_method(method, bench, lambda like: size)
     assert sets.sum(axis=1).mean() == size
     assert 0 <= facts["level"] <= 1
@@ -133,16 +133,16 @@ def test_fewer_draws_are_the_first_of_many(n_draws, bench):
 
 
 def test_a_matched_row_needs_no_other_row_to_be_there(tiny, bench, tmp_path):
-    matched = Method("matched", "matched", (("like", DEFAULT),))
+    matched = Method("matched", "matched", (("like", PARTITION),))
     cell = MethodCell(bench.problem, matched, tiny.METRICS)
     with one_thread():
         row = cell.result(bench).iloc[0]
-        like = MethodCell(bench.problem, DEFAULT, tiny.METRICS).result(bench).iloc[0]
+        like = MethodCell(bench.problem, PARTITION, tiny.METRICS).result(bench).iloc[0]
     assert row["size"] == like["size"]
 
 
 def test_selections_are_shares_and_both_is_at_most_either(bench):
-    for method in (DEFAULT, Method("AFCP2", "afcp", (("n_select", 2),))):
+    for method in (PARTITION, Method("AFCP2", "afcp", (("n_select", 2),))):
         _, facts = apply_method(method, bench, lambda like: 2.0)
         told = {"selects_first", "selects_second", "selects_both"}
         assert set(facts) == told | {"conformalize_seconds", "predict_seconds"}

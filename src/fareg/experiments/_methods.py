@@ -136,13 +136,16 @@ CLASSIFIERS: dict[str, Any] = {
 
 MARGINAL = Method("Marginal", "marginal")
 CELLS = (("calibration", "split"), ("construction", "partition"))
-DEFAULT = Method("FaReG (partition)", "default", CELLS)
+PARTITION = Method("FaReG (partition)", "default", CELLS)
 LEVELS = Method("FaReG (levels)", "default")
 OUT_OF_FOLD = Method("FaReG (levels, out of fold)", "default", (("calibration", "train"),))
 
 
-def comparison(steps: Parameters = ()) -> list[Method]:
-    """Return the methods of every comparison; ``steps`` shorten the training of the paper's."""
+def comparison(steps: Parameters = (), *more: Method) -> list[Method]:
+    """Return the methods of every comparison, with ``more`` after FaReG's own.
+
+    ``steps`` shorten the training of the paper's.
+    """
     paper = Method("FaReG (paper)", "paper", steps)
     return [
         MARGINAL,
@@ -155,10 +158,11 @@ def comparison(steps: Parameters = ()) -> list[Method]:
         Method("RCP", "rcp"),
         paper,
         Method("CondCP + FaReG (paper)", "condcp+paper", steps),
-        DEFAULT,
+        PARTITION,
         LEVELS,
+        *more,
         Method("Marginal at the size of FaReG (paper)", "matched", (("like", paper),)),
-        Method("Marginal at the size of FaReG (partition)", "matched", (("like", DEFAULT),)),
+        Method("Marginal at the size of FaReG (levels)", "matched", (("like", LEVELS),)),
         Method("Oracle union", "oracle", (("construction", "union"),)),
         Method("Oracle partition", "oracle", (("construction", "partition"),)),
     ]

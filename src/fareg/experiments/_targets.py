@@ -9,7 +9,7 @@ from typing import Any
 from fareg.datasets import acs_income_files
 from fareg.experiments._cells import Cell, MethodCell, PictureCell, SlabCell
 from fareg.experiments._config import BaseConfig, DataConfig, Method, Problem, fingerprint
-from fareg.experiments._methods import DEFAULT, OUT_OF_FOLD, comparison
+from fareg.experiments._methods import OUT_OF_FOLD, PARTITION, comparison
 from fareg.experiments._plan import ACS_ROWS, ACS_TEST, ACS_YEAR, Plan
 from fareg.experiments._published import BETAS, DELTAS
 
@@ -73,7 +73,7 @@ def _acs(plan: Plan) -> list[Labelled]:
     n = plan.size(ACS_ROWS - ACS_TEST)
     base = BaseConfig(kind="boosting")
     problems = [Problem(data, n, seed, base, ACS_TEST) for seed in range(plan.repeats)]
-    methods = [*comparison(plan.steps), OUT_OF_FOLD]
+    methods = comparison(plan.steps, OUT_OF_FOLD)
     return _compare(plan, problems, methods, states=", ".join(plan.acs_states))
 
 
@@ -106,7 +106,7 @@ def _slabs(plan: Plan) -> list[Labelled]:
 
 def _pictures(plan: Plan) -> list[Labelled]:
     problem = Problem(DataConfig("xnor"), plan.size(N_PICTURE), 0, plan.base)
-    methods = [Method("FaReG (paper)", "paper", plan.steps), DEFAULT]
+    methods = [Method("FaReG (paper)", "paper", plan.steps), PARTITION]
     return [
         (PictureCell(problem, method), {"n": problem.n, "method": method.name})
         for method in methods
