@@ -17,6 +17,7 @@ from xgboost import XGBClassifier
 from fareg import (
     ExhaustiveConformalClassifier,
     FaregError,
+    FaregWarning,
     PartialConformalClassifier,
     SplitConformalClassifier,
 )
@@ -188,3 +189,21 @@ def test_sensitive_features_may_be_a_function_of_the_frame(patients):
     expected = by_name.fit(X, y).predict_p(X)
     np.testing.assert_array_equal(by_function.fit(X, y).predict_p(X), expected)
     np.testing.assert_array_equal(by_position.fit(X, y).predict_p(X), expected)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_texts_in_a_column_of_numbers_are_not_taken_for_missing_in_silence(make):
+    rng = np.random.default_rng(0)
+    age = rng.integers(18, 90, 200)
+    clf = SplitConformalClassifier(random_state=0).fit(make({"age": age, "x": age}), age > 50)
+    spelled = make({"age": [str(a) for a in age], "x": age})
+    np.testing.assert_array_equal(
+        clf.predict_set(spelled), clf.predict_set(make({"age": age, "x": age}))
+    )
+    words = [f"{a} years" for a in age]
+    with pytest.raises(
+        FaregError, match=r"age held numbers in fit, got 200 texts .* years'; convert"
+    ):
+        clf.predict_set(make({"age": words, "x": age}))
+    with pytest.warns(FaregWarning, match=r"1 texts in 200 values .* count as missing"):
+        clf.predict_set(make({"age": [words[0], *map(str, age[1:])], "x": age}))

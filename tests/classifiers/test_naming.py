@@ -139,6 +139,17 @@ def test_people_covered_as_promised_are_not_accused_with_others():
     assert named([both], columns, covered)[0].rule.text == both.text
 
 
+def test_words_leave_out_people_too_few_to_check():
+    """Another alternative may overlap: only the rows that it adds count."""
+    columns = people(2000)
+    columns["serial"] = np.arange(2000.0)
+    few = Condition("serial", high=30.0)
+    overlapping = (is_level("edu", "p"), Condition("serial", high=1500.0))
+    rule = rule_of((is_level("edu", "p"),), (few,), overlapping)
+    covered = with_coverage(EDU_P.inside(columns), 0.7, 0.95)
+    assert [group.rule.text for group in named([rule], columns, covered)] == ["edu=p"]
+
+
 def test_a_group_counts_as_found_again_although_another_one_is_worse_off():
     inside = np.repeat([False, True, False], [10, 10, 80])
     worse = np.repeat([2.0, 1.0, 0.0], [10, 10, 80])

@@ -15,10 +15,13 @@ from sklearn.utils.validation import check_array, column_or_1d, validate_data
 from fareg._columns import (
     KINDS,
     check_same_order,
+    coded_column,
     column_kinds,
     column_names,
     in_order,
     is_frame,
+    series_of,
+    spelled_numbers,
     take_rows,
 )
 from fareg._labels import column_classes, frame_names, label_codes, refuse_missing
@@ -63,12 +66,35 @@ def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
         raise InvalidInputError("X must have at least one row, got 0 sample(s)")
     if reset:
         return X
-    names = list(getattr(clf, "column_kinds_", None) or ())
+    kinds = getattr(clf, "column_kinds_", None) or {}
+    names = list(kinds)
     # without names to compare, columns are taken by position
     if names and column_names(X) != names:
         named = isinstance(X, pd.DataFrame)
         X = X.set_axis(names, axis=1) if named else pd.DataFrame(X, columns=names)
+    if kinds:
+        _check_numbers(X, kinds)
     return X
+
+
+def _check_numbers(X: Any, kinds: dict[str, str]) -> None:
+    """Refuse or tell of texts where fit had numbers, which are read as missing."""
+    for series in series_of(X):
+        if kinds[str(series.name)] != "number" or series.dtype.is_numeric():
+            continue
+        codes, values = coded_column(series)
+        if codes is None or values.dtype != object:
+            continue
+        is_lost = np.isnan(spelled_numbers(values[:-1]))
+        n, n_lost = np.sum(codes >= 0), np.isin(codes, np.flatnonzero(is_lost)).sum()
+        if n_lost:
+            told = (
+                f"column {series.name} held numbers in fit, got {n_lost} texts in {n} values such "
+                f"as {str(values[:-1][is_lost][0])[:30]!r}"
+            )
+            if n_lost == n:
+                raise InvalidInputError(f"{told}; convert it")
+            warn(f"{told}, which count as missing; convert it")
 
 
 def _what_to_leave_out(clf: Any, X: Any) -> str:

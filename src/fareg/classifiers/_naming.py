@@ -18,12 +18,14 @@ from fareg.calibration import Rows
 from fareg.classifiers._learning import covered_by_split
 from fareg.groups import (
     MAX_SHARE,
+    Alternatives,
     AskedRows,
     GroupLearner,
     Rule,
     candidate_rules,
     distil_rule,
     learn_quickly,
+    without,
 )
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
@@ -159,15 +161,16 @@ def verified_groups(
     is found again on most random halves of the learning rows. The most significant group comes
     first. A further one must be under-covered on the rows that the groups before it leave, and
     these must be at least half of its own; otherwise it is the same group in other words. Each
-    alternative of a rule is a candidate too, and a rule that accuses people who are covered as
-    promised is not named.
+    alternative of a rule is a candidate too, one that alone means few rows is left out of its rule,
+    and a rule that accuses people who are covered as promised is not named.
 
     ``covered`` tells which calibration rows the split conformal sets cover. ``stability`` tells how
     often a rule is found again, and is asked only of groups that pass all other tests.
     """
     left = everyone = np.ones(len(covered), dtype=bool)
-    rules = [*rules, *(part for rule in rules for part in rule.parts())]
     asked = AskedRows(columns)
+    rules = [_that_can_be_checked(rule, asked) for rule in rules]
+    rules = [*rules, *(part for rule in rules for part in rule.parts())]
     open_rules = [(rule, asked.inside(rule.alternatives)) for rule in rules]
     named: list[NamedGroup] = []
     while open_rules:
@@ -192,13 +195,31 @@ def verified_groups(
     return named
 
 
+def _apart(alternatives: Alternatives, asked: AskedRows) -> list[tuple[BoolArray, BoolArray]]:
+    """Return for each alternative the rows of all others, and those that it alone means."""
+    others = [asked.inside(without(alternatives, i)) for i in range(len(alternatives))]
+    return [
+        (rest, asked.inside((own,)) & ~rest) for rest, own in zip(others, alternatives, strict=True)
+    ]
+
+
+def _that_can_be_checked(rule: Rule, asked: AskedRows) -> Rule:
+    """Leave out alternatives that alone mean too few rows to tell how these are covered."""
+    kept = rule.alternatives
+    while len(kept) > 1:
+        n_own = [int(own.sum()) for _, own in _apart(kept, asked)]
+        if min(n_own) >= MIN_ROWS:
+            break
+        kept = without(kept, n_own.index(min(n_own)))
+    return rule.part(kept)
+
+
 def _accuses_innocents(
     rule: Rule, asked: AskedRows, covered: BoolArray, confidence_level: float
 ) -> bool:
     """Tell whether one alternative is covered as promised, and clearly better than the others."""
     inside = asked.inside(rule.alternatives)
-    for own in (asked.inside(part.alternatives) for part in rule.parts()):
-        others = inside & ~own
+    for others, own in _apart(rule.alternatives, asked):
         if own.sum() < MIN_ROWS or not others.any():
             continue
         counts = [(int(covered[rows].sum()), int(rows.sum())) for rows in (others, inside)]

@@ -2,7 +2,7 @@
 
 from fareg.groups._boosting import BoostedTrees
 from fareg.groups._cells import CellMeans
-from fareg.groups._conditions import AskedRows, Condition
+from fareg.groups._conditions import Alternatives, AskedRows, Condition, without
 from fareg.groups._disadvantage import MEMBERS, Disadvantage, Signal, learn_quickly
 from fareg.groups._explanation import Explanation, explain_groups, plot_membership
 from fareg.groups._folds import N_FOLDS
@@ -32,6 +32,7 @@ __all__ = [
     "MEMBERS",
     "N_FOLDS",
     "RECORDS",
+    "Alternatives",
     "AskedRows",
     "Condition",
     "Disadvantage",
@@ -46,4 +47,5 @@ __all__ = [
     "learn_quickly",
     "plot_membership",
     "project_to_mass",
+    "without",
 ]
