@@ -47,3 +47,5 @@ def test_unseen_labels_are_named_as_they_were_written_and_in_order():
 def test_labels_that_are_all_unseen_are_refused():
     with pytest.raises(InvalidInputError, match="no label that the estimator knows, got 7; its"):
         calibration_codes([7, 8], [0, 1], alpha=0.1)
+    with pytest.raises(InvalidInputError, match="0, 1, of type int; convert y from str"):
+        calibration_codes(["1", "0"], [0, 1], alpha=0.1)

@@ -65,10 +65,11 @@ def check_known(
     if n_unknown == 0:
         return
     if n_unknown == n:
-        raise InvalidInputError(
-            f"y holds no label that the estimator knows, got {labels[0]}; "
-            f"its classes are {shown(classes)}"
-        )
+        told = f"y holds no label that the estimator knows, got {labels[0]}; its classes are "
+        if str(labels[0]) in map(str, classes):  # 2 is known, and "2" was given
+            kind, own = (type(np.asarray(x).tolist()[0]).__name__ for x in (labels, classes))
+            raise InvalidInputError(f"{told}{shown(classes)}, of type {own}; convert y from {kind}")
+        raise InvalidInputError(f"{told}{shown(classes)}; train it on rows with these labels")
     share = n_unknown / n
     if label_conditional:
         effect = "the promise is kept for each label that it saw, not for these"
