@@ -1,5 +1,7 @@
 """One function maps labels to columns, the same for every type a label may have."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -49,3 +51,11 @@ def test_labels_that_are_all_unseen_are_refused():
         calibration_codes([7, 8], [0, 1], alpha=0.1)
     with pytest.raises(InvalidInputError, match="0, 1, of type int; convert y from str"):
         calibration_codes(["1", "0"], [0, 1], alpha=0.1)
+
+
+def test_calibration_rows_of_one_label_are_told():
+    with pytest.warns(FaregWarning, match="all 40 calibration rows have the label low"):
+        calibration_codes(["low"] * 40, ["low", "mid"], alpha=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        calibration_codes(["low"] * 5, ["low", "mid"], alpha=0.1)

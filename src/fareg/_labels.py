@@ -19,6 +19,7 @@ from fareg._validation import BoolArray, IntArray, InvalidInputError, check_same
 from fareg._words import fraction, percent, shown
 
 WHOLE = re.compile(r"-?\d+\.0+")
+SUSPICIOUS_ROWS = 30  # as many calibration rows of one label are seldom chance
 
 
 def label_codes(y: Any, classes: Any) -> IntArray:
@@ -51,6 +52,11 @@ def calibration_codes(
         alpha=alpha,
         label_conditional=label_conditional,
     )
+    if len(codes) >= SUSPICIOUS_ROWS and len(classes) > 1 and (codes == codes[0]).all():
+        warn(
+            f"all {len(codes)} calibration rows have the label {_values(y)[0]}: the promise is "
+            "about rows like these; calibrate on rows with the labels that will come"
+        )
     return codes
 
 
