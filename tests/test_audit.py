@@ -331,8 +331,27 @@ def test_broken_coverage_of_everyone_is_said_first_and_then_the_worst_group():
 def test_groups_that_together_are_everyone_are_no_group():
     result = audit(*low_rows(0.7, 0.7), **FAST)
     assert {"region=north", "region=south"} <= {group.rule for group in result.findings}
-    assert result.verdict.endswith("instead of 90%; no single group stands out.")
+    assert "no single group" not in result.verdict
+    assert f"{len(result.findings)} groups were verified to be below too" in result.verdict
+    assert "none with at least 100 rows is clearly worse off than everyone" in result.verdict
     assert result.to_dict()["main_group"] is None
+
+
+def test_sets_that_are_all_empty_are_everyones_and_the_verdict_knows_the_findings():
+    X, y, _ = low_rows(0.5, 0.5)
+    result = audit(X, y, [[]] * len(y), classes=["a", "b"], **FAST)
+    assert (result.status, result.coverage) == ("low", 0)
+    assert len(result.findings) > 1
+    assert f"{len(result.findings)} groups were verified to be below too" in result.verdict
+
+
+def test_rows_of_few_clusters_are_too_few_clusters():
+    X, y, sets = low_rows(0.95, 0.95, n=300)
+    for n, counted in ((1, "1 cluster"), (4, "4 clusters")):
+        told = str(audit(X, y, sets, clusters=np.arange(300) % n, **FAST))
+        assert told.startswith(f"Too few clusters to tell: 300 rows in {counted} cannot show")
+        assert "rows of more clusters" in told
+        assert "1 clusters" not in told
 
 
 def test_no_group_is_suspected_whose_coverage_is_as_promised():

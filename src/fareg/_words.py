@@ -80,6 +80,15 @@ def rows(n: int) -> str:
     return "1 row" if n == 1 else f"{count(n)} rows"
 
 
+def clusters(n: int) -> str:
+    """Return a number of clusters.
+
+    >>> clusters(1), clusters(12345)
+    ('1 cluster', '12,345 clusters')
+    """
+    return "1 cluster" if n == 1 else f"{count(n)} clusters"
+
+
 def size(labels: float | None) -> str:
     """Return a mean number of labels per set."""
     return MISSING if labels is None else f"{labels:.2f}"
@@ -119,8 +128,8 @@ def p_value(p: float | None, name: str = "p") -> str:
 
 def counted_once(group: Mapping[str, Any]) -> str:
     """Return how many clusters a coverage counts, nothing if it counts rows."""
-    clusters = group.get("n_clusters")
-    return "" if clusters is None else f"each of {count(clusters)} clusters counted once"
+    n = group.get("n_clusters")
+    return "" if n is None else f"{'' if n == 1 else 'each of '}{clusters(n)} counted once"
 
 
 def evidence(group: Mapping[str, Any]) -> str:

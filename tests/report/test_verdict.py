@@ -83,6 +83,44 @@ def test_a_finding_on_few_rows_drives_no_headline(n):
     assert audited([group(n=ENOUGH)])["status"] == "finding"
 
 
+@pytest.mark.parametrize("by_label", [[], [label(), COMMON]])
+@pytest.mark.parametrize("detectable", [None, 0.8])
+@pytest.mark.parametrize("repairs", [None, [], [repair()], [repair(n=FEW)]])
+def test_a_group_that_was_verified_is_never_denied(by_label, detectable, repairs):
+    for found in ([group(n=29)], [group(n=29), group("south", n=30)], [group(n=400, n_clusters=9)]):
+        left = audited(found, by_label, detectable)
+        told = fit_verdict(repairs, left, confidence_level=0.9, by_label=by_label)
+        for one in (left, told):
+            assert one["status"] == ("label" if by_label else "unclear")
+            assert "a group below target is too small" in one["label"].lower()
+            assert "small group was verified to be covered less often: north" in one["sentence"]
+            text = f"{one['label']} {one['sentence']}"
+            assert not re.search("(?i)no (under-covered )?group|cannot show", text)
+
+
+def test_an_unclear_verdict_names_what_there_is_too_little_of():
+    small = audited([group(n=29)])
+    assert "29 rows" in small["sentence"]
+    assert "fewer than 100 rows are too few" in small["sentence"]
+    clustered = audited([group(n=400, n_clusters=29)])
+    assert "fewer than 100 clusters are too few" in clustered["sentence"]
+    few = audited(detectable=None, n=40)
+    for left, cause in ((small, "rows like those of north"), (few, "Collect more rows")):
+        assert cause in left["next_steps"][0]
+        assert fitted(left=left)["next_steps"] == left["next_steps"]
+    assert fitted(left=few)["label"].startswith("Too few rows to tell")
+    untested = fitted([repair(n=FEW)], few)
+    assert "a group needs at least 100 test rows" in untested["next_steps"][0]
+
+
+def test_a_pass_has_no_finding_and_low_coverage_counts_those_it_has():
+    assert "no single group stands out" in audited(coverage=0.5, high=0.6)["sentence"]
+    for n in (29, 400):
+        told = audited([group(n=n, high=0.7)], coverage=0.5, high=0.6)["sentence"]
+        assert "one group was verified to be below too" in told
+        assert "stands out" not in told
+
+
 def test_many_rows_of_few_people_drive_no_headline():
     assert audited([group(n=4 * ENOUGH, n_clusters=FEW)])["status"] == "unclear"
     assert audited([group(n=4 * ENOUGH, n_clusters=ENOUGH)])["status"] == "finding"

@@ -209,7 +209,7 @@ def _told(people: Audited, everyone: Count, promise: Promise) -> tuple[str, ...]
     notes = []
     if people.clusters is not None:
         notes.append(
-            f"{words.rows(len(people))} in {words.count(everyone.n)} clusters: every cluster "
+            f"{words.rows(len(people))} in {words.clusters(everyone.n)}: every cluster "
             "counts once, and the tables by level, pair and label show one random row of each"
         )
     if promise.n_calibration is not None:

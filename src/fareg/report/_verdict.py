@@ -8,13 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fareg._words import confidence, counted_once, evidence, interval, p_value, percent, rows
+from fareg._words import (
+    clusters,
+    confidence,
+    counted_once,
+    evidence,
+    interval,
+    p_value,
+    percent,
+    rows,
+)
 
 Row = Mapping[str, Any]
 
 MIN_HEADLINE_ROWS = 100  # a group or label with fewer independent rows never makes a headline
 MIN_SHOWN_ROWS = 20  # smaller groups and labels are not picked out, in any table or figure
-TOO_FEW = f"fewer than {MIN_HEADLINE_ROWS} rows are too few for a verdict"
+TOO_SMALL = "a group below target is too small for a verdict"  # it was verified, on few rows
 LABEL_GAP = 0.05  # a label is far below if its whole 95% interval is this far below the target
 SUSPICIOUS = 0.05  # p-value at which a learned group is described, as suspected and not verified
 MAX_LABELS_NAMED = 3
@@ -25,7 +34,7 @@ LABELS = {
     "finding": "Under-covered group found",
     "label": "Labels below target",  # the rows of a true label are far below
     "pass": "No under-covered group found",
-    "unclear": "Too few rows to tell",
+    "unclear": "Too few rows to tell",  # or clusters, or a group that is too small
 }
 NEXT_OF_AUDIT = {
     "low": "Calibrate again on recent rows like these: the promise is broken for all rows together,"
@@ -33,8 +42,6 @@ NEXT_OF_AUDIT = {
     "finding": "Do not rely on these sets for this group yet: calibrate the group by itself, or "
     "fit FaReG on more rows with the columns of the group as the only sensitive ones.",
     "pass": "Audit again when new rows with labels arrive.",
-    "unclear": f"Collect more rows: a group needs at least {MIN_HEADLINE_ROWS} of them in the half "
-    "that verifies.",
 }
 NEXT_OF_FIT = {
     **NEXT_OF_AUDIT,
@@ -59,8 +66,9 @@ def audit_verdict(
     ``row_coverage``. ``groups`` were put to the test, most significant first; see
     ``VerifiedGroup``. ``by_label`` has ``label``, ``n``, ``coverage``, ``low`` and ``high`` of each
     true label. ``detectable_coverage`` is that at which a group would be found, None if none would
-    be found at any. Groups and labels with fewer than ``MIN_HEADLINE_ROWS`` rows may be mentioned
-    in the sentence but never decide the status.
+    be found at any. Labels with fewer than ``MIN_HEADLINE_ROWS`` rows may be mentioned in the
+    sentence but never decide the status. Groups with fewer rows are no "finding", and never denied:
+    if one was verified to be below, ``small_finding`` says so, and there is no "pass".
     """
     target = confidence(confidence_level)
     short, smaller = _labels_below(by_label, confidence_level)
@@ -73,9 +81,13 @@ def audit_verdict(
         covered, once = percent(overall["row_coverage"]), f"{covered} with {once}"
     if _is_low(overall, confidence_level):
         status = "low"
-        worst = f"worst: {_group_evidence(main)}." if main else "no single group stands out."
+        worst = (
+            f"worst: {_group_evidence(main)}"
+            if main
+            else _none_worse(len(findings), _unit(overall))
+        )
         told = [
-            f"Sets cover {covered} of everyone{once and f' ({once})'} instead of {target}; {worst}"
+            f"Sets cover {covered} of everyone{once and f' ({once})'} instead of {target}; {worst}."
         ]
     elif main and len(small) < len(findings):
         status = "finding"
@@ -84,39 +96,54 @@ def audit_verdict(
             f"of {target} ({evidence(main)}), verified on {rows(main['n'])} that played no part in "
             "finding them."
         ]
-    elif not short and (small or detectable_coverage is None):
-        status = "unclear"
-        told = [
-            f"{rows(overall['n']).capitalize()} cannot show which groups are covered less often "
-            f"than {target}."
-        ]
-    else:
-        status = "label" if short else "pass"
+    elif small or short or detectable_coverage is not None:
+        status = "label" if short else "unclear" if small else "pass"
+        nobody = "" if small else ", and no group was verified to be covered less often"
         told = [
             f"{covered} of {rows(overall['n'])} are covered ({once and once + '; '}target {target})"
-            ", and no group was verified to be covered less often."
+            f"{nobody}."
         ]
         if detectable_coverage is not None:
             told.append(
                 "A group with 30% of the rows would probably have been noticed if its coverage "
                 f"were {percent(detectable_coverage)} or less."
             )
+    else:
+        status = "unclear"
+        together, why = "", ""
+        if once:
+            together = f" in {clusters(overall['n_clusters'])}"
+            why = ", as every cluster counts once"
+        told = [
+            f"{rows(overall['n'])}{together} cannot show which groups are covered less often than "
+            f"{target}{why}."
+        ]
     if short:
         missed = "; ".join(map(_label_evidence, short[:MAX_LABELS_NAMED]))
         told.append(f"By true label{one_row}, sets cover only {missed}, instead of {target}.")
     if small and status != "low":
-        told.append(_small("group stands out", _group_evidence(small[0]), len(small)))
+        what = "group was verified to be covered less often"
+        told.insert(1, _small(what, _group_evidence(small[0]), len(small), _unit(small[0])))
     if smaller:
-        told.append(_small(f"label stands out{one_row}", _label_evidence(smaller[0]), len(smaller)))
-    title = LABELS[status]
-    if status == "label":
-        title = f"No under-covered group found, but {_short_title(short)}"
+        what = f"label stands out{one_row}"
+        told.append(_small(what, _label_evidence(smaller[0]), len(smaller)))
+    table = {**NEXT_OF_AUDIT, "unclear": _collect(small, overall)}
     return {
         "status": status,
-        "label": title,
+        "label": _audit_title(status, small, short, overall),
         "sentence": " ".join(told),
-        "next_steps": _next_steps(NEXT_OF_AUDIT, status, short, label_conditional=False),
+        "next_steps": _next_steps(table, status, short, label_conditional=False),
+        "small_finding": bool(small),
     }
+
+
+def _audit_title(status: str, small: Sequence[Row], short: list[Row], overall: Row) -> str:
+    if status == "unclear":
+        return _capital(TOO_SMALL) if small else LABELS[status].replace("rows", _unit(overall))
+    if status == "label":
+        first = f"{_capital(TOO_SMALL)}, and" if small else f"{LABELS['pass']}, but"
+        return f"{first} {_short_title(short)}"
+    return LABELS[status]
 
 
 def headline_group(groups: Sequence[Row], overall: Row, confidence_level: float) -> Any | None:
@@ -144,6 +171,31 @@ def _independent(group: Row) -> int:
     """Count what is independent in a group: its clusters, or its rows where there are none."""
     clusters = group.get("n_clusters")
     return int(group["n"] if clusters is None else clusters)
+
+
+def _unit(counted: Row) -> str:
+    """Return what is independent, and so what there may be too few of."""
+    return "rows" if counted.get("n_clusters") is None else "clusters"
+
+
+def _collect(small: Sequence[Row], overall: Row) -> str:
+    """Say what is missing where an audit cannot tell: rows of a group, or rows, or clusters."""
+    half = f"at least {MIN_HEADLINE_ROWS} {_unit(overall)} in the half that verifies"
+    if small:
+        return f"Collect more rows like those of {small[0]['rule']}: a verdict needs {half}."
+    more = "more rows" if _unit(overall) == "rows" else "rows of more clusters"
+    return f"Collect {more}: a group needs {half}."
+
+
+def _none_worse(n: int, unit: str) -> str:
+    """Tell of ``n`` groups that were verified where everyone is below, and none stands apart."""
+    if n == 0:
+        return "no single group stands out"
+    verified = "one group was" if n == 1 else f"{n} groups were"
+    return (
+        f"{verified} verified to be below too, but none with at least {MIN_HEADLINE_ROWS} {unit} "
+        "is clearly worse off than everyone"
+    )
 
 
 def _labels_below(by_label: Sequence[Row], confidence_level: float) -> tuple[list[Row], list[Row]]:
@@ -200,7 +252,10 @@ def fit_verdict(
     status, title, sentence = left["status"], left["label"], left["sentence"]
     if repairs is not None:
         status, title, sentence = _with_repairs(repairs, left, short, confidence_level)
-    steps = _next_steps(NEXT_OF_FIT, status, short, label_conditional=label_conditional)
+    table = dict(NEXT_OF_FIT)
+    if left["status"] == "unclear" and not _unclear_repair(repairs or (), confidence_level):
+        table["unclear"] = left["next_steps"][0]  # it knows what there is too little of
+    steps = _next_steps(table, status, short, label_conditional=label_conditional)
     if empty is not None and empty["share"] > MAX_EMPTY_SHARE:
         steps.append(_empty_step(empty, confidence_level))
     return {"status": status, "label": title, "sentence": sentence, "next_steps": steps}
@@ -221,12 +276,20 @@ def _with_repairs(
         else:
             title = f"{left['label']}, not repaired"
     elif status != "finding":
+        small = left["small_finding"]
+        if small:
+            title = f"{title}, but {TOO_SMALL}" if repairs else _capital(TOO_SMALL)
+        elif left["status"] == "unclear" and not repairs:
+            title = f"{left['label']} whether a group is missed"
         if short:
-            status, title = "label", f"{title}, but {_short_title(short)}"
+            status, title = "label", f"{title}, {'and' if small else 'but'} {_short_title(short)}"
         elif left["status"] == "unclear":
             status = "unclear"
-            title = title if repairs else "Too few test rows to tell whether a group is missed"
     return status, title, " ".join(told)
+
+
+def _unclear_repair(repairs: Sequence[Row], confidence_level: float) -> bool:
+    return any(_repair_outcome(row, confidence_level)[0] == "unclear" for row in repairs)
 
 
 def _empty_step(empty: Row, confidence_level: float) -> str:
@@ -251,9 +314,14 @@ def _group_evidence(group: Row) -> str:
     )
 
 
-def _small(what: str, told: str, n: int) -> str:
+def _small(what: str, told: str, n: int, unit: str = "rows") -> str:
     more = f", and {n - 1} more like it" if n > 1 else ""
-    return f"A small {what}: {told}{more}; {TOO_FEW}."
+    few = f"fewer than {MIN_HEADLINE_ROWS} {unit} are too few for a verdict"
+    return f"A small {what}: {told}{more}; {few}."
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _short_title(short: list[Row]) -> str:
@@ -314,7 +382,7 @@ def _repair_title(repairs: Sequence[Row], confidence_level: float) -> tuple[str,
         f"{'one group' if n == 1 else f'{n} groups'} {text if n == 1 else _plural(text)}"
         for text, n in counted.items()
     )
-    return status, title[0].upper() + title[1:]
+    return status, _capital(title)
 
 
 def _plural(outcome: str) -> str:
