@@ -94,6 +94,15 @@ def size(labels: float | None) -> str:
     return MISSING if labels is None else f"{labels:.2f}"
 
 
+def risk(excess: float | None) -> str:
+    """Return an excess risk; what rounds to zero has no sign.
+
+    >>> risk(0.0123), risk(-0.0001)
+    ('0.012', '0.000')
+    """
+    return MISSING if excess is None else f"{excess:z.3f}"
+
+
 def interval(low: float, high: float) -> str:
     """Return an interval of shares.
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import escape
 from typer.testing import CliRunner
 
 from fareg._columns import canonical
@@ -47,6 +48,19 @@ def test_the_page_shows_the_group_before_the_audit_of_what_is_left(trial):
     assert 0 < page.index('id="repair-heading"') < page.index('id="residual-heading"')
     assert page.index('id="residual-heading"') < page.index('id="tested-heading"')
     assert 'id="labels-heading"' in page
+
+
+def test_the_page_says_everything_once(trial):
+    summary = trial.comparison.to_dict()
+    page, _ = render_report(summary).split('<script type="application/json"')
+    for verdict in (summary["verdict"], summary["residual"]):
+        assert page.count(str(escape(verdict["sentence"]))) == 1
+
+
+def test_an_excess_risk_that_rounds_to_zero_has_no_sign(trial):
+    tiny = {"excess_risk": -1e-5, "excess_risk_under": -2e-4}
+    page = render_report({**trial.comparison.to_dict(), **tiny})
+    assert page.count(">0.000</b>") == 2
 
 
 def test_the_verdict_does_not_depend_on_what_else_is_measured(trial):

@@ -143,6 +143,20 @@ def test_a_label_far_below_is_said_and_has_a_remedy():
     assert "common" not in told["sentence"]
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6])
+def test_every_label_far_below_is_named_and_counted_in_grammar(n):
+    names = [f"rare{i}" for i in range(n)]
+    rows = [*(label(name, coverage=0.1 + i / 100) for i, name in enumerate(names)), COMMON]
+    for told in (audited(by_label=rows), fitted([], audited(by_label=rows), by_label=rows)):
+        assert all(name in told["sentence"] for name in names)
+        step = told["next_steps"][-1]
+        assert ("is missed" if n == 1 else "are missed") in step
+        assert ("is far below" if n == 1 else "are far below") in told["label"]
+        for text in (told["label"], step):
+            assert (f"and {n - 3} more" in text) == (n > 3)
+            assert (f" and {names[-1]}" in text) == (1 < n <= 3)
+
+
 @pytest.mark.parametrize("row", [label(n=MIN_SHOWN_ROWS - 1), label(coverage=0.86)])
 def test_few_rows_or_a_small_gap_of_a_label_change_nothing(row):
     assert audited(by_label=[row, COMMON]) == audited()

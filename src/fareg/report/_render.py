@@ -24,7 +24,7 @@ CARD = (
     "label", "status", "next_steps", "head", "rows", "note", "levels", "picture", "caption", "code",
 )
 # fmt: on
-FORMATS = ("percent", "probability", "confidence", "count", "rows", "size", "evidence")
+FORMATS = ("percent", "probability", "confidence", "count", "rows", "size", "risk", "evidence")
 
 
 def render_report(summary: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from fareg._words import (
     p_value,
     percent,
     rows,
+    shown,
 )
 
 Row = Mapping[str, Any]
@@ -121,6 +122,9 @@ def audit_verdict(
     if short:
         missed = "; ".join(map(_label_evidence, short[:MAX_LABELS_NAMED]))
         told.append(f"By true label{one_row}, sets cover only {missed}, instead of {target}.")
+        if others := short[MAX_LABELS_NAMED:]:
+            also = (f"{row['label']} ({percent(row['coverage'])})" for row in others)
+            told.append(f"Also far below: {shown(also)}.")
     if small and status != "low":
         what = "group was verified to be covered less often"
         told.insert(1, _small(what, _group_evidence(small[0]), len(small), _unit(small[0])))
@@ -325,11 +329,15 @@ def _capital(text: str) -> str:
 
 
 def _short_title(short: list[Row]) -> str:
-    if len(short) == 1:
-        return f"label {short[0]['label']} is far below"
+    label, are = ("label", "is") if len(short) == 1 else ("labels", "are")
+    return f"{label} {_listed(short)} {are} far below"
+
+
+def _listed(short: list[Row]) -> str:
     names = [str(row["label"]) for row in short[:MAX_LABELS_NAMED]]
-    more = f" and {len(short) - len(names)} more" if len(short) > len(names) else ""
-    return f"labels {', '.join(names)}{more} are far below"
+    if len(short) > len(names):
+        names.append(f"{len(short) - len(names)} more")
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _label_evidence(row: Row) -> str:
@@ -344,12 +352,12 @@ def _next_steps(
 ) -> list[str]:
     steps = [table[status]] if status in table else []
     if short:
-        names = ", ".join(str(row["label"]) for row in short[:MAX_LABELS_NAMED])
+        names, are = _listed(short), "is" if len(short) == 1 else "are"
         steps.append(
             f"Give more calibration rows of {names}: each label was calibrated by itself already."
             if label_conditional
-            else f"If it matters that {names} is missed, use label-conditional calibration, which "
-            "promises the level for every label; sets grow."
+            else f"If it matters that {names} {are} missed, use label-conditional calibration, "
+            "which promises the level for every label; sets grow."
         )
     return steps
 
