@@ -142,14 +142,14 @@ def counted_once(group: Mapping[str, Any]) -> str:
 
 
 def evidence(group: Mapping[str, Any]) -> str:
-    """Return what must stand beside a coverage: how it is counted, its interval, p-value and words.
+    """Return what must stand beside a coverage: how it is counted, its interval and p-value.
 
-    The fidelity is the share of rows on which the words agree with the group that was learned.
-    Levels and pairs of features (``source``) are exactly what their words say. A coverage that is
-    the mean over clusters tells their number.
+    A coverage that is the mean over clusters tells their number. The fidelity of a rule is not
+    told: all numbers are of the rows that its words mean, and where a group is small, words that
+    mean nobody agree with it nearly as often.
 
-    >>> evidence({"low": 0.8, "high": 0.85, "p_value": 0.001, "fidelity": 0.97})
-    '95% interval 80.0% to 85.0%, p = 0.0010, words agree with 97.0% of rows'
+    >>> evidence({"low": 0.8, "high": 0.85, "p_value": 0.001})
+    '95% interval 80.0% to 85.0%, p = 0.0010'
     >>> evidence({"low": 0.8, "high": 0.85, "n_clusters": 1200})
     'each of 1,200 clusters counted once, 95% interval 80.0% to 85.0%'
     """
@@ -159,6 +159,4 @@ def evidence(group: Mapping[str, Any]) -> str:
         parts.append(p_value(group["adjusted_p_value"], "adjusted p"))
     elif group.get("p_value") is not None:
         parts.append(p_value(group["p_value"]))
-    if group.get("fidelity") is not None and group.get("source", "learned") == "learned":
-        parts.append(f"words agree with {percent(group['fidelity'])} of rows")
     return ", ".join(parts)

@@ -118,18 +118,58 @@ def test_the_page_draws_the_story_and_says_if_nobody_is_named(trial):
     assert "Nobody is named" in render_report({**summary, "story": nobody(levels=[0, 1, 2, 2])})
 
 
+def test_a_named_group_lies_in_the_fewest_levels_that_hold_most_of_its_rows():
+    rng = np.random.default_rng(0)
+    levels = rng.integers(0, 8, 400)
+    hits, sizes = (dict.fromkeys(("before", "after"), own) for own in (levels > 1, levels + 1))
+    told = RowLevels(levels, 8, 4)
+    few, none = levels == 3, levels > 8
+    masks = {"few": few, "none": none, "some": rng.random(400) < 0.05 + (levels > 4) * 0.5}
+    story = level_story(told, hits, sizes, masks)
+    lie = {own.pop("group"): own for own in story["lie"]}
+    assert list(lie) == story["named"]
+    assert lie["few"] == {"n": int(few.sum()), "first": 3, "last": 3, "share": 1.0, "makes_up": 1.0}
+    assert lie["none"] == {"n": 0, "first": None, "last": None, "share": None, "makes_up": None}
+    own, here = lie["some"], levels[masks["some"]]
+    shares = {
+        (a, b): ((here >= a) & (here <= b)).mean() for a in range(8) for b in range(a, 8)
+    }  # of every range of levels
+    assert own["share"] == shares[own["first"], own["last"]] >= 0.8
+    inside = (levels >= own["first"]) & (levels <= own["last"])
+    assert own["makes_up"] == masks["some"][inside].mean()
+    width = own["last"] - own["first"]
+    assert all(share < 0.8 for (a, b), share in shares.items() if b - a < width)
+    assert own["share"] == max(share for (a, b), share in shares.items() if b - a == width)
+
+
+def test_named_groups_are_not_told_as_the_top_level(trial):
+    summary = trial.comparison.to_dict()
+    page, _ = render_report(summary).split('<script type="application/json"')
+    (own,) = summary["story"]["lie"]
+    assert own["n"] == summary["repairs"][0]["n"]
+    assert f"levels {own['first']} to {own['last']}, where they are" in page
+    assert "at the top" not in page
+
+
+def test_no_reader_is_told_an_agreement_that_words_for_nobody_would_reach(trial):
+    page, _ = render_report(trial.comparison.to_dict()).split('<script type="application/json"')
+    for told in (page, str(trial.comparison), str(trial.comparison.left)):
+        assert "agree with" not in told
+    assert all("fidelity" in row for row in trial.comparison.repairs)
+
+
 def nobody(levels):
     """Return the story of levels of which calibration made one, with an empty one among them."""
     levels = np.array(levels)
     hits = dict.fromkeys(("before", "after"), levels >= 0)
     sizes = dict.fromkeys(("before", "after"), levels + 1)
-    return level_story(RowLevels(levels, int(levels.max()) + 2, 0), hits, sizes, [])
+    return level_story(RowLevels(levels, int(levels.max()) + 2, 0), hits, sizes, {})
 
 
 def test_the_story_of_a_single_level_is_that_of_split_sets(trial):
     one = {moment: np.ones(5, int) for moment in ("before", "after")}
     hits = {moment: sizes > 0 for moment, sizes in one.items()}
-    story = level_story(RowLevels(np.zeros(5, int), 1, 0), hits, one, [])
+    story = level_story(RowLevels(np.zeros(5, int), 1, 0), hits, one, {})
     page = render_report({**trial.comparison.to_dict(), "story": story})
     assert "everyone shares one threshold" in page
     assert 'id="level-coverage-title"' not in page

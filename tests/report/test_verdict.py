@@ -69,7 +69,7 @@ def fitted(repairs=(), left=None, **more):
 def test_a_rule_never_stands_without_its_evidence():
     told = audited([group()])
     assert told["status"] == "finding"
-    for words in ("north", "70.0%", "65.0% to 75.0%", "adjusted p < 0.0001", "97.0%", "400 rows"):
+    for words in ("north", "70.0%", "65.0% to 75.0%", "adjusted p < 0.0001", "400 rows"):
         assert words in told["sentence"]
 
 
@@ -109,8 +109,11 @@ def test_an_unclear_verdict_names_what_there_is_too_little_of():
         assert cause in left["next_steps"][0]
         assert fitted(left=left)["next_steps"] == left["next_steps"]
     assert fitted(left=few)["label"].startswith("Too few rows to tell")
-    untested = fitted([repair(n=FEW)], few)
-    assert "a group needs at least 100 test rows" in untested["next_steps"][0]
+    for left, unit in ((few, "rows"), ({**few, "counted": "clusters"}, "clusters")):
+        untested = fitted([repair(n=FEW)], left)
+        assert untested["label"] == f"One group was repaired, on too few test {unit} to tell"
+        assert f"a group needs at least 100 test {unit}" in untested["next_steps"][0]
+        assert ("one of each cluster" in untested["sentence"]) == (unit == "clusters")
 
 
 def test_a_pass_has_no_finding_and_low_coverage_counts_those_it_has():
@@ -214,7 +217,7 @@ def test_a_repair_is_the_headline():
     told = fitted([repair()])
     assert told["status"] == "pass"
     assert told["label"] == "One group was under-covered and is repaired"
-    for words in ("RULE: 84.7% (81.0% to 88.0%) → 92.9%", "411 test rows", "p = 0.0004", "97.0%"):
+    for words in ("RULE: 84.7% (81.0% to 88.0%) → 92.9%", "411 test rows", "p = 0.0004"):
         assert words in told["sentence"]
 
 

@@ -285,7 +285,8 @@ def compare_sets(
     story = None
     if levels is not None:
         own = replace(levels, levels=levels.levels[rows])
-        story = level_story(own, counted, held, [rule.text for rule in rules])
+        masks = {rule.text: rule.inside(columns.iloc[rows]) for rule in rules}
+        story = level_story(own, counted, held, masks)
     return Comparison(
         names=names,
         confidence_level=float(confidence_level),

@@ -16,6 +16,7 @@ from fareg.metrics import coverage_by_group, coverage_by_level
 from fareg.report import MIN_SHOWN_ROWS
 
 N_WORST = 5
+MOST = 0.8  # a named group is said to lie in the levels that hold this share of its rows
 
 
 def groups_before_and_after(
@@ -67,14 +68,16 @@ def level_story(
     told: RowLevels,
     covered: Mapping[str, BoolArray],
     sizes: Mapping[str, IntArray],
-    named: Sequence[str],
+    named: Mapping[str, BoolArray],
 ) -> dict[str, Any]:
     """Return the facts of a report about levels of disadvantage, in plain types.
 
     ``covered`` and ``sizes`` tell which test rows are covered ``before`` and ``after``, and how
-    many labels their sets hold; ``named`` are the groups that the classifier names, in words.
+    many labels their sets hold; ``named`` are the groups that the classifier names, in words, and
+    which test rows these mean.
 
-    The facts are ``n_levels``; ``named``; ``rows``, one per level; ``top``, the levels from
+    The facts are ``n_levels``; ``named``, the words; ``lie``, where each of these groups lies;
+    ``rows``, one per level; ``top``, the levels from
     ``first`` to ``last`` together; and ``others``, the rest, None if everyone shares one threshold.
     All have n, share, before and after with ``_low`` and ``_high``, size_before and size_after.
     """
@@ -85,10 +88,31 @@ def level_story(
     return {
         "n_levels": n_levels,
         "named": list(named),
+        "lie": [{"group": words, **_where(told.levels, own)} for words, own in named.items()],
         "rows": records(levels_before_and_after(told.levels, n_levels, covered, sizes)),
         "top": {**top, "first": first, "last": n_levels - 1},
         "others": others if first > 0 else None,
     }
+
+
+def _where(levels: IntArray, own: BoolArray) -> dict[str, Any]:
+    """Return the fewest adjacent levels that hold most rows of a group.
+
+    Among as few, they are those with most of its n rows, and of these the lowest. They hold a share
+    of the group, which makes up some share of them. A group without rows lies nowhere.
+    """
+    n = int(own.sum())
+    if n == 0:
+        return {"n": 0, "first": None, "last": None, "share": None, "makes_up": None}
+    up_to = np.concatenate([[0], np.bincount(levels[own]).cumsum()])  # rows below each level
+    for width in range(1, len(up_to)):
+        held = up_to[width:] - up_to[:-width]
+        if held.max() >= MOST * n:
+            break
+    first, most = int(held.argmax()), int(held.max())
+    last = first + width - 1
+    everyone = int(((levels >= first) & (levels <= last)).sum())
+    return {"n": n, "first": first, "last": last, "share": most / n, "makes_up": most / everyone}
 
 
 def levels_before_and_after(

@@ -47,8 +47,6 @@ NEXT_OF_AUDIT = {
 NEXT_OF_FIT = {
     **NEXT_OF_AUDIT,
     "pass": "Use the model, and audit its sets when new rows with labels arrive.",
-    "unclear": f"Fit on more rows: a group needs at least {MIN_HEADLINE_ROWS} test rows before its "
-    "coverage can be judged.",
 }
 
 
@@ -69,7 +67,8 @@ def audit_verdict(
     true label. ``detectable_coverage`` is that at which a group would be found, None if none would
     be found at any. Labels with fewer than ``MIN_HEADLINE_ROWS`` rows may be mentioned in the
     sentence but never decide the status. Groups with fewer rows are no "finding", and never denied:
-    if one was verified to be below, ``small_finding`` says so, and there is no "pass".
+    if one was verified to be below, ``small_finding`` says so, and there is no "pass". What is
+    ``counted`` is rows or clusters.
     """
     target = confidence(confidence_level)
     short, smaller = _labels_below(by_label, confidence_level)
@@ -138,6 +137,7 @@ def audit_verdict(
         "sentence": " ".join(told),
         "next_steps": _next_steps(table, status, short, label_conditional=False),
         "small_finding": bool(small),
+        "counted": _unit(overall),
     }
 
 
@@ -186,7 +186,7 @@ def _collect(small: Sequence[Row], overall: Row) -> str:
     """Say what is missing where an audit cannot tell: rows of a group, or rows, or clusters."""
     half = f"at least {MIN_HEADLINE_ROWS} {_unit(overall)} in the half that verifies"
     if small:
-        return f"Collect more rows like those of {small[0]['rule']}: a verdict needs {half}."
+        return f"Collect more rows like those of {small[0]['rule']}: a group needs {half}."
     more = "more rows" if _unit(overall) == "rows" else "rows of more clusters"
     return f"Collect {more}: a group needs {half}."
 
@@ -240,14 +240,13 @@ def fit_verdict(
 ) -> dict[str, Any]:
     """Decide what a fit says, from what was repaired and from the audit of what is left.
 
-    ``repairs`` are the groups that the classifier named, on test rows: ``group`` (the rule), its
-    ``fidelity``, ``n``, coverage ``before`` and ``after``, each also with ``_low`` and ``_high``,
-    ``p_value``, that it is below the level before, and ``least_coverage``, which the draw of the
-    calibration rows excuses. There may be none. For a method that names no groups, ``repairs`` is
-    None and the audit of its sets speaks alone. ``left`` is :func:`audit_verdict` of the repaired
-    sets on the same rows. ``empty`` holds the ``share`` of test rows whose set is empty, ``right``,
-    the share of these for which the top label is the true one, and ``accuracy``, that share of all
-    test rows.
+    ``repairs`` are the groups that the classifier named, on test rows: ``group`` (the rule), ``n``,
+    coverage ``before`` and ``after``, each also with ``_low`` and ``_high``, ``p_value``, that it
+    is below the level before, and ``least_coverage``, which the draw of the calibration rows
+    excuses. There may be none. For a method that names no groups, ``repairs`` is None and the audit
+    of its sets speaks alone. ``left`` is :func:`audit_verdict` of the repaired sets on the same
+    rows. ``empty`` holds the ``share`` of test rows whose set is empty, ``right``, the share of
+    these for which the top label is the true one, and ``accuracy``, that share of all test rows.
 
     The answer is as that of :func:`audit_verdict`. What is left leads if it is bad; a repair never
     hides it.
@@ -256,9 +255,11 @@ def fit_verdict(
     status, title, sentence = left["status"], left["label"], left["sentence"]
     if repairs is not None:
         status, title, sentence = _with_repairs(repairs, left, short, confidence_level)
-    table = dict(NEXT_OF_FIT)
-    if left["status"] == "unclear" and not _unclear_repair(repairs or (), confidence_level):
-        table["unclear"] = left["next_steps"][0]  # it knows what there is too little of
+    need = _fit_on_more(left["counted"])
+    outcomes = [_repair_outcome(row, confidence_level)[0] for row in repairs or ()]
+    if left["status"] == "unclear" and "unclear" not in outcomes:
+        need = left["next_steps"][0]  # the audit knows what there is too little of
+    table = {**NEXT_OF_FIT, "unclear": need}
     steps = _next_steps(table, status, short, label_conditional=label_conditional)
     if empty is not None and empty["share"] > MAX_EMPTY_SHARE:
         steps.append(_empty_step(empty, confidence_level))
@@ -269,8 +270,9 @@ def _with_repairs(
     repairs: Sequence[Row], left: Row, short: list[Row], confidence_level: float
 ) -> tuple[str, str, str]:
     """Return status, title and sentences of what was repaired and of what is left."""
-    status, title = _repair_title(repairs, confidence_level)
-    told = [*(_repaired(row, confidence_level) for row in repairs), left["sentence"]]
+    unit = left["counted"]
+    status, title = _repair_title(repairs, confidence_level, unit)
+    told = [*(_repaired(row, confidence_level, unit) for row in repairs), left["sentence"]]
     if left["status"] in ("low", "finding"):
         status, told = left["status"], [told[-1], *told[:-1]]
         if status == "low":
@@ -292,8 +294,12 @@ def _with_repairs(
     return status, title, " ".join(told)
 
 
-def _unclear_repair(repairs: Sequence[Row], confidence_level: float) -> bool:
-    return any(_repair_outcome(row, confidence_level)[0] == "unclear" for row in repairs)
+def _fit_on_more(unit: str) -> str:
+    more = "more rows" if unit == "rows" else "rows of more clusters"
+    return (
+        f"Fit on {more}: a group needs at least {MIN_HEADLINE_ROWS} test {unit} before its "
+        "coverage can be judged."
+    )
 
 
 def _empty_step(empty: Row, confidence_level: float) -> str:
@@ -362,12 +368,12 @@ def _next_steps(
     return steps
 
 
-def _repair_outcome(row: Row, confidence_level: float) -> tuple[str, str]:
+def _repair_outcome(row: Row, confidence_level: float, unit: str = "rows") -> tuple[str, str]:
     """Return the status of a repair, and words that claim no more than the test rows show."""
     if row["n"] == 0:
         return "unclear", "was named, but no test row lies in it"
     if row["n"] < MIN_HEADLINE_ROWS:
-        return "unclear", "was repaired, on too few test rows to tell"
+        return "unclear", f"was repaired, on too few test {unit} to tell"
     if row["after_high"] < row["least_coverage"]:
         much = "only partly" if row["after"] > row["before"] else "not"
         return "finding", f"was under-covered and is {much} repaired"
@@ -378,11 +384,11 @@ def _repair_outcome(row: Row, confidence_level: float) -> tuple[str, str]:
     return "pass", "was under-covered and now reaches the target within chance"
 
 
-def _repair_title(repairs: Sequence[Row], confidence_level: float) -> tuple[str, str]:
+def _repair_title(repairs: Sequence[Row], confidence_level: float, unit: str) -> tuple[str, str]:
     """Return the status of the worst repair, and a title that counts groups by their outcome."""
     if not repairs:
         return "pass", "No group is credibly under-covered"
-    outcomes = [_repair_outcome(row, confidence_level) for row in repairs]
+    outcomes = [_repair_outcome(row, confidence_level, unit) for row in repairs]
     status = min((one for one, _ in outcomes), key=("finding", "unclear", "pass").index)
     texts = [text for _, text in outcomes]
     counted = {text: texts.count(text) for text in texts}
@@ -398,16 +404,17 @@ def _plural(outcome: str) -> str:
     return " ".join(several.get(word, word) for word in outcome.split(" "))
 
 
-def _repaired(row: Row, confidence_level: float) -> str:
+def _repaired(row: Row, confidence_level: float, unit: str) -> str:
     if row["n"] == 0:
         return f"{row['group']}: no test row in it."
     test_rows = rows(row["n"]).replace("row", "test row")
+    if unit == "clusters":
+        test_rows += ", one of each cluster"
     before, after = (
         f"{percent(row[moment])} ({interval(row[f'{moment}_low'], row[f'{moment}_high'])})"
         for moment in ("before", "after")
     )
     return (
         f"{row['group']}: {before} → {after} on {test_rows}, "
-        f"target {confidence(confidence_level)}; {p_value(row['p_value'])} before, "
-        f"words agree with {percent(row['fidelity'])} of rows."
+        f"target {confidence(confidence_level)}; {p_value(row['p_value'])} before."
     )
