@@ -295,6 +295,9 @@ def test_small_and_strange_data_get_an_answer(case, tmp_path):
     result.to_html(tmp_path / "report.html")
     result.to_json(tmp_path / "audit.json")
     assert json.loads((tmp_path / "audit.json").read_text()) == result.to_dict()
+    for write, ending in ((result.to_html, ".html or .htm"), (result.to_json, ".json")):
+        with pytest.raises(FaregError, match=f"must end in {ending}, got .pdf"):
+            write(tmp_path / "audit.pdf")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.json", "report.html"]
 
 

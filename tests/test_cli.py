@@ -545,6 +545,43 @@ def test_bad_places_are_refused_before_any_work(place, small, tmp_path):
     assert not (tmp_path / "m.fareg").exists()
 
 
+def test_outputs_follow_links_and_replace_nothing_but_files(small, tmp_path):
+    """A pipe, a link to one, a link to itself and a folder that is a file are refused at once."""
+    os.mkfifo(tmp_path / "pipe.html")
+    (tmp_path / "link.html").symlink_to("pipe.html")
+    (tmp_path / "loop.html").symlink_to("loop.html")
+    (tmp_path / "lost.html").symlink_to(tmp_path / "no" / "r.html")
+    (tmp_path / "old.fareg").write_text("old")
+    (tmp_path / "m.fareg").symlink_to("old.fareg")
+    fit = ("fit", small, "--target", "outcome", "--estimator", "logistic", "--out")
+    before = sorted(os.listdir(tmp_path))
+    for name in ("pipe", "link", "loop"):
+        told = refused(*fit, tmp_path / "m.fareg", "--report", tmp_path / f"{name}.html")
+        assert "is not a regular file; choose another name" in told
+        assert "is not a regular file" in refused(*fit, tmp_path / f"{name}.html")
+    assert "there is no folder" in refused(*fit, tmp_path / "lost.html")
+    assert f"{small} is not a folder; choose another" in refused(*fit, small / "m.fareg")
+    assert "too long" in refused(*fit, tmp_path / ("m" * 300))
+    assert sorted(os.listdir(tmp_path)) == before
+    assert (tmp_path / "pipe.html").is_fifo()
+    assert (tmp_path / "old.fareg").read_text() == "old"
+
+    run(*fit, tmp_path / "m.fareg")
+    assert os.readlink(tmp_path / "m.fareg") == "old.fareg"
+    assert describe(tmp_path / "old.fareg")["metadata"]["target"] == "outcome"
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_reports_are_html_by_their_names(place, small, tmp_path):
+    fit = ("fit", small, "--target", "outcome", "--out", tmp_path / "m.fareg")
+    audit = ("audit", place / "new.csv", "--target", "outcome", "--model", place / "m.fareg")
+    for command in (fit, audit):
+        for name, got in (("r.pdf", ".pdf"), ("r", "no ending")):
+            told = refused(*command, "--report", tmp_path / name)
+            assert f"must end in .html or .htm, got {got}" in told
+    assert os.listdir(tmp_path) == ["small.csv"]
+
+
 def test_damaged_models_are_refused(place, tmp_path):
     bad = tmp_path / "bad.fareg"
     bad.write_bytes((place / "m.fareg").read_bytes()[:-100])

@@ -309,6 +309,20 @@ def test_a_really_full_disk_is_one_error(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_link_stays_and_its_file_is_replaced(discovered, tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "m.fareg").symlink_to(tmp_path / "far" / "m.fareg")  # a file that is not there yet
+    for _ in range(2):
+        fareg.save(discovered, tmp_path / "m.fareg")
+        assert (tmp_path / "m.fareg").is_symlink()
+        assert [path.is_symlink() for path in (tmp_path / "far").iterdir()] == [False]
+    fareg.load(tmp_path / "far" / "m.fareg")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(fareg.FaregError, match="it exists and is not a regular file"):
+        fareg.save(discovered, tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_bad_places_are_one_error(discovered, tmp_path):
     with pytest.raises(fareg.FaregError, match="it is a folder"):
         fareg.save(discovered, tmp_path)

@@ -218,6 +218,8 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line(place, tmp_path):
     (tmp_path / "empty" / "notes.txt").write_text("hello")
     refused("must hold Parquet files only, got notes.txt", tmp_path / "empty")
     refused("it exists", parts, out=tmp_path / "empty")
+    (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
+    refused("it exists", parts, out=tmp_path / "lost")
     refused("there is no folder", parts, out=tmp_path / "no" / "sets")
     refused("engine must be one of local, dask", parts, engine="spark")
     refused("jobs must be", parts, jobs=0)

@@ -5,28 +5,30 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fareg._validation import InvalidInputError
 
 AnyPath = str | os.PathLike[str]
+HTML, JSON = (".html", ".htm"), (".json",)  # endings
 
 
 @contextmanager
 def replacing(path: AnyPath) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; move it there at the end, remove it on any error.
 
-    An existing file stays as it was until the new one is complete and on the disk. A folder that
-    does not exist, a full disk or a missing permission is an :class:`InvalidInputError`. A process
+    An existing file stays as it was until the new one is complete and on the disk. A link stays
+    too: the file that it points to is replaced. A folder that does not exist, something else than
+    a file, a full disk or a missing permission is an :class:`InvalidInputError`. A process
     that is killed leaves at most its temporary file, ``.<name>.<8 hex digits>.tmp``: nothing reads
     it, and it may be deleted.
     """
-    target = check_output(path)
+    target = Path(os.path.realpath(check_output(path)))
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
     try:
-        with writing(target):
+        with writing(path):
             yield temporary
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
@@ -43,7 +45,7 @@ def write_text(path: AnyPath, text: str) -> None:
 
 
 @contextmanager
-def writing(target: Path) -> Iterator[None]:
+def writing(target: AnyPath) -> Iterator[None]:
     """Turn what the disk says while ``target`` is written into an :class:`InvalidInputError`."""
     try:
         yield
@@ -51,24 +53,50 @@ def writing(target: Path) -> Iterator[None]:
         raise InvalidInputError(f"cannot write {target}: {_reason(error)}") from error
 
 
-def check_output(path: AnyPath, *, apart_from: Iterable[AnyPath | None] = ()) -> Path:
-    """Return ``path`` if a file could be written there: its folder exists, itself is no folder.
+def check_output(
+    path: AnyPath, *, apart_from: Iterable[AnyPath | None] = (), endings: Sequence[str] = ()
+) -> Path:
+    """Return ``path`` if a file could be written there: its folder exists, and it is new or a file.
 
-    ``apart_from`` are files of the same job that it must not replace.
+    ``apart_from`` are files of the same job that it must not replace; its name must have one of the
+    ``endings``, if any are given.
     """
     target = Path(path)
-    if target.is_dir():
-        raise InvalidInputError(f"cannot write {target}: it is a folder; name a file in it")
-    if not target.parent.is_dir():
-        raise InvalidInputError(
-            f"cannot write {target}: there is no folder {target.parent}; create it first"
-        )
-    if any(other is not None and Path(other).resolve() == target.resolve() for other in apart_from):
+    with writing(target):
+        _check_place(target)
+    others = {os.path.realpath(other) for other in apart_from if other is not None}
+    if os.path.realpath(target) in others:
         raise InvalidInputError(
             f"cannot write {target}: this command reads or writes another file of that name; "
             "choose a new one"
         )
+    if endings and target.suffix.lower() not in endings:
+        raise InvalidInputError(
+            f"cannot write {target}: the file must end in {' or '.join(endings)}, got "
+            f"{target.suffix or 'no ending'}; choose such a name"
+        )
     return target
+
+
+def _check_place(target: Path) -> None:
+    """Refuse a path without a folder, or at which something else than a file stands."""
+    if target.is_dir():
+        raise InvalidInputError(f"cannot write {target}: it is a folder; name a file in it")
+    real = Path(os.path.realpath(target))  # a link stands for the file that it points to
+    folder = real.parent if target.is_symlink() else target.parent
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError(
+            f"cannot write {target}: {folder} is not a folder; choose another place"
+        )
+    if not folder.is_dir():
+        raise InvalidInputError(
+            f"cannot write {target}: there is no folder {folder}; create it first"
+        )
+    # Pipes and devices would be replaced, and a link that points to itself leads to no file.
+    if real.is_symlink() or (real.exists() and not real.is_file()):
+        raise InvalidInputError(
+            f"cannot write {target}: it exists and is not a regular file; choose another name"
+        )
 
 
 def check_readable(path: AnyPath) -> Path:

@@ -55,6 +55,13 @@ def test_split_sets_with_the_same_rows_stand_before(told, split, clf):
     assert told.names == ("Split conformal", "FaReG")
 
 
+def test_a_report_that_is_no_html_by_its_name_is_refused(clf, told, tmp_path):
+    for write in (lambda path: clf.report(X["test"], y["test"], path), told.to_html):
+        with pytest.raises(fareg.FaregError, match=r"must end in \.html or \.htm, got \.pdf"):
+            write(tmp_path / "r.pdf")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_page_tells_the_story_of_ones_own_model(clf, told, tmp_path):
     path = tmp_path / "r.html"
     summary = clf.report(X["test"], y["test"], path, measures=False).to_dict()

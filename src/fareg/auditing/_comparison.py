@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import SensitiveFeatures, is_frame, select_columns, take_rows
-from fareg._files import AnyPath, write_text
+from fareg._files import HTML, AnyPath, check_output, write_text
 from fareg._validation import BoolArray, IntArray
 from fareg.auditing._audit import audit
 from fareg.auditing._counts import Promise
@@ -193,6 +193,7 @@ class Comparison:
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report, one HTML file that needs nothing else, at once or not at all."""
+        check_output(path, endings=HTML)
         write_text(path, render_report(self.to_dict()))
 
     def _pictures(self, row: dict[str, Any]) -> dict[str, Any]:

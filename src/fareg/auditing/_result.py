@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from fareg._files import AnyPath, write_text
+from fareg._files import HTML, JSON, AnyPath, check_output, write_text
 from fareg._validation import BoolArray
 from fareg._words import json_types
 from fareg.auditing._verification import VerifiedGroup
@@ -252,12 +252,14 @@ class AuditResult:
         return json_types(summary)
 
     def to_json(self, path: AnyPath) -> None:
-        """Write :meth:`to_dict` to a file, at once or not at all."""
+        """Write :meth:`to_dict` to a .json file, at once or not at all."""
+        check_output(path, endings=JSON)
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
         write_text(path, text + "\n")
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report, one HTML file that needs nothing else, at once or not at all."""
+        check_output(path, endings=HTML)
         write_text(path, render_report(self.to_dict()))
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
 from fareg._columns import is_frame, without_columns
-from fareg._files import AnyPath
+from fareg._files import HTML, AnyPath, check_output
 from fareg._levels import distinct_rows
 from fareg._threads import few_threads
 from fareg._validation import (
@@ -222,6 +222,8 @@ class FittedAnswers:
         # imported here, because prediction does without audits
         from fareg.classifiers._report import compare
 
+        if path is not None:
+            check_output(path, endings=HTML)
         rows = self._rows(X, "report", proba, sensitive_features)
         told = compare(self, rows, y, before, clusters=clusters, measures=measures, about=about)
         if path is not None:

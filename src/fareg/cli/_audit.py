@@ -57,11 +57,11 @@ def audit(
 ) -> None:
     """Find who is covered less often than promised, by the sets of any tool."""
     with plain_errors(json) as told:
-        from fareg._files import check_output
+        from fareg._files import HTML, check_output
         from fareg.workflow import audit_file
 
         if report is not None:
-            check_output(report, apart_from=[data, model])
+            check_output(report, apart_from=[data, model], endings=HTML)
         with busy("reading the table", json) as progress:
             result = audit_file(
                 data,

@@ -84,11 +84,11 @@ def fit(
     is calibrated and tested. Its rows must be others than those that trained it.
     """
     with plain_errors(json) as told:
-        from fareg._files import check_output
+        from fareg._files import HTML, check_output
         from fareg.workflow import fit_file
 
         if report is not None:
-            check_output(report, apart_from=[data, out, test_out])
+            check_output(report, apart_from=[data, out, test_out], endings=HTML)
         with busy("reading the table", json) as progress:
             trial = fit_file(
                 data,

@@ -74,7 +74,7 @@ def predict_folder(
     check_kept(keep)
     check_count("batch_size", batch_size)
     target, root = Path(out).absolute(), Path(data).resolve()
-    if target.exists():
+    if os.path.lexists(target):  # a link that leads nowhere is there too
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
     check_output(target)
     file, parts = ModelFile.of(model, trusted), folder_parts(root)

@@ -11,10 +11,11 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
+from fareg._files import check_output
 from fareg._validation import InvalidInputError, check_choice, check_count
 from fareg.experiments._config import content_hash
 from fareg.experiments._runner import run_cells
-from fareg.experiments._store import Store, write_file
+from fareg.experiments._store import Store, make_folder, write_file
 from fareg.experiments.arena._contests import BASE_MODELS, FIT_SHARE, LABELS, Contest
 from fareg.experiments.arena._measures import MIN_CELL
 from fareg.experiments.arena._page import write_page
@@ -116,6 +117,9 @@ def benchmark(
     root = Path(tables) if data is None else Path(data)
     found = [find_table(table, root) for table in define_tables(tables, only)]
     store = Store.open(out)
+    if page is not None:  # a page that cannot be written is refused now, not after hours
+        make_folder(Path(page).parent)
+        check_output(page)
     n_rows = {table: _rows_with_label(table, store) for table in found}
     contests = [
         _contest(table, n_rows[table], label, model, n, seed, test_rows)
