@@ -1,6 +1,7 @@
 """What a fit says is left, an audit of its test rows says too."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -44,6 +45,23 @@ def test_fit_and_audit_of_its_test_rows_agree(seed, roles, tmp_path):
     assert {name: told[name] for name in left} == left
     assert (told["overall"]["n_clusters"] is None) == ("clusters" not in roles)
     assert ("features of the model" in str(again)) == ("sensitive" in roles)
+
+
+def test_clusters_of_the_model_that_the_table_lacks_are_told(tmp_path):
+    fitted(tmp_path, 1, sensitive=["Color", "Gender"], clusters="who")
+    table, model, page = tmp_path / "test.csv", tmp_path / "m.fareg", tmp_path / "a.html"
+    words = "clusters who, which {}: rows were counted as independent"
+    assert "counted as independent" not in str(audit_file(table, target="y", model=model))
+    taken = audit_file(table, target="y", model=model, sensitive=["who"])
+    assert words.format("is named for something else") in str(taken)
+    pd.read_csv(table).drop(columns="who").to_csv(table, index=False)
+    shell = ["audit", str(table), "--target", "y", "--model", str(model), "--report", str(page)]
+    told = CliRunner().invoke(app, [*shell, "--json"]).stdout
+    lacks = words.format("is not a column of this table")
+    for text in (told, CliRunner().invoke(app, shell).stdout, page.read_text(encoding="utf-8")):
+        assert lacks in text
+    given = audit_file(table, target="y", model=model, clusters="Region")
+    assert "counted as independent" not in str(given)
 
 
 def test_a_model_is_audited_in_its_own_sensitive_features_unless_others_are_named(tmp_path):

@@ -72,7 +72,7 @@ def audit_file(
         Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
     clusters : str, default=None
         Column of ids: rows that share one may depend on each other. It defines no groups. None for
-        the clusters that a model was fitted with, if the table has their column.
+        the clusters that a model was fitted with; if the table lacks their column, a note says so.
     drop_missing_target : bool, default=False
         Whether rows without a label are left out, with a warning; if not, they are refused.
     n_calibration : int, default=None
@@ -207,9 +207,12 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
     """Ask a model for the sets of the rows that it has not seen."""
     told, seen, names = describe(model), seen_rows(model), table_columns(asked.data)
     fitted = fit_notes(told)
+    notes = []
     if asked.clusters is None:
-        free = [name for name in names if name not in asked.named]
-        asked = replace(asked, clusters=_own_clusters(fitted, free))
+        own = [name for name, role in fitted.get("left_out", {}).items() if role == "clusters"]
+        free = [name for name in own if name in names and name not in asked.named]
+        notes += _not_free(own, free, names)
+        asked = replace(asked, clusters=free[0] if free else None)
     kinds = model_columns(clf, model)
     further = [] if seen is None else [name for name in seen.names if name in names]
     frame = asked.read([*asked.named, *kinds, *further], kinds)
@@ -230,7 +233,7 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
     if asked.clusters is not None:
         clusters = frame[asked.clusters].to_numpy()[new]
         X = X.drop(columns=asked.clusters, errors="ignore")
-    notes = [] if new.all() else [SeenRows.left_out(int((~new).sum()), len(new))]
+    notes += [] if new.all() else [SeenRows.left_out(int((~new).sum()), len(new))]
     sensitive = asked.sensitive
     if sensitive is None:
         sensitive, note = _own_sensitive(clf, X)
@@ -240,10 +243,15 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
     return _Audited(X, y[new], sets, clusters, sensitive, classes, about, notes)
 
 
-def _own_clusters(fitted: dict[str, Any], names: Sequence[str]) -> str | None:
-    """Return the column of these that held the clusters when a model was fitted, if any."""
-    roles = fitted.get("left_out", {})
-    return next((name for name in names if roles.get(name) == "clusters"), None)
+def _not_free(own: Sequence[str], free: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Return a note if the clusters ``own`` of a model are not among the free columns of a table."""
+    if not own or free:
+        return ()
+    why = "is named for something else" if own[0] in names else "is not a column of this table"
+    return (
+        f"the model was fitted with the clusters {own[0]}, which {why}: rows were counted as "
+        "independent; name a column of clusters if some belong together",
+    )
 
 
 def _not_remembered(calibrated: dict[str, Any]) -> tuple[str, ...]:
