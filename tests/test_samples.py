@@ -136,6 +136,29 @@ def test_a_folder_is_fitted_audited_and_predicted_as_its_rows_in_one_file_are(fo
     assert told["rows"] == 600
 
 
+def test_samples_with_one_seed_for_fit_and_audit_are_independent():
+    fit = Sampling(8000, seed=0)
+    assert fit.apart() == fit.apart()
+    common = 0
+    for seed in range(20):
+        drawn = Sampling(5000, seed)
+        rows = draw_rows(50_000, 5000, drawn.apart().seed)
+        assert len(rows) == 5000
+        common += len(np.intersect1d(rows, draw_rows(50_000, 8000, drawn.seed)))
+    assert abs(common / 20 - 800) < 5 * np.sqrt(800 * 0.84 * 0.9 / 20)  # hypergeometric
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
+def test_an_audit_draws_other_rows_than_the_fit_did(folder, tmp_path):
+    model = tmp_path / "m.fareg"
+    options = {"target": "outcome", "sampling": Sampling(200)}
+    fit_file(folder, out=model, estimator="logistic", sensitive=SENSITIVE, **options)
+    found, again = (audit_file(folder, model=model, **options) for _ in range(2))
+    assert found.n_samples > 120  # 160 of 600 were seen, which is 53 of 200 on average
+    assert found.to_dict() == again.to_dict()
+
+
 @pytest.mark.slow
 def test_dask_reads_the_same_rows(folder, tmp_path):
     distributed = pytest.importorskip("distributed")

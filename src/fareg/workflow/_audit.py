@@ -79,7 +79,8 @@ def audit_file(
         How many rows calibrated the predictor: the audit allows for their number. A model tells it
         by itself, unless another level than its own is asked for.
     sampling : Sampling, default=None
-        Which rows of a folder are read, and where; None for 10^6 at most.
+        How many rows of a folder are read, and where; None for 10^6 at most. They are drawn
+        independently of those that a fit with the same seed draws.
     progress : function, optional
         Called with the name of each stage when it begins.
     """
@@ -89,7 +90,9 @@ def audit_file(
     if confidence_level is not None:
         check_confidence_level(confidence_level)
     groups = None if sensitive is None else list(sensitive)
-    asked = _Asked(data, target, list(sets or ()), groups, clusters, drop_missing_target, sampling)
+    # A sample with the seed of the fit would hold the rows of the fit, which are left out.
+    apart = (sampling or Sampling()).apart()
+    asked = _Asked(data, target, list(sets or ()), groups, clusters, drop_missing_target, apart)
     asked.check()
     if model is None:
         audited = _audited_columns(asked)
@@ -130,7 +133,7 @@ class _Asked:
     sensitive: list[str] | None
     clusters: str | None
     drop_missing: bool
-    sampling: Sampling | None
+    sampling: Sampling
 
     @property
     def named(self) -> list[str]:

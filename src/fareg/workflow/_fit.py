@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 from fareg._files import AnyPath, check_output
-from fareg._hashing import row_hashes
+from fareg._hashing import check_numpy_seed, row_hashes
 from fareg._validation import FloatArray, IntArray, check_choice, check_confidence_level
 from fareg.auditing import Comparison, records
 from fareg.classifiers import FaReGClassifier, out_of_fold_proba, split_rows, trained
@@ -162,6 +162,7 @@ def fit_file(
         is_parquet(check_output(test_out, apart_from=[data, out]))  # it refuses other endings
     check_confidence_level(confidence_level)
     check_choice("conformity_score", conformity_score, SCORES)
+    check_numpy_seed("seed", seed)
     given = ModelSource(estimator, model, probabilities, classes, trusted or ())
     given.check(features=features, weights=weights)
     frame = _read(data, target, drop, sampling, numbers=model is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow
 from fareg._columns import spelled_numbers
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_readable
+from fareg._hashing import hash_key
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
 from fareg._words import first_line
 from fareg.workflow._formats import PARQUET, check_columns, check_unique, is_parquet, reading
@@ -31,6 +32,10 @@ class Sampling:
     seed: int = 0
     engine: str = "local"  # with "dask", each worker reads its share of the same rows
     scheduler: str | None = None  # address of a running one; None starts a cluster on this machine
+
+    def apart(self) -> Sampling:
+        """Return the sampling of other rows with this seed, independent of the rows drawn here."""
+        return replace(self, seed=hash_key(self.seed))
 
 
 def draw_rows(n_rows: int, n_wanted: int, seed: int) -> IntArray:
@@ -162,7 +167,7 @@ def read_parquet(
     sampling = sampling or Sampling()
     n_rows = count_rows(source) or 0
     n_wanted = check_count("max_rows", sampling.max_rows) if source.is_dir() else n_rows
-    rows = draw_rows(n_rows, n_wanted, sampling.seed)
+    rows = draw_rows(n_rows, n_wanted, check_count("seed", sampling.seed, minimum=0))
     columns = parquet_columns(source) if columns is None else columns
     table = arrow_rows(source, rows, columns, labels, sampling)
     # Each column is freed as soon as it is converted.
