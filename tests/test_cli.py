@@ -413,7 +413,9 @@ def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
     assert "hgb, forest, logistic, mlp" in fit_refused(small, tmp_path, "--estimator", "xgb")
     assert "did you mean 0.9?" in fit_refused(small, tmp_path, "--confidence", "90")
     (tmp_path / "t.xlsx").write_bytes(b"x")
-    assert "must end in .csv or .parquet" in fit_refused(tmp_path / "t.xlsx", tmp_path)
+    assert "must end in .csv, .csv.gz, .txt, .parquet or .pq" in fit_refused(
+        tmp_path / "t.xlsx", tmp_path
+    )
 
 
 @pytest.mark.parametrize(
@@ -424,7 +426,8 @@ def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
         (b"a,outcome\n", "has no rows"),
         (b"a,a,outcome\n1,2,x\n", "has column a twice"),
         (b"a;outcome\n1;x\n2;y\n", "at least 20"),
-        (b"a,outcome\n1,x\n1,2,3,4,x\n", "line 3"),
+        (b"a,outcome\n1,x\n1,2,3,4,x\n", "5 values in line 3, but 2 columns; repair that line"),
+        (b'a,outcome\n1,x\n2,"y\n1,x\n', "not closed in row 2 after the first line; close or"),
         (b"a,outcome\n5,1,x\n6,2,y\n", "names 2 columns in its first line"),
         (b"a,outcome\n1,x\nj\xe9,y\n", "byte 0xe9 in line 3"),
         (b"a,outcome\n" + b"1,x\n" * 50, "one class only (x)"),
@@ -466,7 +469,9 @@ def test_the_version_is_told():
 
 def test_broken_parquet_is_refused(place, tmp_path):
     (tmp_path / "t.parquet").write_bytes(b"PAR1 nothing")
-    assert "cannot be read as Parquet" in fit_refused(tmp_path / "t.parquet", tmp_path)
+    told = fit_refused(tmp_path / "t.parquet", tmp_path)
+    assert f"{tmp_path / 't.parquet'} cannot be read as Parquet" in told
+    assert "; write it again, or let its name tell its format" in told
     (tmp_path / "t.parquet").write_bytes((place / "new.parquet").read_bytes()[:3000])
     assert "cannot be read as Parquet" in fit_refused(tmp_path / "t.parquet", tmp_path)
     pd.DataFrame({"a": [[1], [2]] * 20, "outcome": ["x", "y"] * 20}).to_parquet(
@@ -539,7 +544,9 @@ def test_bad_places_are_refused_before_any_work(place, small, tmp_path):
     predict = ("predict", place / "m.fareg", place / "new.csv", "--out")
     assert "it is a folder" in refused(*predict, tmp_path)
     assert "there is no folder" in refused(*predict, tmp_path / "no" / "s.csv")
-    assert "must end in .csv or .parquet" in refused(*predict, tmp_path / "s.txt.zip")
+    assert "must end in .csv, .csv.gz, .txt, .parquet or .pq" in refused(
+        *predict, tmp_path / "s.txt.zip"
+    )
     report = ("--report", tmp_path / "no" / "r.html")
     assert "there is no folder" in refused(*fit, tmp_path / "m.fareg", *report)
     assert not (tmp_path / "m.fareg").exists()
@@ -580,6 +587,28 @@ def test_reports_are_html_by_their_names(place, small, tmp_path):
             told = refused(*command, "--report", tmp_path / name)
             assert f"must end in .html or .htm, got {got}" in told
     assert os.listdir(tmp_path) == ["small.csv"]
+
+
+def test_seeds_and_clusters_of_no_use_are_refused_with_what_was_given(small, tmp_path):
+    fit = ("fit", small, "--target", "outcome", "--out", tmp_path / "m.fareg")
+    assert "seed must be a whole number >= 0, got -1" in refused(*fit, "--seed", -1)
+    for n, got in ((1, "1 different id in 120"), (2, "2 different ids in 120")):
+        SMALL.assign(grp=np.arange(120) % n).to_csv(small, index=False)
+        told = refused(*fit, "--clusters", "grp")
+        assert f"the clusters grp have {got} rows, at least 3 are needed" in told
+        assert "choose a column with more ids, or name no clusters" in told
+    SMALL.assign(grp=np.arange(120) % 3).to_csv(small, index=False)
+    run(*fit, "--clusters", "grp", "--estimator", "logistic")
+
+
+def test_help_names_all_endings_that_are_read(place, tmp_path):
+    for command in ("fit", "predict", "calibrate", "audit"):
+        told = run(command, "--help").stdout
+        assert all(ending in told for ending in (".csv.gz", ".txt", ".parquet", ".pq")), command
+    for name in ("s.csv", "s.csv.gz", "s.txt", "s.parquet", "s.pq"):
+        run("predict", place / "m.fareg", place / "new.csv", "--out", tmp_path / name)
+        told = refused("predict", place / "m.fareg", tmp_path / name, "--out", tmp_path / "o.csv")
+        assert "has no column" in told  # it was read
 
 
 def test_damaged_models_are_refused(place, tmp_path):

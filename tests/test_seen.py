@@ -338,7 +338,7 @@ def test_bad_places_for_test_rows_are_refused_before_any_work(place, tmp_path):
     for out, words in (
         (place / "all.csv", "another file of that name"),
         (tmp_path / "m.fareg", "another file of that name"),
-        (tmp_path / "test.xlsx", "must end in .csv or .parquet"),
+        (tmp_path / "test.xlsx", "must end in .csv, .csv.gz, .txt, .parquet or .pq"),
         (tmp_path / "no" / "test.csv", "there is no folder"),
     ):
         code, told_ = told(*arguments, "--test-out", out)

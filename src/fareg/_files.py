@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fareg._endings import either
 from fareg._validation import InvalidInputError
 
 AnyPath = str | os.PathLike[str]
-HTML, JSON = (".html", ".htm"), (".json",)  # endings
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def check_output(
         )
     if endings and target.suffix.lower() not in endings:
         raise InvalidInputError(
-            f"cannot write {target}: the file must end in {' or '.join(endings)}, got "
+            f"cannot write {target}: the file must end in {either(endings)}, got "
             f"{target.suffix or 'no ending'}; choose such a name"
         )
     return target

@@ -1,6 +1,7 @@
 """The demo: its rows, its references and its figures, on fewer rows and without slow methods."""
 
 import json
+import os
 
 import pytest
 from typer.testing import CliRunner
@@ -52,3 +53,7 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_work(tmp_path, monke
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file" / "figures")])
     assert done.exit_code == 2
     assert done.stderr.startswith("Error: cannot write to ")
+    os.mkfifo(tmp_path / "demo.png")
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "it exists and is not a regular file" in done.stderr

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import SensitiveFeatures, is_frame, select_columns, take_rows
-from fareg._files import HTML, AnyPath, check_output, write_text
+from fareg._endings import HTML
+from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import BoolArray, IntArray
 from fareg.auditing._audit import audit
 from fareg.auditing._counts import Promise

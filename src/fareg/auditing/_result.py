@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from fareg._files import HTML, JSON, AnyPath, check_output, write_text
+from fareg._endings import HTML, JSON
+from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import BoolArray
 from fareg._words import json_types
 from fareg.auditing._verification import VerifiedGroup

@@ -11,7 +11,8 @@ import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
 from fareg._columns import is_frame, without_columns
-from fareg._files import HTML, AnyPath, check_output
+from fareg._endings import HTML
+from fareg._files import AnyPath, check_output
 from fareg._levels import distinct_rows
 from fareg._threads import few_threads
 from fareg._validation import (

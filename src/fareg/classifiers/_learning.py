@@ -42,9 +42,10 @@ def split_rows(n_rows: int, share: float, clusters: Any, seed: int) -> tuple[Int
     unit = "rows" if clusters is None else "clusters"
     if n_units < 2:
         got = "sample" if clusters is None else "cluster"
+        more = "more rows" if clusters is None else "rows of more clusters or no clusters"
         raise InvalidInputError(
             f"fit needs at least 2 {unit} to split, got {n_units} {got}; "
-            "pass more rows, or conformalize a fitted estimator"
+            f"pass {more}, or conformalize a fitted estimator"
         )
     if math.ceil(share * n_units) >= n_units:
         raise InvalidInputError(

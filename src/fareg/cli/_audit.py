@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fareg._endings import HTML
 from fareg.cli import _options as opt
 from fareg.cli._running import busy, names, plain_errors, sampling_of
 
@@ -57,7 +58,7 @@ def audit(
 ) -> None:
     """Find who is covered less often than promised, by the sets of any tool."""
     with plain_errors(json) as told:
-        from fareg._files import HTML, check_output
+        from fareg._files import check_output
         from fareg.workflow import audit_file
 
         if report is not None:

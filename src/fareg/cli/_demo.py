@@ -18,9 +18,9 @@ def demo(
 ) -> None:
     """Show the story on the paper's data: who is left out, who they are, what repairs it."""
     with plain_errors(json) as told:
-        from fareg.experiments.demo import make_folder, run_demo, save_figures
+        from fareg.experiments.demo import make_room, run_demo, save_figures
 
-        make_folder(out)  # a folder that cannot be made is refused before the work
+        make_room(out)  # a folder that cannot take the figures is refused before the work
         with busy("training one model and four conformal predictors", json):
             result = run_demo(seed)
             figures = save_figures(result, out)

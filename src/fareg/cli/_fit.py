@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fareg._endings import HTML, TABLE
 from fareg.cli import _options as opt
 from fareg.cli._running import busy, names, plain_errors, print_verdict, sampling_of
 
@@ -71,7 +72,7 @@ def fit(
     seed: opt.Seed = 0,
     report: opt.Report = None,
     test_out: Annotated[
-        Path | None, typer.Option(help="Also write the test rows to this .csv or .parquet file.")
+        Path | None, typer.Option(help=f"Also write the test rows to this file: {TABLE}.")
     ] = None,
     max_rows: opt.MaxRows = None,
     engine: opt.Engine = "local",
@@ -84,7 +85,7 @@ def fit(
     is calibrated and tested. Its rows must be others than those that trained it.
     """
     with plain_errors(json) as told:
-        from fareg._files import HTML, check_output
+        from fareg._files import check_output
         from fareg.workflow import fit_file
 
         if report is not None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fareg._endings import HTML, PARQUET, TABLE, either
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
 Target = Annotated[str, typer.Option(help="Column of true labels.")]
@@ -19,7 +21,8 @@ Sensitive = Annotated[
 Data = Annotated[
     Path,
     typer.Argument(
-        help="A .csv or .parquet file, or a folder of .parquet files.", show_default=False
+        help=f"A table ({TABLE}), or a folder of {either(PARQUET)} files.",
+        show_default=False,
     ),
 ]
 ModelFile = Annotated[Path, typer.Argument(help="Model file of fareg fit.", show_default=False)]
@@ -38,4 +41,6 @@ Trust = Annotated[
         help="Types in the model file that you know: my_module.MyModel (their code runs)."
     ),
 ]
-Report = Annotated[Path | None, typer.Option(help="Also write a report to this .html file.")]
+Report = Annotated[
+    Path | None, typer.Option(help=f"Also write a report to this {either(HTML)} file.")
+]

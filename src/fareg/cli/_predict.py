@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fareg._endings import TABLE
 from fareg.cli import _options as opt
 from fareg.cli._running import engine_of, kept_results, names, plain_errors, progress
 
@@ -14,7 +15,7 @@ from fareg.cli._running import engine_of, kept_results, names, plain_errors, pro
 def predict(
     model: opt.ModelFile,
     data: opt.Data,
-    out: Annotated[Path, typer.Option(help="File to write (.csv, .parquet), or a new folder.")],
+    out: Annotated[Path, typer.Option(help=f"File to write ({TABLE}), or a new folder.")],
     keep: Annotated[
         str | None, typer.Option(help="Columns to copy beside the sets: id,y (default: none).")
     ] = None,

@@ -12,6 +12,8 @@ import pandas as pd
 from sklearn.frozen import FrozenEstimator
 
 from fareg._encoding import gradient_boosting
+from fareg._files import check_output
+from fareg._hashing import check_numpy_seed
 from fareg._threads import few_threads
 from fareg._validation import BoolArray
 from fareg.classifiers import (
@@ -23,11 +25,11 @@ from fareg.datasets import Dataset, make_synthetic
 from fareg.experiments._figures import draw_image
 from fareg.experiments._problems import out_of_fold
 from fareg.experiments._references import SplitScores, size_matched_threshold
-from fareg.experiments._store import make_folder as make_folder
-from fareg.experiments._store import write_file
+from fareg.experiments._store import make_folder, write_file
 from fareg.metrics import is_covered
 
 N_TRAIN, N_CALIBRATION, N_TEST = 1_500, 1_500, 5_000
+FIGURES = ("demo.png", "demo-levels.png")
 SPLIT, LEVELS = "Split conformal", "FaReG: levels"
 METHODS: dict[str, Any] = {
     SPLIT: SplitConformalClassifier,
@@ -51,6 +53,7 @@ class Demo:
 
 def run_demo(random_state: int = 0) -> Demo:
     """Compare methods on the paper's XNOR data, beside what knowing the group would give."""
+    check_numpy_seed("seed", random_state)
     data = make_synthetic(N_TRAIN + N_CALIBRATION + N_TEST, random_state=random_state)
     train = data.take(slice(0, N_TRAIN))
     cal = data.take(slice(N_TRAIN, N_TRAIN + N_CALIBRATION))
@@ -101,14 +104,19 @@ def _row(name: str, sets: BoolArray, test: Dataset, seconds: float) -> dict[str,
     }
 
 
+def make_room(folder: Path) -> None:
+    """Make a folder for the figures, unless it is there; refuse one that cannot take them."""
+    make_folder(folder)
+    for name in FIGURES:
+        check_output(folder / name)
+
+
 def save_figures(demo: Demo, folder: Path) -> list[Path]:
     """Draw coverage of the group and set size of every method, and the levels by themselves."""
-    figures = {
-        "demo.png": _methods_figure(demo),
-        "demo-levels.png": demo.clf.plot_levels(demo.test.X, demo.test.y),
-    }
+    figures = (_methods_figure(demo), demo.clf.plot_levels(demo.test.X, demo.test.y))
     return [
-        write_file(folder / name, draw_image(figure, "png")) for name, figure in figures.items()
+        write_file(folder / name, draw_image(figure, "png"))
+        for name, figure in zip(FIGURES, figures, strict=True)
     ]
 
 

@@ -210,7 +210,7 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
     """Ask a model for the sets of the rows that it has not seen."""
     told, seen, names = describe(model), seen_rows(model), table_columns(asked.data)
     fitted = fit_notes(told)
-    notes = []
+    notes: list[str] = []
     if asked.clusters is None:
         own = [name for name, role in fitted.get("left_out", {}).items() if role == "clusters"]
         free = [name for name in own if name in names and name not in asked.named]
@@ -247,7 +247,7 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
 
 
 def _not_free(own: Sequence[str], free: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """Return a note if the clusters ``own`` of a model are not among the free columns of a table."""
+    """Return a note if the clusters ``own`` of a model are no free column of a table."""
     if not own or free:
         return ()
     why = "is named for something else" if own[0] in names else "is not a column of this table"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 
 from pyarrow import ArrowException
 
+from fareg._endings import CSV, PARQUET, TABLE
 from fareg._files import AnyPath
 from fareg._validation import InvalidInputError
 from fareg._words import first_line, repeated, shown
 
 SAME_WORD = 0.75  # share of matching letters from which a name is taken for a slip of the pen
-CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
+TOO_LONG = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # as pandas says it
+NOT_CLOSED = re.compile(r"EOF inside string starting at row (\d+)")
 Progress = Callable[[str], None]  # it is told each stage of the work when that begins
 
 
@@ -31,7 +34,7 @@ def is_parquet(path: AnyPath) -> bool:
         return True
     if name.endswith(CSV):
         return False
-    raise InvalidInputError(f"{path} must end in .csv or .parquet, so that its format is known")
+    raise InvalidInputError(f"{path} must end in {TABLE}, so that its format is known")
 
 
 def is_packed(path: AnyPath) -> bool:
@@ -75,10 +78,31 @@ def reading(source: Path) -> Iterator[None]:
     except InvalidInputError:
         raise
     except (ValueError, csv.Error, ArrowException, OSError, EOFError) as error:
-        format_ = "Parquet" if is_parquet(source) else "CSV"
-        raise InvalidInputError(
-            f"{source} cannot be read as {format_}: {first_line(error)}"
-        ) from error
+        told = _not_parquet if is_parquet(source) else _not_csv
+        raise InvalidInputError(told(source, first_line(error).rstrip("."))) from error
+
+
+def _not_parquet(source: Path, reason: str) -> str:
+    return (
+        f"{source} cannot be read as Parquet, it is damaged or in another format ({reason}); write "
+        "it again, or let its name tell its format"
+    )
+
+
+def _not_csv(source: Path, reason: str) -> str:
+    """Return what is wrong with a CSV file, with the line where pandas tells one."""
+    if found := TOO_LONG.search(reason):
+        columns, line, values = found.groups()
+        return (
+            f"{source} has {values} values in line {line}, but {columns} columns; repair that "
+            "line, or put values that hold a separator in quotation marks"
+        )
+    if found := NOT_CLOSED.search(reason):
+        return (
+            f"{source} has a quotation mark that is not closed in row {int(found[1])} after the "
+            "first line; close or remove it"
+        )
+    return f"{source} cannot be read as CSV ({reason}); save it again as CSV in UTF-8"
 
 
 def _not_utf8(source: Path, error: UnicodeDecodeError) -> str:

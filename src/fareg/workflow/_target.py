@@ -14,6 +14,7 @@ from fareg._words import percent
 from fareg.workflow._tables import column_kinds
 
 MIN_ROWS = 20
+MIN_CLUSTERS = 3  # each is in one part of the split
 MANY_VALUES = 20  # more whole numbers than these look like amounts
 ROWS_PER_NUMBER = 10  # such numbers are refused if each repeats more rarely than this
 RARE = 10  # training rows below which a class is hardly learned
@@ -105,14 +106,21 @@ def check_weights(column: pd.Series) -> FloatArray:
 
 
 def check_clusters(column: pd.Series) -> IntArray:
-    """Return the number of each row's cluster, after a check that no id is missing."""
+    """Return the number of each row's cluster, after checks that no id is missing or all alone."""
     n_missing = int(column.isna().sum())
     if n_missing:
         raise InvalidInputError(
             f"the clusters {column.name} have {n_missing} missing ids in {len(column)} rows; fill "
             "them or drop these rows"
         )
-    return pd.factorize(column)[0]
+    codes, ids = pd.factorize(column)
+    if len(ids) < MIN_CLUSTERS:
+        raise InvalidInputError(
+            f"the clusters {column.name} have {len(ids)} different id{'s' * (len(ids) != 1)} in "
+            f"{len(column)} rows, at least {MIN_CLUSTERS} are needed to train, calibrate and test; "
+            "choose a column with more ids, or name no clusters"
+        )
+    return codes
 
 
 def check_training_labels(y_train: Any, y: Any) -> None:
