@@ -20,6 +20,7 @@ from fareg.calibration import LevelCalibration
 from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner
+from fareg.persistence import seen_rows
 from fareg.workflow import _calibrate, audit_file, calibrate_folder
 from forked import dask_cluster
 
@@ -196,7 +197,13 @@ def test_what_cannot_be_calibrated_is_said_in_one_line(place, tmp_path):
         out=out,
     )
     rows[900:].assign(outcome=None).to_parquet(tmp_path / "none.parquet")
-    refused("has missing values", model, tmp_path / "none.parquet", target="outcome", out=out)
+    refused(
+        "has no label in any of 2100 rows",
+        model,
+        tmp_path / "none.parquet",
+        target="outcome",
+        out=out,
+    )
     assert not out.exists()
 
 
@@ -215,6 +222,39 @@ def test_the_command_tells_rows_and_rounds(place, tmp_path):
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["thresholds"] == told["thresholds"]
+
+
+@pytest.mark.parametrize("kind", ["parts", "rows.csv"])
+def test_rows_without_a_label_are_counted_and_left_out_if_asked(kind, place, tmp_path):
+    rows = X.assign(outcome=Y)[600:]
+    gaps = np.random.default_rng(0).random(len(rows)) < 0.1
+    holes = rows.assign(outcome=rows["outcome"].where(~gaps))
+    if kind == "parts":
+        for color, some in holes.groupby("Color"):
+            (tmp_path / kind / f"Color={color}").mkdir(parents=True)
+            some = some.drop(columns="Color")
+            some[:100].to_parquet(tmp_path / kind / f"Color={color}" / "0.parquet")
+            some[100:].to_parquet(tmp_path / kind / f"Color={color}" / "1.parquet")
+    else:
+        holes.to_csv(tmp_path / kind, index=False)
+    rows[~gaps].to_csv(tmp_path / "full.csv", index=False)
+    out = tmp_path / "new.fareg"
+    arguments = ("calibrate", place / "m.fareg", tmp_path / kind, "--target", "outcome")
+    done, told = run(*arguments, "--out", out)
+    assert done.exit_code == 2
+    assert f"the target outcome has {gaps.sum()} missing values in 2400 rows; fill them" in told
+    assert "add --drop-missing-target" in told
+    assert not out.exists()
+    done, told = run(*arguments, "--out", out, "--drop-missing-target")
+    assert done.exit_code == 0, told
+    assert f"{gaps.sum()} of 2400 rows have no outcome and are left out" in told
+    full = calibrate_folder(
+        place / "m.fareg", tmp_path / "full.csv", target="outcome", out=tmp_path / "full.fareg"
+    )
+    assert fareg.load(out).thresholds_.tolist() == full["thresholds"]
+    if kind != "parts":  # the file remembers its rows
+        old, new = (seen_rows(tmp_path / name) for name in ("full.fareg", "new.fareg"))
+        np.testing.assert_array_equal(old.values, new.values)
 
 
 def run(*arguments):

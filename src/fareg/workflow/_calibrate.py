@@ -23,6 +23,7 @@ from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import ask
 from fareg.workflow._predict_folder import ModelFile, loaded
 from fareg.workflow._tables import as_kinds, read_batches, read_table, table_columns
+from fareg.workflow._target import check_missing
 
 Quota = tuple[IntArray, IntArray]  # places of used values, and how many rows to leave out of each
 MAX_REMEMBERED = 10**6  # rows of a file that the model file remembers
@@ -36,6 +37,7 @@ def calibrate_folder(
     *,
     target: str,
     out: AnyPath,
+    drop_missing_target: bool = False,
     batch_size: int = 50_000,
     engine: str = "local",
     jobs: int | None = None,
@@ -61,6 +63,8 @@ def calibrate_folder(
     target : str
         Column of true labels.
     out : path of the model file to write
+    drop_missing_target : bool, default=False
+        Whether rows without a label are left out, with a warning; if not, they are refused.
     batch_size, engine, jobs, scheduler, trusted
         As in :func:`fareg.workflow.predict_folder`.
     progress : function, optional
@@ -80,6 +84,10 @@ def calibrate_folder(
     rows = LabelledParts(ModelFile.of(model, trusted), root, target, batch_size)
     run = partial(run_tasks, engine=engine, jobs=jobs, scheduler=scheduler)
     clf, _ = loaded(rows.model)
+    progress("looking for missing labels")
+    missing = list(run(partial(_missing_in_part, rows=rows), parts))
+    n_missing, n_rows = (sum(counts) for counts in zip(*missing, strict=True))
+    check_missing(n_missing, n_rows, target, drop_missing=drop_missing_target)
     search = _search(clf, count_rows(source) or 0)
     seen, quotas = seen_rows(model), {}
     if seen is not None:
@@ -113,6 +121,7 @@ def _with_rows(seen: SeenRows | None, rows: LabelledParts, source: Path) -> Seen
     further = [] if seen is None else [name for name in seen.names if name in table_columns(source)]
     columns = list(dict.fromkeys([target, *kinds, *further]))
     frame = read_table(source, labels=[target], columns=columns, kinds=kinds)
+    frame = frame[frame[target].notna()].reset_index(drop=True)
     X, y = as_kinds(frame, kinds, str(source))[rows.read], label_texts(frame[target])
     return SeenRows.of(X, y) if seen is None else seen.with_rows(X, y, frame)
 
@@ -206,15 +215,21 @@ class LabelledParts:
         return list(clf.column_kinds_ or kinds)
 
     def batches(self, part: str) -> Iterator[Any]:
-        """Yield some rows of a part at a time."""
-        clf, kinds = loaded(self.model)
-        kind = "number" if np.asarray(clf.classes_).dtype.kind in "biuf" else "text"
+        """Yield some rows of a part that have a label at a time."""
+        for batch in self._read(part, loaded(self.model)[1]):
+            is_labelled = batch[self.target].notna()
+            if is_labelled.any():
+                yield batch if is_labelled.all() else batch[is_labelled].reset_index(drop=True)
+
+    def labels(self, part: str) -> Iterator[Any]:
+        """Yield some labels of a part at a time, missing ones too."""
+        return (batch[self.target] for batch in self._read(part, {}))
+
+    def _read(self, part: str, kinds: dict[str, str]) -> Iterator[Any]:
+        classes = np.asarray(loaded(self.model)[0].classes_)
+        kind = "number" if classes.dtype.kind in "biuf" else "text"
         path, wanted = Path(self.root or "", part), {**kinds, self.target: kind}
         for batch, _ in read_batches(path, wanted, self.batch_size, root=self.root):
-            if batch[self.target].isna().any():
-                raise InvalidInputError(
-                    f"the target {self.target} has missing values; fill them or drop these rows"
-                )
             yield batch
 
     def new_rows(self, part: str, quota: Quota | None) -> Iterator[tuple[Any, BoolArray]]:
@@ -241,6 +256,12 @@ def _seen(model: ModelFile) -> SeenRows:
     seen = seen_rows(model.path)
     assert seen is not None
     return seen
+
+
+def _missing_in_part(part: str, rows: LabelledParts) -> tuple[int, int]:
+    """Return how many rows of a part have no label, and how many it has."""
+    counts = [(int(labels.isna().sum()), len(labels)) for labels in rows.labels(part)]
+    return sum(n for n, _ in counts), sum(n for _, n in counts)
 
 
 def _match_part(part: str, rows: LabelledParts) -> PartMatches:

@@ -29,17 +29,25 @@ def labelled_rows(frame: pd.DataFrame, target: str, *, drop_missing: bool) -> pd
     """Return the rows that have a label; refuse others, or leave them out with a warning."""
     missing = frame[target].isna()
     n_missing = int(missing.sum())
-    if n_missing == len(frame):
-        raise InvalidInputError(f"the target {target} has no label in any row")
+    check_missing(n_missing, len(frame), target, drop_missing=drop_missing)
+    return frame[~missing] if n_missing else frame
+
+
+def check_missing(n_missing: int, n_rows: int, target: str, *, drop_missing: bool) -> None:
+    """Refuse rows without a label, or warn that they are left out."""
     if not n_missing:
-        return frame
+        return
+    if n_missing == n_rows:
+        raise InvalidInputError(
+            f"the target {target} has no label in any of {n_rows} rows; choose another column or "
+            "table"
+        )
     if not drop_missing:
         raise MissingLabelsError(
-            f"the target {target} has {n_missing} missing values in {len(frame)} rows; fill them "
+            f"the target {target} has {n_missing} missing values in {n_rows} rows; fill them "
             "or drop these rows"
         )
-    warn(f"{n_missing} of {len(frame)} rows have no {target} and are left out")
-    return frame[~missing]
+    warn(f"{n_missing} of {n_rows} rows have no {target} and are left out")
 
 
 def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
