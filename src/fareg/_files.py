@@ -116,4 +116,4 @@ def check_readable(path: AnyPath) -> Path:
 def _reason(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full; free some space or choose another folder"
-    return (error.strerror or str(error)).lower()
+    return f"{(error.strerror or str(error)).lower()}; choose another place"
