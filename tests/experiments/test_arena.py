@@ -1,5 +1,6 @@
 """The arena: contests on tables, what is measured there, and the page."""
 
+import os
 import sys
 from itertools import product
 
@@ -336,6 +337,13 @@ def test_without_a_cell_of_enough_rows_other_measures_are_told(table, tmp_path, 
 def test_a_benchmark_of_nothing_is_refused(folder, tmp_path, options, sentence):
     with pytest.raises(InvalidInputError, match=sentence):
         benchmark(folder, out=tmp_path, **{**SMALL, **options})
+
+
+def test_a_page_that_cannot_be_written_is_refused_at_once(folder, tmp_path):
+    os.mkfifo(tmp_path / "page.md")
+    with pytest.raises(InvalidInputError, match="it exists and is not a regular file"):
+        benchmark(folder, out=tmp_path / "out", page=tmp_path / "page.md", **SMALL)
+    assert os.listdir(tmp_path) == ["page.md"]
 
 
 def test_sizes_beyond_a_table_are_one_size(folder, tmp_path):

@@ -116,10 +116,10 @@ def benchmark(
     wanted = find_methods(methods)
     root = Path(tables) if data is None else Path(data)
     found = [find_table(table, root) for table in define_tables(tables, only)]
-    store = Store.open(out)
-    if page is not None:  # a page that cannot be written is refused now, not after hours
+    if page is not None:  # one that cannot be written is refused now, not after hours
         make_folder(Path(page).parent)
         check_output(page)
+    store = Store.open(out)
     n_rows = {table: _rows_with_label(table, store) for table in found}
     contests = [
         _contest(table, n_rows[table], label, model, n, seed, test_rows)
