@@ -123,7 +123,7 @@ def test_comparisons_hold_every_method_and_metric(everything):
         assert (summary["size"] <= 6).all()
         assert {"wsc_plus_null_low", "wsc_plus_null_high", "seconds"} <= set(summary)
         by_name = summary.set_index("method")["size"]
-        for like in ("FaReG (paper)", "FaReG (partition)"):
+        for like in ("FaReG (paper)", "FaReG (levels)"):
             assert by_name[f"Marginal at the size of {like}"] == by_name[like]
     assert len(pd.read_csv(done.folder / "draws" / "summary.csv")) == len(DRAWS)
 
