@@ -65,8 +65,8 @@ SLACK = 8 << 20
 class Leaks:
     """What a process holds now, to be compared with what it holds after many more rounds."""
 
-    def __init__(self, n_rounds):
-        self.n_rounds = n_rounds
+    def __init__(self, n_rounds, reused=200):
+        self.n_rounds, self.reused = n_rounds, reused
         self.held = self.now()
 
     def now(self):
@@ -80,7 +80,7 @@ class Leaks:
 
     def check(self):
         objects, resident, n_open = np.subtract(self.now(), self.held)
-        assert objects < self.n_rounds + 200  # caches fill up; two more per round are a leak
+        assert objects < self.n_rounds + self.reused  # caches fill up; two per round are a leak
         assert resident < SLACK
         assert n_open <= 0
 
@@ -291,7 +291,9 @@ def test_many_calibrations_on_a_folder_leave_nothing_behind(place, tmp_path):
 
     for _ in range(30):  # caches fill up
         round_()
-    leaks = Leaks(20)
+    # Libraries keep some eight blocks per round for reuse, and free them all after a hundred; of a
+    # model that is loaded and kept, every round would leave thousands.
+    leaks = Leaks(20, reused=1000)
     for _ in range(20):
         round_()
     leaks.check()
