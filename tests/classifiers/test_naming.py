@@ -143,11 +143,13 @@ def test_words_leave_out_people_too_few_to_check():
     """Another alternative may overlap: only the rows that it adds count."""
     columns = people(2000)
     columns["serial"] = np.arange(2000.0)
-    few = Condition("serial", high=30.0)
-    overlapping = (is_level("edu", "p"), Condition("serial", high=1500.0))
-    rule = rule_of((is_level("edu", "p"),), (few,), overlapping)
-    covered = with_coverage(EDU_P.inside(columns), 0.7, 0.95)
-    assert [group.rule.text for group in named([rule], columns, covered)] == ["edu=p"]
+    edu, women = (is_level("edu", "p"),), (is_level("sex", "F"), is_level("race", "a"))
+    few, overlapping = (Condition("serial", high=30.0),), (*edu, Condition("serial", high=1500.0))
+    inside = EDU_P.inside(columns) | WOMEN_A.inside(columns)
+    covered = with_coverage(inside, 0.7, 0.95)
+    (group,) = named([rule_of(edu, few, women, overlapping)], columns, covered)
+    assert "serial" not in group.rule.text
+    np.testing.assert_array_equal(group.rule.inside(columns), inside)
 
 
 def test_a_group_counts_as_found_again_although_another_one_is_worse_off():
