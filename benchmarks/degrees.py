@@ -3,7 +3,7 @@
 Labels follow the rule of ``make_synthetic``: Feature 1 tells the label of an easy row, and only the
 half of a hard one. Every shape says how likely a row is to be hard. ``TUNING`` shapes were looked
 at while the learner was built; ``HELD_OUT`` shapes were not, and ``LATER`` shapes were thought of
-when it was done.
+when it was done. ``RANDOM`` shapes nobody thought of.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pandas as pd
 from group_shapes import HELD_OUT as GROUPS_HELD_OUT
 from group_shapes import JOBS, TABLE, draw_labels, draw_people
 from group_shapes import TUNING as GROUPS_TUNING
+from random_groups import random_union
 
 CATEGORIES = ("Color", "Gender", "Age Group", "Region")
 Hardness = Callable[[pd.DataFrame], np.ndarray]
@@ -173,13 +174,17 @@ NOISE: dict[str, Shape] = {
     f"noise {d}": (lambda X: np.full(len(X), 0.5), tuple(f"Noise {j}" for j in range(d)))
     for d in (3, 10, 20, 60)
 }
+RANDOM: dict[str, Shape] = {
+    f"random {k}": (_group(lambda X, k=k: random_union(k)[0](X)), TABLE) for k in range(100)
+}
+ALL = {**TUNING, **HELD_OUT, **LATER, **NOISE, **RANDOM}
 
 
 def draw(name: str, n_samples: int, random_state: int) -> Graded:
     """Draw rows of one shape; smooth hardness has five degrees of equal share."""
     rng = np.random.default_rng(random_state)
     X = draw_people(n_samples, rng, missing=name == "missing")
-    hardness, sensitive = {**TUNING, **HELD_OUT, **LATER, **NOISE}[name]
+    hardness, sensitive = ALL[name]
     noise = {
         name: rng.choice(list("abc"), n_samples) if j % 2 else rng.normal(size=n_samples)
         for j, name in enumerate(s for s in sensitive if s.startswith("Noise"))

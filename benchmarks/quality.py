@@ -3,14 +3,17 @@
     python benchmarks/quality.py tuning,held-out --rows 2000 --seeds 1
     python benchmarks/quality.py tuning,held-out --rows 2000 --seeds 5 --few
     python benchmarks/quality.py later --rows 2000 --seeds 5
+    python benchmarks/quality.py random --rows 2000 --seeds 1 --few
+    python benchmarks/quality.py tuning,held-out,later --rows 2000 --seeds 5 --few --base boosting
     python benchmarks/quality.py noise --rows 2000 --seeds 5 --test-rows 20000
     python benchmarks/quality.py summary
 
 Every method is fitted on the same N rows: half of them train the base model, the others calibrate.
 The oracle knows the true degree of hardship of every row and calibrates each degree by itself. A
 finished case is added to ``quality.csv`` at once and is not measured again; ``--few`` measures
-split, levels and the oracle only. ``docs/quality.md`` tells what the figures say. Seeds below 20
-and from 1000 on were used while the learner was built.
+split, levels and the oracle only. The base model is a small forest, or with ``--base boosting`` the
+default of the package. ``docs/quality.md`` tells what the figures say. Seeds below 20 and from 1000
+on were used while the learner was built.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ import joblib
 import numpy as np
 import pandas as pd
 import typer
-from degrees import HELD_OUT, LATER, NOISE, TUNING, Graded, draw
+from degrees import HELD_OUT, LATER, NOISE, RANDOM, TUNING, Graded, draw
+from random_groups import random_union
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
@@ -42,7 +46,7 @@ from fareg import (
     RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
-from fareg._encoding import one_hot_encoder
+from fareg._encoding import gradient_boosting, one_hot_encoder
 from fareg._validation import Count
 from fareg.calibration import CellCalibration, Rows
 from fareg.classifiers import ConformalClassifier
@@ -50,16 +54,17 @@ from fareg.groups import GroupLearner
 from fareg.metrics import coverage_by_level, is_covered
 
 RESULTS = Path(__file__).with_name("quality.csv")
-SHAPES = {"tuning": TUNING, "held-out": HELD_OUT, "later": LATER, "noise": NOISE}
+SHAPES = {"tuning": TUNING, "held-out": HELD_OUT, "later": LATER, "noise": NOISE, "random": RANDOM}
 SMOOTH = (  # regions of numbers alone
     *("corner", "stripe", "slope", "disc", "ring", "tilt"),
     *("checkerboard", "steps of age", "tails", "wedge", "forties"),
 )
 TENTH = (  # groups of about a tenth
     *("minority", "two groups", "tenth", "box", "three groups", "minority in noise"),
+    *(f"random groups: {n}" for n in range(1, 5)),
 )
 COLUMNS = (
-    *("shape", "held_out", "N", "seed", "method"),
+    *("base", "shape", "held_out", "N", "seed", "method"),
     *("worst", "average", "size", "seconds", "n_levels", "level_off"),
 )
 LEVELS, ONE_GROUP = "FaReG (levels)", "FaReG (one group)"
@@ -126,10 +131,13 @@ class Remembered(ClassifierMixin, BaseEstimator):
         return self.fitted_.predict_proba(X)
 
 
-def base_model(seed: int) -> Any:
-    """Return a small forest, because it is trained six times per table and methods."""
+def small_forest(seed: int) -> Any:
+    """Return a model that is trained quickly, as it is trained six times per table and methods."""
     forest = RandomForestClassifier(40, min_samples_leaf=5, random_state=seed)
     return make_pipeline(one_hot_encoder(), forest)
+
+
+BASES = {"forest": small_forest, "boosting": gradient_boosting}
 
 
 def methods(data: Graded, model: Any, seed: int) -> dict[str, Any]:
@@ -153,14 +161,15 @@ def methods(data: Graded, model: Any, seed: int) -> dict[str, Any]:
 
 
 def measure_case(
-    name: str, n_rows: int, seed: int, n_test: int, wanted: set[str]
+    name: str, n_rows: int, seed: int, n_test: int, wanted: set[str], base: str = "forest"
 ) -> Iterator[dict[str, Any]]:
     """Fit the wanted methods on one table, and measure their sets of new rows."""
     data = draw(name, n_rows + n_test, seed)
     X, y, test, truth = data.X[:n_rows], data.y[:n_rows], data.X[n_rows:], data.y[n_rows:]
     degree = data.degree(test)
     worst = degree == degree.max()
-    case = {"shape": name, "held_out": name in {**HELD_OUT, **LATER}, "N": n_rows, "seed": seed}
+    held_out = name in {**HELD_OUT, **LATER, **RANDOM}
+    case = {"base": base, "shape": name, "held_out": held_out, "N": n_rows, "seed": seed}
     Remembered.known.clear()
 
     def row(method: str, sets: np.ndarray, seconds: float, clf: Any = None) -> dict[str, Any]:
@@ -179,7 +188,7 @@ def measure_case(
             "level_off": (by_level["coverage"] - split.confidence_level).abs().max(),
         }
 
-    for method, clf in methods(data, base_model(seed), seed).items():
+    for method, clf in methods(data, BASES[base](seed), seed).items():
         if method not in wanted | {"split"}:
             continue
         Remembered.saved = 0.0
@@ -198,7 +207,7 @@ def measure_case(
 
 def by_method(rows: pd.DataFrame) -> pd.DataFrame:
     """Return means over shapes, per number of rows and method, of tables with all methods."""
-    known = rows[~rows["shape"].isin(NOISE)]
+    known = rows[~rows["shape"].isin(NOISE) & (rows["base"] == "forest")]
     case = ["shape", "N", "seed"]
     n_methods = known.groupby(case)["method"].transform("nunique")
     known = known[n_methods == n_methods.groupby(known["N"]).transform("max")]
@@ -214,10 +223,20 @@ def by_method(rows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{"lowest worst": lowest}).reset_index()
 
 
+def with_random_joined(rows: pd.DataFrame) -> pd.DataFrame:
+    """Let random tables of the same number of groups count as seeds of one shape."""
+    number = rows["shape"].where(rows["shape"].isin(RANDOM)).str.removeprefix("random ")
+    tables = {text: int(text) for text in number.dropna().unique()}
+    shapes = {text: f"random groups: {random_union(k)[1]}" for text, k in tables.items()}
+    return rows.assign(
+        shape=number.map(shapes).fillna(rows["shape"]), seed=number.map(tables).fillna(rows["seed"])
+    )
+
+
 def by_shape(rows: pd.DataFrame) -> pd.DataFrame:
     """Return levels beside the oracle, per number of rows and shape, and whether goals are met."""
-    keys = ["N", "held_out", "shape"]
-    known = rows[~rows["shape"].isin(NOISE)]
+    keys = ["base", "N", "held_out", "shape"]
+    known = with_random_joined(rows[~rows["shape"].isin(NOISE)])
     mean = known.groupby([*keys, "method"])[["worst", "size"]].mean().unstack("method")
     table = pd.DataFrame({"seeds": known.groupby(keys)["seed"].nunique()})
     for method in FEW:
@@ -264,24 +283,30 @@ def markdown(table: pd.DataFrame) -> str:
 
 
 def main(
-    which: str, rows: int = 2000, seeds: int = 5, test_rows: int = 8000, few: bool = False
+    which: str,
+    rows: int = 2000,
+    seeds: int = 5,
+    test_rows: int = 8000,
+    few: bool = False,
+    base: str = "forest",
 ) -> None:
-    """Measure tuning, held-out or noise shapes or named ones, or show the summary."""
+    """Measure sets of shapes or named ones, or show the summary."""
     warnings.simplefilter("ignore", FaregWarning)
     done = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=COLUMNS)
     if which == "summary":
         parts = (by_method(done), by_shape(done), without_signal(done))
         print("\n\n".join(markdown(part) for part in parts))
         return
-    finished = set(done[["shape", "N", "seed", "method"]].itertuples(index=False, name=None))
+    case = ["base", "shape", "N", "seed", "method"]
+    finished = set(done[case].itertuples(index=False, name=None))
     names = [name for part in which.split(",") for name in SHAPES.get(part, [part])]
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):  # all shapes before any is repeated
         for name in names:
             asked = NOISE_METHODS if name in NOISE else FEW if few else METHODS
-            wanted = {m for m in asked if (name, rows, seed, m) not in finished}
+            wanted = {m for m in asked if (base, name, rows, seed, m) not in finished}
             if not wanted:
                 continue
-            found = list(measure_case(name, rows, seed, test_rows, wanted))
+            found = list(measure_case(name, rows, seed, test_rows, wanted, base))
             print(pd.DataFrame(found).round(3).to_string(index=False), flush=True)
             is_new = not RESULTS.exists()
             with RESULTS.open("a", newline="") as file:
