@@ -36,16 +36,45 @@ def is_frame(X: Any) -> bool:
 
 
 def check_table(X: Any) -> Any:
-    """Return ``X`` if it is a frame or a two-dimensional array, neither of them without columns."""
-    table = X if is_frame(X) else np.asarray(X)
+    """Return ``X`` if it is a frame or a two-dimensional array, neither of them without columns.
+
+    Some words, such as "Reshape your data", are those that scikit-learn's checks look for.
+    """
+    table = X if is_frame(X) else _dense(X)
     if len(table.shape) != 2:
+        got = f"shape {table.shape}" if table.shape else type(X).__name__
+        fix = "pass a frame or an array with a row per sample"
+        if len(table.shape) == 1:
+            fix = "Reshape your data with np.reshape(X, (-1, 1)) if it is one column"
         raise InvalidInputError(
-            f"X must be a table of shape (n_samples, n_features), got shape {table.shape}; "
-            "reshape a single feature with X.reshape(-1, 1)"
+            f"X must be a table of shape (n_samples, n_features), got {got}; {fix}"
         )
     if table.shape[1] == 0:
-        raise InvalidInputError("X must have at least one column, got none")
+        raise InvalidInputError(
+            f"X must have at least one column, got 0 feature(s) (shape={tuple(table.shape)}) while "
+            "a minimum of 1 is required; keep the columns that tell about the rows"
+        )
+    _check_unique(column_names(table))
     return table
+
+
+def _dense(X: Any) -> Any:
+    """Return what is no frame as an array, if it is one of real numbers or objects."""
+    if hasattr(X, "toarray"):
+        raise InvalidInputError("X must be dense, got a sparse matrix; pass X.toarray()")
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise InvalidInputError(
+            f"X must be a table with rows of one length, got a {type(X).__name__} that is none; "
+            "fill what is missing with NaN"
+        ) from error
+    if array.dtype.kind == "c":
+        raise InvalidInputError(
+            f"X must hold real numbers, got {array.dtype} (Complex data not supported); pass real "
+            "and imaginary parts as columns"
+        )
+    return array
 
 
 def check_same_order(**tables: Any) -> None:
@@ -75,7 +104,9 @@ def column_names(X: Any) -> list[str]:
 def _check_unique(names: list[str]) -> None:
     twice = repeated(names)
     if twice:
-        raise InvalidInputError(f"column names must be unique, got {', '.join(twice)} twice")
+        raise InvalidInputError(
+            f"column names must be unique, got {', '.join(twice)} twice; rename one"
+        )
 
 
 def canonical(X: Any, names: list[str] | None = None) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -36,7 +37,7 @@ def json_types(value: Any) -> Any:
 
 def repeated(names: list[str]) -> list[str]:
     """Return the names that stand in a list more than once."""
-    return sorted({name for name in names if names.count(name) > 1})
+    return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
 def percent(share: float | None, digits: int = 1) -> str:

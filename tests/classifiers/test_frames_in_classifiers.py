@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from lightgbm import LGBMClassifier
+from scipy.sparse import csr_array
 from sklearn.compose import make_column_transformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
@@ -16,6 +17,7 @@ from xgboost import XGBClassifier
 
 from fareg import (
     ExhaustiveConformalClassifier,
+    FaReGClassifier,
     FaregError,
     FaregWarning,
     PartialConformalClassifier,
@@ -137,13 +139,13 @@ def test_columns_must_be_those_of_calibration(patients, convert):
     assert clf.feature_names_in_.tolist() == list(X.columns)
     in_order = clf.predict_set(convert(X))
     np.testing.assert_array_equal(clf.predict_set(convert(X[X.columns[::-1]])), in_order)
-    with pytest.raises(
-        FaregError, match=r"(?s)Feature names seen at fit time, yet now missing.*dose"
-    ):
+    with pytest.raises(FaregError, match=r"^X has no column dose; add to .* what is missing$"):
         clf.predict_set(convert(X.drop(columns="dose")))
+    with pytest.raises(FaregError, match=r"^X has no column dose; did you mean doses\?$"):
+        clf.predict_set(convert(X.rename(columns={"dose": "doses"})))
     more = convert(X.assign(extra=1, more="a"))
     fix = r"; leave out extra, more with X\[list\(clf.feature_names_in_\)\]$"
-    with pytest.raises(FaregError, match=r"(?s)Feature names unseen at fit time.*extra.*" + fix):
+    with pytest.raises(FaregError, match=r"^X must have the \d columns of fit, got \d" + fix):
         clf.predict_set(more)
     np.testing.assert_array_equal(clf.predict_set(more[list(clf.feature_names_in_)]), in_order)
     with pytest.raises(FaregError, match="at least one row"):
@@ -155,14 +157,14 @@ def test_arrays_must_have_the_columns_of_calibration():
     clf = SplitConformalClassifier(LogisticRegression()).fit(X, X[:, 0] > 0)
     with pytest.raises(FaregError, match=r"X has 2 features, but .* is expecting 3"):
         clf.predict_set(X[:, :2])
-    with pytest.raises(FaregError, match="Expected 2D array, got 1D"):
+    with pytest.raises(FaregError, match=r"got shape \(3,\); Reshape your data with np.reshape"):
         clf.predict_set(X[0])
 
 
 def test_duplicate_columns_are_refused(patients):
     X, y = patients
     twice = pd.concat([X, X[["dose"]]], axis=1)
-    with pytest.raises(FaregError, match="unique column names"):
+    with pytest.raises(FaregError, match="names must be unique, got dose twice"):
         SplitConformalClassifier().fit(twice, y)
 
 
@@ -207,3 +209,85 @@ def test_texts_in_a_column_of_numbers_are_not_taken_for_missing_in_silence(make)
         clf.predict_set(make({"age": words, "x": age}))
     with pytest.warns(FaregWarning, match=r"1 texts in 200 values .* count as missing"):
         clf.predict_set(make({"age": [words[0], *map(str, age[1:])], "x": age}))
+
+
+NUMBERS = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=["a", "b", "c"])
+LABELS = (NUMBERS["a"] > 0).to_numpy()
+MISSING = NUMBERS.mask(NUMBERS > 1)
+NEEDS = r"the estimator LogisticRegression [\w ]+: "
+STEP = "; mend the rows, or put a step before it that does, with sklearn.pipeline.make_pipeline"
+
+
+@pytest.mark.parametrize("kind", [SplitConformalClassifier, FaReGClassifier])
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        (NUMBERS.set_axis(["a", "b", "b"], axis=1), "column names .* unique, got b twice; rename"),
+        (NUMBERS["a"], r"got shape \(200,\); Reshape your data with np.reshape\(X, \(-1, 1\)\)"),
+        (NUMBERS.to_numpy()[None], r"got shape \(1, 200, 3\); pass a frame or an array"),
+        (None, "got NoneType; pass a frame or an array"),
+        (NUMBERS[[]], r"X must have at least one column, got 0 feature\(s\)"),
+        (NUMBERS[:0], "X must have at least one row"),
+        (NUMBERS.set_axis(["a", "b", 1], axis=1), "of one type, got 'a', 'b', 1; make them texts"),
+        ([[1, 2, 3], [1, 2]], "rows of one length, got a list that is none; fill what is missing"),
+        (NUMBERS.to_numpy() * 1j, "X must hold real numbers, got complex128"),
+        (csr_array(NUMBERS.to_numpy()), r"got a sparse matrix; pass X.toarray\(\)"),
+        (MISSING, NEEDS + "Input X contains NaN" + STEP),
+    ],
+    ids=str.split("twice 1d 3d none empty rowless names ragged complex sparse nan"),
+)
+def test_unusable_tables_are_refused_in_one_sentence(kind, table, sentence):
+    model = LogisticRegression().fit(NUMBERS, LABELS)
+    clf = kind(LogisticRegression(), random_state=0)
+    given = kind(FrozenEstimator(model), random_state=0).conformalize(NUMBERS, LABELS)
+    labels = LABELS[: len(table)] if isinstance(table, pd.DataFrame) else LABELS
+    for refused in (
+        lambda: clf.fit(table, labels),
+        lambda: kind(model).conformalize(table, labels),
+        lambda: given.predict_set(table),
+        lambda: given.predict(table),
+    ):
+        with pytest.raises(FaregError, match=sentence) as told:
+            refused()
+        assert "\n" not in str(told.value)
+
+
+def test_refusals_of_an_estimator_have_its_error_as_their_cause():
+    texts = NUMBERS.assign(b=np.where(NUMBERS["b"] > 0, "high", "low"))
+    for table, cause in ((texts, ValueError), (NUMBERS.assign(b=pd.Timestamp(0)), TypeError)):
+        clf = SplitConformalClassifier(LogisticRegression())
+        with pytest.raises(FaregError, match=NEEDS + ".*" + STEP) as told:
+            clf.fit(table, LABELS)
+        assert isinstance(told.value.__cause__, cause)
+
+
+def test_a_table_has_the_columns_of_the_estimator_in_any_order():
+    model = LogisticRegression().fit(NUMBERS, LABELS)
+    clf = SplitConformalClassifier(model, random_state=0).conformalize(NUMBERS, LABELS)
+    other = SplitConformalClassifier(model, random_state=0)
+    other.conformalize(NUMBERS[["c", "a", "b"]], LABELS)
+    np.testing.assert_array_equal(other.predict_proba(NUMBERS), clf.predict_proba(NUMBERS))
+    with pytest.raises(FaregError, match=r"^X has no column b; add to a, c what is missing$"):
+        other.conformalize(NUMBERS[["a", "c"]], LABELS)
+    with pytest.raises(
+        FaregError, match=r"leave out d with X\[list\(estimator.feature_names_in_\)"
+    ):
+        other.conformalize(NUMBERS.assign(d=1.0), LABELS)
+
+
+def test_columns_are_not_blamed_for_what_an_estimator_says_about_values():
+    model = make_pipeline(make_column_transformer(("passthrough", ["a"])), LogisticRegression())
+    clf = SplitConformalClassifier(model.fit(NUMBERS, LABELS))
+    clf.conformalize(NUMBERS.assign(d=1.0), LABELS)  # it takes further columns
+    with pytest.raises(FaregError, match=r"estimator Pipeline refuses these rows: .* NaN; mend"):
+        clf.conformalize(MISSING.assign(d=1.0), LABELS)
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names:UserWarning")
+@pytest.mark.parametrize("convert", [lambda X: X, as_polars], ids=["pandas", "polars"])
+def test_what_was_fitted_on_an_array_takes_the_columns_of_a_frame_by_position(convert):
+    array = NUMBERS.to_numpy()
+    clf = FaReGClassifier(LogisticRegression(), random_state=0).fit(array, LABELS)
+    frame = convert(NUMBERS.set_axis(["c", "b", "a"], axis=1))
+    np.testing.assert_array_equal(clf.predict_set(frame), clf.predict_set(array))
+    np.testing.assert_array_equal(clf.predict_level(frame), clf.predict_level(array))

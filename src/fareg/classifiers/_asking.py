@@ -14,18 +14,24 @@ from fareg._columns import is_frame, without_columns
 from fareg._endings import HTML
 from fareg._files import AnyPath, check_output
 from fareg._levels import distinct_rows
-from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,
-    FaregError,
     FloatArray,
     IntArray,
     InvalidInputError,
     NotConformalizedError,
 )
-from fareg._words import confidence, first_line
+from fareg._words import confidence
 from fareg.calibration import Rows
-from fareg.classifiers._inputs import given_proba, no_sensitive, sensitive_beside, validated_table
+from fareg.classifiers._estimators import asked
+from fareg.classifiers._inputs import (
+    check_names,
+    given_proba,
+    in_order_of,
+    no_sensitive,
+    sensitive_beside,
+    validated_table,
+)
 from fareg.classifiers._probabilities import hidden_columns
 from fareg.scores import get_score
 
@@ -301,15 +307,14 @@ class FittedAnswers:
 
     def _ask(self, method: str, X: Any) -> Any:
         """Return what the estimator says about rows; if it refuses them, say so in one line."""
+        X = in_order_of(self.estimator_, self._features(X))
         try:
-            with few_threads(X):
-                return getattr(self.estimator_, method)(self._features(X))
-        except FaregError:
+            with asked(self.estimator_, X, "refuses these rows"):
+                return getattr(self.estimator_, method)(X)
+        except InvalidInputError as error:
+            if "feature names" in str(error):  # scikit-learn tells which on further lines
+                check_names(self.estimator_, X, "estimator")
             raise
-        except (ValueError, TypeError) as error:
-            raise InvalidInputError(
-                f"the estimator refuses these rows: {first_line(error)}"
-            ) from error
 
     def _features(self, X: Any) -> Any:
         """Return what the estimator may read of X."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from fareg._threads import few_threads
-from fareg._validation import InvalidInputError
+from fareg._validation import FaregError, InvalidInputError
+from fareg._words import first_line
 
 
 def check_model(name: str, model: Any) -> None:
@@ -111,6 +114,22 @@ def refuse_weights(sample_weight: Any) -> None:
         )
 
 
+@contextmanager
+def asked(estimator: Any, X: Any, refusal: str) -> Iterator[None]:
+    """Let an estimator work on rows; if it refuses them, say so in one line."""
+    try:
+        with few_threads(X):
+            yield
+    except FaregError:
+        raise
+    except (ValueError, TypeError) as error:
+        model = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+        raise InvalidInputError(
+            f"the estimator {type(model).__name__} {refusal}: {first_line(error).rstrip('.')}; "
+            "mend the rows, or put a step before it that does, with sklearn.pipeline.make_pipeline"
+        ) from error
+
+
 def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:
     """Train an estimator; if it refuses the rows, say so in one sentence.
 
@@ -120,13 +139,9 @@ def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:
     >>> trained(DummyClassifier(), [[0.0], [1.0]], [0, 1]).classes_.tolist()
     [0, 1]
     """
-    try:
-        with few_threads(X):
-            return check_estimator(estimator.fit(X, y, **weight_arguments(estimator, weights)))
-    except ValueError as error:
-        raise InvalidInputError(
-            f"the estimator could not be trained on {len(y)} of the rows: {error}"
-        ) from error
+    own = weight_arguments(estimator, weights)
+    with asked(estimator, X, f"could not be trained on {len(y)} of the rows"):
+        return check_estimator(estimator.fit(X, y, **own))
 
 
 def is_fitted(estimator: Any) -> bool:

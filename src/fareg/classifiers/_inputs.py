@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from fareg._columns import (
     KINDS,
     check_same_order,
+    check_table,
     coded_column,
     column_kinds,
     column_names,
@@ -25,8 +26,9 @@ from fareg._columns import (
     take_rows,
 )
 from fareg._labels import column_classes, frame_names, label_codes, refuse_missing
+from fareg._names import check_columns
 from fareg._validation import InvalidInputError, check_same_length, warn
-from fareg._words import percent, shown
+from fareg._words import first_line, percent, shown
 from fareg.calibration import GivenProba, Rows, require
 
 PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
@@ -53,20 +55,27 @@ class Labelled:
 
 def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
     """Return X if the classifier can read it; without ``reset``, its columns must be as in fit."""
+    X = check_table(X)
+    if not reset:
+        X = in_order_of(clf, X)
     try:
-        if not is_frame(X):
-            X = check_array(X, dtype=None, ensure_all_finite=False, estimator=clf)
-        elif not reset:
-            X = in_order(X, getattr(clf, "feature_names_in_", None))
         validate_data(clf, X, reset=reset, skip_check_array=True)
-    except (ValueError, TypeError) as error:
-        fix = "" if reset else _what_to_leave_out(clf, X)
-        raise InvalidInputError(f"{str(error).rstrip()}{fix}") from error
+    except TypeError as error:  # some names are texts and some are not
+        raise InvalidInputError(
+            f"column names must be of one type, got {shown(map(repr, X.columns))}; make them texts "
+            "with X.rename(columns=str)"
+        ) from error
+    except ValueError as error:
+        check_names(clf, X, "clf")
+        told = first_line(error).rstrip(".")
+        raise InvalidInputError(f"{told}; pass the columns that fit had") from error
     if len(X) == 0:
         raise InvalidInputError("X must have at least one row, got 0 sample(s)")
     if reset:
         return X
     kinds = getattr(clf, "column_kinds_", None) or {}
+    if not kinds and is_frame(X):
+        X = np.asarray(X)  # fit had an array, so what it learned knows columns by position
     names = list(kinds)
     # without names to compare, columns are taken by position
     if names and column_names(X) != names:
@@ -97,14 +106,22 @@ def _check_numbers(X: Any, kinds: dict[str, str]) -> None:
             warn(f"{told}, which count as missing; convert it")
 
 
-def _what_to_leave_out(clf: Any, X: Any) -> str:
-    """Return the end of a sentence that tells how a frame with more columns than fit had is cut."""
-    names = [str(name) for name in getattr(clf, "feature_names_in_", ())]
-    own = column_names(X) if is_frame(X) and names else []
-    extra = [name for name in own if name not in names]
-    if not extra or not set(names) <= set(own):
-        return ""
-    return f"; leave out {shown(extra)} with X[list(clf.feature_names_in_)]"
+def in_order_of(model: Any, X: Any) -> Any:
+    """Return a frame with its columns in the order in which a model knows them, if it does."""
+    return in_order(X, getattr(model, "feature_names_in_", None)) if is_frame(X) else X
+
+
+def check_names(model: Any, X: Any, name: str) -> None:
+    """Refuse a frame that lacks columns which a model was fitted on, or has more."""
+    names = [str(column) for column in getattr(model, "feature_names_in_", ())]
+    own = column_names(X) if is_frame(X) and names else names
+    check_columns(names, own, "X")
+    extra = [column for column in own if column not in names]
+    if extra:
+        raise InvalidInputError(
+            f"X must have the {len(names)} columns of fit, got {len(own)}; leave out "
+            f"{shown(extra)} with X[list({name}.feature_names_in_)]"
+        )
 
 
 def checked_labels(X: Any, y: Any) -> Any:

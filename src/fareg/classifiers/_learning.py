@@ -14,10 +14,9 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, Shuffl
 from fareg._columns import take_rows
 from fareg._labels import label_codes
 from fareg._levels import LevelCoding
-from fareg._threads import few_threads
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, warn
 from fareg.calibration import Rows
-from fareg.classifiers._estimators import weight_arguments
+from fareg.classifiers._estimators import asked, weight_arguments
 from fareg.groups import N_FOLDS
 from fareg.pvalues import CalibrationScores
 from fareg.scores import is_adaptive
@@ -117,15 +116,10 @@ def out_of_fold_proba(
         if len(known) == 1:
             proba[np.ix_(test, label_codes(known, classes))] = 1.0
             continue
-        try:
-            with few_threads(X):
-                own = weight_arguments(estimator, None if weights is None else weights[train])
-                fitted = clone(estimator).fit(take_rows(X, train), y[train], **own)
-                answer = fitted.predict_proba(take_rows(X, test))
-        except ValueError as error:
-            raise InvalidInputError(
-                f"the estimator could not be trained on a fold of {len(train)} rows: {error}"
-            ) from error
+        own = weight_arguments(estimator, None if weights is None else weights[train])
+        with asked(estimator, X, f"could not be trained on a fold of {len(train)} rows"):
+            fitted = clone(estimator).fit(take_rows(X, train), y[train], **own)
+            answer = fitted.predict_proba(take_rows(X, test))
         proba[np.ix_(test, label_codes(fitted.classes_, classes))] = answer
     return proba
 

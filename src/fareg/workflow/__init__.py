@@ -8,7 +8,6 @@ if _TYPE_CHECKING:
     from fareg.workflow._audit import audit_file
     from fareg.workflow._calibrate import calibrate_folder
     from fareg.workflow._fit import Trial, fit_file
-    from fareg.workflow._formats import check_columns
     from fareg.workflow._models import MODELS
     from fareg.workflow._notes import calibrated_note, fit_notes
     from fareg.workflow._parquet import MAX_ROWS, Sampling, count_rows
@@ -24,7 +23,6 @@ __all__ = [
     "audit_file",
     "calibrate_folder",
     "calibrated_note",
-    "check_columns",
     "count_rows",
     "fit_file",
     "fit_notes",
@@ -39,7 +37,6 @@ _HOMES = {
     "_audit": ["audit_file"],
     "_calibrate": ["calibrate_folder"],
     "_fit": ["Trial", "fit_file"],
-    "_formats": ["check_columns"],
     "_models": ["MODELS"],
     "_notes": ["calibrated_note", "fit_notes"],
     "_parquet": ["MAX_ROWS", "Sampling", "count_rows"],

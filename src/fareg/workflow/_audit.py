@@ -14,12 +14,13 @@ import pandas as pd
 from fareg._columns import selected_positions
 from fareg._files import AnyPath
 from fareg._labels import column_classes, label_texts, plain_text
+from fareg._names import check_columns
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
 from fareg._words import shown
 from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import SeenRows, describe, load, seen_rows
-from fareg.workflow._formats import Progress, check_columns, quiet
+from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._notes import calibrated_note, fit_notes
 from fareg.workflow._parquet import BATCH, Sampling
 from fareg.workflow._predict import ANSWERS, ask, model_columns, rows_after

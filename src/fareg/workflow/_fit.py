@@ -14,13 +14,14 @@ from sklearn.frozen import FrozenEstimator
 
 from fareg._files import AnyPath, check_output
 from fareg._hashing import check_numpy_seed, row_hashes
+from fareg._names import check_columns
 from fareg._validation import FloatArray, IntArray, check_choice, check_confidence_level
 from fareg.auditing import Comparison, records
 from fareg.classifiers import FaReGClassifier, out_of_fold_proba, split_rows, trained
 from fareg.persistence import SeenRows, save
 from fareg.scores import SCORES
 from fareg.workflow._base_model import BaseModel, ModelSource, Probabilities, base_model
-from fareg.workflow._formats import Progress, check_columns, is_parquet, quiet
+from fareg.workflow._formats import Progress, is_parquet, quiet
 from fareg.workflow._parquet import Sampling
 from fareg.workflow._roles import AskedRoles
 from fareg.workflow._tables import column_kinds, copy_rows, read_table, table_columns

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from fareg._files import AnyPath
 from fareg._validation import InvalidInputError
 from fareg._words import first_line, repeated, shown
 
-SAME_WORD = 0.75  # share of matching letters from which a name is taken for a slip of the pen
 TOO_LONG = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # as pandas says it
 NOT_CLOSED = re.compile(r"EOF inside string starting at row (\d+)")
 Progress = Callable[[str], None]  # it is told each stage of the work when that begins
@@ -40,25 +38,6 @@ def is_parquet(path: AnyPath) -> bool:
 def is_packed(path: AnyPath) -> bool:
     """Tell whether a CSV file is packed by gzip, by its name."""
     return Path(path).name.lower().endswith(".gz")
-
-
-def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> None:
-    """Refuse column names that a table does not have, with the nearest that it has.
-
-    Columns that are wanted for something else are not proposed.
-    """
-    missing = [name for name in wanted if name not in names]
-    if not missing:
-        return
-    free = [name for name in names if name not in wanted] or names
-    spelled = {name.casefold(): name for name in free}
-    asked = missing[0].casefold()
-    near = difflib.get_close_matches(asked, spelled, n=3, cutoff=0.0)
-    is_slip = bool(difflib.get_close_matches(asked, near[:1], cutoff=SAME_WORD))
-    told = [spelled[name] for name in near]
-    hint = f"did you mean {told[0]}?" if is_slip else f"nearest columns: {', '.join(told)}"
-    word = "column" if len(missing) == 1 else "columns"
-    raise InvalidInputError(f"{where} has no {word} {shown(missing)}; {hint}")
 
 
 def check_unique(names: list[str], source: Any) -> None:

@@ -17,9 +17,10 @@ from fareg._endings import PARQUET
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_readable
 from fareg._hashing import hash_key
+from fareg._names import check_columns
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
 from fareg._words import first_line
-from fareg.workflow._formats import check_columns, check_unique, is_parquet, reading
+from fareg.workflow._formats import check_unique, is_parquet, reading
 
 BATCH = 1 << 16  # rows that are decoded at a time
 MAX_ROWS = 1_000_000

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from fareg._names import check_columns
 from fareg._validation import InvalidInputError, warn
-from fareg.workflow._formats import check_columns
 
 
 @dataclass(frozen=True)

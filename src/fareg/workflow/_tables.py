@@ -15,8 +15,9 @@ import pandas as pd
 
 from fareg._columns import column_kinds as kinds_of
 from fareg._files import AnyPath, check_output, check_readable, replacing
+from fareg._names import check_columns
 from fareg._validation import InvalidInputError, warn
-from fareg.workflow._formats import check_columns, check_unique, is_packed, is_parquet, reading
+from fareg.workflow._formats import check_unique, is_packed, is_parquet, reading
 from fareg.workflow._parquet import (
     Sampling,
     arrow_rows,

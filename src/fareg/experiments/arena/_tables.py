@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._names import check_columns
 from fareg._validation import IntArray, InvalidInputError
 from fareg.experiments._config import fingerprint
-from fareg.workflow import check_columns, read_table
+from fareg.workflow import read_table
 
 
 @dataclass(frozen=True)
