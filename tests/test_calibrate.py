@@ -257,6 +257,29 @@ def test_rows_without_a_label_are_counted_and_left_out_if_asked(kind, place, tmp
         np.testing.assert_array_equal(old.values, new.values)
 
 
+def test_words_for_missing_values_are_labels_as_in_fit(tmp_path):
+    words = np.where(Y == "class 1", "NA", Y)
+    tree = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=4, random_state=0))
+    clf = fareg.FaReGClassifier(
+        FrozenEstimator(tree.fit(X[:300], words[:300])),
+        learner=GroupLearner(members=("cells",)),
+        random_state=0,
+    ).conformalize(X[300:900], words[300:900])
+    fareg.save(clf, tmp_path / "m.fareg")
+    X.assign(outcome=words)[900:].to_csv(tmp_path / "t.csv", index=False)
+    out = tmp_path / "new.fareg"
+    with pytest.warns(FaregWarning, match=f"outcome holds NA in {(words[900:] == 'NA').sum()} of"):
+        told = calibrate_folder(
+            tmp_path / "m.fareg", tmp_path / "t.csv", target="outcome", out=out, batch_size=500
+        )
+    assert told["rows"] == 2100
+    X.assign(outcome=words)[900:].to_parquet(tmp_path / "t.parquet")  # it needs no words for gaps
+    same = calibrate_folder(
+        tmp_path / "m.fareg", tmp_path / "t.parquet", target="outcome", out=tmp_path / "p.fareg"
+    )
+    assert told["thresholds"] == same["thresholds"]
+
+
 def run(*arguments):
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     return done, " ".join(done.output.split())

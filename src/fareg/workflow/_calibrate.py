@@ -229,8 +229,8 @@ class LabelledParts:
         classes = np.asarray(loaded(self.model)[0].classes_)
         kind = "number" if classes.dtype.kind in "biuf" else "text"
         path, wanted = Path(self.root or "", part), {**kinds, self.target: kind}
-        for batch, _ in read_batches(path, wanted, self.batch_size, root=self.root):
-            yield batch
+        found = read_batches(path, wanted, self.batch_size, labels=[self.target], root=self.root)
+        yield from (batch for batch, _ in found)
 
     def new_rows(self, part: str, quota: Quota | None) -> Iterator[tuple[Any, BoolArray]]:
         """Yield some rows of a part at a time, and which of them are new."""

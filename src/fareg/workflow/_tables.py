@@ -98,12 +98,14 @@ def read_batches(
     batch_size: int,
     *,
     keep: Sequence[str] = (),
+    labels: Sequence[str] = (),
     root: Path | None = None,
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Yield the columns ``kinds`` of a table in the form they name, and those to keep as they are.
 
     ``kinds`` maps names to "number", "text" or "date"; columns are found by name. With its kind, a
-    value has one form, whichever rows come with it. ``batch_size`` rows come at a time. Folders
+    value has one form, whichever rows come with it. In columns of texts that are ``labels``, words
+    such as ``NA`` are labels, as in :func:`read_table`. ``batch_size`` rows come at a time. Folders
     below ``root`` that are named ``name=value`` are columns too.
     """
     source, wanted = check_readable(path), [*kinds, *keep]
@@ -116,7 +118,7 @@ def read_batches(
             batches = _parquet_batches(file, stored, kept, batch_size)
         else:
             check_columns(wanted, _check_header(source), str(source))
-            given, batches = {}, _csv_batches(source, kinds, keep, batch_size)
+            given, batches = {}, _csv_batches(source, kinds, keep, labels, batch_size)
         for frame, copied in batches:
             if len(frame):
                 yield as_kinds(frame.assign(**given), kinds, str(source)), copied
@@ -135,7 +137,11 @@ def _parquet_batches(
 
 
 def _csv_batches(
-    source: Path, kinds: Mapping[str, str], keep: Sequence[str], batch_size: int
+    source: Path,
+    kinds: Mapping[str, str],
+    keep: Sequence[str],
+    labels: Sequence[str],
+    batch_size: int,
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Yield frames, and the columns to keep as the text that they are."""
 
@@ -144,10 +150,13 @@ def _csv_batches(
             yield chunk[[name for name in chunk if name in names]]
 
     texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
-    copies = chunks(keep, dtype="str", keep_default_na=False) if keep else None
+    words = [name for name in labels if name in texts]
+    written = [*keep, *words]
+    copies = chunks(written, dtype="str", keep_default_na=False) if written else None
     for frame in chunks(kinds, dtype=texts):
         copied = pd.DataFrame(index=frame.index) if copies is None else next(copies)
-        yield frame, copied[list(keep)].reset_index(drop=True)
+        found = {n: frame[n].fillna(_label_words(frame[n], copied[n])) for n in words}
+        yield frame.assign(**found), copied[list(keep)].reset_index(drop=True)
 
 
 def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
@@ -262,6 +271,11 @@ def _check_header(source: Path) -> list[str]:
     return [name or f"Unnamed: {position}" for position, name in enumerate(names)]
 
 
+def _label_words(column: pd.Series, written: pd.Series) -> pd.Series:
+    """Return the words that pandas took for missing values and that may be labels."""
+    return written.where(column.isna() & written.isin(LABEL_WORDS))
+
+
 def _with_label_words(frame: pd.DataFrame, source: Path, labels: Sequence[str]) -> pd.DataFrame:
     """Put back words that pandas took for missing values in columns of texts that are labels."""
     texts = [
@@ -275,7 +289,7 @@ def _with_label_words(frame: pd.DataFrame, source: Path, labels: Sequence[str]) 
         return frame
     written = _written(source, usecols=texts)
     for name in texts:
-        words = written[name].where(frame[name].isna() & written[name].isin(LABEL_WORDS))
+        words = _label_words(frame[name], written[name])
         if words.notna().any():
             warn(
                 f"column {name} holds {words.dropna().iloc[0]} in {words.notna().sum()} of "
