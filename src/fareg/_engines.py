@@ -36,16 +36,21 @@ def run_tasks(
     >>> sorted(run_tasks(abs, [-2, 1], jobs=1))
     [1, 2]
     """
+    jobs = check_engine(engine, jobs, scheduler)
+    if not tasks:
+        return iter(())
+    return ENGINES[engine](function, tasks, min(jobs, len(tasks)), scheduler)
+
+
+def check_engine(engine: str, jobs: int | None, scheduler: str | None) -> int:
+    """Return the number of processes, after checks of what :func:`run_tasks` is told."""
     check_choice("engine", engine, ENGINES)
     if scheduler is not None and engine != "dask":
         raise FaregError(
             "a scheduler is for the engine dask, got engine local; choose dask, or leave out the "
             "scheduler"
         )
-    jobs = (os.cpu_count() or 1) if jobs is None else check_count("jobs", jobs)
-    if not tasks:
-        return iter(())
-    return ENGINES[engine](function, tasks, min(jobs, len(tasks)), scheduler)
+    return (os.cpu_count() or 1) if jobs is None else check_count("jobs", jobs)
 
 
 def _run_local(

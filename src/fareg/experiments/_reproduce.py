@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
+from fareg._engines import check_engine
 from fareg._validation import FaregError, InvalidInputError, check_choice, check_count
 from fareg.datasets import PAPER_STATES
 from fareg.experiments._plan import NO_ACS, PROTOCOLS, Plan
@@ -129,6 +130,7 @@ def reproduce(
     )
     wanted, skipped = _choose(targets, plan)
     needed = {target.name: target.cells(plan) for target in wanted}
+    check_engine(engine, jobs, scheduler)  # before anything is written
     store = Store.open(out)
     cells = [cell for own in needed.values() for cell, _ in own]
     run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)

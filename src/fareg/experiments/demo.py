@@ -45,7 +45,6 @@ class Demo:
 
     table: pd.DataFrame  # its columns are method, group, outside, average, size and seconds
     rule: str | None  # the first named group in words; None if nobody is named
-    fidelity: float | None
     base_seconds: float
     clf: FaReGClassifier = field(repr=False)
     test: Dataset = field(repr=False)
@@ -84,7 +83,6 @@ def run_demo(random_state: int = 0) -> Demo:
     return Demo(
         pd.DataFrame(rows),
         None if rule is None else rule.text,
-        None if rule is None else float(rule.fidelity),
         base_seconds,
         levels,
         test,

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 from rich.console import Console
 
+from fareg._engines import check_engine
 from fareg._files import check_output
 from fareg._validation import InvalidInputError, check_choice, check_count
 from fareg.experiments._config import content_hash
@@ -116,6 +117,7 @@ def benchmark(
     wanted = find_methods(methods)
     root = Path(tables) if data is None else Path(data)
     found = [find_table(table, root) for table in define_tables(tables, only)]
+    check_engine(engine, jobs, scheduler)  # before anything is written
     if page is not None:  # one that cannot be written is refused now, not after hours
         make_folder(Path(page).parent)
         check_output(page)
