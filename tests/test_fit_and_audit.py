@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from fareg import load
 from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.workflow import audit_file, fit_file
@@ -45,6 +46,18 @@ def test_fit_and_audit_of_its_test_rows_agree(seed, roles, tmp_path):
     assert {name: told[name] for name in left} == left
     assert (told["overall"]["n_clusters"] is None) == ("clusters" not in roles)
     assert ("features of the model" in str(again)) == ("sensitive" in roles)
+
+
+def test_a_fit_with_clusters_names_groups_by_one_row_of_each_person(tmp_path):
+    """Every person stands twice in the table, and counts once as evidence."""
+    data = make_synthetic(3000, random_state=5)
+    table = data.X.assign(who=np.arange(3000), y=data.y)
+    table.loc[table.index.repeat(2)].to_csv(tmp_path / "all.csv", index=False)
+    options = {"estimator": "logistic", "sensitive": ["Color", "Gender"], "clusters": "who"}
+    fit_file(tmp_path / "all.csv", target="y", out=tmp_path / "m.fareg", **options)
+    clf = load(tmp_path / "m.fareg")
+    named = clf.named_groups_[0]
+    assert named.share * clf.n_calibration_ == pytest.approx(2 * named.n_calibration)
 
 
 def test_clusters_of_the_model_that_the_table_lacks_are_told(tmp_path):

@@ -283,6 +283,7 @@ def test_labels_in_another_order_are_refused_wherever_rows_have_names():
         lambda: clf.fit(DOSE, mixed),
         lambda: clf.conformalize(DOSE, mixed),
         lambda: clf.conformalize(DOSE, y, X_learn=DOSE, y_learn=mixed),
+        lambda: clf.conformalize(DOSE, y, clusters=mixed),
         lambda: clf.report(DOSE, mixed),
         lambda: fareg.audit(DOSE, mixed, sets),
         lambda: fareg.audit(DOSE, y, sets[::-1]),

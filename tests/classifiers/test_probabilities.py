@@ -10,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 
 import fareg
 from fareg import FaregError, ProbabilityColumns, SplitConformalClassifier
-from fareg.classifiers import CLASSIFIERS, _rectified, divide_rows
+from fareg.classifiers import CLASSIFIERS, _fareg, _rectified, divide_rows
 from fareg.persistence import describe
 from fareg.workflow import predict_file
 from registry import short
@@ -251,19 +251,44 @@ def test_columns_are_a_classifier_of_scikit_learn():
         ProbabilityColumns(prefix="p_").predict_proba(X)
 
 
-def test_people_with_several_rows_teach_or_calibrate_not_both(monkeypatch):
+@pytest.mark.parametrize("verb", ["fit", "conformalize"])
+@pytest.mark.parametrize(
+    ("cls", "home"),
+    [(fareg.RectifiedConformalClassifier, _rectified), (fareg.FaReGClassifier, _fareg)],
+)
+def test_people_with_several_rows_teach_or_calibrate_not_both(cls, home, verb, monkeypatch):
     parts = []
 
     def noting(*arguments):
         parts.extend(divide_rows(*arguments))
         return parts
 
-    monkeypatch.setattr(_rectified, "divide_rows", noting)
-    clf = fareg.RectifiedConformalClassifier(ProbabilityColumns(NAMES), random_state=0)
-    clf.fit(X, Y, clusters=np.repeat(np.arange(100), 4))
+    monkeypatch.setattr(home, "divide_rows", noting)
+    clf = short(cls, ProbabilityColumns(NAMES), random_state=0)
+    getattr(clf, verb)(X, Y, clusters=np.repeat(np.arange(100), 4))
     learning, rest = parts
-    assert len(learning) == len(rest) == 200
+    assert len(learning) == len(rest) == clf.calibration_.n_rows == 200
     assert not set(learning.clusters) & set(rest.clusters)
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+def test_clusters_mean_the_same_in_both_verbs_and_nothing_where_no_rows_teach(cls):
+    ids = np.repeat(np.arange(100), 4)
+    clf = short(cls, ProbabilityColumns(NAMES), random_state=0)
+    sets = quiet(clone(clf), clusters=ids).predict_set(X_NEW)
+    np.testing.assert_array_equal(clone(clf).fit(X, Y, clusters=ids).predict_set(X_NEW), sets)
+    if not hasattr(clf, "calibration"):
+        np.testing.assert_array_equal(quiet(clf).predict_set(X_NEW), sets)
+
+
+def test_clusters_move_no_thresholds_if_other_rows_teach():
+    clf = short(fareg.FaReGClassifier, ProbabilityColumns(NAMES), random_state=0)
+    learn = {"X_learn": X[:200], "y_learn": Y[:200]}
+    sets = [
+        quiet(clf, X[200:], Y[200:], **learn, clusters=ids).predict_set(X_NEW)
+        for ids in (None, np.repeat(np.arange(50), 4))
+    ]
+    np.testing.assert_array_equal(*sets)
 
 
 def test_a_column_of_probabilities_that_is_missing_later_is_told_in_one_line():

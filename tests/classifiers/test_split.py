@@ -423,3 +423,5 @@ def test_ids_of_clusters_that_cannot_be_used_are_refused(ids, words):
     ids = np.array(ids, dtype=object) if isinstance(ids, list) else ids
     with pytest.raises(FaregError, match=words):
         SplitConformalClassifier(LogisticRegression()).fit(X, y, clusters=ids)
+    with pytest.raises(FaregError, match=words):
+        SplitConformalClassifier(LogisticRegression().fit(X, y)).conformalize(X, y, clusters=ids)

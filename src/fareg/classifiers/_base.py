@@ -155,6 +155,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         *,
         proba: Any = None,
         classes: Any = None,
+        clusters: Any = None,
         sensitive_features: Any = None,
         sample_weight: None = None,
     ) -> Self:
@@ -172,13 +173,16 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         classes : list of labels, default=None
             The label of each column of ``proba``. If None, these are the classes of the estimator,
             the names of a frame, or the sorted labels of y if there are as many as columns.
+        clusters : array-like of shape (n_samples,), default=None
+            Ids of people or places with several rows. Where some of these rows teach and the others
+            calibrate, rows of one id stay in one part.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
             As in :meth:`fit`.
         sample_weight : None
             Weights are refused: no promise is proven for weighted ranks.
         """
         refuse_weights(sample_weight)
-        table, given = self._begin_with(X, y, proba, classes, sensitive_features)
+        table, given = self._begin_with(X, y, proba, classes, sensitive_features, clusters)
         return self._conformalize(table, given=given)
 
     def check(self) -> None:
@@ -308,11 +312,11 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         return positions
 
     def _begin_with(
-        self, X: Any, y: Any, proba: Any, classes: Any, sensitive_features: Any
+        self, X: Any, y: Any, proba: Any, classes: Any, sensitive_features: Any, clusters: Any
     ) -> tuple[Labelled, GivenProba | None]:
         """Begin with a fitted estimator; return checked rows, and probabilities given beside X."""
         self._check_parameters()
-        table = self._check_inputs(X, y, sensitive_features)
+        table = self._check_inputs(X, y, sensitive_features, clusters)
         if proba is None and classes is not None:
             raise InvalidInputError("classes tells the columns of proba, got no proba")
         if proba is not None and (self.estimator is None or not is_fitted(self.estimator)):
@@ -344,9 +348,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         check_parameters(self)
 
-    def _check_inputs(
-        self, X: Any, y: Any, sensitive_features: Any, clusters: Any = None
-    ) -> Labelled:
+    def _check_inputs(self, X: Any, y: Any, sensitive_features: Any, clusters: Any) -> Labelled:
         """Return the table with its labels and what lies beside it, after checks."""
         X = validated_table(self, X, reset=True)
         y = checked_labels(X, y)

@@ -200,6 +200,7 @@ allow_empty, random_state
         *,
         proba: Any = None,
         classes: Any = None,
+        clusters: Any = None,
         sensitive_features: Any = None,
         X_learn: Any = None,
         y_learn: Any = None,
@@ -212,7 +213,7 @@ allow_empty, random_state
 
         Parameters
         ----------
-        X, y, proba, classes, sensitive_features, sample_weight
+        X, y, proba, classes, clusters, sensitive_features, sample_weight
             As in :meth:`SplitConformalClassifier.conformalize`.
         X_learn, y_learn : as X and y, default=None
             Rows that teach who is disadvantaged, so that all rows of X calibrate. Without them, a
@@ -233,7 +234,7 @@ allow_empty, random_state
             raise InvalidInputError(
                 "proba_learn, sensitive_learn and clusters_learn tell about X_learn, got no X_learn"
             )
-        table, given = self._begin_with(X, y, proba, classes, sensitive_features)
+        table, given = self._begin_with(X, y, proba, classes, sensitive_features, clusters)
         learning = None
         if X_learn is not None:
             if sensitive_learn is None and self.sensitive_kinds_ is not None:

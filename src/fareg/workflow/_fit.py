@@ -270,6 +270,7 @@ def fit_and_test(
     clf.conformalize(
         X.iloc[calibrate],
         y[calibrate],
+        clusters=_part(clusters, calibrate),
         X_learn=X_train,
         y_learn=y_train,
         proba_learn=proba_learn,
