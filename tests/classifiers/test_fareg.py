@@ -21,6 +21,7 @@ from fareg import (
 )
 from fareg._encoding import gradient_boosting
 from fareg.calibration import IntervalSearch, Rows
+from fareg.classifiers import _fareg
 from fareg.classifiers._learning import (
     MAX_LEARNING_ROWS,
     coverage_to_learn,
@@ -157,6 +158,26 @@ def test_rows_that_teach_do_not_calibrate(world, fitted):
     learning, rest = divide_rows(rows, None, "split", fitted.key_, "look for a group")
     assert not set(learning.X.index) & set(rest.X.index)
     np.testing.assert_array_equal(fitted.calibration_.scores, rest.own_scores)
+
+
+@pytest.mark.parametrize("way", ["fit", "split", "clusters", "X_learn", "reuse"])
+def test_explanations_read_rows_from_all_over_a_sorted_table(way, monkeypatch):
+    monkeypatch.setattr(_fareg, "REFERENCE_ROWS", 100)
+    X, y = pd.DataFrame({"place": np.linspace(0, 1, 800)}), np.arange(800) % 2
+    model = DecisionTreeClassifier(max_depth=2, random_state=0)
+    clf = FaReGClassifier(model, calibration="reuse" if way == "reuse" else "auto", **FAST)
+    if way == "fit":
+        clf.fit(X, y)
+    else:
+        model.fit(X, y)
+        options = {
+            "clusters": {"clusters": np.arange(800) // 4},
+            "X_learn": {"X_learn": X, "y_learn": y},
+        }
+        clf.conformalize(X, y, **options.get(way, {}))
+    place = clf.reference_["place"]
+    assert len(place) == 100
+    assert abs(place.mean() - 0.5) < 4 * 12**-0.5 / 10  # the mean of 100 uniform numbers
 
 
 def test_a_row_never_depends_on_its_neighbours(world, fitted):
