@@ -173,6 +173,23 @@ def test_joint_numbers_are_equal_where_all_levels_are(rows):
     assert np.array_equal(np.argsort(joint, kind="stable"), np.lexsort((codes[:, 1], codes[:, 0])))
 
 
+@pytest.mark.parametrize("sizes", [[127] * 9, [127] * 10, [500] * 10, [2**62, 2, 2], [2**32] * 3])
+def test_combinations_beyond_64_bits_have_numbers_of_their_own(sizes):
+    """Pairs of rows differ in one level only, where numbers that wrap around would be equal."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-1, sizes, (50, len(sizes)))
+    twins = rows.copy()
+    twins[:, 0] = np.where(rows[:, 0] + 2 < sizes[0], rows[:, 0] + 2, rows[:, 0] - 2)
+    codes = np.vstack([rows, twins, rows])
+    joint = joint_codes(list(codes.T), sizes)
+    same = (codes[:, None] == codes).all(axis=2)
+    np.testing.assert_array_equal(joint[:, None] == joint, same)
+    assert joint[:50].tolist() == joint_codes(list(rows.T), sizes).tolist()  # whoever is beside
+    np.testing.assert_array_equal(np.argsort(joint, kind="stable"), np.lexsort(codes.T[::-1]))
+    known = np.unique(codes, axis=0)
+    np.testing.assert_array_equal(known[cell_numbers(known, codes)], codes)
+
+
 @pytest.mark.parametrize(
     ("texts", "are_numbers"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -164,12 +165,15 @@ def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
     """Return one number per row for its combination of levels, equal for equal combinations.
 
     ``codes`` holds the level numbers of each feature and ``sizes`` how many levels it has. The
-    number -1, for a value never seen, counts as a level of its own.
+    number -1, for a value never seen, counts as a level of its own. The number of a combination
+    depends on its levels and ``sizes`` alone, so a table made of some rows is right for others.
 
     >>> joint_codes([np.array([0, 1, -1]), np.array([1, 1, 0])], [2, 2]).tolist()
     [5, 8, 1]
     """
-    joint = np.zeros_like(codes[0])
+    # Where 64 bits are too few for all combinations, the numbers are Python's, which have no end.
+    fits = prod(size + 1 for size in sizes) <= np.iinfo(np.int64).max
+    joint = np.zeros(len(codes[0]), dtype=np.int64 if fits else object)
     for code, size in zip(codes, sizes, strict=True):
         joint = joint * (size + 1) + code + 1
     return joint
