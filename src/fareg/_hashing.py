@@ -1,4 +1,4 @@
-"""Chance and rows: random numbers that depend on a row's values alone, one row of each cluster."""
+"""Chance and rows: random numbers that depend on a row's values, one row of a cluster, old rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import gammaln
 
 from fareg._columns import coded_column, series_of, spelled_numbers
-from fareg._validation import BoolArray, FloatArray, InvalidInputError, check_count
+from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, check_count
+
+Z = 3.0  # standard errors that chance may explain
+MARGIN = 0.01  # further share that may equal used rows, as new rows are never quite like old ones
 
 
 def row_uniforms(X: Any, key: int, beside: Any = None) -> FloatArray:
@@ -113,3 +117,52 @@ def one_row_of_each(clusters: Any, n: int, rng: np.random.Generator) -> BoolArra
         chosen[:] = False
         chosen[order[np.unique(clusters[order], return_index=True)[1]]] = True
     return chosen
+
+
+def holds_used(used: IntArray, given: IntArray, n_given: int, others: Any = ()) -> bool:
+    """Tell whether a table holds used rows, or equals some of them by chance only.
+
+    The share of used rows that equal another used row estimates how many rows of a new table equal
+    a used one (Good 1953). Its variance is that of Esty (1983), with Wilson's correction so that it
+    is not zero where no used rows are equal. A table whose rows are all of a common kind equals
+    used rows more often than that, but not more often than its own rows equal each other.
+
+    Parameters
+    ----------
+    used, given : ndarray of shape (n_values,)
+        How many used rows, and how many rows of the table, have each value of the used rows.
+    n_given : int
+        Rows of the table.
+    others : ndarray, default=()
+        How many rows of the table have each of its other values; those not counted are taken to be
+        unlike each other.
+
+    Examples
+    --------
+    >>> holds_used(np.ones(100, dtype=int), np.ones(100, dtype=int), 150)
+    True
+    >>> holds_used(np.full(50, 20), np.full(50, 4), 200)
+    False
+    """
+    n, m = int(used.sum()), n_given
+    if not given.any():
+        return False
+    once, twice = int((used == 1).sum()), int((used == 2).sum())
+    chance = 1 - once / n
+    error = (Z * np.sqrt(once * chance + 2 * twice + Z**2) + Z**2) / n
+    most = min(1.0, chance + error)
+    bound = chance + MARGIN + np.hypot(error, Z * np.sqrt(most * (1 - most) / m))
+    if given.sum() / m <= bound:
+        return False
+    k = min(n, m - 1)
+    inside = np.concatenate([given, np.asarray(others, dtype=given.dtype)])
+    among_themselves = inside @ (1 - _none_of(k, inside - 1, m - 1))
+    return bool(given @ (1 - _none_of(k, used, n)) > among_themselves)
+
+
+def _none_of(k: int, marked: IntArray, n: int) -> FloatArray:
+    """Return the probability that k of n rows, drawn at random, are none of the marked ones."""
+    rest = n - marked
+    draws = gammaln(rest + 1) - gammaln(np.maximum(rest - k, 0) + 1)
+    chance: FloatArray = np.exp(draws - gammaln(n + 1) + gammaln(n - k + 1))
+    return np.where(rest >= k, chance, 0.0)

@@ -199,7 +199,8 @@ class FittedAnswers:
         """Tell what this classifier does for whom, on rows that it never saw.
 
         Its sets stand beside split conformal ones with the same calibration rows; an audit tells
-        what is left to repair.
+        what is left to repair. A warning tells of calibration rows among the given ones, if their
+        scores give them away; rows that only trained the estimator are not known.
 
         Parameters
         ----------

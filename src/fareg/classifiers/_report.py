@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from fareg._columns import check_same_order
-from fareg._labels import check_labels
-from fareg._validation import InvalidInputError, check_same_length
+from fareg._hashing import holds_used
+from fareg._labels import check_labels, label_codes
+from fareg._validation import InvalidInputError, check_same_length, warn
 from fareg.auditing import Comparison, RowLevels, compare_sets, levels_before_and_after, records
 from fareg.calibration import LevelCalibration, RisingThresholds, Rows
 from fareg.classifiers._naming import NamedGroup
@@ -55,6 +58,8 @@ def compare(clf: FittedAnswers, rows: Rows, y: Any, before: Any, **options: Any)
     labels = check_labels(y)
     check_same_length(X=rows.X, y=labels)
     check_same_order(X=rows.X, y=y)
+    rows = replace(rows, codes=label_codes(labels, clf.classes_))
+    _warn_of_calibration_rows(own_part(clf.calibration_), rows)
     settings, seed = clf.parameters_, clf.parameters_["random_state"]
     selection = settings["sensitive_features"]
     if rows.about is not None:
@@ -77,6 +82,28 @@ def compare(clf: FittedAnswers, rows: Rows, y: Any, before: Any, **options: Any)
         random_state=seed if isinstance(seed, int) else clf.key_ % 2**32,
         **options,
     )
+
+
+def _warn_of_calibration_rows(own: Any, rows: Rows) -> None:
+    """Warn if more rows have the scores of calibration rows than chance explains.
+
+    Where a calibration keeps no scores, or all rows share a few of them, nothing can be told.
+    """
+    if not hasattr(own, "scores"):
+        return
+    # the last digits of a probability may depend on the rows that are asked together with it
+    used, asked = (some[np.isfinite(some)].round(12) for some in (own.scores, rows.own_scores))
+    values, which = np.unique(np.concatenate([used, asked]), return_inverse=True)
+    n_used, n_asked = (
+        np.bincount(codes, minlength=len(values)) for codes in np.split(which, [len(used)])
+    )
+    known = n_used > 0
+    if holds_used(n_used[known], n_asked[known], len(asked), n_asked[~known]):
+        warn(
+            f"{n_asked[known].sum()} of {len(rows)} rows have the scores of calibration rows, more "
+            "than chance explains: coverage of rows that calibrated is not that of new rows; pass "
+            "rows that took no part in training and calibration"
+        )
 
 
 def _sets_before(clf: FittedAnswers, rows: Rows, before: Any) -> Any:

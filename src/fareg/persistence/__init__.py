@@ -3,13 +3,12 @@
 from fareg.persistence._foreign import read_estimator
 from fareg.persistence._model_file import describe, load, save, seen_rows
 from fareg.persistence._pyfunc import load_pyfunc as _load_pyfunc  # noqa: F401, MLflow's entry
-from fareg.persistence._seen import SeenRows, first_of_each, holds_used
+from fareg.persistence._seen import SeenRows, first_of_each
 
 __all__ = [
     "SeenRows",
     "describe",
     "first_of_each",
-    "holds_used",
     "load",
     "read_estimator",
     "save",

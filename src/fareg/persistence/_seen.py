@@ -13,17 +13,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import safetensors.numpy
-from scipy.special import gammaln
 
 from fareg._columns import column_names
 from fareg._files import AnyPath
-from fareg._hashing import row_hashes
-from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
+from fareg._hashing import holds_used, row_hashes
+from fareg._validation import BoolArray, IntArray, InvalidInputError
 from fareg.calibration import require
 
 SALT_BYTES = 16
-Z = 3.0  # standard errors that chance may explain
-MARGIN = 0.01  # further share that may equal used rows, as new rows are never quite like old ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +86,7 @@ class SeenRows:
     def used_among(self, X: Any, y: Any, beside: Any = None) -> BoolArray:
         """Tell which rows to leave out: each seen row once, or none if the table is a new one.
 
-        Whether it is new, :func:`holds_used` decides.
+        Whether it is new, ``holds_used`` decides.
         """
         hashes, (values, used) = self._asked(X, y, beside)
         places = _places(values, hashes)
@@ -151,47 +148,6 @@ class SeenRows:
         return cls(salt.tobytes(), hashes, tuple(names), whole)
 
 
-def holds_used(used: IntArray, given: IntArray, n_given: int, others: Any = ()) -> bool:
-    """Tell whether a table holds used rows, or equals some of them by chance only.
-
-    The share of used rows that equal another used row estimates how many rows of a new table equal
-    a used one (Good 1953). Its variance is that of Esty (1983), with Wilson's correction so that it
-    is not zero where no used rows are equal. A table whose rows are all of a common kind equals
-    used rows more often than that, but not more often than its own rows equal each other.
-
-    Parameters
-    ----------
-    used, given : ndarray of shape (n_values,)
-        How many used rows, and how many rows of the table, have each value of the used rows.
-    n_given : int
-        Rows of the table.
-    others : ndarray, default=()
-        How many rows of the table have each of its other values; those not counted are taken to be
-        unlike each other.
-
-    Examples
-    --------
-    >>> holds_used(np.ones(100, dtype=int), np.ones(100, dtype=int), 150)
-    True
-    >>> holds_used(np.full(50, 20), np.full(50, 4), 200)
-    False
-    """
-    n, m = int(used.sum()), n_given
-    if not given.any():
-        return False
-    once, twice = int((used == 1).sum()), int((used == 2).sum())
-    chance = 1 - once / n
-    error = (Z * np.sqrt(once * chance + 2 * twice + Z**2) + Z**2) / n
-    most = min(1.0, chance + error)
-    bound = chance + MARGIN + np.hypot(error, Z * np.sqrt(most * (1 - most) / m))
-    if given.sum() / m <= bound:
-        return False
-    k = min(n, m - 1)
-    inside = np.concatenate([given, np.asarray(others, dtype=given.dtype)])
-    among_themselves = inside @ (1 - _none_of(k, inside - 1, m - 1))
-    return bool(given @ (1 - _none_of(k, used, n)) > among_themselves)
-
-
 def first_of_each(places: IntArray, quota: IntArray) -> BoolArray:
     """Mark the first ``quota[p]`` rows at each place ``p``; -1 is no place.
 
@@ -229,14 +185,6 @@ def _places(values: Any, asked: Any) -> IntArray:
     places = np.searchsorted(values, asked)
     found = np.append(values, np.uint64(0))[places] == asked
     return np.where(found & (places < len(values)), places, -1)
-
-
-def _none_of(k: int, marked: IntArray, n: int) -> FloatArray:
-    """Return the probability that k of n rows, drawn at random, are none of the marked ones."""
-    rest = n - marked
-    draws = gammaln(rest + 1) - gammaln(np.maximum(rest - k, 0) + 1)
-    chance: FloatArray = np.exp(draws - gammaln(n + 1) + gammaln(n - k + 1))
-    return np.where(rest >= k, chance, 0.0)
 
 
 def _digests(X: Any, y: Any, salt: bytes, further: Any = None) -> Any:

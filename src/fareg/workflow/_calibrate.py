@@ -12,11 +12,12 @@ import numpy as np
 
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output
+from fareg._hashing import holds_used
 from fareg._labels import check_known, label_codes, label_texts
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_count, warn
 from fareg.calibration import CountingRound, IntervalSearch, ScoreCounts
 from fareg.classifiers import FaReGClassifier
-from fareg.persistence import SeenRows, describe, first_of_each, holds_used, save, seen_rows
+from fareg.persistence import SeenRows, describe, first_of_each, save, seen_rows
 from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._notes import fit_notes
 from fareg.workflow._parquet import count_rows, folder_parts
