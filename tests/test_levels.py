@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fareg import FaregWarning, SplitConformalClassifier
 from fareg._columns import canonical
-from fareg._levels import Levels, cell_numbers, distinct_rows, joint_codes, numbers_as_text
+from fareg._levels import (
+    Levels,
+    cell_numbers,
+    distinct_rows,
+    empty_columns,
+    joint_codes,
+    numbers_as_text,
+)
 from same_table import DAY, NOON
 
 laws = settings(max_examples=30, deadline=None)
@@ -216,3 +224,22 @@ def test_numbers_that_are_written_as_text_are_told(texts, are_numbers):
         assert told is None or told.startswith("pay: numbers written as text")
     assert numbers_as_text(pd.DataFrame({"pay": [*texts, "unknown"] * 30})) is None
     assert numbers_as_text(table[["age"]].to_numpy()) is None
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, pd.NaT, pd.NA])
+def test_columns_without_any_value_are_told(nothing):
+    table = pd.DataFrame({"age": [nothing] * 2000 + [3.0], "pay": [nothing] * 2001, "sex": "f"})
+    assert empty_columns(None, table) == (
+        "pay: no value in 2,001 rows, so nothing can be learned from it; fill it in or leave it out"
+    )
+    assert empty_columns(table[["age", "sex"]]) is None
+    assert str(empty_columns(table.assign(more=nothing))).startswith("pay, more: no value")
+
+
+def test_arrays_and_polars_tell_columns_without_any_value_too():
+    numbers = np.array([[1.0, np.nan], [2.0, np.nan]])
+    assert str(empty_columns(numbers)).startswith("x1: no value")
+    assert str(empty_columns(pl.DataFrame({"a": [1, 2], "b": [None, None]}))).startswith("b: ")
+    clf = SplitConformalClassifier(random_state=0)
+    with pytest.warns(FaregWarning, match="x1: no value in 60 rows"):
+        clf.fit(np.tile(numbers, (30, 1)), np.arange(60) % 2)

@@ -261,5 +261,34 @@ def numbers_as_text(*tables: Any) -> str | None:
     )
 
 
+def empty_columns(*tables: Any) -> str | None:
+    """Return a sentence about columns without any value, None if there are none.
+
+    A table may be None.
+
+    >>> print(empty_columns(pd.DataFrame({"age": [31.0, np.nan], "pay": [None, None]})))
+    pay: no value in 2 rows, so nothing can be learned from it; fill it in or leave it out
+    """
+    found = [
+        name
+        for table in tables
+        if table is not None
+        for name, column in zip(column_names(table), series_of(table), strict=True)
+        if _is_empty(column[:N_ASKED]) and _is_empty(column)
+    ]
+    if not found:
+        return None
+    n_rows = max(len(table) for table in tables if table is not None)
+    it = "it" if len(found) == 1 else "them"
+    return (
+        f"{shown(found)}: no value in {n_rows:,} rows, so nothing can be learned from {it}; "
+        f"fill {it} in or leave {it} out"
+    )
+
+
+def _is_empty(column: Any) -> bool:
+    return bool(pd.isna(np.asarray(column, dtype=object)).all())
+
+
 def _may_hold_text(table: Any) -> bool:
     return table is not None and getattr(getattr(table, "dtype", None), "kind", "O") not in "biuf"

@@ -13,7 +13,7 @@ from fareg._columns import SensitiveFeatures, check_same_order, check_table, sel
 from fareg._encoding import cut_huge
 from fareg._hashing import check_seed, hash_key, one_row_of_each
 from fareg._labels import check_labels
-from fareg._levels import LevelCoding, numbers_as_text
+from fareg._levels import LevelCoding, empty_columns, numbers_as_text
 from fareg._validation import (
     MAX_COUNT,
     check_confidence_level,
@@ -133,8 +133,8 @@ def audit(
     columns, notes = _tamed(select_columns(X, selection))
     check_same_length(X=columns, y=y)
     check_same_order(X=X, y=y, sets=sets, clusters=clusters, sensitive_features=sensitive_features)
-    written = numbers_as_text(columns)
-    notes += () if written is None else (written,)
+    told = (numbers_as_text(columns), empty_columns(columns))
+    notes += tuple(note for note in told if note is not None)
     table = read_sets(sets, y, classes)
     people = Audited(columns, table.covered, table.size, cluster)
     if clusters is None:

@@ -16,7 +16,7 @@ from fareg._columns import check_selection, column_kinds, is_frame, selected_pos
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes
-from fareg._levels import numbers_as_text
+from fareg._levels import empty_columns, numbers_as_text
 from fareg._validation import (
     Confidence,
     FaregError,
@@ -356,8 +356,9 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self.sensitive_kinds_ = beside_kinds(sensitive_features)
         about = sensitive_beside(sensitive_features, X, self.sensitive_kinds_)
         self._check_possible(X if about is None else about)
-        if (told := numbers_as_text(X, about)) is not None:
-            warn(told)
+        for tell in (numbers_as_text, empty_columns):
+            if (told := tell(X, about)) is not None:
+                warn(told)
         return Labelled(X, y, about, checked_clusters(X, clusters))
 
     def _check_possible(self, X: Any) -> None:
