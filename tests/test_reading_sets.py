@@ -236,6 +236,72 @@ def test_the_shell_reads_numbers_in_text_as_the_target_has_them(shell):
     np.testing.assert_array_equal(read.covered, covered)
 
 
+WRITTEN = {
+    "joined": "|".join,
+    "joined by commas": ",".join,
+    "a list": str,
+    "JSON": json.dumps,
+    "a tuple": lambda labels: str(tuple(labels)),
+    "a set": lambda labels: str(set(labels)),
+    "a frozenset": lambda labels: str(frozenset(labels)),
+    "an array": lambda labels: str(np.array(labels)),
+    "the repr of an array": lambda labels: repr(np.array(labels, dtype=object)),
+    "a list of numpy texts": lambda labels: str([np.str_(label) for label in labels]),
+    "no quotation marks": lambda labels: f"[{', '.join(labels)}]",
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["high", "low", "mid"],
+        ["BSc (Hons)", "MSc", "none (yet)"],
+        ["(0, 10]", "(10, 20]", "[20, 30]"],
+        ["Hispanic, any race", "Asian", "it's complicated"],
+        ["élevé", "bas", "très bas"],
+    ],
+    ids=lambda labels: labels[0],
+)
+def test_the_shell_reads_sets_as_other_tools_write_them(shell, labels, written):
+    if written in ("joined by commas", "no quotation marks") and "," in "".join(labels):
+        return  # nobody could tell
+    y, sets, covered = drawn(labels)
+    known = y != labels[1]  # sets may hold a label that no row has
+    texts = [WRITTEN[written](np.array(labels)[row].tolist()) for row in sets]
+    read = shell(AGES.assign(y=y, sets=texts)[known], ["sets"])
+    np.testing.assert_array_equal(read.covered, covered[known])
+    np.testing.assert_array_equal(read.size, sets.sum(axis=1)[known])
+
+
+@pytest.mark.parametrize("written", [str, lambda numbers: str(numbers.astype(float))])
+def test_the_shell_reads_numbers_as_numpy_writes_them(shell, written):
+    y, sets, covered = drawn([1, 2, 10])
+    texts = [written(np.array([1, 2, 10])[row]) for row in sets]
+    read = shell(AGES.assign(y=y, sets=texts), ["sets"])
+    np.testing.assert_array_equal(read.covered, covered)
+
+
+def test_the_shell_tells_of_sets_that_are_joined_by_an_unknown_sign(shell):
+    y, sets, _ = drawn(["high", "low", "mid"])
+    texts = ["/".join(np.array(["high", "low", "mid"])[row]) for row in sets]
+    with pytest.warns(FaregWarning, match=r"high/low.*: read as one label, though it holds"):
+        shell(AGES.assign(y=y, sets=texts), ["sets"])
+
+
+@pytest.mark.parametrize(
+    ("marks", "sentence"),
+    [
+        (lambda one: one.astype(int), "column low holds 1 and 0; name all columns of the sets"),
+        (lambda one: 0.1 + 0.8 * one, "column low holds numbers from 0 to 1 and no label; turn"),
+    ],
+)
+def test_the_shell_refuses_marks_and_probabilities_of_one_label(shell, marks, sentence):
+    y, sets, _ = drawn(["high", "low", "mid"])
+    with pytest.raises(InvalidInputError, match=sentence):
+        shell(AGES.assign(y=y, low=marks(sets[:, 0])), ["low"])
+
+
 def test_the_command_line_says_how_it_read_a_prefix(tmp_path):
     y, sets, covered = drawn(["<=50K", ">50K"])
     names = ["in_<=50K", "in_>50K"]

@@ -18,7 +18,7 @@ from fareg._columns import check_same_order, column_names, is_frame
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_same_length, warn
 from fareg._words import fraction, percent, shown
 
-WHOLE = re.compile(r"-?\d+\.0+")
+WHOLE = re.compile(r"-?\d+\.0*")  # numpy writes 1. for 1.0
 SUSPICIOUS_ROWS = 30  # as many calibration rows of one label are seldom chance
 
 

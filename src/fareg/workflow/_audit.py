@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pandas as pd
 
 from fareg._columns import selected_positions
 from fareg._files import AnyPath
-from fareg._labels import column_classes, label_texts, plain_text
+from fareg._labels import column_classes, label_texts
 from fareg._names import check_columns
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
 from fareg._words import shown
@@ -24,11 +23,9 @@ from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._notes import calibrated_note, fit_notes
 from fareg.workflow._parquet import BATCH, Sampling
 from fareg.workflow._predict import ANSWERS, ask, model_columns, rows_after
+from fareg.workflow._set_texts import read_set_texts
 from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
 from fareg.workflow._target import labelled_rows
-
-SEPARATORS = re.compile(r"(?<!\\)[|;]")  # between labels of a set in text
-COMMAS = re.compile(",")  # between labels of a list in Python or JSON
 
 
 def audit_file(
@@ -192,8 +189,11 @@ def _audited_columns(asked: _Asked) -> _Audited:
     frame = asked.read(None if asked.sensitive is None else asked.named)
     y = label_texts(frame[asked.target])
     sets: Any
+    notes: tuple[str, ...] = ()
     if len(asked.marks) == 1:
-        sets = _lists(frame[asked.marks[0]], set(y))
+        sets, notes = read_set_texts(frame[asked.marks[0]], set(y))
+        for note in notes:
+            warn(note)
         sizes = np.array([len(labels) for labels in sets])
     else:
         sets = _flags(frame[asked.marks])
@@ -204,7 +204,7 @@ def _audited_columns(asked: _Asked) -> _Audited:
     if asked.sensitive is None:
         X = _without_answers(X, sizes)
     _check_all_named(asked, y)
-    return _Audited(X, y, sets, clusters, asked.sensitive)
+    return _Audited(X, y, sets, clusters, asked.sensitive, notes=notes)
 
 
 def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) -> _Audited:
@@ -314,33 +314,6 @@ def _unseen(
     return ~used
 
 
-def _lists(column: pd.Series, known: set[str]) -> list[list[str]]:
-    """Return one list of label texts per row; a missing value is the empty set."""
-
-    def labels(value: Any) -> list[str]:
-        if isinstance(value, list | tuple | set | np.ndarray):
-            return list(label_texts(list(value)))
-        if pd.isna(value):
-            return []
-        if isinstance(value, bool | np.bool_):
-            raise InvalidInputError(
-                f"column {column.name} holds True and False; name all columns of the sets, "
-                "one per label"
-            )
-        text = str(value) if isinstance(value, str) else label_texts([value])[0]
-        parts = _parts(SEPARATORS, text)
-        listed = _parts(COMMAS, text)
-        return listed if not set(parts) <= known and set(listed) <= known else parts
-
-    numbers = {plain_text(label): label for label in known}  # "1.0" is the label "1"
-    return [[numbers.get(plain_text(label), label) for label in labels(value)] for value in column]
-
-
-def _parts(separators: re.Pattern[str], text: str) -> list[str]:
-    parts = (part.strip().replace("\\|", "|") for part in separators.split(text.strip("{}[]() ")))
-    return [part.strip("'\"") for part in parts if part]
-
-
 def _without_answers(X: pd.DataFrame, sizes: Any) -> pd.DataFrame:
     """Leave out the predictor's answers: a group such as "the set is empty" is never covered."""
     answers = [
@@ -380,10 +353,13 @@ def _check_all_named(asked: _Asked, y: Any) -> None:
 def _flags(frame: pd.DataFrame) -> pd.DataFrame:
     """Return columns of True and False (or 1 and 0) as a frame of bool."""
     for name, column in frame.items():
-        values = set(column.dropna().unique().tolist())
-        if column.isna().any() or not values <= {True, False}:
-            strange = "missing values" if column.isna().any() else str(sorted(map(str, values))[:3])
+        told = f"column {name} of the sets must hold True and False (or 1 and 0), got"
+        if column.isna().any():
+            raise InvalidInputError(f"{told} missing values")
+        values = set(column.unique().tolist())
+        if not values <= {True, False}:
             raise InvalidInputError(
-                f"column {name} of the sets must hold True and False (or 1 and 0), got {strange}"
+                f"{told} {shown(sorted(map(str, values))[:3])}; turn probabilities into sets by a "
+                "conformal classifier first"
             )
     return frame.astype(bool)
