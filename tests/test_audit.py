@@ -424,3 +424,19 @@ def test_bad_parameters_get_a_sentence(parameters, message):
     X, y, sets = some_rows(50)
     with pytest.raises(FaregError, match=message):
         audit(X, y, sets, classes=CLASSES, **parameters)
+
+
+def test_a_level_is_told_once_and_not_with_every_other_feature():
+    rng = np.random.default_rng(3)
+    n = 3000
+    X = pd.DataFrame({"age": rng.integers(18, 90, n), "sex": rng.choice(["F", "M"], n)})
+    y = rng.choice(["a", "b"], n)
+    covered = rng.random(n) < np.where(X["sex"] == "F", 0.8, 0.97)
+    sets = [[label] if hit else [] for label, hit in zip(y, covered, strict=True)]
+    result = audit(X, y, sets, measures=False, random_state=0)
+    assert [group.rule for group in result.findings] == ["sex=F"]
+    worse = covered & ~((X["sex"] == "F") & (X["age"] > 70) & (rng.random(n) < 0.4)).to_numpy()
+    sets = [[label] if hit else [] for label, hit in zip(y, worse, strict=True)]
+    result = audit(X, y, sets, measures=False, random_state=0)
+    # a pair that is worse than its levels is told beside them
+    assert {"level", "pair"} <= {group.source for group in result.groups}

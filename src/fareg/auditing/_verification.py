@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import beta
+import pandas as pd
+from scipy.stats import beta, binom
 
 from fareg._levels import LevelCoding
 from fareg._validation import BoolArray
@@ -158,7 +159,8 @@ def _worst_cells(
     cells = cell_coverage(codes[discovery], own, confidence_level)
     # Every candidate costs the others some power, so those that look fine already here stay out.
     eligible = (cells["p_value"] <= SUSPICIOUS) & (cells["n"] >= MIN_GROUP_ROWS)
-    worst = cells[eligible].nsmallest(MAX_CELLS, "p_value")
+    suspects = cells[eligible]
+    worst = suspects[~_like_a_level(suspects)].nsmallest(MAX_CELLS, "p_value")
     return [
         _Candidate(
             rule=coding.describe(features, levels),
@@ -169,6 +171,26 @@ def _worst_cells(
         )
         for features, levels in zip(worst["features"], worst["codes"], strict=True)
     ]
+
+
+def _like_a_level(cells: pd.DataFrame) -> BoolArray:
+    """Tell the pairs that look no worse than a level of theirs among the cells.
+
+    They would tell again who that level tells, in one variant for every other feature.
+    """
+    parts = [
+        list(zip(features, codes, strict=True))
+        for features, codes in zip(cells["features"], cells["codes"], strict=True)
+    ]
+    levels = {
+        own[0]: coverage
+        for own, coverage in zip(parts, cells["coverage"], strict=True)
+        if len(own) == 1
+    }
+    # 1, which nothing is like, for levels themselves and for pairs of which no level is a cell
+    least = [min(levels.get(p, 1.0) for p in own) if len(own) > 1 else 1.0 for own in parts]
+    hits = (cells["n"] * cells["coverage"]).round()
+    return np.asarray(binom.cdf(hits, cells["n"], least) > SUSPICIOUS, dtype=bool)
 
 
 def _distinct(candidates: list[_Candidate], discovery: BoolArray) -> list[_Candidate]:
