@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from scipy.stats import betabinom, binom, binomtest
+from scipy.stats import beta, betabinom, binom, binomtest
 
 from fareg import FaregError, FaregWarning, ProbabilityColumns, SplitConformalClassifier, audit
 from fareg._hashing import one_row_of_each
@@ -314,3 +314,29 @@ def test_a_report_says_which_test_was_made(tmp_path, options, words):
     result = audit(X, y, [[label] for label in y], measures=False, random_state=0, **options)
     result.to_html(tmp_path / "audit.html")
     assert words in (tmp_path / "audit.html").read_text()
+
+
+@pytest.mark.parametrize("coverage", [0.899, 0.89, 0.88])
+def test_the_draw_of_as_many_calibration_rows_explains_a_coverage(coverage):
+    n = Promise(0.9).rows_that_excuse(coverage)
+    # the number is a rough one, but a tenth fewer rows excuse the coverage and a tenth more do not
+    assert beta.cdf(coverage, *Promise(0.9, int(0.9 * n))._beta) > 0.025
+    assert beta.cdf(coverage, *Promise(0.9, int(1.1 * n))._beta) < 0.025
+
+
+def test_no_calibration_excuses_what_needs_no_excuse_or_has_none():
+    assert Promise(0.9).rows_that_excuse(0.7) is None
+    assert Promise(0.9).rows_that_excuse(0.9) is None
+    assert Promise(0.9, 200).rows_that_excuse(0.89) is None
+    assert Promise(0.999).rows_that_excuse(0.998) > 1000  # 100 rows would give full sets
+
+
+def test_an_audit_asks_for_calibration_rows_unless_it_was_told():
+    n = 4000
+    X, y = pd.DataFrame({"x": np.arange(n) % 7}), np.array(["a", "b"] * (n // 2))
+    sets = [[label] if row % 25 < 22 else [] for row, label in enumerate(y)]  # 88% are covered
+    steps = audit(X, y, sets, measures=False, random_state=0).decided["next_steps"]
+    assert steps[0].startswith("Ask how many rows calibrated these sets: with about 3,400 or")
+    told = audit(X, y, sets, measures=False, random_state=0, n_calibration=10**6)
+    assert told.status == "low"
+    assert not any("Ask how many" in step for step in told.decided["next_steps"])

@@ -29,6 +29,7 @@ from fareg.pvalues import conformal_rank
 
 FEWEST_DEVIATIONS = 10.0  # a law is cut off where it is this many standard deviations from its mean
 INTERVAL_TAIL = 0.025  # probability outside each end of a 95% interval
+FEWEST_TOLD, MAX_TOLD = 100, 10**7  # numbers of calibration rows that an audit may speak of
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,25 @@ class Promise:
         if self.n_calibration is None:
             return float(self.confidence_level)
         return float(beta.ppf(INTERVAL_TAIL, *self._beta))
+
+    def rows_that_excuse(self, coverage: float) -> int | None:
+        """Return about how many rows at most calibrated a valid predictor that covers so little.
+
+        That is the largest number by whose draw this happens 2.5% of the time or more, as if this
+        share only fell with the number, though ranks make it jump a little. None if the promise
+        allows for calibration rows already, or if it would have to be fewer than 100.
+        """
+        if self.n_calibration is not None or coverage >= self.confidence_level:
+            return None
+        # With fewer rows than the second number, valid sets hold every label.
+        fewest, most = max(FEWEST_TOLD, int(np.ceil(1 / (1 - self.confidence_level)))), MAX_TOLD
+        if Promise.of_fitted(self.confidence_level, fewest).least_coverage > coverage:
+            return None
+        while most - fewest > 1:
+            middle = (fewest + most) // 2
+            excused = Promise.of_fitted(self.confidence_level, middle).least_coverage <= coverage
+            fewest, most = (middle, most) if excused else (fewest, middle)
+        return int(float(f"{fewest:.1e}"))
 
     def at_most(self, k: Any, n: Any) -> FloatArray:
         """Return the probability that at most ``k`` of ``n`` independent rows are covered.

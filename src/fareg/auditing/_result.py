@@ -14,6 +14,7 @@ from fareg._endings import HTML, JSON
 from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import BoolArray
 from fareg._words import json_types
+from fareg.auditing._counts import Promise
 from fareg.auditing._verification import VerifiedGroup
 from fareg.report import (
     audit_verdict,
@@ -149,6 +150,7 @@ class AuditResult:
         return float((sizes["n"] * sizes["coverage"]).sum() / self.n_samples)
 
     def _overall(self) -> dict[str, Any]:
+        told = self.least_coverage < self.confidence_level  # how many rows calibrated the sets
         return {
             "n": self.n_samples,
             "coverage": self.coverage,
@@ -158,6 +160,9 @@ class AuditResult:
             "high": self.high,
             "mean_size": self.mean_size,
             "least_coverage": self.least_coverage,
+            "rows_that_excuse": None
+            if told
+            else Promise(self.confidence_level).rows_that_excuse(self.high),
         }
 
     def summary(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from fareg._words import (
     clusters,
     confidence,
+    count,
     counted_once,
     evidence,
     interval,
@@ -62,13 +63,14 @@ def audit_verdict(
 
     ``overall`` holds ``n``, ``coverage`` and the end ``high`` of its 95% interval, of all rows. If
     these count each cluster once, also ``n_clusters``, and the coverage of the rows as
-    ``row_coverage``. ``groups`` were put to the test, most significant first; see
-    ``VerifiedGroup``. ``by_label`` has ``label``, ``n``, ``coverage``, ``low`` and ``high`` of each
-    true label. ``detectable_coverage`` is that at which a group would be found, None if none would
-    be found at any. Labels with fewer than ``MIN_HEADLINE_ROWS`` rows may be mentioned in the
-    sentence but never decide the status. Groups with fewer rows are no "finding", and never denied:
-    if one was verified to be below, ``small_finding`` says so, and there is no "pass". What is
-    ``counted`` is rows or clusters.
+    ``row_coverage``; and ``rows_that_excuse``, the largest number of calibration rows by whose draw
+    a valid predictor covers so little, if the audit was not told theirs. ``groups`` were put to the
+    test, most significant first; see ``VerifiedGroup``. ``by_label`` has ``label``, ``n``,
+    ``coverage``, ``low`` and ``high`` of each true label. ``detectable_coverage`` is that at which
+    a group would be found, None if none would be found at any. Labels with fewer than
+    ``MIN_HEADLINE_ROWS`` rows may be mentioned in the sentence but never decide the status. Groups
+    with fewer rows are no "finding", and never denied: if one was verified to be below,
+    ``small_finding`` says so, and there is no "pass". What is ``counted`` is rows or clusters.
     """
     target = confidence(confidence_level)
     short, smaller = _labels_below(by_label, confidence_level)
@@ -131,14 +133,25 @@ def audit_verdict(
         what = f"label stands out{one_row}"
         told.append(_small(what, _label_evidence(smaller[0]), len(smaller)))
     table = {**NEXT_OF_AUDIT, "unclear": _collect(small, overall)}
+    steps = _next_steps(table, status, short, label_conditional=False)
+    if status == "low" and (most := overall.get("rows_that_excuse")):
+        steps.insert(0, _ask_for_calibration_rows(most))
     return {
         "status": status,
         "label": _audit_title(status, small, short, overall),
         "sentence": " ".join(told),
-        "next_steps": _next_steps(table, status, short, label_conditional=False),
+        "next_steps": steps,
         "small_finding": bool(small),
         "counted": _unit(overall),
     }
+
+
+def _ask_for_calibration_rows(most: int) -> str:
+    return (
+        f"Ask how many rows calibrated these sets: with about {count(most)} or fewer, the draw of "
+        "these rows alone may leave valid sets as far below. Audit again with their number, which "
+        "allows for that."
+    )
 
 
 def _audit_title(status: str, small: Sequence[Row], short: list[Row], overall: Row) -> str:
