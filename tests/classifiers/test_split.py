@@ -293,6 +293,7 @@ def test_bad_parameters_are_refused_in_fit(cls, parameters, sentence):
         (np.array([0, "a", 1, "b"], dtype=object), "labels of one type, got int, str; convert"),
         (np.array(["a", 0, "b", 1.5], dtype=object), "labels of one type, got float, int, str;"),
         ([0, 0, 0, 0], "y must hold at least two classes, got one class"),
+        (np.array([b"a", b"b", b"a", b"b"]), "labels represented as bytes"),
     ],
 )
 def test_bad_labels_are_refused(y, sentence):
@@ -350,6 +351,26 @@ def test_labels_in_any_container(container):
     clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
     expected = clf.fit(X, y).predict_set(X)
     np.testing.assert_array_equal(clf.fit(X, container(y)).predict_set(X), expected)
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype"),
+    [
+        ([0, 1, 2], "Int64"),
+        ([0, 1, 2], "int64[pyarrow]"),
+        ([2**60, 2**60 + 1, 2**60 + 2], "Int64"),
+        ([False, True], "boolean"),
+    ],
+)
+def test_nullable_labels_stay_what_they_are(labels, dtype):
+    X, codes = numbers()
+    plain = np.array(labels)[np.minimum(codes, len(labels) - 1)]
+    clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
+    expected = clf.fit(X, plain).predict_table(X)
+    told = clf.fit(X, pd.Series(plain).astype(dtype)).predict_table(X)
+    assert clf.classes_.tolist() == labels
+    assert list(map(str, clf.classes_)) == list(map(str, labels))
+    pd.testing.assert_frame_equal(told, expected)
 
 
 def test_class_that_calibration_never_saw_is_scored(reader):

@@ -130,11 +130,12 @@ def checked_labels(X: Any, y: Any) -> Any:
         raise InvalidInputError("requires y to be passed, but the target y is None")
     check_same_order(X=X, y=y)
     try:
-        y = column_or_1d(y, warn=True)
+        # scikit-learn reads nullable numbers of pandas as floats, which merges large labels
+        y = column_or_1d(y.to_numpy() if hasattr(y, "to_numpy") else y, warn=True)
         check_same_length(X=X, y=y)
         y = _one_type(refuse_missing(y), "y must hold labels")
         check_classification_targets(y)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:  # labels that are bytes are a TypeError
         raise InvalidInputError(str(error)) from error
     return y
 
