@@ -111,6 +111,19 @@ def test_union_contains_the_marginal_sets(world):
     assert union.sum() > marginal.sum()
 
 
+def test_a_union_tells_who_is_in_the_group_as_a_partition_does(world):
+    model, cal, test = world
+    known = {"sensitive_features": list(cal.sensitive), **FAST}
+    union, partition = (
+        FaReGClassifier(model, construction=name, **known).conformalize(cal.X, cal.y)
+        for name in ("union", "partition")
+    )
+    levels = union.predict_level(test.X)
+    assert set(levels) == {0, 1}
+    np.testing.assert_array_equal(levels, partition.predict_level(test.X))
+    np.testing.assert_array_equal(union.predict_table(test.X)["level"], levels)
+
+
 def test_union_is_the_union_over_draws(world):
     model, cal, test = world
     clf = FaReGClassifier.paper(

@@ -12,7 +12,7 @@ from fareg.calibration import Rows
 from fareg.classifiers._base import ConformalClassifier
 from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._plot_levels import plot_thresholds_and_coverage
-from fareg.classifiers._strata import GroupTable
+from fareg.classifiers._strata import GroupTable, steps_of
 from fareg.classifiers._views import DisadvantageLevels, division, membership, own_part
 from fareg.groups import Explanation, GroupLearner, Rule, explain_groups, plot_membership
 from fareg.metrics import is_covered
@@ -44,7 +44,7 @@ class LearnedGroups(ConformalClassifier):
     def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the disadvantage level of each row, from 0, the least disadvantaged.
 
-        With ``construction="partition"``, 1 is the discovered group and 0 the rest.
+        With ``construction="partition"`` and ``"union"``, 1 is the discovered group and 0 the rest.
         """
         rows = self._rows(X, "predict_level", sensitive_features=sensitive_features)
         return self._levels(rows)
@@ -140,8 +140,7 @@ class LearnedGroups(ConformalClassifier):
         return isinstance(division(self.calibration_), DisadvantageLevels)
 
     def _levels(self, rows: Rows) -> IntArray:
-        divided = division(self.calibration_)
-        return divided.levels(rows) if self._has_levels else divided.cells(rows)[0]
+        return steps_of(own_part(self.calibration_), rows)
 
     def _promised_to(self) -> str | None:
         if self.parameters_["calibration"] == "reuse":

@@ -125,7 +125,7 @@ def describe_groups(
 
     p-values of strata are NaN unless ``honest``, because rows that chose a group cannot test it.
     """
-    steps, strata = _steps(calibration, rows), strata_of(calibration)
+    steps, strata = steps_of(calibration, rows), strata_of(calibration)
     covered, n_steps = covered_by_split(rows, calibration.alpha), strata[0].last + 1
     hits, counts = (np.bincount(own, minlength=n_steps) for own in (steps[covered], steps))
     masks = [group.rule.inside(rows.columns) for group in named]
@@ -147,7 +147,7 @@ def describe_counted(
     typical threshold. Everything about levels is of the counted rows.
     """
     strata = strata_of(calibration)
-    thresholds = _thresholds(strata)[_steps(calibration, _unscored(reference))]
+    thresholds = _thresholds(strata)[steps_of(calibration, _unscored(reference))]
     hits, counts = calibration.covered.sum(axis=0), calibration.counts.sum(axis=0)
     described = [_of_named(group, group.rule.inside(reference), thresholds) for group in named]
     return _table(described + [_of_stratum(stratum, hits, counts) for stratum in strata])
@@ -164,7 +164,7 @@ def with_thresholds(
     ``reference`` are the rows that tell the typical threshold of a named group.
     """
     strata = strata_of(calibration)
-    thresholds = _thresholds(strata)[_steps(calibration, _unscored(reference))]
+    thresholds = _thresholds(strata)[steps_of(calibration, _unscored(reference))]
     told = [_of_named(group, group.rule.inside(reference), thresholds) for group in named]
     own = {stratum.name: stratum.threshold for stratum in strata}
     listed = [group["threshold"] for group in told] + [
@@ -178,8 +178,8 @@ def _unscored(columns: pd.DataFrame) -> Rows:
     return Rows(columns, ask=lambda X: None, score=lambda proba, u: None, selection=None, key=0)
 
 
-def _steps(calibration: RisingThresholds | CellCalibration, rows: Rows) -> IntArray:
-    """Return the level of each row, or its cell of a group."""
+def steps_of(calibration: RisingThresholds | CellCalibration, rows: Rows) -> IntArray:
+    """Return the level of each row, or 1 for rows of the group and 0 for the rest."""
     if not isinstance(calibration, CellCalibration):
         return calibration.leveler.levels(rows)
     views = calibration.views
