@@ -7,9 +7,15 @@ import sys
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fareg import FaReGClassifier, SplitConformalClassifier, _threads
+from fareg import (
+    FaReGClassifier,
+    RectifiedConformalClassifier,
+    SplitConformalClassifier,
+    _threads,
+)
 from fareg._threads import MANY_VALUES, few_threads, idle_cores
 from fareg.metrics import excess_risk
 
@@ -135,3 +141,18 @@ def seconds_of_fit(**variables):
 def test_a_busy_neighbour_slows_a_fit_no_more_than_its_share_of_the_cores():
     users, single = seconds_of_fit(), seconds_of_fit(OMP_NUM_THREADS="1")
     assert users < 3 * single + 0.5  # threads that wait for each other take twenty times as long
+
+
+@pytest.mark.parametrize("verb", ["fit", "predict"])
+def test_rectified_scores_are_learned_and_asked_on_one_thread(seen, monkeypatch, verb):
+    own = getattr(HistGradientBoostingRegressor, verb)
+    counts = []
+
+    def watched(*args, **options):
+        counts.append(openmp_threads())
+        return own(*args, **options)
+
+    monkeypatch.setattr(HistGradientBoostingRegressor, verb, watched)
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    RectifiedConformalClassifier(Watcher(), random_state=0).fit(X, X[:, 0] > 0).predict_set(X)
+    assert set(counts) == {1}

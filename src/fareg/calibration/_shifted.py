@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from fareg._encoding import FillEmpty, ordinal_encoder
 from fareg._levels import distinct_rows
+from fareg._threads import few_threads
 from fareg._validation import FloatArray, IntArray
 from fareg.calibration._calibration import Calibration, FullSet
 from fareg.calibration._rows import Rows, require
@@ -34,7 +35,9 @@ class LearnedShift:
         if self.model is None:
             return np.zeros(len(rows))
         first, which = distinct_rows(rows.columns)
-        told: FloatArray = self.model.predict(rows.columns.iloc[first])
+        distinct = rows.columns.iloc[first]
+        with few_threads(distinct):
+            told: FloatArray = self.model.predict(distinct)
         return told[which]
 
 
@@ -59,7 +62,8 @@ def learn_shift(rows: Rows, alpha: float, *, seed: int) -> LearnedShift:
     )
     model = make_pipeline(ordinal_encoder(), FillEmpty(), boosting)
     # a quantile does not depend on how far the scores above it are, so infinite ones may be cut
-    return LearnedShift(model.fit(rows.columns, scores.clip(finite.min(), finite.max())))
+    with few_threads(rows.columns):
+        return LearnedShift(model.fit(rows.columns, scores.clip(finite.min(), finite.max())))
 
 
 @dataclass(frozen=True, eq=False)
