@@ -30,6 +30,7 @@ MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quar
 N_BINS = 4
 MAX_LEVELS = 10**6  # a larger number is an identifier that was taken for a level
 
+MANY_MISSING = 20  # rows without a value that are no chance
 N_ASKED = 500  # about so many rows are asked whether their texts are numbers
 NEARLY_ALL = 0.95  # share of the texts of a column that must look like numbers
 # Numbers may have signs between thousands, a decimal comma, a currency or a percent sign.
@@ -264,15 +265,15 @@ def numbers_as_text(*tables: Any) -> str | None:
 def empty_columns(*tables: Any) -> str | None:
     """Return a sentence about columns without any value, None if there are none.
 
-    A table may be None.
+    In a table of fewer than ``MANY_MISSING`` rows they may be empty by chance. A table may be None.
 
-    >>> print(empty_columns(pd.DataFrame({"age": [31.0, np.nan], "pay": [None, None]})))
-    pay: no value in 2 rows, so nothing can be learned from it; fill it in or leave it out
+    >>> print(empty_columns(pd.DataFrame({"age": [31.0] * 20, "pay": [None] * 20})))
+    pay: no value in 20 rows, so nothing can be learned from it; fill it in or leave it out
     """
     found = [
         name
         for table in tables
-        if table is not None
+        if table is not None and len(table) >= MANY_MISSING
         for name, column in zip(column_names(table), series_of(table), strict=True)
         if _is_empty(column[:N_ASKED]) and _is_empty(column)
     ]
