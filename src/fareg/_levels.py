@@ -133,6 +133,17 @@ class LevelCoding:
         return " and ".join(self.levels[feature].label(int(code)) for feature, code in pairs)
 
 
+def frequent(codes: IntArray, most: int) -> IntArray:
+    """Return the level numbers that occur most often, in order.
+
+    >>> frequent(np.array([3, 0, 3, 1, 1, -1]), 2).tolist()
+    [1, 3]
+    """
+    counts = np.bincount(codes[codes >= 0])
+    top = np.argsort(-counts, kind="stable")[:most]
+    return np.sort(top[counts[top] > 0])
+
+
 def check_levels(
     levels: Any, n_levels: int | None = None, *, name: str = "levels"
 ) -> tuple[IntArray, int]:

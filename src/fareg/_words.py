@@ -18,6 +18,16 @@ def shown(names: Iterable[Any]) -> str:
     return ", ".join(texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters: two thirds from its start, the rest its end.
+
+    >>> shortened("occupation number 12", 12), shortened("Red", 12)
+    ('occupati… 12', 'Red')
+    """
+    tail = (most - 1) // 3
+    return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[-tail:]}"
+
+
 def first_line(error: BaseException) -> str:
     """Return what an error of another library says first, or else its kind."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from fareg._levels import LevelCoding
-from fareg._validation import BoolArray, IntArray
+from fareg._levels import LevelCoding, frequent
+from fareg._validation import BoolArray
 from fareg.auditing._result import records
 from fareg.metrics import clopper_pearson
 
@@ -31,7 +30,7 @@ def group_picture(
     codes = coding.codes(columns[shown])
     # the feature with more levels is written down the page, the other one across
     order = sorted(range(len(shown)), key=lambda j: -coding.n_levels[j])
-    axes = [_frequent(codes[:, j], most) for j, most in zip(order, MAX_SHOWN, strict=False)]
+    axes = [frequent(codes[:, j], most) for j, most in zip(order, MAX_SHOWN, strict=False)]
     labels = [
         [coding.levels[j].label(int(code)) for code in axis]
         for j, axis in zip(order, axes, strict=True)
@@ -50,9 +49,3 @@ def group_picture(
         "hidden_levels": sum(coding.n_levels) - sum(map(len, axes)),
         "cells": records(cells.drop(columns="k")),
     }
-
-
-def _frequent(codes: IntArray, most: int) -> IntArray:
-    counts = np.bincount(codes[codes >= 0])
-    top = np.argsort(-counts, kind="stable")[:most]
-    return np.sort(top[counts[top] > 0])

@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 
 from fareg._encoding import encoded_columns
-from fareg._levels import Levels
-from fareg._validation import FloatArray, InvalidInputError
+from fareg._levels import Levels, frequent
+from fareg._validation import FloatArray, IntArray, InvalidInputError
+from fareg._words import shortened
 from fareg.groups._learner import GroupLearner
 from fareg.groups._rules import Rule
 
 STEPS = (-2.0, -1.0, 0.0, 1.0, 2.0)
+MAX_SHOWN = 20  # most levels of a feature in a picture
 
 
 @dataclass(frozen=True)
@@ -144,26 +146,47 @@ def plot_membership(
         )
     down, across = (Levels.learn(columns[name]) for name in features)
     rows = [levels.codes(columns[levels.name]) for levels in (down, across)]
+    kept = [frequent(codes, MAX_SHOWN) for codes in rows]
     z = learner.latent(columns)
     step, _ = influential_dimension(learner, z)
     up = np.sign(
         learner.membership_of_latent(z + step).mean(axis=1)
         - learner.membership_of_latent(z - step).mean(axis=1)
     )
-    figure = Figure(figsize=(3.4 * len(steps) + 1, 3.4), layout="constrained")
+    texts = [_level_texts(*pair) for pair in zip((down, across), kept, strict=True)]
+    upright = sum(map(len, texts[1])) > 24  # more characters do not fit beside each other
+    # in inches: a cell holds its number, and the longest texts come on top
+    width = len(steps) * max(2.8, 0.5 * len(texts[1])) + 0.08 * max(map(len, texts[0])) + 2
+    height = (
+        max(2.6, 0.3 * len(texts[0])) + 0.08 * (max(map(len, texts[1])) if upright else 0) + 0.8
+    )
+    figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(1, len(steps), sharey=True, squeeze=False)[0]
     for ax, size in zip(axes, steps, strict=True):
         q = learner.membership_of_latent(z + size * up[:, None, None] * step).mean(axis=0)
         grid = pd.DataFrame({"down": rows[0], "across": rows[1], "q": q})
         grid = grid.pivot_table(index="down", columns="across", values="q", aggfunc="mean")
+        grid = grid.reindex(index=kept[0], columns=kept[1])
         image = ax.imshow(grid, vmin=0, vmax=1, cmap="cividis", aspect="auto")
         _write_values(ax, grid)
         ax.set_title(f"{size:+g} sd:  |G|/N = {q.mean():.2f}", fontsize=10)
-        ax.set_xticks(range(grid.shape[1]), [across.label(int(c)) for c in grid.columns])
-        ax.set_yticks(range(grid.shape[0]), [down.label(int(c)) for c in grid.index])
-        ax.tick_params(axis="x", labelrotation=30 if grid.shape[1] > 2 else 0)
+        ax.set_xticks(range(len(texts[1])), texts[1], rotation=90 if upright else 0)
+        ax.set_xlabel(_feature_text(across, kept[1]))
+    axes[0].set_yticks(range(len(texts[0])), texts[0])
+    axes[0].set_ylabel(_feature_text(down, kept[0]))
     figure.colorbar(image, ax=axes, label="membership in the group")
     return figure
+
+
+def _level_texts(levels: Levels, codes: IntArray) -> list[str]:
+    """Return the words of some levels without the name of the feature, which its axis has."""
+    words = [levels.label(int(code)).removeprefix(levels.name) for code in codes]
+    return [shortened(text.lstrip(" ="), 32) for text in words]
+
+
+def _feature_text(levels: Levels, codes: IntArray) -> str:
+    hidden = len(levels.values) - len(codes)
+    return shortened(levels.name, 32) + (f"\n({hidden} rare levels hidden)" if hidden else "")
 
 
 def _write_values(ax: Any, grid: pd.DataFrame) -> None:
