@@ -283,7 +283,9 @@ def test_plot_levels_has_two_panels_in_every_mode(world, parameters):
     clf.conformalize(cal.X[:600], cal.y[:600])
     figure = clf.plot_levels(test.X[:500], test.y[:500])
     assert len(figure.axes) == 2
-    figure.canvas.draw()
+    figure.draw_without_rendering()
+    for ax in figure.axes:
+        assert all(tick == round(tick) for tick in ax.get_xticks())
 
 
 def test_plot_levels_of_other_constructions_is_refused_in_one_sentence(world):

@@ -46,12 +46,12 @@ def plot_thresholds_and_coverage(
         fontsize=9,
     )
     right.set_ylabel("coverage, 95% intervals")
-    right.legend(loc="lower left", frameon=False, fontsize=9)
+    right.legend(loc="best", frameon=False, fontsize=9)
     for ax in (left, right):
         for first, last in pools[1::2]:
             ax.axvspan(first - 0.5, last + 0.5, color="#eeeeee", lw=0, zorder=0)
         ax.set_xlim(-0.5, len(thresholds) - 0.5)
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         ax.set_xlabel("level of disadvantage")
         ax.spines[["top", "right"]].set_visible(False)
     note = "Levels under one shade share a threshold" if len(pools) > 1 else "One threshold for all"
@@ -75,7 +75,7 @@ def _draw_thresholds(ax: Any, thresholds: FloatArray, split: FloatArray, labels:
         ax.axhline(
             min(split[column], top),
             color=BEFORE[0] if one else colour,
-            lw=1.2,
+            lw=2,
             ls=":",
             label="split conformal" if one else None,
         )
