@@ -51,7 +51,7 @@ def section(path: Path) -> str:
             for found in sorted(Path(folder).rglob("*"))
             if found.suffix in (".png", ".html")
         ]
-        printed = done.stdout.strip().replace(folder, ".")
+        printed = done.stdout.strip("\n").replace(folder, ".")
     return SECTION.format(
         title=title.rstrip("."),
         text=text.split("\nRun:")[0].strip(),
