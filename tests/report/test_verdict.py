@@ -266,6 +266,31 @@ def test_a_group_that_is_left_is_never_called_fine(repairs):
     assert "not rely" in told["next_steps"][0]
 
 
+def test_a_group_that_is_left_is_no_contrast_to_a_repair_that_failed():
+    failed = repair(after=0.85, after_low=0.82, after_high=0.88)
+    left = audited([group()])
+    assert (
+        "is only partly repaired, and an under-covered group is left"
+        in fitted([failed], left)["label"]
+    )
+    assert "is repaired, but an under-covered group is left" in fitted([repair()], left)["label"]
+
+
+def test_a_group_that_was_covered_before_is_not_called_under_covered_then():
+    told = fitted([repair(before=0.92, after=0.83, after_low=0.8, after_high=0.86)])
+    assert (told["status"], told["label"]) == (
+        "finding",
+        "One group is under-covered, and was not before",
+    )
+
+
+@pytest.mark.parametrize(("n", "is_asked"), [(FEW, True), (411, False)])
+def test_more_rows_are_asked_for_only_where_they_are_few(n, is_asked):
+    told = fitted([repair(n=n, before=0.92)])
+    assert told["status"] == "unclear"
+    assert told["next_steps"][0].startswith("Fit on more rows") == is_asked
+
+
 def test_all_rows_below_the_target_lead():
     told = fitted([repair()], audited(coverage=0.8, high=0.82))
     assert (told["status"], told["label"]) == ("low", "Coverage below target")

@@ -49,6 +49,10 @@ NEXT_OF_FIT = {
     **NEXT_OF_AUDIT,
     "pass": "Use the model, and audit its sets when new rows with labels arrive.",
 }
+NEED_NOT_SHOWN = (
+    "Use the model, and audit its sets when new rows with labels arrive: on these test rows the "
+    "group was covered as promised before."
+)
 
 
 def audit_verdict(
@@ -268,9 +272,10 @@ def fit_verdict(
     status, title, sentence = left["status"], left["label"], left["sentence"]
     if repairs is not None:
         status, title, sentence = _with_repairs(repairs, left, short, confidence_level)
-    need = _fit_on_more(left["counted"])
-    outcomes = [_repair_outcome(row, confidence_level)[0] for row in repairs or ()]
-    if left["status"] == "unclear" and "unclear" not in outcomes:
+    need = NEED_NOT_SHOWN
+    if any(row["n"] < MIN_HEADLINE_ROWS for row in repairs or ()):
+        need = _fit_on_more(left["counted"])
+    elif left["status"] == "unclear":
         need = left["next_steps"][0]  # the audit knows what there is too little of
     table = {**NEXT_OF_FIT, "unclear": need}
     steps = _next_steps(table, status, short, label_conditional=label_conditional)
@@ -287,11 +292,12 @@ def _with_repairs(
     status, title = _repair_title(repairs, confidence_level, unit)
     told = [*(_repaired(row, confidence_level, unit) for row in repairs), left["sentence"]]
     if left["status"] in ("low", "finding"):
+        joined = "and" if status == "finding" else "but"
         status, told = left["status"], [told[-1], *told[:-1]]
         if status == "low":
             title = left["label"]
         elif repairs:
-            title += ", but an under-covered group is left"
+            title += f", {joined} an under-covered group is left"
         else:
             title = f"{left['label']}, not repaired"
     elif status != "finding":
@@ -388,6 +394,8 @@ def _repair_outcome(row: Row, confidence_level: float, unit: str = "rows") -> tu
     if row["n"] < MIN_HEADLINE_ROWS:
         return "unclear", f"was repaired, on too few test {unit} to tell"
     if row["after_high"] < row["least_coverage"]:
+        if row["before"] >= confidence_level:
+            return "finding", "is under-covered, and was not before"
         much = "only partly" if row["after"] > row["before"] else "not"
         return "finding", f"was under-covered and is {much} repaired"
     if row["before"] >= confidence_level:
