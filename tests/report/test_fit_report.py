@@ -171,8 +171,16 @@ def test_the_story_of_a_single_level_is_that_of_split_sets(trial):
     hits = {moment: sizes > 0 for moment, sizes in one.items()}
     story = level_story(RowLevels(np.zeros(5, int), 1, 0), hits, one, {})
     page = render_report({**trial.comparison.to_dict(), "story": story})
-    assert "everyone shares one threshold" in page
+    assert "thresholds are the same for everyone" in page
     assert 'id="level-coverage-title"' not in page
+
+
+def test_names_and_thresholds_are_told_beside_split_sets_whatever_else_is_compared(trial):
+    summary = trial.comparison.to_dict()
+    page = render_report({**summary, "comparison_labels": ["Exhaustive", "FaReG"]})
+    assert "Credibly covered too rarely by split conformal sets" in page
+    assert "a higher threshold than with split conformal sets" in page
+    assert "Exhaustive covers" in page
 
 
 def test_an_empty_level_has_no_numbers_and_the_page_still_stands(trial):

@@ -107,6 +107,14 @@ def test_cells_with_few_rows_get_no_colour():
     assert heat_cell({**cell, "n": 20, "coverage": 0.9, "inside": 0}, 0.9)["kind"] == "high"
 
 
+def test_the_group_of_the_headline_is_not_called_the_worst_of_all(evil_summary):
+    first = evil_summary["groups"][evil_summary["main_group"]]
+    worse = {**first, "rule": "fewer rows", "coverage": first["coverage"] - 0.1, "n": 120}
+    page = render_report({**evil_summary, "groups": [*evil_summary["groups"], worse]})
+    assert "<dt>Verified group</dt>" in page
+    assert "worst verified" not in page.lower()
+
+
 def test_small_levels_are_left_out_and_counted(evil_summary):
     small = {**evil_summary["levels"]["rows"][0], "group": "tiny", "n": 9}
     rows = [*evil_summary["levels"]["rows"], small]
