@@ -286,6 +286,7 @@ def test_plot_levels_has_two_panels_in_every_mode(world, parameters):
     figure.draw_without_rendering()
     for ax in figure.axes:
         assert all(tick == round(tick) for tick in ax.get_xticks())
+    assert ("of each label" in figure.get_suptitle()) == ("label_conditional" in parameters)
 
 
 def test_plot_levels_of_other_constructions_is_refused_in_one_sentence(world):

@@ -54,7 +54,12 @@ def plot_thresholds_and_coverage(
         ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         ax.set_xlabel("level of disadvantage")
         ax.spines[["top", "right"]].set_visible(False)
-    note = "Levels under one shade share a threshold" if len(pools) > 1 else "One threshold for all"
+    threshold = "threshold" if calibration.labels is None else "threshold of each label"
+    note = (
+        f"Levels under one shade share a {threshold}"
+        if len(pools) > 1
+        else f"One {threshold} for all"
+    )
     figure.suptitle(note, fontsize=10)
     return figure
 
