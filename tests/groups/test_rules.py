@@ -216,3 +216,18 @@ def test_everyone_and_no_one_are_rules_too():
 def test_a_rule_asks_for_the_columns_that_it_names():
     with pytest.raises(FaregError, match="needs column Color"):
         distil_rule(COLUMNS, (COLOR == "Red").to_numpy()).inside(COLUMNS[["Age"]])
+
+
+def test_a_frame_as_users_have_it_gets_the_words_of_its_canonical_columns():
+    frame = pd.DataFrame(
+        {
+            "Color": pd.Series(COLOR, dtype="string"),
+            "Region": pd.Categorical(REGION),
+            "Member": RNG.random(N) < 0.5,
+            "Age": AGE.round().astype(int),
+        }
+    )
+    inside = ((frame["Color"] == "Red") & frame["Member"]).to_numpy(dtype=bool)
+    rule = distil_rule(frame, inside)
+    assert rule == distil_rule(canonical(frame), inside)
+    assert (rule.text, rule.fidelity) == ("Color=Red and Member=True", 1.0)

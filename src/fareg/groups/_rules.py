@@ -13,6 +13,7 @@ import pandas as pd
 from sklearn import config_context
 from sklearn.tree import DecisionTreeClassifier
 
+from fareg._columns import canonical
 from fareg._encoding import cut_huge
 from fareg._levels import LevelCoding, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, check_same_length
@@ -31,11 +32,30 @@ MAX_ROWS = 20_000
 
 @dataclass(frozen=True)
 class Rule:
-    """A group in words, and the rows that these words mean."""
+    """A group in words, and the rows that these words mean.
 
-    text: str  # the words
-    features: tuple[str, ...]  # the features that the words name
-    fidelity: float  # share of the rows on which the words and the group agree
+    Attributes
+    ----------
+    text : str
+        The words.
+    features : tuple of str
+        The features that the words name.
+    fidelity : float
+        Share of the rows on which the words and the group agree.
+
+    Examples
+    --------
+    >>> columns = pd.DataFrame({"Color": ["Red", "Blue"] * 20, "Age": range(40)})
+    >>> rule = distil_rule(columns, (columns["Color"] == "Red").to_numpy())
+    >>> rule.text, rule.features
+    ('Color=Red', ('Color',))
+    >>> rule.inside(pd.DataFrame({"Color": ["Blue", "Red"]})).tolist()
+    [False, True]
+    """
+
+    text: str
+    features: tuple[str, ...]
+    fidelity: float
     alternatives: Alternatives = ()
 
     def inside(self, columns: pd.DataFrame) -> BoolArray:
@@ -73,11 +93,11 @@ class Rule:
 def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
     """Describe a group by the smallest decision tree that agrees with it as well as a big one.
 
-    ``inside`` marks the group; canonical columns that held booleans and dates are described as
-    such.
+    ``inside`` marks the group; columns that hold, or as canonical ones held, booleans and dates are
+    described as such.
 
     >>> columns = pd.DataFrame({"Color": ["Red", "Red", "Blue", "Blue"] * 10,
-    ...                         "Gender": ["Female", "Male"] * 20}, dtype=object)
+    ...                         "Gender": ["Female", "Male"] * 20})
     >>> inside = (columns["Color"] == "Red") == (columns["Gender"] == "Female")
     >>> distil_rule(columns, inside.to_numpy()).text
     '(Color=Blue and Gender=Male) or (Color=Red and Gender=Female)'
@@ -86,7 +106,7 @@ def distil_rule(columns: pd.DataFrame, inside: BoolArray) -> Rule:
     if inside.all() or not inside.any():
         return Rule("everyone", (), 1.0, ((),)) if inside.all() else Rule("no one", (), 1.0)
     rows = some_rows(len(columns), MAX_ROWS)
-    seen = columns.iloc[rows]
+    seen = canonical(columns.iloc[rows])
     x, inputs = _design(seen)
     tree = _best_tree(x, inputs, seen, inside[rows])
     whole = {str(name): Part.whole(column) for name, column in seen.items()}
