@@ -270,6 +270,40 @@ def test_codes_keep_their_leading_zeros(tmp_path):
     assert set(result.levels["group"]) == {"PLZ=60311", "part=10"}
 
 
+def test_labels_keep_their_leading_zeros(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=600)
+    y = np.array(["08", "09", "10"])[np.digitize(x + rng.normal(size=600), [-0.7, 0.7])]
+    source, model, test = (tmp_path / name for name in ("t.csv", "m.fareg", "test.csv"))
+    pd.DataFrame({"x": x, "sex": rng.choice(["f", "m"], 600), "y": y}).to_csv(source, index=False)
+    asked, labels = ("--estimator", "logistic", "--test-out", test, "--json"), ("--target", "y")
+    fitted = json.loads(run("fit", source, *labels, *asked, "--out", model).stdout)
+    run("predict", model, test, "--out", tmp_path / "sets.csv", "--keep", "y,sex")
+    sets = pd.read_csv(tmp_path / "sets.csv", dtype=str, keep_default_na=False)
+    covered = [label in labels.split("|") for label, labels in zip(sets.y, sets.set, strict=True)]
+    for audited in (
+        audit_file(tmp_path / "sets.csv", target="y", sets=["set"], sensitive=["sex"]),
+        audit_file(test, target="y", model=model),
+    ):
+        coverage = audited.to_dict()["overall"]["coverage"]
+        assert coverage == fitted["after"]["coverage"] == np.mean(covered)
+    run("calibrate", model, test, *labels, "--out", tmp_path / "new.fareg")
+    assert "all 120 rows" in refused("audit", test, *labels, "--model", tmp_path / "new.fareg")
+
+
+def test_labels_that_a_model_knows_as_numbers_may_have_leading_zeros(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=600), "y": rng.integers(8, 11, 600)})
+    table.to_parquet(tmp_path / "t.parquet")
+    table["y"] = table["y"].map("{:02d}".format)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    model, asked = tmp_path / "m.fareg", ("--target", "y", "--json")
+    files = (tmp_path / "t.parquet", "--out", model)
+    told = json.loads(run("fit", *files, *asked, "--estimator", "logistic").stdout)
+    audited = json.loads(run("audit", tmp_path / "t.csv", *asked, "--model", model).stdout)
+    assert audited["overall"]["coverage"] == told["after"]["coverage"]
+
+
 def test_dates_and_many_categories_and_gaps_are_learned_from(tmp_path):
     rng = np.random.default_rng(0)
     n = 12_000

@@ -22,7 +22,7 @@ from fareg.persistence import SeenRows, describe, load, seen_rows
 from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._notes import calibrated_note, fit_notes
 from fareg.workflow._parquet import BATCH, Sampling
-from fareg.workflow._predict import ANSWERS, ask, model_columns, rows_after
+from fareg.workflow._predict import ANSWERS, ask, label_kinds, model_columns, rows_after
 from fareg.workflow._set_texts import read_set_texts
 from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
 from fareg.workflow._target import labelled_rows
@@ -219,7 +219,7 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
         asked = replace(asked, clusters=free[0] if free else None)
     kinds = model_columns(clf, model)
     further = [] if seen is None else [name for name in seen.names if name in names]
-    frame = asked.read([*asked.named, *kinds, *further], kinds)
+    frame = asked.read([*asked.named, *kinds, *further], kinds | label_kinds(clf, asked.target))
     progress("asking the model")
     X = as_kinds(frame, kinds, str(asked.data)).set_axis(frame.index)
     y = label_texts(frame[asked.target])

@@ -21,7 +21,7 @@ from fareg.persistence import SeenRows, describe, first_of_each, save, seen_rows
 from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._notes import fit_notes
 from fareg.workflow._parquet import count_rows, folder_parts
-from fareg.workflow._predict import ask
+from fareg.workflow._predict import ask, label_kinds
 from fareg.workflow._predict_folder import ModelFile, loaded
 from fareg.workflow._tables import as_kinds, read_batches, read_table, table_columns
 from fareg.workflow._target import check_missing
@@ -118,10 +118,12 @@ def calibrate_folder(
 
 def _with_rows(seen: SeenRows | None, rows: LabelledParts, source: Path) -> SeenRows:
     """Return what the new model has seen: the rows of a file too, read as an audit does."""
-    target, kinds = rows.target, loaded(rows.model)[1]
+    target, (clf, kinds) = rows.target, loaded(rows.model)
     further = [] if seen is None else [name for name in seen.names if name in table_columns(source)]
     columns = list(dict.fromkeys([target, *kinds, *further]))
-    frame = read_table(source, labels=[target], columns=columns, kinds=kinds)
+    frame = read_table(
+        source, labels=[target], columns=columns, kinds=kinds | label_kinds(clf, target)
+    )
     frame = frame[frame[target].notna()].reset_index(drop=True)
     X, y = as_kinds(frame, kinds, str(source))[rows.read], label_texts(frame[target])
     return SeenRows.of(X, y) if seen is None else seen.with_rows(X, y, frame)
@@ -227,9 +229,8 @@ class LabelledParts:
         return (batch[self.target] for batch in self._read(part, {}))
 
     def _read(self, part: str, kinds: dict[str, str]) -> Iterator[Any]:
-        classes = np.asarray(loaded(self.model)[0].classes_)
-        kind = "number" if classes.dtype.kind in "biuf" else "text"
-        path, wanted = Path(self.root or "", part), {**kinds, self.target: kind}
+        told = label_kinds(loaded(self.model)[0], self.target)
+        path, wanted = Path(self.root or "", part), {**kinds, self.target: "text", **told}
         found = read_batches(path, wanted, self.batch_size, labels=[self.target], root=self.root)
         yield from (batch for batch, _ in found)
 

@@ -119,6 +119,11 @@ def model_columns(clf: Any, model: AnyPath) -> dict[str, str]:
     return {**kinds, **_beside(clf)}
 
 
+def label_kinds(clf: Any, target: str) -> dict[str, str]:
+    """Tell that a target holds numbers if a loaded model knows its labels as numbers: 01 is 1."""
+    return {target: "number"} if np.asarray(clf.classes_).dtype.kind in "biuf" else {}
+
+
 def check_kept(keep: Sequence[str]) -> None:
     """Refuse to keep columns that would have the name of an answer, or to keep one twice."""
     if isinstance(keep, str):

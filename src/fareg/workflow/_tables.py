@@ -84,7 +84,7 @@ def _read_csv(
     frame = pd.read_csv(source, low_memory=False, dtype=texts, **_csv_form(source))
     frame = frame if columns is None else frame[list(columns)].copy()
     frame = _with_label_words(frame, source, labels)
-    frame = _with_leading_zeros(frame, source, {*labels, *kinds})
+    frame = _with_leading_zeros(frame, source, set(kinds))
     for name in list(frame):
         frame[name] = _with_dates(frame[name])
         if isinstance(frame[name].dtype, pd.StringDtype) and name not in labels:
