@@ -274,6 +274,27 @@ def test_the_shell_reads_sets_as_other_tools_write_them(shell, labels, written):
     np.testing.assert_array_equal(read.size, sets.sum(axis=1)[known])
 
 
+@pytest.mark.parametrize("sign", ["|", " | "])
+@pytest.mark.parametrize(
+    "labels",
+    [[" <=50K", " >50K"], ["TRUE", "FALSE"], ["true", "false"], ["08", "09", "10"]],
+    ids=lambda labels: labels[0],
+)
+def test_the_shell_reads_labels_that_csv_files_hold(shell, labels, sign):
+    y, sets, covered = drawn(labels)
+    texts = [sign.join(np.array(labels)[row]) for row in sets]
+    read = shell(AGES.assign(y=y, sets=texts), ["sets"])
+    np.testing.assert_array_equal(read.covered, covered)
+
+
+def test_the_shell_tells_labels_apart_that_differ_by_a_blank(shell):
+    y, sets, covered = drawn(["Pass", "Pass ", "Fail"])
+    texts = ["|".join(np.array(["Pass", "Pass ", "Fail"])[row]) for row in sets]
+    read = shell(AGES.assign(y=y, sets=texts), ["sets"])
+    np.testing.assert_array_equal(read.covered, covered)
+    np.testing.assert_array_equal(read.size, sets.sum(axis=1))
+
+
 @pytest.mark.parametrize("written", [str, lambda numbers: str(numbers.astype(float))])
 def test_the_shell_reads_numbers_as_numpy_writes_them(shell, written):
     y, sets, covered = drawn([1, 2, 10])

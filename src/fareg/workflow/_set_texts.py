@@ -33,16 +33,16 @@ def read_set_texts(column: pd.Series, known: set[str]) -> tuple[list[list[str]],
     written in one way throughout: as it makes most rows hold nothing but known labels, then most
     rows at least one. In a draw the first of ``READINGS`` is right.
     """
-    numbers = {plain_text(label): label for label in known}  # "1.0" is the label "1"
+    likes = {_like(label): label for label in known}
     values = [_listed_or_text(value, column.name) for value in column]
     texts = pd.Series([value for value in values if isinstance(value, str)], dtype=object)
     counts = texts.value_counts()
 
+    def meant(labels: list[str]) -> list[str]:
+        return [v if v in known else likes.get(_like(v), v.strip()) for v in labels]
+
     def read(reading: Reading) -> dict[str, list[str]]:
-        return {
-            text: [numbers.get(plain_text(label), label) for label in reading(text)]
-            for text in counts.index
-        }
+        return {text: meant(reading(text)) for text in counts.index}
 
     def fits(table: dict[str, list[str]]) -> tuple[int, int]:
         own = [known.intersection(labels) for labels in table.values()]
@@ -50,13 +50,16 @@ def read_set_texts(column: pd.Series, known: set[str]) -> tuple[list[list[str]],
         return int(counts[whole].sum()), int(counts[list(map(bool, own))].sum())
 
     table = max(map(read, READINGS), key=fits)
-    sets = [
-        table[value] if isinstance(value, str) else [numbers.get(plain_text(v), v) for v in value]
-        for value in values
-    ]
+    sets = [table[value] if isinstance(value, str) else meant(value) for value in values]
     found = {label for labels in sets for label in labels}
     _refuse_marks(column.name, found, known)
     return sets, _several_in_one(found - known, known)
+
+
+def _like(label: str) -> str:
+    """Return a label in the form in which "1.0" is "1", " a" is "a" and "TRUE" is "True"."""
+    text = plain_text(label.strip())
+    return text.capitalize() if text.lower() in ("true", "false") else text
 
 
 def _listed_or_text(value: Any, name: Any) -> list[str] | str:
@@ -74,8 +77,8 @@ def _listed_or_text(value: Any, name: Any) -> list[str] | str:
 
 
 def _split(separators: re.Pattern[str], text: str) -> list[str]:
-    parts = (part.strip().replace("\\|", "|") for part in separators.split(text))
-    return [part[1:-1] if QUOTED.fullmatch(part) else part for part in parts if part]
+    parts = (part.replace("\\|", "|") for part in separators.split(text) if part.strip())
+    return [part.strip()[1:-1] if QUOTED.fullmatch(part.strip()) else part for part in parts]
 
 
 def _inside(text: str) -> str:
