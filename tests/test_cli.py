@@ -613,6 +613,16 @@ def test_outputs_follow_links_and_replace_nothing_but_files(small, tmp_path):
     assert sorted(os.listdir(tmp_path)) == before
 
 
+@pytest.mark.parametrize("name", ["Gender, as told", " Gender"])
+def test_names_with_commas_or_outer_blanks_stand_in_quotation_marks(name, tmp_path):
+    table, model = tmp_path / "t.csv", tmp_path / "m.fareg"
+    SMALL.rename(columns={"Gender": name}).to_csv(table, index=False)
+    asked = ("fit", table, "--target", "outcome", "--estimator", "logistic", "--out", model)
+    assert f'"{name}"' in refused(*asked, "--sensitive", name)
+    run(*asked, "--sensitive", f'Color , "{name}"')
+    assert describe(model)["parameters"]["sensitive_features"] == ["Color", name]
+
+
 def test_reports_are_html_by_their_names(place, small, tmp_path):
     fit = ("fit", small, "--target", "outcome", "--out", tmp_path / "m.fareg")
     audit = ("audit", place / "new.csv", "--target", "outcome", "--model", place / "m.fareg")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json as json_format
 import os
+import re
 import sys
 import time
 import warnings
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
+
+NAME = re.compile(r'\s*(?:"([^"]+)"|([^,\s](?:[^,]*[^,\s])?))\s*(?=,|$)')  # one of a,b
 
 # What an error says in the shell beside its own words. Errors are told by the names of their
 # classes, because the modules of these are heavy to import.
@@ -156,8 +159,8 @@ def sampling_of(
 
 
 def names(text: str | None) -> list[str] | None:
-    """Return the column names in ``a,b``."""
-    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+    """Return the names in ``a,b``; one with a comma or outer blanks is written as ``"a, b"``."""
+    return None if text is None else [one or other for one, other in NAME.findall(text)]
 
 
 def print_verdict(console: Any, verdict: dict[str, Any]) -> None:
