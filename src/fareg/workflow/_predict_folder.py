@@ -77,6 +77,10 @@ def predict_folder(
     if os.path.lexists(target):  # a link that leads nowhere is there too
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
     check_output(target)
+    if target.resolve().is_relative_to(root):  # its files would be read as rows next time
+        raise InvalidInputError(
+            f"cannot write {out}: it lies in {data}, which is read; choose a place outside"
+        )
     file, parts = ModelFile.of(model, trusted), folder_parts(root)
     stamps = [(part, (root / part).stat().st_mtime_ns) for part in parts]
     plan = repr((file.digest, batch_size, list(keep), stamps)).encode()
