@@ -188,6 +188,8 @@ def test_what_cannot_be_calibrated_is_said_in_one_line(place, tmp_path):
         target="outcome",
         out=out,
     )
+    rows[:0].to_csv(tmp_path / "header.csv", index=False)
+    refused("has no rows; check", model, tmp_path / "header.csv", target="outcome", out=out)
     rows[900:].assign(outcome="other").to_parquet(tmp_path / "other.parquet")
     refused(
         "no label that the estimator knows, got other",

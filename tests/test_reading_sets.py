@@ -229,6 +229,11 @@ def test_the_shell_refuses_sets_of_no_column_or_of_the_target(shell, sets, sente
         shell(AGES.assign(y=y), sets)
 
 
+def test_the_shell_refuses_sets_without_columns_of_people(shell):
+    with pytest.raises(InvalidInputError, match="a group could be found; add columns"):
+        shell(pd.DataFrame({"y": ["a", "b"], "set": ["a", "a|b"]}), ["set"])
+
+
 def test_the_shell_reads_numbers_in_text_as_the_target_has_them(shell):
     y, sets, covered = drawn([1, 2, 3])
     written = ["|".join(f"{label}.0" for label in np.array([1, 2, 3])[row]) for row in sets]

@@ -103,7 +103,10 @@ def audit_file(
         if seed is None and isinstance(clf.random_state, int):
             seed = clf.random_state
     if audited.X.shape[1] == 0:
-        raise InvalidInputError(f"{data} has no column in which a group could be found")
+        raise InvalidInputError(
+            f"{data} has no column in which a group could be found; add columns that tell who the "
+            "people are"
+        )
     column_kinds(audited.X)  # it refuses columns of lists
     result = audit(
         audited.X.reset_index(drop=True),

@@ -21,7 +21,7 @@ from fareg.persistence import SeenRows, describe, first_of_each, save, seen_rows
 from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._notes import fit_notes
 from fareg.workflow._parquet import count_rows, folder_parts
-from fareg.workflow._predict import ask, label_kinds
+from fareg.workflow._predict import ask, check_any, label_kinds
 from fareg.workflow._predict_folder import ModelFile, loaded
 from fareg.workflow._tables import as_kinds, read_batches, read_table, table_columns
 from fareg.workflow._target import check_missing
@@ -88,6 +88,7 @@ def calibrate_folder(
     progress("looking for missing labels")
     missing = list(run(partial(_missing_in_part, rows=rows), parts))
     n_missing, n_rows = (sum(counts) for counts in zip(*missing, strict=True))
+    check_any(n_rows, data)
     check_missing(n_missing, n_rows, target, drop_missing=drop_missing_target)
     search = _search(clf, count_rows(source) or 0)
     seen, quotas = seen_rows(model), {}
@@ -299,11 +300,12 @@ def _count(batch: Any, is_new: BoolArray, rows: LabelledParts, asked: CountingRo
 
 
 def _check(found: PartCounts, clf: Any, data: str) -> None:
-    """Refuse a folder without new rows or known labels; warn of what is left out."""
+    """Refuse rows of which none is new or has a known label; warn of what is left out."""
     if found.n == 0:
-        used = "all equal rows that were used to train or calibrate this model"
-        reason = used if found.n_seen else "are none"
-        raise InvalidInputError(f"the rows of {data} {reason}; give rows that it has not seen")
+        raise InvalidInputError(
+            f"the rows of {data} all equal rows that were used to train or calibrate this model; "
+            "give rows that it has not seen"
+        )
     if found.n_seen:
         warn(SeenRows.left_out(found.n_seen, found.n + found.n_seen))
     check_known(

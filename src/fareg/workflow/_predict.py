@@ -77,7 +77,7 @@ def write_answers(
             counts += count_sizes(table["size"], n_classes)
             if progress is not None:
                 progress(len(X))
-        check_any(counts, source)
+        check_any(int(counts.sum()), source)
     return counts
 
 
@@ -144,9 +144,9 @@ def count_sizes(sizes: Any, n_classes: int) -> IntArray:
     return np.bincount(sizes, minlength=n_classes + 1).astype(np.int64)
 
 
-def check_any(counts: IntArray, source: Any) -> None:
+def check_any(n_rows: int, source: Any) -> None:
     """Refuse a source without rows."""
-    if not counts.any():
+    if not n_rows:
         raise InvalidInputError(f"{source} has no rows; check that it is the right path")
 
 

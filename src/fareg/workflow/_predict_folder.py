@@ -98,7 +98,7 @@ def predict_folder(
             counts += found
             if progress is not None:
                 progress(int(found.sum()))
-        check_any(counts, data)
+        check_any(int(counts.sum()), data)
         for leftover in unfinished.rglob(".*.tmp"):  # left by workers that were killed
             leftover.unlink()
         os.replace(unfinished, target)
