@@ -80,7 +80,7 @@ def test_words_for_missing_are_classes_of_a_target(drugs, tmp_path):
 
 
 def test_words_taken_as_labels_are_told(drugs):
-    with pytest.warns(FaregWarning, match="column y holds NA in .* of 200 rows, taken as a label"):
+    with pytest.warns(FaregWarning, match=r"y holds (NA or None|None or NA) in .* of 200 rows"):
         read_table(drugs, labels=["y"])
     assert read_table(drugs)["y"].isna().any()  # in any other column they are missing values
 
@@ -135,6 +135,13 @@ def test_whole_numbers_with_a_leading_zero_are_codes(written, is_code, tmp_path)
     for labels in ([], ["x"]):
         column = read_table(path, labels=labels)["x"]
         assert column.tolist() == (written if is_code else [float(code) for code in written])
+
+
+def test_all_words_that_are_taken_as_labels_are_told(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n1,NA\n2,None\n3,yes\n4,NA\n")
+    with pytest.warns(FaregWarning, match="column y holds NA or None in 3 of 4 rows, taken as"):
+        assert read_table(path, labels=["y"])["y"].tolist() == ["NA", "None", "yes", "NA"]
 
 
 def test_lines_that_end_in_a_separator_are_read_and_copied_alike(tmp_path):

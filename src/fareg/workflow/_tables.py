@@ -292,8 +292,9 @@ def _with_label_words(frame: pd.DataFrame, source: Path, labels: Sequence[str]) 
         words = _label_words(frame[name], written[name])
         if words.notna().any():
             warn(
-                f"column {name} holds {words.dropna().iloc[0]} in {words.notna().sum()} of "
-                f"{len(words)} rows, taken as a label; drop these rows if it means missing"
+                f"column {name} holds {' or '.join(words.dropna().unique())} in "
+                f"{words.notna().sum()} of {len(words)} rows, taken as a label; drop these rows if "
+                "it means missing"
             )
             frame[name] = frame[name].fillna(words)
     return frame
