@@ -134,10 +134,11 @@ def test_flags_and_dates_are_still_called_so(tmp_path):
     clf.set_params(random_state=0, learner=GroupLearner(significance=None))
     clf.conformalize(table, Y_CAL)
     figure = fareg.load(saved(clf, tmp_path)).plot_groups(features=("hard", "born"))
-    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert labels == ["hard=False", "hard=True"]
-    labels = [text.get_text() for text in figure.axes[0].get_xticklabels()]
-    assert labels == ["born=1980-01-31", "born=1980-02-01", "born=1980-02-02"]
+    axes = figure.axes[0]
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("hard", "born")
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["False", "True"]
+    labels = [text.get_text() for text in axes.get_xticklabels()]
+    assert labels == ["1980-01-31", "1980-02-01", "1980-02-02"]
 
 
 def test_a_classifier_that_trained_its_estimator_keeps_the_untrained_one(tmp_path):
