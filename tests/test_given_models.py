@@ -20,7 +20,7 @@ from fareg.classifiers import OnnxClassifier
 from fareg.classifiers._onnx import session
 from fareg.persistence import describe, read_estimator
 from fareg.workflow._base_model import match_labels
-from test_cli import refused, run
+from shell import refused, run
 
 LABELS = np.array(["high", "low", "mid"])
 PROBA = [f"p_{label}" for label in LABELS]

@@ -18,7 +18,7 @@ from fareg.workflow import fit_file
 from fareg.workflow._models import LIBRARIES, MODELS, CodedLabels, reading
 from fareg.workflow._roles import AskedRoles, assign_roles, is_id
 from fareg.workflow._target import check_weights
-from test_cli import SMALL, refused, run
+from shell import SMALL, refused, run
 
 TABLE = pd.DataFrame(
     {

@@ -1,0 +1,27 @@
+"""The command line as tests call it, and the table that they give it."""
+
+import numpy as np
+from typer.testing import CliRunner
+
+from fareg.cli import app
+from fareg.datasets import make_synthetic
+
+DATA = make_synthetic(3000, random_state=0)
+FRAME = DATA.X.assign(outcome=np.array(["low", "mid", "high", "a|b", "e", "f"])[DATA.y])
+SMALL = FRAME[["Color", "Gender", "Feature 1", "outcome"]][:120]
+
+
+def run(*arguments, code=0):
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if done.exit_code != code:
+        raise AssertionError(f"exit {done.exit_code}: {done.stderr}") from done.exception
+    return done
+
+
+def refused(*arguments):
+    """Run a command that must fail with one line on stderr and leave no file behind."""
+    done = run(*arguments, code=2)
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: "), done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
