@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,6 +11,25 @@ from typing import Any
 MISSING = "–"
 SHOWN = 8  # names that a sentence lists
 SMALLEST_P = 1e-4  # smaller p-values are all written as below this
+# Unicode categories that steer a terminal or cannot be written: control, format (which holds the
+# marks that reverse text), lone surrogates, separators of lines and of paragraphs.
+STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
+JOINERS = "\u200c\u200d"  # format characters that words and emoji need
+
+
+def printable(text: object) -> str:
+    r"""Return a text as a terminal may show it: what would steer the terminal is escaped.
+
+    Names in tables and files may hold escape sequences, line breaks or marks that reverse the
+    text after them. Whatever prints such a name passes it through here first.
+
+    >>> print(printable("Zoë"), printable("red\x1b[2J\n"))
+    Zoë red\x1b[2J\n
+    """
+    return "".join(
+        ascii(c)[1:-1] if unicodedata.category(c) in STEERING and c not in JOINERS else c
+        for c in str(text)
+    )
 
 
 def shown(names: Iterable[Any]) -> str:
