@@ -168,11 +168,18 @@ class RisingThresholds(Calibration):
     leveler: Any
     quantiles: FloatArray  # (n_labels, n_levels, n_levels) Q(A_ab), infinite where b < a
     counts: IntArray  # (n_labels, n_levels) calibration rows of each level
+    labels: IntArray | None  # None if all labels are calibrated together
 
     @cached_property
     def level_thresholds(self) -> FloatArray:
-        """Thresholds of shape (n_levels, n_labels)."""
-        return np.column_stack([_isotonic(own) for own in self.quantiles])
+        """Thresholds of shape (n_levels, n_labels).
+
+        There is one order for all labels, and in some label it may be the wrong one. Where every
+        label has its own thresholds, none is below that of its split conformal sets: the union of
+        both sets keeps both promises, and nobody gets a smaller set.
+        """
+        rising = np.column_stack([_isotonic(own) for own in self.quantiles])
+        return rising if self.labels is None else np.maximum(rising, self.split_thresholds)
 
     @property
     def split_thresholds(self) -> FloatArray:
@@ -233,7 +240,14 @@ class LevelCalibration(RisingThresholds):
         levels = self.leveler.levels(rows)
         parts = np.split(rows.scores, len(self._sorted), axis=1)  # a column per label, or all
         pairs = zip(self._sorted, parts, strict=True)
-        return np.hstack([_pvalues(own, scores, levels) for own, scores in pairs])
+        rising = np.hstack([_pvalues(own, scores, levels) for own, scores in pairs])
+        if self.labels is None:
+            return rising
+        everyone = [
+            CalibrationScores.sort(own.pooled).pvalues(scores)
+            for own, scores in zip(self._sorted, parts, strict=True)
+        ]
+        return np.maximum(rising, np.hstack(everyone))  # those of the union of both sets
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
         self.check_scores("scores", n_labels, alpha)

@@ -89,7 +89,9 @@ class FaReGClassifier(LearnedGroups):
     ----------
     estimator, confidence_level, conformity_score, label_conditional, calibration_size, \
 allow_empty, random_state
-        As in :class:`SplitConformalClassifier`.
+        As in :class:`SplitConformalClassifier`. With levels and ``label_conditional``, no set is
+        smaller than the label-conditional split set: one order of people serves all labels, and
+        may be the wrong one for some.
     sensitive_features : list of names or positions, or function of X, default=None
         The features that disadvantage may depend on; None for all columns.
     construction : {"levels", "partition", "union"}, default="levels"
