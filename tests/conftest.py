@@ -24,6 +24,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # models, draw thousands of cases or wait. A slow test in another file is marked where it stands.
 SLOW = (
     "classifiers/test_afcp.py",
+    "classifiers/test_all_or_nothing.py",
     "classifiers/test_beside.py",
     "classifiers/test_cards.py",
     "classifiers/test_fareg.py",

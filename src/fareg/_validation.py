@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from types import UnionType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import scipy.special  # noqa: F401  # it is imported early; persistence._foreign
 from sklearn.exceptions import NotFittedError
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
@@ -61,6 +62,35 @@ def warn(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "fareg":
         level, frame = level + 1, frame.f_back
     warnings.warn(message, FaregWarning, stacklevel=level)
+
+
+def all_or_nothing(method: Method) -> Method:
+    """Decorate a method so that a call which fails leaves the object as it was before.
+
+    >>> class Box:
+    ...     @all_or_nothing
+    ...     def fill(self):
+    ...         self.content = "half"
+    ...         raise ValueError
+    >>> box = Box()
+    >>> try:
+    ...     box.fill()
+    ... except ValueError:
+    ...     vars(box)
+    {}
+    """
+
+    @functools.wraps(method)
+    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return method(self, *args, **kwargs)
+        except BaseException:  # also if someone presses Ctrl+C in mid-training
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return cast(Method, whole)
 
 
 def _is_number(value: Any) -> bool:

@@ -25,6 +25,7 @@ from fareg._validation import (
     InvalidInputError,
     NotConformalizedError,
     OpenFraction,
+    all_or_nothing,
     check_confidence_level,
     check_count,
     check_flag,
@@ -94,6 +95,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
     allow_empty: Flag = True
     random_state: Seed = None
 
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -148,6 +150,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         training = self._training_rows(estimator, own, seed, weights)
         return self._conformalize(table.take(rest), training)
 
+    @all_or_nothing
     def conformalize(
         self,
         X: Any,

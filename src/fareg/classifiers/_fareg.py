@@ -9,7 +9,14 @@ from typing import Annotated, Any, Self
 from sklearn.base import clone
 
 from fareg._labels import label_codes
-from fareg._validation import Count, FloatArray, InvalidInputError, check_parameters, one_of
+from fareg._validation import (
+    Count,
+    FloatArray,
+    InvalidInputError,
+    all_or_nothing,
+    check_parameters,
+    one_of,
+)
 from fareg.calibration import (
     CellCalibration,
     CountedLevels,
@@ -195,6 +202,7 @@ allow_empty, random_state
         learner = {name: settings.pop(name) for name in list(settings) if name not in own}
         return cls(estimator, **{"learner": GroupLearner(**learner), **settings})
 
+    @all_or_nothing
     def conformalize(
         self,
         X: Any,

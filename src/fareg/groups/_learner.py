@@ -34,6 +34,7 @@ from fareg._validation import (
     InvalidInputError,
     NonNegative,
     Positive,
+    all_or_nothing,
     check_choice,
     check_count,
     check_fraction,
@@ -180,6 +181,7 @@ class GroupLearner(BaseEstimator):
     progress: Function | None = None
     random_state: Annotated[int, partial(check_count, minimum=0, maximum=2**32 - 1)] = 0
 
+    @all_or_nothing
     def fit(self, columns: pd.DataFrame, covered: FloatArray, clusters: Any = None) -> Self:
         """Learn from canonical columns of shape (n, n_features) and ``covered`` in [0, 1].
 
