@@ -48,7 +48,7 @@ def test_wrong_names_are_refused_with_the_closest(small, tmp_path):
         (b"a,a,outcome\n1,2,x\n", "has column a twice"),
         (b"a;outcome\n1;x\n2;y\n", "at least 20"),
         (b"a,outcome\n1,x\n1,2,3,4,x\n", "5 values in line 3, but 2 columns; repair that line"),
-        (b'a,outcome\n1,x\n2,"y\n1,x\n', "not closed in row 2 after the first line; close or"),
+        (b'a,outcome\n1,x\n2,"y\n1,x\n', "quotation mark in line 3 that is not closed; close or"),
         (b"a,outcome\n5,1,x\n6,2,y\n", "names 2 columns in its first line"),
         (b"a,outcome\n1,x\nj\xe9,y\n", "byte 0xe9 in line 3"),
         (b"a,outcome\n" + b"1,x\n" * 50, "one class only (x)"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +15,6 @@ from fareg._files import AnyPath
 from fareg._validation import InvalidInputError
 from fareg._words import first_line, repeated, shown
 
-TOO_LONG = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # as pandas says it
-NOT_CLOSED = re.compile(r"EOF inside string starting at row (\d+)")
 Progress = Callable[[str], None]  # it is told each stage of the work when that begins
 
 
@@ -69,18 +66,6 @@ def _not_parquet(source: Path, reason: str) -> str:
 
 
 def _not_csv(source: Path, reason: str) -> str:
-    """Return what is wrong with a CSV file, with the line where pandas tells one."""
-    if found := TOO_LONG.search(reason):
-        columns, line, values = found.groups()
-        return (
-            f"{source} has {values} values in line {line}, but {columns} columns; repair that "
-            "line, or put values that hold a separator in quotation marks"
-        )
-    if found := NOT_CLOSED.search(reason):
-        return (
-            f"{source} has a quotation mark that is not closed in row {int(found[1])} after the "
-            "first line; close or remove it"
-        )
     return f"{source} cannot be read as CSV ({reason}); save it again as CSV in UTF-8"
 
 

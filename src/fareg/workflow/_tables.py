@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,7 +15,8 @@ from fareg._columns import column_kinds as kinds_of
 from fareg._files import AnyPath, check_output, check_readable, replacing
 from fareg._names import check_columns
 from fareg._validation import InvalidInputError, warn
-from fareg.workflow._formats import check_unique, is_packed, is_parquet, reading
+from fareg.workflow._csv import CsvFile, opened_csv, opened_text
+from fareg.workflow._formats import is_packed, is_parquet, reading
 from fareg.workflow._parquet import (
     Sampling,
     arrow_rows,
@@ -27,8 +26,6 @@ from fareg.workflow._parquet import (
     read_parquet,
 )
 
-SEPARATORS = (",", ";", "\t")  # of columns in a CSV file
-ENCODING = "utf-8-sig"  # UTF-8, perhaps with a byte order mark
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
 LEADING_ZERO = re.compile(r"\s*0\d")  # pandas reads numbers with blanks before them, too
 LABEL_WORDS = ("None", "NA", "N/A", "n/a")  # words for a missing value that may name a class
@@ -69,22 +66,19 @@ def table_columns(path: AnyPath) -> list[str]:
     source = Path(path)
     if source.is_dir() or is_parquet(check_readable(source)):
         return parquet_columns(source)
-    with reading(source):
-        return _check_header(source)
+    with reading(source), opened_csv(source) as file:
+        return file.names
 
 
 def _read_csv(
     source: Path, labels: Sequence[str], columns: Sequence[str] | None, kinds: Mapping[str, str]
 ) -> pd.DataFrame:
-    names = _check_header(source)
-    if columns is not None:
-        check_columns(columns, names, str(source))
-    # With usecols, pandas would cut lines that are too long instead of refusing them.
     texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
-    frame = pd.read_csv(source, low_memory=False, dtype=texts, **_csv_form(source))
-    frame = frame if columns is None else frame[list(columns)].copy()
-    frame = _with_label_words(frame, source, labels)
-    frame = _with_leading_zeros(frame, source, set(kinds))
+    with opened_csv(source) as file:
+        check_columns(columns or (), file.names, str(source))
+        frame = file.check().frame(columns, dtype=texts)
+        frame = _with_label_words(frame, file, labels)
+        frame = _with_leading_zeros(frame, file, set(kinds))
     for name in list(frame):
         frame[name] = _with_dates(frame[name])
         if isinstance(frame[name].dtype, pd.StringDtype) and name not in labels:
@@ -117,7 +111,6 @@ def read_batches(
             stored, kept = ([n for n in names if n not in given] for names in (kinds, keep))
             batches = _parquet_batches(file, stored, kept, batch_size)
         else:
-            check_columns(wanted, _check_header(source), str(source))
             given, batches = {}, _csv_batches(source, kinds, keep, labels, batch_size)
         for frame, copied in batches:
             if len(frame):
@@ -144,19 +137,15 @@ def _csv_batches(
     batch_size: int,
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
     """Yield frames, and the columns to keep as the text that they are."""
-
-    def chunks(names: Any, **options: Any) -> Iterator[pd.DataFrame]:
-        for chunk in pd.read_csv(source, chunksize=batch_size, **options, **_csv_form(source)):
-            yield chunk[[name for name in chunk if name in names]]
-
     texts = {name: "str" for name, kind in kinds.items() if kind == "text"}
     words = [name for name in labels if name in texts]
-    written = [*keep, *words]
-    copies = chunks(written, dtype="str", keep_default_na=False) if written else None
-    for frame in chunks(kinds, dtype=texts):
-        copied = pd.DataFrame(index=frame.index) if copies is None else next(copies)
-        found = {n: frame[n].fillna(_label_words(frame[n], copied[n])) for n in words}
-        yield frame.assign(**found), copied[list(keep)].reset_index(drop=True)
+    with opened_csv(source) as file:
+        check_columns([*kinds, *keep], file.names, str(source))
+        for part in file.batches(batch_size):
+            frame = part.frame(list(kinds), dtype=texts)
+            copied = part.written([*keep, *words]) if keep or words else frame[[]]
+            found = {n: frame[n].fillna(_label_words(frame[n], copied[n])) for n in words}
+            yield frame.assign(**found), copied[list(keep)]
 
 
 def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
@@ -172,14 +161,10 @@ def table_writer(path: AnyPath) -> Iterator[Any]:
         if as_parquet:
             yield _parquet_appender(temporary, opened)
         else:
-            file = opened.enter_context(_opened(temporary, "xt", "utf-8", packed=is_packed(path)))
+            file = opened.enter_context(
+                opened_text(temporary, "xt", "utf-8", packed=is_packed(path))
+            )
             yield lambda frame: frame.to_csv(file, index=False, header=file.tell() == 0)
-
-
-def _opened(path: Path, mode: str, encoding: str, *, packed: bool) -> Any:
-    """Open a text file, packed by gzip or not."""
-    opened: Any = gzip.open if packed else open
-    return opened(path, mode, encoding=encoding, newline="")
 
 
 def _parquet_appender(path: Path, opened: ExitStack) -> Any:
@@ -226,49 +211,10 @@ def copy_rows(
     elif is_parquet(out):
         frame = read_table(source, labels=labels, kinds=kinds).iloc[positions]
     else:
-        with reading(check_readable(source)):
-            frame = _written(Path(source)).iloc[positions]
+        with reading(check_readable(source)), opened_csv(Path(source)) as file:
+            frame = file.check().written().iloc[positions]
     with table_writer(out) as append:
         append(frame)
-
-
-def _written(source: Path, **options: Any) -> Any:
-    """Return a CSV file as text that is not interpreted: 007 and NA stand as they were written."""
-    return pd.read_csv(source, dtype="str", keep_default_na=False, **_csv_form(source), **options)
-
-
-def _csv_form(source: Path) -> dict[str, Any]:
-    """Return how a CSV file is written: encoding, packing and what separates its columns.
-
-    Of comma, semicolon and tab, that is the sign which cuts the first line into most names. Lines
-    may end in one more separator; the first column is no index then.
-    """
-    signs = {sign: len(_lines(source, sign)[0]) for sign in SEPARATORS}
-    separator = max(signs, key=lambda sign: signs[sign])
-    packing = "gzip" if is_packed(source) else None
-    return {"encoding": ENCODING, "sep": separator, "index_col": False, "compression": packing}
-
-
-def _lines(source: Path, separator: str) -> tuple[list[str], list[str]]:
-    """Return the values in the first line of a CSV file, and those in the next one with any."""
-    with _opened(source, "rt", ENCODING, packed=is_packed(source)) as file:
-        lines = csv.reader(file, delimiter=separator)
-        return next(lines, []), next(filter(None, lines), [])
-
-
-def _check_header(source: Path) -> list[str]:
-    """Return the column names of a CSV file, before pandas renames duplicates."""
-    names, first = _lines(source, _csv_form(source)["sep"])
-    if not any(names):
-        raise InvalidInputError(f"{source} is empty: its first line must name the columns")
-    if any(first[len(names) :]):
-        raise InvalidInputError(
-            f"{source} names {len(names)} columns in its first line, but the next line has "
-            f"{len(first)} values; name every column"
-        )
-    check_unique([name for name in names if name], source)
-    # A column without a name is called what pandas calls it.
-    return [name or f"Unnamed: {position}" for position, name in enumerate(names)]
 
 
 def _label_words(column: pd.Series, written: pd.Series) -> pd.Series:
@@ -276,7 +222,7 @@ def _label_words(column: pd.Series, written: pd.Series) -> pd.Series:
     return written.where(column.isna() & written.isin(LABEL_WORDS))
 
 
-def _with_label_words(frame: pd.DataFrame, source: Path, labels: Sequence[str]) -> pd.DataFrame:
+def _with_label_words(frame: pd.DataFrame, file: CsvFile, labels: Sequence[str]) -> pd.DataFrame:
     """Put back words that pandas took for missing values in columns of texts that are labels."""
     texts = [
         name
@@ -287,7 +233,7 @@ def _with_label_words(frame: pd.DataFrame, source: Path, labels: Sequence[str]) 
     ]
     if not texts:
         return frame
-    written = _written(source, usecols=texts)
+    written = file.written(texts)
     for name in texts:
         words = _label_words(frame[name], written[name])
         if words.notna().any():
@@ -300,14 +246,14 @@ def _with_label_words(frame: pd.DataFrame, source: Path, labels: Sequence[str]) 
     return frame
 
 
-def _with_leading_zeros(frame: pd.DataFrame, source: Path, known: set[str]) -> pd.DataFrame:
+def _with_leading_zeros(frame: pd.DataFrame, file: CsvFile, known: set[str]) -> pd.DataFrame:
     """Put back the texts of columns in which pandas took codes such as 04109 for numbers."""
     whole = [
-        name
+        str(name)
         for name, column in frame.items()
         if name not in known and column.dtype.kind in "if" and (column.dropna() % 1 == 0).all()
     ]
-    written = _written(source, usecols=whole) if whole else {}
+    written: Any = file.written(whole) if whole else {}
     for name in whole:
         if written[name].str.match(LEADING_ZERO).any():
             frame[name] = written[name].where(frame[name].notna())
