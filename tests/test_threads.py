@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -10,13 +11,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fareg import (
-    FaReGClassifier,
-    RectifiedConformalClassifier,
-    SplitConformalClassifier,
-    _threads,
-)
-from fareg._threads import MANY_VALUES, few_threads, idle_cores
+from fareg import FaReGClassifier, RectifiedConformalClassifier, SplitConformalClassifier
+from fareg._threads import MANY_VALUES, few_threads, one_thread
 from fareg.metrics import excess_risk
 
 SMALL = np.zeros((100, 5))
@@ -87,22 +83,42 @@ def test_small_work_has_one_thread_and_the_callers_setting_comes_back(mine):
         assert openmp_threads() == mine
 
 
-@pytest.mark.parametrize(
-    ("more", "running", "threads"), [(0, 1, 1), (1, 1, 3), (1, 4, 1), (1, 9, 1)]
-)
-def test_large_work_gets_the_idle_cores_and_no_more_than_the_caller_allows(
-    monkeypatch, more, running, threads
-):
-    monkeypatch.setattr(_threads, "_running", lambda: running)
-    monkeypatch.setattr(_threads.os, "cpu_count", lambda: 4)
+@pytest.mark.parametrize(("more", "threads"), [(0, 1), (1, 3)])
+def test_the_size_of_the_work_alone_decides(more, threads):
     table = np.broadcast_to(0.0, (MANY_VALUES // 5 + more, 5))
     with threadpool_limits(3, user_api="openmp"), few_threads(table):
         assert openmp_threads() == threads
 
 
-def test_a_program_counts_itself_among_those_that_run():
-    assert _threads._running() >= 1
-    assert idle_cores(1) == os.cpu_count()
+def test_blocks_that_overlap_in_two_threads_leave_nothing_changed():
+    """The second begins while the first is inside, and ends after it."""
+    inside = [threading.Event(), threading.Event()]
+    ends = [threading.Event(), threading.Event()]
+    during = []
+
+    def work(number):
+        with one_thread():
+            inside[number].set()
+            assert ends[number].wait(30)
+            during.append({library["num_threads"] for library in threadpool_info()})
+
+    before = dict(os.environ)
+    mine = threadpool_limits(2)
+    with threadpool_limits(None):  # at its end other threads may set numbers too
+        pools = threadpool_info()
+    threads = [threading.Thread(target=work, args=[number]) for number in range(2)]
+    for thread, began in zip(threads, inside, strict=True):
+        thread.start()
+        assert began.wait(30)
+    for thread, end in zip(threads, ends, strict=True):
+        end.set()
+        thread.join()
+    try:
+        assert threadpool_info() == pools
+        assert dict(os.environ) == before
+        assert during == [{1}, {1}]  # the end of the first is not the end of the second
+    finally:
+        mine.restore_original_limits()
 
 
 def test_estimators_are_trained_and_asked_on_one_thread(seen):

@@ -1,76 +1,97 @@
-"""How many threads a piece of work gets: one if it is small, as many as there are otherwise.
+"""How many threads a piece of work gets: one if it is small, the library's own choice otherwise.
 
 Libraries such as scikit-learn's boosting share even tiny loops among all cores, and threads wait
 for each other at the end of every loop. That gains little on a small table, and if other programs
 keep the cores busy, each wait lasts until the neighbour is paused: a fit of a second takes minutes.
+
+The rule looks at the work alone, not at what else the machine does. Nothing stays changed: when the
+blocks have ended, whichever overlapped, every library has as many threads as before.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
-# Rows times columns. A hundred rounds of boosting on so many take about three seconds on one
-# core, so more threads could save two at best.
-MANY_VALUES = 1_000_000
-VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# Rows times columns. A hundred rounds of boosting on so many take about ten seconds on one core.
+# Two threads would save five of them at best, and beside busy neighbours lose minutes.
+MANY_VALUES = 10_000_000
 
 
 @contextmanager
 def few_threads(table: Any) -> Iterator[None]:
-    """Keep OpenMP on one thread while the block works on a small table.
+    """Keep OpenMP on one thread while the block works on a table of at most ``MANY_VALUES`` values.
 
-    A table of more than ``MANY_VALUES`` values gets a thread for every core that is idle now, and
-    never more than the caller allows. The limit holds in the thread that enters the block, and ends
-    with the block, whatever the caller had set.
+    Work on a larger table gets as many threads as OpenMP gives by itself, or the caller allows. The
+    limit holds in the thread that enters the block, and ends with the block.
     """
     shape = getattr(table, "shape", None) or np.shape(table)
     is_large = np.prod(shape[:2], dtype=np.float64) > MANY_VALUES
-    openmp = _openmp(len(sys.modules))
-    limit = idle_cores(_running()) if is_large else 1
-    if is_large and limit >= max((lib["num_threads"] for lib in openmp.info()), default=1):
+    with nullcontext() if is_large else _libraries("openmp").limit(limits=1):
         yield
-        return
-    with openmp.limit(limits=limit):
-        yield
-
-
-def idle_cores(n_running: int) -> int:
-    """Return how many cores this program may use if ``n_running`` threads run, itself included."""
-    return max(1, (os.cpu_count() or 1) + 1 - n_running)
-
-
-def _running() -> int:
-    """Count the threads of all programs that run or wait for a core; 1 where nobody counts them."""
-    try:
-        return int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
-    except (OSError, ValueError, IndexError):
-        return 1
-
-
-@functools.lru_cache(maxsize=1)
-def _openmp(n_modules: int) -> Any:
-    """Find the OpenMP libraries of this process, anew if modules were imported since."""
-    return ThreadpoolController().select(user_api="openmp")
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep linear algebra to one thread: processes share the cores, and sums keep their order."""
-    before = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    os.environ.update(dict.fromkeys(VARIABLES, "1"))  # for libraries that are not loaded yet
-    try:
-        with threadpool_limits(1):
+    """Keep OpenMP and linear algebra to one thread: cores are shared, and sums keep their order.
+
+    Linear algebra has one number of threads for the whole process: the first of several blocks that
+    overlap in different threads lowers it, and the last one restores it.
+    """
+    with _libraries("openmp").limit(limits=1), _ALGEBRA.on_one_thread():
+        yield
+
+
+class _Algebra:
+    """The number of threads of linear algebra, which all threads of this process share."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_blocks = 0
+        self._limits: dict[str, Any] = {}  # by path of the library
+
+    @contextmanager
+    def on_one_thread(self) -> Iterator[None]:
+        """Keep to one thread until the last of the overlapping blocks ends."""
+        with self._lock, self._in_control():
+            self._n_blocks += 1
+            libraries = _libraries("blas")
+            # A library that only an inner block finds was loaded after the outer one began.
+            for path in {library["filepath"] for library in libraries.info()} - set(self._limits):
+                self._limits[path] = libraries.select(filepath=path).limit(limits=1)
+        try:
             yield
-    finally:
-        for name in VARIABLES:
-            os.environ.pop(name, None)
-        os.environ.update(before)
+        finally:
+            with self._lock, self._in_control():
+                self._n_blocks -= 1
+                while not self._n_blocks and self._limits:
+                    self._limits.popitem()[1].restore_original_limits()
+
+    def _in_control(self) -> Any:
+        """Return a block at whose end other threads may set the number again.
+
+        Newer versions of threadpoolctl ignore all threads but the first that sets it, until that
+        one has left its last block of limits; so this is a block that limits no library.
+        """
+        return _libraries("none").limit(limits=1)
+
+
+_ALGEBRA = _Algebra()
+
+
+def _libraries(kind: str) -> Any:
+    """Return what controls the libraries of this process of a kind: "openmp", "blas", "none"."""
+    return _loaded(len(sys.modules)).select(user_api=kind)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(n_modules: int) -> Any:
+    """Find the libraries of this process, anew if modules were imported since."""
+    return ThreadpoolController()
