@@ -46,6 +46,7 @@ SLOW = (
     "test_audit.py",
     "test_audit_counts.py",
     "test_bad_input.py",
+    "test_changed_tables.py",
     "test_damaged_models.py",
     "test_docs.py",
     "test_examples.py",

@@ -24,6 +24,7 @@ from fareg.workflow._notes import calibrated_note, fit_notes
 from fareg.workflow._parquet import BATCH, Sampling
 from fareg.workflow._predict import ANSWERS, ask, label_kinds, model_columns, rows_after
 from fareg.workflow._set_texts import read_set_texts
+from fareg.workflow._stamps import Stamp
 from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
 from fareg.workflow._target import labelled_rows
 
@@ -90,6 +91,7 @@ def audit_file(
     groups = None if sensitive is None else list(sensitive)
     # A sample with the seed of the fit would hold the rows of the fit, which are left out.
     apart = (sampling or Sampling()).apart()
+    stamp = Stamp.of(data)
     asked = _Asked(data, target, list(sets or ()), groups, clusters, drop_missing_target, apart)
     asked.check()
     if model is None:
@@ -102,6 +104,7 @@ def audit_file(
             n_calibration = Promise.of_fitted(confidence_level, clf.n_calibration_).n_calibration
         if seed is None and isinstance(clf.random_state, int):
             seed = clf.random_state
+    stamp.check()
     if audited.X.shape[1] == 0:
         raise InvalidInputError(
             f"{data} has no column in which a group could be found; add columns that tell who the "

@@ -23,6 +23,7 @@ from fareg.workflow._notes import fit_notes
 from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import ask, check_any, label_kinds
 from fareg.workflow._predict_folder import ModelFile, loaded
+from fareg.workflow._stamps import Stamp
 from fareg.workflow._tables import as_kinds, read_batches, read_table, table_columns
 from fareg.workflow._target import check_missing
 
@@ -79,7 +80,7 @@ def calibrate_folder(
     """
     check_output(out, apart_from=[model, data])
     source = Path(data).resolve()
-    root = source if source.is_dir() else None
+    root, stamp = source if source.is_dir() else None, Stamp.of(source)
     parts = folder_parts(source) if root else [str(source)]
     batch_size = check_count("batch_size", batch_size)
     rows = LabelledParts(ModelFile.of(model, trusted), root, target, batch_size)
@@ -102,6 +103,7 @@ def calibrate_folder(
         progress(f"counting scores, round {rounds}")
         count = partial(_count_part, rows=rows, asked=search.next_round())
         found = PartCounts.joined(run(count, tasks))
+        stamp.check()  # every round must count the same rows
         if rounds == 1:  # later rounds go over the same rows
             _check(found, clf, str(data))
         search.narrow(found.counts)
@@ -113,6 +115,7 @@ def calibrate_folder(
     notes = {k: v for k, v in told["metadata"].items() if k not in outdated}
     notes["calibrated"] = {"data": source.name, **counted, "remembered": is_small}
     seen = _with_rows(seen, rows, source) if is_small else seen
+    stamp.check()
     save(calibrated, out, metadata=notes, seen=seen)
     return {**counted, "rounds": rounds, "thresholds": calibrated.thresholds_.tolist()}
 

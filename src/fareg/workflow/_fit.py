@@ -24,6 +24,7 @@ from fareg.workflow._base_model import BaseModel, ModelSource, Probabilities, ba
 from fareg.workflow._formats import Progress, is_parquet, quiet
 from fareg.workflow._parquet import Sampling
 from fareg.workflow._roles import AskedRoles
+from fareg.workflow._stamps import Stamp
 from fareg.workflow._tables import column_kinds, copy_rows, read_table, table_columns
 from fareg.workflow._target import (
     check_clusters,
@@ -166,7 +167,9 @@ def fit_file(
     check_numpy_seed("seed", seed)
     given = ModelSource(estimator, model, probabilities, classes, trusted or ())
     given.check(features=features, weights=weights)
+    stamp = Stamp.of(data)
     frame = _read(data, target, drop, sampling, numbers=model is not None)
+    stamp.check()
     frame = labelled_rows(frame, target, drop_missing=drop_missing_target)
     y = check_target(frame[target], has_model=bool(model or probabilities))
     asked = AskedRoles(
@@ -201,7 +204,7 @@ def fit_file(
         about={"file": Path(data).name, "target": target, "base_model": base.name},
     )
     if test_out is not None:
-        copy_rows(data, trial.X.index, test_out, labels=[target], kinds=kinds)
+        copy_rows(data, trial.X.index, test_out, labels=[target], kinds=kinds, stamp=stamp)
     seen = SeenRows.of(X, labels, others, further, rows=~X.index.isin(trial.X.index))
     save(clf, out, metadata={"columns": kinds, **_notes(trial, base)}, seen=seen)
     return trial

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -65,11 +65,15 @@ def write_answers(
     *,
     source: Any,
     progress: Callable[[int], None] | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> IntArray:
-    """Write what is kept of rows and the answers to them, and count the sets of each size."""
+    """Write what is kept of rows and the answers to them, and count the sets of each size.
+
+    A Parquet file holds the ``notes`` too.
+    """
     n_classes = len(clf.classes_)
     counts = count_sizes([], n_classes)
-    with table_writer(out) as append:
+    with table_writer(out, notes) as append:
         for X, kept in batches:
             with rows_after(int(counts.sum()), source):
                 table = ask(clf.predict_table, clf, X).reset_index(drop=True)

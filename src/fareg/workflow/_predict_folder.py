@@ -28,7 +28,10 @@ from fareg.workflow._predict import (
     summary_of,
     write_answers,
 )
-from fareg.workflow._tables import read_batches
+from fareg.workflow._stamps import Stamp
+from fareg.workflow._tables import notes_of, read_batches
+
+SOURCE = "fareg_source_sha256"  # the note in a part of which rows it answers
 
 
 def predict_folder(
@@ -48,8 +51,8 @@ def predict_folder(
 
     Each part is read, answered and written where it runs; only its count of set sizes comes back.
     ``out`` appears when all parts are there, and the same call after a run that was killed goes on
-    with the parts that are missing. Whatever the engine, the number of processes and the workers
-    that died, the files are the same to the byte.
+    with the parts that are missing, or that hold other rows by now. Whatever the engine, the number
+    of processes and the workers that died, the files are the same to the byte.
 
     Parameters
     ----------
@@ -81,9 +84,8 @@ def predict_folder(
         raise InvalidInputError(
             f"cannot write {out}: it lies in {data}, which is read; choose a place outside"
         )
-    file, parts = ModelFile.of(model, trusted), folder_parts(root)
-    stamps = [(part, (root / part).stat().st_mtime_ns) for part in parts]
-    plan = repr((file.digest, batch_size, list(keep), stamps)).encode()
+    stamp, file, parts = Stamp.of(root), ModelFile.of(model, trusted), folder_parts(root)
+    plan = repr((file.digest, batch_size, list(keep), parts)).encode()
     # A later call with the same plan continues in this folder.
     unfinished = target.with_name(f".{target.name}.{hashlib.sha256(plan).hexdigest()[:16]}.partial")
     counts = count_sizes([], len(loaded(file)[0].classes_))
@@ -99,6 +101,7 @@ def predict_folder(
             if progress is not None:
                 progress(int(found.sum()))
         check_any(int(counts.sum()), data)
+        stamp.check()
         for leftover in unfinished.rglob(".*.tmp"):  # left by workers that were killed
             leftover.unlink()
         os.replace(unfinished, target)
@@ -124,13 +127,20 @@ def _answer_part(
     """Write the answers to a part of a folder, and count the sets of each size."""
     clf, kinds = loaded(model)
     source, target, n_classes = root / part, out / part, len(clf.classes_)
+    stamp, read = Stamp.of(source), {SOURCE: digest_of(source)}
     if target.exists():  # written by a run that was stopped
-        sizes = pyarrow.parquet.read_table(target, columns=["size"])["size"]
-        return count_sizes(sizes.to_numpy(), n_classes)
+        if notes_of(target).items() >= read.items():
+            sizes = pyarrow.parquet.read_table(target, columns=["size"])["size"]
+            return count_sizes(sizes.to_numpy(), n_classes)
+        target.unlink(missing_ok=True)  # the part held other rows then
     if count_rows(source) == 0:
         return count_sizes([], n_classes)
-    batches = read_batches(source, kinds, batch_size, keep=keep, root=root)
-    return write_answers(clf, batches, target, source=source)
+
+    def batches() -> Iterator[Any]:
+        yield from read_batches(source, kinds, batch_size, keep=keep, root=root)
+        stamp.check()  # the answers are noted as those to the digest
+
+    return write_answers(clf, batches(), target, source=source, notes=read)
 
 
 @dataclass(frozen=True)
@@ -144,13 +154,13 @@ class ModelFile:
     @classmethod
     def of(cls, path: AnyPath, trusted: Sequence[str] | None) -> ModelFile:
         """Note what is in a file now."""
-        return cls(str(Path(path).resolve()), _digest(path), tuple(trusted or ()))
+        return cls(str(Path(path).resolve()), digest_of(path), tuple(trusted or ()))
 
 
 @lru_cache(maxsize=1)
 def loaded(model: ModelFile) -> tuple[Any, dict[str, str]]:
     """Return the classifier and the kinds of its columns, loaded once per process."""
-    if _digest(model.path) != model.digest:
+    if digest_of(model.path) != model.digest:
         raise InvalidInputError(
             f"{model.path} is not the file that it was; do not change it in mid-run"
         )
@@ -158,6 +168,7 @@ def loaded(model: ModelFile) -> tuple[Any, dict[str, str]]:
     return clf, model_columns(clf, model.path)
 
 
-def _digest(path: AnyPath) -> str:
+def digest_of(path: AnyPath) -> str:
+    """Return the SHA-256 of what is in a file."""
     with open(check_readable(path), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

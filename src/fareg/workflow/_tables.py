@@ -25,6 +25,7 @@ from fareg.workflow._parquet import (
     parquet_columns,
     read_parquet,
 )
+from fareg.workflow._stamps import Stamp, unchanged
 
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
 LEADING_ZERO = re.compile(r"\s*0\d")  # pandas reads numbers with blanks before them, too
@@ -100,10 +101,11 @@ def read_batches(
     ``kinds`` maps names to "number", "text" or "date"; columns are found by name. With its kind, a
     value has one form, whichever rows come with it. In columns of texts that are ``labels``, words
     such as ``NA`` are labels, as in :func:`read_table`. ``batch_size`` rows come at a time. Folders
-    below ``root`` that are named ``name=value`` are columns too.
+    below ``root`` that are named ``name=value`` are columns too. The file is opened once; if it
+    changes before its last row is read, it is refused after the last batch.
     """
     source, wanted = check_readable(path), [*kinds, *keep]
-    with reading(source):
+    with unchanged(source), reading(source):
         if is_parquet(source):
             given = folder_values(source, root, {**dict.fromkeys(keep, "text"), **kinds})
             file, given = open_parquet(source, wanted, given)
@@ -154,12 +156,15 @@ def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
 
 
 @contextmanager
-def table_writer(path: AnyPath) -> Iterator[Any]:
-    """Yield a function that appends frames to a file which appears when all is written."""
+def table_writer(path: AnyPath, notes: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """Yield a function that appends frames to a file which appears when all is written.
+
+    A Parquet file holds the ``notes`` too, for :func:`notes_of`.
+    """
     as_parquet = is_parquet(check_output(path))
     with replacing(path) as temporary, ExitStack() as opened:
         if as_parquet:
-            yield _parquet_appender(temporary, opened)
+            yield _parquet_appender(temporary, opened, notes)
         else:
             file = opened.enter_context(
                 opened_text(temporary, "xt", "utf-8", packed=is_packed(path))
@@ -167,7 +172,7 @@ def table_writer(path: AnyPath) -> Iterator[Any]:
             yield lambda frame: frame.to_csv(file, index=False, header=file.tell() == 0)
 
 
-def _parquet_appender(path: Path, opened: ExitStack) -> Any:
+def _parquet_appender(path: Path, opened: ExitStack, notes: Mapping[str, str] | None) -> Any:
     """Return a function that appends frames to a Parquet file; ``opened`` closes it."""
     import pyarrow.parquet
 
@@ -176,12 +181,20 @@ def _parquet_appender(path: Path, opened: ExitStack) -> Any:
     def append(frame: pd.DataFrame) -> None:
         nonlocal writer
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-        table = table.replace_schema_metadata(None)  # pandas cannot read all notes that it writes
+        table = table.replace_schema_metadata(notes)  # pandas cannot read all that it notes itself
         if writer is None:  # the first frame tells the types of all
             writer = opened.enter_context(pyarrow.parquet.ParquetWriter(path, table.schema))
         writer.write_table(table.cast(writer.schema))
 
     return append
+
+
+def notes_of(path: Path) -> dict[str, str]:
+    """Return the notes in a Parquet file."""
+    import pyarrow.parquet
+
+    notes = pyarrow.parquet.read_schema(path).metadata or {}
+    return {name.decode(): text.decode() for name, text in notes.items()}
 
 
 def copy_rows(
@@ -191,16 +204,19 @@ def copy_rows(
     *,
     labels: Sequence[str] = (),
     kinds: Mapping[str, str] | None = None,
+    stamp: Stamp | None = None,
 ) -> None:
     """Write the given rows of a table or folder to a file, in the format that its ending tells.
 
     Rows are numbered as in :func:`read_table` and written in that order. In the format of the
     source they stay as they stand. From CSV to Parquet, columns have the types in which
-    :func:`read_table` reads them with these ``labels`` and ``kinds``; CSV keeps no types.
+    :func:`read_table` reads them with these ``labels`` and ``kinds``; CSV keeps no types. A source
+    that is no longer what the ``stamp`` notes, when its rows were numbered, is refused.
     """
-    positions = np.sort(np.asarray(rows))
+    positions, stamp = np.sort(np.asarray(rows)), stamp or Stamp.of(source)
     if is_parquet(source):
         table = arrow_rows(Path(source), positions)
+        stamp.check()
         if is_parquet(out):
             import pyarrow.parquet
 
@@ -213,6 +229,7 @@ def copy_rows(
     else:
         with reading(check_readable(source)), opened_csv(Path(source)) as file:
             frame = file.check().written().iloc[positions]
+    stamp.check()
     with table_writer(out) as append:
         append(frame)
 
