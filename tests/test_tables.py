@@ -72,7 +72,7 @@ def test_words_for_missing_are_classes_of_a_target(drugs, tmp_path):
     trial = fit_file(drugs, target="y", out=model, estimator="logistic", test_out=new)
     assert sorted(trial.clf.classes_) == [">30", "NA", "None"]
     predict_file(model, new, answers, keep=["y", "z"])
-    assert (pd.read_csv(answers, keep_default_na=False)["set"] == "None").any()
+    assert (pd.read_csv(answers, keep_default_na=False)["set"] == '["None"]').any()
     # the sets are the same, asked from the model or read from the file
     from_file = audit_file(answers, target="y", sets=["set"], sensitive=["z"])
     from_model = audit_file(new, target="y", model=model)

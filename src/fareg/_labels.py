@@ -7,8 +7,11 @@ sorted labels if there are as many of them as columns. In any other case ``class
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,8 @@ from fareg._columns import check_same_order, column_names, is_frame
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_same_length, warn
 from fareg._words import fraction, percent, shown
 
-WHOLE = re.compile(r"-?\d+\.0*")  # numpy writes 1. for 1.0
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", re.ASCII)
+LARGEST_INT = 2.0**63  # whole floats from here on have no 64-bit integer
 SUSPICIOUS_ROWS = 30  # as many calibration rows of one label are seldom chance
 
 
@@ -248,17 +252,79 @@ def check_classes(classes: Any, n_columns: int | None = None, table: str = "sets
 
 
 def label_texts(labels: Any) -> Any:
-    """Return labels as text, a whole number alike whether it is stored as int or float."""
+    """Return labels as text, a whole number alike whether it is stored as int or float.
+
+    >>> label_texts([1.0, 2.0, 1e20])
+    array(['1', '2', '1e+20'], dtype=object)
+    """
     values = pd.Series(labels)
     if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
-        values = values.astype("Int64")
+        return values.map(_whole_text).to_numpy(dtype=object)
     return values.map(str).to_numpy(dtype=object)
 
 
-def plain_text(label: Any) -> str:
-    """Return one label as text, in which 1, 1.0, "1" and "1.0" are alike."""
-    text = str(label)
-    return text.split(".")[0] if WHOLE.fullmatch(text) else text
+def _whole_text(number: float) -> str:
+    is_small = abs(number) < LARGEST_INT  # a missing label is not
+    return str(int(number)) if is_small else "<NA>" if pd.isna(number) else str(float(number))
+
+
+def plain_text(label: Any) -> str | Decimal:
+    """Return what the text of a label means, in which 1, 1.0, "1" and " 01" are alike.
+
+    Blanks around it do not count, numbers are compared by value, and TRUE is true.
+
+    >>> plain_text("1e3") == plain_text(1000.0), plain_text(True) == plain_text("true ")
+    (True, True)
+    """
+    text = str(label).strip()
+    if NUMBER.fullmatch(text):
+        return Decimal(text)
+    return text.lower() if text.lower() in ("true", "false") else text
+
+
+def as_known(texts: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return texts as the known labels that they equal or else, if there is just one, mean.
+
+    A text that means no known label, or several of them, stays as it is.
+
+    >>> as_known(["1.0", "01", " b", "c"], ["1", "01", "b"])
+    ['1.0', '01', 'b', 'c']
+    """
+    given, labels = list(texts), set(known)
+    meanings: dict[Any, list[str]] = {}
+    for label in labels:
+        meanings.setdefault(plain_text(label), []).append(label)
+
+    def meant(text: str) -> str:
+        alike = [] if text in labels else meanings.get(plain_text(text), [])
+        return alike[0] if len(alike) == 1 else text
+
+    found = {text: meant(text) for text in dict.fromkeys(given)}
+    return [found[text] for text in given]
+
+
+def set_text(labels: Iterable[str]) -> str:
+    """Write a set of labels as text: a JSON list, whatever its labels hold.
+
+    >>> print(set_text(["cold; flu", 'say "a|b"']), set_text([]))
+    ["cold; flu", "say \\"a|b\\""] []
+    """
+    return json.dumps(list(labels), ensure_ascii=False)
+
+
+def read_set_text(text: str) -> list[str] | None:
+    """Return the labels of a JSON list as text, None if the text is not a list of labels.
+
+    >>> read_set_text('["a|b", 1.50, true]'), read_set_text("a|b"), read_set_text("[[1]]")
+    (['a|b', '1.50', 'true'], None, None)
+    """
+    try:  # numbers stay as they are written
+        labels = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    except ValueError:
+        return None
+    if not isinstance(labels, list) or not all(isinstance(label, str | bool) for label in labels):
+        return None
+    return [str(label).lower() if isinstance(label, bool) else label for label in labels]
 
 
 def frame_names(sets: Any) -> list[Any] | None:

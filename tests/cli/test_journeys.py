@@ -236,7 +236,7 @@ def test_labels_keep_their_leading_zeros(tmp_path):
     fitted = json.loads(run("fit", source, *labels, *asked, "--out", model).stdout)
     run("predict", model, test, "--out", tmp_path / "sets.csv", "--keep", "y,sex")
     sets = pd.read_csv(tmp_path / "sets.csv", dtype=str, keep_default_na=False)
-    covered = [label in labels.split("|") for label, labels in zip(sets.y, sets.set, strict=True)]
+    covered = [label in json.loads(labels) for label, labels in zip(sets.y, sets.set, strict=True)]
     for audited in (
         audit_file(tmp_path / "sets.csv", target="y", sets=["set"], sensitive=["sex"]),
         audit_file(test, target="y", model=model),
@@ -340,9 +340,7 @@ def test_audit_finds_the_group_and_writes_a_report(tmp_path):
     assert "<html" in report.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "form", ["{0}|{1}", "{0} ; {1}", "{0},{1}", "['{0}', '{1}']", '["{0}", "{1}"]', "{{{0}, {1}}}"]
-)
+@pytest.mark.parametrize("form", ["{0}|{1}", "{0} | {1}", '["{0}", "{1}"]'])
 def test_audit_reads_sets_as_tools_write_them(tmp_path, form):
     table = SMALL[["Color", "Gender"]].assign(y=["low", "mid"] * 60, sets=form.format("low", "mid"))
     table.to_csv(tmp_path / "t.csv", index=False)
@@ -354,7 +352,8 @@ def test_audit_refuses_sets_without_any_true_label(tmp_path):
     table = SMALL[["Color", "Gender"]].assign(y=["low", "mid"] * 60, sets="LOW|MID")
     table.to_csv(tmp_path / "t.csv", index=False)
     options = ("--target", "y", "--sets")
-    assert "must use the same labels" in refused("audit", tmp_path / "t.csv", *options, "sets")
+    told = refused("audit", tmp_path / "t.csv", *options, "sets")
+    assert "column sets holds 'LOW|MID' in row 1, which is not a set of labels" in told
     table.assign(low=True, mid=False, high=1).to_csv(tmp_path / "t.csv", index=False)
     assert "name all columns" in refused("audit", tmp_path / "t.csv", *options, "low,high")
 

@@ -61,7 +61,8 @@ def _rows_of_labels(sets: Any, labels: Any) -> list[Any] | None:
         if isinstance(item, str) or not isinstance(item, Collection):
             raise InvalidInputError(
                 f"sets must hold one list of labels per row, got {item!r} in row {row}; "
-                "split texts into labels, and write an empty list for an empty set"
+                "read texts into lists, those of predict_table with json.loads, and write an empty "
+                "list for an empty set"
             )
     if rows and np.ndim(rows[0]) > 1:
         return None

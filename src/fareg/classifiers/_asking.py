@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from fareg._columns import is_frame, without_columns
 from fareg._endings import HTML
 from fareg._files import AnyPath, check_output
+from fareg._labels import set_text
 from fareg._levels import distinct_rows
 from fareg._validation import (
     BoolArray,
@@ -39,15 +40,10 @@ if TYPE_CHECKING:
     from fareg.auditing import Comparison
 
 
-SEPARATOR = "|"  # between the labels of a set in text
-
-
-def joined(sets: BoolArray, labels: Any) -> Any:
-    """Return each set as text, its labels joined by the separator; inside a label it is escaped."""
-    escaped = [label.replace(SEPARATOR, "\\" + SEPARATOR) for label in labels]
+def set_texts(sets: BoolArray, labels: Any) -> Any:
+    """Return each set as text; each distinct set is written once."""
     first, which = distinct_rows(pd.DataFrame(sets))
-    texts = [SEPARATOR.join(escaped[j] for j in np.flatnonzero(row)) for row in sets[first]]
-    return np.array(texts, dtype=object)[which]
+    return np.array([set_text(labels[row]) for row in sets[first]], dtype=object)[which]
 
 
 def frame_like(X: Any, table: pd.DataFrame) -> Any:
@@ -168,14 +164,14 @@ class FittedAnswers:
         Returns
         -------
         DataFrame, of polars or another library if X is one, with the index of X if it has one
-            ``set`` (labels joined by ``|``), ``size``, ``top`` (the most probable label) and its
-            ``probability``; methods with groups add theirs.
+            ``set`` (a JSON list of labels, such as ``["a", "b"]``), ``size``, ``top`` (the most
+            probable label) and its ``probability``; methods with groups add theirs.
         """
         rows = self._rows(X, "predict_table", proba, sensitive_features)
         sets, (top, probability) = self._sets(rows), rows.top
         labels = np.array([str(label) for label in self.classes_], dtype=object)
         answers = {
-            "set": joined(sets, labels),
+            "set": set_texts(sets, labels),
             "size": sets.sum(axis=1).astype(np.int64),
             "top": labels[top],
             "probability": probability,

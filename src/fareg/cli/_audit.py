@@ -18,8 +18,8 @@ def audit(
     sets: Annotated[
         str | None,
         typer.Option(
-            help="Columns of the sets: one of lists or of text such as a|b, or True/False columns "
-            "named after the labels: a,b,c."
+            help="Columns of the sets: one of JSON lists, as fareg predict writes, or of text such "
+            "as a|b; or True/False columns named after the labels: a,b,c."
         ),
     ] = None,
     model: Annotated[Path | None, typer.Option(help="Audit the sets of this model.")] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pandas as pd
 
 from fareg._columns import selected_positions
 from fareg._files import AnyPath
-from fareg._labels import column_classes, label_texts
+from fareg._labels import as_known, column_classes, label_texts, plain_text
 from fareg._names import check_columns
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
 from fareg._words import shown
@@ -54,7 +55,8 @@ def audit_file(
         Column of true labels.
     sets : list of str, default=None
         Columns of True and False, named after the labels, all perhaps with one prefix or suffix; or
-        one column of lists, or of text such as ``a|b``.
+        one column of lists, of JSON lists as ``fareg predict`` writes them, or of text such as
+        ``a|b``.
     model : path of a model file, default=None
         Instead of ``sets``. Rows that trained or calibrated it, which a file of ``fareg fit``
         remembers by the values of all their columns that are here too, label included, are left out
@@ -192,14 +194,13 @@ def _audited_columns(asked: _Asked) -> _Audited:
 
     If no column is named as sensitive, groups are looked for in all that hold no answers.
     """
-    frame = asked.read(None if asked.sensitive is None else asked.named)
+    texts = [asked.target, *(asked.marks if len(asked.marks) == 1 else ())]
+    columns = None if asked.sensitive is None else asked.named
+    frame = asked.read(columns, dict.fromkeys(texts, "text"))
     y = label_texts(frame[asked.target])
     sets: Any
-    notes: tuple[str, ...] = ()
     if len(asked.marks) == 1:
-        sets, notes = read_set_texts(frame[asked.marks[0]], set(y))
-        for note in notes:
-            warn(note)
+        sets, y = read_set_texts(frame[asked.marks[0]], y)
         sizes = np.array([len(labels) for labels in sets])
     else:
         sets = _flags(frame[asked.marks])
@@ -210,7 +211,7 @@ def _audited_columns(asked: _Asked) -> _Audited:
     if asked.sensitive is None:
         X = _without_answers(X, sizes)
     _check_all_named(asked, y)
-    return _Audited(X, y, sets, clusters, asked.sensitive, notes=notes)
+    return _Audited(X, y, sets, clusters, asked.sensitive)
 
 
 def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) -> _Audited:
@@ -228,7 +229,8 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
     frame = asked.read([*asked.named, *kinds, *further], kinds | label_kinds(clf, asked.target))
     progress("asking the model")
     X = as_kinds(frame, kinds, str(asked.data)).set_axis(frame.index)
-    y = label_texts(frame[asked.target])
+    classes = list(label_texts(clf.classes_))
+    y = np.array(as_known(label_texts(frame[asked.target]), classes), dtype=object)
     new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(asked.data))
     # All rows are asked, so that errors count rows as the file does.
     sets, top = (answer[new] for answer in _answers(clf, X, asked.data))
@@ -249,7 +251,6 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
         sensitive, note = _own_sensitive(clf, X)
         notes += note
     notes += _not_remembered(calibrated_note(told))
-    classes = list(label_texts(clf.classes_))
     return _Audited(X, y[new], sets, clusters, sensitive, classes, about, notes)
 
 
@@ -343,8 +344,14 @@ def _check_all_named(asked: _Asked, y: Any) -> None:
     if len(sets) == 1:
         return  # one column holds the sets as lists
     columns = column_classes(y, len(sets), names=sets)
-    wanted = {columns.prefix + label + columns.suffix for label in set(y)} - set(sets)
-    suspects = [name for name in table_columns(asked.data) if name in wanted]
+    named, labels = re.escape(columns.prefix) + "(.*)" + re.escape(columns.suffix), set(y)
+    suspects = [
+        name
+        for name in table_columns(asked.data)
+        if name not in sets
+        and (inner := re.fullmatch(named, name, re.DOTALL))
+        and plain_text(inner[1]) in set(map(plain_text, labels))
+    ]
     if not suspects:
         return
     frame = read_table(asked.data, columns=suspects, sampling=asked.sampling)

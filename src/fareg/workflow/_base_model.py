@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.frozen import FrozenEstimator
 
 from fareg._files import AnyPath
-from fareg._labels import label_texts
+from fareg._labels import as_known, label_texts
 from fareg._validation import InvalidInputError
 from fareg._words import repeated, shown
 from fareg.classifiers import OnnxClassifier, ProbabilityColumns
@@ -226,7 +226,7 @@ def match_labels(y: Any, classes: Any) -> Any:
     ['0', '1']
     """
     known = dict(zip(label_texts(classes), np.asarray(classes).tolist(), strict=True))
-    texts = label_texts(y)
+    texts = as_known(label_texts(y), known)
     strange = sorted({text for text in texts if text not in known})
     kind = np.asarray(classes).dtype
     kind = np.dtype(object) if kind.kind in "OUT" else kind

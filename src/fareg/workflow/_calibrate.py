@@ -13,7 +13,7 @@ import numpy as np
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output
 from fareg._hashing import holds_used
-from fareg._labels import check_known, label_codes, label_texts
+from fareg._labels import as_known, check_known, label_codes, label_texts
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_count, warn
 from fareg.calibration import CountingRound, IntervalSearch, ScoreCounts
 from fareg.classifiers import FaReGClassifier
@@ -222,11 +222,15 @@ class LabelledParts:
         return list(clf.column_kinds_ or kinds)
 
     def batches(self, part: str) -> Iterator[Any]:
-        """Yield some rows of a part that have a label at a time."""
-        for batch in self._read(part, loaded(self.model)[1]):
-            is_labelled = batch[self.target].notna()
-            if is_labelled.any():
-                yield batch if is_labelled.all() else batch[is_labelled].reset_index(drop=True)
+        """Yield some rows of a part that have a label at a time, texts as the model knows them."""
+        clf, kinds = loaded(self.model)
+        is_text = label_kinds(clf, self.target)[self.target] == "text"
+        for batch in self._read(part, kinds):
+            batch = batch[batch[self.target].notna()].reset_index(drop=True)
+            if is_text:
+                batch[self.target] = as_known(batch[self.target], clf.classes_)
+            if len(batch):
+                yield batch
 
     def labels(self, part: str) -> Iterator[Any]:
         """Yield some labels of a part at a time, missing ones too."""
@@ -234,7 +238,7 @@ class LabelledParts:
 
     def _read(self, part: str, kinds: dict[str, str]) -> Iterator[Any]:
         told = label_kinds(loaded(self.model)[0], self.target)
-        path, wanted = Path(self.root or "", part), {**kinds, self.target: "text", **told}
+        path, wanted = Path(self.root or "", part), {**kinds, **told}
         found = read_batches(path, wanted, self.batch_size, labels=[self.target], root=self.root)
         yield from (batch for batch, _ in found)
 

@@ -125,7 +125,7 @@ def model_columns(clf: Any, model: AnyPath) -> dict[str, str]:
 
 def label_kinds(clf: Any, target: str) -> dict[str, str]:
     """Tell that a target holds numbers if a loaded model knows its labels as numbers: 01 is 1."""
-    return {target: "number"} if np.asarray(clf.classes_).dtype.kind in "biuf" else {}
+    return {target: "number" if np.asarray(clf.classes_).dtype.kind in "biuf" else "text"}
 
 
 def check_kept(keep: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import column_kinds as kinds_of
+from fareg._columns import spelled_numbers
 from fareg._files import AnyPath, check_output, check_readable, replacing
 from fareg._names import check_columns
 from fareg._validation import InvalidInputError, warn
@@ -81,7 +82,8 @@ def _read_csv(
         frame = _with_label_words(frame, file, labels)
         frame = _with_leading_zeros(frame, file, set(kinds))
     for name in list(frame):
-        frame[name] = _with_dates(frame[name])
+        if name not in texts:
+            frame[name] = _with_dates(frame[name])
         if isinstance(frame[name].dtype, pd.StringDtype) and name not in labels:
             frame[name] = frame[name].astype("category")  # each text is stored once
     return frame
@@ -245,8 +247,9 @@ def _with_label_words(frame: pd.DataFrame, file: CsvFile, labels: Sequence[str])
         name
         for name in labels
         if name in frame
-        and pd.api.types.is_string_dtype(frame[name].dropna())
-        and frame[name].isna().any()
+        and pd.api.types.is_string_dtype(present := frame[name].dropna())
+        and len(present) < len(frame)
+        and (present.empty or np.isnan(spelled_numbers(present.unique())).any())
     ]
     if not texts:
         return frame

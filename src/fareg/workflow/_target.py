@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import canonical
-from fareg._labels import label_texts
+from fareg._labels import LARGEST_INT, label_texts
 from fareg._validation import FloatArray, IntArray, InvalidInputError, warn
 from fareg._words import percent
 from fareg.workflow._tables import column_kinds
@@ -76,6 +76,8 @@ def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
                 f"the target {target.name} holds fractions such as {fractions.iloc[0]}; choose a "
                 "column of classes, or group its values"
             )
+        if target.abs().max() >= LARGEST_INT:
+            return label_texts(target)
         target = target.astype(np.int64)
     if kind == "number":
         if many:
