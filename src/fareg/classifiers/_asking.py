@@ -251,6 +251,17 @@ class FittedAnswers:
             f"{who}{labels}, if rows to come are like those that calibrated."
         )
 
+    def changed_parameters(self) -> list[str]:
+        """Return the parameters that were set to something else after fit.
+
+        Answers are refused until the next fit: they would be those of the old parameters.
+        """
+        return [
+            name
+            for name, value in self.parameters_.items()
+            if (now := getattr(self, name)) is not value and repr(now) != repr(value)
+        ]
+
     def _promised_to(self) -> str | None:
         """Say whom the promise is made to, None if nothing is proven."""
         return "everyone together"
@@ -322,6 +333,11 @@ class FittedAnswers:
             raise NotConformalizedError(
                 f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
                 f"conformalize(X, y) with a fitted estimator, before {caller}"
+            )
+        if changed := self.changed_parameters():
+            raise NotConformalizedError(
+                f"{', '.join(changed)} was changed after fit, and sets would still be those of the "
+                f"old value; call fit or conformalize again before {caller}, or set it back"
             )
 
     def __sklearn_is_fitted__(self) -> bool:

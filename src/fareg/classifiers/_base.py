@@ -284,21 +284,12 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         warn_of_full_sets(self.calibration_.full_sets(), self.classes_, self.alpha_, share_unknown)
 
     def freeze_parameters(self) -> None:
-        """Note the parameters of this fit: answers depend on these, whatever is set later."""
+        """Note the parameters of this fit, which answers depend on."""
         self.parameters_: dict[str, Any] = {
             # a copy, because a list may be changed in place later
             name: value[:] if isinstance(value, list) else value
             for name, value in self.get_params(deep=False).items()
         }
-
-    def changed_parameters(self) -> list[str]:
-        """Return the parameters that were set to something else after fit; they have no effect."""
-        now = self.get_params(deep=False)
-        return [
-            name
-            for name, value in self.parameters_.items()
-            if now[name] is not value and repr(now[name]) != repr(value)
-        ]
 
     def _sensitive_positions(self, table: Labelled) -> list[int]:
         """Return where the sensitive features stand in X; the model file remembers it."""

@@ -39,7 +39,7 @@ from fareg.classifiers._inputs import (
 from fareg.classifiers._learned_groups import LearnedGroups
 from fareg.classifiers._learning import coverage_to_learn, divide_rows
 from fareg.classifiers._naming import credible_groups, rule_to_explain
-from fareg.classifiers._paper import published_settings
+from fareg.classifiers._paper import check_published, published_settings
 from fareg.classifiers._strata import (
     check_groups,
     describe_counted,
@@ -189,7 +189,8 @@ allow_empty, random_state
         data : {"synthetic", "nursery"}, default="synthetic"
             The data set whose hyperparameters are taken.
         **parameters
-            Any parameter of the class or of its learner, to change single settings.
+            Any parameter of the class or of its learner, to change single settings. A ``learner``
+            is refused, because it would replace the published settings of the network.
 
         Examples
         --------
@@ -197,10 +198,11 @@ allow_empty, random_state
         >>> FaReGClassifier.paper(delta=0.4).learner.delta
         0.4
         """
-        settings = published_settings(data) | parameters
-        own = set(cls().get_params(deep=False))
+        own, of_learner = cls().get_params(deep=False), GroupLearner().get_params()
+        check_published(cls.__name__, parameters, {**own, **of_learner})
+        settings = {**published_settings(data), **parameters}
         learner = {name: settings.pop(name) for name in list(settings) if name not in own}
-        return cls(estimator, **{"learner": GroupLearner(**learner), **settings})
+        return cls(estimator, **{**settings, "learner": GroupLearner(**learner)})
 
     @all_or_nothing
     def conformalize(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fareg._validation import check_choice
+from fareg._validation import InvalidInputError, check_choice
 
 COMMON: dict[str, Any] = {
     "construction": "union",
@@ -34,3 +36,16 @@ OF_DATA: dict[str, dict[str, Any]] = {
 def published_settings(data: str) -> dict[str, Any]:
     """Return the parameters of the classifier and of its learner, as published for a data set."""
     return COMMON | OF_DATA[check_choice("data", data, OF_DATA)]
+
+
+def check_published(cls: str, parameters: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Refuse a learner beside the published one, and names that are no parameter at all."""
+    if parameters.get("learner") is not None:
+        raise InvalidInputError(
+            f"{cls}.paper makes the published learner itself, got another learner; change single "
+            f"settings by name, as in {cls}.paper(delta=0.4), or pass the learner to {cls}(...)"
+        )
+    unknown = [name for name in parameters if name not in known]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], known, n=1, cutoff=0.0)[0]
+        raise InvalidInputError(f"{cls}.paper has no parameter {unknown[0]}; did you mean {near}?")

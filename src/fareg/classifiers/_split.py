@@ -54,8 +54,8 @@ class SplitConformalClassifier(ConformalClassifier):
     n_calibration_ : int
     calibration_ : a calibration of ``fareg.calibration``
     parameters_ : dict
-        The parameters of the last fit. A parameter that is set later has no effect on answers
-        until the next ``fit`` or ``conformalize``.
+        The parameters of the last fit. Once a parameter is set to something else, answers are
+        refused until the next ``fit`` or ``conformalize``, or until it is set back.
     thresholds_ : list of ndarray
         Thresholds per view and category; the last entry is for categories never seen.
 
