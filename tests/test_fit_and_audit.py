@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from fareg import load
 from fareg.cli import app
 from fareg.datasets import make_synthetic
-from fareg.workflow import audit_file, fit_file
+from fareg.workflow import audit_file, fit_file, predict_file
 
 pytestmark = pytest.mark.usefixtures("small_searches")
 
@@ -88,3 +88,37 @@ def test_a_model_is_audited_in_its_own_sensitive_features_unless_others_are_name
     assert "features of the model" not in str(other)
     shell = ["audit", str(table), "--target", "y", "--model", str(model)]
     assert CliRunner().invoke(app, shell).stdout.strip() == str(own)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_a_boolean_target_may_have_gaps(tmp_path, ending):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    table = pd.DataFrame({"x": x, "sex": rng.choice(["f", "m"], 400)})
+    table["y"] = (x + rng.normal(size=400) > 0).astype(object)
+    table.loc[::8, "y"] = None
+    path, model = tmp_path / f"t.{ending}", tmp_path / "m.fareg"
+    table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path)
+    asked = {"target": "y", "drop_missing_target": True}
+    trial = fit_file(path, out=model, estimator="logistic", test_out=tmp_path / "new.csv", **asked)
+    assert trial.clf.classes_.tolist() == [False, True]
+    assert sum(trial.to_dict()["rows"].values()) == 350
+    audited = audit_file(tmp_path / "new.csv", model=model, **asked).to_dict()["overall"]
+    assert audited["coverage"] == trial.to_dict()["after"]["coverage"]
+
+
+def test_a_column_of_texts_may_hold_only_dates_in_a_file_to_audit(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    table = pd.DataFrame({"x": x, "seen": ["2020-01-31", "2020-02-28"] * 200})
+    table["y"] = np.where(x + rng.normal(size=400) > 0, "2021-01-01", "never")
+    table.loc[:3, "seen"] = "unknown"
+    table[:300].to_csv(tmp_path / "t.csv", index=False)
+    table[300:].to_csv(tmp_path / "new.csv", index=False)
+    model, answers = tmp_path / "m.fareg", tmp_path / "sets.csv"
+    fit_file(tmp_path / "t.csv", target="y", out=model, estimator="logistic")
+    predict_file(model, tmp_path / "new.csv", answers, keep=["y", "seen"])
+    from_model = audit_file(tmp_path / "new.csv", target="y", model=model)
+    from_sets = audit_file(answers, target="y", sets=["set"], sensitive=["seen"])
+    assert from_model.coverage == from_sets.coverage

@@ -8,7 +8,15 @@ from itertools import pairwise
 import pytest
 
 from fareg.report import render_report, words
-from fareg.report._figures import heat_cell, interval_strip, size_figure, slab_figure
+from fareg.report._figures import (
+    BOTTOM,
+    TOP,
+    heat_cell,
+    interval_strip,
+    level_figure,
+    size_figure,
+    slab_figure,
+)
 from fareg.report._render import embedded_json
 from fareg.report._svg import tag, ticks
 
@@ -83,6 +91,21 @@ def test_the_page_is_complete_small_and_alone(evil_summary):
     assert len(ids) == len(set(ids))
     for target in re.findall(r'href="#([^"]+)"', page) + re.findall(r'labelledby="([^"]+)"', page):
         assert set(target.split()) <= set(ids)
+
+
+@pytest.mark.parametrize("coverage", [0.0, 0.3, 0.62, 0.9, 1.0])
+def test_a_figure_of_levels_holds_what_it_draws(coverage):
+    rows = [
+        {"level": level, "before": share, "before_low": share, "before_high": share}
+        | {"after": share, "after_low": max(share - 0.1, 0), "after_high": min(share + 0.1, 1)}
+        for level, share in enumerate([coverage, coverage])
+    ]
+    drawn = level_figure("levels", "Coverage by level", rows, ("before", "after"), 0.9)
+    heights = [float(y) for y in re.findall(r' (?:y1|y2|cy)="([^"]*)"', drawn)]
+    assert heights
+    assert min(heights) >= TOP
+    assert max(heights) <= BOTTOM
+    assert 'class="target"' in drawn
 
 
 def test_figures_speak():

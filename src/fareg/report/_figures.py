@@ -171,8 +171,9 @@ def level_figure(
     known = [row for row in rows if row[keys[0]] is not None]
     ends = [k + e for k in keys for e in ("", "_low", "_high")]
     values = [row[key] for row in known for key in ends if key in row]
+    values += [] if target is None else [target]  # its line is drawn too
     room = 0.05 * (max(values) - min(values)) or 0.05
-    low, high = min([*values, target or values[0]]) - room, max(values) + room
+    low, high = min(values) - room, max(values) + room
     low, high = (max(low, 0.0), high) if target is None else (max(low, 0.0), min(high, 1.02))
     x = linear(0.0, max(len(rows) - 1.0, 1.0), LEFT + 20, RIGHT - 20)
     y = linear(low, high, BOTTOM, TOP)

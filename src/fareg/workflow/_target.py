@@ -52,6 +52,7 @@ def check_missing(n_missing: int, n_rows: int, target: str, *, drop_missing: boo
 
 def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
     """Return labels, after checks that they are labels; a model that is given knows its classes."""
+    target = target.infer_objects()  # booleans among which there were gaps are objects
     kind = column_kinds(target.to_frame())[str(target.name)]
     distinct = target.nunique()
     if distinct < 2:
