@@ -211,3 +211,58 @@ def test_shapes_that_do_not_fit_are_refused():
         conformal_quantile([0.1, 0.2], confidence_level=0.9, categories=[0])
     with pytest.raises(FaregError, match="categories together, got only one"):
         conformal_pvalues([0.1], [0.1], categories=[0])
+
+
+# --- people with several points ---
+
+
+def by_hand(scores, sizes, alpha):
+    """Return the threshold and the p-value of any score, in fractions."""
+    total = sum(Fraction(1, int(m)) for m in sizes)
+
+    def threshold():
+        for s in sorted(scores):
+            inside = sum(Fraction(1, int(m)) for v, m in zip(scores, sizes, strict=True) if v <= s)
+            if inside >= (1 - alpha) * (total + 1):
+                return s
+        return np.inf
+
+    def pvalue(s):
+        above = sum(Fraction(1, int(m)) for v, m in zip(scores, sizes, strict=True) if v >= s)
+        return (1 + above) / (1 + total)
+
+    return threshold(), pvalue
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_each_person_counts_once_exactly(seed):
+    rng = np.random.default_rng(seed)
+    people = rng.integers(1, rng.choice([3, 8, 30]), size=rng.integers(1, 40))
+    sizes = np.repeat(people, people)
+    scores = rng.integers(12, size=len(sizes)) / 12  # many ties
+    table = CalibrationScores.sort(scores, sizes=sizes)
+    asked = np.append(np.unique(scores), [-1.0, 2.0])
+    for alpha in (Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(9, 10)):
+        threshold, pvalue = by_hand(scores, sizes, alpha)
+        assert table.quantiles(float(alpha))[0] == threshold
+        p = table.pvalues(asked)
+        np.testing.assert_allclose(p, [float(pvalue(s)) for s in asked], rtol=1e-12)
+        np.testing.assert_array_equal(p > float(alpha), asked <= threshold)
+
+
+def test_points_of_as_many_people_need_no_sizes():
+    scores, groups = np.arange(40.0) % 7, np.arange(40) % 3
+    plain, once = (
+        CalibrationScores.sort(scores, groups, 3, sizes) for sizes in (None, np.ones(40, int))
+    )
+    np.testing.assert_array_equal(plain.quantiles(0.2), once.quantiles(0.2))
+    np.testing.assert_array_equal(plain.pvalues(scores, groups), once.pvalues(scores, groups))
+
+
+def test_nine_people_are_enough_for_nine_in_ten_whatever_their_numbers_of_points():
+    people = np.array([101, 103, 107, 109, 113, 127, 131, 137, 139])  # no common multiple is small
+    sizes = np.repeat(people, people)
+    scores = np.arange(len(sizes), dtype=float)
+    assert CalibrationScores.sort(scores, sizes=sizes).quantiles(0.1)[0] == scores[-1]
+    few = sizes > 101
+    assert CalibrationScores.sort(scores[few], sizes=sizes[few]).quantiles(0.1)[0] == np.inf

@@ -7,10 +7,14 @@ For a test score ``s`` and ``n`` calibration scores of its category,
 
 and ``p > alpha`` if and only if ``s <= eta`` (``eta`` is infinite when ``k > n``). If calibration
 and test scores of a category are exchangeable, ``P(p <= alpha) <= alpha``.
+
+Where people have several calibration points, each person counts once: a point of someone with
+``m`` points weighs ``1 / m``, and sums of weights take the place of numbers of points.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -25,14 +29,22 @@ from fareg._validation import (
     check_same_length,
 )
 
-__all__ = ["CalibrationScores", "conformal_pvalues", "conformal_quantile", "conformal_rank", "holm"]
+__all__ = [
+    "CalibrationScores",
+    "conformal_pvalues",
+    "conformal_quantile",
+    "conformal_rank",
+    "holm",
+]
+
+LARGEST_SUM = 2**52  # up to here, floats divide sums of weights exactly enough to compare them
 
 
 @overload
-def conformal_rank(n: int, alpha: float) -> int: ...
+def conformal_rank(n: int, alpha: float, new: int = 1) -> int: ...
 @overload
-def conformal_rank(n: IntArray, alpha: float) -> IntArray: ...
-def conformal_rank(n: Any, alpha: float) -> Any:
+def conformal_rank(n: IntArray, alpha: float, new: int = 1) -> IntArray: ...
+def conformal_rank(n: Any, alpha: float, new: int = 1) -> Any:
     """Return ``k = ceil((n + 1)(1 - alpha))`` without floating-point slips.
 
     ``k = n + 1 - m``, where ``m`` is the largest whole number with ``m / (n + 1) <= alpha``. That
@@ -41,9 +53,11 @@ def conformal_rank(n: Any, alpha: float) -> Any:
     Parameters
     ----------
     n : int or ndarray of int
-        Number of calibration points.
+        Number of calibration points, or the sum of their weights.
     alpha : float
         Miscoverage level in (0, 1).
+    new : int, default=1
+        What the test point weighs, in place of 1.
 
     Returns
     -------
@@ -59,7 +73,7 @@ def conformal_rank(n: Any, alpha: float) -> Any:
     """
     if not 0 < alpha < 1:
         raise InvalidInputError(f"alpha must be in (0, 1), got {alpha}")
-    total = np.asarray(n, dtype=np.int64) + 1
+    total = np.asarray(n, dtype=np.int64) + new
     m = np.rint(alpha * total).astype(np.int64)
     k = total - np.where(m / total <= alpha, m, m - 1)
     return k if k.ndim else int(k)
@@ -82,12 +96,22 @@ class CalibrationScores:
     pooled: FloatArray  # (n,) all scores, sorted
     keys: IntArray  # (n,) category * (n + 1) + rank among the pooled scores, sorted
     starts: IntArray  # (n_categories + 1,) where each category begins in keys
+    before: IntArray  # (n + 1,) sum of the weights of the keys before each place
+    new: int  # what a test point weighs, and each person
 
     @classmethod
     def sort(
-        cls, scores: npt.ArrayLike, categories: Any = None, n_categories: int = 1
+        cls,
+        scores: npt.ArrayLike,
+        categories: Any = None,
+        n_categories: int = 1,
+        sizes: IntArray | None = None,
     ) -> CalibrationScores:
-        """Sort scores of shape (n,) with category numbers of shape (n,), None for one category."""
+        """Sort scores of shape (n,) with category numbers of shape (n,), None for one category.
+
+        ``sizes`` of shape (n,) are the numbers of calibration points that the person of each point
+        has, in all categories together; None if every point is another person.
+        """
         scores = np.asarray(scores, dtype=np.float64)
         if scores.ndim != 1 or np.isnan(scores).any():
             raise InvalidInputError(
@@ -101,21 +125,38 @@ class CalibrationScores:
         order = np.argsort(scores)
         pooled = scores[order]
         ranks = np.searchsorted(pooled, pooled)  # sorted values are found 10 times faster
-        keys = np.sort(categories[order] * (len(scores) + 1) + ranks)
+        keys = categories[order] * (len(scores) + 1) + ranks
+        if sizes is None:
+            keys, before, new = np.sort(keys), np.arange(len(keys) + 1), 1
+        else:
+            rising, (weights, new) = np.argsort(keys), _weights(sizes)
+            before = np.concatenate([[0], np.cumsum(weights[order][rising])])
+            keys = keys[rising]
         starts = np.searchsorted(keys, np.arange(n_categories + 1) * (len(scores) + 1))
-        return cls(pooled, keys, starts)
+        return cls(pooled, keys, starts, before, new)
 
     @property
     def counts(self) -> IntArray:
         """Number of calibration points per category."""
         return np.diff(self.starts)
 
+    @property
+    def totals(self) -> IntArray:
+        """Sum of the weights per category."""
+        return np.diff(self.before[self.starts])
+
+    @property
+    def people(self) -> FloatArray:
+        """Number of people per category; someone with points in others too is a part of one."""
+        return self.totals / self.new
+
     def quantiles(self, alpha: float) -> FloatArray:
         """Return the threshold of each category, with a last entry for category -1."""
         thresholds = np.full(len(self.counts) + 1, np.inf)
-        k = conformal_rank(self.counts, alpha)
-        enough = np.flatnonzero(k <= self.counts)
-        keys = self.keys[self.starts[enough] + k[enough] - 1]
+        k = conformal_rank(self.totals, alpha, self.new)
+        enough = np.flatnonzero(k <= self.totals)
+        wanted = self.before[self.starts[enough]] + k[enough]
+        keys = self.keys[np.searchsorted(self.before, wanted) - 1]
         thresholds[enough] = self.pooled[keys % (len(self.pooled) + 1)]
         return thresholds
 
@@ -124,19 +165,37 @@ class CalibrationScores:
         categories = np.broadcast_to(np.asarray(categories, dtype=np.int64), scores.shape)
         seen = categories >= 0
         categories = np.where(seen, categories, 0)
-        n = self.counts[categories]
-        end = self.starts[1:][categories]
-        at_least = end - self._position(scores, categories, "left")
+        n, new = self.totals[categories], self.new
+        end = self.before[self.starts[1:]][categories]
+        at_least = end - self._below(scores, categories, "left")
         if u is None:
-            return np.where(seen, (1 + at_least) / (n + 1), 1.0)
-        above = end - self._position(scores, categories, "right")
-        smoothed = (above + np.asarray(u) * (1 + at_least - above)) / (n + 1)
+            return np.where(seen, (new + at_least) / (n + new), 1.0)
+        above = end - self._below(scores, categories, "right")
+        smoothed = (above + np.asarray(u) * (new + at_least - above)) / (n + new)
         return np.where(seen, smoothed, np.broadcast_to(u, scores.shape))
 
-    def _position(self, scores: FloatArray, categories: IntArray, side: Any) -> IntArray:
-        """Return how many keys lie before each score, within and before its category."""
+    def _below(self, scores: FloatArray, categories: IntArray, side: Any) -> IntArray:
+        """Return what the keys before each score weigh, within and before its category."""
         ranks = np.searchsorted(self.pooled, scores, side=side)
-        return np.searchsorted(self.keys, categories * (len(self.pooled) + 1) + ranks)
+        return self.before[np.searchsorted(self.keys, categories * (len(self.pooled) + 1) + ranks)]
+
+
+def _weights(sizes: IntArray) -> tuple[IntArray, int]:
+    """Return what each point weighs and what a person weighs, as whole numbers: sums are exact.
+
+    A person weighs the least common multiple of all sizes. If that is too large, it is some large
+    number, and the shares of points are rounded up.
+
+    >>> _weights(np.array([2, 2, 3, 3, 3, 1]))
+    (array([3, 3, 2, 2, 2, 6]), 6)
+    """
+    person = 1
+    for size in np.unique(sizes).tolist():
+        person = math.lcm(person, size)
+        if person * (len(sizes) + 1) > LARGEST_SUM:
+            person = LARGEST_SUM // (2 * len(sizes))
+            break
+    return -(-person // sizes), person
 
 
 def conformal_quantile(

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from fareg import SplitConformalClassifier
 from fareg._validation import InvalidInputError, check_confidence_level
 from fareg.calibration import LevelCalibration, level_pvalues, level_thresholds
-from fareg.calibration._levels import interval_quantiles, sorted_levels
+from fareg.calibration._levels import _pvalues, interval_quantiles, sorted_levels
 from fareg.pvalues import conformal_pvalues, conformal_quantile
 
 # Where 1 - alpha or a product with it slips in floating point, and a few ordinary ones.
@@ -357,3 +358,36 @@ def test_rows_with_levels_that_were_never_calibrated_are_refused(make_rows, leve
     whole = LevelCalibration.of(leveler(3), make_rows(9, 100, 3), 0.1, label_conditional=False)
     with pytest.raises(ValueError, match="contradict"):
         whole.check(make_rows(10, 100, 5), None, 0.1)
+
+
+# --- people with several rows ---
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_people_count_once_in_every_run_of_levels(seed):
+    """Thresholds and p-values against sums of fractions."""
+    rng = np.random.default_rng(seed)
+    people = rng.integers(1, 5, size=rng.integers(1, 12))
+    sizes, n_levels = np.repeat(people, people), int(rng.integers(1, 4))
+    scores, levels = rng.choice(VALUES, len(sizes)), rng.integers(n_levels, size=len(sizes))
+    weights = [Fraction(1, int(size)) for size in sizes]
+
+    def of(a, b, inside):
+        rows = zip(scores, levels, weights, strict=True)
+        return sum(w for s, level, w in rows if a <= level <= b and inside(s))
+
+    def pvalue(level, s):
+        def own(a, b):
+            return (1 + of(a, b, lambda v: v >= s)) / (1 + of(a, b, lambda v: True))
+
+        return max(min(own(a, b) for b in range(level, n_levels)) for a in range(level + 1))
+
+    alpha, leveler = ALPHAS[seed % len(ALPHAS)], SimpleNamespace(n_levels=n_levels)
+    calibration = LevelCalibration(leveler, scores, levels, None, 1, float(alpha), sizes)
+    for level in range(n_levels):
+        asked = np.append(VALUES, 0.05)
+        exact = [pvalue(level, s) for s in asked]
+        own = _pvalues(calibration._sorted[0], asked[:, None], np.full(len(asked), level))[:, 0]
+        np.testing.assert_allclose(own, [float(p) for p in exact], rtol=1e-12)
+        kept = [p > alpha for p in exact]
+        np.testing.assert_array_equal(asked <= calibration.level_thresholds[level, 0], kept)

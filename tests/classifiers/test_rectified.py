@@ -229,7 +229,7 @@ def test_few_clusters_have_the_sets_of_split(n_clusters):
     clusters = np.arange(400) % n_clusters
     with pytest.warns(FaregWarning, match="too few to learn a quantile from") as caught:
         clf = RectifiedConformalClassifier(**common).fit(numbers, y, clusters=clusters)
-    assert len(caught) == 1
+    assert sum("too few" in str(warning.message) for warning in caught) == 1
     split = SplitConformalClassifier(**common).fit(numbers, y, clusters=clusters)
     np.testing.assert_array_equal(clf.predict_set(numbers), split.predict_set(numbers))
 

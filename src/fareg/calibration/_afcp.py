@@ -15,6 +15,7 @@ from fareg._levels import LevelCoding, cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.calibration._calibration import Calibration
 from fareg.calibration._cells import check_coding
+from fareg.calibration._people import one_of_each_cluster
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores, conformal_rank
 
@@ -156,7 +157,8 @@ class SelectedCalibration(Calibration):
         n_select: int | None,
         label_conditional: bool,
     ) -> SelectedCalibration:
-        """Calibrate on rows with labels."""
+        """Calibrate on rows with labels, one of each cluster."""
+        rows = one_of_each_cluster(rows)
         scores, levels = rows.own_scores, coding.codes(rows.columns)
         labels, n_labels = rows.problems(label_conditional)
         if labels is not None:  # an unknown label has no problem of its own

@@ -13,7 +13,7 @@ import numpy as np
 from fareg._validation import BoolArray, FloatArray, IntArray, warn
 from fareg._words import fraction
 from fareg.calibration._rows import Rows, require
-from fareg.pvalues import CalibrationScores, conformal_rank
+from fareg.pvalues import CalibrationScores
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class FullSet:
     who: str  # the rows with full sets, in words
     label: int | None  # the column of the label that is in all of them; None for every label
     has_points: bool  # whether points are enough; if so, too many of their labels are unknown
+    unit: str  # what is counted: "calibration points", or "clusters of calibration rows"
 
 
 def warn_of_full_sets(
@@ -32,8 +33,9 @@ def warn_of_full_sets(
 
     ``share_unknown`` is the share of all calibration labels that the estimator never saw.
     """
-    few, foreign = [], []
+    few, foreign, unit = [], [], ""
     for place in full:
+        unit = place.unit
         label = "" if place.label is None else f" with label {classes[place.label]}"
         if place.has_points:
             foreign.append(place.who)
@@ -42,7 +44,7 @@ def warn_of_full_sets(
     if few:
         n_needed = math.ceil(1 / alpha) - 1  # smallest n with conformal_rank(n) <= n
         warn(
-            f"fewer than {n_needed} calibration points for {_first(few)}: every such label is "
+            f"fewer than {n_needed} {unit} for {_first(few)}: every such label is "
             "kept in the set; give more rows or coarser groups"
         )
     # if the share exceeds alpha, a warning about all rows has been given already
@@ -74,6 +76,8 @@ class Calibration:
     labels: IntArray | None
     n_labels: int  # how many labels are calibrated on their own; 1 if all together
     alpha: float  # the miscoverage that is allowed
+    # (n,) calibration rows of the person that each row is about; None if every row counts once
+    sizes: IntArray | None = None
 
     has_pvalues = True
 
@@ -81,6 +85,11 @@ class Calibration:
     def n_rows(self) -> int:
         """Number of calibration rows."""
         return len(self.scores)
+
+    @property
+    def n_people(self) -> int:
+        """Number of people who calibrate: of clusters, or of rows if there are none."""
+        return self.n_rows if self.sizes is None else round(float((1 / self.sizes).sum()))
 
     @property
     def split_thresholds(self) -> FloatArray:
@@ -107,10 +116,11 @@ class Calibration:
         """Yield where sets are full, as far as that does not depend on the rows to come."""
         return iter(())
 
-    def full_set(self, who: str, label: int, n: int) -> FullSet:
-        """Say that the set of one label, in a place with n points, is full."""
-        enough = conformal_rank(n, self.alpha) <= n
-        return FullSet(who, None if self.labels is None else label, enough)
+    def full_set(self, who: str, label: int, n: float) -> FullSet:
+        """Say that the set of one label, in a place with so many people, is full."""
+        enough = 1 / (n + 1) <= self.alpha
+        unit = "calibration points" if self.sizes is None else "clusters of calibration rows"
+        return FullSet(who, None if self.labels is None else label, enough, unit)
 
     def warn_of_full_rows(self, full: BoolArray, where: str, fix: str) -> None:
         """Warn of rows that have full sets, if there are any, and name the possible causes."""
@@ -131,7 +141,7 @@ class Calibration:
         """Sort the scores by their category: a cell, or a label in a cell."""
         labels = self.label_numbers
         categories = np.where((labels >= 0) & (cells >= 0), cells * self.n_labels + labels, -1)
-        return CalibrationScores.sort(self.scores, categories, n_cells * self.n_labels)
+        return CalibrationScores.sort(self.scores, categories, n_cells * self.n_labels, self.sizes)
 
     def categories(self, cells: IntArray) -> IntArray:
         """Return the categories of other rows, of shape (n_samples, n_labels); -1 for no cell."""
@@ -150,3 +160,6 @@ class Calibration:
             require(self.n_labels == n_labels, "labels")
             require(labels.shape == scores.shape and labels.dtype == np.int64, "labels")
             require(((labels >= -1) & (labels < n_labels)).all(), "labels")
+        if self.sizes is not None:
+            require(self.sizes.shape == scores.shape and self.sizes.dtype == np.int64, "sizes")
+            require(((self.sizes >= 1) & (self.sizes <= len(scores))).all(), "sizes")

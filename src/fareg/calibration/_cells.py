@@ -17,6 +17,7 @@ import numpy as np
 from fareg._levels import LevelCoding, cell_numbers
 from fareg._validation import FloatArray, IntArray, warn
 from fareg.calibration._calibration import Calibration, FullSet
+from fareg.calibration._people import cluster_sizes
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores
 
@@ -132,12 +133,13 @@ class CellCalibration(Calibration):
     labels: IntArray | None
     n_labels: int
     alpha: float
+    sizes: IntArray | None = None
 
     @classmethod
     def of(cls, views: Any, rows: Rows, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate the cells of views that were fixed before these rows were seen."""
-        problems = rows.problems(label_conditional)
-        return cls(views, rows.own_scores, views.cells(rows), *problems, alpha)
+        problems, sizes = rows.problems(label_conditional), cluster_sizes(rows.clusters)
+        return cls(views, rows.own_scores, views.cells(rows), *problems, alpha, sizes)
 
     @cached_property
     def quantiles(self) -> list[FloatArray]:
@@ -166,7 +168,7 @@ class CellCalibration(Calibration):
             for category in np.flatnonzero(np.isinf(quantiles[:-1])):
                 cell, label = divmod(int(category), self.n_labels)
                 who = self.views.describe(view, cell)
-                yield self.full_set(who, label, int(table.counts[category]))
+                yield self.full_set(who, label, float(table.people[category]))
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
         self.check_scores("scores", n_labels, alpha)

@@ -16,6 +16,7 @@ from fareg._levels import LevelCoding, cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 from fareg.calibration._calibration import Calibration, rows_by_label
 from fareg.calibration._cells import check_coding
+from fareg.calibration._people import one_of_each_cluster
 from fareg.calibration._rows import Rows, require
 
 TOLERANCE = 1e-9  # on dual variables, which lie in [-alpha, 1 - alpha]
@@ -235,7 +236,8 @@ class ConditionalCalibration(Calibration):
     def of(
         cls, basis: Any, rows: Rows, alpha: float, *, randomized: bool, label_conditional: bool
     ) -> ConditionalCalibration:
-        """Calibrate on rows with labels."""
+        """Calibrate on rows with labels, one of each cluster."""
+        rows = one_of_each_cluster(rows)
         problems = rows.problems(label_conditional)
         return cls(basis, basis.matrix(rows), rows.own_scores, *problems, randomized, alpha)
 

@@ -242,6 +242,11 @@ class CountedLevels(RisingThresholds):
     def n_rows(self) -> int:
         return int(self.counts.sum())
 
+    @property
+    def people(self) -> IntArray:
+        """Every row counts as a person of its own."""
+        return self.counts
+
     def pvalues(self, rows: Rows) -> FloatArray:
         """Refuse, because a p-value compares with all calibration scores."""
         raise InvalidInputError(

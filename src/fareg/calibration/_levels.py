@@ -6,7 +6,7 @@ calibration scores whose level lies in a..b and ``Q(A)`` the conformal quantile 
     theta_j = max_{a <= j} min_{b >= j} Q(A_ab),     set: {y : V(x, y) <= theta_level(x)}.
 
 For exchangeable rows, ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` for every m; the proof is in
-docs/guarantees.md.
+docs/guarantees.md. The same holds for a row of a new person if rows are weighted by person.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from fareg._levels import check_levels
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_same_length
 from fareg.calibration._calibration import Calibration, FullSet, rows_by_label
+from fareg.calibration._people import cluster_sizes
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores, conformal_rank
 
@@ -34,24 +35,34 @@ def sorted_levels(scores: Any, levels: Any, n_levels: int) -> CalibrationScores:
     return CalibrationScores.sort(scores, levels, n_levels)
 
 
-def _places(calibration: CalibrationScores) -> list[IntArray]:
-    """Return per level where its scores stand among all sorted scores, in rising order."""
-    places = calibration.keys % (len(calibration.pooled) + 1)
-    return np.split(places, calibration.starts[1:-1])
+def _up_to(calibration: CalibrationScores, places: Any, side: Any) -> IntArray:
+    """Return what rows of lower levels weigh whose scores stand before places among all scores.
+
+    The answer for the levels below 0, 1, ..., n_levels comes first in the shape. With the side
+    "right", scores at a place are before it too.
+    """
+    keys = calibration.keys % (len(calibration.pooled) + 1)
+    own = np.split(keys, calibration.starts[1:-1])
+    before, starts = calibration.before, calibration.starts
+    weights = [
+        before[start + np.searchsorted(some, places, side)] - before[start]
+        for start, some in zip(starts[:-1], own, strict=True)
+    ]
+    return np.cumsum([np.zeros_like(weights[0]), *weights], axis=0)
 
 
 def interval_quantiles(calibration: CalibrationScores, alpha: float) -> FloatArray:
     """Return ``Q(A_ab)`` of shape (n_levels, n_levels), infinite where b < a."""
-    places, pooled = _places(calibration), calibration.pooled
-    a, b = np.indices((len(places), len(places)))
-    n = calibration.starts[b + 1] - calibration.starts[a]  # zero or less where b < a
-    k = conformal_rank(np.maximum(n, 0), alpha)
+    pooled, n_levels = calibration.pooled, len(calibration.counts)
+    a, b = np.indices((n_levels, n_levels))
+    total = calibration.before[calibration.starts]
+    n = total[b + 1] - total[a]  # zero or less where b < a
+    k = conformal_rank(np.maximum(n, 0), alpha, calibration.new)
     # Bisection for all intervals at once: the first position up to which k rows are inside.
     low, high = np.zeros_like(n), np.full_like(n, len(pooled))
     while (low < high).any():
         middle = (low + high) // 2
-        below = np.cumsum([np.searchsorted(own, middle, side="right") for own in places], axis=0)
-        below = np.pad(below, ((1, 0), (0, 0), (0, 0)))
+        below = _up_to(calibration, middle, "right")
         enough = below[b + 1, a, b] - below[a, a, b] >= k
         high, low = np.where(enough, middle, high), np.where(enough, low, middle + 1)
     found = np.append(pooled, np.inf)[np.minimum(low, len(pooled))]
@@ -149,15 +160,15 @@ def _pvalues(calibration: CalibrationScores, scores: FloatArray, levels: IntArra
 def _pvalues_at(calibration: CalibrationScores, scores: FloatArray, level: int) -> FloatArray:
     """Return p-values of scores that all belong to one level."""
     first = np.searchsorted(calibration.pooled, scores)  # the first position with a score >= s
-    total, above_total = calibration.starts, [np.zeros(scores.shape, dtype=np.int64)]
-    for own in _places(calibration):
-        above_total.append(above_total[-1] + len(own) - np.searchsorted(own, first))
+    total, new = calibration.before[calibration.starts], calibration.new
+    below = _up_to(calibration, first, "left")
     largest = np.zeros(scores.shape)
     for a in range(level + 1):
         smallest = np.ones(scores.shape)
         for b in range(level, len(total) - 1):
-            at_least = above_total[b + 1] - above_total[a]
-            np.minimum(smallest, (1 + at_least) / (total[b + 1] - total[a] + 1), out=smallest)
+            n = total[b + 1] - total[a]
+            at_least = n - (below[b + 1] - below[a])
+            np.minimum(smallest, (new + at_least) / (n + new), out=smallest)
         np.maximum(largest, smallest, out=largest)
     return largest
 
@@ -167,7 +178,7 @@ class RisingThresholds(Calibration):
 
     leveler: Any
     quantiles: FloatArray  # (n_labels, n_levels, n_levels) Q(A_ab), infinite where b < a
-    counts: IntArray  # (n_labels, n_levels) calibration rows of each level
+    people: Any  # (n_labels, n_levels) number of people in each level, by their calibration rows
     labels: IntArray | None  # None if all labels are calibrated together
 
     @cached_property
@@ -206,7 +217,7 @@ class RisingThresholds(Calibration):
 
     def full_sets(self) -> Iterator[FullSet]:
         for level, label in np.argwhere(np.isinf(self.level_thresholds)):
-            n = int(self.counts[label, level:].sum())
+            n = float(self.people[label, level:].sum())
             yield self.full_set(f"disadvantage level {level}", int(label), n)
 
     def check_levels(self, rows: Rows) -> None:
@@ -229,12 +240,13 @@ class LevelCalibration(RisingThresholds):
     labels: IntArray | None
     n_labels: int
     alpha: float
+    sizes: IntArray | None = None
 
     @classmethod
     def of(cls, leveler: Any, rows: Rows, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate on rows with labels."""
-        problems = rows.problems(label_conditional)
-        return cls(leveler, rows.own_scores, leveler.levels(rows), *problems, alpha)
+        problems, sizes = rows.problems(label_conditional), cluster_sizes(rows.clusters)
+        return cls(leveler, rows.own_scores, leveler.levels(rows), *problems, alpha, sizes)
 
     def pvalues(self, rows: Rows) -> FloatArray:
         levels = self.leveler.levels(rows)
@@ -262,13 +274,16 @@ class LevelCalibration(RisingThresholds):
         return np.stack([interval_quantiles(own, self.alpha) for own in self._sorted])
 
     @cached_property
-    def counts(self) -> IntArray:  # type: ignore[override]
-        """Calibration rows of each level, shape (n_labels, n_levels)."""
-        return np.stack([own.counts for own in self._sorted])
+    def people(self) -> FloatArray:
+        """Number of people in each level, shape (n_labels, n_levels)."""
+        return np.stack([own.people for own in self._sorted])
 
     @cached_property
     def _sorted(self) -> list[CalibrationScores]:
+        n_levels, sizes = self.leveler.n_levels, self.sizes
         return [
-            CalibrationScores.sort(self.scores[own], self.levels[own], self.leveler.n_levels)
+            CalibrationScores.sort(
+                self.scores[own], self.levels[own], n_levels, None if sizes is None else sizes[own]
+            )
             for own in rows_by_label(self.labels, self.n_labels)
         ]

@@ -16,6 +16,7 @@ from fareg._encoding import one_hot_encoder
 from fareg._levels import distinct_rows
 from fareg._validation import FloatArray, IntArray
 from fareg.calibration._calibration import Calibration, rows_by_label
+from fareg.calibration._people import one_of_each_cluster
 from fareg.calibration._rows import Rows, require
 
 HIDDEN_UNITS = {"linear": 0, "network": 16}
@@ -246,20 +247,28 @@ class RegionCalibration(Calibration):
     views: RegionViews
     quantiles: FloatArray  # (n_regions, n_labels), one column if labels are not told apart
     n_labels: int
+    n: int  # how many rows these are the quantiles of
 
     has_pvalues = False
-    n_rows = 1  # only the quantiles of the rows are kept
+
+    @property
+    def n_rows(self) -> int:
+        return self.n
 
     @classmethod
     def of(
         cls, views: RegionViews, rows: Rows, alpha: float, *, label_conditional: bool
     ) -> RegionCalibration:
-        """Take the quantiles of the scores under the memberships of each region."""
+        """Take the quantiles of the scores under the memberships of each region.
+
+        Of rows with clusters, one of each counts.
+        """
+        rows = one_of_each_cluster(rows)
         h, scores = views.memberships(rows), rows.own_scores
         labels, n_labels = rows.problems(label_conditional)
         chosen = rows_by_label(labels, n_labels)
         columns = [region_quantiles(scores[own], h[own], alpha) for own in chosen]
-        return cls(views, np.column_stack(columns), n_labels)
+        return cls(views, np.column_stack(columns), n_labels, len(rows))
 
     def thresholds(self, rows: Rows) -> FloatArray:
         return self.quantiles[self.views.cells(rows)[0]]
@@ -268,6 +277,7 @@ class RegionCalibration(Calibration):
         n_regions = self.views.regions.output.shape[1]
         require(self.views.drawn and len(self.views.kept) == n_regions, "kept")
         require(self.n_labels == (n_labels or 1), "n_labels")
+        require(type(self.n) is int and self.n > 0, "n")
         require(self.quantiles.shape == (n_regions, self.n_labels), "quantiles")
         require(not np.isnan(self.quantiles).any(), "quantiles")
         self.views.check(rows)

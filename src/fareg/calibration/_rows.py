@@ -71,6 +71,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.X)
 
+    @property
+    def n_people(self) -> int:
+        """Number of clusters, or of rows if they have none."""
+        return len(self) if self.clusters is None else len(np.unique(self.clusters))
+
     @cached_property
     def columns(self) -> pd.DataFrame:
         """The sensitive features in canonical form."""

@@ -16,6 +16,7 @@ from fareg._levels import distinct_rows
 from fareg._threads import few_threads
 from fareg._validation import FloatArray, IntArray
 from fareg.calibration._calibration import Calibration, FullSet
+from fareg.calibration._people import cluster_sizes
 from fareg.calibration._rows import Rows, require
 from fareg.pvalues import CalibrationScores
 
@@ -79,12 +80,13 @@ class ShiftedCalibration(Calibration):
     labels: IntArray | None
     n_labels: int
     alpha: float
+    sizes: IntArray | None = None
 
     @classmethod
     def of(cls, shift: Any, rows: Rows, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate on rows with labels."""
-        problems = rows.problems(label_conditional)
-        return cls(shift, rows.own_scores - shift.shift(rows), *problems, alpha)
+        problems, sizes = rows.problems(label_conditional), cluster_sizes(rows.clusters)
+        return cls(shift, rows.own_scores - shift.shift(rows), *problems, alpha, sizes)
 
     @property
     def n_rows(self) -> int:
@@ -111,7 +113,7 @@ class ShiftedCalibration(Calibration):
 
     def full_sets(self) -> Iterator[FullSet]:
         for label in np.flatnonzero(np.isinf(self._sorted.quantiles(self.alpha)[:-1])):
-            yield self.full_set("all rows", int(label), int(self._sorted.counts[label]))
+            yield self.full_set("all rows", int(label), float(self._sorted.people[label]))
 
     def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
         self.check_scores("residuals", n_labels, alpha)
@@ -120,4 +122,4 @@ class ShiftedCalibration(Calibration):
 
     @cached_property
     def _sorted(self) -> CalibrationScores:
-        return CalibrationScores.sort(self.residuals, self.label_numbers, self.n_labels)
+        return CalibrationScores.sort(self.residuals, self.label_numbers, self.n_labels, self.sizes)

@@ -31,6 +31,10 @@ class _MadeOfParts:
     def n_rows(self) -> int:
         return max(int(part.n_rows) for part in self.parts)
 
+    @property
+    def n_people(self) -> int:
+        return max(int(part.n_people) for part in self.parts)
+
     def thresholds(self, rows: Rows) -> FloatArray:
         return reduce(np.maximum, (part.thresholds(self._read(rows)) for part in self.parts))
 

@@ -74,6 +74,7 @@ class FittedAnswers:
     estimator_: Any
     key_: int
     n_calibration_: int
+    n_calibration_clusters_: int | None
     parameters_: dict[str, Any]
 
     def predict(self, X: Any, *, proba: Any = None) -> Any:
@@ -246,9 +247,12 @@ class FittedAnswers:
         if who is None:
             return "No promise is proven in finite samples for this configuration."
         labels = ", for every true label" if self.parameters_["label_conditional"] else ""
+        row = "rows to come are like those that calibrated"
+        if self.n_calibration_clusters_ is not None:
+            row = "a row is drawn at random from a cluster to come, like those that calibrated"
         return (
             f"Sets hold the true label with probability at least {confidence(1 - self.alpha_)} for "
-            f"{who}{labels}, if rows to come are like those that calibrated."
+            f"{who}{labels}, if {row}."
         )
 
     def changed_parameters(self) -> list[str]:

@@ -119,7 +119,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Labels of any type.
         clusters : array-like of shape (n_samples,), default=None
-            Ids of people or places with several rows; rows of one id stay in one part.
+            Ids of people or places with several rows. Rows of one id stay in one part, and each id
+            counts once in calibration: the promise is made to a row drawn at random from a new one.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights with which the estimator is trained, also for out-of-fold probabilities.
             Calibration counts every row once, because no promise is proven for weighted ranks.
@@ -177,7 +178,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             The label of each column of ``proba``. If None, these are the classes of the estimator,
             the names of a frame, or the sorted labels of y if there are as many as columns.
         clusters : array-like of shape (n_samples,), default=None
-            Ids of people or places with several rows. Where some of these rows teach and the others
+            Ids of people or places with several rows. Each id counts once: the promise is made to a
+            row drawn at random from a new one. Where some of these rows teach and the others
             calibrate, rows of one id stay in one part.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
             As in :meth:`fit`.
@@ -206,6 +208,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         with suppress(FaregError):  # columns or a basis of the user's own may refuse the probes
             self.calibration_.check(rows, n_labels, self.alpha_)
         require(self.n_calibration_ >= self.calibration_.n_rows, "n_calibration_")
+        people = self.n_calibration_clusters_
+        require(people in (None, self.calibration_.n_people), "n_calibration_clusters_")
 
     def _repr_html_inner(self) -> str:
         """Return what notebooks show: a card if fitted, scikit-learn's diagram otherwise."""
@@ -277,6 +281,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             _ = rows.own_scores  # an array is read once, from its first row to its last
         self.calibration_ = self._calibrate(rows, training)
         self.n_calibration_ = len(codes)
+        is_clustered = table.clusters is not None
+        self.n_calibration_clusters_ = self.calibration_.n_people if is_clustered else None
         self._warn_of_full_sets(float(np.mean(codes < 0)))
         return self
 

@@ -287,6 +287,7 @@ allow_empty, random_state
         )
         unknown_apart = n_unknown if by_label else 0  # such rows calibrate no label
         other.n_calibration_ = other.calibration_.n_rows + unknown_apart
+        other.n_calibration_clusters_ = None
         other.groups_ = describe_counted(self.named_groups_, other.calibration_, self.reference_)
         other._warn_of_full_sets(n_unknown / other.n_calibration_)
         return other
@@ -349,8 +350,8 @@ allow_empty, random_state
             signal = getattr(learner, "signal_", None)  # a learner without members has none
             most = self.n_levels if learner.found_ else 1
             if signal is not None:
-                most = signal.n_levels(len(rest), self.n_levels)
-            levels = DisadvantageLevels.cut(learner, b, most, len(rest))
+                most = signal.n_levels(rest.n_people, self.n_levels)
+            levels = DisadvantageLevels.cut(learner, b, most, rest.n_people)
             return LevelCalibration.of(levels, rest, self.alpha_, **common), b
         q = membership(learner, learning)
         cuts = cut_membership(q, covered) if learner.found_ else NOWHERE

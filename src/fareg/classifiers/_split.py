@@ -52,6 +52,8 @@ class SplitConformalClassifier(ConformalClassifier):
     sensitive_kinds_ : dict or None
         As ``column_kinds_``, of the frame of sensitive features beside X; None without one.
     n_calibration_ : int
+    n_calibration_clusters_ : int or None
+        How many clusters calibrated, each of which counts once; None if there were no clusters.
     calibration_ : a calibration of ``fareg.calibration``
     parameters_ : dict
         The parameters of the last fit. Once a parameter is set to something else, answers are

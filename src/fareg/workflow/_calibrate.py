@@ -141,6 +141,11 @@ def _search(clf: Any, n_rows: int) -> IntervalSearch:
             "rows can be counted for a FaReGClassifier with levels and without a base, as fareg "
             f"fit makes, got {type(clf).__name__}"
         )
+    if clf.n_calibration_clusters_ is not None:
+        raise InvalidInputError(
+            "this model was fitted with clusters, each of which counts once, and files do not tell "
+            "how many rows of a cluster are in others; conformalize a table in memory with clusters"
+        )
     return IntervalSearch(
         n_levels=clf.calibration_.leveler.n_levels,
         n_problems=len(clf.classes_) if clf.label_conditional else 1,

@@ -1,0 +1,78 @@
+"""People with several rows: each counts once in calibration."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fareg
+from fareg import FaregError, FaregWarning
+from fareg.classifiers import CLASSIFIERS
+from fareg.workflow import calibrate_folder
+from registry import short
+
+NAMES = ["p0", "p1", "p2"]
+
+
+def rows_of(n_people, n_rows, seed=0):
+    """Return rows whose first three columns are probabilities, labels and ids; copies of people."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet([1, 1, 1], size=n_people)
+    y = (rng.random((n_people, 1)) > np.cumsum(p, axis=1)[:, :-1]).sum(axis=1)
+    person = np.repeat(np.arange(n_people), n_rows)
+    return np.hstack([p, rng.integers(2, size=(n_people, 2))])[person], y[person], person
+
+
+def made(cls, reader, **options):
+    return short(cls, reader(), sensitive_features=[-2, -1], random_state=0, **options)
+
+
+@pytest.mark.parametrize("n_people", [8, 9])
+def test_copies_of_few_people_are_few_people(reader, n_people):
+    X, y, person = rows_of(n_people, 50)
+    clf = made(fareg.SplitConformalClassifier, reader)
+    if n_people == 8:
+        with pytest.warns(FaregWarning, match="fewer than 9 clusters of calibration rows") as told:
+            clf.conformalize(X, y, clusters=person)
+        assert len(told) == 1
+    else:
+        clf.conformalize(X, y, clusters=person)
+    assert bool(np.isinf(clf.thresholds_[0][0])) == (n_people == 8)
+    assert clf.n_calibration_clusters_ == n_people
+    assert "drawn at random from a cluster to come" in clf.promise_
+
+
+def test_copies_of_people_have_the_sets_of_one_row_each(reader):
+    X, y, person = rows_of(60, 5)
+    _, once = np.unique(person, return_index=True)
+    for cls in CLASSIFIERS:
+        if hasattr(cls(), "calibration"):
+            continue  # some of the rows teach
+        many = made(cls, reader, conformity_score="lac").conformalize(X, y, clusters=person)
+        few = made(cls, reader, conformity_score="lac").conformalize(X[once], y[once])
+        np.testing.assert_array_equal(many.predict_set(X), few.predict_set(X), cls.__name__)
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+@pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
+def test_what_people_count_is_stored(reader, tmp_path, cls):
+    X, y, person = rows_of(40, 3)
+    table = pd.DataFrame(X, columns=[*NAMES, "a", "b"])
+    clf = short(cls, fareg.ProbabilityColumns(NAMES), random_state=0)
+    clf.conformalize(table, y, clusters=person)
+    fareg.save(clf, tmp_path / "m.fareg")
+    back = fareg.load(tmp_path / "m.fareg")
+    assert back.promise_ == clf.promise_
+    np.testing.assert_array_equal(back.predict_set(table), clf.predict_set(table))
+
+
+def test_rows_in_files_cannot_be_counted_for_a_model_with_clusters(tmp_path):
+    X, y, person = rows_of(40, 3)
+    table = pd.DataFrame(X, columns=[*NAMES, "a", "b"])
+    clf = short(fareg.FaReGClassifier, fareg.ProbabilityColumns(NAMES), random_state=0)
+    clf.conformalize(table, y, clusters=person)
+    fareg.save(clf, tmp_path / "m.fareg")
+    table.assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
+    with pytest.raises(FaregError, match="fitted with clusters"):
+        calibrate_folder(
+            tmp_path / "m.fareg", tmp_path / "rows.csv", target="y", out=tmp_path / "new.fareg"
+        )
