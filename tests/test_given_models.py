@@ -201,7 +201,7 @@ def thousand(rows):
         (with_gap, "p_*", "got NaN in row 7"),
         (thousand, "q_*", "write the label before each column, such as high=q_0"),
         (lambda rows: rows[:0], "p_*", "has no rows"),
-        (lambda rows: rows.assign(p_mid="50%"), "p_*", "must hold numbers, got text"),
+        (lambda rows: rows.assign(p_mid="50%"), "p_*", "must hold numbers, got the text"),
         (lambda rows: rows[[*PROBA, "y"]], "p_*", "has no column"),
     ],
 )
@@ -400,3 +400,45 @@ def test_predict_asks_for_sensitive_columns_only_where_the_method_needs_them(mod
     assert told["overall"]["coverage"] == pytest.approx(
         sets[np.arange(len(rows)), np.searchsorted(LABELS, rows["y"])].mean()
     )
+
+
+VENDOR = ("vendor score: FAIL, prob.", ' p "pass" ')
+
+
+@pytest.fixture
+def vendor(tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.05, 0.95, 300)
+    table = pd.DataFrame({VENDOR[0]: p, VENDOR[1]: 1 - p, "sex": rng.choice(["f", "m"], 300)})
+    table["y"] = np.where(rng.random(300) < p, "Fail", "Pass")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    return ("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m.fareg", "--proba")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        'Fail="vendor score: FAIL, prob."',
+        'Fail="vendor score: FAIL, prob.",Pass=" p ""pass"" "',
+        '"Pass" = " p ""pass"" " , "Fail" = "vendor score: FAIL, prob."',
+    ],
+)
+def test_names_in_pairs_stand_in_quotation_marks(vendor, given, tmp_path):
+    run(*vendor, given)
+    estimator = fareg.load(tmp_path / "m.fareg").estimator_
+    assert estimator.columns_["Fail"] == VENDOR[0]
+
+
+def test_an_error_names_a_form_that_works(vendor):
+    line = refused(*vendor, '"vendor score: FAIL, prob."," p ""pass"" "')
+    form = line.strip().split("such as ")[1]
+    assert form == 'Fail="vendor score: FAIL, prob."'
+    run(*vendor, form)
+
+
+def test_decimal_commas_are_told(tmp_path):
+    table = pd.DataFrame({"p_a": ["0,25", "1"] * 30, "p_b": ["0,75", "0"] * 30, "sex": "f"})
+    table.assign(y=["a", "b"] * 30).to_csv(tmp_path / "t.csv", index=False, sep=";")
+    options = ("--target", "y", "--out", tmp_path / "m.fareg", "--proba", "p_a,p_b")
+    line = refused("fit", tmp_path / "t.csv", *options)
+    assert "got the text '0,25'; it has a decimal comma: write 0.5, not 0,5" in line

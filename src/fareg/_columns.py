@@ -12,7 +12,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from fareg._validation import FloatArray, IntArray, InvalidInputError
+from fareg._validation import FloatArray, IntArray, InvalidInputError, refuse_sparse
 from fareg._words import repeated, shown
 
 SensitiveFeatures = Any  # names, positions, a function of X, a frame beside X, or None for all
@@ -60,8 +60,7 @@ def check_table(X: Any) -> Any:
 
 def _dense(X: Any) -> Any:
     """Return what is no frame as an array, if it is one of real numbers or objects."""
-    if hasattr(X, "toarray"):
-        raise InvalidInputError("X must be dense, got a sparse matrix; pass X.toarray()")
+    refuse_sparse("X", X)
     try:
         array = np.asarray(X)
     except ValueError as error:

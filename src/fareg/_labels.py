@@ -174,7 +174,13 @@ def check_marks(sets: Any) -> BoolArray:
     try:
         table = np.asarray(sets)
     except ValueError:  # the rows have several lengths
-        table = np.empty(0)
+        table = np.empty(0, dtype=object)
+    is_marked = all(isinstance(mark, bool | np.bool_) for mark in table.flat) and table.ndim > 1
+    if table.dtype.kind in "OUST" and not is_marked:
+        raise InvalidInputError(
+            "sets must be a table of True and False with a column per class, got labels; mark "
+            "them: [[label in row for label in classes] for row in sets]"
+        )
     if table.ndim == 3 and table.shape[2] > 1:
         raise InvalidInputError(
             f"sets holds {table.shape[2]} confidence levels, got shape {table.shape}; "
@@ -187,8 +193,7 @@ def check_marks(sets: Any) -> BoolArray:
             "sets must be a table of shape (n_samples, n_classes) and not be empty, "
             f"got shape {table.shape}"
         )
-    if table.dtype == object and all(isinstance(mark, bool | np.bool_) for mark in table.flat):
-        table = table.astype(bool)
+    table = table.astype(bool) if table.dtype == object else table
     if table.dtype.kind not in "biuf" or not ((table == 0) | (table == 1)).all():
         raise InvalidInputError(
             "sets must hold only True and False: is the class in the set? "

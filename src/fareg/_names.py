@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 
 from fareg._validation import InvalidInputError
-from fareg._words import shown
+from fareg._words import quoted, shown
 
 SAME_WORD = 0.75  # share of matching letters from which a name is taken for a slip of the pen
 
@@ -23,14 +23,9 @@ def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> No
     asked = missing[0].casefold()
     near = difflib.get_close_matches(asked, spelled, n=3, cutoff=0.0)
     is_slip = bool(difflib.get_close_matches(asked, near[:1], cutoff=SAME_WORD))
-    told = [_visible(spelled[name]) for name in near]
+    told = [quoted(spelled[name]) for name in near]
     hint = f"did you mean {told[0]}?" if is_slip else f"nearest columns: {', '.join(told)}"
     if not told:
         hint = f"add to {shown(names)} what is missing"
     word = "column" if len(missing) == 1 else "columns"
-    raise InvalidInputError(f"{where} has no {word} {shown(missing)}; {hint}")
-
-
-def _visible(name: str) -> str:
-    """Return a name in quotation marks if it holds commas, or blanks that nobody would see."""
-    return f'"{name}"' if "," in name or name != name.strip() else name
+    raise InvalidInputError(f"{where} has no {word} {shown(map(quoted, missing))}; {hint}")

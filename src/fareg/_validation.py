@@ -213,8 +213,16 @@ def check_parameters(estimator: Any) -> None:
                 check(name, value)
 
 
+def refuse_sparse(name: str, table: Any) -> None:
+    """Refuse a sparse matrix, with the call that makes it dense."""
+    if hasattr(table, "toarray"):
+        raise InvalidInputError(f"{name} must be dense, got a sparse matrix; pass {name}.toarray()")
+
+
 def check_same_length(**arrays: Any) -> int:
     """Return the common length of ``arrays``."""
+    for name, array in arrays.items():
+        refuse_sparse(name, array)
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         got = ", ".join(f"{name} has {length}" for name, length in lengths.items())

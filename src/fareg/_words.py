@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,8 @@ SMALLEST_P = 1e-4  # smaller p-values are all written as below this
 # Unicode categories that steer a terminal or cannot be written: control, format (which holds the
 # marks that reverse text), lone surrogates, separators of lines and of paragraphs.
 STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
+QUOTED = re.compile(r'"(?:[^"]|"")*"')
+ITEM = re.compile(rf"(?:(?:^|(?<=[,=]))\s*{QUOTED.pattern}\s*(?=[,=]|$)|[^,])++")
 JOINERS = "\u200c\u200d"  # format characters that words and emoji need
 
 
@@ -30,6 +33,36 @@ def printable(text: object) -> str:
         ascii(c)[1:-1] if unicodedata.category(c) in STEERING and c not in JOINERS else c
         for c in str(text)
     )
+
+
+def quoted(name: str) -> str:
+    """Return a name as it is written in a list of the shell, in quotation marks if it needs them.
+
+    It needs them if it holds a comma or a quotation mark, or begins or ends with a blank. Inside of
+    them, a quotation mark is written twice.
+
+    >>> print(quoted("age"), quoted("age, in years"), quoted('6" pipe'))
+    age "age, in years" "6"" pipe"
+    """
+    needs = name != name.strip() or any(sign in name for sign in ',"') or not name
+    return '"' + name.replace('"', '""') + '"' if needs else name
+
+
+def unquoted(text: str) -> str:
+    """Return the name that stands in a list of the shell, as :func:`quoted` writes it."""
+    text = text.strip()
+    return text[1:-1].replace('""', '"') if QUOTED.fullmatch(text) else text
+
+
+def list_items(text: str) -> list[str]:
+    """Return what stands between the commas of a list of the shell, still in quotation marks.
+
+    Marks are marks at the beginning of an item and behind an equals sign, if they are closed.
+
+    >>> list_items('a, "b, c" ,d="e, f",6"')
+    ['a', '"b, c"', 'd="e, f"', '6"']
+    """
+    return [item.strip() for item in ITEM.findall(text) if item.strip()]
 
 
 def shown(names: Iterable[Any]) -> str:

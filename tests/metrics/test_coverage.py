@@ -1,8 +1,17 @@
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 
 from fareg._validation import FaregWarning, InvalidInputError
-from fareg.metrics import coverage_score, is_covered, mean_set_size
+from fareg.metrics import (
+    coverage_by_group,
+    coverage_score,
+    excess_risk,
+    is_covered,
+    mean_set_size,
+    worst_slab_coverage,
+)
 
 SETS = np.array([[True, False, False], [True, True, False], [False, False, False]])
 
@@ -38,7 +47,6 @@ def test_sets_of_mapie_shape():
         ([0, 1], np.ones((1, 2)), None, "same number of rows"),
         ([[0, 1]], np.ones((1, 2)), None, "one-dimensional"),
         ([0], [[0.3, 0.7]], None, "only True and False"),
-        ([0], [["a", "b"]], None, "only True and False"),
         (["a"], np.ones((1, 2)), None, "pass classes"),
         ([0, None], np.ones((2, 2)), [0, 1], "missing labels"),
         ([1, 2], np.ones((2, 3)), None, "pass classes"),
@@ -50,3 +58,26 @@ def test_sets_of_mapie_shape():
 def test_errors_say_what_to_fix(y, sets, classes, message):
     with pytest.raises(InvalidInputError, match=message):
         is_covered(y, sets, classes=classes)
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        [["a"], ["a", "b"], []],
+        [["a"], ["b"], ["a"]],
+        pd.Series([["a"], ["a", "b"], []]),
+        [[0], [0, 1], [1]],
+        [{"a"}, {"b"}, set()],
+    ],
+)
+def test_lists_of_labels_are_refused_with_how_to_mark_them(sets):
+    for ask in (is_covered, coverage_score):
+        with pytest.raises(InvalidInputError, match=r"got labels; mark them: \[\[label in row for"):
+            ask(["a", "b", "b"], sets)
+
+
+@pytest.mark.parametrize("measure", [coverage_by_group, excess_risk, worst_slab_coverage])
+def test_a_sparse_table_is_refused_with_what_to_pass(measure):
+    X = scipy.sparse.csr_matrix(np.eye(40))
+    with pytest.raises(InvalidInputError, match=r"dense, got a sparse matrix; pass X.toarray\(\)"):
+        measure(X, np.arange(40) % 9 > 0)

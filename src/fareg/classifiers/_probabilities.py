@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import validate_data
 
-from fareg._columns import column_names, select_columns, selected_positions
+from fareg._columns import column_names, select_columns, selected_positions, spelled_numbers
 from fareg._labels import check_classes, column_classes, shared_length
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
 from fareg._words import shown
@@ -115,8 +115,9 @@ class ProbabilityColumns(ProbabilisticClassifier):
         n_classes = len(self.classes_)
         table = select_columns(X, _named(self.columns_), TABLE)
         name = f"columns {shown(table)}"
-        if any(column.dtype == object for _, column in table.items()):
-            raise InvalidInputError(f"{name} must hold numbers, got text; write 0.5, not 50%")
+        for _, column in table.items():
+            if column.dtype == object:
+                raise InvalidInputError(f"{name} must hold numbers, got {_no_number(column)}")
         proba = table.to_numpy(np.float64)
         if n_classes > proba.shape[1]:
             if np.nanmax(proba, initial=0.0) > 1:
@@ -271,6 +272,18 @@ def hidden_columns(estimator: Any, X: Any) -> tuple[str, ...]:
         return ()
     names = column_names(X)
     return tuple(names[p] for p in selected_positions(X, _named(columns.columns_), TABLE))
+
+
+def _no_number(column: Any) -> str:
+    """Return a text of a column that should hold numbers, and how to write it instead."""
+    texts = column.dropna().unique()
+    strange = texts[np.isnan(spelled_numbers(texts))]
+    if not len(strange):
+        return "texts that spell them; convert the columns with astype(float)"
+    fix = "write 0.5, not 50%"
+    if not np.isnan(spelled_numbers(text.replace(",", ".") for text in strange)).any():
+        fix = "it has a decimal comma: write 0.5, not 0,5"
+    return f"the text {strange[0]!r}; {fix}"
 
 
 def _named(columns: dict[Any, Any]) -> list[Any]:

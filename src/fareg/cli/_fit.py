@@ -136,22 +136,27 @@ def _probabilities(given: str | None, data: Path) -> dict[str, str] | list[str] 
     known = table_columns(data)  # names may hold these signs too, as the label <=50K does
     if set(columns) <= set(known):
         return columns
-    pairs = [_pair(column, known) for column in columns]
+    from fareg import _words as words
+
+    pairs = [_pair(item, known) for item in words.list_items(given or "")]
     labels = [label for label, _ in pairs]
-    if not all(label and column for label, column in pairs) or len(set(labels)) < len(labels):
+    if not all(column for _, column in pairs) or len(set(labels)) < len(labels):
         from fareg._validation import InvalidInputError
 
         raise InvalidInputError(
             f"--proba must be a list of columns, pairs label=column of distinct labels or one "
-            f"beginning such as p_*, got {given}"
+            f"beginning such as p_*, got {given}; put a name with a comma or outer blanks in "
+            'quotation marks, such as low="p, low"'
         )
     return dict(pairs)
 
 
-def _pair(text: str, known: list[str]) -> tuple[str, str]:
+def _pair(item: str, known: list[str]) -> tuple[str, str]:
     """Return label and column of ``label=column``, cut where a known column follows."""
-    cuts = [place for place, sign in enumerate(text) if sign == "="]
-    pairs = [(text[:cut].strip(), text[cut + 1 :].strip()) for cut in cuts]
+    from fareg import _words as words
+
+    cuts = [place for place, sign in enumerate(item) if sign == "="]
+    pairs = [(words.unquoted(item[:cut]), words.unquoted(item[cut + 1 :])) for cut in cuts]
     return next((pair for pair in pairs if pair[1] in known), (pairs or [("", "")])[0])
 
 

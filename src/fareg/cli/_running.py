@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json as json_format
 import os
-import re
 import sys
 import time
 import warnings
@@ -15,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-
-NAME = re.compile(r'\s*(?:"([^"]+)"|([^,\s](?:[^,]*[^,\s])?))\s*(?=,|$)')  # one of a,b
 
 # What an error says in the shell beside its own words. Errors are told by the names of their
 # classes, because the modules of these are heavy to import.
@@ -160,7 +157,9 @@ def sampling_of(
 
 def names(text: str | None) -> list[str] | None:
     """Return the names in ``a,b``; one with a comma or outer blanks is written as ``"a, b"``."""
-    return None if text is None else [one or other for one, other in NAME.findall(text)]
+    from fareg import _words as words
+
+    return None if text is None else [words.unquoted(item) for item in words.list_items(text)]
 
 
 def print_verdict(console: Any, verdict: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from fareg._files import AnyPath
 from fareg._labels import as_known, label_texts
 from fareg._validation import InvalidInputError
-from fareg._words import repeated, shown
+from fareg._words import quoted, repeated, shown
 from fareg.classifiers import OnnxClassifier, ProbabilityColumns
 from fareg.persistence import read_estimator
 from fareg.workflow._models import MODELS, check_named, reading
@@ -122,8 +122,9 @@ def _model_of_columns(
     except InvalidInputError as error:
         labels = sorted(set(label_texts(y)))
         raise InvalidInputError(
-            f"columns {shown(names)} are not named after the labels of the target "
-            f"({shown(labels)}); write the label before each column, such as {labels[0]}={names[0]}"
+            f"columns {shown(map(quoted, names))} are not named after the labels of the target "
+            f"({shown(labels)}); write the label before each column, such as "
+            f"{quoted(labels[0])}={quoted(names[0])}"
         ) from error
     y = match_labels(y, model.classes_)
     try:
