@@ -14,6 +14,7 @@ from fareg._columns import (
     as_numbers,
     as_text,
     canonical,
+    column_kinds,
     column_names,
     held,
     select_columns,
@@ -80,6 +81,25 @@ def test_time_zones_count_from_the_same_epoch():
     assert_frame_equal(
         canonical(utc), canonical(utc.assign(t=utc["t"].dt.tz_convert("Asia/Tokyo")))
     )
+
+
+def test_dates_of_python_are_dates_with_and_without_a_time_zone():
+    zones = [None, dt.UTC, dt.timezone(dt.timedelta(hours=2))]
+    moments = [dt.datetime(2020, 1, day, tzinfo=zone) for day in (1, 2) for zone in zones]
+    table = pd.DataFrame(
+        {
+            "zoned": pd.Series([m for m in moments if m.tzinfo], dtype=object),
+            "naive": pd.Series([m.replace(tzinfo=None) for m in moments[:4]], dtype=object),
+            "day": pd.Series([m.date() for m in moments[:4]], dtype=object),
+            "flag": pd.Series([True, False, None, True], dtype=object),
+        }
+    )
+    assert column_kinds(table) == {
+        "zoned": "date",
+        "naive": "date",
+        "day": "date",
+        "flag": "number",
+    }
 
 
 def test_times_of_day_are_text_and_decimals_are_numbers():

@@ -211,7 +211,9 @@ def _kind(series: nw.Series[Any]) -> str:
         return "number"
     if series.dtype == nw.String and series.null_count() < len(series):
         return "text"
-    return "text" if coded_column(series)[1].dtype == object else "number"
+    if coded_column(series)[1].dtype == object:
+        return "text"
+    return "date" if _held(series) == "date" else "number"  # dates of Python are objects
 
 
 def as_text(column: pd.Series) -> pd.Series:

@@ -211,6 +211,17 @@ def test_texts_in_a_column_of_numbers_are_not_taken_for_missing_in_silence(make)
         clf.predict_set(make({"age": [words[0], *map(str, age[1:])], "x": age}))
 
 
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("dtype", [None, object])
+def test_texts_in_a_column_of_dates_are_not_taken_for_missing_in_silence(zone, dtype):
+    day = pd.Series(pd.date_range("2020-01-01", periods=200, tz=zone), dtype=dtype)
+    X = pd.DataFrame({"day": day, "x": np.arange(200)})
+    clf = SplitConformalClassifier(random_state=0).fit(X, np.arange(200) % 2)
+    assert clf.column_kinds_["day"] == "date"
+    with pytest.raises(FaregError, match=r"day held dates in fit, got 200 texts in 200 values"):
+        clf.predict_set(X.assign(day=day.astype(str)))
+
+
 NUMBERS = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=["a", "b", "c"])
 LABELS = (NUMBERS["a"] > 0).to_numpy()
 MISSING = NUMBERS.mask(NUMBERS > 1)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fareg import FaReGClassifier
 from fareg.calibration import Rows
 from fareg.classifiers import _naming as naming
 from fareg.classifiers._naming import credible_groups, found_again, random_halves, verified_groups
@@ -199,3 +200,21 @@ def test_copies_of_few_people_name_nobody():
 
     assert found(None)
     assert not found(ids)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("power", [31, 160, 307])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_groups_of_numbers_beyond_all_models_are_named(power, seed):
+    rng, n = np.random.default_rng(seed), 1000
+    debt, x = rng.normal(size=n) * 10.0**power, rng.normal(size=n)
+    X = pd.DataFrame({"debt": debt, "sex": rng.choice(["F", "M"], n)})
+    odd = (rng.random(n) < 0.5) & (X["sex"] == "F") & (debt > 0)
+    X.loc[rng.random(n) < 0.05, "debt"] = -np.inf
+    p = 1 / (1 + np.exp(-2 * x))
+    clf = FaReGClassifier(random_state=seed)
+    clf.conformalize(X, ((x > 0) ^ odd).astype(int), proba=np.column_stack([1 - p, p]))
+    (group,) = clf.named_groups_
+    assert {condition.feature for condition in group.rule.alternatives[0]} == {"debt", "sex"}
+    inside = group.rule.inside(X)
+    assert (inside == ((X["sex"] == "F") & (X["debt"] > 0))).mean() > 0.9

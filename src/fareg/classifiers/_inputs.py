@@ -87,9 +87,10 @@ def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
 
 
 def _check_numbers(X: Any, kinds: dict[str, str]) -> None:
-    """Refuse or tell of texts where fit had numbers, which are read as missing."""
+    """Refuse or tell of texts where fit had numbers or dates, which are read as missing."""
     for series in series_of(X):
-        if kinds[str(series.name)] != "number" or series.dtype.is_numeric():
+        kind = kinds[str(series.name)]
+        if kind == "text" or series.dtype.is_numeric() or series.dtype.is_temporal():
             continue
         codes, values = coded_column(series)
         if codes is None or values.dtype != object:
@@ -98,7 +99,7 @@ def _check_numbers(X: Any, kinds: dict[str, str]) -> None:
         n, n_lost = np.sum(codes >= 0), np.isin(codes, np.flatnonzero(is_lost)).sum()
         if n_lost:
             told = (
-                f"column {series.name} held numbers in fit, got {n_lost} texts in {n} values such "
+                f"column {series.name} held {kind}s in fit, got {n_lost} texts in {n} values such "
                 f"as {str(values[:-1][is_lost][0])[:30]!r}"
             )
             if n_lost == n:

@@ -21,7 +21,6 @@ from fareg._columns import (
     shortest_between,
     spelled_numbers,
 )
-from fareg._encoding import cut_huge
 from fareg._levels import MAX_DISCRETE
 from fareg._validation import BoolArray, FloatArray, IntArray
 
@@ -227,9 +226,8 @@ class Part:
 
 
 def distinct_numbers(column: pd.Series) -> FloatArray:
-    """Return the finite values of a canonical column in order, huge ones cut to the largest."""
-    finite = np.asarray(column[np.isfinite(column)], dtype=np.float64)
-    return np.unique(cut_huge(finite))
+    """Return the finite values of a canonical column in order."""
+    return np.unique(np.asarray(column[np.isfinite(column)], dtype=np.float64))
 
 
 def spoken_interval(low: float, high: float, column: pd.Series) -> tuple[float, float]:

@@ -14,7 +14,6 @@ from sklearn import config_context
 from sklearn.tree import DecisionTreeClassifier
 
 from fareg._columns import canonical
-from fareg._encoding import cut_huge
 from fareg._levels import LevelCoding, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, check_same_length
 from fareg.groups._conditions import Alternatives, AskedRows, Condition, Part, distinct_numbers
@@ -137,7 +136,7 @@ def _design(columns: pd.DataFrame) -> tuple[FloatArray, Inputs]:
                 inputs.append((str(name), "missing", ""))
         else:
             # Ranks, because trees read single precision, in which large numbers become equal.
-            ranks = np.searchsorted(distinct_numbers(column), cut_huge(column))
+            ranks = np.searchsorted(distinct_numbers(column), column)
             finite = np.isfinite(column.to_numpy())
             parts.append(np.where(finite, ranks, np.nan if finite.any() else 0.0))
             inputs.append((str(name), "number", ""))

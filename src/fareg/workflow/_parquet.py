@@ -24,6 +24,7 @@ from fareg.workflow._formats import check_unique, is_parquet, reading
 
 BATCH = 1 << 16  # rows that are decoded at a time
 MAX_ROWS = 1_000_000
+FLAGS = {"true": True, "false": False}  # as folders of flags are named
 
 
 @dataclass(frozen=True)
@@ -79,29 +80,40 @@ def folder_parts(folder: Path) -> list[str]:
 
 
 def folder_values(path: Path, root: Path | None, kinds: Mapping[str, str]) -> dict[str, Any]:
-    """Return the columns that folders named ``name=value`` between root and file give its rows."""
+    """Return the columns that folders named ``name=value`` between root and file give its rows.
+
+    Values are texts, apart from those of numbers that spell one, or ``true`` or ``false``.
+    """
     if root is None:
         return {}
     from pyarrow import dataset
 
-    types = {"number": pyarrow.float64()}
-    schema = pyarrow.schema(
-        (name, types.get(kind, pyarrow.string())) for name, kind in kinds.items()
-    )
+    schema = pyarrow.schema((name, pyarrow.string()) for name in kinds)
     below = path.relative_to(root).as_posix()
-    values = dataset.get_partition_keys(dataset.partitioning(schema, flavor="hive").parse(below))
-    return dict(values)
+    texts = dataset.get_partition_keys(dataset.partitioning(schema, flavor="hive").parse(below))
+    return {n: _spelled(t) if kinds[n] == "number" else t for n, t in texts.items()}
+
+
+def _spelled(text: str | None) -> float | bool | str | None:
+    """Return the number or the flag that a text spells, or the text."""
+    if text is None or text.lower() in FLAGS:
+        return None if text is None else FLAGS[text.lower()]
+    number = float(spelled_numbers([text])[0])
+    return text if np.isnan(number) else number
 
 
 def folder_kinds(root: Path, parts: Sequence[str]) -> dict[str, str]:
-    """Return the columns that the names of folders give: "number" if all values are, or "text"."""
+    """Return the columns that the names of folders give.
+
+    They are "number" if all values are numbers, or all are ``true`` or ``false``, or else "text".
+    """
     steps = [step for part in parts for step in Path(part).parent.parts if "=" in step]
     texts = dict.fromkeys((step.partition("=")[0] for step in steps), "text")
     found = [folder_values(root / part, root, texts) for part in parts] if texts else []
     kinds = {}
     for name in texts:
-        values = [row[name] for row in found if row.get(name) is not None]
-        kinds[name] = "text" if np.isnan(spelled_numbers(values)).any() else "number"
+        types = {type(_spelled(row[name])) for row in found if row.get(name) is not None}
+        kinds[name] = "number" if types <= {float} or types <= {bool} else "text"
     return kinds
 
 
@@ -135,10 +147,8 @@ def parquet_columns(path: Path) -> list[str]:
     return names
 
 
-def open_parquet(
-    path: Path, columns: Sequence[str] | None, given: Mapping[str, Any]
-) -> tuple[Any, dict[str, Any]]:
-    """Return an open file, and those of the given columns that it does not store.
+def open_parquet(path: Path, columns: Sequence[str] | None, given: Mapping[str, Any]) -> Any:
+    """Return an open file, which must not hold the ``given`` columns of its folders.
 
     Together they must have ``columns``, if any are named.
     """
@@ -148,9 +158,14 @@ def open_parquet(
     file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
     names = [str(name) for name in file.schema_arrow.names]
     check_unique(names, path)
-    given = {name: value for name, value in given.items() if name not in names}
+    twice = [name for name in given if name in names]
+    if twice:
+        raise InvalidInputError(
+            f"column {twice[0]} stands both in {path} and in the name of its folder; rename the "
+            "folder, or leave the column out of the files"
+        )
     check_columns(columns or (), [*names, *given], str(path))
-    return file, given
+    return file
 
 
 def read_parquet(
@@ -249,7 +264,7 @@ def _file_rows(
 ) -> Any:
     """Return rows of a Parquet file; ``given`` are columns with one value for all of them."""
     with reading(check_readable(path)):
-        file, given = open_parquet(path, columns, given)
+        file = open_parquet(path, columns, given)
         wanted = file.schema_arrow.names if columns is None else list(columns)
         stored = [name for name in wanted if name not in given]
         batches = [_coded(batch, labels) for batch in _batches(file, stored, rows)]

@@ -110,7 +110,7 @@ def read_batches(
     with unchanged(source), reading(source):
         if is_parquet(source):
             given = folder_values(source, root, {**dict.fromkeys(keep, "text"), **kinds})
-            file, given = open_parquet(source, wanted, given)
+            file = open_parquet(source, wanted, given)
             # Given columns are not in the file: their values stand in its path.
             stored, kept = ([n for n in names if n not in given] for names in (kinds, keep))
             batches = _parquet_batches(file, stored, kept, batch_size)
