@@ -57,7 +57,9 @@ def test_a_fit_with_clusters_names_groups_by_one_row_of_each_person(tmp_path):
     fit_file(tmp_path / "all.csv", target="y", out=tmp_path / "m.fareg", **options)
     clf = load(tmp_path / "m.fareg")
     named = clf.named_groups_[0]
-    assert named.share * clf.n_calibration_ == pytest.approx(2 * named.n_calibration)
+    assert clf.n_calibration_ == 2 * clf.n_calibration_clusters_
+    assert named.share * clf.n_calibration_clusters_ == pytest.approx(named.n_calibration)
+    assert clf.groups_["n_calibration"][~clf.groups_["named"]].sum() == clf.n_calibration_clusters_
 
 
 def test_clusters_of_the_model_that_the_table_lacks_are_told(tmp_path):

@@ -3,10 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import beta
 
 import fareg
 from fareg import FaregError, FaregWarning
 from fareg.classifiers import CLASSIFIERS
+from fareg.persistence import describe
+from fareg.pvalues import conformal_rank
 from fareg.workflow import calibrate_folder
 from registry import short
 
@@ -76,3 +79,35 @@ def test_rows_in_files_cannot_be_counted_for_a_model_with_clusters(tmp_path):
         calibrate_folder(
             tmp_path / "m.fareg", tmp_path / "rows.csv", target="y", out=tmp_path / "new.fareg"
         )
+
+
+# --- how many calibrated ---
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+@pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
+def test_rows_that_teach_do_not_count_as_calibration_rows(reader, cls, tmp_path):
+    """A thousand rows are given; where half of them teach, the other half calibrates."""
+    X, y, _ = rows_of(1000, 1)
+    table = pd.DataFrame(X, columns=[*NAMES, "a", "b"])
+    clf = short(cls, fareg.ProbabilityColumns(NAMES), random_state=0).conformalize(table, y)
+    n = 500 if hasattr(clf, "calibration") else 1000
+    assert clf.n_calibration_ == n
+    assert clf.n_calibration_clusters_ is None
+    fareg.save(clf, tmp_path / "m.fareg")
+    assert describe(tmp_path / "m.fareg")["n_calibration"] == n
+    if hasattr(clf, "groups_"):
+        assert clf.groups_["n_calibration"][~clf.groups_["named"]].sum() == n
+
+
+@pytest.mark.parametrize(("n_rows", "n_calibrate"), [(1, 100), (4, 25)])
+@pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
+def test_a_report_allows_for_those_who_calibrated(reader, n_rows, n_calibrate):
+    """Two hundred rows, of which half teach; or the rows of fifty people."""
+    X, y, person = rows_of(200 // n_rows, n_rows)
+    clf = made(fareg.FaReGClassifier, reader)
+    clf.conformalize(X, y, clusters=None if n_rows == 1 else person)
+    new, y_new, _ = rows_of(300, 1, seed=1)
+    told = clf.report(new, y_new, measures=False)
+    k = conformal_rank(n_calibrate, 0.1)
+    assert told.left.least_coverage == beta.ppf(0.025, k, n_calibrate + 1 - k)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fareg import FaReGClassifier
-from fareg.calibration import Rows
+from fareg.calibration import Rows, one_of_each_cluster
 from fareg.classifiers import _naming as naming
 from fareg.classifiers._naming import credible_groups, found_again, random_halves, verified_groups
 from fareg.groups import MAX_SHARE, Condition, GroupLearner, Rule
@@ -196,7 +196,8 @@ def test_copies_of_few_people_name_nobody():
         learner = GroupLearner(members=("cells",)).fit(many, covered, clusters)
         learner.found_ = True
         told = (many["sex"] == "F").to_numpy().astype(float)
-        return credible_groups(learner, rows, told, covered, rows, 0.1, seed=0)
+        apart = one_of_each_cluster(rows)
+        return credible_groups(learner, rows, told, covered, apart, 0.1, seed=0)
 
     assert found(None)
     assert not found(ids)

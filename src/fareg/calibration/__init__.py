@@ -24,6 +24,7 @@ from fareg.calibration._levels import (
     level_pvalues,
     level_thresholds,
 )
+from fareg.calibration._people import one_of_each_cluster
 from fareg.calibration._regions import (
     RegionCalibration,
     Regions,
@@ -83,6 +84,7 @@ __all__ = [
     "learn_shift",
     "level_pvalues",
     "level_thresholds",
+    "one_of_each_cluster",
     "require",
     "warn_of_full_sets",
 ]

@@ -280,7 +280,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         if given is not None:
             _ = rows.own_scores  # an array is read once, from its first row to its last
         self.calibration_ = self._calibrate(rows, training)
-        self.n_calibration_ = len(codes)
+        self.n_calibration_ = self.calibration_.n_rows
         is_clustered = table.clusters is not None
         self.n_calibration_clusters_ = self.calibration_.n_people if is_clustered else None
         self._warn_of_full_sets(float(np.mean(codes < 0)))

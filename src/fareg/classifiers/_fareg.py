@@ -25,6 +25,7 @@ from fareg.calibration import (
     ReselectedCalibration,
     Rows,
     UnionCalibration,
+    one_of_each_cluster,
     require,
 )
 from fareg.classifiers._base import ConformalClassifier, Folds
@@ -143,7 +144,7 @@ allow_empty, random_state
         The named groups, then those who share a threshold, the worst off first: share, number of
         calibration rows, coverage under split conformal sets with a 95% interval and a p-value
         that allows for the search (Fisher's exact test; NaN with ``calibration="reuse"``, where
-        the rows that chose a group cannot test it), threshold.
+        the rows that chose a group cannot test it), threshold. One row of each cluster counts.
     rule_ : Rule
         The first named group. With ``calibration="reuse"``, where nothing can be verified, it is
         the learned group as it is.
@@ -324,8 +325,9 @@ allow_empty, random_state
         other = self._base_calibration(rest, training)
         self.calibration_ = own if other is None else UnionCalibration((own, other))
         honest = self.calibration != "reuse"  # the rows that calibrate did not choose the groups
+        apart = one_of_each_cluster(rest)  # rows of one person are no independent evidence
         self.named_groups_ = (
-            credible_groups(learner, learning, told, covered, rest, self.alpha_, seed=self.key_)
+            credible_groups(learner, learning, told, covered, apart, self.alpha_, seed=self.key_)
             if honest
             else ()
         )
@@ -333,7 +335,7 @@ allow_empty, random_state
         self.rule_ = rule_to_explain(
             self.named_groups_, learning.columns[list(learner.features_)], told, cuts
         )
-        self.groups_ = describe_groups(self.named_groups_, own, rest, honest=honest)
+        self.groups_ = describe_groups(self.named_groups_, own, apart, honest=honest)
         return self.calibration_
 
     def _calibrate_groups(

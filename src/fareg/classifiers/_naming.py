@@ -12,7 +12,6 @@ import pandas as pd
 from scipy.stats import fisher_exact, rankdata
 
 from fareg import _words as words
-from fareg._hashing import one_row_of_each
 from fareg._validation import BoolArray, FloatArray
 from fareg.calibration import Rows
 from fareg.classifiers._learning import covered_by_split
@@ -106,8 +105,9 @@ def credible_groups(
     """Return the groups that are credibly under-covered, in words.
 
     ``learner`` was fitted on the rows ``learning``; ``disadvantage`` and ``covered`` are what was
-    learned about them, and how well they are covered. The rows ``rest`` calibrate and did not
-    choose the groups. ``seed`` draws random halves of the learning rows.
+    learned about them, and how well they are covered. The rows ``rest`` calibrate, are independent
+    (one of each cluster) and did not choose the groups. ``seed`` draws random halves of the
+    learning rows.
     """
     if not learner.found_:
         return ()
@@ -126,11 +126,8 @@ def credible_groups(
     def stability(rule: Rule) -> float:
         return found_again(rule.inside(columns), answers())
 
-    # rows of one person are no independent evidence
-    ids = None if rest.clusters is None else pd.factorize(np.asarray(rest.clusters))[0]
-    apart = one_row_of_each(ids, len(rest), np.random.default_rng([seed, 4]))
-    split = covered_by_split(rest, alpha)[apart]
-    return tuple(verified_groups(rules, rest.columns[apart], split, 1 - alpha, stability))
+    split = covered_by_split(rest, alpha)
+    return tuple(verified_groups(rules, rest.columns, split, 1 - alpha, stability))
 
 
 def rule_to_explain(

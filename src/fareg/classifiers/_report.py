@@ -78,7 +78,7 @@ def compare(clf: FittedAnswers, rows: Rows, y: Any, before: Any, **options: Any)
         sensitive_features=selection,
         named=verified_names(clf),
         levels=_levels(clf.calibration_, rows),
-        n_calibration=clf.n_calibration_,
+        n_calibration=clf.calibration_.n_people,
         random_state=seed if isinstance(seed, int) else clf.key_ % 2**32,
         **options,
     )
@@ -139,7 +139,7 @@ def card_of(clf: Any) -> str:
     """Return a fitted classifier as a piece of HTML."""
     card: dict[str, Any] = {
         "title": type(clf).__name__,
-        "facts": f"{words.rows(clf.n_calibration_)} given to calibrate, "
+        "facts": f"{_calibrated_on(clf)} calibrated, "
         f"{len(clf.classes_)} classes, around {_model_name(clf)}",
         "sentence": clf.promise_,
         "confidence_level": 1 - clf.alpha_,
@@ -153,6 +153,12 @@ def card_of(clf: Any) -> str:
     if isinstance(own, LevelCalibration) and own.leveler.n_levels > 1:
         card |= {"levels": _levels_of_calibration(own), "caption": CAPTION}
     return render_card(card)
+
+
+def _calibrated_on(clf: Any) -> str:
+    people = clf.n_calibration_clusters_
+    told = words.rows(clf.n_calibration_)
+    return told if people is None else f"{told} of {words.clusters(people)}"
 
 
 def _model_name(clf: Any) -> str:

@@ -52,6 +52,7 @@ class SplitConformalClassifier(ConformalClassifier):
     sensitive_kinds_ : dict or None
         As ``column_kinds_``, of the frame of sensitive features beside X; None without one.
     n_calibration_ : int
+        How many rows calibrated, without those that taught.
     n_calibration_clusters_ : int or None
         How many clusters calibrated, each of which counts once; None if there were no clusters.
     calibration_ : a calibration of ``fareg.calibration``

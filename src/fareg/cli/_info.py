@@ -33,13 +33,15 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     from fareg.workflow import calibrated_note, fit_notes
 
     columns, fitted = told["columns"] or [], fit_notes(told)
+    people = told["n_calibration_clusters"]
+    of_clusters = "" if people is None else f" of {words.clusters(people)}"
     shown_apart = ("columns", "verdict") if fitted else ()
     facts = {
         "file": f"{path} ({words.count(told['bytes'])} bytes)",
         "class": told["class"],
         "classes": ", ".join(told["classes"][:20]) + (" ..." if len(told["classes"]) > 20 else ""),
         "columns": ", ".join(columns[:20]) + (" ..." if len(columns) > 20 else ""),
-        "calibrated on": words.rows(told["n_calibration"]),
+        "calibrated on": words.rows(told["n_calibration"]) + of_clusters,
         "stored estimator": "yes" if told["has_estimator"] else "no: pass it to fareg.load",
         "needs --trust": ",".join(told["untrusted"]) or "no",
         "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),

@@ -189,6 +189,7 @@ def describe(path: AnyPath) -> dict[str, Any]:
     dict
         ``class``, ``parameters``, ``columns``, ``classes``, ``versions``, ``metadata``,
         ``has_estimator``, ``untrusted`` (types that :func:`load` asks to name), ``n_calibration``,
+        ``n_calibration_clusters`` (None if there were no clusters),
         and for FaReG ``groups``, a list of dicts.
 
     Examples
@@ -211,6 +212,7 @@ def describe(path: AnyPath) -> dict[str, Any]:
             **{key: manifest[key] for key in KINDS},
             "parameters": {k: _told(v) for k, v in parameters.items() if k != "estimator"},
             "n_calibration": fitted["n_calibration_"],
+            "n_calibration_clusters": fitted["n_calibration_clusters_"],
             "has_estimator": ESTIMATOR in archive or _is_plain(archive),
             "bytes": archive.size,
         }

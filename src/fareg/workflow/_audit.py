@@ -103,7 +103,8 @@ def audit_file(
         audited = _audited_model(asked, clf, model, progress)
         confidence_level = clf.confidence_level if confidence_level is None else confidence_level
         if n_calibration is None and confidence_level == clf.confidence_level:
-            n_calibration = Promise.of_fitted(confidence_level, clf.n_calibration_).n_calibration
+            people = clf.calibration_.n_people  # of clusters, each counts once
+            n_calibration = Promise.of_fitted(confidence_level, people).n_calibration
         if seed is None and isinstance(clf.random_state, int):
             seed = clf.random_state
     stamp.check()
