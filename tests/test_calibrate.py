@@ -173,7 +173,7 @@ def refused(match, *arguments, **options):
 def test_what_cannot_be_calibrated_is_said_in_one_line(place, tmp_path):
     model, parts, out = place / "m.fareg", place / "parts", tmp_path / "new.fareg"
     refused("did you mean outcome", model, parts, target="outcom", out=out)
-    refused("another file of that name", model, parts, target="outcome", out=model)
+    refused("which is read too", model, parts, target="outcome", out=model)
     split = fareg.SplitConformalClassifier(fitted().estimator_).conformalize(X[900:], Y[900:])
     fareg.save(split, tmp_path / "split.fareg")
     refused(

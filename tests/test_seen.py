@@ -336,8 +336,8 @@ def test_a_fit_writes_test_rows_in_another_format(place, tmp_path):
 def test_bad_places_for_test_rows_are_refused_before_any_work(place, tmp_path):
     arguments = ("fit", place / "all.csv", "--target", "outcome", "--out", tmp_path / "m.fareg")
     for out, words in (
-        (place / "all.csv", "another file of that name"),
-        (tmp_path / "m.fareg", "another file of that name"),
+        (place / "all.csv", "which is read too"),
+        (tmp_path / "m.fareg", "which is written too"),
         (tmp_path / "test.xlsx", "must end in .csv, .csv.gz, .txt, .parquet or .pq"),
         (tmp_path / "no" / "test.csv", "there is no folder"),
     ):

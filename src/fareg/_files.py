@@ -53,23 +53,61 @@ def writing(target: AnyPath) -> Iterator[None]:
         raise InvalidInputError(f"cannot write {target}: {_reason(error)}") from error
 
 
-def check_output(
-    path: AnyPath, *, apart_from: Iterable[AnyPath | None] = (), endings: Sequence[str] = ()
-) -> Path:
+def check_outputs(
+    outputs: Iterable[AnyPath | None], *, inputs: Iterable[AnyPath | None] = ()
+) -> None:
+    """Refuse outputs that would harm an input, or one another.
+
+    Whatever reads and writes files calls this once, before its work, with all of them; None stands
+    for a file that was not asked for. A file is the same under another name too, by a symbolic or a
+    hard link. What is written to a folder of data would be read as data the next time, and a folder
+    that is written may replace the files in it.
+    """
+    written = [path for path in outputs if path is not None]
+    read = [path for path in inputs if path is not None]
+    for number, output in enumerate(written):
+        for other in (*read, *written[:number]):
+            if _is_same(output, other):
+                use = "read" if other in read else "written"
+                raise InvalidInputError(
+                    f"cannot write {output}: it is the same as {other}, which is {use} too; choose "
+                    "another name"
+                )
+        for source in read:
+            if _lies_in(output, source):
+                raise InvalidInputError(
+                    f"cannot write {output}: it lies in {source}, which is read; choose a place "
+                    "outside"
+                )
+            if _lies_in(source, output):
+                raise InvalidInputError(
+                    f"cannot write to {output}: {source}, which is read, lies in it; choose "
+                    "another folder"
+                )
+
+
+def _lies_in(path: AnyPath, folder: AnyPath) -> bool:
+    """Tell whether a path leads into a folder, whatever both are called."""
+    above = Path(os.path.realpath(path)).parents if os.path.isdir(folder) else ()
+    return any(_is_same(place, folder) for place in above)
+
+
+def _is_same(path: AnyPath, other: AnyPath) -> bool:
+    """Tell whether two paths lead to the same file or folder, which need not exist."""
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return os.path.realpath(path) == os.path.realpath(other)
+
+
+def check_output(path: AnyPath, *, endings: Sequence[str] = ()) -> Path:
     """Return ``path`` if a file could be written there: its folder exists, and it is new or a file.
 
-    ``apart_from`` are files of the same job that it must not replace; its name must have one of the
-    ``endings``, if any are given.
+    Its name must have one of the ``endings``, if any are given.
     """
     target = Path(path)
     with writing(target):
         _check_place(target)
-    others = {os.path.realpath(other) for other in apart_from if other is not None}
-    if os.path.realpath(target) in others:
-        raise InvalidInputError(
-            f"cannot write {target}: this command reads or writes another file of that name; "
-            "choose a new one"
-        )
     if endings and target.suffix.lower() not in endings:
         raise InvalidInputError(
             f"cannot write {target}: the file must end in {either(endings)}, got "

@@ -66,24 +66,6 @@ def test_strange_tables_are_refused(content, words, tmp_path):
     assert words in fit_refused(tmp_path / "t.csv", tmp_path)
 
 
-def test_no_command_replaces_its_own_input(place, tmp_path):
-    files = {name: (place / name).read_bytes() for name in ("m.fareg", "new.csv")}
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    table, model = tmp_path / "new.csv", tmp_path / "m.fareg"
-    target = ("--target", "outcome")
-    report = tmp_path / "x.html"
-    lines = [
-        refused("fit", table, *target, "--out", table),
-        refused("fit", table, *target, "--out", report, "--report", report),
-        refused("predict", model, table, "--out", table),
-        refused("predict", model, table, "--out", tmp_path / "." / "m.fareg"),
-        refused("audit", table, *target, "--model", model, "--report", model),
-    ]
-    assert all("choose a new one" in line for line in lines)
-    assert {name: (tmp_path / name).read_bytes() for name in os.listdir(tmp_path)} == files
-
-
 def test_the_version_is_told():
     assert run("--version").stdout.strip() == f"fareg {fareg.__version__}"
 

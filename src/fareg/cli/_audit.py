@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fareg._endings import HTML
 from fareg.cli import _options as opt
 from fareg.cli._running import busy, names, plain_errors, sampling_of
 
@@ -58,11 +57,8 @@ def audit(
 ) -> None:
     """Find who is covered less often than promised, by the sets of any tool."""
     with plain_errors(json) as told:
-        from fareg._files import check_output
         from fareg.workflow import audit_file
 
-        if report is not None:
-            check_output(report, apart_from=[data, model], endings=HTML)
         with busy("reading the table", json) as progress:
             result = audit_file(
                 data,
@@ -77,10 +73,9 @@ def audit(
                 drop_missing_target=drop_missing_target,
                 n_calibration=calibration_rows,
                 sampling=sampling_of(data, max_rows, seed or 0, engine, scheduler),
+                report=report,
                 progress=progress,
             )
-            if report is not None:
-                result.to_html(report)
         told.update(result.to_dict(), report=report)
     if not json:
         typer.echo(result.summary())

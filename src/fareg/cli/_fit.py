@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg._endings import HTML, TABLE
+from fareg._endings import TABLE
 from fareg.cli import _options as opt
 from fareg.cli._running import busy, names, plain_errors, print_verdict, sampling_of
 
@@ -85,11 +85,8 @@ def fit(
     is calibrated and tested. Its rows must be others than those that trained it.
     """
     with plain_errors(json) as told:
-        from fareg._files import check_output
         from fareg.workflow import fit_file
 
-        if report is not None:
-            check_output(report, apart_from=[data, out, test_out], endings=HTML)
         with busy("reading the table", json) as progress:
             trial = fit_file(
                 data,
@@ -111,14 +108,12 @@ def fit(
                 conformity_score=score,
                 label_conditional=label_conditional,
                 allow_empty=allow_empty,
-                measures=report is not None,
                 progress=progress,
                 seed=seed,
+                report=report,
                 test_out=test_out,
                 sampling=sampling_of(data, max_rows, seed, engine, scheduler),
             )
-            if report is not None:
-                trial.comparison.to_html(report)
         told.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
     if not json:
         _print_trial(told)

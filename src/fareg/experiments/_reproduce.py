@@ -11,6 +11,7 @@ import pandas as pd
 from rich.console import Console
 
 from fareg._engines import check_engine
+from fareg._files import check_outputs
 from fareg._validation import FaregError, InvalidInputError, check_choice, check_count
 from fareg.datasets import PAPER_STATES
 from fareg.experiments._plan import NO_ACS, PROTOCOLS, Plan
@@ -120,6 +121,7 @@ def reproduce(
     ...     print(sorted(path.name for path in done.files["wsc-table"]))
     ['paper.csv', 'report.md', 'summary.csv']
     """
+    check_outputs([out], inputs=[acs_root])
     plan = Plan(
         quick=quick,
         repeats=(1 if quick else 10) if repeats is None else check_count("repeats", repeats),

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import selected_positions
-from fareg._files import AnyPath
+from fareg._endings import HTML
+from fareg._files import AnyPath, check_output, check_outputs
 from fareg._labels import as_known, column_classes, label_texts, plain_text
 from fareg._names import check_columns
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
@@ -44,6 +45,7 @@ def audit_file(
     drop_missing_target: bool = False,
     n_calibration: int | None = None,
     sampling: Sampling | None = None,
+    report: AnyPath | None = None,
     progress: Progress = quiet,
 ) -> AuditResult:
     """Audit prediction sets that are columns of a table, or those of a model on its rows.
@@ -82,9 +84,14 @@ def audit_file(
     sampling : Sampling, default=None
         How many rows of a folder are read, and where; None for 10^6 at most. They are drawn
         independently of those that a fit with the same seed draws.
+    report : path of an HTML file, default=None
+        Also write the result there.
     progress : function, optional
         Called with the name of each stage when it begins.
     """
+    if report is not None:
+        check_output(report, endings=HTML)
+    check_outputs([report], inputs=[data, model])
     if bool(sets) == (model is not None):
         got = "both" if sets else "none"
         raise InvalidInputError(f"pass either the columns of the sets or a model, got {got}")
@@ -127,7 +134,10 @@ def audit_file(
         progress=progress,
     )
     about = {"file": Path(data).name, "target": target, **audited.about, **result.about}
-    return replace(result, about=about, notes=(*audited.notes, *result.notes))
+    result = replace(result, about=about, notes=(*audited.notes, *result.notes))
+    if report is not None:
+        result.to_html(report)
+    return result
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fareg._engines import run_tasks
-from fareg._files import AnyPath, check_output
+from fareg._files import AnyPath, check_output, check_outputs
 from fareg._hashing import holds_used
 from fareg._labels import as_known, check_known, label_codes, label_texts
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_count, warn
@@ -78,7 +78,8 @@ def calibrate_folder(
         ``rows`` that calibrated, those ``left_out``, ``rounds``, and ``thresholds``: those of each
         level, one per label or one for all.
     """
-    check_output(out, apart_from=[model, data])
+    check_output(out)
+    check_outputs([out], inputs=[model, data])
     source = Path(data).resolve()
     root, stamp = source if source.is_dir() else None, Stamp.of(source)
     parts = folder_parts(source) if root else [str(source)]

@@ -12,7 +12,8 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from fareg._files import AnyPath, check_output
+from fareg._endings import HTML
+from fareg._files import AnyPath, check_output, check_outputs
 from fareg._hashing import check_numpy_seed, row_hashes
 from fareg._names import check_columns
 from fareg._validation import FloatArray, IntArray, check_choice, check_confidence_level
@@ -98,9 +99,9 @@ def fit_file(
     conformity_score: str = "aps",
     label_conditional: bool = False,
     allow_empty: bool = True,
-    measures: bool = False,
     progress: Progress = quiet,
     seed: int = 0,
+    report: AnyPath | None = None,
     test_out: AnyPath | None = None,
     sampling: Sampling | None = None,
 ) -> Trial:
@@ -148,20 +149,26 @@ def fit_file(
         Whether to promise the level for every label.
     allow_empty : bool, default=True
         Whether a set may be empty; if not, the most probable label joins it.
-    measures : bool, default=False
-        Whether the audit of what is left computes worst slabs and excess risk too, for a report.
     progress : function, optional
         Called with the name of each stage when it begins.
     seed : int, default=0
+    report : path of an HTML file, default=None
+        Also write a report, for which the audit of what is left computes worst slabs and excess
+        risk too.
     test_out : path, default=None
         File for the test rows, which the model has not seen, for an audit. Its ending tells the
         format; in the format of ``data``, the rows stand as they do there.
     sampling : Sampling, default=None
         Which rows of a folder are read, and where; None for 10^6 at most.
     """
-    check_output(out, apart_from=[data])
+    check_output(out)
+    if report is not None:
+        check_output(report, endings=HTML)
     if test_out is not None:
-        is_parquet(check_output(test_out, apart_from=[data, out]))  # it refuses other endings
+        check_output(test_out)
+    check_outputs([out, report, test_out], inputs=[data, model])
+    if test_out is not None:
+        is_parquet(test_out)  # it refuses other endings
     check_confidence_level(confidence_level)
     check_choice("conformity_score", conformity_score, SCORES)
     check_numpy_seed("seed", seed)
@@ -199,7 +206,7 @@ def fit_file(
         was_fitted=base.was_fitted,
         clusters=ids,
         weights=weighed,
-        measures=measures,
+        measures=report is not None,
         progress=progress,
         about={"file": Path(data).name, "target": target, "base_model": base.name},
     )
@@ -207,6 +214,8 @@ def fit_file(
         copy_rows(data, trial.X.index, test_out, labels=[target], kinds=kinds, stamp=stamp)
     seen = SeenRows.of(X, labels, others, further, rows=~X.index.isin(trial.X.index))
     save(clf, out, metadata={"columns": kinds, **_notes(trial, base)}, seen=seen)
+    if report is not None:
+        trial.comparison.to_html(report)
     return trial
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._files import AnyPath, check_output
+from fareg._files import AnyPath, check_output, check_outputs
 from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.classifiers import SplitConformalClassifier
 from fareg.persistence import describe, load
@@ -50,7 +50,8 @@ def predict_file(
         ``rows``, ``mean_size`` and ``sizes`` (how many sets have each size).
     """
     check_count("batch_size", batch_size)
-    check_output(out, apart_from=[model, data])
+    check_output(out)
+    check_outputs([out], inputs=[model, data])
     check_kept(keep)
     clf = load(model, trusted=trusted)
     kinds = model_columns(clf, model)

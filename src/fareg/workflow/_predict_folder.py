@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet
 
 from fareg._engines import run_tasks
-from fareg._files import AnyPath, check_output, check_readable, writing
+from fareg._files import AnyPath, check_output, check_outputs, check_readable, writing
 from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.persistence import load
 from fareg.workflow._parquet import count_rows, folder_parts
@@ -32,6 +32,7 @@ from fareg.workflow._stamps import Stamp
 from fareg.workflow._tables import notes_of, read_batches
 
 SOURCE = "fareg_source_sha256"  # the note in a part of which rows it answers
+MARK = ".fareg-unfinished"  # a file in an unfinished folder; it holds the name of the finished one
 
 
 def predict_folder(
@@ -76,24 +77,19 @@ def predict_folder(
     """
     check_kept(keep)
     check_count("batch_size", batch_size)
+    check_outputs([out], inputs=[model, data])
     target, root = Path(out).absolute(), Path(data).resolve()
     if os.path.lexists(target):  # a link that leads nowhere is there too
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
     check_output(target)
-    if target.resolve().is_relative_to(root):  # its files would be read as rows next time
-        raise InvalidInputError(
-            f"cannot write {out}: it lies in {data}, which is read; choose a place outside"
-        )
     stamp, file, parts = Stamp.of(root), ModelFile.of(model, trusted), folder_parts(root)
     plan = repr((file.digest, batch_size, list(keep), parts)).encode()
-    # A later call with the same plan continues in this folder.
-    unfinished = target.with_name(f".{target.name}.{hashlib.sha256(plan).hexdigest()[:16]}.partial")
     counts = count_sizes([], len(loaded(file)[0].classes_))
-    answer = partial(
-        _answer_part, model=file, root=root, out=unfinished, keep=keep, batch_size=batch_size
-    )
-    finished = run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler)
-    with _kept_if_used(unfinished), writing(target):
+    with _filling(target, plan) as unfinished:
+        answer = partial(
+            _answer_part, model=file, root=root, out=unfinished, keep=keep, batch_size=batch_size
+        )
+        finished = run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler)
         for folder in {(unfinished / part).parent for part in parts}:
             folder.mkdir(parents=True, exist_ok=True)
         for found in finished:
@@ -102,23 +98,39 @@ def predict_folder(
                 progress(int(found.sum()))
         check_any(int(counts.sum()), data)
         stamp.check()
-        for leftover in unfinished.rglob(".*.tmp"):  # left by workers that were killed
-            leftover.unlink()
-        os.replace(unfinished, target)
-    # Calls with other plans may have left unfinished folders.
-    for other in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
-        shutil.rmtree(other, ignore_errors=True)
     return {**summary_of(counts), "files": len(parts)}
 
 
 @contextmanager
-def _kept_if_used(folder: Path) -> Iterator[None]:
-    """Leave a folder behind after an error only if there is a finished part in it."""
+def _filling(target: Path, plan: bytes) -> Iterator[Path]:
+    """Yield a folder beside ``target`` to be filled; move it there at the end.
+
+    After an error it stays if there is a finished part in it, and a call with the same plan goes on
+    there. A finished call removes what calls with other plans left of the same target.
+    """
+    unfinished = target.with_name(f".{target.name}.{hashlib.sha256(plan).hexdigest()[:16]}.partial")
+    mark = unfinished / MARK
     try:
-        yield
+        with writing(target):
+            unfinished.mkdir(exist_ok=True)
+            mark.write_bytes(os.fsencode(target.name))
+            yield unfinished
+            for leftover in (mark, *unfinished.rglob(".*.tmp")):  # of workers that were killed
+                leftover.unlink()
+            os.replace(unfinished, target)
     finally:
-        if not any(path.is_file() and path.name[0] != "." for path in folder.rglob("*")):
-            shutil.rmtree(folder, ignore_errors=True)
+        if not any(path.is_file() and path.name[0] != "." for path in unfinished.rglob("*")):
+            shutil.rmtree(unfinished, ignore_errors=True)
+    for other in _unfinished(target):
+        shutil.rmtree(other, ignore_errors=True)
+
+
+def _unfinished(target: Path) -> list[Path]:
+    """Return the folders that calls for this target left; any other folder is somebody else's."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{16}}\.partial")
+    marks = [folder / MARK for folder in target.parent.iterdir() if name.fullmatch(folder.name)]
+    ours = os.fsencode(target.name)
+    return [mark.parent for mark in marks if mark.is_file() and mark.read_bytes() == ours]
 
 
 def _answer_part(

@@ -12,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 
 from fareg._engines import check_engine
-from fareg._files import check_output
+from fareg._files import check_output, check_outputs
 from fareg._validation import InvalidInputError, check_choice, check_count
 from fareg.experiments._config import content_hash
 from fareg.experiments._runner import run_cells
@@ -22,7 +22,7 @@ from fareg.experiments.arena._measures import MIN_CELL
 from fareg.experiments.arena._page import write_page
 from fareg.experiments.arena._rows import ArenaCell, find_methods, makes_sense
 from fareg.experiments.arena._summary import SETTING
-from fareg.experiments.arena._tables import Table, define_tables, find_table, read_people
+from fareg.experiments.arena._tables import Table, define_tables, files_of, find_table, read_people
 from fareg.scores import get_score
 
 RESULTS = "results.csv"
@@ -118,6 +118,7 @@ def benchmark(
     root = Path(tables) if data is None else Path(data)
     found = [find_table(table, root) for table in define_tables(tables, only)]
     check_engine(engine, jobs, scheduler)  # before anything is written
+    _check_files(tables, found, out, page)
     if page is not None:  # one that cannot be written is refused now, not after hours
         make_folder(Path(page).parent)
         check_output(page)
@@ -148,8 +149,19 @@ def page_of(tables: str | Path, out: str | Path, page: str | Path | None = None)
     path = Path(out) / RESULTS
     if not path.is_file():
         raise InvalidInputError(f"{path} is not there; run the benchmark first")
+    _check_files(tables, (), out, page)
     results = _read(path)
     return Benchmark(Path(out), results, write_files(results, tables, Path(out), page))
+
+
+def _check_files(
+    tables: str | Path, found: Sequence[Table], out: str | Path, page: str | Path | None
+) -> None:
+    """Refuse results that could replace a table, or what is said about it."""
+    page = Path(out) / "page.md" if page is None else Path(page)
+    said = [path for ending in ("toml", "md") for path in Path(tables).glob(f"*.{ending}")]
+    data = [path for table in found for path in files_of(Path(table.path))]
+    check_outputs({Path(out), page, page.with_suffix("")}, inputs=[*said, *data])
 
 
 def write_files(

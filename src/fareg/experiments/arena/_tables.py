@@ -96,7 +96,7 @@ def _defined(path: Path) -> Table:
 def find_table(table: Table, root: Path) -> Table:
     """Return a table with its place below ``root`` and the fingerprint of its content."""
     path = (root / table.path).resolve()
-    files = _files(path)
+    files = files_of(path)
     if not files:
         raise InvalidInputError(
             f"the table {table.name} needs {root / table.path}, which is not there; get it from "
@@ -111,14 +111,15 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _files(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[Path]:
+    """Return the files that the path of a table, perhaps a pattern, stands for."""
     return [path] if path.is_file() else sorted(path.parent.glob(path.name))
 
 
 @lru_cache(maxsize=2)
 def read_people(table: Table) -> People:
     """Read the rows of a table that have a label."""
-    files = _files(Path(table.path))
+    files = files_of(Path(table.path))
     frame = pd.concat(
         [read_table(file, labels=[table.target]) for file in files], ignore_index=True
     )
