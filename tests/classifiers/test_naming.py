@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import fisher_exact
 
 from fareg import FaReGClassifier
 from fareg.calibration import Rows, one_of_each_cluster
@@ -126,6 +127,10 @@ def test_two_groups_are_named_as_two_the_most_significant_first():
     groups = named([WOMEN_A, EDU_P], columns, covered)
     assert [g.rule.text for g in groups] == ["edu=p", "sex=F and race=a"]
     assert [g.n_calibration for g in groups] == [first.sum(), second.sum()]
+    nobody = ~first & ~second  # all numbers of a group are of the rows that its words mean
+    table = [[(covered & own).sum(), (~covered & own).sum()] for own in (second, nobody)]
+    expected = fisher_exact(table, alternative="less").pvalue
+    assert groups[1].p_value == pytest.approx(expected, rel=1e-6)
 
 
 def test_people_covered_as_promised_are_not_accused_with_others():

@@ -142,9 +142,10 @@ allow_empty, random_state
         is found again on most random halves of the learning rows. Often there are none.
     groups_ : DataFrame
         The named groups, then those who share a threshold, the worst off first: share, number of
-        calibration rows, coverage under split conformal sets with a 95% interval and a p-value
-        that allows for the search (Fisher's exact test; NaN with ``calibration="reuse"``, where
-        the rows that chose a group cannot test it), threshold. One row of each cluster counts.
+        calibration rows, coverage under split conformal sets with a 95% interval, p-value of the
+        named groups and of a fixed group (Fisher's exact test; NaN where the rows themselves chose
+        the group: runs of levels, and ``calibration="reuse"``), threshold. One row of each cluster
+        counts.
     rule_ : Rule
         The first named group. With ``calibration="reuse"``, where nothing can be verified, it is
         the learned group as it is.

@@ -29,7 +29,7 @@ from fareg.groups import (
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
 
-SIGNIFICANCE = 0.05  # the chance of any false name, over all candidates together
+SIGNIFICANCE = 0.05  # the chance of any false name in one round, over all candidates together
 MIN_ROWS = 50  # a named group has at least so many calibration rows
 # Coverage must lie MIN_GAP below the level, and its whole 95% interval MARGIN below it. Both are
 # smaller if alpha is below 0.1.
@@ -46,8 +46,8 @@ MIN_NEW = 0.5  # share of a further group's rows that no group before it has nam
 class NamedGroup:
     """A group in words that is credibly under-covered by plain split conformal sets.
 
-    All numbers are of the calibration rows that the words mean, one of each cluster if clusters
-    were given; these rows did not choose the group.
+    All numbers, the p-value among them, are of the calibration rows that the words mean, one of
+    each cluster if clusters were given; these rows did not choose the group.
 
     Attributes
     ----------
@@ -58,8 +58,8 @@ class NamedGroup:
     coverage, low, high : float
         Coverage under split conformal sets with its 95% Clopper-Pearson interval.
     p_value : float
-        Fisher's exact test that coverage is lower than outside, after Holm's correction for all
-        candidates.
+        Fisher's exact test that coverage is lower than that of the rows in no named group, times
+        the number of candidates.
     stability : float
         Share of random halves of the learning rows, or of 20,000 of them, on which the group was
         found again.
@@ -157,14 +157,16 @@ def verified_groups(
     least ``MIN_GAP`` below the level and its whole 95% interval ``MARGIN`` below, and if the group
     is found again on most random halves of the learning rows. The most significant group comes
     first. A further one must be under-covered on the rows that the groups before it leave, and
-    these must be at least half of its own; otherwise it is the same group in other words. Each
+    these must be at least half of its own; otherwise it is the same group in other words. The
+    chance that any group is named falsely is at most ``SIGNIFICANCE`` in the first round, and in
+    each later one if the groups before it were named rightly; it adds up over rounds. Each
     alternative of a rule is a candidate too, one that alone means few rows is left out of its rule,
     and a rule that accuses people who are covered as promised is not named.
 
     ``covered`` tells which calibration rows the split conformal sets cover. ``stability`` tells how
     often a rule is found again, and is asked only of groups that pass all other tests.
     """
-    left = everyone = np.ones(len(covered), dtype=bool)
+    left = np.ones(len(covered), dtype=bool)
     asked = AskedRows(columns)
     rules = [_that_can_be_checked(rule, asked) for rule in rules]
     rules = [*rules, *(part for rule in rules for part in rule.parts())]
@@ -185,8 +187,9 @@ def verified_groups(
         rule, rows = open_rules.pop(best)
         found = stability(rule)
         if found >= MIN_STABILITY:
-            whole = _tested(rule, rows, covered, everyone)
-            named.append(replace(whole, p_value=float(adjusted[best]), stability=found))
+            whole = _tested(rule, rows, covered, rows | left)
+            p_value = min(1.0, len(tested) * whole.p_value)
+            named.append(replace(whole, p_value=p_value, stability=found))
             left = left & ~rows
             open_rules = [(r, m) for r, m in open_rules if (m & left).sum() >= MIN_NEW * m.sum()]
     return named

@@ -73,7 +73,6 @@ class Stratum:
     last: int
     name: str
     threshold: float  # of the strictest label
-    n_choices: int  # among how many strata calibration may have chosen this one
 
 
 def strata_of(calibration: RisingThresholds | CellCalibration) -> list[Stratum]:
@@ -82,7 +81,7 @@ def strata_of(calibration: RisingThresholds | CellCalibration) -> list[Stratum]:
         group = len(calibration.views.cuts)
         names = ["rest", "group"] if group else ["everyone"]
         return [
-            Stratum(cell, cell, names[cell], _cell_threshold(calibration, cell), 1)
+            Stratum(cell, cell, names[cell], _cell_threshold(calibration, cell))
             for cell in range(group, -1, -1)
         ]
     n_levels = calibration.leveler.n_levels
@@ -92,7 +91,6 @@ def strata_of(calibration: RisingThresholds | CellCalibration) -> list[Stratum]:
             last,
             _level_words(first, last, n_levels),
             float(calibration.level_thresholds[first].max()),
-            n_levels * (n_levels + 1) // 2,  # any run of neighbouring levels could have been pooled
         )
         for first, last in calibration.pooled_levels()[::-1]
     ]
@@ -123,7 +121,8 @@ def describe_groups(
 ) -> pd.DataFrame:
     """Return the named groups, then the strata that are not among them, the worst off first.
 
-    p-values of strata are NaN unless ``honest``, because rows that chose a group cannot test it.
+    Rows that chose a group cannot test it: there are no p-values of levels, whose runs these rows
+    pooled, nor of others unless ``honest``.
     """
     steps, strata = steps_of(calibration, rows), strata_of(calibration)
     covered, n_steps = covered_by_split(rows, calibration.alpha), strata[0].last + 1
@@ -134,7 +133,8 @@ def describe_groups(
     for stratum in strata:
         inside = (steps >= stratum.first) & (steps <= stratum.last)
         if not any(np.array_equal(inside, mask) for mask in masks):
-            described.append(_of_stratum(stratum, hits, counts, honest=honest))
+            fixed = honest and isinstance(calibration, CellCalibration)
+            described.append(_of_stratum(stratum, hits, counts, is_fixed=fixed))
     return _table(described)
 
 
@@ -209,23 +209,23 @@ def _of_named(group: NamedGroup, inside: BoolArray, thresholds: Any) -> dict[str
 
 
 def _of_stratum(
-    stratum: Stratum, hits: IntArray, counts: IntArray, *, honest: bool = True
+    stratum: Stratum, hits: IntArray, counts: IntArray, *, is_fixed: bool = False
 ) -> dict[str, Any]:
     """Describe a stratum by the covered rows and the rows of every level or cell.
 
-    The p-value allows for the choice of the stratum, and is NaN unless ``honest``.
+    There is a p-value only if these rows did not choose the stratum, and if others lie outside.
     """
     own = slice(stratum.first, stratum.last + 1)
     inside, everyone = ((int(hits[s].sum()), int(counts[s].sum())) for s in (own, slice(None)))
     evidence = evidence_of(inside, everyone)
-    p_value = min(1.0, stratum.n_choices * evidence["p_value"]) if honest else float("nan")
+    comparable = is_fixed and inside[1] < everyone[1]
     return {
         **evidence,
         "group": stratum.name,
         "named": False,
         "rule": "",
         "share": inside[1] / max(1, everyone[1]),
-        "p_value": p_value,
+        "p_value": evidence["p_value"] if comparable else float("nan"),
         "threshold": stratum.threshold,
     }
 
