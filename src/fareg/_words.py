@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 MISSING = "–"
+TOO_FEW = "too few to tell"  # in place of an interval that would be read as a verdict
 SHOWN = 8  # names that a sentence lists
 SMALLEST_P = 1e-4  # smaller p-values are all written as below this
 # Unicode categories that steer a terminal or cannot be written: control, format (which holds the
@@ -203,6 +204,16 @@ def counted_once(group: Mapping[str, Any]) -> str:
     """Return how many clusters a coverage counts, nothing if it counts rows."""
     n = group.get("n_clusters")
     return "" if n is None else f"{'' if n == 1 else 'each of '}{clusters(n)} counted once"
+
+
+def said_of(group: Mapping[str, Any]) -> list[str]:
+    """Return what test rows say of a group before and after, in a few words each.
+
+    >>> said_of({"verified": True, "made_worse": False, "few": False})
+    ['verified to be below']
+    """
+    words = {"verified": "verified to be below", "made_worse": "made worse", "few": TOO_FEW}
+    return [text for name, text in words.items() if group.get(name)]
 
 
 def evidence(group: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ def test_long_names_are_folded_and_not_cut(small, tmp_path, monkeypatch, capsys)
     told = json.loads(run("fit", small, *options, "--out", tmp_path / "m.fareg").stdout)
     name = "admission_by_a_very_long_disposition_code=discharged_to_another_hospital"
     figures = {"n": 9, "before": 0.8, "after": 0.9, "after_low": 0.7, "after_high": 1.0}
+    figures |= {"few": False}
     _print_trial({**told, "groups": [{"group": name, **figures}]})
     first = (
         line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if "│" in line

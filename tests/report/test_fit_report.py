@@ -11,11 +11,8 @@ from typer.testing import CliRunner
 from fareg._columns import canonical
 from fareg._encoding import gradient_boosting
 from fareg.auditing import Promise
-from fareg.auditing._story import (
-    RowLevels,
-    groups_before_and_after,
-    level_story,
-)
+from fareg.auditing._changes import groups_before_and_after
+from fareg.auditing._story import RowLevels, level_story
 from fareg.classifiers import FaReGClassifier
 from fareg.cli import app
 from fareg.datasets import make_synthetic
@@ -241,9 +238,7 @@ def test_the_numbers_of_a_group_are_those_of_the_rows_that_its_words_mean():
     inside = ((X["age"] > 50) & (X["region"] == "n")).to_numpy()
     rule = distil_rule(canonical(X), inside ^ (rng.random(600) < 0.1))  # words that nearly fit
     columns = canonical(X)
-    table = groups_before_and_after(
-        [rule], columns, X, covered, features=None, promise=Promise(0.9)
-    )
+    table = groups_before_and_after([rule], [], columns, covered, promise=Promise(0.9))
     row, fits = table[table["named"]].iloc[0], rule.inside(columns)
     assert row["n"] == fits.sum()
     assert row["before"] == covered["before"][fits].mean()
@@ -255,8 +250,6 @@ def test_a_named_group_that_is_a_level_is_listed_once():
     covered = {"before": np.ones(200, bool), "after": np.ones(200, bool)}
     columns = canonical(X)
     rule = distil_rule(columns, (X["region"] == "n").to_numpy())
-    table = groups_before_and_after(
-        [rule], columns, X, covered, features=None, promise=Promise(0.9)
-    )
+    table = groups_before_and_after([rule], [], columns, covered, promise=Promise(0.9))
     assert table["group"].tolist() == ["region=n", "region=s"]
     assert table["named"].tolist() == [True, False]

@@ -200,6 +200,7 @@ def audit(
         notes=(*table.notes, *notes, *_told(people, everyone, promise)),
         least_coverage=least,
         drawn=None if cluster is None else apart,
+        verifying=~discovery,
         about={"date": date.today().isoformat(), "seed": seed},
     )
 

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import SensitiveFeatures, is_frame, select_columns, take_rows
+from fareg._columns import SensitiveFeatures, select_columns
 from fareg._endings import HTML
 from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import BoolArray, IntArray
 from fareg.auditing._audit import audit
+from fareg.auditing._changes import groups_before_and_after
 from fareg.auditing._counts import Promise
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult, records
-from fareg.auditing._story import RowLevels, groups_before_and_after, level_story
+from fareg.auditing._story import RowLevels, level_story
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import fit_verdict, render_card, render_report, words
 
+TAGGED = ["verified", "made_worse", "few"]  # what is said of a group beside its numbers
 COUNTED = "groups and levels before and after count that one row of each cluster too"
 
 
@@ -48,11 +50,14 @@ class Comparison:
     can_name : bool
         Whether the method names groups that it could verify.
     groups : DataFrame
-        The groups that the classifier named and the worst levels: group, named, fidelity (share
-        of rows on which the words agree with what was learned), n, share, p_value (exact, that
-        coverage before is below the level), least_coverage (what the draw of the calibration rows
-        excuses), before and after, each with the ends of its interval. Of clusters, one row each
-        is counted, here and in ``story``: the one that the audit drew.
+        The groups that the classifier named, those that the audit verified, and levels: group,
+        named, verified (on test rows that did not choose the group; only these are counted),
+        fidelity (share of rows on which the words agree with what was learned), n, share, p_value
+        (exact, that coverage before is below the level), least_coverage (what the draw of the
+        calibration rows excuses), before and after, each with the ends of its interval, made_worse
+        (coverage fell, and lies below the level, both beyond chance) and few (too few rows to
+        tell). Of clusters, one row each is counted, here and in ``story``: the one that the audit
+        drew.
     left : AuditResult
         The audit of the sets after.
     story : dict or None
@@ -121,6 +126,7 @@ class Comparison:
             by_label=self.by_label,
             label_conditional=self.label_conditional,
             empty=self.empty,
+            made_worse=records(self.groups[self.groups["made_worse"]]),
         )
 
     def summary(self) -> str:
@@ -158,7 +164,7 @@ class Comparison:
                 "head": ("Group", "Rows", *self.names),
                 "rows": [
                     [
-                        row["group"],
+                        ", ".join([row["group"], *words.said_of(row)]),
                         words.count(row["n"]),
                         *(_measured(row, moment) for moment in ("before", "after")),
                     ]
@@ -176,9 +182,11 @@ class Comparison:
         summary: dict[str, Any] = self.left.to_dict()
         if not np.array_equal(self.sets["before"], self.sets["after"]):
             for moment in ("before", "after"):
-                table = self.groups[["group", "n", moment, f"{moment}_low", f"{moment}_high"]]
-                table = table.set_axis(["group", "n", "coverage", "low", "high"], axis=1)
-                summary[moment] = table[table["n"] > 0].to_dict("records")
+                table = self.groups[
+                    [*TAGGED, "group", "n", moment, f"{moment}_low", f"{moment}_high"]
+                ]
+                table = table.set_axis([*TAGGED, "group", "n", "coverage", "low", "high"], axis=1)
+                summary[moment] = records(table[table["n"] > 0])
         if self.left.drawn is not None:
             summary["notes"] += [COUNTED]
         return {
@@ -239,6 +247,7 @@ def compare_sets(
     n_calibration: int | None = None,
     measures: bool = True,
     about: Mapping[str, Any] | None = None,
+    listed: Sequence[str] = (),
     random_state: Any = None,
 ) -> Comparison:
     """Compare the sets ``before`` and ``after`` on rows that neither of them has seen.
@@ -246,7 +255,8 @@ def compare_sets(
     ``sets`` holds two bool arrays of shape (n_samples, n_classes), and ``predicted`` the top label
     of each row. ``named`` are the groups that a classifier names, objects with a ``rule``; it is
     None for a method that names none, or could not verify them. ``levels`` are the levels of
-    disadvantage of the rows. ``n_calibration`` is how many rows calibrated the sets after: the
+    disadvantage of the rows, ``listed`` the columns whose levels a reader wants to see.
+    ``n_calibration`` is how many rows calibrated the sets after: the
     verdict blames no predictor for the difference that their draw makes. All else is as in
     :func:`fareg.audit` and in :class:`Comparison`.
     """
@@ -275,14 +285,14 @@ def compare_sets(
     nothing = sizes["after"] == 0
     rows = np.arange(len(right))[_counted_rows(left)]
     counted, held = ({m: own[rows] for m, own in of.items()} for of in (covered, sizes))
-    beside = is_frame(sensitive_features)
     table = groups_before_and_after(
         rules,
+        [(group.rule, group.mask[rows]) for group in left.findings],
         columns.iloc[rows],
-        take_rows(X, rows),
         counted,
-        features=take_rows(sensitive_features, rows) if beside else sensitive_features,
         promise=promise,
+        verifying=left.verifying[rows],
+        listed=listed,
     )
     story = None
     if levels is not None:

@@ -77,6 +77,8 @@ class AuditResult:
     drawn : bool ndarray of shape (n_samples,), or None
         If the audit was told of clusters: the random row of each that the tables by level, pair and
         label count.
+    verifying : bool ndarray of shape (n_samples,)
+        The rows that verified groups, and so did not propose them.
     notes : tuple of str
         What a reader should know about the data.
 
@@ -115,6 +117,7 @@ class AuditResult:
     least_coverage: float
     excess_risk_under: float
     drawn: BoolArray | None
+    verifying: BoolArray
 
     @property
     def findings(self) -> tuple[VerifiedGroup, ...]:

@@ -1,8 +1,8 @@
-"""What changed between two kinds of sets, on rows that neither has seen: by group and by level."""
+"""What changed between two kinds of sets, level by level, on rows that neither has seen."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,48 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import BoolArray, IntArray
-from fareg.auditing._counts import Promise
 from fareg.auditing._result import records
-from fareg.metrics import coverage_by_group, coverage_by_level
-from fareg.report import MIN_SHOWN_ROWS
+from fareg.metrics import coverage_by_level
 
-N_WORST = 5
 MOST = 0.8  # a named group is said to lie in the levels that hold this share of its rows
-
-
-def groups_before_and_after(
-    named: Sequence[Any],
-    columns: pd.DataFrame,
-    X: Any,
-    covered: Mapping[str, BoolArray],
-    *,
-    features: Any,
-    promise: Promise,
-) -> pd.DataFrame:
-    """Return the named groups, and the levels that the sets before cover least.
-
-    ``named`` holds the rules of the groups, and ``columns`` are the sensitive features of X in
-    canonical form. ``covered`` tells which rows are covered ``before`` and ``after``; ``features``
-    are the columns whose levels are listed, None for all. The columns of the answer are group,
-    named, fidelity, n, share, before and after (both also with ``_low`` and ``_high``), p_value,
-    exact, that coverage before is below the confidence level, and least_coverage.
-    """
-    masks = {rule.text: rule.inside(columns) for rule in named}
-    tables = {
-        moment: coverage_by_group(X, hit, features=features, masks=masks)
-        for moment, hit in covered.items()
-    }
-    table = _side_by_side(tables, ["group", "n", "share"])
-    n_levels = len(table) - len(masks)  # named groups come last
-    table.insert(1, "named", np.arange(len(table)) >= n_levels)
-    table.insert(2, "fidelity", [1.0] * n_levels + [rule.fidelity for rule in named])
-    hits = (table["n"] * table["before"].fillna(0)).round().astype(np.int64)
-    table["p_value"] = Promise(promise.confidence_level).at_most(hits, table["n"])
-    table["least_coverage"] = [promise.of_share(share).least_coverage for share in table["share"]]
-    # a named group may be a level too, and is then listed once
-    levels = table[~table["named"] & ~table["group"].isin(list(masks))]
-    large = levels[levels["n"] >= MIN_SHOWN_ROWS]
-    return pd.concat([table[table["named"]], large.nsmallest(N_WORST, "before")], ignore_index=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,20 +88,12 @@ def levels_before_and_after(
     ``covered`` tells which rows are covered ``before`` and ``after``. With ``sizes``, the numbers
     of labels in their sets, mean sizes are told too.
     """
-    tables = {
-        moment: coverage_by_level(levels, hit, n_levels=n_levels) for moment, hit in covered.items()
-    }
-    table = _side_by_side(tables, ["level", "n", "share"])
-    for moment, own in (sizes or {}).items():
-        mean = pd.Series(own).groupby(levels).mean()
+    table = pd.DataFrame()
+    for moment, hit in covered.items():
+        own = coverage_by_level(levels, hit, n_levels=n_levels)
+        table[["level", "n", "share"]] = own[["level", "n", "share"]]
+        table[[moment, f"{moment}_low", f"{moment}_high"]] = own[["coverage", "low", "high"]]
+    for moment, size in (sizes or {}).items():
+        mean = pd.Series(size).groupby(levels).mean()
         table[f"size_{moment}"] = mean.reindex(range(n_levels)).to_numpy()
-    return table
-
-
-def _side_by_side(tables: Mapping[str, pd.DataFrame], shared: list[str]) -> pd.DataFrame:
-    """Join tables of the same rows: the shared columns once, coverage and its ends of each."""
-    table = tables["before"][shared].copy()
-    for moment, own in tables.items():
-        for column, ending in (("coverage", ""), ("low", "_low"), ("high", "_high")):
-            table[moment + ending] = own[column]
     return table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
@@ -192,6 +192,7 @@ class FittedAnswers:
         clusters: Any = None,
         measures: bool = True,
         about: Mapping[str, Any] | None = None,
+        listed: Sequence[str] | None = None,
     ) -> Comparison:
         """Tell what this classifier does for whom, on rows that it never saw.
 
@@ -217,6 +218,9 @@ class FittedAnswers:
         about : mapping, default=None
             What the report says about where the numbers come from: ``file``, ``target``,
             ``base_model``.
+        listed : list of names, default=None
+            Columns whose levels the table of groups lists; None for the sensitive features, if any
+            were named. Without any, the levels that are covered least are listed.
 
         Returns
         -------
@@ -230,7 +234,9 @@ class FittedAnswers:
         if path is not None:
             check_output(path, endings=HTML)
         rows = self._rows(X, "report", proba, sensitive_features)
-        told = compare(self, rows, y, before, clusters=clusters, measures=measures, about=about)
+        told = compare(
+            self, rows, y, before, clusters=clusters, measures=measures, about=about, listed=listed
+        )
         if path is not None:
             told.to_html(path)
         return told

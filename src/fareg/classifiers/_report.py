@@ -50,9 +50,12 @@ def verified_names(clf: Any) -> Any:
     return None if reused else getattr(clf, "named_groups_", None)
 
 
-def compare(clf: FittedAnswers, rows: Rows, y: Any, before: Any, **options: Any) -> Comparison:
+def compare(
+    clf: FittedAnswers, rows: Rows, y: Any, before: Any, listed: Any, **options: Any
+) -> Comparison:
     """Compare the sets of a fitted classifier with those of ``before``, or with split ones.
 
+    ``listed`` are columns whose levels are listed, None for the sensitive features that were named.
     ``options`` are those of :func:`fareg.auditing.compare_sets`.
     """
     labels = check_labels(y)
@@ -66,6 +69,8 @@ def compare(clf: FittedAnswers, rows: Rows, y: Any, before: Any, **options: Any)
         selection = rows.columns
     elif not callable(selection):
         selection = list(rows.columns)  # columns of probabilities are not among them
+    if listed is None and (rows.about is not None or settings["sensitive_features"] is not None):
+        listed = list(rows.columns)
     return compare_sets(
         rows.X,
         labels,
@@ -79,6 +84,7 @@ def compare(clf: FittedAnswers, rows: Rows, y: Any, before: Any, **options: Any)
         named=verified_names(clf),
         levels=_levels(clf.calibration_, rows),
         n_calibration=clf.calibration_.n_people,
+        listed=[] if listed is None else [str(name) for name in listed],
         random_state=seed if isinstance(seed, int) else clf.key_ % 2**32,
         **options,
     )

@@ -160,7 +160,7 @@ def _print_trial(told: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from fareg.report import words, worst_label
+    from fareg.report import MIN_HEADLINE_ROWS, words, worst_label
 
     console = Console(highlight=False)
     rows, level = told["rows"], words.confidence(told["confidence_level"])
@@ -183,15 +183,20 @@ def _print_trial(told: dict[str, Any]) -> None:
     table.add_row("labels per set", words.count(rows["test"]), *sizes)
     for group in told["groups"]:
         cells = [words.percent(group[moment]) for moment in ("before", "after")]
-        interval = words.interval(group["after_low"], group["after_high"]) if group["n"] else ""
-        table.add_row(escape(group["group"]), words.count(group["n"]), *cells, interval)
+        said = words.said_of({**group, "few": False})
+        name = f"{group['group']} ({', '.join(said)})" if said else group["group"]
+        interval = words.interval(group["after_low"], group["after_high"])
+        last = words.TOO_FEW if group["few"] else interval
+        table.add_row(escape(name), words.count(group["n"]), *cells, last)
     worst = worst_label(told["by_label"]) or {}
     table.add_row(
         f"true label {escape(worst['label'])}",
         words.count(worst["n"]),
         words.percent(worst["before"]),
         words.percent(worst["coverage"]),
-        words.interval(worst["low"], worst["high"]),
+        words.TOO_FEW
+        if worst["n"] < MIN_HEADLINE_ROWS
+        else words.interval(worst["low"], worst["high"]),
     )
     console.print(table)
     print_verdict(console, told["verdict"])

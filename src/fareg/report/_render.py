@@ -23,8 +23,10 @@ OPTIONAL = (
 CARD = (
     "label", "status", "next_steps", "head", "rows", "note", "levels", "picture", "caption", "code",
 )
+FORMATS = (
+    "percent", "probability", "confidence", "count", "rows", "size", "risk", "evidence", "said_of",
+)
 # fmt: on
-FORMATS = ("percent", "probability", "confidence", "count", "rows", "size", "risk", "evidence")
 
 
 def render_report(summary: Mapping[str, Any]) -> str:

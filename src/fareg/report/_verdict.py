@@ -49,6 +49,10 @@ NEXT_OF_FIT = {
     **NEXT_OF_AUDIT,
     "pass": "Use the model, and audit its sets when new rows with labels arrive.",
 }
+NEXT_OF_WORSE = (
+    "Do not use these sets for whoever was made worse: plain split conformal sets cover them "
+    "better. Fit again with the columns of these groups as the only sensitive ones, and compare."
+)
 NEED_NOT_SHOWN = (
     "Use the model, and audit its sets when new rows with labels arrive: on these test rows the "
     "group was covered as promised before."
@@ -254,6 +258,7 @@ def fit_verdict(
     by_label: Sequence[Row] = (),
     label_conditional: bool = False,
     empty: Row | None = None,
+    made_worse: Sequence[Row] = (),
 ) -> dict[str, Any]:
     """Decide what a fit says, from what was repaired and from the audit of what is left.
 
@@ -264,9 +269,11 @@ def fit_verdict(
     of its sets speaks alone. ``left`` is :func:`audit_verdict` of the repaired sets on the same
     rows. ``empty`` holds the ``share`` of test rows whose set is empty, ``right``, the share of
     these for which the top label is the true one, and ``accuracy``, that share of all test rows.
+    ``made_worse`` are groups, with the same facts as ``repairs``, whose coverage fell, and lies
+    below the level, both beyond chance.
 
-    The answer is as that of :func:`audit_verdict`. What is left leads if it is bad; a repair never
-    hides it.
+    The answer is as that of :func:`audit_verdict`, with ``made_worse``, the words of these groups.
+    What is left leads if it is bad, and who was made worse before that; a repair never hides it.
     """
     short, _ = _labels_below(by_label, confidence_level)
     status, title, sentence = left["status"], left["label"], left["sentence"]
@@ -278,10 +285,27 @@ def fit_verdict(
     elif left["status"] == "unclear":
         need = left["next_steps"][0]  # the audit knows what there is too little of
     table = {**NEXT_OF_FIT, "unclear": need}
+    worse = [row for row in made_worse if row["n"] >= MIN_HEADLINE_ROWS]
+    if worse:
+        status = "low" if status == "low" else "finding"
+        title = f"{_made_worse_title(worse)}; {title[0].lower()}{title[1:]}"
+        changed = (_change(row, confidence_level, left["counted"]) for row in worse)
+        sentence = f"Made worse: {'; '.join(changed)}. {sentence}"
+        table = {"finding": NEXT_OF_WORSE, "low": f"{NEXT_OF_WORSE} {NEXT_OF_FIT['low']}"}
     steps = _next_steps(table, status, short, label_conditional=label_conditional)
     if empty is not None and empty["share"] > MAX_EMPTY_SHARE:
         steps.append(_empty_step(empty, confidence_level))
-    return {"status": status, "label": title, "sentence": sentence, "next_steps": steps}
+    return {
+        "status": status,
+        "label": title,
+        "sentence": sentence,
+        "next_steps": steps,
+        "made_worse": [row["group"] for row in worse],
+    }
+
+
+def _made_worse_title(worse: Sequence[Row]) -> str:
+    return f"{'One group was' if len(worse) == 1 else f'{len(worse)} groups were'} made worse"
 
 
 def _with_repairs(
@@ -428,6 +452,11 @@ def _plural(outcome: str) -> str:
 def _repaired(row: Row, confidence_level: float, unit: str) -> str:
     if row["n"] == 0:
         return f"{row['group']}: no test row in it."
+    return f"{_change(row, confidence_level, unit)}; {p_value(row['p_value'])} before."
+
+
+def _change(row: Row, confidence_level: float, unit: str) -> str:
+    """Return the coverage of a group before and after, on how many test rows."""
     test_rows = rows(row["n"]).replace("row", "test row")
     if unit == "clusters":
         test_rows += ", one of each cluster"
@@ -436,6 +465,5 @@ def _repaired(row: Row, confidence_level: float, unit: str) -> str:
         for moment in ("before", "after")
     )
     return (
-        f"{row['group']}: {before} → {after} on {test_rows}, "
-        f"target {confidence(confidence_level)}; {p_value(row['p_value'])} before."
+        f"{row['group']}: {before} → {after} on {test_rows}, target {confidence(confidence_level)}"
     )

@@ -209,6 +209,7 @@ def fit_file(
         measures=report is not None,
         progress=progress,
         about={"file": Path(data).name, "target": target, "base_model": base.name},
+        listed=base.roles.sensitive or base.roles.others,
     )
     if test_out is not None:
         copy_rows(data, trial.X.index, test_out, labels=[target], kinds=kinds, stamp=stamp)
@@ -259,11 +260,13 @@ def fit_and_test(
     measures: bool = True,
     progress: Progress = quiet,
     about: dict[str, Any] | None = None,
+    listed: Sequence[str] | None = None,
 ) -> Trial:
     """Split the rows in three: train, calibrate FaReG and split conformal sets, test both.
 
     The estimator of ``clf`` is trained and replaced by the trained one. If it was given fitted, the
-    first part of the rows only teaches who is disadvantaged.
+    first part of the rows only teaches who is disadvantaged. Levels of the columns ``listed`` are
+    shown in the table of groups.
     """
     seed = clf.random_state
     rest, test = split_rows(len(y), TEST_SIZE, clusters, seed)
@@ -292,7 +295,12 @@ def fit_and_test(
     progress("testing, and looking for groups that are left behind")
     X_test, y_test = X.iloc[test], y[test]
     comparison = clf.report(
-        X_test, y_test, clusters=_part(clusters, test), measures=measures, about=about
+        X_test,
+        y_test,
+        clusters=_part(clusters, test),
+        measures=measures,
+        about=about,
+        listed=listed,
     )
     warn_of_leak(X_test, y_test, comparison.accuracy)
     return Trial(clf, len(y_train), comparison, X_test, was_fitted)
