@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
@@ -30,10 +31,16 @@ def printable(text: object) -> str:
     >>> print(printable("Zoë"), printable("red\x1b[2J\n"))
     Zoë red\x1b[2J\n
     """
-    return "".join(
-        ascii(c)[1:-1] if unicodedata.category(c) in STEERING and c not in JOINERS else c
-        for c in str(text)
-    )
+    return "".join(ascii(c)[1:-1] if _steers(c) else c for c in str(text))
+
+
+def printable_json(text: str) -> str:
+    """Return JSON with the same meaning in which nothing steers a terminal."""
+    return "".join(json.dumps(c)[1:-1] if _steers(c) else c for c in text)
+
+
+def _steers(c: str) -> bool:
+    return not c.isprintable() and unicodedata.category(c) in STEERING and c not in JOINERS
 
 
 def quoted(name: str) -> str:

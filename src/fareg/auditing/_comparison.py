@@ -136,7 +136,7 @@ class Comparison:
         lines += [f"  next       {step}" for step in verdict["next_steps"]]
         for moment, told in zip(("before", "after"), self._told(), strict=True):
             lines.append(f"  {moment:<10} {told}, {words.rows(len(self.y))}")
-        return "\n".join(lines)
+        return "\n".join(map(words.printable, lines))
 
     __str__ = summary
 

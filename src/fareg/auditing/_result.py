@@ -188,7 +188,8 @@ class AuditResult:
                 f"  by label   worst is {worst['label']}: {words.percent(worst['coverage'])} of "
                 f"{words.rows(worst['n'])} ({words.evidence(worst)})"
             )
-        return "\n".join(lines + [f"  note       {note}" for note in self.notes])
+        lines += [f"  note       {note}" for note in self.notes]
+        return "\n".join(map(words.printable, lines))
 
     __str__ = summary
 

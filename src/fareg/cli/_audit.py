@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import busy, names, plain_errors, sampling_of
+from fareg.cli._running import busy, names, plain_errors, sampling_of, say
 
 
 def audit(
@@ -78,6 +78,6 @@ def audit(
             )
         told.update(result.to_dict(), report=report)
     if not json:
-        typer.echo(result.summary())
+        say(result.summary())
         if report is not None:
-            typer.echo(f"report in {report}")
+            say(f"report in {report}")

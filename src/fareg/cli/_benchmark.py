@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import kept_results, names, plain_errors
+from fareg.cli._running import console as terminal
+from fareg.cli._running import kept_results, names, plain_errors, say
 
 
 def benchmark(
@@ -41,8 +42,6 @@ def benchmark(
 ) -> None:
     """Compare methods on published tables; a stopped run continues where it stopped."""
     with plain_errors(json) as told:
-        from rich.console import Console
-
         from fareg.experiments import benchmark as run
         from fareg.experiments import page_of, parse_sizes
 
@@ -66,11 +65,11 @@ def benchmark(
                     jobs=jobs,
                     engine=engine,
                     scheduler=scheduler,
-                    console=None if json else Console(stderr=True),
+                    console=None if json else terminal(err=True),
                 )
             )
         told.update(done.to_dict())
     if not json:
-        typer.echo(f"{told['rows']} rows, {told['failures']} of them failures")
+        say(f"{told['rows']} rows, {told['failures']} of them failures")
         for path in told["files"]:
-            typer.echo(path)
+            say(path)

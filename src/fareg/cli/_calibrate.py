@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from fareg.cli import _options as opt
-from fareg.cli._running import busy, engine_of, names, plain_errors
+from fareg.cli._running import busy, engine_of, names, plain_errors, say
 
 
 def calibrate(
@@ -46,4 +44,4 @@ def calibrate(
         from fareg import _words as words
 
         rounds = "1 round" if told["rounds"] == 1 else f"{told['rounds']} rounds"
-        typer.echo(f"calibrated on {words.rows(told['rows'])} in {rounds}: model in {out}")
+        say(f"calibrated on {words.rows(told['rows'])} in {rounds}: model in {out}")

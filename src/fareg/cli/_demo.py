@@ -9,6 +9,7 @@ import typer
 
 from fareg.cli import _options as opt
 from fareg.cli._running import busy, plain_errors
+from fareg.cli._running import console as terminal
 
 
 def demo(
@@ -32,13 +33,12 @@ def demo(
 
 
 def _print_demo(result: Any, figures: list[Path]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from fareg import _words as words
     from fareg.experiments.demo import LEVELS, SPLIT
 
-    console = Console(highlight=False)
+    console = terminal()
     rows = result.table.set_index("method")
     split, levels = rows.loc[SPLIT], rows.loc[LEVELS]
     everyone, inside = words.percent(split["average"]), words.percent(split["group"])

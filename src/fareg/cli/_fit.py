@@ -10,6 +10,7 @@ import typer
 from fareg._endings import TABLE
 from fareg.cli import _options as opt
 from fareg.cli._running import busy, names, plain_errors, print_verdict, sampling_of
+from fareg.cli._running import console as terminal
 
 COLUMNS, MODEL, SETS = "Columns", "Model", "Sets"  # headings of the help
 
@@ -74,6 +75,7 @@ def fit(
     test_out: Annotated[
         Path | None, typer.Option(help=f"Also write the test rows to this file: {TABLE}.")
     ] = None,
+    safe_csv: opt.SafeCsv = False,
     max_rows: opt.MaxRows = None,
     engine: opt.Engine = "local",
     scheduler: opt.Scheduler = None,
@@ -112,6 +114,7 @@ def fit(
                 seed=seed,
                 report=report,
                 test_out=test_out,
+                safe_csv=safe_csv,
                 sampling=sampling_of(data, max_rows, seed, engine, scheduler),
             )
         told.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
@@ -156,13 +159,12 @@ def _pair(item: str, known: list[str]) -> tuple[str, str]:
 
 
 def _print_trial(told: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     from fareg.report import MIN_HEADLINE_ROWS, words, worst_label
 
-    console = Console(highlight=False)
+    console = terminal()
     rows, level = told["rows"], words.confidence(told["confidence_level"])
     first = f"{rows['train']} rows trained" if "train" in rows else ""
     first = first or f"{rows['learn']} rows to learn from"

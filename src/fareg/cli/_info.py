@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli import _options as opt
+from fareg.cli._running import console as terminal
 from fareg.cli._running import plain_errors, print_verdict
 
 
@@ -25,7 +26,6 @@ def info(
 
 
 def _print_info(told: dict[str, Any], path: Path) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Column, Table
 
@@ -63,7 +63,7 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     table = Table("", Column(overflow="fold"), show_header=False, box=None)
     for name, value in facts.items():
         table.add_row(escape(name), escape(value))
-    console = Console(highlight=False)
+    console = terminal()
     console.print(table)
     if "verdict" in fitted:
         print_verdict(console, fitted["verdict"])

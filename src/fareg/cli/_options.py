@@ -44,3 +44,10 @@ Trust = Annotated[
 Report = Annotated[
     Path | None, typer.Option(help=f"Also write a report to this {either(HTML)} file.")
 ]
+SafeCsv = Annotated[
+    bool,
+    typer.Option(
+        "--safe-csv",
+        help="Write CSV texts like =1+1 with an apostrophe before them, as no formulas.",
+    ),
+]

@@ -9,7 +9,7 @@ import typer
 
 from fareg._endings import TABLE
 from fareg.cli import _options as opt
-from fareg.cli._running import engine_of, kept_results, names, plain_errors, progress
+from fareg.cli._running import engine_of, kept_results, names, plain_errors, progress, say, stop
 
 
 def predict(
@@ -24,6 +24,7 @@ def predict(
     jobs: opt.Jobs = None,
     scheduler: opt.Scheduler = None,
     trust: opt.Trust = None,
+    safe_csv: opt.SafeCsv = False,
     json: opt.Json = False,
 ) -> None:
     """Write the prediction set of every row: set, size, top label, group.
@@ -32,6 +33,8 @@ def predict(
     """
     with plain_errors(json) as told:
         where = engine_of(data, engine, jobs, scheduler)
+        if safe_csv and data.is_dir():
+            stop("Error: --safe-csv is for a CSV file to write, a folder gives Parquet files", 2)
         with progress(data, json) as advance:
             common: dict[str, Any] = {
                 "keep": names(keep) or (),
@@ -42,7 +45,7 @@ def predict(
             if not data.is_dir():
                 from fareg.workflow import predict_file
 
-                told.update(predict_file(model, data, out, **common))
+                told.update(predict_file(model, data, out, safe_csv=safe_csv, **common))
             else:
                 from fareg.workflow import predict_folder
 
@@ -53,4 +56,4 @@ def predict(
         from fareg import _words as words
 
         rows, size = told["rows"], told["mean_size"]
-        typer.echo(f"{rows} sets of {words.size(size)} labels on average, in {out}")
+        say(f"{rows} sets of {words.size(size)} labels on average, in {out}")

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import kept_results, names, plain_errors
+from fareg.cli._running import console as terminal
+from fareg.cli._running import kept_results, names, plain_errors, say
 
 
 def reproduce(
@@ -36,8 +37,6 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments; a stopped run continues where it stopped."""
     with plain_errors(json) as told:
-        from rich.console import Console
-
         from fareg.experiments import list_targets, parse_sizes
         from fareg.experiments import reproduce as run
 
@@ -56,7 +55,7 @@ def reproduce(
                     acs_root=acs_root,
                     acs_states=names(acs_states),
                     protocol=protocol,
-                    console=None if json else Console(stderr=True),
+                    console=None if json else terminal(err=True),
                 )
             told.update(done.to_dict())
     if not json:
@@ -66,10 +65,10 @@ def reproduce(
 def _print_reproduction(told: dict[str, Any]) -> None:
     if "files" not in told:
         for name, title in told["targets"].items():
-            typer.echo(f"{name:14} {title}")
+            say(f"{name:14} {title}")
         return
     for name, reason in told["skipped"].items():
-        typer.echo(f"{name} skipped, {reason}", err=True)
+        say(f"{name} skipped, {reason}", err=True)
     for name, files in told["files"].items():
-        typer.echo(f"{name}: {', '.join(files)}")
-    typer.echo(f"in {told['folder']}")
+        say(f"{name}: {', '.join(files)}")
+    say(f"in {told['folder']}")

@@ -15,6 +15,8 @@ from typing import Any
 
 import typer
 
+from fareg import _words as words
+
 # What an error says in the shell beside its own words. Errors are told by the names of their
 # classes, because the modules of these are heavy to import.
 MORE = {
@@ -44,10 +46,11 @@ def plain_errors(json: bool) -> Iterator[dict[str, Any]]:
     notes = list(dict.fromkeys(str(warning.message) for warning in caught))
     if json:
         told["warnings"] = notes
-        typer.echo(json_format.dumps(told, ensure_ascii=False, default=os.fspath))
+        said = json_format.dumps(told, ensure_ascii=False, default=os.fspath)
+        typer.echo(words.printable_json(said))
     else:
         for note in notes:
-            typer.echo(f"Warning: {note}", err=True)
+            say(f"Warning: {' '.join(note.split())}", err=True)
 
 
 @contextmanager
@@ -89,8 +92,25 @@ def kept_results() -> Iterator[None]:
         stop("Interrupted: results so far are kept, the same command goes on.", 130)
 
 
+def say(text: Any, *, err: bool = False) -> None:
+    """Print lines of text; names in them, which come from tables and files, steer no terminal."""
+    typer.echo("\n".join(map(words.printable, str(text).split("\n"))), err=err)
+
+
+def console(*, err: bool = False) -> Any:
+    """Return a console for tables and markup; names in them steer no terminal either."""
+    from rich.console import Console
+
+    class Plain(Console):
+        def render_str(self, text: str, **options: Any) -> Any:
+            lines = "\n".join(map(words.printable, text.split("\n")))
+            return super().render_str(lines, **options)
+
+    return Plain(stderr=err, highlight=False)
+
+
 def stop(line: str, code: int) -> None:
-    typer.echo(line, err=True)
+    say(line, err=True)
     raise typer.Exit(code)
 
 
@@ -100,10 +120,8 @@ def busy(what: str, json: bool) -> Iterator[Callable[[str], None]]:
     if json or not sys.stderr.isatty():
         yield lambda stage: None
         return
-    from rich.console import Console
-
     start = time.monotonic()
-    with Console(stderr=True).status(what) as status:
+    with console(err=True).status(what) as status:
         yield lambda stage: status.update(f"{stage} ({time.monotonic() - start:.0f} s so far)")
 
 
@@ -113,13 +131,12 @@ def progress(data: Path, json: bool) -> Iterator[Any]:
     if json or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     from fareg.workflow import count_rows
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=console(err=True), transient=True) as bar:
         task = bar.add_task("rows", total=count_rows(data))
         yield lambda rows: bar.advance(task, rows)
 
@@ -157,8 +174,6 @@ def sampling_of(
 
 def names(text: str | None) -> list[str] | None:
     """Return the names in ``a,b``; one with a comma or outer blanks is written as ``"a, b"``."""
-    from fareg import _words as words
-
     return None if text is None else [words.unquoted(item) for item in words.list_items(text)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from fareg.workflow._formats import check_unique, is_packed
 
 SEPARATORS = (",", ";", "\t")  # of columns in a CSV file
 ENCODING = "utf-8-sig"  # UTF-8, perhaps with a byte order mark
+RUN_BY_SPREADSHEETS = tuple("=+-@\t\r\n")  # a cell that begins so may be run as a formula
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 LONGEST = 2**31 - 1  # characters of a value; Python's csv refuses more than 131,072 by itself
 
 
@@ -160,3 +163,26 @@ def _check_names(names: list[str], first: list[str], source: Path) -> None:
             f"{len(first)} values; name every column"
         )
     check_unique([name for name in names if name], source)
+
+
+def safe_cells(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table that no spreadsheet runs: an apostrophe stands before texts like formulas.
+
+    Names of columns are such texts too; numbers stay as they are.
+
+    >>> safe_cells(pd.DataFrame({"who": ["=1+1", "-3", "a"], "n": [-1, 0, 1]}))["who"].tolist()
+    ["'=1+1", '-3', 'a']
+    """
+    kinds = pd.api.types
+    safe = {
+        str(name): column
+        if kinds.is_numeric_dtype(column.dtype) or kinds.is_datetime64_any_dtype(column.dtype)
+        else column.astype(object).map(_safe_cell)
+        for name, column in frame.items()
+    }
+    return pd.DataFrame(safe, index=frame.index).rename(columns=_safe_cell)
+
+
+def _safe_cell(value: Any) -> Any:
+    runs = isinstance(value, str) and value.startswith(RUN_BY_SPREADSHEETS)
+    return f"'{value}" if runs and not NUMBER.fullmatch(value) else value

@@ -26,7 +26,13 @@ from fareg.workflow._formats import Progress, is_parquet, quiet
 from fareg.workflow._parquet import Sampling
 from fareg.workflow._roles import AskedRoles
 from fareg.workflow._stamps import Stamp
-from fareg.workflow._tables import column_kinds, copy_rows, read_table, table_columns
+from fareg.workflow._tables import (
+    check_safe_csv,
+    column_kinds,
+    copy_rows,
+    read_table,
+    table_columns,
+)
 from fareg.workflow._target import (
     check_clusters,
     check_target,
@@ -103,6 +109,7 @@ def fit_file(
     seed: int = 0,
     report: AnyPath | None = None,
     test_out: AnyPath | None = None,
+    safe_csv: bool = False,
     sampling: Sampling | None = None,
 ) -> Trial:
     """Train a model on a table, or take a fitted one; calibrate, test, and write it to ``out``.
@@ -158,12 +165,15 @@ def fit_file(
     test_out : path, default=None
         File for the test rows, which the model has not seen, for an audit. Its ending tells the
         format; in the format of ``data``, the rows stand as they do there.
+    safe_csv : bool, default=False
+        Whether no spreadsheet runs a cell of that file, as in :func:`predict_file`.
     sampling : Sampling, default=None
         Which rows of a folder are read, and where; None for 10^6 at most.
     """
     check_output(out)
     if report is not None:
         check_output(report, endings=HTML)
+    check_safe_csv(test_out, safe_csv)
     if test_out is not None:
         check_output(test_out)
     check_outputs([out, report, test_out], inputs=[data, model])
@@ -212,7 +222,15 @@ def fit_file(
         listed=base.roles.sensitive or base.roles.others,
     )
     if test_out is not None:
-        copy_rows(data, trial.X.index, test_out, labels=[target], kinds=kinds, stamp=stamp)
+        copy_rows(
+            data,
+            trial.X.index,
+            test_out,
+            labels=[target],
+            kinds=kinds,
+            stamp=stamp,
+            safe_csv=safe_csv,
+        )
     seen = SeenRows.of(X, labels, others, further, rows=~X.index.isin(trial.X.index))
     save(clf, out, metadata={"columns": kinds, **_notes(trial, base)}, seen=seen)
     if report is not None:

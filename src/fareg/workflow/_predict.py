@@ -14,7 +14,7 @@ from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.classifiers import SplitConformalClassifier
 from fareg.persistence import describe, load
 from fareg.workflow._notes import fit_notes
-from fareg.workflow._tables import read_batches, table_writer
+from fareg.workflow._tables import check_safe_csv, read_batches, table_writer
 
 ANSWERS = ("set", "size", "top", "probability", "level", "group")
 
@@ -27,6 +27,7 @@ def predict_file(
     keep: Sequence[str] = (),
     batch_size: int = 50_000,
     trusted: Sequence[str] | None = None,
+    safe_csv: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the sets of every row of a table to a file, whole or not at all.
@@ -41,6 +42,9 @@ def predict_file(
         Rows that are in memory at a time.
     trusted : list of str, default=None
         Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
+    safe_csv : bool, default=False
+        Whether an apostrophe stands before each text of a CSV file that a spreadsheet might run as
+        a formula. Such texts do not read back as they were; sets, numbers and all others do.
     progress : function, default=None
         Called with the number of rows of each finished batch.
 
@@ -52,11 +56,14 @@ def predict_file(
     check_count("batch_size", batch_size)
     check_output(out)
     check_outputs([out], inputs=[model, data])
+    check_safe_csv(out, safe_csv)
     check_kept(keep)
     clf = load(model, trusted=trusted)
     kinds = model_columns(clf, model)
     batches = read_batches(data, kinds, batch_size, keep=keep)
-    return summary_of(write_answers(clf, batches, out, source=data, progress=progress))
+    return summary_of(
+        write_answers(clf, batches, out, source=data, progress=progress, safe_csv=safe_csv)
+    )
 
 
 def write_answers(
@@ -67,6 +74,7 @@ def write_answers(
     source: Any,
     progress: Callable[[int], None] | None = None,
     notes: Mapping[str, str] | None = None,
+    safe_csv: bool = False,
 ) -> IntArray:
     """Write what is kept of rows and the answers to them, and count the sets of each size.
 
@@ -74,7 +82,7 @@ def write_answers(
     """
     n_classes = len(clf.classes_)
     counts = count_sizes([], n_classes)
-    with table_writer(out, notes) as append:
+    with table_writer(out, notes, safe_csv=safe_csv) as append:
         for X, kept in batches:
             with rows_after(int(counts.sum()), source):
                 table = ask(clf.predict_table, clf, X).reset_index(drop=True)

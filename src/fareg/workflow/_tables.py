@@ -16,7 +16,7 @@ from fareg._columns import spelled_numbers
 from fareg._files import AnyPath, check_output, check_readable, replacing
 from fareg._names import check_columns
 from fareg._validation import InvalidInputError, warn
-from fareg.workflow._csv import CsvFile, opened_csv, opened_text
+from fareg.workflow._csv import CsvFile, opened_csv, opened_text, safe_cells
 from fareg.workflow._formats import is_packed, is_parquet, reading
 from fareg.workflow._parquet import (
     Sampling,
@@ -158,11 +158,15 @@ def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
 
 
 @contextmanager
-def table_writer(path: AnyPath, notes: Mapping[str, str] | None = None) -> Iterator[Any]:
+def table_writer(
+    path: AnyPath, notes: Mapping[str, str] | None = None, *, safe_csv: bool = False
+) -> Iterator[Any]:
     """Yield a function that appends frames to a file which appears when all is written.
 
-    A Parquet file holds the ``notes`` too, for :func:`notes_of`.
+    A Parquet file holds the ``notes`` too, for :func:`notes_of`. With ``safe_csv``, no cell of a
+    CSV file is a formula.
     """
+    check_safe_csv(path, safe_csv)
     as_parquet = is_parquet(check_output(path))
     with replacing(path) as temporary, ExitStack() as opened:
         if as_parquet:
@@ -171,7 +175,18 @@ def table_writer(path: AnyPath, notes: Mapping[str, str] | None = None) -> Itera
             file = opened.enter_context(
                 opened_text(temporary, "xt", "utf-8", packed=is_packed(path))
             )
-            yield lambda frame: frame.to_csv(file, index=False, header=file.tell() == 0)
+            made = safe_cells if safe_csv else lambda frame: frame
+            yield lambda frame: made(frame).to_csv(file, index=False, header=file.tell() == 0)
+
+
+def check_safe_csv(path: AnyPath | None, safe_csv: bool) -> None:
+    """Refuse safe cells of a file in which no spreadsheet looks for formulas."""
+    if safe_csv and (path is None or is_parquet(path)):
+        got = "none" if path is None else path
+        raise InvalidInputError(
+            f"safe cells are for a CSV file to write, got {got}; leave that option out, or write a "
+            "CSV file"
+        )
 
 
 def _parquet_appender(path: Path, opened: ExitStack, notes: Mapping[str, str] | None) -> Any:
@@ -207,6 +222,7 @@ def copy_rows(
     labels: Sequence[str] = (),
     kinds: Mapping[str, str] | None = None,
     stamp: Stamp | None = None,
+    safe_csv: bool = False,
 ) -> None:
     """Write the given rows of a table or folder to a file, in the format that its ending tells.
 
@@ -232,7 +248,7 @@ def copy_rows(
         with reading(check_readable(source)), opened_csv(Path(source)) as file:
             frame = file.check().written().iloc[positions]
     stamp.check()
-    with table_writer(out) as append:
+    with table_writer(out, safe_csv=safe_csv) as append:
         append(frame)
 
 
