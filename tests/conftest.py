@@ -52,6 +52,7 @@ SLOW = (
     "test_examples.py",
     "test_fit_and_audit.py",
     "test_given_models.py",
+    "test_ids_in_files.py",
     "test_load_and_faults.py",
     "test_persistence.py",
     "test_predict_folder.py",

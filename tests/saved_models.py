@@ -54,7 +54,7 @@ def counted(clf, X, y):
     """Return the classifier with thresholds that were counted on these rows."""
     clf.conformalize(X, y)
     search = IntervalSearch(clf.calibration_.leveler.n_levels, 1, clf.alpha_, len(y))
-    own = clf.conformity_scores(X)[np.arange(len(y)), label_codes(y, clf.classes_)]
+    own = clf.rows_to_calibrate(X).scores[np.arange(len(y)), label_codes(y, clf.classes_)]
     while search.is_open:
         asked = search.next_round()
         search.narrow(asked.count(own, clf.predict_level(X), np.zeros(len(y), np.int64)))

@@ -7,6 +7,7 @@ import threading
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
@@ -87,7 +88,7 @@ def in_memory(clf):
     """Return the calibration of all new rows in one memory."""
     new = slice(900, None)
     codes = np.searchsorted(clf.classes_, Y[new])
-    scores = clf.conformity_scores(X[new])[np.arange(len(codes)), codes]
+    scores = clf.rows_to_calibrate(X[new]).scores[np.arange(len(codes)), codes]
     labels, n_labels = (codes, len(clf.classes_)) if clf.label_conditional else (None, 1)
     leveler, levels = clf.calibration_.leveler, clf.predict_level(X[new])
     return LevelCalibration(leveler, scores, levels, labels, n_labels, clf.alpha_)
@@ -125,6 +126,52 @@ def test_thresholds_are_those_of_all_new_rows_in_one_memory(
     assert fareg.persistence.describe(out)["metadata"]["calibrated"]["rows"] == 2100
     with pytest.raises(FaregError, match="p-values need the calibration scores"):
         after.predict_p(X)
+
+
+def discrete_rows(n, seed):
+    """Return rows of which most equal others, with an id of each."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "Color": rng.choice(["Blue", "Red"], n),
+            "Gender": rng.choice(["Female", "Male"], n),
+            "Feature 1": rng.integers(0, 5, n) / 5,
+        }
+    )
+    return table.assign(outcome=rng.choice(np.unique(Y), n), person=rng.permutation(n) + 10**6)
+
+
+@pytest.mark.parametrize("ids", [None, "person"])
+@pytest.mark.parametrize("batch_size", [37, 50_000])
+def test_equal_rows_are_numbered_over_all_parts(ids, batch_size, place, tmp_path):
+    rows = discrete_rows(900, 0)
+    (tmp_path / "parts").mkdir()
+    for part, piece in enumerate(np.array_split(np.arange(900), 4)):
+        rows.iloc[piece].to_parquet(tmp_path / "parts" / f"{part}.parquet")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    clf = fareg.load(place / "m.fareg")
+    codes = np.searchsorted(clf.classes_, rows["outcome"])
+    own = clf.rows_to_calibrate(rows[list(X)], ids=None if ids is None else rows[ids])
+    assert len(np.unique(own.uniforms)) == 900
+    expected = LevelCalibration(
+        clf.calibration_.leveler,
+        own.scores[np.arange(900), codes],
+        clf.predict_level(rows[list(X)]),
+        None,
+        1,
+        clf.alpha_,
+    )
+    for data in ("parts", "rows.csv"):
+        told = calibrate_folder(
+            place / "m.fareg",
+            tmp_path / data,
+            target="outcome",
+            out=tmp_path / "new.fareg",
+            ids=ids,
+            batch_size=batch_size,
+            jobs=1,
+        )
+        np.testing.assert_array_equal(told["thresholds"], expected.level_thresholds)
 
 
 def test_a_worker_that_dies_changes_nothing(place, tmp_path, monkeypatch):

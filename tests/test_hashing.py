@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from fareg import FaregError
-from fareg._hashing import hash_key, row_uniforms
+from fareg._hashing import ROLES, equal_before, hash_key, numbered_hashes, row_hashes, uniforms_of
 from same_table import EXPECTED, TABLES
+
+
+def row_uniforms(X, key):
+    """Return a number per row that depends on its values and the key alone."""
+    return uniforms_of(row_hashes(X, key))
+
 
 laws = settings(max_examples=30, deadline=None)
 
@@ -61,6 +67,27 @@ def test_row_numbers_are_uniform_and_uncorrelated(table, key):
     assert kstest(u, "uniform").pvalue > 1e-4
     assert abs(np.corrcoef(u[1:], u[:-1])[0, 1]) < 4 / np.sqrt(len(u))
     assert len(np.unique(u)) == len(u)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_equal_rows_have_numbers_of_their_own_in_every_role(role):
+    hashes = row_hashes(np.zeros((5000, 2)), hash_key(0))
+    u = uniforms_of(numbered_hashes(hashes, role))
+    assert kstest(u, "uniform").pvalue > 1e-4
+    assert abs(np.corrcoef(u[1:], u[:-1])[0, 1]) < 4 / np.sqrt(len(u))
+    assert len(np.unique(u)) == len(u)
+    for other in [uniforms_of(numbered_hashes(hashes, name)) for name in ROLES if name != role]:
+        assert abs(np.corrcoef(u, other)[0, 1]) < 4 / np.sqrt(len(u))
+    shifted = uniforms_of(numbered_hashes(hashes, role), 1)
+    assert abs(np.corrcoef(u, shifted)[0, 1]) < 4 / np.sqrt(len(u))
+
+
+@laws
+@given(values=st.lists(st.integers(0, 4), max_size=30))
+def test_equal_rows_are_counted_in_their_order(values):
+    hashes = np.array(values, dtype=np.uint64)
+    expected = [values[:i].count(value) for i, value in enumerate(values)]
+    assert equal_before(hashes).tolist() == expected
 
 
 def test_row_numbers_of_two_keys_are_independent():

@@ -1,4 +1,11 @@
-"""Chance and rows: random numbers that depend on a row's values, one row of a cluster, old rows."""
+"""Chance and rows: the random number of each row, one row of a cluster, rows that were used before.
+
+A randomised score needs a number in [0, 1) per row. It is a hash of a key, drawn once per fit, and
+of what tells the row from others: its values, the id of the person if ids are known, what the row
+is for, and how many equal rows stand before it in the same call. So equal people are not lucky or
+unlucky together, and answers are the same in every run. ``docs/guarantees.md`` has the proof that
+promises hold.
+"""
 
 from __future__ import annotations
 
@@ -16,53 +23,82 @@ Z = 3.0  # standard errors that chance may explain
 MARGIN = 0.01  # further share that may equal used rows, as new rows are never quite like old ones
 
 
-def row_uniforms(X: Any, key: int, beside: Any = None) -> FloatArray:
-    """Return one number in [0, 1) per row that depends on the row's values and ``key`` alone.
+# What rows are asked for. Equal rows get independent numbers in each role.
+ROLES = {"calibration": 1, "learning": 2, "prediction": 3}
 
-    The values are those of X and of a table ``beside`` it, as if both were one table.
 
-    Randomised scores draw their ``u`` from here, so a row's answer depends neither on its position
-    nor on the rows beside it. Given ``key``, a score built on it is a fixed function of (x, y), and
-    conformal guarantees hold as for any other score.
+def row_hashes(X: Any, key: int, beside: Any = None, ids: Any = None) -> Any:
+    """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone.
+
+    The values are those of X and of a table ``beside`` it, as if both were one table, and those of
+    ``ids``, an array of texts that tell whose row it is.
     """
-    return _uniforms(row_hashes(X, key, beside))
-
-
-def row_hashes(X: Any, key: int, beside: Any = None) -> Any:
-    """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone."""
     state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
     columns = [*series_of(X), *(() if beside is None else series_of(beside))]
     for position, column in enumerate(columns):
         codes, values = coded_column(column)
         hashes = _hashes(values) + np.uint64(position)
         state = _mix(state ^ (hashes if codes is None else hashes[codes]))
-    return state
+    return state if ids is None else _mix(state ^ _text_hashes(ids))
+
+
+def equal_before(hashes: Any) -> IntArray:
+    """Return for each hash how many equal ones stand before it.
+
+    >>> equal_before(np.array([7, 5, 7, 7], dtype=np.uint64)).tolist()
+    [0, 0, 1, 2]
+    """
+    before = np.zeros(len(hashes), dtype=np.int64)
+    if len(hashes) < 2:
+        return before
+    repeated = np.flatnonzero(pd.Series(hashes).duplicated(keep=False))  # few, in most tables
+    order = repeated[np.argsort(hashes[repeated], kind="stable")]
+    place = np.arange(len(order))
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = hashes[order[1:]] != hashes[order[:-1]]
+    before[order] = place - np.maximum.accumulate(np.where(is_first, place, 0))
+    return before
+
+
+def numbered_hashes(hashes: Any, role: str, before: IntArray | None = None) -> Any:
+    """Return 64 random bits per row that no other row of the same call has.
+
+    Equal rows are told apart by their number: ``before`` tells how many equal rows stand before
+    each; None if ``hashes`` are those of all rows. In another role, the bits are others.
+    """
+    before = equal_before(hashes) if before is None else before
+    salt = _mix(np.array([ROLES[role] << 56], dtype=np.uint64) + before.astype(np.uint64))
+    return _mix(hashes ^ salt)
+
+
+def uniforms_of(bits: Any, shift: int = 0) -> FloatArray:
+    """Return one number in [0, 1) per row, and independent ones for every ``shift``."""
+    if shift:
+        bits = _mix(bits + _mix(np.array([shift], dtype=np.uint64)))
+    uniforms: FloatArray = (bits >> np.uint64(11)) * 2.0**-53
+    return uniforms
 
 
 def row_draws(uniforms: FloatArray, n_draws: int) -> list[FloatArray]:
-    """Return ``n_draws`` independent versions of what :func:`row_uniforms` returned."""
+    """Return ``n_draws`` independent versions of what :func:`uniforms_of` returned."""
     state = (uniforms * 2.0**53).astype(np.uint64)
     offsets = _mix(np.arange(1, n_draws + 1, dtype=np.uint64))
-    return [_uniforms(_mix(state + offset)) for offset in offsets]
-
-
-def _uniforms(state: Any) -> FloatArray:
-    uniforms: FloatArray = (state >> np.uint64(11)) * 2.0**-53
-    return uniforms
+    return [uniforms_of(_mix(state + offset)) for offset in offsets]
 
 
 def _hashes(values: Any) -> Any:
     """Hash canonical values to 64 bits, a number alike whether it is float64 or text."""
     if values.dtype != object:
         return _bits(values)
-    # Half of a surrogate pair cannot be encoded in UTF-8, so its escape sequence is hashed instead.
-    plain = [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in values[:-1]]
-    texts = np.array([*plain, None], dtype=object)[:-1]
-    numbers = spelled_numbers(texts)
-    hashes = np.where(
-        np.isnan(numbers), pd.util.hash_array(texts, categorize=False), _bits(numbers)
-    )
+    numbers = spelled_numbers(values[:-1])
+    hashes = np.where(np.isnan(numbers), _text_hashes(values[:-1]), _bits(numbers))
     return np.append(hashes, _bits(np.array([np.nan])))
+
+
+def _text_hashes(texts: Any) -> Any:
+    # Half of a surrogate pair cannot be encoded in UTF-8, so its escape sequence is hashed instead.
+    plain = [text.encode("utf-8", "backslashreplace").decode("utf-8") for text in texts]
+    return pd.util.hash_array(np.array([*plain, None], dtype=object)[:-1], categorize=False)
 
 
 def _bits(values: FloatArray) -> Any:
@@ -119,7 +155,9 @@ def one_row_of_each(clusters: Any, n: int, rng: np.random.Generator) -> BoolArra
     return chosen
 
 
-def holds_used(used: IntArray, given: IntArray, n_given: int, others: Any = ()) -> bool:
+def holds_used(
+    used: IntArray, given: IntArray, n_given: int, others: Any = (), n_hidden: int = 0
+) -> bool:
     """Tell whether a table holds used rows, or equals some of them by chance only.
 
     The share of used rows that equal another used row estimates how many rows of a new table equal
@@ -136,6 +174,8 @@ def holds_used(used: IntArray, given: IntArray, n_given: int, others: Any = ()) 
     others : ndarray, default=()
         How many rows of the table have each of its other values; those not counted are taken to be
         unlike each other.
+    n_hidden : int, default=0
+        How many further used rows equal an earlier one, though their values here do not show it.
 
     Examples
     --------
@@ -147,7 +187,8 @@ def holds_used(used: IntArray, given: IntArray, n_given: int, others: Any = ()) 
     n, m = int(used.sum()), n_given
     if not given.any():
         return False
-    once, twice = int((used == 1).sum()), int((used == 2).sum())
+    once = max(0, int((used == 1).sum()) - 2 * n_hidden)  # a row and its repetition
+    twice = int((used == 2).sum()) + n_hidden
     chance = 1 - once / n
     error = (Z * np.sqrt(once * chance + 2 * twice + Z**2) + Z**2) / n
     most = min(1.0, chance + error)

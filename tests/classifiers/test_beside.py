@@ -215,7 +215,7 @@ def test_swapped_columns_are_told():
         SplitConformalClassifier().conformalize(WHO, Y, proba=one_pair)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        SplitConformalClassifier().conformalize(WHO, Y, proba=sharp)
+        SplitConformalClassifier().conformalize(WHO, Y, proba=sharp, ids=range(len(Y)))
 
 
 DOSE, DOSE_NEW = pd.DataFrame({"dose": P[:, 0]}), pd.DataFrame({"dose": P_NEW[:, 0]})

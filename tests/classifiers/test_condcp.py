@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from sklearn.frozen import FrozenEstimator
 
 from fareg._encoding import gradient_boosting
-from fareg._hashing import row_uniforms
+from fareg._hashing import numbered_hashes, row_hashes, uniforms_of
 from fareg._validation import FaregError, FaregWarning
 from fareg.calibration._condcp import QuantileProgram
 from fareg.classifiers import CondCPClassifier
@@ -146,11 +146,12 @@ def test_sets_are_the_labels_with_a_dual_variable_below_the_level(case):
             clf.calibration_.basis.matrix(clf._rows(table, caller="test"))
             for table in (X_cal, rows)
         )
-        S = clf.conformity_scores(X_cal)[np.arange(N_CAL), y_cal]
+        S = clf.rows_to_calibrate(X_cal).scores[np.arange(N_CAL), y_cal]
         T, sets = clf.conformity_scores(rows), clf.predict_set(rows)
         u = np.full(6, 0.9)
         if randomized:
-            u = row_uniforms(rows, clf.key_ + 1) - 0.1
+            bits = numbered_hashes(row_hashes(rows, clf.key_), "prediction")
+            u = uniforms_of(bits, 1) - 0.1
         for i in range(6):
             eta = [dual_variable(Phi, S, phi[i], t, 0.1) for t in T[i]]
             np.testing.assert_array_equal(sets[i], np.array(eta) < u[i] - 1e-7)

@@ -165,7 +165,7 @@ def test_one_cell_equals_split_on_the_rows_that_calibrate(world):
 
 def test_rows_that_teach_do_not_calibrate(world, fitted):
     _, cal, _ = world
-    rows = fitted._as_rows(cal.X, np.asarray(cal.y))
+    rows = fitted._as_rows(cal.X, np.asarray(cal.y), role="calibration")
     learning, rest = divide_rows(rows, None, "split", fitted.key_, "look for a group")
     assert not set(learning.X.index) & set(rest.X.index)
     np.testing.assert_array_equal(fitted.calibration_.scores, rest.own_scores)

@@ -22,7 +22,7 @@ from fareg import (
     PartialConformalClassifier,
     SplitConformalClassifier,
 )
-from fareg._hashing import row_uniforms
+from fareg._hashing import numbered_hashes, row_hashes, uniforms_of
 from fareg.pvalues import conformal_pvalues
 from fareg.scores import SCORES, aps
 
@@ -36,6 +36,11 @@ def table(seed, n, labels=(0, 1, 2)):
     proba = rng.dirichlet(np.ones(len(labels)), n)
     drawn = (rng.random((n, 1)) > proba.cumsum(axis=1)).sum(axis=1).clip(max=len(labels) - 1)
     return pd.DataFrame(proba).add_prefix("p"), np.asarray(labels)[drawn]
+
+
+def row_uniforms(X, key, role):
+    """Return the random number that each row has in a role."""
+    return uniforms_of(numbered_hashes(row_hashes(X, key), role))
 
 
 def numbers(seed=0, n=300):
@@ -53,9 +58,10 @@ def test_sets_are_the_labels_scored_no_stranger_than_the_threshold(reader, score
     X_new, _ = table(1, 40)
     clf = SplitConformalClassifier(reader(), conformity_score=score, random_state=0)
     clf.conformalize(X, y)
-    own = SCORES[score](X.to_numpy(), row_uniforms(X, clf.key_))[np.arange(120), y]
+    u = row_uniforms(X, clf.key_, "calibration")
+    own = SCORES[score](X.to_numpy(), u)[np.arange(120), y]
     k = 109  # ceil(121 * 0.9)
-    scores = SCORES[score](X_new.to_numpy(), row_uniforms(X_new, clf.key_))
+    scores = SCORES[score](X_new.to_numpy(), row_uniforms(X_new, clf.key_, "prediction"))
     np.testing.assert_array_equal(clf.predict_set(X_new), scores <= np.sort(own)[k - 1])
     np.testing.assert_array_equal(clf.predict_p(X_new), conformal_pvalues(own, scores))
 
@@ -404,7 +410,8 @@ def test_labels_that_the_estimator_never_saw_count_as_misses(reader):
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert clf.n_calibration_ == 99
-    own = aps(X.to_numpy(), row_uniforms(X, clf.key_))[np.flatnonzero(~foreign), y[~foreign]]
+    u = row_uniforms(X, clf.key_, "calibration")
+    own = aps(X.to_numpy(), u)[np.flatnonzero(~foreign), y[~foreign]]
     assert clf.thresholds_[0][0] == np.sort(own)[90 - 1]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fareg._hashing import row_uniforms
+from fareg._hashing import row_hashes, uniforms_of
 from fareg._validation import IntArray
 from fareg.calibration._rows import Rows
 
@@ -39,6 +39,6 @@ def one_of_each_cluster(rows: Rows) -> Rows:
     ids, which, sizes = np.unique(rows.clusters, return_inverse=True, return_counts=True)
     # Rows of a cluster in an order that their values decide; a number of its own picks one of them.
     order = np.lexsort((rows.labels, rows.more_uniforms(SHIFT), which))
-    u = row_uniforms(ids[:, None].astype(object), rows.key + SHIFT)
+    u = uniforms_of(row_hashes(ids[:, None].astype(object), rows.key + SHIFT))
     chosen = order[np.cumsum(sizes) - sizes + (u * sizes).astype(np.int64)]
     return rows.take(np.sort(chosen))

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import SensitiveFeatures, select_columns, take_rows
-from fareg._hashing import row_uniforms
+from fareg._hashing import numbered_hashes, row_hashes, uniforms_of
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_proba
 from fareg.scores import is_randomised
 
-SLICED = ("proba", "scores", "own_scores", "uniforms")  # what a part of the rows inherits
+SLICED = ("proba", "scores", "own_scores", "bits")  # what a part of the rows inherits
 BLOCK = 1 << 22  # probabilities that are scored at a time: 32 megabytes
 
 
@@ -60,12 +60,16 @@ class Rows:
     ask: Callable[[Any], Any]  # ``ask(X)`` returns class probabilities
     score: Callable[[FloatArray, Any], Any]  # ``score(proba, u)`` returns conformity scores
     selection: SensitiveFeatures  # the sensitive features
-    key: int  # seeds the uniform numbers of the rows
+    key: int  # seeds the random numbers of the rows
     codes: IntArray | None = None  # column of each true label, -1 for an unknown one
     clusters: Any = None  # (n_samples,) ids of people or places with several rows
     hidden: tuple[str, ...] = ()  # columns of X that hold probabilities and never define groups
     given: GivenProba | None = None  # class probabilities beside X, which is then not asked for
     about: Any = None  # frame of the sensitive features beside X, if X does not hold them
+    ids: Any = None  # (n_samples,) texts that tell whose row it is; None if nobody told
+    role: str = "prediction"  # what the rows are for: a key of ``fareg._hashing.ROLES``
+    before: IntArray | None = None  # equal rows before each; None if all rows are here
+    part_of: tuple[Rows, Any] | None = None  # the rows that these were taken from, and which
     original: Rows | None = None  # the same rows, if these select other sensitive features
 
     def __len__(self) -> int:
@@ -95,30 +99,55 @@ class Rows:
             return check_proba(self.ask(self.X))
         return check_proba(self.given.values(), first_row=self.given.first)
 
-    @_Scored
+    @property
     def uniforms(self) -> FloatArray:
-        """One number in [0, 1) per row, a function of its values and the key alone."""
-        return self.more_uniforms(0)
+        """One number in [0, 1) per row, which makes a randomised score continuous."""
+        return uniforms_of(self.bits)
 
     def more_uniforms(self, shift: int) -> FloatArray:
-        """Return another number in [0, 1) per row for every shift of the key."""
+        """Return another number in [0, 1) per row for every shift."""
+        return uniforms_of(self.bits, shift)
+
+    @_Scored
+    def bits(self) -> Any:
+        """64 random bits per row, by the key and by what tells the row from all others."""
+        if self.part_of is not None:  # equal rows are numbered in the whole call
+            rows, chosen = self.part_of
+            return rows.bits[chosen]
+        before = self.before
+        if self.ids is not None and self.role == "prediction":
+            before = np.zeros(len(self), dtype=np.int64)  # the answer to a person is one answer
+        return numbered_hashes(self.hashes, self.role, before)
+
+    @_Scored
+    def hashes(self) -> Any:
+        """64 bits per row that rows have in common if their values and ids are equal."""
         if self.given is None:
-            return row_uniforms(self.X, self.key + shift)
-        tables = ((part.X, part.given.values()) for _, part in self.blocks() if part.given)
-        return np.concatenate([row_uniforms(X, self.key + shift, p) for X, p in tables])
+            return row_hashes(self.X, self.key, ids=self.ids)
+        parts = (
+            row_hashes(
+                take_rows(self.X, place),
+                self.key,
+                self.given.take(place).values(),
+                None if self.ids is None else self.ids[place],
+            )
+            for place in self._places()
+        )
+        return np.concatenate(list(parts))
 
     def blocks(self) -> Iterator[tuple[slice, Rows]]:
         """Yield neighbouring rows, so few that all their scores fit into memory, and their place.
 
         Given probabilities are read one block at a time. What a block works out is forgotten.
         """
+        places = self._places()
+        for place in places:
+            yield place, (self if len(places) == 1 else self.take(place))
+
+    def _places(self) -> list[slice]:
         size = max(1, BLOCK // max(1, self.n_classes))
-        if len(self) <= size:
-            yield slice(0, len(self)), self
-            return
-        for start in range(0, len(self), size):
-            place = slice(start, min(start + size, len(self)))
-            yield place, self.take(place)
+        starts = range(0, max(1, len(self)), size)
+        return [slice(start, min(start + size, len(self))) for start in starts]
 
     @_Scored
     def scores(self) -> FloatArray:
@@ -173,6 +202,13 @@ class Rows:
     def _known(self) -> dict[str, Any]:
         return {}
 
+    def in_role(self, role: str) -> Rows:
+        """Return the same rows with the random numbers that they would have in another role."""
+        other = replace(self, role=role, original=None)
+        known = {name: value for name, value in vars(self).items() if name in ("proba", "hashes")}
+        vars(other).update(known)
+        return other
+
     def selecting(self, selection: SensitiveFeatures) -> Rows:
         """Return the same rows with other sensitive features."""
         return replace(self, selection=selection, original=self._original)
@@ -189,8 +225,9 @@ class Rows:
             "clusters": None if self.clusters is None else self.clusters[chosen],
             "given": None if self.given is None else self.given.take(chosen),
             "about": None if self.about is None else take_rows(self.about, chosen),
+            "ids": None if self.ids is None else self.ids[chosen],
         }
-        part = replace(self, original=None, **parts)
+        part = replace(self, original=None, part_of=(self._original, chosen), **parts)
         known = vars(self._original)
         for name in SLICED:
             if name in known:

@@ -27,6 +27,7 @@ from fareg.calibration import Rows
 from fareg.classifiers._estimators import asked
 from fareg.classifiers._inputs import (
     check_names,
+    checked_ids,
     given_proba,
     in_order_of,
     no_sensitive,
@@ -75,6 +76,7 @@ class FittedAnswers:
     key_: int
     n_calibration_: int
     n_calibration_clusters_: int | None
+    n_repeated_: int
     parameters_: dict[str, Any]
 
     def predict(self, X: Any, *, proba: Any = None) -> Any:
@@ -91,20 +93,31 @@ class FittedAnswers:
         """Return the wrapped estimator's probabilities, shape (n_samples, n_classes)."""
         return self._rows(X, caller="predict_proba", proba=proba).proba
 
-    def conformity_scores(self, X: Any, *, proba: Any = None) -> FloatArray:
+    def conformity_scores(self, X: Any, *, proba: Any = None, ids: Any = None) -> FloatArray:
         """Return the conformity score of every label, shape (n_samples, n_classes).
 
-        ``predict_set`` keeps the labels whose score is at most the threshold of the row.
+        ``predict_set`` keeps the labels whose score is at most the threshold of the row. Rows that
+        calibrated have other random numbers here than they had there.
         """
-        return self._rows(X, caller="conformity_scores", proba=proba).scores
+        return self._rows(X, "conformity_scores", proba, ids=ids).scores
+
+    def rows_to_calibrate(self, X: Any, *, ids: Any = None, before: IntArray | None = None) -> Rows:
+        """Return rows with the random numbers that they have where they calibrate.
+
+        ``before`` tells how many equal rows stand before each one, if some are in other tables.
+        """
+        return self._rows(X, "rows_to_calibrate", ids=ids, role="calibration", before=before)
 
     def predict_set(
-        self, X: Any, *, proba: Any = None, sensitive_features: Any = None
+        self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
     ) -> BoolArray:
         """Return prediction sets.
 
-        The random number of a row is a hash of its values, so equal rows get one and the same set;
-        those with the same label are covered together or not at all.
+        A randomised score needs a random number for each row. With ``ids``, it follows from the
+        seed, the id and the values of the row, and an answer never depends on other rows. Without
+        ids, equal rows of one call are numbered in their order, and each has a random number of its
+        own; a row that equals none before it does not depend on others. Equal rows that are asked
+        one at a time share one number, and are covered together or not at all: give them ids.
 
         Parameters
         ----------
@@ -114,23 +127,29 @@ class FittedAnswers:
             the estimator is asked.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
             Who the rows are about, if they were beside X in ``conformalize`` or ``fit``.
+        ids : array-like of shape (n_samples,), default=None
+            Whose row it is: one id per person, which may repeat. It defines no groups, and the
+            estimator never sees it. Sets keep their promise with ids here, in ``fit``, in both or
+            in neither.
 
         Returns
         -------
         sets : bool ndarray of shape (n_samples, n_classes)
             ``sets[i, j]`` tells whether ``classes_[j]`` is in the set of row i.
         """
-        return self._sets(self._rows(X, "predict_set", proba, sensitive_features))
+        return self._sets(self._rows(X, "predict_set", proba, sensitive_features, ids))
 
     @available_if(_gives_pvalues)
-    def predict_p(self, X: Any, *, proba: Any = None, sensitive_features: Any = None) -> FloatArray:
+    def predict_p(
+        self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
+    ) -> FloatArray:
         """Return conformal p-values; ``predict_set(X)`` equals ``predict_p(X) > alpha_``.
 
         With ``allow_empty=False``, sets that would be empty hold one label more.
 
         Parameters
         ----------
-        X, proba, sensitive_features
+        X, proba, sensitive_features, ids
             As in :meth:`predict_set`.
 
         Returns
@@ -138,11 +157,11 @@ class FittedAnswers:
         p : ndarray of shape (n_samples, n_classes)
             ``P(p <= alpha) <= alpha`` wherever the method promises coverage ``1 - alpha``.
         """
-        rows = self._rows(X, "predict_p", proba, sensitive_features)
+        rows = self._rows(X, "predict_p", proba, sensitive_features, ids)
         return self.calibration_.pvalues(rows)
 
     def predict_labels(
-        self, X: Any, *, proba: Any = None, sensitive_features: Any = None
+        self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
     ) -> list[Any]:
         """Return for each row the labels in its set, the most probable first.
 
@@ -151,7 +170,7 @@ class FittedAnswers:
         labels : list of ndarray
             One array of labels per row.
         """
-        rows = self._rows(X, "predict_labels", proba, sensitive_features)
+        rows = self._rows(X, "predict_labels", proba, sensitive_features, ids)
         sets, labels = self._sets(rows), []
         for place, part in rows.blocks():
             order = np.argsort(-part.proba, axis=1, kind="stable")
@@ -159,7 +178,9 @@ class FittedAnswers:
             labels += [self.classes_[j[kept]] for j, kept in zip(order, own, strict=True)]
         return labels
 
-    def predict_table(self, X: Any, *, proba: Any = None, sensitive_features: Any = None) -> Any:
+    def predict_table(
+        self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
+    ) -> Any:
         """Return a line per row with its set, its size and its top label, among others.
 
         Returns
@@ -168,7 +189,7 @@ class FittedAnswers:
             ``set`` (a JSON list of labels, such as ``["a", "b"]``), ``size``, ``top`` (the most
             probable label) and its ``probability``; methods with groups add theirs.
         """
-        rows = self._rows(X, "predict_table", proba, sensitive_features)
+        rows = self._rows(X, "predict_table", proba, sensitive_features, ids)
         sets, (top, probability) = self._sets(rows), rows.top
         labels = np.array([str(label) for label in self.classes_], dtype=object)
         answers = {
@@ -189,6 +210,7 @@ class FittedAnswers:
         before: Any = None,
         proba: Any = None,
         sensitive_features: Any = None,
+        ids: Any = None,
         clusters: Any = None,
         measures: bool = True,
         about: Mapping[str, Any] | None = None,
@@ -209,7 +231,7 @@ class FittedAnswers:
             Where to write the report; None writes no file.
         before : fitted conformal classifier, default=None
             The classifier whose sets are compared; None for split conformal sets.
-        proba, sensitive_features : default=None and None
+        proba, sensitive_features, ids : default=None
             As in :meth:`predict_set`.
         clusters : array of shape (n_samples,), default=None
             Ids of people or places with several rows; each counts once in the audit.
@@ -233,7 +255,7 @@ class FittedAnswers:
 
         if path is not None:
             check_output(path, endings=HTML)
-        rows = self._rows(X, "report", proba, sensitive_features)
+        rows = self._rows(X, "report", proba, sensitive_features, ids)
         told = compare(
             self, rows, y, before, clusters=clusters, measures=measures, about=about, listed=listed
         )
@@ -296,8 +318,16 @@ class FittedAnswers:
             sets[empty, rows.top[0][empty]] = True
         return sets
 
-    def _rows(self, X: Any, caller: str, proba: Any = None, sensitive_features: Any = None) -> Rows:
-        """Return the rows that a method was called with."""
+    def _rows(
+        self,
+        X: Any,
+        caller: str,
+        proba: Any = None,
+        sensitive_features: Any = None,
+        ids: Any = None,
+        **chance: Any,
+    ) -> Rows:
+        """Return the rows that a method was called with; ``chance`` tells of their numbers."""
         self._check_fitted(caller)
         if is_frame(X):
             hidden_columns(self.estimator_, X)  # refuses a table without a column of probabilities
@@ -305,7 +335,7 @@ class FittedAnswers:
         given = given_proba(proba, X, self.classes_)
         kinds = getattr(self, "sensitive_kinds_", None)
         about = sensitive_beside(sensitive_features, X, kinds)
-        rows = self._as_rows(X, given=given, about=about)
+        rows = self._as_rows(X, given=given, about=about, ids=checked_ids(X, ids), **chance)
         return rows if kinds is None or about is not None else rows.selecting(no_sensitive(kinds))
 
     def _as_rows(

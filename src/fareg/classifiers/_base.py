@@ -49,7 +49,9 @@ from fareg.classifiers._inputs import (
     check_column_kinds,
     check_two_classes,
     checked_clusters,
+    checked_ids,
     checked_labels,
+    count_repeated,
     given_proba,
     proba_classes,
     probe_rows,
@@ -105,6 +107,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         sample_weight: Any = None,
         sensitive_features: Any = None,
         exclude_sensitive: bool = False,
+        ids: Any = None,
     ) -> Self:
         """Split (X, y) at random, train the estimator on one part, conformalize on the other.
 
@@ -130,9 +133,10 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         exclude_sensitive : bool, default=False
             Whether the estimator is trained and asked without the sensitive features among the
             columns of X. These columns still define groups.
+        ids : array-like of shape (n_samples,), default=None
+            Whose row it is, as in :meth:`predict_set`.
         """
-        self._check_parameters()
-        table = self._check_inputs(X, y, sensitive_features, clusters)
+        table = self._check_inputs(X, y, sensitive_features, clusters, ids)
         check_flag("exclude_sensitive", exclude_sensitive)
         self.excluded_ = self._sensitive_positions(table) if exclude_sensitive else []
         columns = probability_columns(self.estimator)
@@ -161,6 +165,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         classes: Any = None,
         clusters: Any = None,
         sensitive_features: Any = None,
+        ids: Any = None,
         sample_weight: None = None,
     ) -> Self:
         """Calibrate a fitted estimator on rows that it was not trained on.
@@ -183,11 +188,14 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             calibrate, rows of one id stay in one part.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
             As in :meth:`fit`.
+        ids : array-like of shape (n_samples,), default=None
+            Whose row it is, as in :meth:`predict_set`.
         sample_weight : None
             Weights are refused: no promise is proven for weighted ranks.
         """
         refuse_weights(sample_weight)
-        table, given = self._begin_with(X, y, proba, classes, sensitive_features, clusters)
+        table = self._check_inputs(X, y, sensitive_features, clusters, ids)
+        given = self._begin_with(table, proba, classes)
         return self._conformalize(table, given=given)
 
     def check(self) -> None:
@@ -199,6 +207,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         require(self.alpha_ == check_confidence_level(self.confidence_level), "alpha_")
         require(type(self.key_) is int and 0 <= self.key_ < 2**64, "key_")
         require(type(self.n_calibration_) is int and self.n_calibration_ > 0, "n_calibration_")
+        require(type(self.n_repeated_) is int and self.n_repeated_ >= 0, "n_repeated_")
         require(type(self.n_features_in_) is int and self.n_features_in_ > 0, "n_features_in_")
         require(isinstance(self.classes_, np.ndarray) and self.classes_.ndim == 1, "classes_")
         check_column_kinds(self)
@@ -248,7 +257,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         each are by a model that was trained without it.
         """
         if getattr(self, "calibration", None) not in ("auto", "train"):
-            return self._as_rows(table.X, about=table.about)
+            return self._as_rows(table.X, about=table.about, ids=table.ids, role="learning")
 
         def ask(X: Any) -> FloatArray:
             return out_of_fold_proba(
@@ -263,8 +272,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             )
 
         codes = label_codes(table.y, self.classes_)
-        beside = {"about": table.about, "clusters": table.clusters}
-        return self._as_rows(table.X, codes, ask=ask, **beside)
+        return self._as_rows(table.X, codes, ask=ask, role="learning", **table.beside)
 
     def _conformalize(
         self, table: Labelled, training: Rows | None = None, given: Any = None
@@ -273,12 +281,12 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         codes = calibration_codes(
             table.y, self.classes_, alpha=self.alpha_, label_conditional=self.label_conditional
         )
-        beside = {"given": given, "about": table.about, "clusters": table.clusters}
-        rows = self._as_rows(table.X, codes, **beside)
+        rows = self._as_rows(table.X, codes, given=given, role="calibration", **table.beside)
         if given is not None or rows.hidden:
             warn_of_swapped(rows, self.classes_)
         if given is not None:
             _ = rows.own_scores  # an array is read once, from its first row to its last
+        self.n_repeated_ = count_repeated(rows)
         self.calibration_ = self._calibrate(rows, training)
         self.n_calibration_ = self.calibration_.n_rows
         is_clustered = table.clusters is not None
@@ -311,12 +319,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             raise InvalidInputError("exclude_sensitive leaves the estimator no column of X to read")
         return positions
 
-    def _begin_with(
-        self, X: Any, y: Any, proba: Any, classes: Any, sensitive_features: Any, clusters: Any
-    ) -> tuple[Labelled, GivenProba | None]:
-        """Begin with a fitted estimator; return checked rows, and probabilities given beside X."""
-        self._check_parameters()
-        table = self._check_inputs(X, y, sensitive_features, clusters)
+    def _begin_with(self, table: Labelled, proba: Any, classes: Any) -> GivenProba | None:
+        """Begin with a fitted estimator; return probabilities given beside the table."""
         if proba is None and classes is not None:
             raise InvalidInputError("classes tells the columns of proba, got no proba")
         if proba is not None and (self.estimator is None or not is_fitted(self.estimator)):
@@ -328,7 +332,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         known = check_estimator(estimator).classes_
         given = given_proba(proba, table.X, known, classes)
         self._begin(estimator)
-        return table, given
+        return given
 
     def _fitted_estimator(self, table: Labelled) -> Any:
         """Return the given estimator if it is fitted, else the one that ``fit`` trained from it."""
@@ -348,8 +352,11 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         check_parameters(self)
 
-    def _check_inputs(self, X: Any, y: Any, sensitive_features: Any, clusters: Any) -> Labelled:
+    def _check_inputs(
+        self, X: Any, y: Any, sensitive_features: Any, clusters: Any, ids: Any
+    ) -> Labelled:
         """Return the table with its labels and what lies beside it, after checks."""
+        self._check_parameters()
         X = validated_table(self, X, reset=True)
         y = checked_labels(X, y)
         self.column_kinds_ = column_kinds(X) if is_frame(X) else None
@@ -359,7 +366,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         for tell in (numbers_as_text, empty_columns):
             if (told := tell(X, about)) is not None:
                 warn(told)
-        return Labelled(X, y, about, checked_clusters(X, clusters))
+        return Labelled(X, y, about, checked_clusters(X, clusters), checked_ids(X, ids))
 
     def _check_possible(self, X: Any) -> None:
         """Refuse what X, or this machine, does not have, before any work is done."""

@@ -32,6 +32,7 @@ from fareg.classifiers._base import ConformalClassifier, Folds
 from fareg.classifiers._estimators import refuse_weights
 from fareg.classifiers._inputs import (
     checked_clusters,
+    checked_ids,
     checked_labels,
     given_proba,
     sensitive_beside,
@@ -216,18 +217,20 @@ allow_empty, random_state
         classes: Any = None,
         clusters: Any = None,
         sensitive_features: Any = None,
+        ids: Any = None,
         X_learn: Any = None,
         y_learn: Any = None,
         proba_learn: Any = None,
         sensitive_learn: Any = None,
         clusters_learn: Any = None,
+        ids_learn: Any = None,
         sample_weight: None = None,
     ) -> Self:
         """Calibrate a fitted estimator on rows that it was not trained on.
 
         Parameters
         ----------
-        X, y, proba, classes, clusters, sensitive_features, sample_weight
+        X, y, proba, classes, clusters, sensitive_features, ids, sample_weight
             As in :meth:`SplitConformalClassifier.conformalize`.
         X_learn, y_learn : as X and y, default=None
             Rows that teach who is disadvantaged, so that all rows of X calibrate. Without them, a
@@ -239,16 +242,20 @@ allow_empty, random_state
             Who these rows are about, if ``sensitive_features`` are beside X.
         clusters_learn : array of shape (n_learn,), default=None
             Ids of people or places with several rows among them; they are held out together.
+        ids_learn : array-like of shape (n_learn,), default=None
+            Whose rows these are, as in :meth:`predict_set`.
         """
         refuse_weights(sample_weight)
         if (X_learn is None) != (y_learn is None):
             raise InvalidInputError("pass X_learn and y_learn together, got only one")
-        beside = (proba_learn, sensitive_learn, clusters_learn)
+        beside = (proba_learn, sensitive_learn, clusters_learn, ids_learn)
         if X_learn is None and any(told is not None for told in beside):
             raise InvalidInputError(
-                "proba_learn, sensitive_learn and clusters_learn tell about X_learn, got no X_learn"
+                "proba_learn, sensitive_learn, clusters_learn and ids_learn tell about X_learn, "
+                "got no X_learn"
             )
-        table, given = self._begin_with(X, y, proba, classes, sensitive_features, clusters)
+        table = self._check_inputs(X, y, sensitive_features, clusters, ids)
+        given = self._begin_with(table, proba, classes)
         learning = None
         if X_learn is not None:
             if sensitive_learn is None and self.sensitive_kinds_ is not None:
@@ -264,6 +271,8 @@ allow_empty, random_state
                 clusters=checked_clusters(X_learn, clusters_learn),
                 given=told,
                 about=sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_),
+                ids=checked_ids(X_learn, ids_learn),
+                role="learning",
             )
         return self._conformalize(table, learning, given)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -30,9 +31,12 @@ from fareg._names import check_columns
 from fareg._validation import InvalidInputError, check_same_length, warn
 from fareg._words import first_line, percent, shown
 from fareg.calibration import GivenProba, Rows, require
+from fareg.scores import is_randomised
 
+WHOLE = re.compile(r"(?<=\d)\.0+$")  # what a whole number has more if it is stored as a float
 PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
 CHECKED_ROWS = 10_000  # rows that are enough to see that columns are swapped
+MANY_REPEATED = 0.1  # share of rows that equal an earlier one from which there is a warning
 SURELY = 1e-6  # the chance that a warning of swapped columns is a false alarm
 
 
@@ -44,13 +48,20 @@ class Labelled:
     y: Any
     about: Any = None  # frame of the sensitive features, if X does not hold them
     clusters: Any = None  # (n_samples,) ids of people or places with several rows
+    ids: Any = None  # (n_samples,) texts that tell whose row it is
+
+    @property
+    def beside(self) -> dict[str, Any]:
+        """What lies beside the table, by the names that :class:`Rows` has for it."""
+        return {"about": self.about, "clusters": self.clusters, "ids": self.ids}
 
     def take(self, rows: Any) -> Labelled:
         """Return some of the rows."""
-        beside = (
-            None if part is None else take_rows(part, rows) for part in (self.about, self.clusters)
-        )
-        return Labelled(take_rows(self.X, rows), self.y[rows], *beside)
+        beside = {
+            name: None if part is None else take_rows(part, rows)
+            for name, part in self.beside.items()
+        }
+        return Labelled(take_rows(self.X, rows), self.y[rows], **beside)
 
 
 def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
@@ -145,17 +156,31 @@ def checked_clusters(X: Any, clusters: Any) -> Any:
     """Return the ids of people or places with several rows as an array, None without ids."""
     if clusters is None:
         return None
-    check_same_order(X=X, clusters=clusters)
-    ids = np.asarray(clusters)
+    return _one_type(_one_per_row("clusters", X, clusters), "clusters must hold ids")
+
+
+def checked_ids(X: Any, ids: Any) -> Any:
+    """Return who each row is about as texts, in which 7, 7.0 and "7" are one person."""
+    if ids is None:
+        return None
+    number, persons = pd.factorize(_one_per_row("ids", X, ids))
+    texts = [WHOLE.sub("", str(person).strip()) for person in persons]
+    return np.array([*texts, None], dtype=object)[number]
+
+
+def _one_per_row(name: str, X: Any, given: Any) -> Any:
+    """Return the ids of rows as an array, after checks that there is one for each row."""
+    check_same_order(**{"X": X, name: given})
+    ids = np.asarray(given)
     if ids.ndim != 1:
-        raise InvalidInputError(f"clusters must be one id per row, got shape {ids.shape}")
-    check_same_length(X=X, clusters=ids)
+        raise InvalidInputError(f"{name} must be one id per row, got shape {ids.shape}")
+    check_same_length(**{"X": X, name: ids})
     if (n_missing := int(pd.isna(ids).sum())) > 0:
         raise InvalidInputError(
-            f"clusters must not be missing, got {n_missing} missing ids of {len(ids)}; give each "
+            f"{name} must not be missing, got {n_missing} missing ids of {len(ids)}; give each "
             "such row an id of its own"
         )
-    return _one_type(ids, "clusters must hold ids")
+    return ids
 
 
 def _one_type(values: Any, rule: str) -> Any:
@@ -222,6 +247,32 @@ def _checked(proba: Any) -> Any:
     if table.dtype.kind not in "fiu":
         raise InvalidInputError(f"proba must hold numbers, got {table.dtype}")
     return table
+
+
+def count_repeated(rows: Rows) -> int:
+    """Return how many rows equal an earlier one, ids included; warn if these are many.
+
+    Without a randomised score it does not matter, and nobody counts: 0.
+    """
+    if not is_randomised(rows.score):
+        return 0
+    n_repeated = len(rows) - len(np.unique(rows.hashes))
+    if n_repeated > MANY_REPEATED * len(rows):
+        share = percent(n_repeated / len(rows))
+        if rows.ids is None:
+            warn(
+                f"{share} of {len(rows)} calibration rows equal an earlier one: equal rows of one "
+                "call have different random numbers, by their order, but equal people who are "
+                "asked one at a time share one and are covered together or not at all; give every "
+                "person an id"
+            )
+        else:
+            warn(
+                f"{share} of {len(rows)} calibration rows equal an earlier one with the same id: "
+                "such people to come share a random number and are covered together or not at all; "
+                "give every person an id of their own"
+            )
+    return n_repeated
 
 
 def warn_of_swapped(rows: Rows, classes: Any) -> None:

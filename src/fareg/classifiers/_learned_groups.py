@@ -80,7 +80,13 @@ class LearnedGroups(ConformalClassifier):
         return plot_membership(self.learner_, self.reference_, shown, steps)
 
     def plot_levels(
-        self, X: Any, y: Any, *, proba: Any = None, sensitive_features: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        proba: Any = None,
+        sensitive_features: Any = None,
+        ids: Any = None,
     ) -> Any:
         """Draw thresholds and coverage against the level of disadvantage.
 
@@ -91,7 +97,7 @@ class LearnedGroups(ConformalClassifier):
         X : frame or array of shape (n_samples, n_features)
             Rows that took no part in training and calibration.
         y : array of shape (n_samples,)
-        proba, sensitive_features : default=None and None
+        proba, sensitive_features, ids : default=None
             As in :meth:`predict_set`.
 
         Returns
@@ -99,7 +105,7 @@ class LearnedGroups(ConformalClassifier):
         matplotlib.figure.Figure
             Thresholds on the left, coverage with 95% intervals on the right.
         """
-        rows = self._rows(X, "plot_levels", proba, sensitive_features)
+        rows = self._rows(X, "plot_levels", proba, sensitive_features, ids)
         if not self._has_levels:
             raise InvalidInputError(
                 'plot_levels needs construction="levels", got '

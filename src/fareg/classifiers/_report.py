@@ -62,7 +62,7 @@ def compare(
     check_same_length(X=rows.X, y=labels)
     check_same_order(X=rows.X, y=y)
     rows = replace(rows, codes=label_codes(labels, clf.classes_))
-    _warn_of_calibration_rows(own_part(clf.calibration_), rows)
+    _warn_of_calibration_rows(own_part(clf.calibration_), rows, clf.n_repeated_)
     settings, seed = clf.parameters_, clf.parameters_["random_state"]
     selection = settings["sensitive_features"]
     if rows.about is not None:
@@ -90,13 +90,15 @@ def compare(
     )
 
 
-def _warn_of_calibration_rows(own: Any, rows: Rows) -> None:
+def _warn_of_calibration_rows(own: Any, rows: Rows, n_repeated: int) -> None:
     """Warn if more rows have the scores of calibration rows than chance explains.
 
-    Where a calibration keeps no scores, or all rows share a few of them, nothing can be told.
+    Where a calibration keeps no scores, or most rows equal others, nothing can be told. Otherwise
+    ``n_repeated`` calibration rows equal an earlier one, and chance is as large.
     """
     if not hasattr(own, "scores"):
         return
+    rows = rows.in_role("calibration")  # with the random numbers that they would have had there
     # the last digits of a probability may depend on the rows that are asked together with it
     used, asked = (some[np.isfinite(some)].round(12) for some in (own.scores, rows.own_scores))
     values, which = np.unique(np.concatenate([used, asked]), return_inverse=True)
@@ -104,7 +106,7 @@ def _warn_of_calibration_rows(own: Any, rows: Rows) -> None:
         np.bincount(codes, minlength=len(values)) for codes in np.split(which, [len(used)])
     )
     known = n_used > 0
-    if holds_used(n_used[known], n_asked[known], len(asked), n_asked[~known]):
+    if holds_used(n_used[known], n_asked[known], len(asked), n_asked[~known], n_repeated):
         warn(
             f"{n_asked[known].sum()} of {len(rows)} rows have the scores of calibration rows, more "
             "than chance explains: coverage of rows that calibrated is not that of new rows; pass "
@@ -117,7 +119,7 @@ def _sets_before(clf: FittedAnswers, rows: Rows, before: Any) -> Any:
         proba = None if rows.given is None else rows.given.values()
         # split conformal sets need no sensitive features, and may know none
         about = rows.about if getattr(before, "sensitive_kinds_", None) else None
-        sets = before.predict_set(rows.X, proba=proba, sensitive_features=about)
+        sets = before.predict_set(rows.X, proba=proba, sensitive_features=about, ids=rows.ids)
         if list(before.classes_) != list(clf.classes_):
             raise InvalidInputError(
                 f"before must know the same classes, got {list(before.classes_)} beside "

@@ -36,8 +36,9 @@ class SplitConformalClassifier(ConformalClassifier):
         when the estimator is right more often than ``confidence_level`` asks; with False, the most
         probable label joins such a set, and coverage can only rise.
     random_state : int, Generator or None, default=None
-        Seeds the split in ``fit`` and the randomisation of scores. A row's set is a function of its
-        values and this seed, never of the rows beside it.
+        Seeds the split in ``fit`` and the randomisation of scores. A row's set is a function of
+        this seed, its values and its id, or its number among equal rows of the call, never of other
+        rows.
 
     Attributes
     ----------
@@ -55,6 +56,8 @@ class SplitConformalClassifier(ConformalClassifier):
         How many rows calibrated, without those that taught.
     n_calibration_clusters_ : int or None
         How many clusters calibrated, each of which counts once; None if there were no clusters.
+    n_repeated_ : int
+        How many of the given rows equal an earlier one, ids included; 0 without a random score.
     calibration_ : a calibration of ``fareg.calibration``
     parameters_ : dict
         The parameters of the last fit. Once a parameter is set to something else, answers are

@@ -39,6 +39,7 @@ def audit(
             "model's own)."
         ),
     ] = None,
+    ids: opt.Ids = None,
     drop_missing_target: opt.DropMissingTarget = False,
     calibration_rows: Annotated[
         int | None,
@@ -70,6 +71,7 @@ def audit(
                 seed=seed,
                 trusted=names(trust),
                 clusters=clusters,
+                ids=ids,
                 drop_missing_target=drop_missing_target,
                 n_calibration=calibration_rows,
                 sampling=sampling_of(data, max_rows, seed or 0, engine, scheduler),

@@ -34,6 +34,10 @@ def fit(
     clusters: Annotated[
         str | None, _option("Column of ids: rows of one id stay together.", COLUMNS)
     ] = None,
+    ids: Annotated[
+        str | None,
+        _option("Column of ids: every person has a random number of their own.", COLUMNS, "--id"),
+    ] = None,
     weights: Annotated[
         str | None, _option("Column of weights for training; calibration has none.", COLUMNS)
     ] = None,
@@ -99,6 +103,7 @@ def fit(
                 not_features=names(not_features) or (),
                 drop=names(drop) or (),
                 clusters=clusters,
+                ids=ids,
                 weights=weights,
                 drop_missing_target=drop_missing_target,
                 estimator=estimator,

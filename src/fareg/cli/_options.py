@@ -27,6 +27,14 @@ Data = Annotated[
 ]
 ModelFile = Annotated[Path, typer.Argument(help="Model file of fareg fit.", show_default=False)]
 ModelOut = Annotated[Path, typer.Option(help="Model file to write, usually *.fareg.")]
+Ids = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        help="Column of ids: every person has a random number of their own (default: the one that "
+        "the model was fitted with).",
+    ),
+]
 BatchSize = Annotated[int, typer.Option(help="Rows in memory at a time.")]
 MaxRows = Annotated[
     int | None,

@@ -19,6 +19,7 @@ def predict(
     keep: Annotated[
         str | None, typer.Option(help="Columns to copy beside the sets: id,y (default: none).")
     ] = None,
+    ids: opt.Ids = None,
     batch_size: opt.BatchSize = 50_000,
     engine: opt.Engine = "local",
     jobs: opt.Jobs = None,
@@ -38,6 +39,7 @@ def predict(
         with progress(data, json) as advance:
             common: dict[str, Any] = {
                 "keep": names(keep) or (),
+                "ids": ids,
                 "batch_size": batch_size,
                 "trusted": names(trust),
                 "progress": advance,

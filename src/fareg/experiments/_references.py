@@ -33,7 +33,7 @@ class SplitScores:
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, X_test: Any) -> SplitScores:
         """Ask a fitted classifier about calibration rows, with labels from 0, and test rows."""
-        scores = model.conformity_scores(X)
+        scores = model.rows_to_calibrate(X).scores
         return cls(scores[np.arange(len(scores)), y], model.conformity_scores(X_test))
 
     def oracle_sets(

@@ -23,8 +23,8 @@ from fareg.classifiers import hidden_columns
 from fareg.persistence import SeenRows, describe, load, seen_rows
 from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._notes import calibrated_note, fit_notes
-from fareg.workflow._parquet import BATCH, Sampling
-from fareg.workflow._predict import ANSWERS, ask, label_kinds, model_columns, rows_after
+from fareg.workflow._parquet import Sampling
+from fareg.workflow._predict import ANSWERS, ask, id_column, label_kinds, model_columns
 from fareg.workflow._set_texts import read_set_texts
 from fareg.workflow._stamps import Stamp
 from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
@@ -42,6 +42,7 @@ def audit_file(
     seed: int | None = None,
     trusted: Sequence[str] | None = None,
     clusters: str | None = None,
+    ids: str | None = None,
     drop_missing_target: bool = False,
     n_calibration: int | None = None,
     sampling: Sampling | None = None,
@@ -76,6 +77,9 @@ def audit_file(
     clusters : str, default=None
         Column of ids: rows that share one may depend on each other. It defines no groups. None for
         the clusters that a model was fitted with; if the table lacks their column, a note says so.
+    ids : str, default=None
+        Column that tells whose row it is, for the random numbers of a model's sets; None for the
+        one that it was fitted with, if it is here.
     drop_missing_target : bool, default=False
         Whether rows without a label are left out, with a warning; if not, they are refused.
     n_calibration : int, default=None
@@ -95,13 +99,20 @@ def audit_file(
     if bool(sets) == (model is not None):
         got = "both" if sets else "none"
         raise InvalidInputError(f"pass either the columns of the sets or a model, got {got}")
+    if ids is not None and model is None:
+        raise InvalidInputError(
+            f"ids are for the random numbers of a model, got the column {ids} and sets that are "
+            "already there; leave the ids out"
+        )
     if confidence_level is not None:
         check_confidence_level(confidence_level)
     groups = None if sensitive is None else list(sensitive)
     # A sample with the seed of the fit would hold the rows of the fit, which are left out.
     apart = (sampling or Sampling()).apart()
     stamp = Stamp.of(data)
-    asked = _Asked(data, target, list(sets or ()), groups, clusters, drop_missing_target, apart)
+    asked = _Asked(
+        data, target, list(sets or ()), groups, clusters, ids, drop_missing_target, apart
+    )
     asked.check()
     if model is None:
         audited = _audited_columns(asked)
@@ -149,6 +160,7 @@ class _Asked:
     marks: list[str]  # the columns of the sets
     sensitive: list[str] | None
     clusters: str | None
+    ids: str | None
     drop_missing: bool
     sampling: Sampling
 
@@ -235,16 +247,19 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
         free = [name for name in own if name in names and name not in asked.named]
         notes += _not_free(own, free, names)
         asked = replace(asked, clusters=free[0] if free else None)
-    kinds = model_columns(clf, model)
+    kinds, ids = model_columns(clf, model), id_column(asked.ids, model, asked.data)
     further = [] if seen is None else [name for name in seen.names if name in names]
-    frame = asked.read([*asked.named, *kinds, *further], kinds | label_kinds(clf, asked.target))
+    needed = [*asked.named, *kinds, *further, *([] if ids is None else [ids])]
+    frame = asked.read(needed, kinds | label_kinds(clf, asked.target))
     progress("asking the model")
     X = as_kinds(frame, kinds, str(asked.data)).set_axis(frame.index)
     classes = list(label_texts(clf.classes_))
     y = np.array(as_known(label_texts(frame[asked.target]), classes), dtype=object)
     new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(asked.data))
     # All rows are asked, so that errors count rows as the file does.
-    sets, top = (answer[new] for answer in _answers(clf, X, asked.data))
+    persons = None if ids is None else frame[ids].to_numpy()
+    sets = ask(clf.predict_set, clf, X, ids=persons)[new]
+    top = clf.predict(X[list(clf.column_kinds_ or X)])[new]
     about = {
         "accuracy": float((label_texts(top) == y[new]).mean()),
         "model": Path(model).name,
@@ -304,17 +319,6 @@ def _own_sensitive(clf: Any, X: pd.DataFrame) -> tuple[list[str] | None, tuple[s
         "as sensitive to look there"
     )
     return own, (note,)
-
-
-def _answers(clf: Any, X: pd.DataFrame, source: Any) -> tuple[BoolArray, Any]:
-    """Return the sets and the labels that a model predicts, asked for some rows at a time."""
-    sets, labels = [], []
-    for first in range(0, len(X), BATCH):
-        part = X.iloc[first : first + BATCH]
-        with rows_after(first, source):
-            sets.append(ask(clf.predict_set, clf, part))
-            labels.append(clf.predict(part[list(clf.column_kinds_ or part)]))
-    return np.concatenate(sets), np.concatenate(labels)
 
 
 def _unseen(

@@ -12,22 +12,26 @@ import numpy as np
 
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output, check_outputs
-from fareg._hashing import holds_used
+from fareg._hashing import equal_before, holds_used
 from fareg._labels import as_known, check_known, label_codes, label_texts
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_count, warn
 from fareg.calibration import CountingRound, IntervalSearch, ScoreCounts
 from fareg.classifiers import FaReGClassifier
 from fareg.persistence import SeenRows, describe, first_of_each, save, seen_rows
+from fareg.scores import get_score, is_randomised
 from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._notes import fit_notes
 from fareg.workflow._parquet import count_rows, folder_parts
-from fareg.workflow._predict import ask, check_any, label_kinds
+from fareg.workflow._predict import ask, check_any, id_column, ids_in, label_kinds
 from fareg.workflow._predict_folder import ModelFile, loaded
 from fareg.workflow._stamps import Stamp
 from fareg.workflow._tables import as_kinds, read_batches, read_table, table_columns
 from fareg.workflow._target import check_missing
 
+Repeated = tuple[IntArray, IntArray]  # places of rows that equal earlier ones, and how many do
+ID = "the id of the row"  # the column of a batch that holds ids, whatever they are called
 Quota = tuple[IntArray, IntArray]  # places of used values, and how many rows to leave out of each
+Task = tuple[str, Quota | None, Repeated | None]  # a part, and what is known of its rows
 MAX_REMEMBERED = 10**6  # rows of a file that the model file remembers
 N_EXAMPLES = 6  # labels that the estimator never saw, as many as a warning may show
 OUTDATED = ("verdict", "rows", "after", "groups")  # what fareg fit noted of the old thresholds
@@ -40,6 +44,7 @@ def calibrate_folder(
     target: str,
     out: AnyPath,
     drop_missing_target: bool = False,
+    ids: str | None = None,
     batch_size: int = 50_000,
     engine: str = "local",
     jobs: int | None = None,
@@ -67,6 +72,10 @@ def calibrate_folder(
     out : path of the model file to write
     drop_missing_target : bool, default=False
         Whether rows without a label are left out, with a warning; if not, they are refused.
+    ids : str, default=None
+        Column that tells whose row it is, for the random number of the row; None for the one that
+        the model was fitted with, if it is here. Rows that are equal, id included, are numbered in
+        the order of the parts, which takes one more pass and 8 bytes of memory for each row.
     batch_size, engine, jobs, scheduler, trusted
         As in :func:`fareg.workflow.predict_folder`.
     progress : function, optional
@@ -84,7 +93,8 @@ def calibrate_folder(
     root, stamp = source if source.is_dir() else None, Stamp.of(source)
     parts = folder_parts(source) if root else [str(source)]
     batch_size = check_count("batch_size", batch_size)
-    rows = LabelledParts(ModelFile.of(model, trusted), root, target, batch_size)
+    ids = id_column(ids, model, source)
+    rows = LabelledParts(ModelFile.of(model, trusted), root, target, batch_size, ids)
     run = partial(run_tasks, engine=engine, jobs=jobs, scheduler=scheduler)
     clf, _ = loaded(rows.model)
     progress("looking for missing labels")
@@ -97,7 +107,10 @@ def calibrate_folder(
     if seen is not None:
         progress("comparing rows with those that were used")
         quotas = _quotas(seen.values[1], parts, run(partial(_match_part, rows=rows), parts))
-    tasks = [(part, quotas.get(part)) for part in parts]
+    tasks: list[Task] = [(part, quotas.get(part), None) for part in parts]
+    if is_randomised(get_score(clf.conformity_score)):
+        progress("numbering equal rows")
+        tasks = _numbered(tasks, run(partial(_hashes_of_part, rows=rows), tasks))
     rounds = 0
     while search.is_open:
         rounds += 1
@@ -175,6 +188,18 @@ def _quotas(used: IntArray, parts: list[str], found: Iterable[PartMatches]) -> d
     return quotas
 
 
+def _numbered(tasks: list[Task], found: Iterable[tuple[str, Any]]) -> list[Task]:
+    """Tell each task which of its rows equal earlier ones, of all parts in their order."""
+    hashes = dict(found)
+    before = equal_before(np.concatenate([hashes[part] for part, _, _ in tasks]))
+    starts = np.cumsum([0, *(len(hashes[part]) for part, _, _ in tasks)])
+    numbered: list[Task] = []
+    for (part, quota, _), own in zip(tasks, np.split(before, starts[1:-1]), strict=True):
+        places = np.flatnonzero(own)
+        numbered.append((part, quota, (places, own[places])))
+    return numbered
+
+
 @dataclass(frozen=True, eq=False)
 class PartMatches:
     """How many rows of a part have a value of used rows."""
@@ -220,6 +245,7 @@ class LabelledParts:
     root: Path | None  # the folder; None for a file
     target: str
     batch_size: int
+    ids: str | None = None
 
     @property
     def read(self) -> list[str]:
@@ -245,8 +271,14 @@ class LabelledParts:
     def _read(self, part: str, kinds: dict[str, str]) -> Iterator[Any]:
         told = label_kinds(loaded(self.model)[0], self.target)
         path, wanted = Path(self.root or "", part), {**kinds, **told}
-        found = read_batches(path, wanted, self.batch_size, labels=[self.target], root=self.root)
-        yield from (batch for batch, _ in found)
+        common: dict[str, Any] = {"labels": [self.target], "root": self.root}
+        keep = [] if self.ids is None else [self.ids]
+        for batch, kept in read_batches(path, wanted, self.batch_size, keep=keep, **common):
+            yield batch if self.ids is None else batch.assign(**{ID: ids_in(kept, self.ids)})
+
+    def ids_of(self, batch: Any, chosen: BoolArray) -> Any:
+        """Return whose rows some of a batch are, None if nobody told."""
+        return None if self.ids is None else batch[ID].to_numpy()[chosen]
 
     def new_rows(self, part: str, quota: Quota | None) -> Iterator[tuple[Any, BoolArray]]:
         """Yield some rows of a part at a time, and which of them are new."""
@@ -286,21 +318,43 @@ def _match_part(part: str, rows: LabelledParts) -> PartMatches:
     return PartMatches(part, len(places), *np.unique(places[places >= 0], return_counts=True))
 
 
-def _count_part(
-    task: tuple[str, Quota | None], rows: LabelledParts, asked: CountingRound
-) -> PartCounts:
+def _hashes_of_part(task: Task, rows: LabelledParts) -> tuple[str, Any]:
+    """Return what the equal ones of the new rows of a part have in common, and its name."""
+    part, quota, _ = task
+    clf, found = loaded(rows.model)[0], [np.empty(0, dtype=np.uint64)]
+    for batch, is_new in rows.new_rows(part, quota):
+        if is_new.any():
+            X = batch.loc[is_new, rows.read].reset_index(drop=True)
+            found.append(clf.rows_to_calibrate(X, ids=rows.ids_of(batch, is_new)).hashes)
+    return part, np.concatenate(found)
+
+
+def _count_part(task: Task, rows: LabelledParts, asked: CountingRound) -> PartCounts:
     """Count the scores of the rows of a part, without the used ones in it."""
-    return PartCounts.joined(_count(*some, rows, asked) for some in rows.new_rows(*task))
+    part, quota, repeated = task
+    places, counts = repeated or (np.empty(0, np.int64), np.empty(0, np.int64))
+    found, start = PartCounts.joined(()), 0
+    for batch, is_new in rows.new_rows(part, quota):
+        before = np.zeros(int(is_new.sum()), dtype=np.int64)
+        own = slice(*np.searchsorted(places, [start, start + len(before)]))
+        before[places[own] - start] = counts[own]
+        start += len(before)
+        found = PartCounts.joined([found, _count(batch, is_new, before, rows, asked)])
+    return found
 
 
-def _count(batch: Any, is_new: BoolArray, rows: LabelledParts, asked: CountingRound) -> PartCounts:
+def _count(
+    batch: Any, is_new: BoolArray, before: IntArray, rows: LabelledParts, asked: CountingRound
+) -> PartCounts:
+    """Count the scores of new rows; ``before`` tells how many equal ones were read earlier."""
     clf, kinds = loaded(rows.model)
     X = batch.loc[is_new, list(kinds)].reset_index(drop=True)
     y = batch[rows.target].to_numpy()[is_new]
     if not len(y):
         return replace(PartCounts.joined(()), n_seen=len(batch))
     codes = label_codes(y, clf.classes_)
-    scores = clf.conformity_scores(X[rows.read])
+    ids = rows.ids_of(batch, is_new)
+    scores = clf.rows_to_calibrate(X[rows.read], ids=ids, before=before).scores
     own = np.where(codes >= 0, scores[np.arange(len(codes)), codes], np.inf)
     problems = codes if clf.label_conditional else np.zeros_like(codes)
     return PartCounts(

@@ -94,6 +94,7 @@ def fit_file(
     not_features: Sequence[str] = (),
     drop: Sequence[str] = (),
     clusters: str | None = None,
+    ids: str | None = None,
     weights: str | None = None,
     drop_missing_target: bool = False,
     estimator: str | None = None,
@@ -132,6 +133,9 @@ def fit_file(
     clusters : str, default=None
         Column of ids of people or places with several rows: they stay in one part of the split and
         in one fold, and neither train the model nor define a group.
+    ids : str, default=None
+        Column that tells whose row it is, for the random number of the row; it may be the column of
+        clusters. It neither trains the model nor defines a group.
     weights : str, default=None
         Column of training weights. Calibration and test count every row once.
     drop_missing_target : bool, default=False
@@ -190,12 +194,13 @@ def fit_file(
     frame = labelled_rows(frame, target, drop_missing=drop_missing_target)
     y = check_target(frame[target], has_model=bool(model or probabilities))
     asked = AskedRoles(
-        target, sensitive, features, not_features, drop, clusters, weights, source=str(data)
+        target, sensitive, features, not_features, drop, clusters, weights, ids, source=str(data)
     )
     base = base_model(frame, y, given, asked, seed=seed)
     X, labels = frame[base.roles.columns], frame[target]
     kinds = column_kinds(X)
-    ids = None if clusters is None else check_clusters(frame[clusters])
+    people = None if clusters is None else check_clusters(frame[clusters])
+    persons = None if ids is None else frame[ids].to_numpy()
     weighed = None if weights is None else check_weights(frame[weights])
     others = [str(name) for name in frame if name != target and name not in X]
     further = row_hashes(frame[others], 0)
@@ -214,7 +219,8 @@ def fit_file(
         X,
         base.y,
         was_fitted=base.was_fitted,
-        clusters=ids,
+        clusters=people,
+        ids=persons,
         weights=weighed,
         measures=report is not None,
         progress=progress,
@@ -274,6 +280,7 @@ def fit_and_test(
     *,
     was_fitted: bool = False,
     clusters: Any = None,
+    ids: Any = None,
     weights: Any = None,
     measures: bool = True,
     progress: Progress = quiet,
@@ -304,10 +311,12 @@ def fit_and_test(
         X.iloc[calibrate],
         y[calibrate],
         clusters=_part(clusters, calibrate),
+        ids=_part(ids, calibrate),
         X_learn=X_train,
         y_learn=y_train,
         proba_learn=proba_learn,
         clusters_learn=_part(clusters, train),
+        ids_learn=_part(ids, train),
     )
     del X_train
     progress("testing, and looking for groups that are left behind")
@@ -316,6 +325,7 @@ def fit_and_test(
         X_test,
         y_test,
         clusters=_part(clusters, test),
+        ids=_part(ids, test),
         measures=measures,
         about=about,
         listed=listed,

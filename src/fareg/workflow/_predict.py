@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from fareg._files import AnyPath, check_output, check_outputs
-from fareg._validation import IntArray, InvalidInputError, check_count
+from fareg._names import check_columns
+from fareg._validation import IntArray, InvalidInputError, check_count, warn
 from fareg.classifiers import SplitConformalClassifier
 from fareg.persistence import describe, load
 from fareg.workflow._notes import fit_notes
-from fareg.workflow._tables import check_safe_csv, read_batches, table_writer
+from fareg.workflow._tables import check_safe_csv, read_batches, table_columns, table_writer
 
 ANSWERS = ("set", "size", "top", "probability", "level", "group")
 
@@ -25,6 +26,7 @@ def predict_file(
     out: AnyPath,
     *,
     keep: Sequence[str] = (),
+    ids: str | None = None,
     batch_size: int = 50_000,
     trusted: Sequence[str] | None = None,
     safe_csv: bool = False,
@@ -38,6 +40,11 @@ def predict_file(
     data, out : paths of CSV or Parquet files
     keep : list of str, default=()
         Columns of ``data`` to copy beside the sets, such as an id.
+    ids : str, default=None
+        Column that tells whose row it is, for the random number of the row; None for the one that
+        the model was fitted with, if it is here. With ids, a set does not depend on other rows, so
+        it is that of ``predict_set`` in Python. Without ids, equal rows are numbered within a
+        batch.
     batch_size : int, default=50000
         Rows that are in memory at a time.
     trusted : list of str, default=None
@@ -60,10 +67,10 @@ def predict_file(
     check_kept(keep)
     clf = load(model, trusted=trusted)
     kinds = model_columns(clf, model)
-    batches = read_batches(data, kinds, batch_size, keep=keep)
-    return summary_of(
-        write_answers(clf, batches, out, source=data, progress=progress, safe_csv=safe_csv)
-    )
+    ids = id_column(ids, model, data)
+    batches = read_batches(data, kinds, batch_size, keep=with_ids(keep, ids))
+    common: dict[str, Any] = {"keep": keep, "ids": ids, "safe_csv": safe_csv}
+    return summary_of(write_answers(clf, batches, out, source=data, progress=progress, **common))
 
 
 def write_answers(
@@ -71,6 +78,8 @@ def write_answers(
     batches: Iterable[tuple[pd.DataFrame, pd.DataFrame]],
     out: AnyPath,
     *,
+    keep: Sequence[str],
+    ids: str | None,
     source: Any,
     progress: Callable[[int], None] | None = None,
     notes: Mapping[str, str] | None = None,
@@ -85,7 +94,9 @@ def write_answers(
     with table_writer(out, notes, safe_csv=safe_csv) as append:
         for X, kept in batches:
             with rows_after(int(counts.sum()), source):
-                table = ask(clf.predict_table, clf, X).reset_index(drop=True)
+                own = None if ids is None else ids_in(kept, ids)
+                table = ask(clf.predict_table, clf, X, ids=own).reset_index(drop=True)
+            kept = kept.drop(columns=[name for name in kept if name not in keep])
             append(pd.concat([kept, table], axis=1))
             counts += count_sizes(table["size"], n_classes)
             if progress is not None:
@@ -104,15 +115,43 @@ def rows_after(n_before: int, source: Any) -> Iterator[None]:
         raise InvalidInputError(f"{where}{error}") from error
 
 
-def ask(method: Callable[..., Any], clf: Any, table: pd.DataFrame) -> Any:
+def ask(method: Callable[..., Any], clf: Any, table: pd.DataFrame, **named: Any) -> Any:
     """Call a method of a classifier with a table of the columns that it needs.
 
     Sensitive features that lay beside the table when it was calibrated are handed over apart.
     """
     beside = _beside(clf)
     if not beside:
-        return method(table)
-    return method(table[list(clf.column_kinds_)], sensitive_features=table[list(beside)])
+        return method(table, **named)
+    own = table[list(clf.column_kinds_)]
+    return method(own, sensitive_features=table[list(beside)], **named)
+
+
+def id_column(asked: str | None, model: AnyPath, data: AnyPath) -> str | None:
+    """Return the column that tells whose row it is: as asked, or that of the fit if it is here."""
+    names = table_columns(data)
+    if asked is not None:
+        check_columns([asked], names, str(data))
+        return asked
+    own = fit_notes(describe(model)).get("ids")
+    if own is not None and own not in names:
+        warn(
+            f"the model was fitted with ids in the column {own}, which {data} lacks: equal rows "
+            "are numbered in their order instead"
+        )
+    return own if own in names else None
+
+
+def with_ids(keep: Sequence[str], ids: str | None) -> list[str]:
+    """Return the columns to read as they are: those to keep, and the ids."""
+    return list(keep) if ids is None or ids in keep else [*keep, ids]
+
+
+def ids_in(kept: pd.DataFrame, ids: str) -> Any:
+    """Return the ids of rows; an empty text in a CSV file is a missing one."""
+    if ids not in kept:
+        raise InvalidInputError(f"the column of ids must be in the files, got the folders {ids}=")
+    return kept[ids].astype(object).where(kept[ids].notna() & (kept[ids] != ""), None).to_numpy()
 
 
 def _beside(clf: Any) -> dict[str, str]:

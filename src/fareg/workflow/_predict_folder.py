@@ -24,8 +24,10 @@ from fareg.workflow._predict import (
     check_any,
     check_kept,
     count_sizes,
+    id_column,
     model_columns,
     summary_of,
+    with_ids,
     write_answers,
 )
 from fareg.workflow._stamps import Stamp
@@ -41,6 +43,7 @@ def predict_folder(
     out: AnyPath,
     *,
     keep: Sequence[str] = (),
+    ids: str | None = None,
     batch_size: int = 50_000,
     engine: str = "local",
     jobs: int | None = None,
@@ -57,7 +60,7 @@ def predict_folder(
 
     Parameters
     ----------
-    model, keep, trusted
+    model, keep, ids, trusted
         As in :func:`predict_file`.
     data : path of a folder
         It holds Parquet files, also in subfolders; ``name=value`` in the name of a subfolder is a
@@ -83,12 +86,12 @@ def predict_folder(
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
     check_output(target)
     stamp, file, parts = Stamp.of(root), ModelFile.of(model, trusted), folder_parts(root)
-    plan = repr((file.digest, batch_size, list(keep), parts)).encode()
+    ids = id_column(ids, model, root)
+    plan = repr((file.digest, batch_size, list(keep), ids, parts)).encode()
     counts = count_sizes([], len(loaded(file)[0].classes_))
     with _filling(target, plan) as unfinished:
-        answer = partial(
-            _answer_part, model=file, root=root, out=unfinished, keep=keep, batch_size=batch_size
-        )
+        common: dict[str, Any] = {"keep": keep, "ids": ids, "batch_size": batch_size}
+        answer = partial(_answer_part, model=file, root=root, out=unfinished, **common)
         finished = run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler)
         for folder in {(unfinished / part).parent for part in parts}:
             folder.mkdir(parents=True, exist_ok=True)
@@ -134,7 +137,13 @@ def _unfinished(target: Path) -> list[Path]:
 
 
 def _answer_part(
-    part: str, model: ModelFile, root: Path, out: Path, keep: Sequence[str], batch_size: int
+    part: str,
+    model: ModelFile,
+    root: Path,
+    out: Path,
+    keep: Sequence[str],
+    ids: str | None,
+    batch_size: int,
 ) -> IntArray:
     """Write the answers to a part of a folder, and count the sets of each size."""
     clf, kinds = loaded(model)
@@ -149,10 +158,10 @@ def _answer_part(
         return count_sizes([], n_classes)
 
     def batches() -> Iterator[Any]:
-        yield from read_batches(source, kinds, batch_size, keep=keep, root=root)
+        yield from read_batches(source, kinds, batch_size, keep=with_ids(keep, ids), root=root)
         stamp.check()  # the answers are noted as those to the digest
 
-    return write_answers(clf, batches(), target, source=source, notes=read)
+    return write_answers(clf, batches(), target, keep=keep, ids=ids, source=source, notes=read)
 
 
 @dataclass(frozen=True)

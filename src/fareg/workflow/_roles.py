@@ -21,7 +21,8 @@ class Roles:
     features: list[str]  # what the model reads
     sensitive: list[str] | None  # may define a group; None if all features and others may
     others: list[str]  # may define a group, and the model does not read them
-    aside: dict[str, str]  # all others, which are "clusters", "weights", "dropped" or "id"
+    aside: dict[str, str]  # all others, which are "clusters", "ids", "weights", "dropped" or "id"
+    ids: str | None = None  # tells whose row it is
 
     @property
     def columns(self) -> list[str]:
@@ -30,7 +31,7 @@ class Roles:
 
     def notes(self) -> dict[str, Any]:
         """Return what a model file remembers beside its columns."""
-        told = {"not_features": self.others, "left_out": self.aside}
+        told = {"not_features": self.others, "left_out": self.aside, "ids": self.ids}
         return {name: value for name, value in told.items() if value}
 
 
@@ -45,6 +46,7 @@ class AskedRoles:
     drop: Sequence[str] = ()  # also columns that the table no longer has
     clusters: str | None = None
     weights: str | None = None
+    ids: str | None = None  # may be the column of clusters too
     source: str = "the table"  # its name in errors
 
 
@@ -72,6 +74,7 @@ def assign_roles(
         "the target": [target],
         "the column of clusters": [] if asked.clusters is None else [asked.clusters],
         "the column of weights": [] if asked.weights is None else [asked.weights],
+        "the column of ids": [] if asked.ids in (None, asked.clusters) else [asked.ids],
         "dropped": asked.drop,
         "a probability": probabilities,
         **used,
@@ -82,6 +85,7 @@ def assign_roles(
     _check_apart(given)
     aside = dict.fromkeys(given["the column of clusters"], "clusters")
     aside |= dict.fromkeys(given["the column of weights"], "weights")
+    aside |= dict.fromkeys(given["the column of ids"], "ids")
     aside |= dict.fromkeys(asked.drop, "dropped")
     free = [name for name in names if name not in {target, *aside, *probabilities}]
     ids = []
@@ -112,7 +116,7 @@ def assign_roles(
     limited = None if sensitive is None else list(dict.fromkeys([*sensitive, *unread]))
     groups = free if limited is None else limited
     others = [name for name in free if name in groups and name not in reads]
-    return Roles(target, list(dict.fromkeys(reads)), limited, others, aside)
+    return Roles(target, list(dict.fromkeys(reads)), limited, others, aside, asked.ids)
 
 
 def _check_apart(roles: dict[str, Sequence[str]]) -> None:
