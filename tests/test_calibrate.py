@@ -172,6 +172,8 @@ def test_equal_rows_are_numbered_over_all_parts(ids, batch_size, place, tmp_path
             jobs=1,
         )
         np.testing.assert_array_equal(told["thresholds"], expected.level_thresholds)
+        repeated = rows[list(X)].duplicated().sum() if ids is None else 0
+        assert fareg.load(tmp_path / "new.fareg").n_repeated_ == repeated
 
 
 def test_a_worker_that_dies_changes_nothing(place, tmp_path, monkeypatch):

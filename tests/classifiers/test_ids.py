@@ -150,7 +150,7 @@ def test_a_warning_tells_of_many_equal_rows_once_and_only_where_they_matter(read
         clf.conformalize(X, y)
     assert len(told) == 1
     assert clf.n_repeated_ == 300 - len(X.drop_duplicates())
-    with pytest.warns(FaregWarning, match="equal an earlier one with the same id"):
+    with pytest.warns(FaregWarning, match="give every person an id of their own"):
         clf.conformalize(X, y, ids=np.zeros(300))
     recwarn.clear()
     assert clf.conformalize(X, y, ids=np.arange(300)).n_repeated_ == 0

@@ -58,6 +58,7 @@ from fareg.classifiers._inputs import (
     probes,
     sensitive_beside,
     validated_table,
+    warn_of_repeated,
     warn_of_swapped,
 )
 from fareg.classifiers._learning import out_of_fold_proba, split_rows
@@ -287,6 +288,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         if given is not None:
             _ = rows.own_scores  # an array is read once, from its first row to its last
         self.n_repeated_ = count_repeated(rows)
+        warn_of_repeated(self.n_repeated_, len(rows))
         self.calibration_ = self._calibrate(rows, training)
         self.n_calibration_ = self.calibration_.n_rows
         is_clustered = table.clusters is not None

@@ -37,6 +37,7 @@ from fareg.classifiers._inputs import (
     given_proba,
     sensitive_beside,
     validated_table,
+    warn_of_repeated,
 )
 from fareg.classifiers._learned_groups import LearnedGroups
 from fareg.classifiers._learning import coverage_to_learn, divide_rows
@@ -276,7 +277,7 @@ allow_empty, random_state
             )
         return self._conformalize(table, learning, given)
 
-    def recalibrated(self, search: IntervalSearch, n_unknown: int = 0) -> Self:
+    def recalibrated(self, search: IntervalSearch, n_unknown: int = 0, n_repeated: int = 0) -> Self:
         """Return this fitted classifier with the thresholds of other calibration rows.
 
         It must have levels and no base. The levels stay as they were learned. For rows that are new
@@ -289,6 +290,8 @@ allow_empty, random_state
             A finished search: rows were counted by their scores, level by level.
         n_unknown : int, default=0
             How many of them have a label that the estimator does not know.
+        n_repeated : int, default=0
+            How many of them equal an earlier one, ids included.
         """
         self._check_fitted("recalibrated")
         other = copy(self)
@@ -299,6 +302,8 @@ allow_empty, random_state
         unknown_apart = n_unknown if by_label else 0  # such rows calibrate no label
         other.n_calibration_ = other.calibration_.n_rows + unknown_apart
         other.n_calibration_clusters_ = None
+        other.n_repeated_ = n_repeated
+        warn_of_repeated(n_repeated, other.n_calibration_)
         other.groups_ = describe_counted(self.named_groups_, other.calibration_, self.reference_)
         other._warn_of_full_sets(n_unknown / other.n_calibration_)
         return other

@@ -250,29 +250,18 @@ def _checked(proba: Any) -> Any:
 
 
 def count_repeated(rows: Rows) -> int:
-    """Return how many rows equal an earlier one, ids included; warn if these are many.
+    """Return how many rows equal an earlier one, ids included; 0 without a randomised score."""
+    return int(pd.Series(rows.hashes).duplicated().sum()) if is_randomised(rows.score) else 0
 
-    Without a randomised score it does not matter, and nobody counts: 0.
-    """
-    if not is_randomised(rows.score):
-        return 0
-    n_repeated = len(rows) - len(np.unique(rows.hashes))
-    if n_repeated > MANY_REPEATED * len(rows):
-        share = percent(n_repeated / len(rows))
-        if rows.ids is None:
-            warn(
-                f"{share} of {len(rows)} calibration rows equal an earlier one: equal rows of one "
-                "call have different random numbers, by their order, but equal people who are "
-                "asked one at a time share one and are covered together or not at all; give every "
-                "person an id"
-            )
-        else:
-            warn(
-                f"{share} of {len(rows)} calibration rows equal an earlier one with the same id: "
-                "such people to come share a random number and are covered together or not at all; "
-                "give every person an id of their own"
-            )
-    return n_repeated
+
+def warn_of_repeated(n_repeated: int, n_rows: int) -> None:
+    """Warn if many calibration rows equal an earlier one, as rows to come will."""
+    if n_repeated > MANY_REPEATED * n_rows:
+        warn(
+            f"{percent(n_repeated / n_rows)} of {n_rows} calibration rows equal an earlier one: "
+            "people to come whose rows are equal share a random number if they are asked one at a "
+            "time, and are covered together or not at all; give every person an id of their own"
+        )
 
 
 def warn_of_swapped(rows: Rows, classes: Any) -> None:

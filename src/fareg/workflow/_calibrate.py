@@ -121,7 +121,8 @@ def calibrate_folder(
         if rounds == 1:  # later rounds go over the same rows
             _check(found, clf, str(data))
         search.narrow(found.counts)
-    calibrated = clf.recalibrated(search, found.n_unknown)
+    n_repeated = sum(len(repeated[0]) for _, _, repeated in tasks if repeated is not None)
+    calibrated = clf.recalibrated(search, found.n_unknown, n_repeated)
     counted = {"rows": found.n, "left_out": found.n_seen}
     is_small = root is None and found.n + found.n_seen <= MAX_REMEMBERED
     told = describe(model)
