@@ -27,7 +27,7 @@ clf = fareg.FaReGClassifier(FrozenEstimator(model), confidence_level=0.95, rando
 clf.conformalize(X_cal, y_cal)
 
 path = Path(tempfile.mkdtemp()) / "nursery.fareg"
-fareg.save(clf, path)  # JSON, arrays and skops in one file: no pickle
+fareg.save(clf, path)  # JSON and arrays in one file: no pickle
 loaded = fareg.load(path)
 
 sets = loaded.predict_set(X_new)

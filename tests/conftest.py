@@ -40,6 +40,7 @@ SLOW = (
     "groups/test_learner.py",
     "groups/test_screening.py",
     "metrics/test_optimised_slab.py",
+    "persistence/test_attacks.py",
     "report/test_browser.py",
     "report/test_fit_report.py",
     "statistical",
@@ -60,7 +61,6 @@ SLOW = (
     "test_seen.py",
     "test_start.py",
     "test_tables.py",
-    "test_trust.py",
     "test_wild_parameters.py",
 )
 

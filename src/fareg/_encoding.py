@@ -50,6 +50,9 @@ def _finite_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     return cut_huge(numbers.replace([np.inf, -np.inf], np.nan))
 
 
+# the functions inside encoders, to which model files refer by name
+ENCODER_FUNCTIONS = (canonical, _all_text, _all_numbers, _finite_numbers)
+
 # A column keeps the form it had in fit: a single row with a missing text would look like a number.
 _TO_TEXT = FunctionTransformer(_all_text, feature_names_out="one-to-one")
 _TO_NUMBERS = FunctionTransformer(_all_numbers, feature_names_out="one-to-one")

@@ -26,8 +26,7 @@ from fareg.groups._disadvantage import (
 )
 from fareg.groups._folds import N_FOLDS, Folds
 from fareg.groups._kernel import PENALTIES, Reading, _ridge, kernel, learn_kernel
-from fareg.persistence._foreign import dump, load
-from fareg.persistence._state import Reader, Writer
+from fareg.persistence._codec import Reader, Writer
 
 
 def people(n, seed=0, gap=0.5):
@@ -454,11 +453,10 @@ def test_rows_beyond_the_limit_are_predicted_too(monkeypatch):
 
 def test_a_stored_disadvantage_answers_alike(learned):
     learner, columns, _, _ = learned
-    writer = Writer(fitted=None, given=None)
+    writer = Writer()
     written = json.loads(json.dumps(writer.write(learner, "learner")))
-    packed, untrusted = dump(writer.parts)
-    assert not untrusted
-    again = Reader(writer.arrays, load(packed), None, None).read(written)
+    assert not writer.foreign
+    again = Reader(writer.arrays, 10**6).read(written)
     np.testing.assert_array_equal(again.disadvantage(columns), learner.disadvantage(columns))
     np.testing.assert_array_equal(again.membership(columns), learner.membership(columns))
     assert again.signal_ == learner.signal_

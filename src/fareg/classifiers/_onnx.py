@@ -41,8 +41,9 @@ class OnnxClassifier(ProbabilisticClassifier):
     """A model in an ONNX file, such as one that another language or library trained.
 
     ``fit`` trains nothing: it reads the file and finds out which label each output is about. The
-    model is then part of this object and of model files, where there is nothing to trust: an ONNX
-    graph is computed by onnxruntime and runs no Python. Needs the extra ``fareg[onnx]``.
+    model is then part of this object and of model files. onnxruntime computes it, which runs no
+    Python but cannot be checked, so such a file is loaded with
+    ``trusted=["onnxruntime.InferenceSession"]``. Needs the extra ``fareg[onnx]``.
 
     Each input of the model is fed with the column of the same name, as the type that it asks for; a
     single input that takes several columns is fed with ``features``. A missing text is fed as "".

@@ -76,8 +76,8 @@ def _in_shell(error: Exception) -> str:
     if type(error).__name__ == "UntrustedTypesError":
         names = ",".join(error.names)  # type: ignore[attr-defined]
         return (
-            f"the estimator holds types that are not trusted: {names}; if you know them and who "
-            f"wrote the file, add --trust {names}"
+            f"the estimator holds types that are not trusted: {names}; trusting them runs their "
+            f"code: if you know them and who wrote the file, add --trust {names}"
         )
     line = " ".join(str(error).split())
     return line + MORE.get(type(error).__name__, "")

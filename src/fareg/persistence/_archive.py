@@ -1,4 +1,4 @@
-"""The container: a zip of stored entries, a manifest with a checksum of each, and of itself."""
+"""The container: a zip of a few entries, a manifest with a checksum of each, and of itself."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from fareg._validation import InvalidInputError
 
 KIND = "fareg model"
 # It is raised when an older fareg cannot read new files, or this one cannot read older files.
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 MAX_ENTRIES = 8
+FREE_BYTES = 1 << 24  # bytes that any entry may unfold to
+MAX_RATIO = 20  # further bytes that an entry may unfold to, for each that it has in the file
 # Entries carry a fixed time, so that the same model gives the same bytes.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -29,9 +31,14 @@ def write_archive(path: AnyPath, manifest: dict[str, Any], entries: dict[str, by
     listed = {name: {"bytes": len(e), "sha256": _digest(e)} for name, e in entries.items()}
     body = {"kind": KIND, "format": FORMAT, **manifest, "entries": listed}
     text = json.dumps({**body, "checksum": _checksum(body)}, indent=1, ensure_ascii=False)
-    with replacing(path) as temporary, zipfile.ZipFile(temporary, "x") as archive:
-        for name, content in {MANIFEST: text.encode(), **entries}.items():
-            archive.writestr(zipfile.ZipInfo(name, EPOCH), content)
+    contents = {MANIFEST: text.encode(), **entries}
+    with replacing(path) as temporary:
+        for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
+            with zipfile.ZipFile(temporary, "w", method, compresslevel=1) as archive:
+                for name, content in contents.items():
+                    archive.writestr(zipfile.ZipInfo(name, EPOCH), content, method)
+                if all(map(_is_plausible, archive.infolist())):
+                    break
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,10 @@ class Archive:
         """Return the content of an entry."""
         return self.content.read(name)
 
+    def get(self, name: str) -> bytes | None:
+        """Return the content of an entry, None if the file has none of this name."""
+        return self.read(name) if name in self else None
+
     def __contains__(self, name: str) -> bool:
         return name in self.manifest["entries"]
 
@@ -82,10 +93,17 @@ def _checked_names(archive: zipfile.ZipFile, size: int, path: Path) -> set[str]:
         )
     if len(infos) > MAX_ENTRIES or len(names) < len(infos):
         raise InvalidInputError(f"{path} is no fareg model: it has entries that do not belong")
-    # Only uncompressed entries are read, so a small file cannot unfold into a huge one.
-    if any(i.compress_type != zipfile.ZIP_STORED or i.file_size > size for i in infos):
-        raise InvalidInputError(f"{path} is damaged: an entry claims more bytes than the file has")
+    if sum(info.compress_size for info in infos) > size or not all(map(_is_plausible, infos)):
+        raise InvalidInputError(
+            f"{path} is damaged: an entry claims more bytes than the file could have"
+        )
     return names
+
+
+def _is_plausible(info: zipfile.ZipInfo) -> bool:
+    """Tell whether an entry does not unfold from little into much."""
+    known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    return known and info.file_size <= FREE_BYTES + MAX_RATIO * info.compress_size
 
 
 def _check_manifest(manifest: Any, names: set[str], path: Path) -> None:
@@ -95,7 +113,7 @@ def _check_manifest(manifest: Any, names: set[str], path: Path) -> None:
     if isinstance(format_, int) and 0 < format_ < FORMAT:
         raise InvalidInputError(
             f"{path} was written by an older fareg (format {format_}; this one reads format "
-            f"{FORMAT}); fit the model again"
+            f"{FORMAT}); fit the model again with this one, or read the file with the older"
         )
     if isinstance(format_, int) and format_ > FORMAT:
         version = manifest.get("versions", {}).get("fareg", "unknown")

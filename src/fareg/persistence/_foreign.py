@@ -1,4 +1,9 @@
-"""Estimators of other libraries, stored by skops: types must be trusted, and trees are checked."""
+"""Estimators without a shape of their own, stored by skops and read only if they are trusted.
+
+skops makes objects of any class, fills them with any attributes and calls what it finds, so a file
+of its can run code, whatever it claims to hold. It is read only if every class and function in it
+was trusted by name. The names are read from its text, without importing or making anything.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import io
 import json
 import sys
 import zipfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,25 +19,38 @@ import numpy as np
 
 from fareg._files import AnyPath, check_readable
 from fareg._validation import FaregError, InvalidInputError
-from fareg._words import first_line
-from fareg.calibration import require
-from fareg.persistence._familiar import UnfamiliarError, read_familiar
-from fareg.persistence._recipes import as_made, as_recipes, reachable
-from fareg.persistence._trust import found, is_trusted
+from fareg._words import first_line, printable
+from fareg.persistence._given import SkopsFile
 
 FREE_BYTES = 1 << 26  # bytes that any file may unfold to
 MAX_RATIO = 200  # further bytes that a file may unfold to, for each of its own
-TREE = "a decision tree"
+NUMBERS = [
+    f"numpy.{np.dtype(code).type.__name__}" for code in np.typecodes["All"] if code not in "VO"
+]
+PLAIN = [f"builtins.{name}" for name in ("NoneType", "bool", "float", "int", "str")]
+# Nodes that are data, by their readers: what they name needs no trust.
+DATA: dict[str, Collection[str]] = {
+    "CachedNode": PLAIN,
+    "DictNode": ["builtins.dict"],
+    "DTypeNode": ["numpy.dtype"],
+    "JsonNode": PLAIN,
+    "ListNode": ["builtins.list"],
+    "NdArrayNode": ["numpy.ndarray", *NUMBERS],
+    "SliceNode": ["builtins.slice"],
+    "TupleNode": ["builtins.tuple"],
+    "TypeNode": [*PLAIN, *NUMBERS],
+}
 
 
 class UntrustedTypesError(InvalidInputError):
     """A stored estimator holds types that nobody trusted; ``names`` are theirs."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.names = list(names)
+        self.names = [printable(name) for name in names]
         super().__init__(
-            f"the estimator holds types that are not trusted: {', '.join(names)}; if you know "
-            f"them, load(path, trusted={self.names}), or pass load(path, estimator=your_model)"
+            f"the estimator holds types that are not trusted: {', '.join(self.names)}; trusting "
+            "them runs their code: if you know them and who wrote the file, load(path, "
+            f"trusted={self.names}), or pass load(path, estimator=your_model)"
         )
 
 
@@ -59,45 +77,72 @@ def _skops_io() -> Any:
     return skops.io
 
 
-def dump(estimator: Any) -> tuple[bytes, list[str]]:
-    """Return an estimator in the format of skops, after proof that it can be read back.
-
-    The second item names the types in it that :func:`load` refuses unless they are trusted.
-    """
+def dump(estimators: list[Any]) -> bytes:
+    """Return estimators in the format of skops, after proof that they can be read back."""
     skops_io = _skops_io()
-    stored = as_recipes(estimator)
-    packed: bytes = skops_io.dumps(stored, compression=zipfile.ZIP_DEFLATED, compresslevel=6)
+    packed: bytes = skops_io.dumps(estimators, compression=zipfile.ZIP_DEFLATED, compresslevel=6)
     if _unfolds_too_far(packed):
-        packed = skops_io.dumps(stored)
-    with suppress(UnfamiliarError):
-        _finished(read_familiar(packed))
-        return packed, []
-    names = _types(packed)
-    _rebuilt(packed, names)
-    return packed, [name for name in names if not is_trusted(name)]
+        packed = skops_io.dumps(estimators)
+    load(packed, types(packed))
+    return packed
 
 
 def load(packed: bytes, trusted: Collection[str] = ()) -> Any:
-    """Rebuild an estimator from types that are trusted, and check its trees."""
-    if _unfolds_too_far(packed):
-        raise ValueError("an estimator unfolds to far more bytes than are plausible")
-    with suppress(UnfamiliarError):
-        return _finished(read_familiar(packed))
-    names = _types(packed)
-    unknown = [name for name in names if not is_trusted(name) and name not in trusted]
+    """Rebuild what skops stored, if everything in it is trusted. This runs its code."""
+    unknown = [name for name in types(packed) if name not in trusted]
     if unknown:
         raise UntrustedTypesError(unknown)
-    return _rebuilt(packed, names)
+    skops_io = _skops_io()
+    try:
+        names = skops_io.get_untrusted_types(data=packed)
+        return skops_io.loads(packed, trusted=names)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInputError(
+            f"a trusted type is not installed here, or in another version: {first_line(error)}"
+        ) from error
+
+
+def types(packed: bytes) -> list[str]:
+    """Return the names of the classes and functions in a skops file, which are all to be trusted.
+
+    >>> import skops.io
+    >>> from sklearn.dummy import DummyClassifier
+    >>> types(skops.io.dumps([DummyClassifier(), 1.0, "a"]))
+    ['sklearn.dummy.DummyClassifier']
+    """
+    _check_size(packed)
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        root = json.loads(archive.read("schema.json"))
+    named = set()
+    for node in nodes(root):
+        name = f"{node.get('__module__')}.{node.get('__class__')}"
+        loader = node.get("__loader__")
+        # The first level of the file tells versions beside its own node.
+        if loader is not None and name not in DATA.get(loader, ()):
+            named.add(f"{name}.{node['content']['func']}" if loader == "MethodNode" else name)
+    return sorted(named)
+
+
+def nodes(root: Any) -> Iterator[dict[str, Any]]:
+    """Yield every dict in nested JSON."""
+    stack = [root]
+    while stack:
+        thing = stack.pop()
+        if isinstance(thing, dict):
+            yield thing
+            stack += thing.values()
+        elif isinstance(thing, list):
+            stack += thing
 
 
 def read_estimator(path: AnyPath, trusted: Collection[str] = ()) -> Any:
-    """Read an estimator from a file of ``skops.io.dump``; only trusted types are made.
+    """Read an estimator from a file of ``skops.io.dump``; only known or trusted types are made.
 
     Parameters
     ----------
     path : path of the file
     trusted : list of str, default=()
-        Types that it may hold beside those that :func:`fareg.load` trusts. Their code runs.
+        Types that it may hold beside those that model files hold without trust. Their code runs.
 
     Examples
     --------
@@ -110,6 +155,9 @@ def read_estimator(path: AnyPath, trusted: Collection[str] = ()) -> Any:
     """
     content = check_readable(path).read_bytes()
     try:
+        _check_size(content)
+        with suppress(Exception):  # what is not known here is left to skops
+            return SkopsFile(content).read()
         return load(content, trusted)
     except FaregError:
         raise
@@ -120,90 +168,12 @@ def read_estimator(path: AnyPath, trusted: Collection[str] = ()) -> Any:
         ) from error
 
 
-def _types(packed: bytes) -> list[str]:
-    """Return the types and functions in a skops file that skops does not trust by itself."""
-    return sorted(_skops_io().get_untrusted_types(data=packed))
-
-
-def _rebuilt(packed: bytes, names: Sequence[str]) -> Any:
-    _check_calls(packed, names)
-    return _finished(_skops_io().loads(packed, trusted=names))
-
-
-def _finished(stored: Any) -> Any:
-    """Make what is stored as recipes, and check all trees."""
-    estimator = as_made(stored)
-    check_trees(estimator)
-    return estimator
-
-
-def _check_calls(packed: bytes, names: Sequence[str]) -> None:
-    """Refuse a file in which a function stands where a class belongs.
-
-    skops keeps one list of trusted names, and some of its readers call what they find under a
-    name. A function may be part of an estimator; it is not called while the estimator is read.
-    """
-    functions = [name for name in names if not isinstance(found(name), type | None)]
-    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        root = json.loads(archive.read("schema.json"))
-    for node in (thing for thing in reachable(root) if isinstance(thing, dict)):
-        name = f"{node.get('__module__')}.{node.get('__class__')}"
-        if name in functions and node.get("__loader__") != "FunctionNode":
-            raise ValueError(f"the function {name} stands where a class belongs")
+def _check_size(packed: bytes) -> None:
+    if _unfolds_too_far(packed):
+        raise ValueError("an estimator unfolds to far more bytes than are plausible")
 
 
 def _unfolds_too_far(packed: bytes) -> bool:
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         unfolded = sum(info.file_size for info in archive.infolist())
     return unfolded > FREE_BYTES + MAX_RATIO * len(packed)
-
-
-def check_trees(estimator: Any) -> None:
-    """Refuse decision trees that would send prediction out of bounds or round in circles.
-
-    scikit-learn follows the node numbers of a tree unchecked, and a file may hold any numbers.
-    """
-    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
-    from sklearn.tree import BaseDecisionTree
-
-    for thing in reachable(estimator):
-        if isinstance(thing, BaseDecisionTree) and hasattr(thing, "tree_"):
-            _check_tree(thing.tree_, thing.n_features_in_)
-        elif isinstance(thing, HistGradientBoostingClassifier | HistGradientBoostingRegressor):
-            for stage in getattr(thing, "_predictors", ()):
-                for predictor in stage:
-                    _check_predictor(predictor, thing)
-        for tree in np.ravel(np.asarray(getattr(thing, "estimators_", ()), dtype=object)):
-            # Forests and boosting check the width of a row, and then ask their trees.
-            if isinstance(tree, BaseDecisionTree) and not hasattr(thing, "estimators_features_"):
-                require(tree.n_features_in_ == thing.n_features_in_, TREE)
-
-
-def _check_tree(tree: Any, n_features: int) -> None:
-    left, right = tree.children_left, tree.children_right
-    require(tree.n_features == n_features, TREE)
-    inner = np.flatnonzero(left >= 0)
-    _check_nodes(inner, left[inner], right[inner], tree.feature[inner], len(left), n_features)
-    require(len(left) > 0 and (left[left < 0] == -1).all(), TREE)
-
-
-def _check_predictor(predictor: Any, owner: Any) -> None:
-    nodes = predictor.nodes
-    inner = np.flatnonzero(nodes["is_leaf"] == 0)
-    feature = nodes["feature_idx"][inner]
-    left, right = (nodes[side][inner].astype(np.int64) for side in ("left", "right"))
-    _check_nodes(inner, left, right, feature, len(nodes), owner.n_features_in_)
-    categorical = nodes["is_categorical"][inner] != 0
-    if categorical.any():
-        known = np.asarray(owner._bin_mapper.is_categorical_, dtype=bool)
-        require(len(known) == owner.n_features_in_ and known[feature[categorical]].all(), TREE)
-        bitsets = nodes["bitset_idx"][inner][categorical]
-        require((bitsets < len(predictor.raw_left_cat_bitsets)).all(), TREE)
-
-
-def _check_nodes(
-    node: Any, left: Any, right: Any, feature: Any, n_nodes: int, n_features: int
-) -> None:
-    # Children come after their parent, so there are no circles.
-    require(((left > node) & (right > node) & (left < n_nodes) & (right < n_nodes)).all(), TREE)
-    require(((feature >= 0) & (feature < n_features)).all(), TREE)

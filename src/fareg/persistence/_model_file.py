@@ -1,4 +1,4 @@
-"""Save and load: state as JSON, arrays as safetensors, estimators through skops."""
+"""Save and load: state as JSON, arrays as safetensors, foreign estimators through skops."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from fareg.calibration import require
 from fareg.classifiers import ConformalClassifier
 from fareg.persistence import _foreign
 from fareg.persistence._archive import Archive, write_archive
+from fareg.persistence._codec import CLASSIFIERS, LEFT_OUT, Reader, Writer, is_own
 from fareg.persistence._seen import SeenRows, check_seen
-from fareg.persistence._state import CLASSIFIERS, Reader, Writer, is_own
 
-ARRAYS, ESTIMATOR, PARTS = "arrays.safetensors", "estimator.skops", "parts.skops"
-SEEN = "seen.safetensors"
+ARRAYS, FOREIGN, SEEN = "arrays.safetensors", "foreign.skops", "seen.safetensors"
+ONNX = "onnxruntime.InferenceSession"  # what runs the model of an OnnxClassifier
 KINDS: dict[str, Any] = {
     "class": str,
     "n_features": int,
@@ -31,7 +31,6 @@ KINDS: dict[str, Any] = {
     "classes": list,
     "versions": dict,
     "metadata": dict,
-    "untrusted": list,
 }
 LIBRARIES = (
     "fareg",
@@ -55,10 +54,9 @@ def save(
 ) -> None:
     """Write a fitted classifier to a file, whole or not at all.
 
-    The file is a zip of ``manifest.json`` (parameters, columns, classes, library versions),
-    ``arrays.safetensors`` (all numbers) and ``estimator.skops`` (the wrapped estimator). Estimators
-    of fareg itself, such as ``ProbabilityColumns`` and ``OnnxClassifier``, are part of the first
-    two instead. The file holds no pickle and no code.
+    The file is a zip of ``manifest.json`` (parameters, columns, classes, library versions, and the
+    estimator), ``arrays.safetensors`` (all numbers) and, for estimators whose shape fareg does not
+    know, ``foreign.skops``, which is read only if it is trusted. There is no pickle in it.
 
     Parameters
     ----------
@@ -93,16 +91,26 @@ def save(
         raise NotConformalizedError(
             f"this {type(clf).__name__} is not conformalized yet; call fit(X, y) before save"
         )
-    entries: dict[str, bytes] = {}
-    untrusted: list[str] = []
-    own = is_own(clf.estimator_) and (clf.estimator is None or is_own(clf.estimator))
-    if include_estimator and not own:
-        untrusted = _add_estimator(entries, {"fitted": clf.estimator_, "given": clf.estimator})
-    writer = Writer(clf.estimator_, clf.estimator)
+    models = (clf.estimator_, clf.estimator)
+    writer = Writer(() if include_estimator else models)
     state = writer.write(clf, "clf")
     _check_own(clf)
-    if writer.parts:
-        entries[PARTS], _ = _foreign.dump(writer.parts)
+    entries: dict[str, bytes] = {}
+    if writer.foreign:
+        try:
+            entries[FOREIGN] = _foreign.dump(writer.foreign)
+        except Exception as error:  # an estimator may raise anything
+            warn(
+                f"the estimator cannot be stored ({first_line(error)}) and is left out of the "
+                "file; load it with fareg.load(path, estimator=model)"
+            )
+            writer = Writer(models)
+            state = writer.write(clf, "clf")
+    if names := _untrusted(state, entries.get(FOREIGN)):
+        warn(
+            "the estimator holds types that load refuses unless they are named, because it runs "
+            f"their code: fareg.load(path, trusted={names})"
+        )
     if seen is not None:
         if not isinstance(seen, SeenRows):
             seen = SeenRows.of(*check_seen(seen, clf.n_features_in_, path))
@@ -112,7 +120,6 @@ def save(
         **_words(clf),
         "versions": _versions(),
         "metadata": _check_notes(metadata or {}),
-        "untrusted": untrusted,
         "state": state,
     }
     write_archive(path, manifest, entries)
@@ -121,12 +128,9 @@ def save(
 def load(path: AnyPath, *, trusted: Sequence[str] | None = None, estimator: Any = None) -> Any:
     """Read a classifier that :func:`save` wrote.
 
-    Nothing in the file is executed. Trusted are the classes that scikit-learn's models are made of,
-    its functions of arrays (metrics, preprocessing, feature selection and extraction), numpy's
-    scalar types and dtypes, XGBoost's and LightGBM's classifiers, and fareg's own. Every other type
-    is refused by name. Search trees of neighbours, splines, and scipy's distributions of a
-    randomised search are made anew from numbers; boosters of XGBoost and LightGBM are read by their
-    own libraries.
+    Nothing in the file is executed. scikit-learn's usual models, pipelines and encoders, and
+    fareg's own, are made from a table of the shapes that they may have, after checks that keep them
+    inside their memory. Every other type is refused by name.
 
     Parameters
     ----------
@@ -159,19 +163,22 @@ def load(path: AnyPath, *, trusted: Sequence[str] | None = None, estimator: Any 
     if isinstance(trusted, str):
         raise InvalidInputError(f"trusted must be a list of type names, got {trusted!r}")
     with _one_error(path) as archive:
-        models = {"fitted": estimator, "given": estimator}
-        if estimator is not None and _is_plain(archive):
+        state = archive.manifest["state"]
+        if estimator is not None and _is_plain(state):
             raise InvalidInputError(
                 f"{path} reads its probabilities from the table; load it without estimator"
             )
-        if estimator is None and ESTIMATOR in archive:
-            models = _foreign.load(archive.read(ESTIMATOR), trusted or ())
-        elif estimator is None and not _is_plain(archive):
+        if estimator is not None:
+            state["fitted"]["estimator_"] = state["parameters"]["estimator"] = LEFT_OUT
+        elif state["fitted"]["estimator_"] == LEFT_OUT:
             raise InvalidInputError(
                 f"{path} holds no estimator; pass the fitted one: load(path, estimator=model)"
             )
-        parts = _foreign.load(archive.read(PARTS), trusted or ()) if PARTS in archive else []
-        clf = Reader(_arrays(archive), parts, **models).read(archive.manifest["state"])
+        needed = _untrusted(state, archive.get(FOREIGN))
+        if unknown := [name for name in needed if name not in (trusted or ())]:
+            raise _foreign.UntrustedTypesError(unknown)
+        foreign = functools.cache(lambda: _foreign.load(archive.read(FOREIGN), trusted or ()))
+        clf = Reader(_arrays(archive), archive.size, foreign, estimator).read(state)
         is_fitted = type(clf).__name__ in CLASSIFIERS and clf.__sklearn_is_fitted__()
         require(is_fitted, "the classifier")
         _check_estimator(clf)
@@ -213,11 +220,12 @@ def describe(path: AnyPath) -> dict[str, Any]:
             "parameters": {k: _told(v) for k, v in parameters.items() if k != "estimator"},
             "n_calibration": fitted["n_calibration_"],
             "n_calibration_clusters": fitted["n_calibration_clusters_"],
-            "has_estimator": ESTIMATOR in archive or _is_plain(archive),
+            "has_estimator": fitted["estimator_"] != LEFT_OUT,
+            "untrusted": _untrusted(manifest["state"], archive.get(FOREIGN)),
             "bytes": archive.size,
         }
         if "groups_" in fitted:
-            groups = Reader(_arrays(archive), [], None, None).read(fitted["groups_"])
+            groups = Reader(_arrays(archive), archive.size).read(fitted["groups_"])
             require(isinstance(groups, pd.DataFrame), "groups_")
             told["groups"] = json_types(groups.to_dict("records"))
     return told
@@ -257,9 +265,9 @@ def _one_error(path: Any) -> Iterator[Archive]:
         ) from error
 
 
-def _is_plain(archive: Archive) -> bool:
-    """Tell whether a file holds its estimator as plain values, not in an entry of its own."""
-    return bool(archive.manifest["state"]["fitted"]["estimator_"] != {"$": "fitted estimator"})
+def _is_plain(state: dict[str, Any]) -> bool:
+    """Tell whether a stored classifier reads probabilities, so that there is no other model."""
+    return bool(state["fitted"]["estimator_"]["$"] == "object")
 
 
 def _words(clf: ConformalClassifier) -> dict[str, Any]:
@@ -294,26 +302,16 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
     for key, kind in KINDS.items():
         require(isinstance(manifest[key], kind), f"{key} of the manifest")
     texts = [*manifest["classes"], *(manifest["columns"] or ()), *manifest["versions"].values()]
-    texts += manifest["untrusted"]
     require(all(isinstance(text, str) for text in texts), "the names in the manifest")
 
 
-def _add_estimator(entries: dict[str, bytes], models: dict[str, Any]) -> list[str]:
-    """Add the entry of the estimators, if they can be stored; return the types to be trusted."""
-    try:
-        entries[ESTIMATOR], names = _foreign.dump(models)
-    except Exception as error:  # an estimator may raise anything
-        warn(
-            f"the estimator cannot be stored ({first_line(error)}) and is left out of the file; "
-            "load it with fareg.load(path, estimator=model)"
-        )
-        return []
-    if names:
-        warn(
-            f"the estimator holds types that load refuses unless they are named: "
-            f"fareg.load(path, trusted={names})"
-        )
-    return names
+def _untrusted(state: dict[str, Any], foreign: bytes | None) -> list[str]:
+    """Return the types in a file that must be trusted by name, without making anything."""
+    nodes = list(_foreign.nodes(state))
+    names = []
+    if foreign is not None and any(node.get("$") == "foreign" for node in nodes):
+        names = _foreign.types(foreign)
+    return [*names, ONNX] if any(node.get("class") == "OnnxClassifier" for node in nodes) else names
 
 
 def _check_estimator(clf: ConformalClassifier) -> None:

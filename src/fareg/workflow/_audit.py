@@ -73,7 +73,7 @@ def audit_file(
         None for the seed of the model, so that an audit of the test rows of a fit repeats the one
         in that fit; 0 without a model.
     trusted : list of str, default=None
-        Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
+        Types that the stored estimator may hold beside those that ``fareg.load`` knows.
     clusters : str, default=None
         Column of ids: rows that share one may depend on each other. It defines no groups. None for
         the clusters that a model was fitted with; if the table lacks their column, a note says so.

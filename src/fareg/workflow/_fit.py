@@ -152,7 +152,7 @@ def fit_file(
     classes : list of str, default=None
         The label of each output of an ONNX model, if it does not tell them itself.
     trusted : list of str, default=None
-        Types that a ``.skops`` file may hold beside those that ``fareg.load`` trusts.
+        Types that a ``.skops`` file may hold beside those that ``fareg.load`` knows.
     confidence_level : float, default=0.9
     conformity_score : str, default="aps"
         A name in ``fareg.scores.SCORES``.

@@ -48,7 +48,7 @@ def predict_file(
     batch_size : int, default=50000
         Rows that are in memory at a time.
     trusted : list of str, default=None
-        Types that the stored estimator may hold beside those that ``fareg.load`` trusts.
+        Types that the stored estimator may hold beside those that ``fareg.load`` knows.
     safe_csv : bool, default=False
         Whether an apostrophe stands before each text of a CSV file that a spreadsheet might run as
         a formula. Such texts do not read back as they were; sets, numbers and all others do.

@@ -1,8 +1,8 @@
 """Objects as JSON and arrays, and back: a closed list of classes, each rebuilt by its constructor.
 
 A value is written as JSON where JSON has it; everything else is a dict with a tag:
-``{"$": "array", "at": "3"}``. Numeric arrays go to a table of their own, objects of scikit-learn
-to a list of their own; the classifier's fitted estimator is only referred to.
+``{"$": "array", "at": "3"}``. Numeric arrays go to a table of their own. Estimators are written by
+their shapes; those without one go to a list of foreign ones, which skops stores.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from fareg import calibration, classifiers, groups, scores
+from fareg import calibration, classifiers, groups
 from fareg._columns import HELD, note_held
 from fareg._levels import LevelCoding, Levels
 from fareg._validation import InvalidInputError
 from fareg.calibration import require
+from fareg.persistence._kinds import DTYPES, FUNCTIONS, TYPES, function_name
+from fareg.persistence._shapes import SHAPES, shape_of
 
 CLASSIFIERS: dict[str, Any] = {cls.__name__: cls for cls in classifiers.CLASSIFIERS}
 OWN: dict[str, Any] = {cls.__name__: cls for cls in classifiers.OWN_ESTIMATORS}
@@ -32,21 +34,24 @@ RECORDS: dict[str, Any] = {
     for cls in (Levels, LevelCoding, *calibration.RECORDS, *groups.RECORDS, *classifiers.RECORDS)
 }
 DERIVED = ("parameters_",)  # fitted attributes that follow from others
-FUNCTIONS: dict[str, Any] = {f"fareg.scores.{name}": f for name, f in scores.SCORES.items()}
 GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 NUMERIC = "biuf"  # kinds of arrays that go to the table
 COLUMN_DTYPES = ("object", "str", "string")
 FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # JSON has none of them
+LEFT_OUT = {"$": "left out"}  # an estimator that is not in the file
+MAX_DEPTH = 100  # nodes inside each other
+FREE_BYTES = 1 << 24  # of texts of fixed width, beside a multiple of what the file has
+MAX_EMPTY = 1 << 20  # rows of an array or frame without values
 
 
 @dataclass
 class Writer:
     """Turn objects into JSON, collecting arrays and foreign estimators on the way."""
 
-    fitted: Any
-    given: Any
+    left_out: tuple[Any, ...] = ()
     arrays: dict[str, Any] = field(default_factory=dict)
-    parts: list[Any] = field(default_factory=list)
+    foreign: list[Any] = field(default_factory=list)
+    written: dict[int, tuple[int, Any]] = field(default_factory=dict)
 
     def write(self, value: Any, where: str) -> Any:
         """Return ``value`` as JSON; ``where`` names it in errors."""
@@ -54,14 +59,12 @@ class Writer:
             return value
         if type(value) is int or (type(value) is float and math.isfinite(value)):
             return value
-        if value is self.fitted and not is_own(value):
-            return {"$": "fitted estimator"}
-        if value is self.given and not is_own(value):
-            return {"$": "given estimator"}
+        if any(value is one for one in self.left_out) and not is_own(value):
+            return LEFT_OUT
         for kinds, method in self._TABLE:
             if isinstance(value, kinds):
                 return method(self, value, where)
-        return self._function(value, where)
+        return self._named(value, where)
 
     def _list(self, value: list[Any], where: str) -> Any:
         return [self.write(item, where) for item in value]
@@ -82,7 +85,7 @@ class Writer:
         dtype = str(value.dtype)
         if value.dtype.kind in "mM":
             return {"$": "view", "dtype": dtype, "of": self._array(value.view("i8"), where)}
-        if value.dtype.kind in "OU":
+        if value.dtype.kind in "OU" and value.dtype.itemsize:
             items = self._list(value.ravel().tolist(), where)
             return {"$": "values", "dtype": dtype, "shape": list(value.shape), "items": items}
         raise InvalidInputError(f"cannot save {where}: arrays of dtype {dtype} have no form")
@@ -115,8 +118,7 @@ class Writer:
     def _estimator(self, value: Any, where: str) -> Any:
         name = type(value).__name__
         if type(value) is not ESTIMATORS.get(name):
-            self.parts.append(value)
-            return {"$": "part", "at": len(self.parts) - 1}
+            return self._shaped(value, where)
         parameters = value.get_params(deep=False)
         known = {*parameters, *DERIVED}
         fitted = {key: v for key, v in vars(value).items() if key not in known}
@@ -129,6 +131,25 @@ class Writer:
             "parameters": {k: self.write(v, k) for k, v in parameters.items()},
             "fitted": {k: self.write(v, k) for k, v in fitted.items()},
         }
+
+    def _shaped(self, value: Any, where: str) -> Any:
+        """Write an estimator by its shape, once however often it is met."""
+        if id(value) in self.written:
+            return {"$": "again", "at": self.written[id(value)][0]}
+        shape = shape_of(value)
+        try:
+            state = None if shape is None else shape.state(value)
+        except Exception:  # what does not have its shape may raise anything
+            state = None
+        if state is None:
+            node = {"$": "foreign", "at": len(self.foreign)}
+            self.foreign.append(value)
+        else:
+            fields = {key: self.write(item, f"{where}.{key}") for key, item in state.items()}
+            node = {"$": "estimator", "class": type(value).__name__, "state": fields}
+        # The object is kept, so that no other gets its id meanwhile.
+        self.written[id(value)] = (len(self.written), value)
+        return {**node, "id": self.written[id(value)][0]}
 
     def _generator(self, value: Any, where: str) -> Any:
         bits = value.bit_generator
@@ -143,14 +164,20 @@ class Writer:
         return {"$": "random_state", "state": self.write(state, where)}
 
     def _partial(self, value: Any, where: str) -> Any:
-        function = self._function(value.func, where)
+        if function_name(value) is not None or value.func not in FUNCTIONS.values():
+            return self._named(value, where)
+        function = self._named(value.func, where)
         arguments = [self.write(list(value.args), where), self.write(dict(value.keywords), where)]
         return {"$": "partial", "function": function, "arguments": arguments}
 
-    def _function(self, value: Any, where: str) -> Any:
-        for name, function in FUNCTIONS.items():
-            if value is function:
-                return {"$": "function", "name": name}
+    def _named(self, value: Any, where: str) -> Any:
+        name = function_name(value)
+        if name is not None:
+            return {"$": "function", "name": name}
+        if isinstance(value, type) and value in TYPES.values():
+            return {"$": "type", "name": next(n for n, kind in TYPES.items() if kind is value)}
+        if type(value).__name__ in SHAPES:  # parts of estimators that are none themselves
+            return self._shaped(value, where)
         if callable(value):
             named = getattr(value, "__qualname__", type(value).__name__)
             raise InvalidInputError(
@@ -179,6 +206,8 @@ class Writer:
         (np.random.Generator, _generator),
         (np.random.RandomState, _random_state),
         (functools.partial, _partial),
+        (np.dtype, lambda self, v, where: {"$": "dtype", "name": v.name}),
+        (slice, lambda self, v, where: {"$": "slice", "ends": [v.start, v.stop, v.step]}),
     )
 
 
@@ -187,24 +216,33 @@ class Reader:
     """Rebuild what :class:`Writer` wrote."""
 
     arrays: dict[str, Any]
-    parts: list[Any]
-    fitted: Any
-    given: Any
+    n_bytes: int  # of the file
+    foreign: Callable[[], list[Any]] = list
+    given: Any = None
+    made: dict[int, Any] = field(default_factory=dict)
+    depth: int = 0
+    text_bytes: int = 0
 
     def read(self, node: Any) -> Any:
         """Return the object that a JSON node stands for."""
-        if isinstance(node, list):
-            return [self.read(item) for item in node]
-        if not isinstance(node, dict):
+        if not isinstance(node, list | dict):
             return node
-        if "$" not in node:
-            return {key: self.read(item) for key, item in node.items()}
-        return self._TABLE[node["$"]](self, node)
+        self.depth += 1
+        require(self.depth <= MAX_DEPTH, "the depth of its parts")
+        try:
+            if isinstance(node, list):
+                return [self.read(item) for item in node]
+            if "$" not in node:
+                return {key: self.read(item) for key, item in node.items()}
+            return self._TABLE[node["$"]](self, node)
+        finally:
+            self.depth -= 1
 
     def _array(self, node: dict[str, Any]) -> Any:
         array = self.arrays[node["at"]]
         array = array.T if node["transposed"] else array
         require(list(array.shape) == node["shape"], f"the shape of array {node['at']}")
+        require(array.size or max(array.shape) <= MAX_EMPTY, f"the shape of array {node['at']}")
         return array
 
     def _view(self, node: dict[str, Any]) -> Any:
@@ -214,7 +252,11 @@ class Reader:
 
     def _values(self, node: dict[str, Any]) -> Any:
         dtype = np.dtype(node["dtype"])
-        require(dtype.kind in "OU" and dtype.itemsize <= 1 << 20, f"an array of dtype {dtype}")
+        require(dtype.kind in "OU" and dtype.itemsize > 0, f"an array of dtype {dtype}")
+        require(max(node["shape"], default=0) <= max(MAX_EMPTY, len(node["items"])), "an array")
+        if dtype.kind == "U":  # each text takes as many bytes as the type says
+            self.text_bytes += dtype.itemsize * len(node["items"])
+            require(self.text_bytes <= FREE_BYTES + 16 * self.n_bytes, "the size of its texts")
         flat = np.empty(len(node["items"]), dtype=dtype)
         for position, item in enumerate(self.read(node["items"])):
             flat[position] = item
@@ -226,6 +268,7 @@ class Reader:
         frame.columns = pd.Index(self.read(node["names"]))
         index = node["index"]
         rows = pd.RangeIndex(*index) if isinstance(index, list) else pd.Index(self._column(index))
+        require(len(rows) <= max(MAX_EMPTY, len(frame)), "the rows of a frame")
         frame = frame.set_axis(rows) if columns else pd.DataFrame(index=rows)
         kinds = node["held"]
         known = all(kind in HELD.values() for kind in kinds.values())
@@ -252,6 +295,18 @@ class Reader:
             instance.freeze_parameters()
         return instance
 
+    def _estimator(self, node: dict[str, Any]) -> Any:
+        state = {name: self.read(value) for name, value in node["state"].items()}
+        return self._remember(node, SHAPES[node["class"]].make(state))
+
+    def _foreign(self, node: dict[str, Any]) -> Any:
+        return self._remember(node, self.foreign()[node["at"]])
+
+    def _remember(self, node: dict[str, Any], thing: Any) -> Any:
+        require(node["id"] not in self.made, "an estimator that is there twice")
+        self.made[node["id"]] = thing
+        return thing
+
     def _generator(self, node: dict[str, Any]) -> Any:
         state = self.read(node["state"])
         require(state["bit_generator"] in GENERATORS, "a random generator")
@@ -260,15 +315,9 @@ class Reader:
         bits.state = state
         return np.random.Generator(bits)
 
-    def _random_state(self, node: dict[str, Any]) -> Any:
-        generator = np.random.RandomState()
-        state = self.read(node["state"])
-        _check_positions(state)
-        generator.set_state(state)
-        return generator
-
     def _partial(self, node: dict[str, Any]) -> Any:
         args, keywords = self.read(node["arguments"])
+        require(all(isinstance(a, float | int) for a in [*args, *keywords.values()]), "a score")
         return functools.partial(FUNCTIONS[node["function"]["name"]], *args, **keywords)
 
     _TABLE: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -283,13 +332,25 @@ class Reader:
         "record": _record,
         "object": _object,
         "generator": _generator,
-        "random_state": _random_state,
+        "random_state": lambda self, node: random_state(self.read(node["state"])),
         "partial": _partial,
         "function": lambda self, node: FUNCTIONS[node["name"]],
-        "part": lambda self, node: self.parts[node["at"]],
-        "fitted estimator": lambda self, node: self.fitted,
-        "given estimator": lambda self, node: self.given,
+        "type": lambda self, node: TYPES[node["name"]],
+        "dtype": lambda self, node: DTYPES[node["name"]],
+        "slice": lambda self, node: slice(*node["ends"]),
+        "estimator": _estimator,
+        "again": lambda self, node: self.made[node["at"]],
+        "foreign": _foreign,
+        "left out": lambda self, node: self.given,
     }
+
+
+def random_state(state: dict[str, Any]) -> np.random.RandomState:
+    """Return a generator in this state, after a check of its position."""
+    _check_positions(state)
+    generator = np.random.RandomState()
+    generator.set_state(state)
+    return generator
 
 
 def _check_positions(state: dict[str, Any]) -> None:
@@ -300,7 +361,7 @@ def _check_positions(state: dict[str, Any]) -> None:
 
 
 def is_own(estimator: Any) -> bool:
-    """Tell whether an estimator is written as plain values, without a file of skops."""
+    """Tell whether an estimator is one of fareg's that read probabilities."""
     return type(estimator) is OWN.get(type(estimator).__name__)
 
 

@@ -1,0 +1,394 @@
+"""Files of strangers: without ``trusted=`` they run, write and import nothing."""
+
+import functools
+import io
+import json
+import os
+import subprocess
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import safetensors.numpy
+import skops.io
+from sklearn.ensemble import StackingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import _scorer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from typer.testing import CliRunner
+
+import fareg
+from fareg.cli import app
+from fareg.persistence import _foreign, describe, read_estimator
+from fareg.persistence._archive import write_archive
+from fareg.persistence._shapes import SHAPES
+from stored_zoo import NUMBERS, TWO, read, stored
+
+ROWS = NUMBERS.to_numpy()
+
+
+def conformal(model):
+    """Return a classifier around a fitted model of ``ROWS``."""
+    clf = fareg.SplitConformalClassifier(FrozenEstimator(model), random_state=0)
+    return clf.conformalize(ROWS, TWO)
+
+
+def saved(clf, path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fareg.FaregWarning)
+        fareg.save(clf, path)
+    return path
+
+
+def forged(path, change, foreign=None):
+    """Rewrite a model file as someone who knows how checksums are made."""
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(entries.pop("manifest.json"))
+    arrays = safetensors.numpy.load(entries["arrays.safetensors"])
+    change(manifest["state"], arrays)
+    entries["arrays.safetensors"] = safetensors.numpy.save(arrays)
+    if foreign is not None:
+        entries["foreign.skops"] = foreign
+    for name in ("kind", "format", "entries", "checksum"):
+        del manifest[name]
+    write_archive(path, manifest, entries)
+    return path
+
+
+def writing_pipeline(path):
+    """Return a classifier that writes bytes to a path when it predicts, made of scikit-learn."""
+    stack = StackingClassifier([("a", LogisticRegression())]).fit(ROWS, TWO)
+    stack.estimators_, stack.stack_method_ = [np.array([b"written"])], ["tofile"]
+    answer = functools.partial(_scorer._cached_call, {"key": str(path)}, None, "key")
+    return make_pipeline(FunctionTransformer(answer), stack)
+
+
+@pytest.fixture
+def honest(tmp_path):
+    """Return the path of an honest file."""
+    return saved(conformal(LogisticRegression().fit(ROWS, TWO)), tmp_path / "m.fareg")
+
+
+def test_a_pipeline_that_writes_files_is_refused(tmp_path):
+    mark = tmp_path / "mark"
+    clf = conformal(LogisticRegression().fit(ROWS, TWO))
+    clf.estimator_ = writing_pipeline(mark)
+    path = saved(clf, tmp_path / "m.fareg")
+    assert "StackingClassifier" in " ".join(describe(path)["untrusted"])
+    with pytest.raises(fareg.FaregError, match=r"not trusted: .*StackingClassifier"):
+        fareg.load(path)
+    assert not mark.exists()
+
+
+def calling_keys(path):
+    """Return a file of skops that calls a function while it is read: as the type of a key."""
+    call = functools.partial(_scorer._cached_call, None, writing_pipeline(path), "predict")
+    packed, out = skops.io.dumps([{"x": 1}, call]), io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(packed)) as source, zipfile.ZipFile(out, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            if name == "schema.json":
+                schema = json.loads(content)
+                named, call = schema["content"]
+                named["key_types"] = {**named["key_types"], "content": [call], "__id__": 1}
+                schema["content"] = [named]
+                content = json.dumps(schema)
+            target.writestr(name, content)
+    return out.getvalue()
+
+
+def test_a_function_in_place_of_a_type_is_not_called(honest, tmp_path):
+    mark = tmp_path / "mark"
+    packed = calling_keys(mark)
+
+    def change(state, arrays):
+        state["fitted"]["estimator_"] = {"$": "foreign", "at": 0, "id": 99}
+
+    forged(honest, change, packed)
+    (tmp_path / "m.skops").write_bytes(packed)
+    for read_it in (lambda: fareg.load(honest), lambda: read_estimator(tmp_path / "m.skops")):
+        with pytest.raises(fareg.FaregError, match=r"not trusted: .*functools\.partial"):
+            read_it()
+    assert "functools.partial" in describe(honest)["untrusted"]
+    assert not mark.exists()
+    skops.io.loads(skops.io.dumps(1))  # the attack itself works, where skops is told to trust it
+    names = skops.io.get_untrusted_types(data=packed)
+    with pytest.raises(AttributeError):
+        skops.io.loads(packed, trusted=names)
+    assert mark.read_bytes() == b"written"
+
+
+def test_methods_in_place_of_types_are_named():
+    packed, out = skops.io.dumps([{"x": 1}, np.array([b"a"])]), io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(packed)) as source, zipfile.ZipFile(out, "w") as target:
+        schema = json.loads(source.read("schema.json"))
+        named, array = schema["content"]
+        method = {"__class__": "ndarray", "__module__": "numpy", "__loader__": "MethodNode"}
+        method["content"] = {"func": "tofile", "obj": array}
+        named["key_types"]["content"] = [method]
+        target.writestr("schema.json", json.dumps(schema))
+    with pytest.raises(fareg.FaregError, match=r"not trusted: numpy\.ndarray\.tofile"):
+        _foreign.load(out.getvalue())
+
+
+def test_nothing_that_a_file_names_is_imported(tmp_path, monkeypatch):
+    (tmp_path / "planted_by_a_file.py").write_text("class Own: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    clf = conformal(LogisticRegression().fit(ROWS, TWO))
+    path = saved(clf, tmp_path / "m.fareg")
+    packed, out = skops.io.dumps([LogisticRegression()]), io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(packed)) as source, zipfile.ZipFile(out, "w") as target:
+        schema = json.loads(source.read("schema.json"))
+        schema["content"][0] |= {"__module__": "planted_by_a_file", "__class__": "Own"}
+        target.writestr("schema.json", json.dumps(schema))
+
+    def change(state, arrays):
+        state["fitted"]["estimator_"] = {"$": "foreign", "at": 0, "id": 99}
+
+    forged(path, change, out.getvalue())
+    assert describe(path)["untrusted"] == ["planted_by_a_file.Own"]
+    with pytest.raises(fareg.FaregError, match=r"not trusted: planted_by_a_file\.Own"):
+        fareg.load(path)
+    assert "planted_by_a_file" not in sys.modules
+    with pytest.raises(fareg.FaregError):  # it is named, and it is no classifier
+        fareg.load(path, trusted=["planted_by_a_file.Own"])
+    (tmp_path / "planted_by_a_file.py").unlink()
+    sys.modules.pop("planted_by_a_file")
+    with pytest.raises(fareg.FaregError, match="a trusted type is not installed here"):
+        fareg.load(path, trusted=["planted_by_a_file.Own"])
+
+
+# --- what a stored estimator may hold ---------------------------------------------------------
+
+
+def node_of(name, cls):
+    """Return the stored form of an estimator of the zoo, and the state of the first of a class."""
+    thing = stored(name)
+    node = json.loads(json.dumps(thing.node))
+    stack = [node]
+    while stack:
+        inner = stack.pop()
+        if isinstance(inner, dict) and inner.get("class") == cls:
+            return node, inner["state"], thing.arrays
+        stack += inner.values() if isinstance(inner, dict) else []
+        stack += inner if isinstance(inner, list) else []
+    raise AssertionError(cls)
+
+
+@pytest.mark.parametrize(
+    ("name", "cls", "attribute", "value"),
+    [
+        ("scaler", "StandardScaler", "transform", "fit"),  # hides a method
+        ("scaler", "StandardScaler", "_sklearn_output_config", {"transform": "os"}),
+        ("scaler", "StandardScaler", "__class__", "StandardScaler"),
+        ("scaler", "StandardScaler", "mean_", {"$": "function", "name": "numpy.log"}),
+        ("kernel", "Pipeline", "memory", "/tmp"),  # it would write files
+        ("kernel", "Pipeline", "steps", []),
+        ("kernel", "Nystroem", "kernel", "precomputed"),
+        ("kernel", "Nystroem", "kernel_params", {"metric": "x"}),
+        ("function", "FunctionTransformer", "func", {"$": "function", "name": "os.system"}),
+        ("function", "FunctionTransformer", "kw_args", {"out": 1}),
+        ("forest", "RandomForestClassifier", "n_jobs", 100_000),
+        ("forest", "RandomForestClassifier", "estimators_", []),
+        ("histograms", "HistGradientBoostingClassifier", "_in_fit", True),
+        ("histograms", "HistGradientBoostingClassifier", "n_features_in_", 9),
+        ("neighbours", "KNeighborsClassifier", "n_neighbors", 0),
+        ("neighbours", "KNeighborsClassifier", "n_neighbors", 10_000),
+        ("neighbours", "KNeighborsClassifier", "effective_metric_", "pyfunc"),
+        ("neighbours", "KNeighborsClassifier", "n_samples_fit_", 10_000),
+        ("dummy", "DummyClassifier", "n_classes_", 2**30),
+        ("columns", "ColumnTransformer", "verbose_feature_names_out", "{0.__class__}"),
+        ("columns", "OneHotEncoder", "dtype", {"$": "type", "name": "os.system"}),
+        ("codes", "OrdinalEncoder", "dtype", {"$": "dtype", "name": "V1000000000"}),
+    ],
+)
+def test_attributes_of_another_kind_are_refused(name, cls, attribute, value):
+    node, state, arrays = node_of(name, cls)
+    read(node, arrays)
+    state[attribute] = value
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        read(node, arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "cls", "attribute", "position", "value"),
+    [
+        ("rare", "OneHotEncoder", "_default_to_infrequent_mappings", 0, 10**6),
+        ("rare", "OneHotEncoder", "_infrequent_indices", 0, -1),
+        ("all neighbours", "KNeighborsClassifier", "_y", None, 10**6),
+        ("all neighbours", "KNeighborsClassifier", "_fit_X", None, np.nan),
+        ("categories", "_BinMapper", "bin_thresholds_", 0, 2**20),
+        ("tree", "DecisionTreeClassifier", "classes_", None, None),
+        ("logistic", "LogisticRegression", "coef_", None, None),
+    ],
+)
+def test_numbers_that_would_leave_their_memory_are_refused(name, cls, attribute, position, value):
+    node, state, arrays = node_of(name, cls)
+    arrays = {key: array.copy() for key, array in arrays.items()}
+    part = state[attribute] if position is None else state[attribute][position]
+    if value is None and part["$"] == "values":  # a class more than the tree tells
+        part["items"].append("z")
+        part["shape"] = [len(part["items"])]
+    elif value is None:  # coefficients of more columns than there are
+        array = arrays[part["at"]]
+        wide = np.hstack([array, array])
+        arrays[part["at"]] = wide
+        part["shape"] = list(wide.shape[::-1] if part["transposed"] else wide.shape)
+    else:
+        arrays[part["at"]].flat[0] = value
+    with pytest.raises(ValueError, match="contradict each other"):
+        read(node, arrays)
+
+
+def test_numbers_that_are_searched_must_ascend():
+    thing = stored("two dropped")
+    arrays = {key: array.copy() for key, array in thing.arrays.items()}
+    known = thing.node["state"]["categories_"][0]
+    arrays[known["at"]] = arrays[known["at"]][::-1].copy()
+    with pytest.raises(ValueError, match="see categories_"):
+        read(thing.node, arrays)
+
+
+def test_sizes_are_bounded_before_memory_is_taken(honest):
+    node, _, arrays = node_of("logistic", "LogisticRegression")
+    node["state"]["classes_"] = {
+        "$": "values",
+        "dtype": "<U262144",
+        "shape": [400],
+        "items": ["a"] * 400,
+    }
+    with pytest.raises(ValueError, match="the size of its texts"):
+        read(node, arrays)
+    arrays = {**arrays, "0": np.empty((2**40, 0))}
+    with pytest.raises(ValueError, match="contradict each other"):
+        read({"$": "array", "at": "0", "shape": [2**40, 0], "transposed": False}, arrays)
+
+
+def test_estimators_are_not_stacked_without_end(honest):
+    def change(state, arrays):
+        for number in range(200, 320):
+            inner = state["fitted"]["estimator_"]
+            steps = [{"$": "tuple", "items": ["a", inner]}]
+            state["fitted"]["estimator_"] = {
+                "$": "estimator",
+                "class": "Pipeline",
+                "id": number,
+                "state": {"steps": steps},
+            }
+
+    forged(honest, change)
+    with pytest.raises(fareg.FaregError, match="is damaged"):
+        fareg.load(honest)
+
+
+def test_a_file_that_is_read_without_trust_needs_no_skops(honest):
+    code = (
+        "import sys, fareg, numpy\n"
+        f"fareg.load({str(honest)!r}).predict_set(numpy.zeros((2, 3)))\n"
+        "print('skops' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_random_edits_of_every_estimator_kill_nobody():
+    here = Path(__file__).parent
+    command = [sys.executable, str(here / "mutations.py"), "7", "12"]
+    paths = os.pathsep.join([str(here.parent), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    last = done.stdout.splitlines()[-1:]
+    assert done.returncode == 0, f"{last} ended by {done.returncode}: {done.stderr[-2000:]}"
+    assert last[0].startswith("answered")
+
+
+# --- trust ------------------------------------------------------------------------------------
+
+OWN = """
+from sklearn.linear_model import LogisticRegression
+
+class Own(LogisticRegression):
+    pass
+"""
+
+
+def test_the_shell_trusts_types_that_are_named(tmp_path, monkeypatch):
+    (tmp_path / "own_model.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    from own_model import Own
+
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(400, 2)), columns=["a", "b"])
+    y = (X["a"] + rng.normal(size=400) > 0).astype(int)
+    clf = fareg.SplitConformalClassifier(Own(), random_state=0).fit(X, y)
+    with pytest.warns(fareg.FaregWarning, match=r"runs their code.*own_model\.Own"):
+        fareg.save(clf, tmp_path / "m.fareg")
+    (tmp_path / "parts").mkdir()
+    X.assign(y=y).to_parquet(tmp_path / "parts" / "rows.parquet")
+
+    def run(command, *arguments):
+        done = CliRunner().invoke(app, [command, *map(str, arguments)])
+        return done.exit_code, " ".join(done.output.split())
+
+    model, table = tmp_path / "m.fareg", tmp_path / "parts" / "rows.parquet"
+    assert "needs --trust own_model.Own" in run("info", model)[1]
+    for command in (
+        ("predict", model, table, "--out", tmp_path / "sets.csv"),
+        ("predict", model, tmp_path / "parts", "--out", tmp_path / "sets", "--jobs", "1"),
+        ("audit", table, "--target", "y", "--model", model),
+    ):
+        code, words = run(*command)
+        assert code == 2
+        assert words.startswith("Error: the estimator holds types that are not trusted")
+        assert words.endswith("add --trust own_model.Own")
+        code, words = run(*command, "--trust", "own_model.Own")
+        assert code == 0, words
+
+
+def test_a_trusted_step_stands_in_a_pipeline_that_is_checked(tmp_path):
+    model = make_pipeline(FunctionTransformer(np.cbrt), LogisticRegression()).fit(ROWS, TWO)
+    path = saved(conformal(model), tmp_path / "m.fareg")
+    needed = describe(path)["untrusted"]
+    assert needed == [
+        "numpy.cbrt",
+        "sklearn.preprocessing._function_transformer.FunctionTransformer",
+    ]
+    back = fareg.load(path, trusted=needed)
+    np.testing.assert_array_equal(back.predict_proba(ROWS), model.predict_proba(ROWS))
+
+
+def test_a_search_is_named_and_its_best_model_is_not(tmp_path):
+    from sklearn.model_selection import GridSearchCV
+
+    search = GridSearchCV(LogisticRegression(), {"C": [1, 2]}, cv=2).fit(ROWS, TWO)
+    assert describe(saved(conformal(search), tmp_path / "m.fareg"))["untrusted"]
+    assert not describe(saved(conformal(search.best_estimator_), tmp_path / "m.fareg"))["untrusted"]
+
+
+def test_a_bomb_in_a_file_of_skops_is_refused_before_it_unfolds(honest, tmp_path):
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("schema.json", b" " * 200_000_000)
+
+    def change(state, arrays):
+        state["fitted"]["estimator_"] = {"$": "foreign", "at": 0, "id": 99}
+
+    (tmp_path / "m.skops").write_bytes(inner.getvalue())
+    for read_it in (
+        lambda: fareg.load(forged(honest, change, inner.getvalue())),
+        lambda: describe(honest),
+        lambda: read_estimator(tmp_path / "m.skops"),
+    ):
+        with pytest.raises(fareg.FaregError, match="far more bytes"):
+            read_it()
+
+
+def test_the_table_names_each_class_once():
+    assert len({shape.cls for shape in SHAPES.values()}) == len(SHAPES)
