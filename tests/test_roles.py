@@ -15,8 +15,9 @@ from fareg._encoding import gradient_boosting, one_hot_encoder
 from fareg.classifiers import out_of_fold_proba, trained
 from fareg.persistence import describe
 from fareg.workflow import fit_file
+from fareg.workflow._ids import is_id
 from fareg.workflow._models import LIBRARIES, MODELS, CodedLabels, reading
-from fareg.workflow._roles import AskedRoles, assign_roles, is_id
+from fareg.workflow._roles import AskedRoles, assign_roles
 from fareg.workflow._target import check_weights
 from shell import SMALL, refused, run
 

@@ -56,12 +56,12 @@ class FaregWarning(UserWarning):
     """A documented fallback was taken, for example a full set for a group that is too small."""
 
 
-def warn(message: str) -> None:
+def warn(message: str, kind: type[FaregWarning] = FaregWarning) -> None:
     """Issue a :class:`FaregWarning` that points at the line outside fareg which led to it."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "fareg":
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, FaregWarning, stacklevel=level)
+    warnings.warn(message, kind, stacklevel=level)
 
 
 def all_or_nothing(method: Method) -> Method:

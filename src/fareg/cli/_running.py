@@ -17,10 +17,11 @@ import typer
 
 from fareg import _words as words
 
-# What an error says in the shell beside its own words. Errors are told by the names of their
-# classes, because the modules of these are heavy to import.
+# What an error or warning says in the shell beside its own words. They are told by the names of
+# their classes, because the modules of these are heavy to import.
 MORE = {
     "ForeignModelError": " with --proba",
+    "LooksLikeIdWarning": " (--clusters or --id, --drop)",
     "MissingLabelsError": ", or add --drop-missing-target",
     "UnknownClassesError": ", with --classes",
 }
@@ -43,14 +44,14 @@ def plain_errors(json: bool) -> Iterator[dict[str, Any]]:
                 stop(f"Error: {_in_shell(error)}", 2)
     except KeyboardInterrupt:
         stop("Interrupted: nothing was written.", 130)
-    notes = list(dict.fromkeys(str(warning.message) for warning in caught))
+    notes = list(dict.fromkeys(_in_shell(warning.message) for warning in caught))
     if json:
         told["warnings"] = notes
         said = json_format.dumps(told, ensure_ascii=False, default=os.fspath)
         typer.echo(words.printable_json(said))
     else:
         for note in notes:
-            say(f"Warning: {' '.join(note.split())}", err=True)
+            say(f"Warning: {note}", err=True)
 
 
 @contextmanager
@@ -71,15 +72,15 @@ def _no_garbage_yet() -> Iterator[None]:
             gc.enable()
 
 
-def _in_shell(error: Exception) -> str:
-    """Return an error in one line, with the fix as it is typed in a shell."""
+def _in_shell(error: Any) -> str:
+    """Return an error or a warning in one line, with the fix as it is typed in a shell."""
     if type(error).__name__ == "UntrustedTypesError":
-        names = ",".join(error.names)  # type: ignore[attr-defined]
+        names = ",".join(error.names)
         return (
             f"the estimator holds types that are not trusted: {names}; trusting them runs their "
             f"code: if you know them and who wrote the file, add --trust {names}"
         )
-    line = " ".join(str(error).split())
+    line = " ".join(line.strip() for line in str(error).split("\n"))
     return line + MORE.get(type(error).__name__, "")
 
 

@@ -22,6 +22,7 @@ from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import SeenRows, describe, load, seen_rows
 from fareg.workflow._formats import Progress, quiet
+from fareg.workflow._ids import id_note
 from fareg.workflow._notes import calibrated_note, fit_notes
 from fareg.workflow._parquet import Sampling
 from fareg.workflow._predict import ANSWERS, ask, id_column, label_kinds, model_columns
@@ -132,6 +133,9 @@ def audit_file(
             "people are"
         )
     column_kinds(audited.X)  # it refuses columns of lists
+    searched = audited.sensitive is None and audited.clusters is None
+    note = id_note(audited.X, list(map(str, audited.X))) if searched else None
+    notes = audited.notes if note is None else (*audited.notes, note)
     result = audit(
         audited.X.reset_index(drop=True),
         audited.y,
@@ -145,7 +149,7 @@ def audit_file(
         progress=progress,
     )
     about = {"file": Path(data).name, "target": target, **audited.about, **result.about}
-    result = replace(result, about=about, notes=(*audited.notes, *result.notes))
+    result = replace(result, about=about, notes=(*notes, *result.notes))
     if report is not None:
         result.to_html(report)
     return result

@@ -125,7 +125,8 @@ def fit_file(
         Columns that may define a group; None for all that have no other role.
     features : list of str, default=None
         Columns that the model reads; None for all that have no other role. A column of text or
-        whole numbers that differs in every row is taken as an id and left out, unless it is named.
+        whole numbers that differs in every row is taken as an id and left out, unless it is named;
+        one that looks like an id with several rows each is told in a warning.
     not_features : list of str, default=()
         Columns that may define a group and that the model does not read.
     drop : list of str, default=()

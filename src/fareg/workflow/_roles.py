@@ -11,6 +11,7 @@ import pandas as pd
 
 from fareg._names import check_columns
 from fareg._validation import InvalidInputError, warn
+from fareg.workflow._ids import LooksLikeIdWarning, id_note, is_id
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ def assign_roles(
 
     ``probabilities`` are columns of class probabilities, which are then all that the model reads,
     and define no groups. A column of text or whole numbers that differs in every row is left out
-    with a warning, unless it is named for something, or there is no other.
+    with a warning, unless it is named for something, or there is no other. A warning also names
+    columns that look like ids of people or places with several rows, which stay.
 
     >>> frame = pd.DataFrame({"age": [40, 40], "sex": ["f", "m"], "y": ["a", "b"]})
     >>> roles = assign_roles(frame, AskedRoles("y", not_features=["sex"]))
@@ -88,10 +90,9 @@ def assign_roles(
     aside |= dict.fromkeys(given["the column of ids"], "ids")
     aside |= dict.fromkeys(asked.drop, "dropped")
     free = [name for name in names if name not in {target, *aside, *probabilities}]
-    ids = []
+    named, ids = {name for some in used.values() for name in some}, []
     # An id does harm only where all columns that nobody names are used.
     if sensitive is None or (features is None and not probabilities):
-        named = {name for some in used.values() for name in some}
         ids = [name for name in free if name not in named and is_id(frame[name])]
     if ids and (ids != free or probabilities):  # there are other columns
         warn(
@@ -115,6 +116,9 @@ def assign_roles(
         )
     limited = None if sensitive is None else list(dict.fromkeys([*sensitive, *unread]))
     groups = free if limited is None else limited
+    unnamed = [name for name in free if name not in named and name in {*reads, *groups}]
+    if note := id_note(frame, unnamed):
+        warn(note, LooksLikeIdWarning)
     others = [name for name in free if name in groups and name not in reads]
     return Roles(target, list(dict.fromkeys(reads)), limited, others, aside, asked.ids)
 
@@ -127,14 +131,3 @@ def _check_apart(roles: dict[str, Sequence[str]]) -> None:
             raise InvalidInputError(
                 f"column {both[0]} cannot be both {first} and {second}; name it once"
             )
-
-
-def is_id(column: pd.Series) -> bool:
-    """Tell whether a column of text or whole numbers differs in every row.
-
-    >>> is_id(pd.Series([7, 8, 9])), is_id(pd.Series([7, 8, 8])), is_id(pd.Series([0.1, 0.2]))
-    (True, False, False)
-    """
-    numbers = pd.api.types.is_integer_dtype(column.dtype)
-    texts = pd.api.types.is_string_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype)
-    return bool((numbers or texts) and column.is_unique)
