@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import busy, names, plain_errors, sampling_of, say
+from fareg.cli._running import SETTINGS, busy, names, plain_errors, sampling_of, say
 
 
 def audit(
@@ -77,6 +77,7 @@ def audit(
                 sampling=sampling_of(data, max_rows, seed or 0, engine, scheduler),
                 report=report,
                 progress=progress,
+                settings=SETTINGS,
             )
         told.update(result.to_dict(), report=report)
     if not json:

@@ -25,6 +25,13 @@ MORE = {
     "MissingLabelsError": ", or add --drop-missing-target",
     "UnknownClassesError": ", with --classes",
 }
+# What next steps call a setting in the shell.
+SETTINGS = {
+    "label_conditional=True": "--label-conditional",
+    "allow_empty=False": "--no-allow-empty",
+    "sensitive_features": "--sensitive",
+    "n_calibration": "--calibration-rows",
+}
 
 
 @contextmanager
