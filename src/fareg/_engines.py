@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import logging
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
-from fareg._validation import FaregError, check_choice, check_count
+from fareg._validation import FaregError, LostWorkersError, check_choice, check_count
+from fareg._words import first_line
 
 CONNECT_SECONDS = 10
-DIED = (
-    "a worker process died, perhaps for lack of memory; results so far are kept, so run the same "
-    "again with fewer jobs"
+WATCH_SECONDS = 1.0
+TLS = (
+    "tls:// needs certificates, which dask reads from its configuration under distributed.comm.tls"
 )
 
 
@@ -30,8 +38,8 @@ def run_tasks(
 
     The function must be one of a module, so that other processes find it. ``engine`` is "local" or
     "dask"; dask runs a task again on another worker if its own dies. ``jobs`` are processes on this
-    machine, None for one per core. ``scheduler`` is the address of a running dask scheduler; None
-    starts a cluster on this machine.
+    machine, None for one per core; they end with this one, however it ends. ``scheduler`` is the
+    address of a running dask scheduler; None starts a cluster on this machine.
 
     >>> sorted(run_tasks(abs, [-2, 1], jobs=1))
     [1, 2]
@@ -50,6 +58,8 @@ def check_engine(engine: str, jobs: int | None, scheduler: str | None) -> int:
             "a scheduler is for the engine dask, got engine local; choose dask, or leave out the "
             "scheduler"
         )
+    if scheduler == "":
+        raise FaregError("the scheduler must be an address such as tcp://head:8786, got nothing")
     return (os.cpu_count() or 1) if jobs is None else check_count("jobs", jobs)
 
 
@@ -60,12 +70,33 @@ def _run_local(
     if jobs == 1:
         yield from map(function, tasks)
         return
+    run = delayed(functools.partial(_run_in_worker, function, os.getpid()))
     with parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
         try:
-            yield from parallel(delayed(function)(task) for task in tasks)
+            yield from parallel(run(task) for task in tasks)
         except BrokenProcessPool as error:
-            raise FaregError(DIED) from error
+            raise LostWorkersError(
+                "a worker process died, perhaps for lack of memory; run the same again with fewer "
+                "jobs"
+            ) from error
+
+
+def _run_in_worker(function: Callable[[Any], Any], parent: int, task: Any) -> Any:
+    _end_with(parent)
+    return function(task)
+
+
+@functools.cache
+def _end_with(parent: int) -> None:
+    """Let this process end soon after its parent, which a kill gives no time to end it."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _run_dask(
@@ -73,37 +104,71 @@ def _run_dask(
 ) -> Iterator[Any]:
     """Run tasks on a dask cluster: that of ``scheduler``, or a local one of ``jobs`` processes."""
     try:
-        from distributed import Client, KilledWorker, LocalCluster, as_completed
+        from distributed import KilledWorker, as_completed
+        from distributed.comm import CommClosedError
     except ImportError as error:
         raise FaregError(
             "the engine dask needs dask and distributed; install them with "
             "pip install 'fareg[dask]', or use the engine local"
         ) from error
-    cluster: Any = scheduler
-    if scheduler is None:
-        cluster = LocalCluster(
-            n_workers=jobs, threads_per_worker=1, processes=True, dashboard_address=None
-        )
+    lost = LostWorkersError(
+        f"the connection to the dask scheduler{f' at {scheduler}' if scheduler else ''} was lost; "
+        "run the same again when it is back"
+    )
     try:
-        with _connect(Client, cluster, scheduler) as client:
+        with _silent("distributed"), _connected(scheduler, jobs) as client:
             futures = client.map(function, tasks, pure=False)
-            for _, result in as_completed(futures, loop=client.loop, with_results=True):
+            for future, result in as_completed(futures, loop=client.loop, with_results=True):
+                if future.cancelled():  # as a client does that has lost its scheduler
+                    raise lost
                 yield result
+    except (CommClosedError, CancelledError, asyncio.CancelledError) as error:
+        raise lost from error
     except KilledWorker as error:
-        raise FaregError(DIED) from error
-    finally:
-        if scheduler is None:
-            cluster.close()
-
-
-def _connect(client: Any, cluster: Any, scheduler: str | None) -> Any:
-    try:
-        return client(cluster, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise FaregError(
-            f"cannot reach the dask scheduler at {scheduler} ({type(error).__name__}); check the "
-            "address, or leave it out to start a local cluster"
+        raise LostWorkersError(
+            "workers of dask died again and again, perhaps for lack of memory; give them more, or "
+            "run the same again with fewer jobs"
         ) from error
+
+
+@contextmanager
+def _connected(scheduler: str | None, jobs: int) -> Iterator[Any]:
+    """Yield a client of a running scheduler, or of a cluster that ends with the block."""
+    from distributed import Client, LocalCluster
+
+    if scheduler is None:
+        local: dict[str, Any] = {"n_workers": jobs, "threads_per_worker": 1, "processes": True}
+        with (
+            LocalCluster(**local, dashboard_address=None, silence_logs=logging.CRITICAL) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
+        return
+    try:
+        opened = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+    except Exception as error:  # each kind of address has errors of its own
+        is_tls = isinstance(error, TypeError) and scheduler.startswith("tls://")
+        reason = TLS if is_tls else first_line(error)
+        raise FaregError(
+            f"cannot reach the dask scheduler at {scheduler} ({reason}); check the address, or "
+            "leave it out to start a local cluster"
+        ) from error
+    with opened as client:
+        yield client
+
+
+@contextmanager
+def _silent(package: str) -> Iterator[None]:
+    """Keep a package from logging what an error of ours says in one sentence."""
+    names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == package]
+    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
+    for logger in levels:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 ENGINES = {"local": _run_local, "dask": _run_dask}

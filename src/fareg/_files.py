@@ -7,12 +7,15 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 from fareg._endings import either
 from fareg._validation import InvalidInputError
 
 AnyPath = str | os.PathLike[str]
+KEPT = "what was finished is kept, and the same command goes on from there"
+_WRITTEN: ContextVar[list[Path] | None] = ContextVar("written", default=None)
 
 
 @contextmanager
@@ -33,9 +36,37 @@ def replacing(path: AnyPath) -> Iterator[Path]:
             with open(temporary, "rb+") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, target)
+            note_written(path)
     finally:
         with suppress(OSError):  # a read-only disk says so even of a file that is not there
             temporary.unlink()
+
+
+@contextmanager
+def noting_files(written: list[Path]) -> Iterator[None]:
+    """Append to a list every file that this thread finishes in the block."""
+    token = _WRITTEN.set(written)
+    try:
+        yield
+    finally:
+        _WRITTEN.reset(token)
+
+
+def note_written(path: AnyPath) -> None:
+    """Note that a file or a folder is finished, if somebody wants to know."""
+    written = _WRITTEN.get()
+    if written is not None:
+        written.append(Path(path))
+
+
+@contextmanager
+def kept_if_stopped() -> Iterator[None]:
+    """Note on whatever ends the block too early that finished work stays, and is used again."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(KEPT)
+        raise
 
 
 def write_text(path: AnyPath, text: str) -> None:

@@ -31,7 +31,8 @@ class FaregError(Exception):
 
         FaregError
         ├── InvalidInputError   also a ValueError: an argument, table or file is not usable
-        └── NotConformalizedError   also a NotFittedError: methods were called in the wrong order
+        ├── NotConformalizedError   also a NotFittedError: methods were called in the wrong order
+        └── LostWorkersError   processes or a cluster died in mid-run
 
     Examples
     --------
@@ -50,6 +51,10 @@ class InvalidInputError(FaregError, ValueError):
 
 class NotConformalizedError(FaregError, NotFittedError):
     """A method was called before ``fit`` or ``conformalize``."""
+
+
+class LostWorkersError(FaregError):
+    """Processes that did the work, or the cluster that they belong to, died in mid-run."""
 
 
 class FaregWarning(UserWarning):

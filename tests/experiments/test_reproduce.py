@@ -203,7 +203,7 @@ def test_interruption_keeps_what_is_there(smaller, tmp_path, monkeypatch):
         app, ["reproduce", "beta", "--quick", "--sizes", "60", "--out", str(tmp_path)]
     )
     assert result.exit_code == 130
-    assert "results so far are kept" in result.stderr
+    assert "what was finished is kept" in result.stderr
 
 
 def test_a_summary_holds_means_and_standard_errors():

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import SETTINGS, busy, names, plain_errors, sampling_of, say
+from fareg.cli._running import answering, busy, names, sampling_of
+from fareg.cli._stopping import say
 
 
 def audit(
@@ -57,7 +58,7 @@ def audit(
     json: opt.Json = False,
 ) -> None:
     """Find who is covered less often than promised, by the sets of any tool."""
-    with plain_errors(json) as told:
+    with answering(json) as told:
         from fareg.workflow import audit_file
 
         with busy("reading the table", json) as progress:
@@ -77,7 +78,6 @@ def audit(
                 sampling=sampling_of(data, max_rows, seed or 0, engine, scheduler),
                 report=report,
                 progress=progress,
-                settings=SETTINGS,
             )
         told.update(result.to_dict(), report=report)
     if not json:

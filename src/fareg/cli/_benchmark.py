@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from fareg.cli import _options as opt
+from fareg.cli._running import answering, names
 from fareg.cli._running import console as terminal
-from fareg.cli._running import kept_results, names, plain_errors, say
+from fareg.cli._stopping import say
 
 
 def benchmark(
@@ -41,33 +42,32 @@ def benchmark(
     json: opt.Json = False,
 ) -> None:
     """Compare methods on published tables; a stopped run continues where it stopped."""
-    with plain_errors(json) as told:
+    with answering(json) as told:
         from fareg.experiments import benchmark as run
         from fareg.experiments import page_of, parse_sizes
 
-        with kept_results():
-            done = (
-                page_of(tables, out, page)
-                if page_only
-                else run(
-                    tables,
-                    data=data,
-                    out=out,
-                    only=names(only) or (),
-                    methods=method or (),
-                    models=names(models) or (),
-                    scores=names(scores) or (),
-                    labels=names(labels) or (),
-                    sizes=parse_sizes(sizes) or (),
-                    repeats=repeats,
-                    test_rows=test_rows,
-                    page=page,
-                    jobs=jobs,
-                    engine=engine,
-                    scheduler=scheduler,
-                    console=None if json else terminal(err=True),
-                )
+        done = (
+            page_of(tables, out, page)
+            if page_only
+            else run(
+                tables,
+                data=data,
+                out=out,
+                only=names(only) or (),
+                methods=method or (),
+                models=names(models) or (),
+                scores=names(scores) or (),
+                labels=names(labels) or (),
+                sizes=parse_sizes(sizes) or (),
+                repeats=repeats,
+                test_rows=test_rows,
+                page=page,
+                jobs=jobs,
+                engine=engine,
+                scheduler=scheduler,
+                console=None if json else terminal(err=True),
             )
+        )
         told.update(done.to_dict())
     if not json:
         say(f"{told['rows']} rows, {told['failures']} of them failures")

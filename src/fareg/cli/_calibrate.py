@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fareg.cli import _options as opt
-from fareg.cli._running import busy, engine_of, names, plain_errors, say
+from fareg.cli._running import answering, busy, engine_of, names
+from fareg.cli._stopping import say
 
 
 def calibrate(
@@ -24,7 +25,7 @@ def calibrate(
 
     Scores are counted where the rows lie; rows that the model was fitted on are left out.
     """
-    with plain_errors(json) as told:
+    with answering(json) as told:
         from fareg.workflow import calibrate_folder
 
         where = engine_of(data, engine, jobs, scheduler)

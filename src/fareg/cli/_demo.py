@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import busy, plain_errors
+from fareg.cli._running import answering, busy
 from fareg.cli._running import console as terminal
 
 
@@ -18,7 +18,7 @@ def demo(
     json: opt.Json = False,
 ) -> None:
     """Show the story on the paper's data: who is left out, who they are, what repairs it."""
-    with plain_errors(json) as told:
+    with answering(json) as told:
         from fareg._hashing import check_numpy_seed
         from fareg.experiments.demo import make_room, run_demo, save_figures
 

@@ -9,7 +9,7 @@ import typer
 
 from fareg._endings import TABLE
 from fareg.cli import _options as opt
-from fareg.cli._running import SETTINGS, busy, names, plain_errors, print_verdict, sampling_of
+from fareg.cli._running import answering, busy, names, print_verdict, sampling_of
 from fareg.cli._running import console as terminal
 
 COLUMNS, MODEL, SETS = "Columns", "Model", "Sets"  # headings of the help
@@ -90,7 +90,7 @@ def fit(
     With --model or --proba nothing is trained: a fitted model, or its probabilities in the table,
     is calibrated and tested. Its rows must be others than those that trained it.
     """
-    with plain_errors(json) as told:
+    with answering(json) as told:
         from fareg.workflow import fit_file
 
         with busy("reading the table", json) as progress:
@@ -121,7 +121,6 @@ def fit(
                 test_out=test_out,
                 safe_csv=safe_csv,
                 sampling=sampling_of(data, max_rows, seed, engine, scheduler),
-                settings=SETTINGS,
             )
         told.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
     if not json:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli import _options as opt
+from fareg.cli._running import answering, print_verdict
 from fareg.cli._running import console as terminal
-from fareg.cli._running import plain_errors, print_verdict
 
 
 def info(
@@ -17,7 +17,7 @@ def info(
     json: opt.Json = False,
 ) -> None:
     """Show what is in a model file, without running it."""
-    with plain_errors(json) as told:
+    with answering(json) as told:
         from fareg.persistence import describe
 
         told.update(describe(model))

@@ -9,7 +9,8 @@ import typer
 
 from fareg._endings import TABLE
 from fareg.cli import _options as opt
-from fareg.cli._running import engine_of, kept_results, names, plain_errors, progress, say, stop
+from fareg.cli._running import answering, engine_of, names, progress
+from fareg.cli._stopping import say, stop
 
 
 def predict(
@@ -32,7 +33,7 @@ def predict(
 
     The files of a folder are answered in parallel. A run that was stopped continues there.
     """
-    with plain_errors(json) as told:
+    with answering(json) as told:
         where = engine_of(data, engine, jobs, scheduler)
         if safe_csv and data.is_dir():
             stop("Error: --safe-csv is for a CSV file to write, a folder gives Parquet files", 2)
@@ -51,8 +52,7 @@ def predict(
             else:
                 from fareg.workflow import predict_folder
 
-                with kept_results():
-                    told.update(predict_folder(model, data, out, **common, **where))
+                told.update(predict_folder(model, data, out, **common, **where))
         told["out"] = out
     if not json:
         from fareg import _words as words

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli import _options as opt
+from fareg.cli._running import answering, names
 from fareg.cli._running import console as terminal
-from fareg.cli._running import kept_results, names, plain_errors, say
+from fareg.cli._stopping import say
 
 
 def reproduce(
@@ -36,27 +37,26 @@ def reproduce(
     json: opt.Json = False,
 ) -> None:
     """Run the paper's experiments; a stopped run continues where it stopped."""
-    with plain_errors(json) as told:
+    with answering(json) as told:
         from fareg.experiments import list_targets, parse_sizes
         from fareg.experiments import reproduce as run
 
         told.update(targets=list_targets())
         if not list_:
-            with kept_results():
-                done = run(
-                    targets or (),
-                    out=out,
-                    quick=quick,
-                    repeats=repeats,
-                    sizes=parse_sizes(sizes),
-                    jobs=jobs,
-                    engine=engine,
-                    scheduler=scheduler,
-                    acs_root=acs_root,
-                    acs_states=names(acs_states),
-                    protocol=protocol,
-                    console=None if json else terminal(err=True),
-                )
+            done = run(
+                targets or (),
+                out=out,
+                quick=quick,
+                repeats=repeats,
+                sizes=parse_sizes(sizes),
+                jobs=jobs,
+                engine=engine,
+                scheduler=scheduler,
+                acs_root=acs_root,
+                acs_states=names(acs_states),
+                protocol=protocol,
+                console=None if json else terminal(err=True),
+            )
             told.update(done.to_dict())
     if not json:
         _print_reproduction(told)

@@ -1,4 +1,4 @@
-"""What every command needs around its work: plain errors, JSON, progress."""
+"""What every command needs around its work: warnings, JSON, progress."""
 
 from __future__ import annotations
 
@@ -16,49 +16,39 @@ from typing import Any
 import typer
 
 from fareg import _words as words
-
-# What an error or warning says in the shell beside its own words. They are told by the names of
-# their classes, because the modules of these are heavy to import.
-MORE = {
-    "ForeignModelError": " with --proba",
-    "LooksLikeIdWarning": " (--clusters or --id, --drop)",
-    "MissingLabelsError": ", or add --drop-missing-target",
-    "UnknownClassesError": ", with --classes",
-}
-# What next steps call a setting in the shell.
-SETTINGS = {
-    "label_conditional=True": "--label-conditional",
-    "allow_empty=False": "--no-allow-empty",
-    "sensitive_features": "--sensitive",
-    "n_calibration": "--calibration-rows",
-}
+from fareg.cli._stopping import WRITTEN, in_shell, printing, say
 
 
 @contextmanager
-def plain_errors(json: bool) -> Iterator[dict[str, Any]]:
-    """Yield a dict to be filled, printed as JSON if asked; an error is one line and exit code 2."""
+def answering(json: bool) -> Iterator[dict[str, Any]]:
+    """Yield a dict to be filled, printed as JSON if asked; warnings are part of it, or lines."""
     told: dict[str, Any] = {}
-    try:
-        with _no_garbage_yet():
-            from fareg._validation import FaregError, FaregWarning
+    with _no_garbage_yet():
+        from fareg._files import noting_files
+        from fareg._validation import FaregWarning
 
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("always", FaregWarning)
-            try:
-                yield told
-            except (FaregError, ValueError) as error:
-                stop(f"Error: {_in_shell(error)}", 2)
-    except KeyboardInterrupt:
-        stop("Interrupted: nothing was written.", 130)
-    notes = list(dict.fromkeys(_in_shell(warning.message) for warning in caught))
+    with noting_files(WRITTEN.get([])), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", FaregWarning)
+        yield told
+    notes = list(dict.fromkeys(in_shell(warning.message) for warning in caught))
     if json:
         told["warnings"] = notes
-        said = json_format.dumps(told, ensure_ascii=False, default=os.fspath)
-        typer.echo(words.printable_json(said))
+        with printing():
+            typer.echo(_json(told))
     else:
         for note in notes:
             say(f"Warning: {note}", err=True)
+
+
+def _json(told: dict[str, Any]) -> str:
+    """Return a dict as JSON, in characters that stdout knows."""
+    said = json_format.dumps(told, ensure_ascii=False, default=os.fspath)
+    try:
+        said.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        said = json_format.dumps(told, default=os.fspath)
+    return words.printable_json(said)
 
 
 @contextmanager
@@ -79,32 +69,6 @@ def _no_garbage_yet() -> Iterator[None]:
             gc.enable()
 
 
-def _in_shell(error: Any) -> str:
-    """Return an error or a warning in one line, with the fix as it is typed in a shell."""
-    if type(error).__name__ == "UntrustedTypesError":
-        names = ",".join(error.names)
-        return (
-            f"the estimator holds types that are not trusted: {names}; trusting them runs their "
-            f"code: if you know them and who wrote the file, add --trust {names}"
-        )
-    line = " ".join(line.strip() for line in str(error).split("\n"))
-    return line + MORE.get(type(error).__name__, "")
-
-
-@contextmanager
-def kept_results() -> Iterator[None]:
-    """Say after an interruption that the same command goes on with the results so far."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        stop("Interrupted: results so far are kept, the same command goes on.", 130)
-
-
-def say(text: Any, *, err: bool = False) -> None:
-    """Print lines of text; names in them, which come from tables and files, steer no terminal."""
-    typer.echo("\n".join(map(words.printable, str(text).split("\n"))), err=err)
-
-
 def console(*, err: bool = False) -> Any:
     """Return a console for tables and markup; names in them steer no terminal either."""
     from rich.console import Console
@@ -114,12 +78,11 @@ def console(*, err: bool = False) -> Any:
             lines = "\n".join(map(words.printable, text.split("\n")))
             return super().render_str(lines, **options)
 
+        def print(self, *objects: Any, **options: Any) -> None:
+            with printing():
+                super().print(*objects, **options)
+
     return Plain(stderr=err, highlight=False)
-
-
-def stop(line: str, code: int) -> None:
-    say(line, err=True)
-    raise typer.Exit(code)
 
 
 @contextmanager

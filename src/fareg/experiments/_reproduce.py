@@ -11,7 +11,7 @@ import pandas as pd
 from rich.console import Console
 
 from fareg._engines import check_engine
-from fareg._files import check_outputs
+from fareg._files import check_outputs, kept_if_stopped
 from fareg._validation import FaregError, InvalidInputError, check_choice, check_count
 from fareg.datasets import PAPER_STATES
 from fareg.experiments._plan import NO_ACS, PROTOCOLS, Plan
@@ -135,11 +135,13 @@ def reproduce(
     check_engine(engine, jobs, scheduler)  # before anything is written
     store = Store.open(out)
     cells = [cell for own in needed.values() for cell, _ in own]
-    run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
     files = {}
-    for target in wanted:
-        rows = [store.need(cell.key).assign(**labels) for cell, labels in needed[target.name]]
-        files[target.name] = write_report(target, pd.concat(rows, ignore_index=True), store.folder)
+    with kept_if_stopped():
+        run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
+        for target in wanted:
+            rows = [store.need(cell.key).assign(**labels) for cell, labels in needed[target.name]]
+            table = pd.concat(rows, ignore_index=True)
+            files[target.name] = write_report(target, table, store.folder)
     return Reproduction(store.folder, files, skipped)
 
 

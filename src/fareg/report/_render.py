@@ -16,10 +16,9 @@ from fareg.report import _figures
 # A section without its key in the summary is left out.
 # fmt: off
 OPTIONAL = (
-    "about", "promise", "story", "repairs", "residual", "by_label", "overall", "set_sizes",
-    "groups", "main_group", "picture", "levels", "pairs", "slabs", "excess_risk",
-    "excess_risk_under", "detectable_coverage", "notes", "before", "after",
-    "comparison_labels", "fareg_version",
+    "about", "story", "repairs", "residual", "by_label", "overall", "set_sizes", "groups",
+    "main_group", "picture", "levels", "pairs", "slabs", "excess_risk", "excess_risk_under",
+    "detectable_coverage", "notes", "before", "after", "comparison_labels", "fareg_version",
 )
 CARD = (
     "label", "status", "next_steps", "head", "rows", "note", "levels", "picture", "caption", "code",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,9 +52,13 @@ def reading(source: Path) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise InvalidInputError(_not_utf8(source, error)) from error
-    except InvalidInputError:
+    except (InvalidInputError, MemoryError):
         raise
     except (ValueError, csv.Error, ArrowException, OSError, EOFError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            raise MemoryError from error
+        if "out of memory" in str(error):  # as pandas says it
+            raise MemoryError from error
         told = _not_parquet if is_parquet(source) else _not_csv
         raise InvalidInputError(told(source, first_line(error).rstrip("."))) from error
 

@@ -16,7 +16,15 @@ from typing import Any
 import pyarrow.parquet
 
 from fareg._engines import run_tasks
-from fareg._files import AnyPath, check_output, check_outputs, check_readable, writing
+from fareg._files import (
+    KEPT,
+    AnyPath,
+    check_output,
+    check_outputs,
+    check_readable,
+    note_written,
+    writing,
+)
 from fareg._validation import IntArray, InvalidInputError, check_count
 from fareg.persistence import load
 from fareg.workflow._parquet import count_rows, folder_parts
@@ -121,9 +129,13 @@ def _filling(target: Path, plan: bytes) -> Iterator[Path]:
             for leftover in (mark, *unfinished.rglob(".*.tmp")):  # of workers that were killed
                 leftover.unlink()
             os.replace(unfinished, target)
-    finally:
-        if not any(path.is_file() and path.name[0] != "." for path in unfinished.rglob("*")):
+    except BaseException as error:
+        if any(path.is_file() and path.name[0] != "." for path in unfinished.rglob("*")):
+            error.add_note(KEPT)
+        else:
             shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    note_written(target)
     for other in _unfinished(target):
         shutil.rmtree(other, ignore_errors=True)
 

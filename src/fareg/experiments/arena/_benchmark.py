@@ -12,7 +12,7 @@ import pandas as pd
 from rich.console import Console
 
 from fareg._engines import check_engine
-from fareg._files import check_output, check_outputs
+from fareg._files import check_output, check_outputs, kept_if_stopped
 from fareg._validation import InvalidInputError, check_choice, check_count
 from fareg.experiments._config import content_hash
 from fareg.experiments._runner import run_cells
@@ -139,9 +139,10 @@ def benchmark(
             "nothing can be compared; name at least one model, score, kind of labels and size, and "
             "a method that goes with them"
         )
-    run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
-    results = _with_earlier(_collect(cells, store), store.folder / RESULTS)
-    return Benchmark(store.folder, results, write_files(results, tables, store.folder, page))
+    with kept_if_stopped():
+        run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
+        results = _with_earlier(_collect(cells, store), store.folder / RESULTS)
+        return Benchmark(store.folder, results, write_files(results, tables, store.folder, page))
 
 
 def page_of(tables: str | Path, out: str | Path, page: str | Path | None = None) -> Benchmark:

@@ -108,6 +108,8 @@ class ArenaCell(Cell):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 row = self._measured(bench)
+        except MemoryError:  # of this machine today, not of the method
+            raise
         except Exception as error:  # a failure is a result; the others go on
             text = " ".join(f"{type(error).__name__}: {error}".split())
             row = {"error": text[:300]}
