@@ -328,10 +328,12 @@ def test_empty_sets_of_easy_rows_are_explained_and_can_be_left_out(tmp_path):
     none = json.loads(run(*fit, "--out", tmp_path / "none.fareg", "--no-allow-empty").stdout)
     assert some["empty"]["share"] > 0.01
     assert some["empty"]["right"] > some["accuracy"] > 0.9
-    assert "allow_empty" in some["verdict"]["next_steps"][-1]
+    assert "--no-allow-empty" in some["verdict"]["next_steps"][-1]
+    told = fareg.load(tmp_path / "some.fareg").report(table, label, measures=False)
+    assert "allow_empty=False" in told.verdict["next_steps"][-1]
     assert none["empty"] == {"share": 0.0, "right": None, "accuracy": some["accuracy"]}
     assert none["after"]["coverage"] >= some["after"]["coverage"]
-    assert not any("allow_empty" in step for step in none["verdict"]["next_steps"])
+    assert not any("allow-empty" in step for step in none["verdict"]["next_steps"])
     assert not fareg.load(tmp_path / "none.fareg").allow_empty
 
 

@@ -111,8 +111,24 @@ def test_the_page_draws_the_story_and_says_if_nobody_is_named(trial):
     page = render_report(summary)
     assert page.index('id="story-heading"') < page.index('id="repair-heading"')
     assert page.count('class="point after"') == 2 * len(summary["story"]["rows"]) + 1  # legend
-    assert "Nobody is named" not in page
-    assert "Nobody is named" in render_report({**summary, "story": nobody(levels=[0, 1, 2, 2])})
+    assert "Learning named nobody" not in page
+    told = {**summary, "story": nobody(levels=[0, 1, 2, 2]), "groups": []}
+    assert "Learning named nobody" in render_report(told)
+    assert "all the same" not in render_report(told)
+
+
+def test_a_page_that_names_nobody_does_not_deny_what_the_audit_found(trial):
+    summary = trial.comparison.to_dict()
+    found = {**summary["groups"][0], "rule": "north", "is_finding": True, "coverage": 0.7}
+    page = render_report({**summary, "story": nobody(levels=[0, 1, 2, 2]), "groups": [found]})
+    assert "The audit of the test rows found north below 90% all the same: 70.0% covered" in page
+
+
+def test_the_page_begins_with_the_promise_and_its_condition(trial):
+    page = render_report(trial.comparison.to_dict())
+    assert trial.clf.promise_ in page
+    assert page.index(trial.clf.promise_) < page.index('id="verdict"')
+    assert "if rows to come are like those that calibrated" in trial.clf.promise_
 
 
 def test_a_named_group_lies_in_the_fewest_levels_that_hold_most_of_its_rows():

@@ -215,9 +215,10 @@ def _told(people: Audited, everyone: Count, promise: Promise) -> tuple[str, ...]
         )
     if promise.n_calibration is not None:
         notes.append(
-            f"a valid predictor calibrated on {words.rows(promise.n_calibration)} covers more than "
-            f"{words.percent(promise.least_coverage)} in 97.5% of calibrations, which the tests "
-            "allow for"
+            f"these sets were calibrated on {words.rows(promise.n_calibration)}: which rows these "
+            "happened to be decides how much sets that keep their promise cover, and "
+            f"{words.percent(promise.least_coverage)} of everyone would be bad luck, not a broken "
+            "promise; the tests allow for that"
         )
     return tuple(notes)
 

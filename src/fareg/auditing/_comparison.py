@@ -20,7 +20,7 @@ from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult, records
 from fareg.auditing._story import RowLevels, level_story
 from fareg.metrics import coverage_by_label, is_covered
-from fareg.report import fit_verdict, render_card, render_report, words
+from fareg.report import fit_verdict, renamed, render_card, render_report, words
 
 TAGGED = ["verified", "made_worse", "few"]  # what is said of a group beside its numbers
 COUNTED = "groups and levels before and after count that one row of each cluster too"
@@ -64,6 +64,8 @@ class Comparison:
         How disadvantage is spread, what changed and what it cost; None without levels.
     about : dict
         Where the numbers come from: date and seed, and what else is known.
+    promise : str
+        What the sets after promise, and on which condition.
     columns : DataFrame
         The sensitive features in canonical form.
     y, sets, covered, sizes
@@ -94,6 +96,7 @@ class Comparison:
     left: AuditResult
     story: dict[str, Any] | None
     about: dict[str, Any]
+    promise: str
     columns: pd.DataFrame
     y: Any
     sets: Mapping[str, BoolArray]
@@ -119,7 +122,7 @@ class Comparison:
     @property
     def verdict(self) -> dict[str, Any]:
         """What is said first, from what was repaired and from the audit of what is left."""
-        return fit_verdict(
+        decided = fit_verdict(
             self.repairs if self.can_name else None,
             self.left.decided,
             confidence_level=self.confidence_level,
@@ -128,6 +131,7 @@ class Comparison:
             empty=self.empty,
             made_worse=records(self.groups[self.groups["made_worse"]]),
         )
+        return renamed(decided, self.left.settings)
 
     def summary(self) -> str:
         """Return the verdict and the key numbers as a few lines of text."""
@@ -192,6 +196,7 @@ class Comparison:
         return {
             **summary,
             "title": f"{self.names[1]} model: coverage on test rows",
+            "promise": self.promise,
             "comparison_labels": list(self.names),
             "about": {**self.about, "accuracy": self.accuracy},
             "residual": summary["verdict"] if self.can_name else None,
@@ -248,6 +253,7 @@ def compare_sets(
     measures: bool = True,
     about: Mapping[str, Any] | None = None,
     listed: Sequence[str] = (),
+    promised: str = "",
     random_state: Any = None,
 ) -> Comparison:
     """Compare the sets ``before`` and ``after`` on rows that neither of them has seen.
@@ -255,7 +261,8 @@ def compare_sets(
     ``sets`` holds two bool arrays of shape (n_samples, n_classes), and ``predicted`` the top label
     of each row. ``named`` are the groups that a classifier names, objects with a ``rule``; it is
     None for a method that names none, or could not verify them. ``levels`` are the levels of
-    disadvantage of the rows, ``listed`` the columns whose levels a reader wants to see.
+    disadvantage of the rows, ``listed`` the columns whose levels a reader wants to see,
+    ``promised`` what the sets after promise, in a sentence.
     ``n_calibration`` is how many rows calibrated the sets after: the
     verdict blames no predictor for the difference that their draw makes. All else is as in
     :func:`fareg.audit` and in :class:`Comparison`.
@@ -317,6 +324,7 @@ def compare_sets(
         left=left,
         story=story,
         about={**(about or {}), **left.about},
+        promise=promised,
         columns=columns,
         y=y,
         sets=sets,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from typing import Any
@@ -19,6 +20,7 @@ from fareg.auditing._verification import VerifiedGroup
 from fareg.report import (
     audit_verdict,
     headline_group,
+    renamed,
     render_card,
     render_report,
     words,
@@ -79,6 +81,8 @@ class AuditResult:
         label count.
     verifying : bool ndarray of shape (n_samples,)
         The rows that verified groups, and so did not propose them.
+    settings : dict
+        What next steps call a setting, where not by its name in Python.
     notes : tuple of str
         What a reader should know about the data.
 
@@ -118,6 +122,7 @@ class AuditResult:
     excess_risk_under: float
     drawn: BoolArray | None
     verifying: BoolArray
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def findings(self) -> tuple[VerifiedGroup, ...]:
@@ -138,13 +143,14 @@ class AuditResult:
     @cached_property
     def decided(self) -> dict[str, Any]:
         """The status, label, sentence and next_steps of the verdict."""
-        return audit_verdict(
+        decided = audit_verdict(
             confidence_level=self.confidence_level,
             overall=self._overall(),
             groups=[_group_dict(group) for group in self.groups],
             by_label=records(self.by_label),
             detectable_coverage=self.detectable_coverage,
         )
+        return renamed(decided, self.settings)
 
     @property
     def _row_coverage(self) -> float:
@@ -232,6 +238,9 @@ class AuditResult:
         main = headline_group(groups, self._overall(), self.confidence_level)
         summary = {
             "title": "Coverage audit",
+            "promise": "Sets that keep their promise hold the true label of "
+            f"{words.confidence(self.confidence_level)} of all rows or more. This audit tests "
+            "that, for everyone and for groups, on rows that played no part in making the sets.",
             "fareg_version": version("fareg"),
             "about": self.about,
             "verdict": self.decided,

@@ -12,6 +12,7 @@ import pandas as pd
 from scipy.stats import fisher_exact, rankdata
 
 from fareg import _words as words
+from fareg._gaps import MARGIN, is_far_below, scaled
 from fareg._validation import BoolArray, FloatArray
 from fareg.calibration import Rows
 from fareg.classifiers._learning import covered_by_split
@@ -31,10 +32,6 @@ from fareg.pvalues import holm
 
 SIGNIFICANCE = 0.05  # the chance of any false name in one round, over all candidates together
 MIN_ROWS = 50  # a named group has at least so many calibration rows
-# Coverage must lie MIN_GAP below the level, and its whole 95% interval MARGIN below it. Both are
-# smaller if alpha is below 0.1.
-MIN_GAP = 0.04
-MARGIN = 0.02
 MIN_RANKING = 0.8  # a group is found again if its rows rank above others in this share of pairs
 MIN_STABILITY = 0.7  # a named group is found again on at least this share of the halves
 N_RESAMPLES = 10  # random halves of the learning rows
@@ -153,15 +150,15 @@ def verified_groups(
 ) -> list[NamedGroup]:
     """Test candidates on rows that did not choose them; return those that may be named.
 
-    A group is named if its coverage is lower than outside after Holm's correction, if it lies at
-    least ``MIN_GAP`` below the level and its whole 95% interval ``MARGIN`` below, and if the group
-    is found again on most random halves of the learning rows. The most significant group comes
-    first. A further one must be under-covered on the rows that the groups before it leave, and
-    these must be at least half of its own; otherwise it is the same group in other words. The
-    chance that any group is named falsely is at most ``SIGNIFICANCE`` in the first round, and in
-    each later one if the groups before it were named rightly; it adds up over rounds. Each
-    alternative of a rule is a candidate too, one that alone means few rows is left out of its rule,
-    and a rule that accuses people who are covered as promised is not named.
+    A group is named if its coverage is lower than outside after Holm's correction, if it lies far
+    below the level (``_gaps.is_far_below``), and if the group is found again on most random halves
+    of the learning rows. The most significant group comes first. A further one must be
+    under-covered on the rows that the groups before it leave, and these must be at least half of
+    its own; otherwise it is the same group in other words. The chance that any group is named
+    falsely is at most ``SIGNIFICANCE`` in the first round, and in each later one if the groups
+    before it were named rightly; it adds up over rounds. Each alternative of a rule is a candidate
+    too, one that alone means few rows is left out of its rule, and a rule that accuses people who
+    are covered as promised is not named.
 
     ``covered`` tells which calibration rows the split conformal sets cover. ``stability`` tells how
     often a rule is found again, and is asked only of groups that pass all other tests.
@@ -223,7 +220,7 @@ def _accuses_innocents(
         if own.sum() < MIN_ROWS or not others.any():
             continue
         counts = [(int(covered[rows].sum()), int(rows.sum())) for rows in (others, inside)]
-        is_promised = covered[own].mean() > confidence_level - MARGIN * _scale(confidence_level)
+        is_promised = covered[own].mean() > confidence_level - scaled(MARGIN, confidence_level)
         if is_promised and evidence_of(*counts)["p_value"] <= SIGNIFICANCE:
             return True
     return False
@@ -254,19 +251,12 @@ def evidence_of(inside: tuple[int, int], everyone: tuple[int, int]) -> dict[str,
     }
 
 
-def _scale(confidence_level: float) -> float:
-    """Return the factor of gaps: at 99%, a gap of 0.04 would be five times the promised errors."""
-    return min(1.0, (1 - confidence_level) / 0.1)
-
-
 def _is_credible(group: NamedGroup, confidence_level: float) -> bool:
-    scale = _scale(confidence_level)
     return (
         group.p_value <= SIGNIFICANCE
         and group.n_calibration >= MIN_ROWS
         and group.share <= MAX_SHARE
-        and group.coverage <= confidence_level - MIN_GAP * scale
-        and group.high <= confidence_level - MARGIN * scale
+        and is_far_below(group.coverage, group.high, confidence_level)
     )
 
 

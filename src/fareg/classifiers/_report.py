@@ -84,6 +84,7 @@ def compare(
         named=verified_names(clf),
         levels=_levels(clf.calibration_, rows),
         n_calibration=clf.calibration_.n_people,
+        promised=clf.promise_,
         listed=[] if listed is None else [str(name) for name in listed],
         random_state=seed if isinstance(seed, int) else clf.key_ % 2**32,
         **options,

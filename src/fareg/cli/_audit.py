@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import answering, busy, names, sampling_of
+from fareg.cli._running import SETTINGS, answering, busy, names, sampling_of
 from fareg.cli._stopping import say
 
 
@@ -78,6 +78,7 @@ def audit(
                 sampling=sampling_of(data, max_rows, seed or 0, engine, scheduler),
                 report=report,
                 progress=progress,
+                settings=SETTINGS,
             )
         told.update(result.to_dict(), report=report)
     if not json:

@@ -9,7 +9,7 @@ import typer
 
 from fareg._endings import TABLE
 from fareg.cli import _options as opt
-from fareg.cli._running import answering, busy, names, print_verdict, sampling_of
+from fareg.cli._running import SETTINGS, answering, busy, names, print_verdict, sampling_of
 from fareg.cli._running import console as terminal
 
 COLUMNS, MODEL, SETS = "Columns", "Model", "Sets"  # headings of the help
@@ -121,6 +121,7 @@ def fit(
                 test_out=test_out,
                 safe_csv=safe_csv,
                 sampling=sampling_of(data, max_rows, seed, engine, scheduler),
+                settings=SETTINGS,
             )
         told.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
     if not json:

@@ -18,6 +18,14 @@ import typer
 from fareg import _words as words
 from fareg.cli._stopping import WRITTEN, in_shell, printing, say
 
+# What next steps call a setting in the shell.
+SETTINGS = {
+    "label_conditional=True": "--label-conditional",
+    "allow_empty=False": "--no-allow-empty",
+    "sensitive_features": "--sensitive",
+    "n_calibration": "--calibration-rows",
+}
+
 
 @contextmanager
 def answering(json: bool) -> Iterator[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 from fareg import _words as words
 from fareg.report._render import render_card, render_report
+from fareg.report._steps import MIN_HEADLINE_ROWS, renamed
 from fareg.report._verdict import (
-    MIN_HEADLINE_ROWS,
     MIN_SHOWN_ROWS,
     audit_verdict,
     fit_verdict,
@@ -17,6 +17,7 @@ __all__ = [
     "audit_verdict",
     "fit_verdict",
     "headline_group",
+    "renamed",
     "render_card",
     "render_report",
     "words",

@@ -16,9 +16,10 @@ from fareg.report import _figures
 # A section without its key in the summary is left out.
 # fmt: off
 OPTIONAL = (
-    "about", "story", "repairs", "residual", "by_label", "overall", "set_sizes", "groups",
-    "main_group", "picture", "levels", "pairs", "slabs", "excess_risk", "excess_risk_under",
-    "detectable_coverage", "notes", "before", "after", "comparison_labels", "fareg_version",
+    "about", "promise", "story", "repairs", "residual", "by_label", "overall", "set_sizes",
+    "groups", "main_group", "picture", "levels", "pairs", "slabs", "excess_risk",
+    "excess_risk_under", "detectable_coverage", "notes", "before", "after",
+    "comparison_labels", "fareg_version",
 )
 CARD = (
     "label", "status", "next_steps", "head", "rows", "note", "levels", "picture", "caption", "code",

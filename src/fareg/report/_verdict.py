@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fareg._gaps import is_far_below
 from fareg._words import (
     clusters,
     confidence,
-    count,
     counted_once,
     evidence,
     interval,
@@ -20,43 +20,38 @@ from fareg._words import (
     rows,
     shown,
 )
+from fareg.report._steps import (
+    MADE_WORSE,
+    MIN_HEADLINE_ROWS,
+    NEED_NOT_SHOWN,
+    OF_AUDIT,
+    OF_FIT,
+    RECALIBRATE,
+    Row,
+    ask_for_calibration_rows,
+    collect,
+    empty_step,
+    fit_on_more,
+    labels_step,
+    weak_test_step,
+)
 
-Row = Mapping[str, Any]
-
-MIN_HEADLINE_ROWS = 100  # a group or label with fewer independent rows never makes a headline
 MIN_SHOWN_ROWS = 20  # smaller groups and labels are not picked out, in any table or figure
 TOO_SMALL = "a group below target is too small for a verdict"  # it was verified, on few rows
-LABEL_GAP = 0.05  # a label is far below if its whole 95% interval is this far below the target
+LABEL_GAP = 0.05  # a label is spoken of if its whole 95% interval is this far below the target
 SUSPICIOUS = 0.05  # p-value at which a learned group is described, as suspected and not verified
 MAX_LABELS_NAMED = 3
+WEAK_TEST = 2.0  # a test that only finds this many times the promised errors says little
 MAX_EMPTY_SHARE = 0.01  # a fit speaks of empty sets if more than this share of all are empty
 
 LABELS = {
     "low": "Coverage below target",  # that of all rows together
     "finding": "Under-covered group found",
-    "label": "Labels below target",  # the rows of a true label are far below
+    "label": "Labels below target",  # the rows of a true label are covered far too rarely
     "pass": "No under-covered group found",
+    "slight": "Only a slight gap found",  # a pass: it was verified, and is too small for a name
     "unclear": "Too few rows to tell",  # or clusters, or a group that is too small
 }
-NEXT_OF_AUDIT = {
-    "low": "Calibrate again on recent rows like these: the promise is broken for all rows together,"
-    " as it is when the population has changed or when training rows were used to calibrate.",
-    "finding": "Do not rely on these sets for this group yet: calibrate the group by itself, or "
-    "fit FaReG on more rows with the columns of the group as the only sensitive ones.",
-    "pass": "Audit again when new rows with labels arrive.",
-}
-NEXT_OF_FIT = {
-    **NEXT_OF_AUDIT,
-    "pass": "Use the model, and audit its sets when new rows with labels arrive.",
-}
-NEXT_OF_WORSE = (
-    "Do not use these sets for whoever was made worse: plain split conformal sets cover them "
-    "better. Fit again with the columns of these groups as the only sensitive ones, and compare."
-)
-NEED_NOT_SHOWN = (
-    "Use the model, and audit its sets when new rows with labels arrive: on these test rows the "
-    "group was covered as promised before."
-)
 
 
 def audit_verdict(
@@ -84,6 +79,9 @@ def audit_verdict(
     short, smaller = _labels_below(by_label, confidence_level)
     findings = [group for group in groups if group["is_finding"]]
     small = [group for group in findings if _independent(group) < MIN_HEADLINE_ROWS]
+    far = [group for group in findings if group not in small and _is_far(group, confidence_level)]
+    slight = [group for group in findings if group not in small and group not in far]
+    weak = _weak_test(overall, detectable_coverage, confidence_level)
     main = headline_group(groups, overall, confidence_level)
     covered, once = percent(overall["coverage"]), counted_once(overall)
     one_row = ", with one row of each cluster" if once else ""  # this is how labels are counted
@@ -99,16 +97,17 @@ def audit_verdict(
         told = [
             f"Sets cover {covered} of everyone{once and f' ({once})'} instead of {target}; {worst}."
         ]
-    elif main and len(small) < len(findings):
+    elif main and far:
         status = "finding"
         told = [
             f"Rows with {main['rule']} are covered {percent(main['coverage'])} of the time instead "
             f"of {target} ({evidence(main)}), verified on {rows(main['n'])} that played no part in "
             "finding them."
         ]
-    elif small or short or detectable_coverage is not None:
-        status = "label" if short else "unclear" if small else "pass"
-        nobody = "" if small else ", and no group was verified to be covered less often"
+    elif small or slight or short or detectable_coverage is not None:
+        unclear = small or (weak and not slight)
+        status = "label" if short else "unclear" if unclear else "pass"
+        nobody = "" if small or slight else ", and no group was verified to be covered less often"
         told = [
             f"{covered} of {rows(overall['n'])} are covered ({once and once + '; '}target {target})"
             f"{nobody}."
@@ -133,58 +132,75 @@ def audit_verdict(
         told.append(f"By true label{one_row}, sets cover only {missed}, instead of {target}.")
         if others := short[MAX_LABELS_NAMED:]:
             also = (f"{row['label']} ({percent(row['coverage'])})" for row in others)
-            told.append(f"Also far below: {shown(also)}.")
+            told.append(f"Other labels that are covered far less than {target}: {shown(also)}.")
+    if slight and status not in ("low", "finding"):
+        more = f", and {len(slight) - 1} more like it" if len(slight) > 1 else ""
+        told.insert(1, f"A slight gap was verified: {_group_evidence(slight[0])}{more}.")
     if small and status != "low":
         what = "group was verified to be covered less often"
         told.insert(1, _small(what, _group_evidence(small[0]), len(small), _unit(small[0])))
     if smaller:
         what = f"label stands out{one_row}"
         told.append(_small(what, _label_evidence(smaller[0]), len(smaller)))
-    table = {**NEXT_OF_AUDIT, "unclear": _collect(small, overall)}
+    unclear = weak_test_step(weak) if weak and not small else collect(small, _unit(overall))
+    table = {**OF_AUDIT, "unclear": unclear}
     steps = _next_steps(table, status, short, label_conditional=False)
     if status == "low" and (most := overall.get("rows_that_excuse")):
-        steps.insert(0, _ask_for_calibration_rows(most))
+        steps.insert(0, ask_for_calibration_rows(most))
+    about = "small" if small else "slight" if slight else "pass"
+    if about == "pass" and (weak or detectable_coverage is None):
+        about = "unclear"
     return {
         "status": status,
-        "label": _audit_title(status, small, short, overall),
+        "label": _audit_title(status, about, short, _unit(overall), confidence_level),
         "sentence": " ".join(told),
         "next_steps": steps,
         "small_finding": bool(small),
+        "weak_test": weak,
         "counted": _unit(overall),
     }
 
 
-def _ask_for_calibration_rows(most: int) -> str:
-    return (
-        f"Ask how many rows calibrated these sets: with about {count(most)} or fewer, the draw of "
-        "these rows alone may leave valid sets as far below. Audit again with their number, which "
-        "allows for that."
-    )
+def _weak_test(overall: Row, detectable: float | None, confidence_level: float) -> Any:
+    """Return what a test could find at best, if that is far from the promise; None if it is not."""
+    if detectable is None or 1 - detectable <= WEAK_TEST * (1 - confidence_level):
+        return None
+    return {"n": overall["n"], "detectable": detectable}
 
 
-def _audit_title(status: str, small: Sequence[Row], short: list[Row], overall: Row) -> str:
-    if status == "unclear":
-        return _capital(TOO_SMALL) if small else LABELS[status].replace("rows", _unit(overall))
-    if status == "label":
-        first = f"{_capital(TOO_SMALL)}, and" if small else f"{LABELS['pass']}, but"
-        return f"{first} {_short_title(short)}"
-    return LABELS[status]
+def _audit_title(
+    status: str, about: str, short: list[Row], unit: str, confidence_level: float
+) -> str:
+    """Return a title; ``about`` is what to say of groups where they do not decide the status."""
+    if status in ("low", "finding"):
+        return LABELS[status]
+    first = _capital(TOO_SMALL) if about == "small" else LABELS[about].replace("rows", unit)
+    joined = "and" if about in ("small", "unclear") else "but"
+    return f"{first}, {joined} {_short_title(short, confidence_level)}" if short else first
 
 
 def headline_group(groups: Sequence[Row], overall: Row, confidence_level: float) -> Any | None:
     """Return the group that a report describes, if any has enough rows for it.
 
-    It is the most significant finding, or else a learned group whose own p-value is small, though
-    not after correction for the number of groups. If all rows together are below the level, every
-    group may be: then it is the worst finding that lies below the overall coverage.
+    It is the most significant finding that is far enough below the level for a name, or else a
+    learned group whose own p-value is small, though not after correction for the number of groups.
+    If all rows together are below the level, every group may be: then it is the worst finding that
+    lies below the overall coverage.
     """
     large = [group for group in groups if _independent(group) >= MIN_HEADLINE_ROWS]
     findings = [group for group in large if group["is_finding"]]
     if _is_low(overall, confidence_level):
         apart = [group for group in findings if group["high"] < overall["coverage"]]
         return min(apart, key=lambda group: group["high"], default=None)
-    suspects = (g for g in large if g["source"] == "learned" and g["p_value"] <= SUSPICIOUS)
-    return next(iter([*findings, *suspects]), None)
+    far = [group for group in findings if _is_far(group, confidence_level)]
+    unproven = [g for g in large if g["source"] == "learned" and not g["is_finding"]]
+    suspects = [group for group in unproven if group["p_value"] <= SUSPICIOUS]
+    return next(iter([*far, *suspects]), None)
+
+
+def _is_far(group: Row, confidence_level: float) -> bool:
+    """Tell whether the gap of a group is large enough for a name."""
+    return is_far_below(group["coverage"], group["high"], confidence_level)
 
 
 def _is_low(overall: Row, confidence_level: float) -> bool:
@@ -201,15 +217,6 @@ def _independent(group: Row) -> int:
 def _unit(counted: Row) -> str:
     """Return what is independent, and so what there may be too few of."""
     return "rows" if counted.get("n_clusters") is None else "clusters"
-
-
-def _collect(small: Sequence[Row], overall: Row) -> str:
-    """Say what is missing where an audit cannot tell: rows of a group, or rows, or clusters."""
-    half = f"at least {MIN_HEADLINE_ROWS} {_unit(overall)} in the half that verifies"
-    if small:
-        return f"Collect more rows like those of {small[0]['rule']}: a group needs {half}."
-    more = "more rows" if _unit(overall) == "rows" else "rows of more clusters"
-    return f"Collect {more}: a group needs {half}."
 
 
 def _none_worse(n: int, unit: str) -> str:
@@ -277,24 +284,27 @@ def fit_verdict(
     """
     short, _ = _labels_below(by_label, confidence_level)
     status, title, sentence = left["status"], left["label"], left["sentence"]
-    if repairs is not None:
+    if repairs:
         status, title, sentence = _with_repairs(repairs, left, short, confidence_level)
+    elif repairs is not None and status == "finding":
+        title = f"{title}, not repaired"
     need = NEED_NOT_SHOWN
     if any(row["n"] < MIN_HEADLINE_ROWS for row in repairs or ()):
-        need = _fit_on_more(left["counted"])
+        need = fit_on_more(left["counted"])
     elif left["status"] == "unclear":
         need = left["next_steps"][0]  # the audit knows what there is too little of
-    table = {**NEXT_OF_FIT, "unclear": need}
+    weak = left["weak_test"]
+    table = {**OF_FIT, "unclear": need, "pass": weak_test_step(weak) if weak else OF_FIT["pass"]}
     worse = [row for row in made_worse if row["n"] >= MIN_HEADLINE_ROWS]
     if worse:
         status = "low" if status == "low" else "finding"
         title = f"{_made_worse_title(worse)}; {title[0].lower()}{title[1:]}"
         changed = (_change(row, confidence_level, left["counted"]) for row in worse)
         sentence = f"Made worse: {'; '.join(changed)}. {sentence}"
-        table = {"finding": NEXT_OF_WORSE, "low": f"{NEXT_OF_WORSE} {NEXT_OF_FIT['low']}"}
+        table = {"finding": MADE_WORSE, "low": f"{MADE_WORSE} {RECALIBRATE}"}
     steps = _next_steps(table, status, short, label_conditional=label_conditional)
     if empty is not None and empty["share"] > MAX_EMPTY_SHARE:
-        steps.append(_empty_step(empty, confidence_level))
+        steps.append(empty_step(empty, confidence_level))
     return {
         "status": status,
         "label": title,
@@ -318,47 +328,18 @@ def _with_repairs(
     if left["status"] in ("low", "finding"):
         joined = "and" if status == "finding" else "but"
         status, told = left["status"], [told[-1], *told[:-1]]
-        if status == "low":
-            title = left["label"]
-        elif repairs:
-            title += f", {joined} an under-covered group is left"
-        else:
-            title = f"{left['label']}, not repaired"
+        more = f"{title}, {joined} an under-covered group is left"
+        title = left["label"] if status == "low" else more
     elif status != "finding":
         small = left["small_finding"]
         if small:
-            title = f"{title}, but {TOO_SMALL}" if repairs else _capital(TOO_SMALL)
-        elif left["status"] == "unclear" and not repairs:
-            title = f"{left['label']} whether a group is missed"
+            title = f"{title}, but {TOO_SMALL}"
         if short:
-            status, title = "label", f"{title}, {'and' if small else 'but'} {_short_title(short)}"
-        elif left["status"] == "unclear":
+            named = _short_title(short, confidence_level)
+            status, title = "label", f"{title}, {'and' if small else 'but'} {named}"
+        elif left["status"] == "unclear" and (small or not left["weak_test"]):
             status = "unclear"
     return status, title, " ".join(told)
-
-
-def _fit_on_more(unit: str) -> str:
-    more = "more rows" if unit == "rows" else "rows of more clusters"
-    return (
-        f"Fit on {more}: a group needs at least {MIN_HEADLINE_ROWS} test {unit} before its "
-        "coverage can be judged."
-    )
-
-
-def _empty_step(empty: Row, confidence_level: float) -> str:
-    """Say how many sets are empty, why, and how to avoid them."""
-    reason = "."
-    if empty["accuracy"] > confidence_level:
-        reason = (
-            f": the accuracy of {percent(empty['accuracy'])} exceeds the "
-            f"{confidence(confidence_level)} asked for, so sets of easy rows are left "
-            "empty at random."
-        )
-    return (
-        f"{percent(empty['share'])} of the sets are empty, and the top label is right for "
-        f"{percent(empty['right'])} of these rows{reason} If every row needs a label, fit again "
-        "and do not allow empty sets (allow_empty); coverage can only rise."
-    )
 
 
 def _group_evidence(group: Row) -> str:
@@ -377,9 +358,10 @@ def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _short_title(short: list[Row]) -> str:
-    label, are = ("label", "is") if len(short) == 1 else ("labels", "are")
-    return f"{label} {_listed(short)} {are} far below"
+def _short_title(short: list[Row], confidence_level: float) -> str:
+    if len(short) == 1:
+        return f"true label {short[0]['label']} is covered only {percent(short[0]['coverage'])}"
+    return f"true labels {_listed(short)} are covered far less than {confidence(confidence_level)}"
 
 
 def _listed(short: list[Row]) -> str:
@@ -401,13 +383,7 @@ def _next_steps(
 ) -> list[str]:
     steps = [table[status]] if status in table else []
     if short:
-        names, are = _listed(short), "is" if len(short) == 1 else "are"
-        steps.append(
-            f"Give more calibration rows of {names}: each label was calibrated by itself already."
-            if label_conditional
-            else f"If it matters that {names} {are} missed, use label-conditional calibration, "
-            "which promises the level for every label; sets grow."
-        )
+        steps.append(labels_step(_listed(short), len(short), label_conditional=label_conditional))
     return steps
 
 
@@ -423,16 +399,14 @@ def _repair_outcome(row: Row, confidence_level: float, unit: str = "rows") -> tu
         much = "only partly" if row["after"] > row["before"] else "not"
         return "finding", f"was under-covered and is {much} repaired"
     if row["before"] >= confidence_level:
-        return "unclear", "was repaired whose need the test rows do not show"
+        return "unclear", "got larger sets, though covered as promised before"
     if row["after"] >= confidence_level:
         return "pass", "was under-covered and is repaired"
-    return "pass", "was under-covered and now reaches the target within chance"
+    return "pass", "was under-covered and is repaired as far as the test rows can tell"
 
 
 def _repair_title(repairs: Sequence[Row], confidence_level: float, unit: str) -> tuple[str, str]:
     """Return the status of the worst repair, and a title that counts groups by their outcome."""
-    if not repairs:
-        return "pass", "No group is credibly under-covered"
     outcomes = [_repair_outcome(row, confidence_level, unit) for row in repairs]
     status = min((one for one, _ in outcomes), key=("finding", "unclear", "pass").index)
     texts = [text for _, text in outcomes]
@@ -452,7 +426,9 @@ def _plural(outcome: str) -> str:
 def _repaired(row: Row, confidence_level: float, unit: str) -> str:
     if row["n"] == 0:
         return f"{row['group']}: no test row in it."
-    return f"{_change(row, confidence_level, unit)}; {p_value(row['p_value'])} before."
+    short = row["least_coverage"] <= row["after_high"] and row["after"] < confidence_level
+    chance = "; after, the gap is no larger than chance makes it on so many rows" if short else ""
+    return f"{_change(row, confidence_level, unit)}; {p_value(row['p_value'])} before{chance}."
 
 
 def _change(row: Row, confidence_level: float, unit: str) -> str:

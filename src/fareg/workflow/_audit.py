@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ def audit_file(
     sampling: Sampling | None = None,
     report: AnyPath | None = None,
     progress: Progress = quiet,
+    settings: Mapping[str, str] | None = None,
 ) -> AuditResult:
     """Audit prediction sets that are columns of a table, or those of a model on its rows.
 
@@ -93,6 +94,8 @@ def audit_file(
         Also write the result there.
     progress : function, optional
         Called with the name of each stage when it begins.
+    settings : mapping, default=None
+        What next steps call a setting, where not by its name in Python.
     """
     if report is not None:
         check_output(report, endings=HTML)
@@ -149,7 +152,8 @@ def audit_file(
         progress=progress,
     )
     about = {"file": Path(data).name, "target": target, **audited.about, **result.about}
-    result = replace(result, about=about, notes=(*notes, *result.notes))
+    notes = (*notes, *result.notes)
+    result = replace(result, about=about, notes=notes, settings=settings or {})
     if report is not None:
         result.to_html(report)
     return result

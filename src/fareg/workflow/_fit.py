@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,7 @@ def fit_file(
     test_out: AnyPath | None = None,
     safe_csv: bool = False,
     sampling: Sampling | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Trial:
     """Train a model on a table, or take a fitted one; calibrate, test, and write it to ``out``.
 
@@ -174,6 +175,8 @@ def fit_file(
         Whether no spreadsheet runs a cell of that file, as in :func:`predict_file`.
     sampling : Sampling, default=None
         Which rows of a folder are read, and where; None for 10^6 at most.
+    settings : mapping, default=None
+        What next steps call a setting, where not by its name in Python.
     """
     check_output(out)
     if report is not None:
@@ -227,6 +230,7 @@ def fit_file(
         progress=progress,
         about={"file": Path(data).name, "target": target, "base_model": base.name},
         listed=base.roles.sensitive or base.roles.others,
+        settings=settings,
     )
     if test_out is not None:
         copy_rows(
@@ -287,12 +291,13 @@ def fit_and_test(
     progress: Progress = quiet,
     about: dict[str, Any] | None = None,
     listed: Sequence[str] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Trial:
     """Split the rows in three: train, calibrate FaReG and split conformal sets, test both.
 
     The estimator of ``clf`` is trained and replaced by the trained one. If it was given fitted, the
     first part of the rows only teaches who is disadvantaged. Levels of the columns ``listed`` are
-    shown in the table of groups.
+    shown in the table of groups. ``settings`` are as in :func:`fit_file`.
     """
     seed = clf.random_state
     rest, test = split_rows(len(y), TEST_SIZE, clusters, seed)
@@ -331,6 +336,7 @@ def fit_and_test(
         about=about,
         listed=listed,
     )
+    comparison = replace(comparison, left=replace(comparison.left, settings=settings or {}))
     warn_of_leak(X_test, y_test, comparison.accuracy)
     return Trial(clf, len(y_train), comparison, X_test, was_fitted)
 
