@@ -72,7 +72,8 @@ def test_the_law_sees_a_threshold_that_is_too_low(order, monkeypatch):
     from fareg.pvalues import conformal_rank
 
     monkeypatch.setattr(
-        "fareg.calibration._levels.conformal_rank", lambda n, alpha: conformal_rank(n, alpha + 0.03)
+        "fareg.calibration._levels.conformal_rank",
+        lambda n, alpha, *more: conformal_rank(n, alpha + 0.03, *more),
     )
     assert broken_promises(level_coverages(SCALES[order], 150))
 
@@ -83,7 +84,7 @@ def test_the_law_sees_ranks_that_forget_the_test_row(monkeypatch):
 
     monkeypatch.setattr(
         "fareg.calibration._levels.conformal_rank",
-        lambda n, alpha: np.maximum(conformal_rank(n, alpha) - 1, 1),
+        lambda n, alpha, *more: np.maximum(conformal_rank(n, alpha, *more) - 1, 1),
     )
     assert broken_promises(level_coverages(SCALES["right"], 60))
 
