@@ -145,7 +145,7 @@ def _numbers():
         (MARKS, ["a", "b", "a", "b"], None, "pass classes"),
         (MARKS[:2], Y, CLASSES, "y has 4, sets has 2"),
         (LISTS[:2], Y, CLASSES, "y has 4, sets has 2"),
-        (["a", "b|c", "", "a"], Y, CLASSES, "'a' in row 0; split texts"),
+        (["a", "b|c", "", "a"], Y, CLASSES, "'a' in row 0; read texts into lists"),
         ([["a"], None, [], []], Y, CLASSES, "None in row 1"),
         (np.arange(12).reshape(4, 3), Y, CLASSES, "only True and False"),
         (np.zeros((4, 3, 2)), Y, CLASSES, "2 confidence levels"),
