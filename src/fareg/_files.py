@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -186,3 +187,9 @@ def _reason(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full; free some space or choose another folder"
     return f"{(error.strerror or str(error)).lower()}; choose another place"
+
+
+def digest_of(path: AnyPath) -> str:
+    """Return the SHA-256 of what is in a file."""
+    with open(check_readable(path), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

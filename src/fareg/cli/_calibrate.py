@@ -19,6 +19,7 @@ def calibrate(
     jobs: opt.Jobs = None,
     scheduler: opt.Scheduler = None,
     trust: opt.Trust = None,
+    sha256: opt.Sha256 = None,
     json: opt.Json = False,
 ) -> None:
     """Give a model the thresholds that all rows of a folder ask for, exactly.
@@ -26,6 +27,7 @@ def calibrate(
     Scores are counted where the rows lie; rows that the model was fitted on are left out.
     """
     with answering(json) as told:
+        from fareg._files import digest_of
         from fareg.workflow import calibrate_folder
 
         where = engine_of(data, engine, jobs, scheduler)
@@ -39,12 +41,14 @@ def calibrate(
                 ids=ids,
                 batch_size=batch_size,
                 trusted=names(trust),
+                sha256=sha256,
                 progress=progress,
                 **where,
             )
-        told.update(found, out=out)
+        told.update(found, out=out, sha256=digest_of(out))
     if not json:
         from fareg import _words as words
 
         rounds = "1 round" if told["rounds"] == 1 else f"{told['rounds']} rounds"
         say(f"calibrated on {words.rows(told['rows'])} in {rounds}: model in {out}")
+        say(f"SHA-256 of the model: {told['sha256']}")

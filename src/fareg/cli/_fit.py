@@ -91,6 +91,7 @@ def fit(
     is calibrated and tested. Its rows must be others than those that trained it.
     """
     with answering(json) as told:
+        from fareg._files import digest_of
         from fareg.workflow import fit_file
 
         with busy("reading the table", json) as progress:
@@ -124,6 +125,7 @@ def fit(
                 settings=SETTINGS,
             )
         told.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
+        told["sha256"] = digest_of(out)
     if not json:
         _print_trial(told)
 
@@ -211,3 +213,4 @@ def _print_trial(told: dict[str, Any]) -> None:
     for what in ("model", "report", "test_rows"):
         if told[what]:
             console.print(f"{what.replace('_', ' ')} in {escape(str(told[what]))}")
+    console.print(f"SHA-256 of the model: {told['sha256']}")

@@ -14,13 +14,14 @@ from fareg.cli._running import console as terminal
 
 def info(
     model: Annotated[Path, typer.Argument(help="Model file.", show_default=False)],
+    sha256: opt.Sha256 = None,
     json: opt.Json = False,
 ) -> None:
     """Show what is in a model file, without running it."""
     with answering(json) as told:
         from fareg.persistence import describe
 
-        told.update(describe(model))
+        told.update(describe(model, sha256=sha256))
     if not json:
         _print_info(told, model)
 
@@ -38,6 +39,7 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     shown_apart = ("columns", "verdict") if fitted else ()
     facts = {
         "file": f"{path} ({words.count(told['bytes'])} bytes)",
+        "SHA-256": told["sha256"],
         "class": told["class"],
         "classes": ", ".join(told["classes"][:20]) + (" ..." if len(told["classes"]) > 20 else ""),
         "columns": ", ".join(columns[:20]) + (" ..." if len(columns) > 20 else ""),

@@ -49,6 +49,10 @@ Trust = Annotated[
         help="Types in the model file that you know: my_module.MyModel (their code runs)."
     ),
 ]
+Sha256 = Annotated[
+    str | None,
+    typer.Option("--sha256", help="SHA-256 that the model file must have, as fareg info shows it."),
+]
 Report = Annotated[
     Path | None, typer.Option(help=f"Also write a report to this {either(HTML)} file.")
 ]

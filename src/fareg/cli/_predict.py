@@ -26,6 +26,7 @@ def predict(
     jobs: opt.Jobs = None,
     scheduler: opt.Scheduler = None,
     trust: opt.Trust = None,
+    sha256: opt.Sha256 = None,
     safe_csv: opt.SafeCsv = False,
     json: opt.Json = False,
 ) -> None:
@@ -43,6 +44,7 @@ def predict(
                 "ids": ids,
                 "batch_size": batch_size,
                 "trusted": names(trust),
+                "sha256": sha256,
                 "progress": advance,
             }
             if not data.is_dir():

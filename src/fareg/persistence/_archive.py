@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,15 +50,21 @@ class Archive:
     """
 
     size: int
+    sha256: str  # of the whole file
     manifest: dict[str, Any]
     content: zipfile.ZipFile
 
     @classmethod
     @contextmanager
-    def open(cls, path: AnyPath) -> Iterator[Archive]:
-        """Check the manifest of a model file and every entry; close the file at the end."""
+    def open(cls, path: AnyPath, sha256: str | None = None) -> Iterator[Archive]:
+        """Check the manifest of a model file and every entry; close the file at the end.
+
+        Where ``sha256`` is given, the file is compared with it before anything is parsed.
+        """
         source = check_readable(path)
         with open(source, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            _compare(digest, sha256, source)
             if not zipfile.is_zipfile(file):
                 raise InvalidInputError(
                     f"{source} is not a fareg model file, or it was cut short; "
@@ -69,7 +76,7 @@ class Archive:
                 manifest = json.loads(content.read(MANIFEST).decode("utf-8"))
                 _check_manifest(manifest, names, source)
                 _check_entries(content, manifest["entries"], source)
-                yield cls(size, manifest, content)
+                yield cls(size, digest, manifest, content)
 
     def read(self, name: str) -> bytes:
         """Return the content of an entry."""
@@ -81,6 +88,20 @@ class Archive:
 
     def __contains__(self, name: str) -> bool:
         return name in self.manifest["entries"]
+
+
+def _compare(digest: str, expected: str | None, path: Path) -> None:
+    if expected is None:
+        return
+    if not isinstance(expected, str) or not re.fullmatch("[0-9a-fA-F]{64}", expected):
+        raise InvalidInputError(
+            f"sha256 must be the 64 hexadecimal digits that fareg info shows, got {expected!r}"
+        )
+    if digest != expected.lower():
+        raise InvalidInputError(
+            f"{path} is not the file that is expected: its SHA-256 is {digest}, not {expected}; "
+            "ask whoever gave you the file"
+        )
 
 
 def _checked_names(archive: zipfile.ZipFile, size: int, path: Path) -> set[str]:

@@ -125,7 +125,13 @@ def save(
     write_archive(path, manifest, entries)
 
 
-def load(path: AnyPath, *, trusted: Sequence[str] | None = None, estimator: Any = None) -> Any:
+def load(
+    path: AnyPath,
+    *,
+    trusted: Sequence[str] | None = None,
+    estimator: Any = None,
+    sha256: str | None = None,
+) -> Any:
     """Read a classifier that :func:`save` wrote.
 
     Nothing in the file is executed. scikit-learn's usual models, pipelines and encoders, and
@@ -140,6 +146,10 @@ def load(path: AnyPath, *, trusted: Sequence[str] | None = None, estimator: Any 
         code runs: name them only in files of people whom you trust.
     estimator : fitted classifier, default=None
         The wrapped estimator, if the file has none, or instead of the one in the file.
+    sha256 : str, default=None
+        The SHA-256 that the file must have, as ``fareg fit`` and ``fareg info`` show it. It is
+        compared before anything in the file is looked at. The checksums inside a file find damage;
+        only this finds a file that somebody else wrote.
 
     Returns
     -------
@@ -162,7 +172,7 @@ def load(path: AnyPath, *, trusted: Sequence[str] | None = None, estimator: Any 
     """
     if isinstance(trusted, str):
         raise InvalidInputError(f"trusted must be a list of type names, got {trusted!r}")
-    with _one_error(path) as archive:
+    with _one_error(path, sha256) as archive:
         state = archive.manifest["state"]
         if estimator is not None and _is_plain(state):
             raise InvalidInputError(
@@ -188,8 +198,10 @@ def load(path: AnyPath, *, trusted: Sequence[str] | None = None, estimator: Any 
     return clf
 
 
-def describe(path: AnyPath) -> dict[str, Any]:
+def describe(path: AnyPath, *, sha256: str | None = None) -> dict[str, Any]:
     """Return what a model file says about itself, without loading the estimator.
+
+    The file must have the SHA-256 that is given, if one is.
 
     Returns
     -------
@@ -197,7 +209,7 @@ def describe(path: AnyPath) -> dict[str, Any]:
         ``class``, ``parameters``, ``columns``, ``classes``, ``versions``, ``metadata``,
         ``has_estimator``, ``untrusted`` (types that :func:`load` asks to name), ``n_calibration``,
         ``n_calibration_clusters`` (None if there were no clusters),
-        and for FaReG ``groups``, a list of dicts.
+        ``sha256`` of the file, and for FaReG ``groups``, a list of dicts.
 
     Examples
     --------
@@ -210,7 +222,7 @@ def describe(path: AnyPath) -> dict[str, Any]:
     >>> describe(path)["class"], describe(path)["n_calibration"]
     ('SplitConformalClassifier', 500)
     """
-    with _one_error(path) as archive:
+    with _one_error(path, sha256) as archive:
         manifest = archive.manifest
         _check_manifest(manifest)
         fitted = manifest["state"]["fitted"]
@@ -223,6 +235,7 @@ def describe(path: AnyPath) -> dict[str, Any]:
             "has_estimator": fitted["estimator_"] != LEFT_OUT,
             "untrusted": _untrusted(manifest["state"], archive.get(FOREIGN)),
             "bytes": archive.size,
+            "sha256": archive.sha256,
         }
         if "groups_" in fitted:
             groups = Reader(_arrays(archive), archive.size).read(fitted["groups_"])
@@ -251,10 +264,10 @@ def seen_rows(path: AnyPath) -> SeenRows | None:
 
 
 @contextmanager
-def _one_error(path: Any) -> Iterator[Archive]:
+def _one_error(path: Any, sha256: str | None = None) -> Iterator[Archive]:
     """Turn whatever a file's content leads to into one error that names the file."""
     try:
-        with Archive.open(path) as archive:
+        with Archive.open(path, sha256) as archive:
             yield archive
     except FaregError:
         raise

@@ -24,6 +24,8 @@ class TableModel:
 def load_pyfunc(path: AnyPath, model_config: Mapping[str, Any] | None = None) -> TableModel:
     """Load a model file for MLflow, which asks for it by the name ``_load_pyfunc``.
 
-    ``model_config`` may name types to trust, as in :func:`fareg.load`: ``{"trusted": [...]}``.
+    ``model_config`` may name types to trust and the digest of the file, as in :func:`fareg.load`:
+    ``{"trusted": [...], "sha256": "..."}``.
     """
-    return TableModel(load(path, trusted=(model_config or {}).get("trusted")))
+    given = {name: (model_config or {}).get(name) for name in ("trusted", "sha256")}
+    return TableModel(load(path, **given))

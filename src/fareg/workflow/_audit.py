@@ -42,6 +42,7 @@ def audit_file(
     confidence_level: float | None = None,
     seed: int | None = None,
     trusted: Sequence[str] | None = None,
+    sha256: str | None = None,
     clusters: str | None = None,
     ids: str | None = None,
     drop_missing_target: bool = False,
@@ -76,6 +77,8 @@ def audit_file(
         in that fit; 0 without a model.
     trusted : list of str, default=None
         Types that the stored estimator may hold beside those that ``fareg.load`` knows.
+    sha256 : str, default=None
+        The SHA-256 that the model file must have.
     clusters : str, default=None
         Column of ids: rows that share one may depend on each other. It defines no groups. None for
         the clusters that a model was fitted with; if the table lacks their column, a note says so.
@@ -103,6 +106,8 @@ def audit_file(
     if bool(sets) == (model is not None):
         got = "both" if sets else "none"
         raise InvalidInputError(f"pass either the columns of the sets or a model, got {got}")
+    if sha256 is not None and model is None:
+        raise InvalidInputError("sha256 is of a model file, and none is given; leave it out")
     if ids is not None and model is None:
         raise InvalidInputError(
             f"ids are for the random numbers of a model, got the column {ids} and sets that are "
@@ -121,7 +126,7 @@ def audit_file(
     if model is None:
         audited = _audited_columns(asked)
     else:
-        clf = load(model, trusted=trusted)
+        clf = load(model, trusted=trusted, sha256=sha256)
         audited = _audited_model(asked, clf, model, progress)
         confidence_level = clf.confidence_level if confidence_level is None else confidence_level
         if n_calibration is None and confidence_level == clf.confidence_level:

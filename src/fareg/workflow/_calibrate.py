@@ -50,6 +50,7 @@ def calibrate_folder(
     jobs: int | None = None,
     scheduler: str | None = None,
     trusted: Sequence[str] | None = None,
+    sha256: str | None = None,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Give a model the thresholds that all rows of a folder ask for; write it to ``out``.
@@ -76,7 +77,7 @@ def calibrate_folder(
         Column that tells whose row it is, for the random number of the row; None for the one that
         the model was fitted with, if it is here. Rows that are equal, id included, are numbered in
         the order of the parts, which takes one more pass and 8 bytes of memory for each row.
-    batch_size, engine, jobs, scheduler, trusted
+    batch_size, engine, jobs, scheduler, trusted, sha256
         As in :func:`fareg.workflow.predict_folder`.
     progress : function, optional
         Called with the name of each round when it begins.
@@ -93,8 +94,9 @@ def calibrate_folder(
     root, stamp = source if source.is_dir() else None, Stamp.of(source)
     parts = folder_parts(source) if root else [str(source)]
     batch_size = check_count("batch_size", batch_size)
+    file = ModelFile.of(model, trusted, sha256)
     ids = id_column(ids, model, source)
-    rows = LabelledParts(ModelFile.of(model, trusted), root, target, batch_size, ids)
+    rows = LabelledParts(file, root, target, batch_size, ids)
     run = partial(run_tasks, engine=engine, jobs=jobs, scheduler=scheduler)
     clf, _ = loaded(rows.model)
     progress("looking for missing labels")

@@ -29,6 +29,7 @@ def predict_file(
     ids: str | None = None,
     batch_size: int = 50_000,
     trusted: Sequence[str] | None = None,
+    sha256: str | None = None,
     safe_csv: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -49,6 +50,8 @@ def predict_file(
         Rows that are in memory at a time.
     trusted : list of str, default=None
         Types that the stored estimator may hold beside those that ``fareg.load`` knows.
+    sha256 : str, default=None
+        The SHA-256 that the model file must have.
     safe_csv : bool, default=False
         Whether an apostrophe stands before each text of a CSV file that a spreadsheet might run as
         a formula. Such texts do not read back as they were; sets, numbers and all others do.
@@ -65,7 +68,7 @@ def predict_file(
     check_outputs([out], inputs=[model, data])
     check_safe_csv(out, safe_csv)
     check_kept(keep)
-    clf = load(model, trusted=trusted)
+    clf = load(model, trusted=trusted, sha256=sha256)
     kinds = model_columns(clf, model)
     ids = id_column(ids, model, data)
     batches = read_batches(data, kinds, batch_size, keep=with_ids(keep, ids))

@@ -21,12 +21,12 @@ from fareg._files import (
     AnyPath,
     check_output,
     check_outputs,
-    check_readable,
+    digest_of,
     note_written,
     writing,
 )
 from fareg._validation import IntArray, InvalidInputError, check_count
-from fareg.persistence import load
+from fareg.persistence import describe, load
 from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import (
     check_any,
@@ -57,6 +57,7 @@ def predict_folder(
     jobs: int | None = None,
     scheduler: str | None = None,
     trusted: Sequence[str] | None = None,
+    sha256: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the sets of every row of a partitioned Parquet folder to a folder of the same parts.
@@ -68,7 +69,7 @@ def predict_folder(
 
     Parameters
     ----------
-    model, keep, ids, trusted
+    model, keep, ids, trusted, sha256
         As in :func:`predict_file`.
     data : path of a folder
         It holds Parquet files, also in subfolders; ``name=value`` in the name of a subfolder is a
@@ -93,7 +94,7 @@ def predict_folder(
     if os.path.lexists(target):  # a link that leads nowhere is there too
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
     check_output(target)
-    stamp, file, parts = Stamp.of(root), ModelFile.of(model, trusted), folder_parts(root)
+    stamp, file, parts = Stamp.of(root), ModelFile.of(model, trusted, sha256), folder_parts(root)
     ids = id_column(ids, model, root)
     plan = repr((file.digest, batch_size, list(keep), ids, parts)).encode()
     counts = count_sizes([], len(loaded(file)[0].classes_))
@@ -185,9 +186,12 @@ class ModelFile:
     trusted: tuple[str, ...]
 
     @classmethod
-    def of(cls, path: AnyPath, trusted: Sequence[str] | None) -> ModelFile:
-        """Note what is in a file now."""
-        return cls(str(Path(path).resolve()), digest_of(path), tuple(trusted or ()))
+    def of(
+        cls, path: AnyPath, trusted: Sequence[str] | None, sha256: str | None = None
+    ) -> ModelFile:
+        """Note what is in a file now, which must be what is expected."""
+        digest = describe(path, sha256=sha256)["sha256"]
+        return cls(str(Path(path).resolve()), digest, tuple(trusted or ()))
 
 
 @lru_cache(maxsize=1)
@@ -197,11 +201,5 @@ def loaded(model: ModelFile) -> tuple[Any, dict[str, str]]:
         raise InvalidInputError(
             f"{model.path} is not the file that it was; do not change it in mid-run"
         )
-    clf = load(model.path, trusted=model.trusted)
+    clf = load(model.path, trusted=model.trusted, sha256=model.digest)
     return clf, model_columns(clf, model.path)
-
-
-def digest_of(path: AnyPath) -> str:
-    """Return the SHA-256 of what is in a file."""
-    with open(check_readable(path), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
