@@ -80,6 +80,39 @@ def test_clustered_p_values_and_intervals_are_valid():
     assert binomtest(missed, repeats, 0.05, "greater").pvalue > FALSE_ALARM
 
 
+def test_people_who_lie_in_a_group_in_part_count_by_their_rows_in_it():
+    """The promise is made to a random row of a random person, given that it lies in the group.
+
+    Someone with one of ten rows in it counts a tenth, and is always missed there.
+    """
+    inside = np.r_[np.repeat([True] + [False] * 9, 1), np.ones(9, dtype=bool)]
+    clusters = np.r_[np.zeros(10, dtype=int), np.arange(1, 10)]
+    covered = np.r_[np.zeros(10, dtype=bool), np.ones(9, dtype=bool)]
+    people = Audited(pd.DataFrame({"a": inside}), covered, np.ones(19, dtype=int), clusters)
+    count = people.count(inside)
+    assert (count.n, count.coverage) == (10, pytest.approx(9 / 9.1))
+
+
+def test_p_values_are_valid_where_people_lie_in_a_group_in_part():
+    """People with many rows in the group are covered more often, so that 90% are by weight."""
+    rng = np.random.default_rng(5)
+    repeats, small, missed = 400, 0, 0
+    for _ in range(repeats):
+        own = rng.integers(1, 12, 60)
+        clusters = np.repeat(np.arange(60), own)
+        few = rng.random(60) < 0.5  # of these, one row in five lies in the group
+        inside = rng.random(len(clusters)) < np.where(few, 0.2, 1.0)[clusters]
+        rate = np.where(few, 0.6, 0.96)  # (0.5 * 0.2 * 0.6 + 0.5 * 0.96) / 0.6 = 0.9
+        luck = rng.random(60)[clusters]
+        people = Audited(None, luck < rate[clusters], np.ones(len(clusters), int), clusters)
+        count = people.count(inside)
+        small += count.p_value(NINETY) <= 0.1
+        low, high = count.interval()
+        missed += not low <= 0.9 <= high
+    assert binomtest(small, repeats, 0.1, "greater").pvalue > FALSE_ALARM
+    assert binomtest(missed, repeats, 0.05, "greater").pvalue > FALSE_ALARM
+
+
 def test_few_calibration_rows_make_the_count_beta_binomial():
     promise = Promise(0.9, 200)
     k = np.array([0, 850, 880, 1000])
@@ -206,21 +239,24 @@ def test_an_audit_of_clusters_says_so_and_counts_each_once():
     )
     assert result.sensitive_features == ("sex", "income")
     assert "600 rows in 150 clusters" in str(result)
-    assert result.levels.loc[result.levels["group"].str.startswith("sex"), "n"].sum() == 150
+    of_sex = result.levels[result.levels["group"].str.startswith("sex")]
+    assert (of_sex["n"].sum(), of_sex["n_clusters"].sum()) == (600, 150)
     assert result.coverage == pytest.approx(covered.mean())
     for group in result.groups:
         assert group.n_clusters <= 75
         assert group.n <= 4 * group.n_clusters
 
 
-def test_before_and_after_by_label_group_and_level_are_of_the_same_rows():
-    """Clusters differ in size, and rows of one cluster disagree: a drawn row is not like them all.
+def test_every_table_tells_the_same_coverage_by_cluster():
+    """Large clusters are covered more often than small ones, and clusters lie in several groups.
 
-    Where both methods give the same sets, they must have the same figures.
+    In each table the coverage of everyone is the mean over groups by share: one quantity for all.
     """
     rng = np.random.default_rng(0)
-    clusters = np.repeat(np.arange(120), rng.integers(1, 6, 120))
-    y, covered = rng.integers(0, 2, len(clusters)), rng.random(len(clusters)) < 0.7
+    sizes = rng.integers(1, 30, 200)
+    clusters = np.repeat(np.arange(200), sizes)
+    y, covered = rng.integers(0, 2, len(clusters)), rng.random(len(clusters)) < 0.9
+    covered &= (sizes > 5)[clusters] | (rng.random(len(clusters)) < 0.5)
     sets = np.column_stack([y == 0, y == 1]) & covered[:, None]
     sex = rng.choice(["f", "m"], len(y))
     told = compare_sets(
@@ -236,20 +272,24 @@ def test_before_and_after_by_label_group_and_level_are_of_the_same_rows():
         measures=False,
         random_state=0,
     )
+    by_cluster = np.mean([covered[clusters == one].mean() for one in range(200)])
+    assert covered.mean() > by_cluster + 0.03  # counting rows would tell something else
+    left, levels = told.left, told.story["rows"]
+    everyone = [told.before["coverage"], told.after["coverage"], left.coverage]
+    tables = [told.groups.rename(columns={"after": "coverage"}), left.levels, left.set_sizes]
+    tables += [pd.DataFrame(told.by_label), pd.DataFrame(levels).assign(coverage=left.coverage)]
+    everyone += [(table["share"] * table["coverage"]).sum() for table in tables]
+    everyone += [sum(row["share"] * row["before"] for row in levels)]
+    np.testing.assert_allclose(everyone, by_cluster, rtol=1e-12)
     assert all(row["before"] == row["coverage"] for row in told.by_label)
-    assert sum(row["n"] for row in told.by_label) == 120
-    assert sum(row["n"] for row in told.story["rows"]) == 120
-    assert told.groups["verified"].all()  # so both are counted on the half that verified them
-    assert told.groups["n"].sum() == (told.left.drawn & told.left.verifying).sum()
     women = told.groups.set_index("group").loc["sex=f"]
-    drawn = covered[told.left.drawn & told.left.verifying & (sex == "f")]
-    assert (women["after"], women["n"]) == (drawn.mean(), len(drawn))
-    assert (women["after_low"], women["after_high"]) == clopper_pearson(drawn.sum(), len(drawn))
-    assert "groups and levels before and after count that one row" in told.to_dict()["notes"][-1]
-    overall = told.to_dict()["overall"]
-    assert overall["row_coverage"] == pytest.approx(covered.mean())
-    assert overall["n_clusters"] == 120
-    assert f"cover {covered.mean():.1%} of everyone ({told.left.coverage:.1%} with" in str(told)
+    weights = 1 / sizes[clusters[sex == "f"]]
+    assert women["after"] == pytest.approx(np.average(covered[sex == "f"], weights=weights))
+    assert women["n_clusters"] == len(np.unique(clusters[sex == "f"])) < women["n"]
+    assert "in every coverage each cluster counts once" in told.to_dict()["notes"][-1]
+    assert told.to_dict()["overall"]["n_clusters"] == 200
+    words = f"{by_cluster:.1%} of {len(y):,} rows are covered (each of 200 clusters counted once;"
+    assert words in str(told)
 
 
 def test_a_valid_predictor_is_not_accused_of_its_few_calibration_rows():

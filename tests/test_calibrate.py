@@ -364,7 +364,7 @@ def test_notes_of_a_user_stay_and_are_taken_for_nothing_else(place, tmp_path, sm
     X.assign(outcome=Y)[900:1900].to_csv(rows, index=False)
     result = audit_file(rows, target="outcome", model=model)
     assert not any("calibrated again" in note for note in result.notes)
-    assert result.drawn is None
+    assert result.n_clusters is None
     calibrate_folder(model, rows, target="outcome", out=out)
     kept = fareg.persistence.describe(out)["metadata"]
     assert kept["rows"] == "all"

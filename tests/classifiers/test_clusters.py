@@ -36,7 +36,7 @@ def test_copies_of_few_people_are_few_people(reader, n_people):
     if n_people == 8:
         with pytest.warns(FaregWarning, match="fewer than 9 clusters of calibration rows") as told:
             clf.conformalize(X, y, clusters=person)
-        assert len(told) == 1
+        assert sum("fewer than" in str(one.message) for one in told) == 1
     else:
         clf.conformalize(X, y, clusters=person)
     assert bool(np.isinf(clf.thresholds_[0][0])) == (n_people == 8)

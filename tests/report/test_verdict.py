@@ -36,7 +36,8 @@ def group(rule="north", n=400, **more):
 
 
 def label(name="rare", n=400, coverage=0.3):
-    return {"label": name, "n": n, "coverage": coverage, "low": coverage, "high": coverage + 0.05}
+    ends = {"low": coverage, "high": coverage + 0.05}
+    return {"label": name, "n": n, "share": n / 10_000, "coverage": coverage, **ends}
 
 
 COMMON = label("common", 4000, 0.97)
@@ -119,10 +120,11 @@ def test_an_unclear_verdict_names_what_there_is_too_little_of():
         assert fitted(left=left)["next_steps"] == left["next_steps"]
     assert fitted(left=few)["label"].startswith("Too few rows to tell")
     for left, unit in ((few, "rows"), ({**few, "counted": "clusters"}, "clusters")):
-        untested = fitted([repair(n=FEW)], left)
+        of = {"n_clusters": FEW} if unit == "clusters" else {}
+        untested = fitted([repair(n=400 if of else FEW, **of)], left)
         assert untested["label"] == f"One group was repaired, on too few test {unit} to tell"
         assert f"a group needs at least 100 test {unit}" in untested["next_steps"][0]
-        assert ("one of each cluster" in untested["sentence"]) == (unit == "clusters")
+        assert ("clusters counted once" in untested["sentence"]) == (unit == "clusters")
 
 
 def test_a_pass_has_no_finding_and_low_coverage_counts_those_it_has():
@@ -237,16 +239,18 @@ def test_a_pass_says_what_would_have_been_noticed():
 
 
 def test_a_coverage_says_whether_it_counts_rows_or_clusters():
-    clustered = overall() | {"n_clusters": 700, "row_coverage": 0.95}
+    clustered = overall() | {"n_clusters": 700}
     told = audit_verdict(
         confidence_level=0.9,
         overall=clustered,
         groups=[],
-        by_label=[label(), COMMON],
+        by_label=[label() | {"n_clusters": 300}, COMMON | {"n_clusters": 500}],
         detectable_coverage=0.8,
     )["sentence"]
-    assert told.startswith("95.0% of 2,000 rows are covered (90.0% with each of 700 clusters")
-    assert "By true label, with one row of each cluster" in told
+    assert told.startswith("90.0% of 2,000 rows are covered (each of 700 clusters counted once;")
+    assert (
+        "sets cover only 30.0% of 400 rows whose true label is rare (each of 300 clusters" in told
+    )
     assert "cluster" not in audited(by_label=[label(), COMMON])["sentence"]
     assert "each of 120 clusters counted once" in audited([group(n_clusters=120)])["sentence"]
 

@@ -32,7 +32,7 @@ from fareg.auditing._sets import read_sets
 from fareg.auditing._slabs import COLUMNS as SLAB_COLUMNS
 from fareg.auditing._slabs import slab_curve
 from fareg.auditing._verification import detectable_coverage, discover_and_verify
-from fareg.metrics import ExcessRisk, excess_risk_parts
+from fareg.metrics import ExcessRisk, excess_risk_parts, tally
 from fareg.report import headline_group, words
 
 MAX_CALIBRATION = 2**53  # larger whole numbers are not exact as floats
@@ -86,8 +86,9 @@ def audit(
         Probability of any false finding that is allowed.
     clusters : name or position of a column of ``X``, or array of shape (n_samples,), optional
         Which rows belong together: rows with the same id may depend on each other in any way, those
-        of different ids are independent. Each cluster counts once, and its column defines no
-        groups. None says that all rows are independent; copies of rows then give a warning.
+        of different ids are independent. In every coverage each cluster counts once: a row of one
+        with m rows counts 1/m. The column defines no groups. None says that all rows are
+        independent; copies of rows then give a warning.
     n_calibration : int, optional
         How many rows calibrated the predictor. A valid predictor then has the coverage that it
         promises on average over calibrations, and is not accused of the difference that its own
@@ -153,7 +154,7 @@ def audit(
     # Measures that assume independent rows see one row of each cluster.
     apart = one_row_of_each(cluster, len(people), rng)
     drawn = people[apart]
-    levels, pairs = _cell_tables(drawn, confidence_level)
+    levels, pairs = _cell_tables(people, confidence_level)
     slabs, risk = pd.DataFrame(columns=list(SLAB_COLUMNS)), ExcessRisk(*[float("nan")] * 3)
     if measures and len(drawn) > 1:
         tell("searching for the worst slabs")
@@ -179,12 +180,12 @@ def audit(
         coverage=everyone.coverage,
         low=low,
         high=high,
-        mean_size=float(people.size.mean()),
+        mean_size=people.mean_size(),
         set_sizes=_set_sizes(people),
         groups=groups,
         levels=levels,
         pairs=pairs,
-        by_label=label_coverage(check_labels(y)[apart], drawn, confidence_level),
+        by_label=_shown(label_coverage(check_labels(y), people, confidence_level), people),
         slabs=slabs,
         excess_risk=risk.total,
         excess_risk_under=risk.under,
@@ -195,11 +196,10 @@ def audit(
             promise,
             significance,
         ),
-        picture=main
-        and group_picture(drawn.columns, drawn.covered, main["mask"][apart], main["features"]),
+        picture=main and group_picture(people, main["mask"], main["features"]),
         notes=(*table.notes, *notes, *_told(people, everyone, promise)),
         least_coverage=least,
-        drawn=None if cluster is None else apart,
+        n_clusters=None if cluster is None else everyone.n,
         verifying=~discovery,
         about={"date": date.today().isoformat(), "seed": seed},
     )
@@ -210,8 +210,8 @@ def _told(people: Audited, everyone: Count, promise: Promise) -> tuple[str, ...]
     notes = []
     if people.clusters is not None:
         notes.append(
-            f"{words.rows(len(people))} in {words.clusters(everyone.n)}: every cluster "
-            "counts once, and the tables by level, pair and label show one random row of each"
+            f"{words.rows(len(people))} in {words.clusters(everyone.n)}: in every coverage each "
+            "cluster counts once, so a row of a cluster with m rows counts 1/m"
         )
     if promise.n_calibration is not None:
         notes.append(
@@ -238,17 +238,21 @@ def _cell_tables(people: Audited, confidence_level: float) -> tuple[pd.DataFrame
     coding = LevelCoding.learn(people.columns)
     cells = cell_coverage(coding.codes(people.columns), people, confidence_level)
     cells = cells.sort_values("p_value", kind="stable")
-    cells["group"] = list(map(coding.describe, cells["features"], cells["codes"]))
+    cells.insert(0, "group", list(map(coding.describe, cells["features"], cells["codes"])))
     single = cells["features"].str.len() == 1
-    order = ["group", "n", "share", "coverage", "low", "high", "mean_size", "p_value"]
-    levels, pairs = (cells.loc[own, order].reset_index(drop=True) for own in (single, ~single))
+    levels, pairs = (_shown(cells[own], people) for own in (single, ~single))
     return levels, pairs
 
 
+def _shown(table: pd.DataFrame, people: Audited) -> pd.DataFrame:
+    """Return the columns of a table of groups that readers need; the first is its name."""
+    numbers = ["n", "share", "coverage", "low", "high", "mean_size", "p_value"]
+    more = [] if people.clusters is None else ["n_clusters"]
+    return table[[table.columns[0], *numbers, *more]].reset_index(drop=True)
+
+
 def _set_sizes(people: Audited) -> pd.DataFrame:
-    n = np.bincount(people.size)
-    k = np.bincount(people.size, weights=people.covered)
-    coverage = np.divide(k, n, out=np.full(len(n), np.nan), where=n > 0)
-    return pd.DataFrame(
-        {"size": np.arange(len(n)), "n": n, "share": n / len(people), "coverage": coverage}
-    )
+    n_sizes = int(people.size.max(initial=0)) + 1
+    table = tally(people.size, n_sizes, people.covered, people.clusters)
+    table.insert(0, "size", np.arange(n_sizes))
+    return table[["size", "n", "share", "coverage"]]

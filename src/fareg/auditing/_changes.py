@@ -11,9 +11,9 @@ import pandas as pd
 from scipy.stats import binom
 
 from fareg._levels import LevelCoding
-from fareg._validation import BoolArray, FloatArray
+from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.auditing._counts import Promise
-from fareg.metrics import clopper_pearson
+from fareg.metrics import tally, with_intervals
 from fareg.pvalues import holm
 from fareg.report import MIN_HEADLINE_ROWS, MIN_SHOWN_ROWS
 
@@ -21,6 +21,7 @@ N_WORST = 5  # levels of columns that nobody asked for, and findings
 N_OF_COLUMN = 2  # levels of a column that was asked for
 MAX_LISTED = 12  # levels of such columns, in all
 MIN_NEW = 0.5  # share of a further group's rows that no group before it holds
+INTERVAL = 0.95
 SIGNIFICANCE = 0.05  # the chance that any group is said to be made worse and is not
 
 
@@ -42,6 +43,7 @@ def groups_before_and_after(
     covered: Mapping[str, BoolArray],
     *,
     promise: Promise,
+    clusters: IntArray | None = None,
     verifying: BoolArray | None = None,
     listed: Sequence[str] = (),
 ) -> pd.DataFrame:
@@ -58,7 +60,8 @@ def groups_before_and_after(
     The columns of the answer are group, named, verified, fidelity, n, share, before and after (both
     also with ``_low`` and ``_high``), p_value, exact, that coverage before is below the confidence
     level, least_coverage, made_worse and few (whether there are too few rows to tell). A group was
-    made worse if its coverage fell, and lies below the level, both beyond chance.
+    made worse if its coverage fell, and lies below the level, both beyond chance. Of numbered
+    ``clusters`` each counts once, and n_clusters tells how many have rows in the group.
     """
     everyone = np.ones(len(columns), dtype=bool)
     groups = [
@@ -69,7 +72,7 @@ def groups_before_and_after(
     new = _mostly_new([mask for _, mask in found])[:N_WORST]
     groups += [_Group(*found[i], half, verified=True) for i in new]
     groups = _distinct([*groups, *_levels(columns)])
-    table = _counted(groups, covered, promise)
+    table = _counted(groups, covered, clusters, promise)
     table["column"] = [group.column for group in groups]
     return table.loc[_shown(table, listed)].drop(columns="column").reset_index(drop=True)
 
@@ -107,34 +110,66 @@ def _mostly_new(masks: Sequence[BoolArray]) -> list[int]:
 
 
 def _counted(
-    groups: list[_Group], covered: Mapping[str, BoolArray], promise: Promise
+    groups: list[_Group],
+    covered: Mapping[str, BoolArray],
+    clusters: IntArray | None,
+    promise: Promise,
 ) -> pd.DataFrame:
-    lost = covered["before"] & ~covered["after"]
-    gained = covered["after"] & ~covered["before"]
     masks = [group.mask & group.counted for group in groups]
-    n = np.array([mask.sum() for mask in masks], dtype=np.int64)
-    among = np.array([group.counted.sum() for group in groups])
     kinds = ("name", "named", "verified", "fidelity")
     table = pd.DataFrame({kind: [getattr(g, kind) for g in groups] for kind in kinds})
-    table = table.rename(columns={"name": "group"}).assign(n=n, share=n / np.maximum(1, among))
-    hits = {}
-    for moment in ("before", "after"):
-        hits[moment] = np.array([(mask & covered[moment]).sum() for mask in masks], dtype=np.int64)
-        table[moment] = np.divide(hits[moment], n, out=np.full(len(n), np.nan), where=n > 0)
-        table[f"{moment}_low"], table[f"{moment}_high"] = clopper_pearson(hits[moment], n)
-    table["p_value"] = Promise(promise.confidence_level).at_most(hits["before"], n)
+    table = table.rename(columns={"name": "group"})
+    counts = {
+        moment: _joined([_inside(g, hit, clusters) for g in groups])
+        for moment, hit in covered.items()
+    }
+    for moment, own in counts.items():
+        told = with_intervals(own, clusters, INTERVAL)
+        shared = [name for name in ("n", "n_clusters", "share") if name in told]
+        table[shared] = told[shared]
+        table[[moment, f"{moment}_low", f"{moment}_high"]] = told[["coverage", "low", "high"]]
+    before, after = counts["before"], counts["after"]
+    level = Promise(promise.confidence_level)
+    table["p_value"] = level.at_most(before["hits"], before["effective"])
     promises = [promise.of_share(share) for share in table["share"]]
     table["least_coverage"] = [own.least_coverage for own in promises]
-    n_lost, n_gained = (np.array([(m & of).sum() for m in masks]) for of in (lost, gained))
-    p_worse = _fell(n_lost, n_gained)
+    changed = [_lost_and_gained(mask, covered, clusters) for mask in masks]
+    p_worse = _fell(*np.array(changed, dtype=np.int64).reshape(-1, 2).T)
     for i in np.flatnonzero(p_worse <= SIGNIFICANCE):  # the other test is slower
-        p_worse[i] = max(p_worse[i], float(promises[i].at_most(hits["after"][i], n[i])))
+        k, n = (round(after[name][i]) for name in ("hits", "effective"))
+        p_worse[i] = max(p_worse[i], float(promises[i].at_most(k, n)))
     worse = np.flatnonzero(holm(p_worse) <= SIGNIFICANCE)
     worse = worse[np.argsort(p_worse[worse], kind="stable")]
-    told = worse[_mostly_new([masks[i] for i in worse])]
-    table["made_worse"] = np.isin(np.arange(len(n)), told)
-    table["few"] = n < MIN_HEADLINE_ROWS
+    apart = worse[_mostly_new([masks[i] for i in worse])]
+    table["made_worse"] = np.isin(np.arange(len(table)), apart)
+    table["few"] = before["n_clusters"] < MIN_HEADLINE_ROWS
     return table
+
+
+def _inside(group: _Group, covered: BoolArray, clusters: IntArray | None) -> pd.DataFrame:
+    """Count the rows of a group that may be counted."""
+    rows = group.counted
+    own = None if clusters is None else clusters[rows]
+    return tally(group.mask[rows].astype(np.int64), 2, covered[rows], own).iloc[1:]
+
+
+def _joined(counted: list[pd.DataFrame]) -> pd.DataFrame:
+    """Return the groups of several tallies, of which there may be none."""
+    nothing = np.empty(0, dtype=np.int64)
+    return pd.concat(counted or [tally(nothing, 0, nothing > 0, None)], ignore_index=True)
+
+
+def _lost_and_gained(
+    mask: BoolArray, covered: Mapping[str, BoolArray], clusters: IntArray | None
+) -> tuple[int, int]:
+    """Return how many rows of a group lost their cover, and how many gained it.
+
+    Of clusters, it is how many lost more rows than they gained, and the other way round.
+    """
+    change = covered["after"][mask].astype(np.int64) - covered["before"][mask]
+    if clusters is not None:
+        change = np.bincount(clusters[mask], change)
+    return int((change < 0).sum()), int((change > 0).sum())
 
 
 def _fell(lost: Any, gained: Any) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import BoolArray, IntArray
 from fareg.auditing._audit import audit
 from fareg.auditing._changes import groups_before_and_after
-from fareg.auditing._counts import Promise
+from fareg.auditing._clusters import read_clusters
+from fareg.auditing._counts import Audited, Promise
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult, records
 from fareg.auditing._story import RowLevels, level_story
@@ -23,7 +24,6 @@ from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import fit_verdict, renamed, render_card, render_report, words
 
 TAGGED = ["verified", "made_worse", "few"]  # what is said of a group beside its numbers
-COUNTED = "groups and levels before and after count that one row of each cluster too"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,8 +56,8 @@ class Comparison:
         (exact, that coverage before is below the level), least_coverage (what the draw of the
         calibration rows excuses), before and after, each with the ends of its interval, made_worse
         (coverage fell, and lies below the level, both beyond chance) and few (too few rows to
-        tell). Of clusters, one row each is counted, here and in ``story``: the one that the audit
-        drew.
+        tell). With clusters also n_clusters: each counts once in every coverage, here, in
+        ``before``, ``after`` and ``story``.
     left : AuditResult
         The audit of the sets after.
     story : dict or None
@@ -71,6 +71,8 @@ class Comparison:
     y, sets, covered, sizes
         The true labels, and ``before`` and ``after`` the sets, which rows they cover and how many
         labels they hold.
+    clusters : int ndarray of shape (n_samples,), or None
+        The number of each row's cluster, if clusters were given.
 
     Examples
     --------
@@ -102,6 +104,7 @@ class Comparison:
     sets: Mapping[str, BoolArray]
     covered: Mapping[str, BoolArray]
     sizes: Mapping[str, IntArray]
+    clusters: IntArray | None
 
     @property
     def repairs(self) -> list[dict[str, Any]]:
@@ -110,12 +113,8 @@ class Comparison:
 
     @property
     def by_label(self) -> list[dict[str, Any]]:
-        """Coverage of the test rows by true label: the sets after, and those before.
-
-        Both count the same rows: all, or the one of each cluster that the audit drew.
-        """
-        rows = _counted_rows(self.left)
-        earlier = coverage_by_label(np.asarray(self.y)[rows], self.covered["before"][rows])
+        """Coverage of the test rows by true label: the sets after, and those before."""
+        earlier = coverage_by_label(self.y, self.covered["before"], clusters=self.clusters)
         before = dict(zip(map(str, earlier["label"]), earlier["coverage"], strict=True))
         return [{**row, "before": before[row["label"]]} for row in records(self.left.by_label)]
 
@@ -191,8 +190,6 @@ class Comparison:
                 ]
                 table = table.set_axis([*TAGGED, "group", "n", "coverage", "low", "high"], axis=1)
                 summary[moment] = records(table[table["n"] > 0])
-        if self.left.drawn is not None:
-            summary["notes"] += [COUNTED]
         return {
             **summary,
             "title": f"{self.names[1]} model: coverage on test rows",
@@ -215,19 +212,13 @@ class Comparison:
         if row["n"] == 0:
             return {}
         rule = next(rule for rule in self.named if rule.text == row["group"])
-        rows = _counted_rows(self.left)
-        columns = self.columns[rows].reset_index(drop=True)
+        inside = rule.inside(self.columns)
         return {
             f"{moment}_picture": group_picture(
-                columns, hit[rows], rule.inside(columns), rule.features
+                Audited(self.columns, hit, self.sizes[moment], self.clusters), inside, rule.features
             )
             for moment, hit in self.covered.items()
         }
-
-
-def _counted_rows(left: AuditResult) -> Any:
-    """Return the independent rows that intervals count: all, or the one drawn of each cluster."""
-    return slice(None) if left.drawn is None else left.drawn
 
 
 def _measured(row: Mapping[str, Any], moment: str) -> str:
@@ -269,10 +260,6 @@ def compare_sets(
     """
     covered = {moment: is_covered(y, own, classes=classes) for moment, own in sets.items()}
     sizes = {moment: own.sum(axis=1) for moment, own in sets.items()}
-    overall = {
-        moment: {"coverage": float(covered[moment].mean()), "mean_size": float(size.mean())}
-        for moment, size in sizes.items()
-    }
     promise = Promise.of_fitted(float(confidence_level), n_calibration)
     left = audit(
         X,
@@ -290,22 +277,26 @@ def compare_sets(
     rules = [group.rule for group in named or ()]
     right = np.asarray(predicted) == np.asarray(y)
     nothing = sizes["after"] == 0
-    rows = np.arange(len(right))[_counted_rows(left)]
-    counted, held = ({m: own[rows] for m, own in of.items()} for of in (covered, sizes))
+    ids, _ = read_clusters(X, clusters, sensitive_features)
+    overall = {}
+    for moment, hit in covered.items():
+        people = Audited(columns, hit, sizes[moment], ids)
+        told = {"coverage": people.count().coverage, "mean_size": people.mean_size()}
+        overall[moment] = told
     table = groups_before_and_after(
         rules,
-        [(group.rule, group.mask[rows]) for group in left.findings],
-        columns.iloc[rows],
-        counted,
+        [(group.rule, group.mask) for group in left.findings],
+        columns,
+        covered,
         promise=promise,
-        verifying=left.verifying[rows],
+        clusters=ids,
+        verifying=left.verifying,
         listed=listed,
     )
     story = None
     if levels is not None:
-        own = replace(levels, levels=levels.levels[rows])
-        masks = {rule.text: rule.inside(columns.iloc[rows]) for rule in rules}
-        story = level_story(own, counted, held, masks)
+        masks = {rule.text: rule.inside(columns) for rule in rules}
+        story = level_story(levels, covered, sizes, masks, ids)
     return Comparison(
         names=names,
         confidence_level=float(confidence_level),
@@ -330,4 +321,5 @@ def compare_sets(
         sets=sets,
         covered=covered,
         sizes=sizes,
+        clusters=ids,
     )

@@ -1,9 +1,9 @@
 """How many rows are covered, and whether a promise that is kept could explain so few.
 
 Rows of one cluster (the visits of a patient, the copies of a row) may depend on each other in any
-way. If one row is drawn from each cluster, the drawn rows are independent, and their number of
-covered ones is binomial. The draw is not made: the p-value is averaged over all draws, and twice
-an average of p-values is a p-value again, however they depend on each other (Vovk & Wang 2020).
+way. If one row is drawn from each cluster, the drawn rows are independent, and of those that lie in
+a group the number of covered ones is binomial. The p-value is averaged over draws, and twice an
+average of p-values is a p-value again, however they depend on each other (Vovk & Wang 2020).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from fareg.pvalues import conformal_rank
 
 FEWEST_DEVIATIONS = 10.0  # a law is cut off where it is this many standard deviations from its mean
 INTERVAL_TAIL = 0.025  # probability outside each end of a 95% interval
+N_DRAWS = 20  # of the clusters that are drawn with a row in a group, if they have others outside
 FEWEST_TOLD, MAX_TOLD = 100, 10**7  # numbers of calibration rows that an audit may speak of
 
 
@@ -104,67 +105,104 @@ class Promise:
         ``n`` may be an array like ``k`` if the promise is that of a level.
         """
         if self.n_calibration is None:
-            return np.asarray(binom.cdf(k, n, self.confidence_level), dtype=np.float64)
+            return np.asarray(binomial_cdf(k, n, self.confidence_level), dtype=np.float64)
         up_to = int(np.max(k, initial=0))
         summed = np.cumsum(betabinom.pmf(np.arange(up_to + 1), n, *self._beta))
         return np.minimum(1.0, summed)[np.asarray(k)]
+
+
+def binomial_cdf(k: Any, n: Any, p: Any) -> Any:
+    """Return ``P(Binomial(n, p) <= k)``, also between whole numbers, where it is continued.
+
+    >>> bool(np.isclose(binomial_cdf(3, 10, 0.5), binom.cdf(3, 10, 0.5)))
+    True
+    """
+    k, n = np.broadcast_arrays(np.asarray(k, dtype=np.float64), n)
+    return np.where(k >= n, 1.0, beta.sf(p, k + 1, np.where(k >= n, 1.0, n - k)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Law:
+    """Of n rows, ``lowest + i`` are covered with ``probability[i]``."""
+
+    n: int
+    lowest: int
+    probability: FloatArray
+
+    @classmethod
+    def of(cls, many: IntArray, shares: FloatArray) -> _Law:
+        """Add up ``many`` rows for each of the shares with which they are covered."""
+        lowest, law = 0, np.ones(1)
+        for n, share in zip(many.tolist(), shares.tolist(), strict=True):
+            start, part = _binomial_law(n, share)
+            lowest, law = lowest + start, np.convolve(law, part)
+        return cls(int(many.sum()), lowest, law)
+
+    @property
+    def counts(self) -> IntArray:
+        return self.lowest + np.arange(len(self.probability))
 
 
 @dataclass(frozen=True, eq=False)
 class Count:
     """The number of covered rows among independent ones, one from each cluster.
 
-    It has a law if rows of one cluster disagree: ``probability[i]`` that it is ``lowest + i``.
+    It has a law if rows of one cluster disagree, and several where clusters lie in a group in part.
     """
 
-    n: int  # independent rows
-    lowest: int
-    probability: FloatArray
+    n: int  # independent rows, or clusters with a row in the group
+    coverage: float  # every cluster counts once: a row of one with m rows, 1/m
+    laws: tuple[_Law, ...]
     is_average: bool  # over draws from clusters of several rows
 
     @classmethod
-    def of(cls, covered: BoolArray, clusters: IntArray | None = None) -> Count:
-        """Count rows that are independent, or those of clusters numbered by ``clusters``."""
+    def of(
+        cls, covered: BoolArray, clusters: IntArray | None = None, sizes: IntArray | None = None
+    ) -> Count:
+        """Count rows of a group that are independent, or those of numbered clusters.
+
+        ``sizes`` are the numbers of rows, in the group or outside, that the cluster of each row
+        has; None if all of them are in the group.
+        """
         n, k = len(covered), int(covered.sum())
         if clusters is None or n == 0:
-            return cls(n, k, np.ones(1), False)
-        _, inverse, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
-        hits = np.bincount(inverse, weights=covered)
-        lowest, law = 0, np.ones(1)
-        for share, many in zip(*np.unique(hits / sizes, return_counts=True), strict=True):
-            start, part = _binomial_law(int(many), float(share))
-            lowest, law = lowest + start, np.convolve(law, part)
-        return cls(len(sizes), lowest, law, bool((sizes > 1).any()))
-
-    @property
-    def coverage(self) -> float:
-        """The share of covered rows; every cluster counts once."""
-        counts = self.lowest + np.arange(len(self.probability))
-        return float(counts @ self.probability / self.n) if self.n else float("nan")
+            return cls(n, k / n if n else float("nan"), (_Law(n, k, np.ones(1)),), False)
+        _, first, which, inside = np.unique(
+            clusters, return_index=True, return_inverse=True, return_counts=True
+        )
+        own = inside if sizes is None else sizes[first]
+        hits = np.bincount(which, weights=covered).astype(np.int64)
+        coverage = float((hits / own).sum() / (inside / own).sum())
+        # clusters that are alike, and how many there are
+        alike, many = np.unique(np.stack([own, inside, hits]), axis=1, return_counts=True)
+        is_partial = bool((inside < own).any())
+        rng = np.random.default_rng(0)
+        drawn = rng.binomial(many, alike[1] / alike[0], (N_DRAWS if is_partial else 1, len(many)))
+        laws = tuple(_Law.of(n_drawn, alike[2] / alike[1]) for n_drawn in drawn)
+        return cls(len(own), coverage, laws, bool((own > 1).any()))
 
     def p_value(self, promise: Promise) -> float:
         """Return a p-value of the promise, small if fewer rows are covered than it allows."""
-        return self._averaged(lambda k: promise.at_most(k, self.n))
+        return self._averaged(promise.at_most)
 
     def interval(self) -> tuple[float, float]:
         """Return a 95% interval of coverage: Clopper-Pearson, or the same averaged over draws."""
         if not self.is_average:
-            exact = clopper_pearson(self.lowest, self.n)
+            exact = clopper_pearson(self.laws[0].lowest, self.n)
             return float(exact[0]), float(exact[1])
 
         def too_few(level: float) -> float:
-            return self._averaged(lambda k: binom.cdf(k, self.n, level)) - INTERVAL_TAIL
+            return self._averaged(lambda k, n: binom.cdf(k, n, level)) - INTERVAL_TAIL
 
         def too_many(level: float) -> float:
-            return self._averaged(lambda k: binom.sf(k - 1, self.n, level)) - INTERVAL_TAIL
+            return self._averaged(lambda k, n: binom.sf(k - 1, n, level)) - INTERVAL_TAIL
 
         low = 0.0 if too_many(0.0) >= 0 else brentq(too_many, 0.0, 1.0)
         high = 1.0 if too_few(1.0) >= 0 else brentq(too_few, 0.0, 1.0)
         return float(low), float(high)
 
-    def _averaged(self, p_value: Callable[[IntArray], FloatArray]) -> float:
-        counts = self.lowest + np.arange(len(self.probability))
-        mean = float(p_value(counts) @ self.probability)
+    def _averaged(self, p_value: Callable[[IntArray, int], FloatArray]) -> float:
+        mean = float(np.mean([p_value(law.counts, law.n) @ law.probability for law in self.laws]))
         return min(1.0, 2 * mean if self.is_average else mean)
 
 
@@ -191,8 +229,23 @@ class Audited:
 
     def count(self, rows: Any = slice(None)) -> Count:
         """Count the covered rows among some of them; every cluster counts once."""
-        clusters = None if self.clusters is None else self.clusters[rows]
-        return Count.of(self.covered[rows], clusters)
+        if self.clusters is None:
+            return Count.of(self.covered[rows])
+        sizes = np.bincount(self.clusters)[self.clusters]
+        return Count.of(self.covered[rows], self.clusters[rows], sizes[rows])
+
+    def mean_size(self, rows: Any = slice(None)) -> float:
+        """Return the mean number of labels in the sets of some rows; every cluster counts once."""
+        if not len(self.size[rows]):
+            return float("nan")
+        return float(np.average(self.size[rows], weights=self.weights[rows]))
+
+    @property
+    def weights(self) -> FloatArray:
+        """What each row counts: 1 over the number of rows of its cluster."""
+        if self.clusters is None:
+            return np.ones(len(self))
+        return 1 / np.bincount(self.clusters)[self.clusters]
 
 
 def _binomial_law(n: int, p: float) -> tuple[int, FloatArray]:

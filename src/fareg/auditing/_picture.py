@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fareg._levels import LevelCoding, frequent
 from fareg._validation import BoolArray
+from fareg.auditing._counts import Audited
 from fareg.auditing._result import records
-from fareg.metrics import clopper_pearson
+from fareg.metrics import tally, with_intervals
 
 MAX_SHOWN = (12, 5)  # most levels shown down and across; few across, because a phone is narrow
 
 
 def group_picture(
-    columns: pd.DataFrame, covered: BoolArray, mask: BoolArray, features: tuple[str, ...]
+    people: Audited, mask: BoolArray, features: tuple[str, ...]
 ) -> dict[str, Any] | None:
     """Return a grid of cells with rows, coverage and the share that lies in the group.
 
@@ -23,6 +25,7 @@ def group_picture(
     and cells: a list of row, column, n, coverage, low, high, inside. None if the rule names no
     feature.
     """
+    columns = people.columns
     shown = [name for name in features if name in columns][:2]
     if not shown:
         return None
@@ -35,17 +38,24 @@ def group_picture(
         [coding.levels[j].label(int(code)) for code in axis]
         for j, axis in zip(order, axes, strict=True)
     ]
-    spots = pd.DataFrame({"row": 0, "column": 0, "k": covered, "inside": mask})
-    for name, j, axis in zip(("row", "column"), order, axes, strict=False):
-        spots[name] = pd.Index(axis).get_indexer(pd.Index(codes[:, j]))
-    counted = spots[(spots["row"] >= 0) & (spots["column"] >= 0)].groupby(["row", "column"])
-    cells = counted.agg(n=("k", "size"), k=("k", "sum"), inside=("inside", "mean")).reset_index()
-    cells["coverage"] = cells["k"] / cells["n"]
-    cells["low"], cells["high"] = clopper_pearson(cells["k"], cells["n"])
+    spots = [
+        pd.Index(axis).get_indexer(pd.Index(codes[:, j]))
+        for j, axis in zip(order, axes, strict=False)
+    ]
+    row, column = spots if len(spots) == 2 else (spots[0], np.zeros_like(spots[0]))
+    n_columns = len(axes[1]) if len(axes) == 2 else 1
+    n_cells = len(axes[0]) * n_columns  # the rows of hidden levels make one more
+    cell = np.where((row >= 0) & (column >= 0), row * n_columns + column, n_cells)
+    cells = tally(cell, n_cells + 1, people.covered, people.clusters)
+    cells = pd.concat([cells, with_intervals(cells, None, 0.95)[["low", "high"]]], axis=1)
+    cells["row"], cells["column"] = np.divmod(cells.index, n_columns)
+    cells["inside"] = tally(cell, n_cells + 1, mask, people.clusters)["coverage"]
+    told = ["row", "column", "n", "coverage", "low", "high", "inside"]
+    cells = cells[cells["n"] > 0].drop(index=n_cells, errors="ignore")[told]
     return {
         "features": shown,
         "row_labels": labels[0],
         "column_labels": labels[1] if len(labels) == 2 else [""],
         "hidden_levels": sum(coding.n_levels) - sum(map(len, axes)),
-        "cells": records(cells.drop(columns="k")),
+        "cells": records(cells),
     }

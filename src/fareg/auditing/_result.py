@@ -46,8 +46,7 @@ class AuditResult:
     sensitive_features : tuple of str
         The columns in which groups were looked for.
     coverage, low, high, mean_size : float
-        Overall coverage, its 95% Clopper-Pearson interval and the mean size of the sets. Every
-        cluster counts once in the first three.
+        Overall coverage, its 95% Clopper-Pearson interval and the mean size of the sets.
     set_sizes : DataFrame
         Columns size, n, share, coverage.
     groups : tuple of VerifiedGroup
@@ -76,9 +75,9 @@ class AuditResult:
     least_coverage : float
         Overall coverage below which the sets break their promise: the confidence level, unless the
         audit was told the number of calibration rows.
-    drawn : bool ndarray of shape (n_samples,), or None
-        If the audit was told of clusters: the random row of each that the tables by level, pair and
-        label count.
+    n_clusters : int or None
+        How many clusters the rows belong to, if the audit was told. Each counts once in all shares
+        and coverages, and the tables by level, pair and label have a column n_clusters.
     verifying : bool ndarray of shape (n_samples,)
         The rows that verified groups, and so did not propose them.
     settings : dict
@@ -120,7 +119,7 @@ class AuditResult:
     about: dict[str, Any]
     least_coverage: float
     excess_risk_under: float
-    drawn: BoolArray | None
+    n_clusters: int | None
     verifying: BoolArray
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -152,19 +151,12 @@ class AuditResult:
         )
         return renamed(decided, self.settings)
 
-    @property
-    def _row_coverage(self) -> float:
-        """The share of covered rows, where :attr:`coverage` counts every cluster once."""
-        sizes = self.set_sizes
-        return float((sizes["n"] * sizes["coverage"]).sum() / self.n_samples)
-
     def _overall(self) -> dict[str, Any]:
         told = self.least_coverage < self.confidence_level  # how many rows calibrated the sets
         return {
             "n": self.n_samples,
             "coverage": self.coverage,
-            "n_clusters": None if self.drawn is None else int(self.drawn.sum()),
-            "row_coverage": self._row_coverage,
+            "n_clusters": self.n_clusters,
             "low": self.low,
             "high": self.high,
             "mean_size": self.mean_size,
@@ -211,7 +203,7 @@ class AuditResult:
             {
                 "title": "Audit",
                 "facts": f"{words.rows(self.n_samples)}, "
-                f"{words.percent(self._row_coverage)} covered, {words.size(self.mean_size)} labels "
+                f"{words.percent(self.coverage)} covered, {words.size(self.mean_size)} labels "
                 f"per set, target {words.confidence(self.confidence_level)}",
                 **self.decided,
                 "head": ("Under-covered group", "Rows", "Covered", "95% interval", "adjusted p"),

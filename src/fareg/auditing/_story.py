@@ -31,6 +31,7 @@ def level_story(
     covered: Mapping[str, BoolArray],
     sizes: Mapping[str, IntArray],
     named: Mapping[str, BoolArray],
+    clusters: IntArray | None = None,
 ) -> dict[str, Any]:
     """Return the facts of a report about levels of disadvantage, in plain types.
 
@@ -41,17 +42,19 @@ def level_story(
     The facts are ``n_levels``; ``named``, the words; ``lie``, where each of these groups lies;
     ``rows``, one per level; ``top``, the levels from
     ``first`` to ``last`` together; and ``others``, the rest, None if everyone shares one threshold.
-    All have n, share, before and after with ``_low`` and ``_high``, size_before and size_after.
+    All have n, share, before and after with ``_low`` and ``_high``, size_before and size_after. Of
+    numbered ``clusters`` each counts once.
     """
     n_levels, first = told.n_levels, told.first_raised
     is_top = (told.levels >= first).astype(np.int64)
-    together = levels_before_and_after(is_top, 2, covered, sizes).drop(columns="level")
+    together = levels_before_and_after(is_top, 2, covered, sizes, clusters)
+    together = together.drop(columns="level")
     others, top = records(together)
     return {
         "n_levels": n_levels,
         "named": list(named),
         "lie": [{"group": words, **_where(told.levels, own)} for words, own in named.items()],
-        "rows": records(levels_before_and_after(told.levels, n_levels, covered, sizes)),
+        "rows": records(levels_before_and_after(told.levels, n_levels, covered, sizes, clusters)),
         "top": {**top, "first": first, "last": n_levels - 1},
         "others": others if first > 0 else None,
     }
@@ -82,18 +85,22 @@ def levels_before_and_after(
     n_levels: int,
     covered: Mapping[str, BoolArray],
     sizes: Mapping[str, IntArray] | None = None,
+    clusters: IntArray | None = None,
 ) -> pd.DataFrame:
     """Return a row per level: n, share, coverage before and after, each with its 95% interval.
 
     ``covered`` tells which rows are covered ``before`` and ``after``. With ``sizes``, the numbers
-    of labels in their sets, mean sizes are told too.
+    of labels in their sets, mean sizes are told too. Of numbered ``clusters`` each counts once.
     """
     table = pd.DataFrame()
     for moment, hit in covered.items():
-        own = coverage_by_level(levels, hit, n_levels=n_levels)
+        own = coverage_by_level(levels, hit, n_levels=n_levels, clusters=clusters)
         table[["level", "n", "share"]] = own[["level", "n", "share"]]
         table[[moment, f"{moment}_low", f"{moment}_high"]] = own[["coverage", "low", "high"]]
+    weights = np.ones(len(levels)) if clusters is None else 1 / np.bincount(clusters)[clusters]
+    mass = np.bincount(levels, weights, n_levels)
     for moment, size in (sizes or {}).items():
-        mean = pd.Series(size).groupby(levels).mean()
-        table[f"size_{moment}"] = mean.reindex(range(n_levels)).to_numpy()
+        held = np.bincount(levels, weights * size, n_levels)
+        mean = np.divide(held, mass, out=np.full(n_levels, np.nan), where=mass > 0)
+        table[f"size_{moment}"] = mean
     return table

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from scipy.stats import beta, binom
+from scipy.stats import beta
 
 from fareg._levels import LevelCoding
 from fareg._validation import BoolArray
 from fareg.auditing._cells import cell_coverage
-from fareg.auditing._counts import Audited, Promise
+from fareg.auditing._counts import Audited, Promise, binomial_cdf
 from fareg.groups import GroupLearner, candidate_rules, cut_membership
 from fareg.pvalues import holm
 
@@ -55,7 +55,7 @@ class VerifiedGroup:
         The group among all audited rows.
     n_clusters : int or None
         Clusters of the verification half with rows in the group, if the audit was told of any. Then
-        every cluster counts once in the coverages, the interval and the p-values.
+        every cluster counts once in all but ``n`` and ``discovery_n``, which are rows.
 
     Examples
     --------
@@ -189,8 +189,8 @@ def _like_a_level(cells: pd.DataFrame) -> BoolArray:
     }
     # 1, which nothing is like, for levels themselves and for pairs of which no level is a cell
     least = [min(levels.get(p, 1.0) for p in own) if len(own) > 1 else 1.0 for own in parts]
-    hits = (cells["n"] * cells["coverage"]).round()
-    return np.asarray(binom.cdf(hits, cells["n"], least) > SUSPICIOUS, dtype=bool)
+    p = binomial_cdf(cells["hits"], cells["effective"], np.asarray(least))
+    return np.asarray(p > SUSPICIOUS, dtype=bool)
 
 
 def _distinct(candidates: list[_Candidate], discovery: BoolArray) -> list[_Candidate]:
@@ -212,7 +212,7 @@ def _verified(
 ) -> tuple[VerifiedGroup, ...]:
     """Measure candidates on the verification half, and correct p-values for their number."""
     masks = [c.mask & ~discovery for c in candidates]
-    counts = [people.count(mask) for mask in masks]
+    counts, weights = [people.count(mask) for mask in masks], people.weights
     p = np.array([count.p_value(promise) for count in counts])
     groups = []
     for c, mask, count, own_p, adjusted in zip(candidates, masks, counts, p, holm(p), strict=True):
@@ -221,11 +221,11 @@ def _verified(
             VerifiedGroup(
                 **vars(c),
                 n=int(mask.sum()),
-                share=float(mask.sum() / (~discovery).sum()),
+                share=float(weights[mask].sum() / weights[~discovery].sum()),
                 coverage=count.coverage,
                 low=low,
                 high=high,
-                mean_size=float(people.size[mask].mean()) if mask.any() else float("nan"),
+                mean_size=people.mean_size(mask),
                 p_value=float(own_p),
                 adjusted_p_value=float(adjusted),
                 is_finding=bool(adjusted <= significance),

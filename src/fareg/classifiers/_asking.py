@@ -234,7 +234,7 @@ class FittedAnswers:
         proba, sensitive_features, ids : default=None
             As in :meth:`predict_set`.
         clusters : array of shape (n_samples,), default=None
-            Ids of people or places with several rows; each counts once in the audit.
+            Ids of people or places with several rows; each counts once in every coverage.
         measures : bool, default=True
             Whether the audit computes worst slabs and excess risk too, which takes most time.
         about : mapping, default=None

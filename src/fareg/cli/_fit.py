@@ -180,9 +180,8 @@ def _print_trial(told: dict[str, Any]) -> None:
         f"{first}, {rows['calibrate']} calibrated, {rows['test']} tested; "
         f"accuracy {words.percent(told['accuracy'])}"
     )
-    drawn = "; groups and labels: one row of each cluster"
-    drawn = drawn if told["left"]["overall"]["n_clusters"] else ""
-    title = f"coverage, {level} asked for{drawn}"
+    once = words.counted_once(told["left"]["overall"])
+    title = f"coverage, {level} asked for{once and f'; {once}'}"
     table = Table(title=title, title_justify="left")
     table.add_column("test rows", overflow="fold")
     for heading in ("n", "split conformal", "FaReG", "95% interval"):
@@ -205,7 +204,7 @@ def _print_trial(told: dict[str, Any]) -> None:
         words.percent(worst["before"]),
         words.percent(worst["coverage"]),
         words.TOO_FEW
-        if worst["n"] < MIN_HEADLINE_ROWS
+        if worst.get("n_clusters", worst["n"]) < MIN_HEADLINE_ROWS
         else words.interval(worst["low"], worst["high"]),
     )
     console.print(table)

@@ -8,56 +8,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import beta
 
 from fareg._columns import SensitiveFeatures, check_table, select_columns
 from fareg._labels import check_labels, label_codes, sorted_labels
 from fareg._levels import LevelCoding, check_levels
 from fareg._validation import (
     BoolArray,
-    FloatArray,
     IntArray,
     InvalidInputError,
     check_covered,
     check_flag,
-    check_fraction,
     check_same_length,
 )
-
-
-def clopper_pearson(k: Any, n: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """Return the exact confidence interval for the probability of a binomial count.
-
-    ``P(low <= p <= high) >= level``, whatever ``p`` and ``n`` are (Clopper & Pearson 1934).
-
-    Parameters
-    ----------
-    k : int or array of int
-        Numbers of successes.
-    n : int or array of int
-        Numbers of trials; 0 trials give the interval [0, 1].
-    level : float, default=0.95
-        Confidence of the interval.
-
-    Returns
-    -------
-    low, high : ndarray
-        Bounds, in the common shape of ``k`` and ``n``.
-
-    Examples
-    --------
-    >>> low, high = clopper_pearson(9, 10)
-    >>> print(f"{low:.3f} {high:.3f}")
-    0.555 0.997
-    """
-    tail = (1 - check_fraction("level", level)) / 2
-    k, n = np.broadcast_arrays(np.asarray(k), np.asarray(n))
-    if not ((k >= 0) & (k <= n)).all():
-        raise InvalidInputError("k must lie between 0 and n: successes cannot outnumber trials")
-    # the quantiles of beta are defined for positive parameters only; the edges are known
-    low = np.where(k == 0, 0.0, beta.ppf(tail, np.maximum(k, 1), n - k + 1))
-    high = np.where(k == n, 1.0, beta.ppf(1 - tail, k + 1, np.maximum(n - k, 1)))
-    return low, high
+from fareg.metrics._tally import cluster_numbers, tally, with_intervals
 
 
 def coverage_by_group(
@@ -68,6 +31,7 @@ def coverage_by_group(
     pairs: bool = False,
     masks: Mapping[str, Any] | None = None,
     y: Any = None,
+    clusters: Any = None,
     interval_level: float = 0.95,
 ) -> pd.DataFrame:
     """Report the coverage of each level of each feature, with exact intervals.
@@ -88,14 +52,23 @@ def coverage_by_group(
     y : array of shape (n_samples,), optional
         True labels; each adds a row named ``label=...``, after all others. Sets that are right on
         average may miss most rows of a rare label.
+    clusters : array of shape (n_samples,), optional
+        Ids of people with several rows, each of whom counts once: a row of someone with m rows
+        counts 1/m in ``share`` and ``coverage``, and people make the interval (see Notes).
     interval_level : float, default=0.95
         Confidence of each Clopper-Pearson interval, taken alone.
 
     Returns
     -------
     DataFrame
-        Columns group, n, share, coverage, low, high. A group without rows has coverage NaN and
-        interval [0, 1].
+        Columns group, n, share, coverage, low, high; with clusters also n_clusters, of those with
+        rows in the group. A group without rows has coverage NaN and interval [0, 1].
+
+    Notes
+    -----
+    If people in a group have the weights ``W_i`` there, as many as ``sum(W_i)^2 / sum(W_i^2)`` of
+    them count in its interval (Kish 1965): all, if none of them has rows outside. That is exact if
+    the rows of a person are covered alike, and cautious otherwise.
 
     Examples
     --------
@@ -119,13 +92,16 @@ def coverage_by_group(
     if y is not None:
         labels, codes = _distinct_labels(y, covered)
         groups += [(f"label={label}", codes == code) for code, label in enumerate(labels)]
-    n = np.array([mask.sum() for _, mask in groups])
-    k = np.array([(mask & covered).sum() for _, mask in groups])
-    names = [name for name, _ in groups]
-    return pd.DataFrame({"group": names, **counted_columns(n, k, len(covered), interval_level)})
+    ids = cluster_numbers(clusters, covered)
+    counted = [_inside(mask, covered, ids) for _, mask in groups]
+    table = with_intervals(pd.concat(counted), ids, interval_level)
+    table.insert(0, "group", [name for name, _ in groups])
+    return table
 
 
-def coverage_by_label(y: Any, covered: Any, *, interval_level: float = 0.95) -> pd.DataFrame:
+def coverage_by_label(
+    y: Any, covered: Any, *, clusters: Any = None, interval_level: float = 0.95
+) -> pd.DataFrame:
     """Report the coverage of the rows of each true label, with exact intervals.
 
     Parameters
@@ -134,13 +110,16 @@ def coverage_by_label(y: Any, covered: Any, *, interval_level: float = 0.95) -> 
         True labels.
     covered : array of shape (n_samples,)
         Whether each label is in its set.
+    clusters : array of shape (n_samples,), optional
+        As in :func:`coverage_by_group`.
     interval_level : float, default=0.95
         Confidence of each Clopper-Pearson interval, taken alone.
 
     Returns
     -------
     DataFrame
-        Columns label, n, share, coverage, low, high; worst coverage first.
+        Columns label, n, share, coverage, low, high; with clusters also n_clusters; worst coverage
+        first.
 
     Examples
     --------
@@ -151,15 +130,19 @@ def coverage_by_label(y: Any, covered: Any, *, interval_level: float = 0.95) -> 
     """
     covered = check_covered(covered)
     labels, codes = _distinct_labels(y, covered)
-    n = np.bincount(codes, minlength=len(labels))
-    k = np.bincount(codes, weights=covered, minlength=len(labels)).astype(np.int64)
-    counted = counted_columns(n, k, len(covered), interval_level)
-    table = pd.DataFrame({"label": pd.Series(labels, dtype=object), **counted})
+    ids = cluster_numbers(clusters, covered)
+    table = with_intervals(tally(codes, len(labels), covered, ids), ids, interval_level)
+    table.insert(0, "label", pd.Series(labels, dtype=object))
     return table.sort_values("coverage", kind="stable", ignore_index=True)
 
 
 def coverage_by_level(
-    levels: Any, covered: Any, *, n_levels: int | None = None, interval_level: float = 0.95
+    levels: Any,
+    covered: Any,
+    *,
+    n_levels: int | None = None,
+    clusters: Any = None,
+    interval_level: float = 0.95,
 ) -> pd.DataFrame:
     """Report the coverage of each level of disadvantage and of each upper set, with intervals.
 
@@ -175,15 +158,17 @@ def coverage_by_level(
         Whether each label is in its set.
     n_levels : int, optional
         Number of levels; None for one more than the largest that occurs.
+    clusters : array of shape (n_samples,), optional
+        As in :func:`coverage_by_group`.
     interval_level : float, default=0.95
         Confidence of each Clopper-Pearson interval, taken alone.
 
     Returns
     -------
     DataFrame
-        A row per level, lowest first. Columns level; n, share, coverage, low, high of the level;
-        and the same with the prefix ``upper_`` of the rows at or above it. A group without rows
-        has coverage NaN and interval [0, 1].
+        A row per level, lowest first. Columns level; n, share, coverage, low, high of the level,
+        with clusters also n_clusters; and the same with the prefix ``upper_`` of the rows at or
+        above it. A group without rows has coverage NaN and interval [0, 1].
 
     Examples
     --------
@@ -197,27 +182,17 @@ def coverage_by_level(
     covered = check_covered(covered)
     check_same_length(levels=levels, covered=covered)
     codes, n_levels = check_levels(levels, n_levels)
-    n = np.bincount(codes, minlength=n_levels)
-    k = np.bincount(codes[covered], minlength=n_levels)
-    upper_n, upper_k = np.cumsum(n[::-1])[::-1], np.cumsum(k[::-1])[::-1]
-    n_samples = len(covered)
-    upper = counted_columns(upper_n, upper_k, n_samples, interval_level)
-    return pd.DataFrame(
-        {
-            "level": np.arange(n_levels),
-            **counted_columns(n, k, n_samples, interval_level),
-            **{f"upper_{name}": values for name, values in upper.items()},
-        }
-    )
+    ids = cluster_numbers(clusters, covered)
+    table = with_intervals(tally(codes, n_levels, covered, ids), ids, interval_level)
+    table.insert(0, "level", np.arange(n_levels))
+    above = pd.concat([_inside(codes >= m, covered, ids) for m in range(n_levels)])
+    upper = with_intervals(above, ids, interval_level).add_prefix("upper_")
+    return pd.concat([table, upper], axis=1)
 
 
-def counted_columns(
-    n: IntArray, k: IntArray, n_samples: int, interval_level: float
-) -> dict[str, FloatArray | IntArray]:
-    """Return rows, share, coverage and its interval of groups of ``n`` rows, ``k`` covered."""
-    low, high = clopper_pearson(k, n, interval_level)
-    coverage = np.divide(k, n, out=np.full(len(n), np.nan), where=n > 0)
-    return {"n": n, "share": n / n_samples, "coverage": coverage, "low": low, "high": high}
+def _inside(mask: BoolArray, covered: BoolArray, clusters: IntArray | None) -> pd.DataFrame:
+    """Count the rows that a mask marks."""
+    return tally(mask.astype(np.int64), 2, covered, clusters).iloc[1:]
 
 
 def _distinct_labels(y: Any, covered: BoolArray) -> tuple[list[Any], IntArray]:

@@ -21,11 +21,11 @@ from fareg._validation import (
     check_fraction,
     check_same_length,
 )
-from fareg.metrics._by_group import clopper_pearson
 from fareg.metrics._directions import Directions
 from fareg.metrics._segments import smallest_slab
 from fareg.metrics._slab_descent import fitted_directions
 from fareg.metrics._slab_search import Points, Search, search_own, search_shared
+from fareg.metrics._tally import clopper_pearson
 
 KINDS = ("linear", "quadratic")
 SEARCHES = ("random", "optimised")

@@ -65,8 +65,8 @@ def audit_verdict(
     """Decide what an audit says: the status, a key of ``LABELS``, its label, sentence, next_steps.
 
     ``overall`` holds ``n``, ``coverage`` and the end ``high`` of its 95% interval, of all rows. If
-    these count each cluster once, also ``n_clusters``, and the coverage of the rows as
-    ``row_coverage``; and ``rows_that_excuse``, the largest number of calibration rows by whose draw
+    each cluster counts once there, in groups and in labels, these have ``n_clusters`` too. It also
+    holds ``rows_that_excuse``, the largest number of calibration rows by whose draw
     a valid predictor covers so little, if the audit was not told theirs. ``groups`` were put to the
     test, most significant first; see ``VerifiedGroup``. ``by_label`` has ``label``, ``n``,
     ``coverage``, ``low`` and ``high`` of each true label. ``detectable_coverage`` is that at which
@@ -84,9 +84,6 @@ def audit_verdict(
     weak = _weak_test(overall, detectable_coverage, confidence_level)
     main = headline_group(groups, overall, confidence_level)
     covered, once = percent(overall["coverage"]), counted_once(overall)
-    one_row = ", with one row of each cluster" if once else ""  # this is how labels are counted
-    if once:  # the coverage of rows comes first, as the tables of a fit count rows
-        covered, once = percent(overall["row_coverage"]), f"{covered} with {once}"
     if _is_low(overall, confidence_level):
         status = "low"
         worst = (
@@ -129,7 +126,7 @@ def audit_verdict(
         ]
     if short:
         missed = "; ".join(map(_label_evidence, short[:MAX_LABELS_NAMED]))
-        told.append(f"By true label{one_row}, sets cover only {missed}, instead of {target}.")
+        told.append(f"By true label, sets cover only {missed}, instead of {target}.")
         if others := short[MAX_LABELS_NAMED:]:
             also = (f"{row['label']} ({percent(row['coverage'])})" for row in others)
             told.append(f"Other labels that are covered far less than {target}: {shown(also)}.")
@@ -140,8 +137,9 @@ def audit_verdict(
         what = "group was verified to be covered less often"
         told.insert(1, _small(what, _group_evidence(small[0]), len(small), _unit(small[0])))
     if smaller:
-        what = f"label stands out{one_row}"
-        told.append(_small(what, _label_evidence(smaller[0]), len(smaller)))
+        told.append(
+            _small("label stands out", _label_evidence(smaller[0]), len(smaller), _unit(smaller[0]))
+        )
     unclear = weak_test_step(weak) if weak and not small else collect(small, _unit(overall))
     table = {**OF_AUDIT, "unclear": unclear}
     steps = _next_steps(table, status, short, label_conditional=False)
@@ -237,14 +235,14 @@ def _labels_below(by_label: Sequence[Row], confidence_level: float) -> tuple[lis
     the coverage of all rows together. The first list has those with at least ``MIN_HEADLINE_ROWS``
     rows, the second those with fewer that are worse than all of the first.
     """
-    n = sum(row["n"] for row in by_label)
-    everyone = sum(row["n"] * row["coverage"] for row in by_label) / max(1, n)
+    total = sum(row["share"] for row in by_label) or 1.0
+    everyone = sum(row["share"] * row["coverage"] for row in by_label) / total
     bound = min(confidence_level, everyone) - LABEL_GAP
-    far = [row for row in by_label if row["high"] < bound and row["n"] >= MIN_SHOWN_ROWS]
+    far = [r for r in by_label if r["high"] < bound and _independent(r) >= MIN_SHOWN_ROWS]
     far.sort(key=lambda row: float(row["coverage"]))
-    large = [row for row in far if row["n"] >= MIN_HEADLINE_ROWS]
+    large = [row for row in far if _independent(row) >= MIN_HEADLINE_ROWS]
     worst = large[0]["coverage"] if large else 1.0
-    small = [row for row in far if row["n"] < MIN_HEADLINE_ROWS and row["coverage"] < worst]
+    small = [row for row in far if row not in large and row["coverage"] < worst]
     return large, small
 
 
@@ -253,7 +251,7 @@ def worst_label(by_label: Sequence[Row]) -> Row | None:
 
     If there are none, it is the worst of all.
     """
-    large = [row for row in by_label if row["n"] >= MIN_SHOWN_ROWS]
+    large = [row for row in by_label if _independent(row) >= MIN_SHOWN_ROWS]
     return min(large or by_label, key=lambda row: float(row["coverage"]), default=None)
 
 
@@ -289,13 +287,13 @@ def fit_verdict(
     elif repairs is not None and status == "finding":
         title = f"{title}, not repaired"
     need = NEED_NOT_SHOWN
-    if any(row["n"] < MIN_HEADLINE_ROWS for row in repairs or ()):
+    if any(_independent(row) < MIN_HEADLINE_ROWS for row in repairs or ()):
         need = fit_on_more(left["counted"])
     elif left["status"] == "unclear":
         need = left["next_steps"][0]  # the audit knows what there is too little of
     weak = left["weak_test"]
     table = {**OF_FIT, "unclear": need, "pass": weak_test_step(weak) if weak else OF_FIT["pass"]}
-    worse = [row for row in made_worse if row["n"] >= MIN_HEADLINE_ROWS]
+    worse = [row for row in made_worse if _independent(row) >= MIN_HEADLINE_ROWS]
     if worse:
         status = "low" if status == "low" else "finding"
         title = f"{_made_worse_title(worse)}; {title[0].lower()}{title[1:]}"
@@ -374,7 +372,7 @@ def _listed(short: list[Row]) -> str:
 def _label_evidence(row: Row) -> str:
     return (
         f"{percent(row['coverage'])} of {rows(row['n'])} whose true label is {row['label']} "
-        f"(95% interval {interval(row['low'], row['high'])})"
+        f"({evidence({name: row.get(name) for name in ('low', 'high', 'n_clusters')})})"
     )
 
 
@@ -391,7 +389,7 @@ def _repair_outcome(row: Row, confidence_level: float, unit: str = "rows") -> tu
     """Return the status of a repair, and words that claim no more than the test rows show."""
     if row["n"] == 0:
         return "unclear", "was named, but no test row lies in it"
-    if row["n"] < MIN_HEADLINE_ROWS:
+    if _independent(row) < MIN_HEADLINE_ROWS:
         return "unclear", f"was repaired, on too few test {unit} to tell"
     if row["after_high"] < row["least_coverage"]:
         if row["before"] >= confidence_level:
@@ -434,8 +432,8 @@ def _repaired(row: Row, confidence_level: float, unit: str) -> str:
 def _change(row: Row, confidence_level: float, unit: str) -> str:
     """Return the coverage of a group before and after, on how many test rows."""
     test_rows = rows(row["n"]).replace("row", "test row")
-    if unit == "clusters":
-        test_rows += ", one of each cluster"
+    if once := counted_once(row):
+        test_rows += f", {once}"
     before, after = (
         f"{percent(row[moment])} ({interval(row[f'{moment}_low'], row[f'{moment}_high'])})"
         for moment in ("before", "after")
