@@ -326,10 +326,24 @@ def test_levels_without_a_network_have_explanations_and_no_picture_of_a_membersh
     ).conformalize(cal.X, cal.y)
     assert clf.learner_.found_
     assert len(clf.explain().ranking) == len(cal.sensitive)
-    with pytest.raises(FaregError, match="plot_groups needs the network"):
+    with pytest.raises(FaregError, match="plot_groups draws the membership that a network learned"):
         clf.plot_groups()
     with pytest.raises(FaregError, match="membership needs the network"):
         clf.learner_.membership(cal.X)
+
+
+def test_explanations_of_the_default_do_not_show_its_network(world):
+    """One of its several models is a network, whose weight is about 0.01."""
+    model, cal, _ = world
+    clf = FaReGClassifier(model, sensitive_features=list(cal.sensitive), random_state=0)
+    clf.conformalize(cal.X[:1500], cal.y[:1500])
+    assert clf.learner_.found_
+    told = clf.explain()
+    assert list(told.ranking) == ["permutation"]
+    assert set(told.ranking.index[:2]) == {"Color", "Gender"}
+    assert told.traversal.empty
+    with pytest.raises(FaregError, match="other models made the levels: cells, network, kernel"):
+        clf.plot_groups()
 
 
 def test_plot_groups_draws_one_panel_per_step(fitted):

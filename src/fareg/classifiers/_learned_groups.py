@@ -50,21 +50,28 @@ class LearnedGroups(ConformalClassifier):
         return self._levels(rows)
 
     def explain(self) -> Explanation:
-        """Say which features make the group and how: rule, rankings, latent traversal.
+        """Say which features make the group, or the levels, and how.
 
         Returns
         -------
         Explanation
-            ``rule``, ``features``, ``ranking`` (latent perturbation beside permutation) and
-            ``traversal``.
+            ``rule``, ``features`` and ``ranking`` (by permutation); where a network alone made the
+            groups, as in :meth:`FaReGClassifier.paper`, the ranking by latent perturbation and the
+            ``traversal`` of its latent too.
         """
         self._check_fitted("explain")
-        return explain_groups(self.learner_, self.reference_, self.rule_, self.key_ % 2**32)
+        by_network = self._network_made_groups
+        seed = self.key_ % 2**32
+        return explain_groups(
+            self.learner_, self.reference_, self.rule_, seed, by_network=by_network
+        )
 
     def plot_groups(
         self, *, features: tuple[str, str] | None = None, steps: tuple[float, ...] = (0, 1, 2)
     ) -> Any:
-        """Draw membership over two features while the latent is perturbed.
+        """Draw membership over two features while the latent of a network is perturbed.
+
+        A network alone must have made the groups, as in :meth:`FaReGClassifier.paper`.
 
         Parameters
         ----------
@@ -74,6 +81,12 @@ class LearnedGroups(ConformalClassifier):
             Perturbations of the influential latent dimension, in units of its spread.
         """
         self._check_fitted("plot_groups")
+        if not self._network_made_groups:
+            raise InvalidInputError(
+                "plot_groups draws the membership that a network learned, and here other models "
+                f"made the levels: {', '.join(self.learner_.members)}; see explain().ranking and "
+                "plot_levels(X, y), or fit FaReGClassifier.paper()"
+            )
         shown: Any = features
         if features is None and self.learner_.found_:
             shown = tuple(map(str, self.explain().ranking.index[:2]))
@@ -144,6 +157,11 @@ class LearnedGroups(ConformalClassifier):
     @property
     def _has_levels(self) -> bool:
         return isinstance(division(self.calibration_), DisadvantageLevels)
+
+    @property
+    def _network_made_groups(self) -> bool:
+        """Whether what the network learned is what divides people, not one voice among several."""
+        return not self.learner_.members or not self._has_levels
 
     def _levels(self, rows: Rows) -> IntArray:
         return steps_of(own_part(self.calibration_), rows)

@@ -29,12 +29,14 @@ class Explanation:
         The group in words, with its fidelity.
     features : tuple of str
         The features that the rule names.
-    ranking : DataFrame of shape (n_features, 2)
-        Share of each sensitive feature in the group, by latent perturbation (``latent``) and by
-        permutation (``permutation``); each column sums to one, or is zero if nothing was found.
+    ranking : DataFrame of shape (n_features, 1 or 2)
+        Share of each sensitive feature in what was learned, by permutation (``permutation``); also
+        by latent perturbation (``latent``) if a network made the groups. Each column sums to one,
+        or is zero if nothing was found.
     traversal : DataFrame
         One row per step along the most influential latent dimension, in units of its spread: the
-        mean membership and the mean reconstruction of every input.
+        mean membership and the mean reconstruction of every input. Empty if no network made the
+        groups.
     """
 
     rule: Rule
@@ -44,19 +46,23 @@ class Explanation:
 
 
 def explain_groups(
-    learner: GroupLearner, columns: pd.DataFrame, rule: Rule, random_state: int
+    learner: GroupLearner, columns: pd.DataFrame, rule: Rule, random_state: int, *, by_network: bool
 ) -> Explanation:
-    """Explain a fitted learner on canonical columns of shape (n, n_features)."""
-    shares: dict[str, dict[str, float]] = {"latent": {}, "permutation": {}}
+    """Explain a fitted learner on canonical columns of shape (n, n_features).
+
+    ``by_network`` tells whether its network made the groups: only then does its latent tell
+    anything about them.
+    """
+    shares: dict[str, dict[str, float]] = {"permutation": {}}
     traversal = pd.DataFrame()
     if learner.found_:
         shares["permutation"] = permutation_importance(learner, columns, random_state)
-    if learner.found_ and hasattr(learner, "weights_"):  # a network took part
-        shares["latent"] = latent_importance(learner, columns)
-        traversal = latent_traversal(learner, columns)
+    if by_network:
+        shares["latent"] = latent_importance(learner, columns) if learner.found_ else {}
+        traversal = latent_traversal(learner, columns) if learner.found_ else traversal
     features = pd.Index(columns.columns, name="feature")
     ranking = pd.DataFrame(shares, index=features, dtype=float).fillna(0.0)
-    ranking = ranking.sort_values(["permutation", "latent"], ascending=False)
+    ranking = ranking.sort_values(list(ranking), ascending=False)
     return Explanation(rule, rule.features, ranking, traversal)
 
 
