@@ -62,7 +62,7 @@ def explain_groups(
         traversal = latent_traversal(learner, columns) if learner.found_ else traversal
     features = pd.Index(columns.columns, name="feature")
     ranking = pd.DataFrame(shares, index=features, dtype=float).fillna(0.0)
-    ranking = ranking.sort_values(list(ranking), ascending=False)
+    ranking = ranking.sort_values(list(shares), ascending=False)
     return Explanation(rule, rule.features, ranking, traversal)
 
 
