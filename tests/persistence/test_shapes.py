@@ -101,7 +101,9 @@ def test_what_is_not_in_the_table_is_foreign():
     odd.more_ = 1
     calling = clone(thing.model).fit(thing.table)
     calling.transform = print
-    for model in (SVC(), odd, calling):
+    logistic = stored("logistic")
+    sparse = clone(logistic.model).fit(logistic.table, logistic.model.predict(logistic.table))
+    for model in (SVC(), odd, calling, sparse.sparsify()):
         writer = Writer()
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -11,8 +11,9 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,46 +45,46 @@ class SkopsFile:
         if key is None or key not in self.made:
             self.depth += 1
             require(self.depth <= MAX_DEPTH, "the depth of its parts")
-            self.made[key] = getattr(self, f"_{node['__loader__']}")(node)
+            self.made[key] = self._TABLE[node["__loader__"]](self, node)
             self.depth -= 1
         return self.made[key]
 
-    def _JsonNode(self, node: dict[str, Any]) -> Any:
+    def _value(self, node: dict[str, Any]) -> Any:
         value = json.loads(node["content"])
         require(value is None or isinstance(value, str | int | float), "a value")
         return value
 
-    def _ListNode(self, node: dict[str, Any]) -> Any:
+    def _list(self, node: dict[str, Any]) -> Any:
         require(_name(node) == "builtins.list", "a list")
         return [self.make(item) for item in node["content"]]
 
-    def _TupleNode(self, node: dict[str, Any]) -> Any:
+    def _tuple(self, node: dict[str, Any]) -> Any:
         require(_name(node) == "builtins.tuple", "a tuple")
         return tuple(self.make(item) for item in node["content"])
 
-    def _DictNode(self, node: dict[str, Any]) -> Any:
+    def _dict(self, node: dict[str, Any]) -> Any:
         kinds = [KEYS[_name(kind)] for kind in node["key_types"]["content"]]
         items = zip(kinds, node["content"].items(), strict=True)
         return {kind(key): self.make(value) for kind, (key, value) in items}
 
-    def _SliceNode(self, node: dict[str, Any]) -> Any:
+    def _slice(self, node: dict[str, Any]) -> Any:
         return slice(*(node["content"][name] for name in ("start", "stop", "step")))
 
-    def _TypeNode(self, node: dict[str, Any]) -> Any:
+    def _type(self, node: dict[str, Any]) -> Any:
         return TYPES[_name(node).removeprefix("builtins.")]
 
-    def _DTypeNode(self, node: dict[str, Any]) -> Any:
+    def _dtype(self, node: dict[str, Any]) -> Any:
         return DTYPES[self.make(node["content"]).dtype.name]
 
-    def _FunctionNode(self, node: dict[str, Any]) -> Any:
+    def _function(self, node: dict[str, Any]) -> Any:
         named = {f"{f.__module__}.{f.__name__}": f for f in FUNCTIONS.values() if _is_plain(f)}
         ufuncs = {f"numpy.{f.__name__}": f for f in FUNCTIONS.values() if isinstance(f, np.ufunc)}
         return {**named, **ufuncs}[_name(node)]
 
-    def _RandomStateNode(self, node: dict[str, Any]) -> Any:
+    def _random_state(self, node: dict[str, Any]) -> Any:
         return random_state(self.make(node["content"]))
 
-    def _NdArrayNode(self, node: dict[str, Any]) -> Any:
+    def _array(self, node: dict[str, Any]) -> Any:
         if node["type"] == "json":
             shape = self.make(node["shape"])
             items = [self.make(item) for item in node["content"]]
@@ -94,7 +95,7 @@ class SkopsFile:
         array = _numbers(self.archive.read(node["file"]))
         return array if node["__class__"] == "ndarray" else array[()]
 
-    def _ObjectNode(self, node: dict[str, Any]) -> Any:
+    def _object(self, node: dict[str, Any]) -> Any:
         shape = SHAPES[node["__class__"]]
         require(node["__module__"] == shape.cls.__module__, f"a {node['__class__']}")
         content = dict(node["content"]["content"])
@@ -120,6 +121,20 @@ class SkopsFile:
             [self.make(tree["content"]) for tree in one["content"]] for one in node["content"]
         ]
         return rounds_arrays([[SimpleNamespace(**tree) for tree in one] for one in rounds])
+
+    _TABLE: ClassVar[dict[str, Callable[..., Any]]] = {
+        "DTypeNode": _dtype,
+        "DictNode": _dict,
+        "FunctionNode": _function,
+        "JsonNode": _value,
+        "ListNode": _list,
+        "NdArrayNode": _array,
+        "ObjectNode": _object,
+        "RandomStateNode": _random_state,
+        "SliceNode": _slice,
+        "TupleNode": _tuple,
+        "TypeNode": _type,
+    }
 
 
 def _name(node: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ FUNCTIONS: dict[str, Any] = {
 TYPES: dict[str, Any] = {
     **{kind.__name__: kind for kind in (bool, float, int, object, str)},
     **{f"numpy.{np.dtype(code).name}": np.dtype(code).type for code in "?bBhHiIlLefd"},
-    **{f"numpy.{name}": getattr(np, name) for name in ("number", "integer", "floating")},
+    **{f"numpy.{name}": getattr(np, name) for name in ("bool_", "number", "integer", "floating")},
 }
 DTYPES = {np.dtype(code).name: np.dtype(code) for code in "?bBhHiIlLefdO"}
 
