@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from fareg._lazy import lazy_names as _lazy_names
 
 if _TYPE_CHECKING:  # type checkers and editors read these lines, Python imports when needed
+    from fareg._drift import accept_drift
     from fareg._validation import FaregError, FaregWarning
     from fareg._version import __version__ as __version__
     from fareg.auditing import AuditResult, audit
@@ -36,6 +37,7 @@ __all__ = [
     "ProbabilityFunction",
     "RectifiedConformalClassifier",
     "SplitConformalClassifier",
+    "accept_drift",
     "audit",
     "load",
     "save",
@@ -43,6 +45,7 @@ __all__ = [
 
 _CLASSIFIERS = [name for name in __all__ if name.endswith("Classifier")]
 _HOMES = {
+    "_drift": ["accept_drift"],
     "_validation": ["FaregError", "FaregWarning"],
     "_version": ["__version__"],
     "auditing": ["AuditResult", "audit"],

@@ -125,7 +125,7 @@ def canonical(X: Any, names: list[str] | None = None) -> pd.DataFrame:
         codes, values = coded_column(column)
         # The dtype is named, because pandas would turn bare object arrays of text into "str".
         columns[name] = pd.Series(values if codes is None else values[codes], dtype=values.dtype)
-        kind = _held(column) or noted.get(name)  # a canonical frame keeps its notes
+        kind = held_by(column) or noted.get(name)  # a canonical frame keeps its notes
         if kind is not None:
             kinds[name] = kind
     return note_held(pd.DataFrame(columns), kinds)
@@ -140,7 +140,8 @@ def series_of(X: Any) -> list[Any]:
     return [array[:, j] for j in range(array.shape[1])]
 
 
-def _held(column: Any) -> str | None:
+def held_by(column: Any) -> str | None:
+    """Return what a column of any table holds: "flag", "date", or None for anything else."""
     if isinstance(column, nw.Series):
         if column.dtype in (nw.Date, nw.Datetime):
             return "date"
@@ -213,7 +214,7 @@ def _kind(series: nw.Series[Any]) -> str:
         return "text"
     if coded_column(series)[1].dtype == object:
         return "text"
-    return "date" if _held(series) == "date" else "number"  # dates of Python are objects
+    return "date" if held_by(series) == "date" else "number"  # dates of Python are objects
 
 
 def as_text(column: pd.Series) -> pd.Series:

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
 from fareg._columns import is_frame, without_columns
+from fareg._drift import Summary, check_strange
 from fareg._endings import HTML
 from fareg._files import AnyPath, check_output
 from fareg._labels import set_text
@@ -78,6 +79,7 @@ class FittedAnswers:
     n_calibration_clusters_: int | None
     n_repeated_: int
     parameters_: dict[str, Any]
+    seen_values_: Summary
 
     def predict(self, X: Any, *, proba: Any = None) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,).
@@ -335,6 +337,7 @@ class FittedAnswers:
         given = given_proba(proba, X, self.classes_)
         kinds = getattr(self, "sensitive_kinds_", None)
         about = sensitive_beside(sensitive_features, X, kinds)
+        check_strange(self.seen_values_, X, about)
         rows = self._as_rows(X, given=given, about=about, ids=checked_ids(X, ids), **chance)
         return rows if kinds is None or about is not None else rows.selecting(no_sensitive(kinds))
 

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 
 from fareg._columns import check_selection, column_kinds, is_frame, selected_positions
+from fareg._drift import is_summary, summarise
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes
@@ -212,6 +213,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         require(type(self.n_features_in_) is int and self.n_features_in_ > 0, "n_features_in_")
         require(isinstance(self.classes_, np.ndarray) and self.classes_.ndim == 1, "classes_")
         check_column_kinds(self)
+        require(is_summary(getattr(self, "seen_values_", None)), "seen_values_")
         kinds = getattr(self, "sensitive_kinds_", None)
         n_labels = len(self.classes_) if self.label_conditional else None
         rows = self._as_rows(probe_rows(self), about=None if kinds is None else probes(list(kinds)))
@@ -368,7 +370,14 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         for tell in (numbers_as_text, empty_columns):
             if (told := tell(X, about)) is not None:
                 warn(told)
+        self._note_values((X, about))
         return Labelled(X, y, about, checked_clusters(X, clusters), checked_ids(X, ids))
+
+    def _note_values(self, *tables: tuple[Any, Any]) -> None:
+        """Note the values of all rows that fit had, in X and in what lies beside it."""
+        X, about = zip(*tables, strict=True)
+        beside = {} if about[0] is None else summarise(*about)
+        self.seen_values_ = {**beside, **summarise(*X)}
 
     def _check_possible(self, X: Any) -> None:
         """Refuse what X, or this machine, does not have, before any work is done."""

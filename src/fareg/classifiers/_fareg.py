@@ -266,12 +266,14 @@ allow_empty, random_state
                 )
             X_learn = validated_table(self, X_learn, reset=False)
             told = given_proba(proba_learn, X_learn, self.classes_, classes)
+            about_learn = sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_)
+            self._note_values((table.X, table.about), (X_learn, about_learn))
             learning = self._as_rows(
                 X_learn,
                 label_codes(checked_labels(X_learn, y_learn), self.classes_),
                 clusters=checked_clusters(X_learn, clusters_learn),
                 given=told,
-                about=sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_),
+                about=about_learn,
                 ids=checked_ids(X_learn, ids_learn),
                 role="learning",
             )

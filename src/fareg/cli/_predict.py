@@ -25,6 +25,13 @@ def predict(
     engine: opt.Engine = "local",
     jobs: opt.Jobs = None,
     scheduler: opt.Scheduler = None,
+    accept_drift: Annotated[
+        bool,
+        typer.Option(
+            "--accept-drift",
+            help="Only warn if half of a column is empty or holds other values than in fit.",
+        ),
+    ] = False,
     trust: opt.Trust = None,
     sha256: opt.Sha256 = None,
     safe_csv: opt.SafeCsv = False,
@@ -45,6 +52,7 @@ def predict(
                 "batch_size": batch_size,
                 "trusted": names(trust),
                 "sha256": sha256,
+                "accept_drift": accept_drift,
                 "progress": advance,
             }
             if not data.is_dir():

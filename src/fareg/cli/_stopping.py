@@ -137,6 +137,8 @@ def in_shell(error: Any) -> str:
             f"the estimator holds types that are not trusted: {names}; trusting them runs their "
             f"code: if you know them and who wrote the file, add --trust {names}"
         )
+    if type(error).__name__ == "DriftError":
+        return f"{error.told}; if that is meant, add --accept-drift"
     line = " ".join(line.strip() for line in str(error).split("\n"))
     return line + MORE.get(type(error).__name__, "")
 

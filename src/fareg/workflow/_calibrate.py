@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._hashing import equal_before, holds_used
@@ -222,6 +223,7 @@ class PartCounts:
     n_seen: int  # rows that the model has seen
     n_unknown: int  # rows that calibrate, with a label that the estimator does not know
     examples: tuple[Any, ...]  # such labels
+    drift: Drift = field(default_factory=dict)  # rows that are not like those of fit, by column
 
     @classmethod
     def joined(cls, parts: Iterable[PartCounts]) -> PartCounts:
@@ -236,6 +238,7 @@ class PartCounts:
                 total.n_seen + part.n_seen,
                 total.n_unknown + part.n_unknown,
                 tuple(examples),
+                added(total.drift, part.drift),
             )
         return total
 
@@ -328,7 +331,8 @@ def _hashes_of_part(task: Task, rows: LabelledParts) -> tuple[str, Any]:
     for batch, is_new in rows.new_rows(part, quota):
         if is_new.any():
             X = batch.loc[is_new, rows.read].reset_index(drop=True)
-            found.append(clf.rows_to_calibrate(X, ids=rows.ids_of(batch, is_new)).hashes)
+            with unjudged():
+                found.append(clf.rows_to_calibrate(X, ids=rows.ids_of(batch, is_new)).hashes)
     return part, np.concatenate(found)
 
 
@@ -357,15 +361,18 @@ def _count(
         return replace(PartCounts.joined(()), n_seen=len(batch))
     codes = label_codes(y, clf.classes_)
     ids = rows.ids_of(batch, is_new)
-    scores = clf.rows_to_calibrate(X[rows.read], ids=ids, before=before).scores
+    with unjudged():
+        scores = clf.rows_to_calibrate(X[rows.read], ids=ids, before=before).scores
+        levels = ask(clf.predict_level, clf, X)
     own = np.where(codes >= 0, scores[np.arange(len(codes)), codes], np.inf)
     problems = codes if clf.label_conditional else np.zeros_like(codes)
     return PartCounts(
-        asked.count(own, ask(clf.predict_level, clf, X), problems),
+        asked.count(own, levels, problems),
         len(y),
         len(batch) - len(y),
         int((codes < 0).sum()),
         tuple(dict.fromkeys(y[codes < 0].tolist()))[:N_EXAMPLES],
+        count_strange(clf.seen_values_, X),
     )
 
 
@@ -378,6 +385,7 @@ def _check(found: PartCounts, clf: Any, data: str) -> None:
         )
     if found.n_seen:
         warn(SeenRows.left_out(found.n_seen, found.n + found.n_seen))
+    judge(clf.seen_values_, found.drift, accept=True)  # the new thresholds are those of such rows
     check_known(
         found.n_unknown,
         found.n,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._names import check_columns
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
@@ -31,6 +33,7 @@ def predict_file(
     trusted: Sequence[str] | None = None,
     sha256: str | None = None,
     safe_csv: bool = False,
+    accept_drift: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the sets of every row of a table to a file, whole or not at all.
@@ -55,13 +58,17 @@ def predict_file(
     safe_csv : bool, default=False
         Whether an apostrophe stands before each text of a CSV file that a spreadsheet might run as
         a formula. Such texts do not read back as they were; sets, numbers and all others do.
+    accept_drift : bool, default=False
+        Whether to warn instead of refusing a table in which half of a column is empty, or holds
+        texts that fit never had or numbers outside of those in fit.
     progress : function, default=None
         Called with the number of rows of each finished batch.
 
     Returns
     -------
     dict
-        ``rows``, ``mean_size`` and ``sizes`` (how many sets have each size).
+        ``rows``, ``mean_size``, ``sizes`` (how many sets have each size) and ``drift``: per column
+        the share of rows that are ``unseen``, ``empty`` and ``outside``.
     """
     check_count("batch_size", batch_size)
     check_output(out)
@@ -72,8 +79,44 @@ def predict_file(
     kinds = model_columns(clf, model)
     ids = id_column(ids, model, data)
     batches = read_batches(data, kinds, batch_size, keep=with_ids(keep, ids))
-    common: dict[str, Any] = {"keep": keep, "ids": ids, "safe_csv": safe_csv}
-    return summary_of(write_answers(clf, batches, out, source=data, progress=progress, **common))
+    told = write_answers(
+        clf,
+        batches,
+        out,
+        keep=keep,
+        ids=ids,
+        source=data,
+        accept_drift=accept_drift,
+        progress=progress,
+        safe_csv=safe_csv,
+    )
+    return told.to_dict()
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """How many sets of each size the rows of a table have, and how strange its columns are."""
+
+    sizes: IntArray
+    drift: Drift = field(default_factory=dict)
+
+    def __add__(self, other: Answered) -> Answered:
+        return Answered(self.sizes + other.sizes, added(self.drift, other.drift))
+
+    def check(self, clf: Any, source: Any, *, accept_drift: bool) -> None:
+        """Refuse a source without rows, or with columns that are not like those of fit."""
+        check_any(int(self.sizes.sum()), source)
+        judge(clf.seen_values_, self.drift, accept=accept_drift)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what :func:`predict_file` returns."""
+        rows = int(self.sizes.sum())
+        return {
+            "rows": rows,
+            "mean_size": float(self.sizes @ np.arange(len(self.sizes)) / rows),
+            "sizes": {str(size): int(count) for size, count in enumerate(self.sizes) if count},
+            "drift": {name: strange.shares() for name, strange in self.drift.items()},
+        }
 
 
 def write_answers(
@@ -84,28 +127,33 @@ def write_answers(
     keep: Sequence[str],
     ids: str | None,
     source: Any,
+    accept_drift: bool | None = None,
     progress: Callable[[int], None] | None = None,
     notes: Mapping[str, str] | None = None,
     safe_csv: bool = False,
-) -> IntArray:
+) -> Answered:
     """Write what is kept of rows and the answers to them, and count the sets of each size.
 
-    A Parquet file holds the ``notes`` too.
+    A Parquet file holds the ``notes`` too. If ``accept_drift`` is None, it is for others to judge
+    the columns, of this table and of further ones.
     """
     n_classes = len(clf.classes_)
-    counts = count_sizes([], n_classes)
-    with table_writer(out, notes, safe_csv=safe_csv) as append:
+    told = Answered(count_sizes([], n_classes))
+    with table_writer(out, notes, safe_csv=safe_csv) as append, unjudged():
         for X, kept in batches:
-            with rows_after(int(counts.sum()), source):
+            with rows_after(int(told.sizes.sum()), source):
                 own = None if ids is None else ids_in(kept, ids)
                 table = ask(clf.predict_table, clf, X, ids=own).reset_index(drop=True)
             kept = kept.drop(columns=[name for name in kept if name not in keep])
             append(pd.concat([kept, table], axis=1))
-            counts += count_sizes(table["size"], n_classes)
+            told += Answered(
+                count_sizes(table["size"], n_classes), count_strange(clf.seen_values_, X)
+            )
             if progress is not None:
                 progress(len(X))
-        check_any(int(counts.sum()), source)
-    return counts
+        if accept_drift is not None:
+            told.check(clf, source, accept_drift=accept_drift)
+    return told
 
 
 @contextmanager
@@ -132,12 +180,13 @@ def ask(method: Callable[..., Any], clf: Any, table: pd.DataFrame, **named: Any)
 
 def id_column(asked: str | None, model: AnyPath, data: AnyPath) -> str | None:
     """Return the column that tells whose row it is: as asked, or that of the fit if it is here."""
+    own = fit_notes(describe(model)).get("ids") if asked is None else asked
+    if own is None:
+        return None  # the table is not opened for that
     names = table_columns(data)
     if asked is not None:
         check_columns([asked], names, str(data))
-        return asked
-    own = fit_notes(describe(model)).get("ids")
-    if own is not None and own not in names:
+    if own not in names:
         warn(
             f"the model was fitted with ids in the column {own}, which {data} lacks: equal rows "
             "are numbered in their order instead"
@@ -203,13 +252,3 @@ def check_any(n_rows: int, source: Any) -> None:
     """Refuse a source without rows."""
     if not n_rows:
         raise InvalidInputError(f"{source} has no rows; check that it is the right path")
-
-
-def summary_of(counts: IntArray) -> dict[str, Any]:
-    """Return what :func:`predict_file` returns, from how many sets have each size."""
-    rows = int(counts.sum())
-    return {
-        "rows": rows,
-        "mean_size": float(counts @ np.arange(len(counts)) / rows),
-        "sizes": {str(size): int(count) for size, count in enumerate(counts) if count},
-    }

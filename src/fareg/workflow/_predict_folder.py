@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.parquet
 
+from fareg._drift import count_strange
 from fareg._engines import run_tasks
 from fareg._files import (
     KEPT,
@@ -25,16 +26,15 @@ from fareg._files import (
     note_written,
     writing,
 )
-from fareg._validation import IntArray, InvalidInputError, check_count
+from fareg._validation import InvalidInputError, check_count
 from fareg.persistence import describe, load
 from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import (
-    check_any,
+    Answered,
     check_kept,
     count_sizes,
     id_column,
     model_columns,
-    summary_of,
     with_ids,
     write_answers,
 )
@@ -58,6 +58,7 @@ def predict_folder(
     scheduler: str | None = None,
     trusted: Sequence[str] | None = None,
     sha256: str | None = None,
+    accept_drift: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the sets of every row of a partitioned Parquet folder to a folder of the same parts.
@@ -69,7 +70,7 @@ def predict_folder(
 
     Parameters
     ----------
-    model, keep, ids, trusted, sha256
+    model, keep, ids, trusted, sha256, accept_drift
         As in :func:`predict_file`.
     data : path of a folder
         It holds Parquet files, also in subfolders; ``name=value`` in the name of a subfolder is a
@@ -97,7 +98,8 @@ def predict_folder(
     stamp, file, parts = Stamp.of(root), ModelFile.of(model, trusted, sha256), folder_parts(root)
     ids = id_column(ids, model, root)
     plan = repr((file.digest, batch_size, list(keep), ids, parts)).encode()
-    counts = count_sizes([], len(loaded(file)[0].classes_))
+    clf, _ = loaded(file)
+    told = Answered(count_sizes([], len(clf.classes_)))
     with _filling(target, plan) as unfinished:
         common: dict[str, Any] = {"keep": keep, "ids": ids, "batch_size": batch_size}
         answer = partial(_answer_part, model=file, root=root, out=unfinished, **common)
@@ -105,12 +107,12 @@ def predict_folder(
         for folder in {(unfinished / part).parent for part in parts}:
             folder.mkdir(parents=True, exist_ok=True)
         for found in finished:
-            counts += found
+            told += found
             if progress is not None:
-                progress(int(found.sum()))
-        check_any(int(counts.sum()), data)
+                progress(int(found.sizes.sum()))
         stamp.check()
-    return {**summary_of(counts), "files": len(parts)}
+        told.check(clf, data, accept_drift=accept_drift)
+    return {**told.to_dict(), "files": len(parts)}
 
 
 @contextmanager
@@ -157,23 +159,26 @@ def _answer_part(
     keep: Sequence[str],
     ids: str | None,
     batch_size: int,
-) -> IntArray:
+) -> Answered:
     """Write the answers to a part of a folder, and count the sets of each size."""
     clf, kinds = loaded(model)
     source, target, n_classes = root / part, out / part, len(clf.classes_)
     stamp, read = Stamp.of(source), {SOURCE: digest_of(source)}
-    if target.exists():  # written by a run that was stopped
-        if notes_of(target).items() >= read.items():
-            sizes = pyarrow.parquet.read_table(target, columns=["size"])["size"]
-            return count_sizes(sizes.to_numpy(), n_classes)
-        target.unlink(missing_ok=True)  # the part held other rows then
-    if count_rows(source) == 0:
-        return count_sizes([], n_classes)
 
     def batches() -> Iterator[Any]:
         yield from read_batches(source, kinds, batch_size, keep=with_ids(keep, ids), root=root)
         stamp.check()  # the answers are noted as those to the digest
 
+    if target.exists():  # written by a run that was stopped
+        if notes_of(target).items() >= read.items():
+            sizes = pyarrow.parquet.read_table(target, columns=["size"])["size"]
+            told = Answered(count_sizes(sizes.to_numpy(), n_classes))
+            for X, _ in batches():
+                told += Answered(count_sizes([], n_classes), count_strange(clf.seen_values_, X))
+            return told
+        target.unlink(missing_ok=True)  # the part held other rows then
+    if count_rows(source) == 0:
+        return Answered(count_sizes([], n_classes))
     return write_answers(clf, batches(), target, keep=keep, ids=ids, source=source, notes=read)
 
 
