@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -142,6 +143,7 @@ def _connected(scheduler: str | None, jobs: int) -> Iterator[Any]:
             LocalCluster(**local, dashboard_address=None, silence_logs=logging.CRITICAL) as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
+            client.run(_leave_interrupts_to_the_parent)
             yield client
         return
     try:
@@ -155,6 +157,11 @@ def _connected(scheduler: str | None, jobs: int) -> Iterator[Any]:
         ) from error
     with opened as client:
         yield client
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """Ignore Ctrl-C, which a terminal sends to workers too: the parent gets it and ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

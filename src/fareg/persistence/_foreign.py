@@ -159,7 +159,7 @@ def read_estimator(path: AnyPath, trusted: Collection[str] = ()) -> Any:
         with suppress(Exception):  # what is not known here is left to skops
             return SkopsFile(content).read()
         return load(content, trusted)
-    except FaregError:
+    except (FaregError, MemoryError):
         raise
     except Exception as error:  # any byte may be wrong, so anything may fail
         raise InvalidInputError(

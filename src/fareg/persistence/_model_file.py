@@ -99,6 +99,8 @@ def save(
     if writer.foreign:
         try:
             entries[FOREIGN] = _foreign.dump(writer.foreign)
+        except MemoryError:
+            raise
         except Exception as error:  # an estimator may raise anything
             warn(
                 f"the estimator cannot be stored ({first_line(error)}) and is left out of the "
@@ -269,7 +271,7 @@ def _one_error(path: Any, sha256: str | None = None) -> Iterator[Archive]:
     try:
         with Archive.open(path, sha256) as archive:
             yield archive
-    except FaregError:
+    except (FaregError, MemoryError):
         raise
     except Exception as error:  # any byte may have changed, so anything may fail
         raise InvalidInputError(
