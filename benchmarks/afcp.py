@@ -48,7 +48,7 @@ def beside_the_definition(n_select: int, n: int = 1000, m: int = 500, n_rows: in
     clf = AFCPClassifier(
         Ready(), sensitive_features=list(data.sensitive), n_select=n_select, random_state=0
     ).conformalize(X_cal, y_cal)
-    s, scores = clf.rows_to_calibrate(X_cal).scores[np.arange(n), y_cal], clf.conformity_scores(X)
+    s, scores = clf.rows_to_calibrate(X_cal, y_cal).own_scores, clf.conformity_scores(X)
     A, B = (
         clf.calibration_.coding.codes(clf._rows(table, caller="benchmark").columns)
         for table in (X_cal, X)

@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 import fareg
 import fareg.classifiers
 from fareg._encoding import one_hot_encoder
-from fareg._labels import label_codes
 from fareg.calibration import IntervalSearch
 from fareg.classifiers import OnnxClassifier
 from fareg.datasets import make_synthetic
@@ -54,7 +53,7 @@ def counted(clf, X, y):
     """Return the classifier with thresholds that were counted on these rows."""
     clf.conformalize(X, y)
     search = IntervalSearch(clf.calibration_.leveler.n_levels, 1, clf.alpha_, len(y))
-    own = clf.rows_to_calibrate(X).scores[np.arange(len(y)), label_codes(y, clf.classes_)]
+    own = clf.rows_to_calibrate(X, y).own_scores
     while search.is_open:
         asked = search.next_round()
         search.narrow(asked.count(own, clf.predict_level(X), np.zeros(len(y), np.int64)))

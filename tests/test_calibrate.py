@@ -88,7 +88,7 @@ def in_memory(clf):
     """Return the calibration of all new rows in one memory."""
     new = slice(900, None)
     codes = np.searchsorted(clf.classes_, Y[new])
-    scores = clf.rows_to_calibrate(X[new]).scores[np.arange(len(codes)), codes]
+    scores = clf.rows_to_calibrate(X[new], Y[new]).own_scores
     labels, n_labels = (codes, len(clf.classes_)) if clf.label_conditional else (None, 1)
     leveler, levels = clf.calibration_.leveler, clf.predict_level(X[new])
     return LevelCalibration(leveler, scores, levels, labels, n_labels, clf.alpha_)
@@ -150,12 +150,13 @@ def test_equal_rows_are_numbered_over_all_parts(ids, batch_size, place, tmp_path
         rows.iloc[piece].to_parquet(tmp_path / "parts" / f"{part}.parquet")
     rows.to_csv(tmp_path / "rows.csv", index=False)
     clf = fareg.load(place / "m.fareg")
-    codes = np.searchsorted(clf.classes_, rows["outcome"])
-    own = clf.rows_to_calibrate(rows[list(X)], ids=None if ids is None else rows[ids])
+    own = clf.rows_to_calibrate(
+        rows[list(X)], rows["outcome"].to_numpy(), ids=None if ids is None else rows[ids]
+    )
     assert len(np.unique(own.uniforms)) == 900
     expected = LevelCalibration(
         clf.calibration_.leveler,
-        own.scores[np.arange(900), codes],
+        own.own_scores,
         clf.predict_level(rows[list(X)]),
         None,
         1,
@@ -172,7 +173,7 @@ def test_equal_rows_are_numbered_over_all_parts(ids, batch_size, place, tmp_path
             jobs=1,
         )
         np.testing.assert_array_equal(told["thresholds"], expected.level_thresholds)
-        repeated = rows[list(X)].duplicated().sum() if ids is None else 0
+        repeated = rows[[*X, "outcome"]].duplicated().sum() if ids is None else 0
         assert fareg.load(tmp_path / "new.fareg").n_repeated_ == repeated
 
 

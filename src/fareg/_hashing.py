@@ -2,9 +2,10 @@
 
 A randomised score needs a number in [0, 1) per row. It is a hash of a key, drawn once per fit, and
 of what tells the row from others: its values, the id of the person if ids are known, what the row
-is for, and how many equal rows stand before it in the same call. So equal people are not lucky or
-unlucky together, and answers are the same in every run. ``docs/guarantees.md`` has the proof that
-promises hold.
+is for, its label where it teaches or calibrates, and how many equal rows stand before it in the
+same call. So equal people are not lucky or unlucky together, and answers are the same in every run,
+whatever the order of the rows that calibrate. ``docs/guarantees.md`` has the proof that promises
+hold.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ MARGIN = 0.01  # further share that may equal used rows, as new rows are never q
 ROLES = {"calibration": 1, "learning": 2, "prediction": 3}
 
 
-def row_hashes(X: Any, key: int, beside: Any = None, ids: Any = None) -> Any:
+def row_hashes(
+    X: Any, key: int, beside: Any = None, ids: Any = None, labels: IntArray | None = None
+) -> Any:
     """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone.
 
-    The values are those of X and of a table ``beside`` it, as if both were one table, and those of
-    ``ids``, an array of texts that tell whose row it is.
+    The values are those of X and of a table ``beside`` it, as if both were one table, those of
+    ``ids``, an array of texts that tell whose row it is, and ``labels``, the number of each label.
     """
     state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
     columns = [*series_of(X), *(() if beside is None else series_of(beside))]
@@ -39,7 +42,8 @@ def row_hashes(X: Any, key: int, beside: Any = None, ids: Any = None) -> Any:
         codes, values = coded_column(column)
         hashes = _hashes(values) + np.uint64(position)
         state = _mix(state ^ (hashes if codes is None else hashes[codes]))
-    return state if ids is None else _mix(state ^ _text_hashes(ids))
+    state = state if ids is None else _mix(state ^ _text_hashes(ids))
+    return state if labels is None else _mix(state ^ _mix(labels.astype(np.uint64)))
 
 
 def equal_before(hashes: Any) -> IntArray:

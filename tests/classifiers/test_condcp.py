@@ -146,7 +146,7 @@ def test_sets_are_the_labels_with_a_dual_variable_below_the_level(case):
             clf.calibration_.basis.matrix(clf._rows(table, caller="test"))
             for table in (X_cal, rows)
         )
-        S = clf.rows_to_calibrate(X_cal).scores[np.arange(N_CAL), y_cal]
+        S = clf.rows_to_calibrate(X_cal, y_cal).own_scores
         T, sets = clf.conformity_scores(rows), clf.predict_set(rows)
         u = np.full(6, 0.9)
         if randomized:

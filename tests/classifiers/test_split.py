@@ -38,9 +38,9 @@ def table(seed, n, labels=(0, 1, 2)):
     return pd.DataFrame(proba).add_prefix("p"), np.asarray(labels)[drawn]
 
 
-def row_uniforms(X, key, role):
+def row_uniforms(X, key, role, codes=None):
     """Return the random number that each row has in a role."""
-    return uniforms_of(numbered_hashes(row_hashes(X, key), role))
+    return uniforms_of(numbered_hashes(row_hashes(X, key, labels=codes), role))
 
 
 def numbers(seed=0, n=300):
@@ -58,7 +58,7 @@ def test_sets_are_the_labels_scored_no_stranger_than_the_threshold(reader, score
     X_new, _ = table(1, 40)
     clf = SplitConformalClassifier(reader(), conformity_score=score, random_state=0)
     clf.conformalize(X, y)
-    u = row_uniforms(X, clf.key_, "calibration")
+    u = row_uniforms(X, clf.key_, "calibration", y)
     own = SCORES[score](X.to_numpy(), u)[np.arange(120), y]
     k = 109  # ceil(121 * 0.9)
     scores = SCORES[score](X_new.to_numpy(), row_uniforms(X_new, clf.key_, "prediction"))
@@ -410,7 +410,7 @@ def test_labels_that_the_estimator_never_saw_count_as_misses(reader):
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert clf.n_calibration_ == 99
-    u = row_uniforms(X, clf.key_, "calibration")
+    u = row_uniforms(X, clf.key_, "calibration", np.where(foreign, -1, y))
     own = aps(X.to_numpy(), u)[np.flatnonzero(~foreign), y[~foreign]]
     assert clf.thresholds_[0][0] == np.sort(own)[90 - 1]
 

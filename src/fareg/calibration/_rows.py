@@ -121,15 +121,21 @@ class Rows:
 
     @_Scored
     def hashes(self) -> Any:
-        """64 bits per row that rows have in common if their values and ids are equal."""
+        """64 bits per row that rows have in common if they are equal.
+
+        Their values and ids count, and their labels if they teach or calibrate: rows that are equal
+        in all of this may change places, and nothing changes.
+        """
+        codes = None if self.role == "prediction" else self.codes
         if self.given is None:
-            return row_hashes(self.X, self.key, ids=self.ids)
+            return row_hashes(self.X, self.key, None, self.ids, codes)
         parts = (
             row_hashes(
                 take_rows(self.X, place),
                 self.key,
                 self.given.take(place).values(),
                 None if self.ids is None else self.ids[place],
+                None if codes is None else codes[place],
             )
             for place in self._places()
         )
@@ -205,8 +211,8 @@ class Rows:
     def in_role(self, role: str) -> Rows:
         """Return the same rows with the random numbers that they would have in another role."""
         other = replace(self, role=role, original=None)
-        known = {name: value for name, value in vars(self).items() if name in ("proba", "hashes")}
-        vars(other).update(known)
+        if "proba" in vars(self):
+            vars(other)["proba"] = self.proba
         return other
 
     def selecting(self, selection: SensitiveFeatures) -> Rows:

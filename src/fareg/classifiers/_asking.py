@@ -14,7 +14,7 @@ from fareg._columns import is_frame, without_columns
 from fareg._drift import Summary, check_strange
 from fareg._endings import HTML
 from fareg._files import AnyPath, check_output
-from fareg._labels import set_text
+from fareg._labels import label_codes, set_text
 from fareg._levels import distinct_rows
 from fareg._validation import (
     BoolArray,
@@ -103,12 +103,15 @@ class FittedAnswers:
         """
         return self._rows(X, "conformity_scores", proba, ids=ids).scores
 
-    def rows_to_calibrate(self, X: Any, *, ids: Any = None, before: IntArray | None = None) -> Rows:
-        """Return rows with the random numbers that they have where they calibrate.
+    def rows_to_calibrate(
+        self, X: Any, y: Any, *, ids: Any = None, before: IntArray | None = None
+    ) -> Rows:
+        """Return labelled rows with the random numbers that they have where they calibrate.
 
         ``before`` tells how many equal rows stand before each one, if some are in other tables.
         """
-        return self._rows(X, "rows_to_calibrate", ids=ids, role="calibration", before=before)
+        chance = {"codes": label_codes(y, self.classes_), "role": "calibration", "before": before}
+        return self._rows(X, "rows_to_calibrate", ids=ids, **chance)
 
     def predict_set(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
@@ -329,7 +332,7 @@ class FittedAnswers:
         ids: Any = None,
         **chance: Any,
     ) -> Rows:
-        """Return the rows that a method was called with; ``chance`` tells of their numbers."""
+        """Return the rows that a method was called with; ``chance`` tells what they are for."""
         self._check_fitted(caller)
         if is_frame(X):
             hidden_columns(self.estimator_, X)  # refuses a table without a column of probabilities

@@ -293,7 +293,7 @@ allow_empty, random_state
         n_unknown : int, default=0
             How many of them have a label that the estimator does not know.
         n_repeated : int, default=0
-            How many of them equal an earlier one, ids included.
+            How many of them equal an earlier one with its label and id.
         """
         self._check_fitted("recalibrated")
         other = copy(self)

@@ -250,7 +250,7 @@ def _checked(proba: Any) -> Any:
 
 
 def count_repeated(rows: Rows) -> int:
-    """Return how many rows equal an earlier one, ids included; 0 without a randomised score."""
+    """Return how many rows equal an earlier one with its label and id; 0 without a random score."""
     return int(pd.Series(rows.hashes).duplicated().sum()) if is_randomised(rows.score) else 0
 
 
@@ -258,9 +258,10 @@ def warn_of_repeated(n_repeated: int, n_rows: int) -> None:
     """Warn if many calibration rows equal an earlier one, as rows to come will."""
     if n_repeated > MANY_REPEATED * n_rows:
         warn(
-            f"{percent(n_repeated / n_rows)} of {n_rows} calibration rows equal an earlier one: "
-            "people to come whose rows are equal share a random number if they are asked one at a "
-            "time, and are covered together or not at all; give every person an id of their own"
+            f"{percent(n_repeated / n_rows)} of {n_rows} calibration rows equal an earlier one, "
+            "label included: people to come whose rows are equal share a random number if they are "
+            "asked one at a time, and are covered together or not at all; give every person an id "
+            "of their own"
         )
 
 

@@ -33,8 +33,8 @@ class SplitScores:
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, X_test: Any) -> SplitScores:
         """Ask a fitted classifier about calibration rows, with labels from 0, and test rows."""
-        scores = model.rows_to_calibrate(X).scores
-        return cls(scores[np.arange(len(scores)), y], model.conformity_scores(X_test))
+        own = model.rows_to_calibrate(X, y).own_scores
+        return cls(own, model.conformity_scores(X_test))
 
     def oracle_sets(
         self,

@@ -14,9 +14,9 @@ from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._hashing import equal_before, holds_used
-from fareg._labels import as_known, check_known, label_codes, label_texts
+from fareg._labels import as_known, check_known, label_texts
 from fareg._validation import BoolArray, IntArray, InvalidInputError, check_count, warn
-from fareg.calibration import CountingRound, IntervalSearch, ScoreCounts
+from fareg.calibration import CountingRound, IntervalSearch, Rows, ScoreCounts
 from fareg.classifiers import FaReGClassifier
 from fareg.persistence import SeenRows, describe, first_of_each, save, seen_rows
 from fareg.scores import get_score, is_randomised
@@ -282,9 +282,14 @@ class LabelledParts:
         for batch, kept in read_batches(path, wanted, self.batch_size, keep=keep, **common):
             yield batch if self.ids is None else batch.assign(**{ID: ids_in(kept, self.ids)})
 
-    def ids_of(self, batch: Any, chosen: BoolArray) -> Any:
-        """Return whose rows some of a batch are, None if nobody told."""
-        return None if self.ids is None else batch[ID].to_numpy()[chosen]
+    def to_calibrate(self, batch: Any, chosen: BoolArray, before: IntArray | None = None) -> Rows:
+        """Return some rows of a batch as the model knows them where they calibrate."""
+        X = batch.loc[chosen, self.read].reset_index(drop=True)
+        ids = None if self.ids is None else batch[ID].to_numpy()[chosen]
+        labels, clf = batch[self.target].to_numpy()[chosen], loaded(self.model)[0]
+        with unjudged():
+            own: Rows = clf.rows_to_calibrate(X, labels, ids=ids, before=before)
+        return own
 
     def new_rows(self, part: str, quota: Quota | None) -> Iterator[tuple[Any, BoolArray]]:
         """Yield some rows of a part at a time, and which of them are new."""
@@ -327,12 +332,10 @@ def _match_part(part: str, rows: LabelledParts) -> PartMatches:
 def _hashes_of_part(task: Task, rows: LabelledParts) -> tuple[str, Any]:
     """Return what the equal ones of the new rows of a part have in common, and its name."""
     part, quota, _ = task
-    clf, found = loaded(rows.model)[0], [np.empty(0, dtype=np.uint64)]
+    found = [np.empty(0, dtype=np.uint64)]
     for batch, is_new in rows.new_rows(part, quota):
         if is_new.any():
-            X = batch.loc[is_new, rows.read].reset_index(drop=True)
-            with unjudged():
-                found.append(clf.rows_to_calibrate(X, ids=rows.ids_of(batch, is_new)).hashes)
+            found.append(rows.to_calibrate(batch, is_new).hashes)
     return part, np.concatenate(found)
 
 
@@ -359,15 +362,13 @@ def _count(
     y = batch[rows.target].to_numpy()[is_new]
     if not len(y):
         return replace(PartCounts.joined(()), n_seen=len(batch))
-    codes = label_codes(y, clf.classes_)
-    ids = rows.ids_of(batch, is_new)
+    own = rows.to_calibrate(batch, is_new, before)
     with unjudged():
-        scores = clf.rows_to_calibrate(X[rows.read], ids=ids, before=before).scores
         levels = ask(clf.predict_level, clf, X)
-    own = np.where(codes >= 0, scores[np.arange(len(codes)), codes], np.inf)
+    codes = own.labels
     problems = codes if clf.label_conditional else np.zeros_like(codes)
     return PartCounts(
-        asked.count(own, levels, problems),
+        asked.count(own.own_scores, levels, problems),
         len(y),
         len(batch) - len(y),
         int((codes < 0).sum()),
