@@ -90,9 +90,10 @@ def audit(
         with m rows counts 1/m. The column defines no groups. None says that all rows are
         independent; copies of rows then give a warning.
     n_calibration : int, optional
-        How many rows calibrated the predictor. A valid predictor then has the coverage that it
-        promises on average over calibrations, and is not accused of the difference that its own
-        calibration rows make. If None, coverage must reach ``confidence_level`` itself.
+        How many rows calibrated the predictor; with clusters, how many of these. A valid predictor
+        then has the coverage that it promises on average over calibrations, and is not accused of
+        the difference that its own calibration rows make. If None, coverage must reach
+        ``confidence_level`` itself.
     n_directions, n_permutations : int, default=100 and 100
         Effort of the worst-slab search: random directions beside the fitted one, and shuffles
         behind its null band.
@@ -214,9 +215,11 @@ def _told(people: Audited, everyone: Count, promise: Promise) -> tuple[str, ...]
             "cluster counts once, so a row of a cluster with m rows counts 1/m"
         )
     if promise.n_calibration is not None:
+        unit = words.rows if people.clusters is None else words.clusters
+        told = unit(promise.n_calibration)
         notes.append(
-            f"these sets were calibrated on {words.rows(promise.n_calibration)}: which rows these "
-            "happened to be decides how much sets that keep their promise cover, and "
+            f"these sets were calibrated on {told}: which ones these happened to be decides how "
+            "much sets that keep their promise cover, and "
             f"{words.percent(promise.least_coverage)} of everyone would be bad luck, not a broken "
             "promise; the tests allow for that"
         )

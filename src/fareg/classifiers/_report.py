@@ -159,7 +159,8 @@ def card_of(clf: Any) -> str:
         card |= {"head": HEAD, "rows": [_row(group) for group in named]}
         card["note"] = "" if named else NOBODY
     own = own_part(clf.calibration_)
-    if isinstance(own, LevelCalibration) and own.leveler.n_levels > 1:
+    # scores do not tell whose rows they are, so the coverage of clusters is not known here
+    if isinstance(own, LevelCalibration) and own.leveler.n_levels > 1 and own.sizes is None:
         card |= {"levels": _levels_of_calibration(own), "caption": CAPTION}
     return render_card(card)
 

@@ -32,7 +32,8 @@ def fit(
     ] = None,
     drop: Annotated[str | None, _option("Columns to ignore.", COLUMNS)] = None,
     clusters: Annotated[
-        str | None, _option("Column of ids: rows of one id stay together.", COLUMNS)
+        str | None,
+        _option("Column of ids: rows of one id stay together, and each id counts once.", COLUMNS),
     ] = None,
     ids: Annotated[
         str | None,
