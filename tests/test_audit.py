@@ -352,7 +352,10 @@ def test_rows_of_few_clusters_are_too_few_clusters():
     X, y, sets = low_rows(0.95, 0.95, n=300)
     for n, counted in ((1, "1 cluster"), (4, "4 clusters")):
         told = str(audit(X, y, sets, clusters=np.arange(300) % n, **FAST))
-        assert told.startswith(f"Too few clusters to tell: 300 rows in {counted} cannot show")
+        assert told.startswith(
+            "Too few clusters to tell whether a group is left out: "
+            f"300 rows in {counted} cannot show"
+        )
         assert "rows of more clusters" in told
         assert "1 clusters" not in told
 

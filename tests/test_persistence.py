@@ -253,6 +253,7 @@ def test_an_estimator_that_cannot_be_stored_is_left_out_in_words(tmp_path):
 def test_without_its_estimator_a_file_asks_for_the_right_one(discovered, tmp_path):
     path = saved(discovered, tmp_path, include_estimator=False)
     assert not describe(path)["has_estimator"]
+    assert describe(path)["needs_estimator"]
     with pytest.raises(fareg.FaregError, match=r"load\(path, estimator=model\)"):
         fareg.load(path)
     assert_same(discovered, fareg.load(path, estimator=FrozenEstimator(TRAINED)))

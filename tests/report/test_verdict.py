@@ -12,6 +12,7 @@ from fareg.report import (
     headline_group,
     worst_label,
 )
+from fareg.report._verdict import LABELS
 
 FEW, ENOUGH = MIN_HEADLINE_ROWS - 1, MIN_HEADLINE_ROWS
 
@@ -163,7 +164,7 @@ def test_a_gap_that_is_never_named_makes_no_headline_and_is_not_denied():
 
 def test_few_rows_say_what_they_could_not_show():
     weak = audited(detectable=0.766, n=442)
-    assert (weak["status"], weak["label"]) == ("unclear", "Too few rows to tell")
+    assert (weak["status"], weak["label"]) == ("unclear", LABELS["unclear"])
     for told in (weak, fitted(left=weak)):
         step = told["next_steps"][0]
         assert "442 rows show a group only if it is as badly off as 76.6% covered" in step

@@ -90,8 +90,10 @@ class AuditResult:
     >>> from fareg import audit
     >>> result = audit([[0.0]], ["a"], [["a", "b"]])
     >>> print(result)
-    Too few rows to tell: 1 row cannot show which groups are covered less often than 90%.
-      next       Collect more rows: a group needs at least 100 rows in the half that verifies.
+    Too few rows to tell whether a group is left out: 1 row cannot show which groups are covered \
+less often than 90%.
+      next       Collect more rows: a group needs at least 100 rows in the half of the rows that \
+verifies.
       overall    100.0% covered (95% interval 2.5% to 100.0%), 2.00 labels per set, 1 row
     """
 

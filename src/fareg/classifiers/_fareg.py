@@ -125,8 +125,9 @@ allow_empty, random_state
     target : {"score", "coverage"}, default="score"
         What disadvantage is about: "coverage" is the paper's 0/1 indicator at the one level
         ``1 - alpha``; "score" is coverage averaged over the levels from ``1 - 5 alpha`` to 1, the
-        same aim with far less noise. With APS and RAPS, rows are ordered by how much less
-        probability the true label got than the probabilities expect, for the same reason.
+        same aim with far less noise. With APS and RAPS, unless a label is calibrated by itself or
+        there is a base, "score" depends on neither the scores nor alpha: rows are ordered by how
+        much less probability the true label got than the probabilities expect.
     n_draws : int, default=20
         Number of random groups with ``construction="union"``, the paper's T.
     base : conformal classifier, default=None

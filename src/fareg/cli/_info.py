@@ -37,6 +37,8 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     people = told["n_calibration_clusters"]
     of_clusters = "" if people is None else f" of {words.clusters(people)}"
     shown_apart = ("columns", "verdict") if fitted else ()
+    stored = "yes" if told["has_estimator"] else "none: probabilities are read, not computed"
+    stored = "no: pass it to fareg.load" if told["needs_estimator"] else stored
     facts = {
         "file": f"{path} ({words.count(told['bytes'])} bytes)",
         "SHA-256": told["sha256"],
@@ -44,7 +46,7 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
         "classes": ", ".join(told["classes"][:20]) + (" ..." if len(told["classes"]) > 20 else ""),
         "columns": ", ".join(columns[:20]) + (" ..." if len(columns) > 20 else ""),
         "calibrated on": words.rows(told["n_calibration"]) + of_clusters,
-        "stored estimator": "yes" if told["has_estimator"] else "no: pass it to fareg.load",
+        "stored estimator": stored,
         "needs --trust": ",".join(told["untrusted"]) or "no",
         "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),
     }

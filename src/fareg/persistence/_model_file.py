@@ -23,6 +23,7 @@ from fareg.persistence._codec import CLASSIFIERS, LEFT_OUT, Reader, Writer, is_o
 from fareg.persistence._seen import SeenRows, check_seen
 
 ARRAYS, FOREIGN, SEEN = "arrays.safetensors", "foreign.skops", "seen.safetensors"
+READERS = ("ProbabilityColumns", "ProbabilityArrays")  # these stand where an estimator would
 ONNX = "onnxruntime.InferenceSession"  # what runs the model of an OnnxClassifier
 KINDS: dict[str, Any] = {
     "class": str,
@@ -209,7 +210,9 @@ def describe(path: AnyPath, *, sha256: str | None = None) -> dict[str, Any]:
     -------
     dict
         ``class``, ``parameters``, ``columns``, ``classes``, ``versions``, ``metadata``,
-        ``has_estimator``, ``untrusted`` (types that :func:`load` asks to name), ``n_calibration``,
+        ``has_estimator``, ``needs_estimator`` (whether it was left out and :func:`load` needs it;
+        a model that reads probabilities neither has nor needs one), ``untrusted`` (types that
+        :func:`load` asks to name), ``n_calibration``,
         ``n_calibration_clusters`` (None if there were no clusters),
         ``sha256`` of the file, and for FaReG ``groups``, a list of dicts.
 
@@ -229,12 +232,16 @@ def describe(path: AnyPath, *, sha256: str | None = None) -> dict[str, Any]:
         _check_manifest(manifest)
         fitted = manifest["state"]["fitted"]
         parameters = manifest["state"]["parameters"]
+        estimator = fitted["estimator_"]
+        is_left_out = estimator == LEFT_OUT
+        reads_probabilities = isinstance(estimator, dict) and estimator.get("class") in READERS
         told = {
             **{key: manifest[key] for key in KINDS},
             "parameters": {k: _told(v) for k, v in parameters.items() if k != "estimator"},
             "n_calibration": fitted["n_calibration_"],
             "n_calibration_clusters": fitted["n_calibration_clusters_"],
-            "has_estimator": fitted["estimator_"] != LEFT_OUT,
+            "has_estimator": not (is_left_out or reads_probabilities),
+            "needs_estimator": is_left_out,
             "untrusted": _untrusted(manifest["state"], archive.get(FOREIGN)),
             "bytes": archive.size,
             "sha256": archive.sha256,

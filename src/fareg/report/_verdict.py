@@ -50,7 +50,7 @@ LABELS = {
     "label": "Labels below target",  # the rows of a true label are covered far too rarely
     "pass": "No under-covered group found",
     "slight": "Only a slight gap found",  # a pass: it was verified, and is too small for a name
-    "unclear": "Too few rows to tell",  # or clusters, or a group that is too small
+    "unclear": "Too few rows to tell whether a group is left out",  # or clusters
 }
 
 
