@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 import fareg
 from fareg.cli import app
 from fareg.persistence import describe
+from fareg.persistence._archive import write_archive
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(RNG.normal(size=(300, 2)), columns=["a", "b"])
@@ -114,3 +116,39 @@ def test_info_prints_nothing_that_steers_the_terminal(tmp_path):
     done = CliRunner().invoke(app, ["info", str(tmp_path / f"{wild}.fareg")])
     assert done.exit_code == 2
     assert not set(done.output) & set("\x1b\x07\u202e")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "where",
+    [
+        ("state", "fitted", "n_calibration_"),
+        ("state", "fitted", "n_calibration_clusters_"),
+        ("metadata", "verdict"),
+        ("metadata", "verdict", "label"),
+        ("metadata", "verdict", "sentence"),
+        ("metadata", "verdict", "next_steps"),
+        ("metadata", "columns"),
+        ("versions",),
+        ("columns",),
+        ("classes",),
+    ],
+)
+def test_info_of_an_edited_file_is_told_in_words(where, place, tmp_path):
+    path = tmp_path / "m.fareg"
+    fit = ("fit", place / "t.csv", "--target", "y", "--estimator", "logistic", "--out", path)
+    assert run(*fit)[0] == 0
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(entries.pop("manifest.json"))
+    for name in ("kind", "format", "entries", "checksum"):
+        del manifest[name]
+    for value in (None, -1, 10**30, 1.5, "x", [1], {}, {"x": 1}, [{}]):
+        changed = json.loads(json.dumps(manifest))
+        node = changed
+        for key in where[:-1]:
+            node = node[key]
+        node[where[-1]] = value
+        write_archive(path, changed, entries)
+        code, words = run("info", path)
+        assert code in (0, 2), words

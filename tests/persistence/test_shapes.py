@@ -58,6 +58,7 @@ def test_the_zoo_has_every_class_of_the_table():
     assert missing <= {"_TemperatureScaling"}  # scikit-learn has it since 1.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, s in SHAPES.items() if n != "_TemperatureScaling"])
 def test_every_attribute_that_scikit_learn_sets_was_judged(name):
     shape, found = SHAPES[name], set()

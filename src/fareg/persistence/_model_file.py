@@ -246,6 +246,9 @@ def describe(path: AnyPath, *, sha256: str | None = None) -> dict[str, Any]:
             "bytes": archive.size,
             "sha256": archive.sha256,
         }
+        require(type(told["n_calibration"]) is int, "n_calibration_")
+        people = told["n_calibration_clusters"]
+        require(people is None or type(people) is int, "n_calibration_clusters_")
         if "groups_" in fitted:
             groups = Reader(_arrays(archive), archive.size).read(fitted["groups_"])
             require(isinstance(groups, pd.DataFrame), "groups_")

@@ -20,16 +20,24 @@ def fit_notes(told: dict[str, Any]) -> dict[str, Any]:
     They tell of every column of the model what it held, which no other note is taken for.
     """
     notes = told["metadata"]
-    columns, verdict = notes.get("columns"), notes.get("verdict", dict.fromkeys(VERDICT))
+    columns, verdict = notes.get("columns"), notes.get("verdict")
     is_own = (
         notes.keys() >= FIT
         and isinstance(columns, dict)
         and list(columns) == told["columns"]
         and set(map(str, columns.values())) <= KINDS
-        and isinstance(verdict, dict)
-        and verdict.keys() >= VERDICT
+        and ("verdict" not in notes or _is_verdict(verdict))
     )
     return notes if is_own else {}
+
+
+def _is_verdict(note: Any) -> bool:
+    """Tell whether a note has the texts of a verdict."""
+    if not isinstance(note, dict) or not note.keys() >= VERDICT:
+        return False
+    steps = note["next_steps"]
+    texts = [note["label"], note["sentence"], *(steps if isinstance(steps, list) else [None])]
+    return all(isinstance(text, str) for text in texts)
 
 
 def calibrated_note(told: dict[str, Any]) -> dict[str, Any]:
