@@ -244,7 +244,7 @@ def test_audit_knows_clusters_and_calibration_rows(tmp_path):
     told = json.loads(run(*options, "--clusters", "who", "--calibration-rows", 200).stdout)
     assert told["data"]["sensitive_features"] == ["age"]
     assert any("300 rows in 60 clusters" in note for note in told["notes"])
-    assert any("calibrated on 200 rows" in note for note in told["notes"])
+    assert any("calibrated on 200 clusters" in note for note in told["notes"])
     assert "has no column nobody" in refused(*options[:-1], "--clusters", "nobody")
     assert "column of their own" in refused(*options[:-1], "--clusters", "y")
     assert "at least 9" in refused(*options[:-1], "--calibration-rows", "3")
