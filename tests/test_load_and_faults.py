@@ -85,6 +85,7 @@ class Leaks:
         assert n_open <= 0
 
 
+@pytest.mark.filterwarnings("ignore")  # pytest would keep every warning in memory
 def test_hundreds_of_rounds_leave_no_memory_and_no_open_files_behind(tmp_path):
     path, array = tmp_path / "m.fareg", X.to_numpy()
     names = itertools.cycle([*list(QUICK) * 5, *TRAINED])  # training takes longest

@@ -124,21 +124,23 @@ def _handled(how: str) -> Iterator[None]:
         _handling.reset(token)
 
 
-def summarise(*tables: Any) -> Summary:
+def summarise(*tables: Any, n_people: int | None = None) -> Summary:
     """Return what each column of the rows of fit holds, which may come in several tables.
 
     ``rare`` counts rows that are strange to all others: a text of which there is one, the smallest
     and the largest number if there is one of each. Texts are listed unless there are too many of
     them, or most stand in one row only: new rows are expected to have new ones then.
+
+    Rows of one person are alike, so ``n_people`` tells how many count, None if all rows do.
     """
     columns: dict[str, list[Any]] = {name: [] for name in column_names(tables[0])}
     for table in tables:
         for name, series in zip(column_names(table), series_of(table), strict=True):
             columns[name].append(series)
-    return {name: _summary(found) for name, found in columns.items()}
+    return {name: _summary(found, n_people) for name, found in columns.items()}
 
 
-def _summary(columns: list[Any]) -> dict[str, Any]:
+def _summary(columns: list[Any], n_people: int | None) -> dict[str, Any]:
     parts = [coded_column(column) for column in columns]
     if any(values.dtype == object for _, values in parts):
         counts: Counter[str] = Counter()
@@ -150,6 +152,7 @@ def _summary(columns: list[Any]) -> dict[str, Any]:
         is_listed = len(counts) <= MAX_KNOWN and 2 * n_once < n_rows
         return {
             "rows": n_rows,
+            "people": n_people or n_rows,
             "empty": n_rows - counts.total(),
             "rare": n_once if is_listed else 0,
             "known": sorted(counts) if is_listed else None,
@@ -157,10 +160,13 @@ def _summary(columns: list[Any]) -> dict[str, Any]:
     numbers = np.concatenate([_numbers(*part) for part in parts])
     present = numbers[~np.isnan(numbers)]
     ends = [float(present.min()), float(present.max())] if len(present) else None
+    # how many people have the smallest and the largest number, the rows do not tell: one, perhaps
+    is_rare = [n_people is not None or (present == end).sum() == 1 for end in ends or ()]
     return {
         "rows": len(numbers),
+        "people": n_people or len(numbers),
         "empty": len(numbers) - len(present),
-        "rare": 0 if ends is None else sum(int((present == end).sum() == 1) for end in ends),
+        "rare": sum(map(int, is_rare)),
         "range": ends,
         "kind": held_by(columns[0]),
     }
@@ -256,7 +262,8 @@ def judge(summary: Summary, drift: Drift, *, accept: bool) -> None:
 def _excess(seen: Mapping[str, Any], strange: Strange) -> float:
     """Return the share of strange rows beyond that in fit, 0 if chance explains it."""
     n, k = strange.rows, strange.unseen + strange.empty + strange.outside
-    n_fit, k_fit = seen["rows"], seen["rare"] + seen["empty"]
+    n_fit = seen["people"]
+    k_fit = min(n_fit, seen["rare"] + round(seen["empty"] * n_fit / seen["rows"]))
     excess = k / n - k_fit / n_fit if n >= MIN_ROWS else 0.0
     # given how many of all rows are strange, each is as likely to be a new one
     by_chance = excess < TOLD or hypergeom.sf(k - 1, n + n_fit, k + k_fit, n) >= CHANCE
@@ -294,15 +301,17 @@ def _is_column(name: Any, seen: Any) -> bool:
     n_rows = seen.get("rows")
     if type(n_rows) is not int or n_rows < 1:
         return False
+    if type(seen.get("people")) is not int or not 0 < seen["people"] <= n_rows:
+        return False
     counts = [seen.get("empty"), seen.get("rare")]
     if not all(type(n) is int and 0 <= n <= n_rows for n in counts):
         return False
-    if seen.keys() == {"rows", "empty", "rare", "known"}:
+    if seen.keys() == {"rows", "people", "empty", "rare", "known"}:
         known = [] if seen["known"] is None else seen["known"]
         return isinstance(known, list) and all(type(text) is str for text in known)
     ends = [0.0, 0.0] if seen.get("range") is None else seen["range"]
     return (
-        seen.keys() == {"rows", "empty", "rare", "range", "kind"}
+        seen.keys() == {"rows", "people", "empty", "rare", "range", "kind"}
         and isinstance(ends, list)
         and [type(end) for end in ends] == [float, float]
         and seen["kind"] in (None, "flag", "date")

@@ -370,14 +370,16 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         for tell in (numbers_as_text, empty_columns):
             if (told := tell(X, about)) is not None:
                 warn(told)
-        self._note_values((X, about))
-        return Labelled(X, y, about, checked_clusters(X, clusters), checked_ids(X, ids))
+        table = Labelled(X, y, about, checked_clusters(X, clusters), checked_ids(X, ids))
+        self._note_values(table.clusters, (X, about))
+        return table
 
-    def _note_values(self, *tables: tuple[Any, Any]) -> None:
+    def _note_values(self, clusters: Any, *tables: tuple[Any, Any]) -> None:
         """Note the values of all rows that fit had, in X and in what lies beside it."""
         X, about = zip(*tables, strict=True)
-        beside = {} if about[0] is None else summarise(*about)
-        self.seen_values_ = {**beside, **summarise(*X)}
+        n_people = None if clusters is None else len(np.unique(clusters))
+        beside = {} if about[0] is None else summarise(*about, n_people=n_people)
+        self.seen_values_ = {**beside, **summarise(*X, n_people=n_people)}
 
     def _check_possible(self, X: Any) -> None:
         """Refuse what X, or this machine, does not have, before any work is done."""

@@ -268,7 +268,7 @@ allow_empty, random_state
             X_learn = validated_table(self, X_learn, reset=False)
             told = given_proba(proba_learn, X_learn, self.classes_, classes)
             about_learn = sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_)
-            self._note_values((table.X, table.about), (X_learn, about_learn))
+            self._note_values(table.clusters, (table.X, table.about), (X_learn, about_learn))
             learning = self._as_rows(
                 X_learn,
                 label_codes(checked_labels(X_learn, y_learn), self.classes_),
