@@ -176,7 +176,8 @@ class Writer:
             return {"$": "function", "name": name}
         if isinstance(value, type) and value in TYPES.values():
             return {"$": "type", "name": next(n for n, kind in TYPES.items() if kind is value)}
-        if type(value).__name__ in SHAPES:  # parts of estimators that are none themselves
+        # parts of estimators that are none themselves, and models that are not scikit-learn's
+        if type(value).__name__ in SHAPES or hasattr(value, "predict_proba"):
             return self._shaped(value, where)
         if callable(value):
             named = getattr(value, "__qualname__", type(value).__name__)
