@@ -137,6 +137,10 @@ def _forties(X: pd.DataFrame) -> np.ndarray:
     return np.asarray(X["Age"].between(40, 49))
 
 
+def _one_in_sixty(X: pd.DataFrame) -> np.ndarray:
+    return (X["Region"] == "Asia") & (X["Gender"] == "Female") & (X["Age"] > 78)
+
+
 Shape = tuple[Hardness, tuple[str, ...]]
 TUNING: dict[str, Shape] = {
     "xnor": (_group(_xnor), CATEGORIES),
@@ -170,6 +174,7 @@ LATER: dict[str, Shape] = {
     "weak xnor": (lambda X: np.where(_xnor(X), 0.6, 0.1), CATEGORIES),
     "forties": (_group(_forties), TABLE),
 }
+RARE: dict[str, Shape] = {"one in sixty": (_group(_one_in_sixty), TABLE)}
 NOISE: dict[str, Shape] = {
     f"noise {d}": (lambda X: np.full(len(X), 0.5), tuple(f"Noise {j}" for j in range(d)))
     for d in (3, 10, 20, 60)
@@ -177,7 +182,7 @@ NOISE: dict[str, Shape] = {
 RANDOM: dict[str, Shape] = {
     f"random {k}": (_group(lambda X, k=k: random_union(k)[0](X)), TABLE) for k in range(100)
 }
-ALL = {**TUNING, **HELD_OUT, **LATER, **NOISE, **RANDOM}
+ALL = {**TUNING, **HELD_OUT, **LATER, **RARE, **NOISE, **RANDOM}
 
 
 def draw(name: str, n_samples: int, random_state: int) -> Graded:

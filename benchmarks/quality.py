@@ -5,6 +5,7 @@
     python benchmarks/quality.py later --rows 2000 --seeds 5
     python benchmarks/quality.py random --rows 2000 --seeds 1 --few
     python benchmarks/quality.py tuning,held-out,later --rows 2000 --seeds 5 --few --base boosting
+    python benchmarks/quality.py rare --rows 20000 --seeds 5 --few
     python benchmarks/quality.py noise --rows 2000 --seeds 5 --test-rows 20000
     python benchmarks/quality.py summary
 
@@ -30,7 +31,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import typer
-from degrees import HELD_OUT, LATER, NOISE, RANDOM, TUNING, Graded, draw
+from degrees import HELD_OUT, LATER, NOISE, RANDOM, RARE, TUNING, Graded, draw
 from random_groups import random_union
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans
@@ -54,7 +55,14 @@ from fareg.groups import GroupLearner
 from fareg.metrics import coverage_by_level, is_covered
 
 RESULTS = Path(__file__).with_name("quality.csv")
-SHAPES = {"tuning": TUNING, "held-out": HELD_OUT, "later": LATER, "noise": NOISE, "random": RANDOM}
+SHAPES = {
+    "tuning": TUNING,
+    "held-out": HELD_OUT,
+    "later": LATER,
+    "rare": RARE,
+    "noise": NOISE,
+    "random": RANDOM,
+}
 SMOOTH = (  # regions of numbers alone
     *("corner", "stripe", "slope", "disc", "ring", "tilt"),
     *("checkerboard", "steps of age", "tails", "wedge", "forties"),
@@ -168,7 +176,7 @@ def measure_case(
     X, y, test, truth = data.X[:n_rows], data.y[:n_rows], data.X[n_rows:], data.y[n_rows:]
     degree = data.degree(test)
     worst = degree == degree.max()
-    held_out = name in {**HELD_OUT, **LATER, **RANDOM}
+    held_out = name in {**HELD_OUT, **LATER, **RARE, **RANDOM}
     case = {"base": base, "shape": name, "held_out": held_out, "N": n_rows, "seed": seed}
     Remembered.known.clear()
 

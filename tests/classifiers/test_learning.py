@@ -56,6 +56,33 @@ def test_there_are_no_more_levels_than_calibration_rows_support():
     assert n_levels == [1, 1, 2, 10, 20]
 
 
+@pytest.mark.parametrize(("n_learning", "n_calibration"), [(20_000, 10_000), (900, 10_000)])
+def test_the_highest_level_is_halved_down_to_thirty_rows(n_learning, n_calibration):
+    disadvantage = np.random.default_rng(0).random(n_learning)
+    equal = level_edges(disadvantage, 20, n_calibration)
+    finer = level_edges(disadvantage, 20, n_calibration, finer=True)
+    np.testing.assert_array_equal(finer[: len(equal)], equal)
+    above = np.array([(disadvantage > edge).sum() for edge in finer[len(equal) - 1 :]])
+    assert (above[1:] <= above[:-1] - 30).all()  # the lower half of each cut has rows, too
+    fewest = min(above[-1], above[-1] * n_calibration / n_learning)
+    assert 30 <= fewest < 120
+
+
+def test_a_thousand_calibration_rows_leave_nothing_to_halve():
+    disadvantage = np.random.default_rng(0).random(1000)
+    edges = [level_edges(disadvantage, 20, 1000, finer=finer) for finer in (False, True)]
+    np.testing.assert_array_equal(*edges)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.016, 0.02])
+def test_one_in_a_hundred_who_stand_out_share_no_level_with_the_rest(share):
+    rng = np.random.default_rng(0)
+    n, n_out = 10_000, int(10_000 * share)
+    disadvantage = np.r_[rng.uniform(0, 0.4, n - n_out), rng.uniform(0.6, 0.7, n_out)]
+    edges = level_edges(disadvantage, 20, n, finer=True)
+    assert ((edges >= disadvantage[: n - n_out].max()) & (edges < 0.6)).sum() == 1
+
+
 @pytest.mark.parametrize("share", [0.07, 0.13, 0.31])
 def test_a_group_that_stands_out_shares_no_level_with_the_rest(share):
     rng = np.random.default_rng(0)

@@ -112,8 +112,10 @@ allow_empty, random_state
         set is the union over the row's groups and the marginal set, and
         ``P(Y in C(X) | s_t = 1) >= 1 - alpha`` for every draw t.
     n_levels : int, default=20
-        The largest number of levels of disadvantage. There are fewer if a level would hold less
-        than about 30 calibration rows, or if there is little evidence for a signal.
+        The largest number of levels of about equal share. There are fewer if a level would hold
+        less than about 30 calibration rows, or if there is little evidence for a signal. Where all
+        of them are used, the highest is halved again and again down to that number of rows, so that
+        the worst off have a threshold of their own even if they are one in a hundred.
     calibration : {"auto", "train", "split", "reuse"}, default="auto"
         Which rows teach. With "train" it is the training rows of ``fit``, by out-of-fold
         probabilities, or ``X_learn``, so that every calibration row calibrates. With "split" it is
@@ -371,7 +373,8 @@ allow_empty, random_state
             most = self.n_levels if learner.found_ else 1
             if signal is not None:
                 most = signal.n_levels(rest.n_people, self.n_levels)
-            levels = DisadvantageLevels.cut(learner, b, most, rest.n_people)
+            finer = most == self.n_levels  # a weak signal, which has fewer, deserves no more
+            levels = DisadvantageLevels.cut(learner, b, most, rest.n_people, finer=finer)
             return LevelCalibration.of(levels, rest, self.alpha_, **common), b
         q = membership(learner, learning)
         cuts = cut_membership(q, covered) if learner.found_ else NOWHERE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,10 +96,10 @@ class DisadvantageLevels:
 
     @classmethod
     def cut(
-        cls, learner: Any, learned: FloatArray, n_levels: int, n_calibration: int
+        cls, learner: Any, learned: FloatArray, n_levels: int, n_calibration: int, *, finer: bool
     ) -> DisadvantageLevels:
-        """Cut the disadvantage of the learning rows into at most so many levels."""
-        edges = level_edges(learned, n_levels, n_calibration)
+        """Cut the disadvantage of the learning rows into levels, as :func:`level_edges` does."""
+        edges = level_edges(learned, n_levels, n_calibration, finer=finer)
         steps = np.linspace(0, 1, N_RANKS)
         grid = np.quantile(learned, steps, method="inverted_cdf") if len(learned) else np.zeros(1)
         return cls(learner, edges, grid)
@@ -129,7 +130,9 @@ def _check_shares(answer: FloatArray, rows: Rows) -> None:
     require(answer.shape == (len(rows),) and ((answer >= 0) & (answer <= 1)).all(), "learner")
 
 
-def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> FloatArray:
+def level_edges(
+    disadvantage: FloatArray, n_levels: int, n_calibration: int, *, finer: bool = False
+) -> FloatArray:
     """Return edges between levels of about equal share, each with enough calibration rows to come.
 
     ``disadvantage`` is that of the learning rows, by the models that will also judge other rows. An
@@ -138,12 +141,18 @@ def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> 
     would make shares equal, as far as every level keeps ``MIN_LEVEL_ROWS`` expected calibration
     rows. A level that ties leave with fewer joins the level below.
 
+    If ``finer``, the highest level is halved again and again, as long as either half keeps that
+    many learning and calibration rows. The worst off may be one in a hundred, and in a level of a
+    twentieth they would share the threshold of people who are better off.
+
     >>> level_edges(np.linspace(0, 1, 101), 4, 1000).tolist()
     [0.25, 0.5, 0.75]
     >>> level_edges(np.linspace(0, 1, 101), 4, 70).tolist()
     [0.5]
     >>> level_edges(np.repeat([0.1, 0.2, 0.8], [50, 32, 18]), 4, 1000).tolist()
     [0.1, 0.2]
+    >>> level_edges(np.linspace(0, 1, 1001), 4, 1000, finer=True).round(3).tolist()
+    [0.25, 0.5, 0.75, 0.875, 0.938, 0.969]
     """
     most = max(1, min(n_levels, n_calibration // MIN_LEVEL_ROWS))
     n = len(disadvantage)
@@ -151,14 +160,15 @@ def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> 
         return np.empty(0)
     rising = np.sort(disadvantage)
     gaps = np.round(np.diff(rising, append=rising[-1]), DIGITS)  # above each row
-    reach = int(n * (1 / most - MIN_LEVEL_ROWS / n_calibration) / 2)
-    edges = set()
-    for j in range(1, most):
-        middle = -(-j * n // most) - 1
+
+    def widest_gap(middle: int, reach: int) -> float:
         near = np.arange(max(0, middle - reach), min(n, middle + reach + 1))
-        # of equal gaps the nearest to the quantile counts
+        # of equal gaps the nearest to the middle counts
         near = near[np.argsort(np.abs(near - middle), kind="stable")]
-        edges.add(float(rising[near[gaps[near].argmax()]]))
+        return float(rising[near[gaps[near].argmax()]])
+
+    reach = int(n * (1 / most - MIN_LEVEL_ROWS / n_calibration) / 2)
+    edges = {widest_gap(-(-j * n // most) - 1, reach) for j in range(1, most)}
     kept: list[float] = []
     for edge in sorted(edges, reverse=True):
         upper = kept[-1] if kept else np.inf
@@ -166,7 +176,17 @@ def level_edges(disadvantage: FloatArray, n_levels: int, n_calibration: int) -> 
         below = np.mean(disadvantage <= edge) * n_calibration
         if inside >= MIN_LEVEL_ROWS and below >= MIN_LEVEL_ROWS:
             kept.append(edge)
-    return np.array(kept[::-1])
+    kept = kept[::-1]
+    least = max(MIN_LEVEL_ROWS, math.ceil(MIN_LEVEL_ROWS * n / n_calibration))  # learning rows
+    while finer and kept:
+        n_above = n - int(np.searchsorted(rising, kept[-1], side="right"))
+        if n_above < 2 * least:
+            break
+        edge = widest_gap(n - n_above // 2 - 1, n_above // 2 - least)
+        if edge <= kept[-1] or (disadvantage > edge).sum() < least:  # ties leave nothing to cut
+            break
+        kept.append(edge)
+    return np.array(kept)
 
 
 CONSTRUCTIONS = {"levels": DisadvantageLevels, "partition": GroupCells, "union": GroupDraws}
