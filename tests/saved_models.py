@@ -3,9 +3,7 @@
 import functools
 import inspect
 import os
-import tempfile
 import warnings
-from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -17,7 +15,6 @@ import fareg
 import fareg.classifiers
 from fareg._encoding import one_hot_encoder
 from fareg.calibration import IntervalSearch
-from fareg.classifiers import OnnxClassifier
 from fareg.datasets import make_synthetic
 from fareg.groups import GroupLearner
 
@@ -60,19 +57,6 @@ def counted(clf, X, y):
     return clf.recalibrated(search)
 
 
-def around_onnx(clf, X, y):
-    """Return the classifier around an ONNX model of the numbers in X."""
-    from skl2onnx import to_onnx
-
-    numbers = X.select_dtypes("number")
-    model = to_onnx(LogisticRegression().fit(numbers, y), numbers.to_numpy(np.float32)[:1])
-    with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
-        file.write(model.SerializeToString())
-        file.flush()
-        own = OnnxClassifier(file.name, features=list(numbers), classes=sorted(set(y))).fit(X)
-    return clf.set_params(estimator=own).conformalize(X, y)
-
-
 # Classifiers whose files hold what no class of classifiers needs by itself.
 SPECIAL = {
     "counted levels": counted,
@@ -89,8 +73,6 @@ SPECIAL = {
         estimator=clf.estimator.estimator, sensitive_features=["Color"]
     ).fit(X, y, exclude_sensitive=True),
 }
-if find_spec("onnxruntime") and find_spec("skl2onnx"):
-    SPECIAL["onnx"] = around_onnx
 
 
 def asked_with(name, model, X):

@@ -1,4 +1,4 @@
-"""Someone's own model through the shell: probabilities in the table, skops and ONNX files."""
+"""Someone's own model through the shell: probabilities in the table, and skops files."""
 
 import json
 import os
@@ -16,8 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fareg
-from fareg.classifiers import OnnxClassifier
-from fareg.classifiers._onnx import session
 from fareg.persistence import describe, read_estimator
 from fareg.workflow._base_model import match_labels
 from shell import refused, run
@@ -74,17 +72,6 @@ def rows(model):
     return frame.assign(
         **dict(zip(PROBA, model.predict_proba(frame[READ]).T.round(6), strict=True))
     )
-
-
-@pytest.fixture(scope="module")
-def onnx_types():
-    pytest.importorskip("onnxruntime")
-    types = pytest.importorskip("skl2onnx.common.data_types")
-    return [
-        ("dose", types.FloatTensorType([None, 1])),
-        ("visits", types.Int64TensorType([None, 1])),
-        ("drug", types.StringTensorType([None, 1])),
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -244,12 +231,12 @@ def test_names_may_hold_the_sign_between_label_and_column(given, rows, tmp_path)
     [
         (["--model", "m.joblib"], "reading a pickle runs whatever code is in it; write the model"),
         (["--model", "m.pkl"], "or give its probabilities as columns with --proba"),
-        (["--model", "m.pt"], "must end in .skops or .onnx"),
+        (["--model", "m.pt"], "must end in .skops,"),
         (["--model", "no.skops"], "there is no such file"),
         (["--proba", "p_*", "--estimator", "hgb"], "pass one model, got estimator and prob"),
         (["--proba", "p_*", "--weights", "dose"], "weights are for training"),
         (["--proba", "p_*", "--features", "dose"], "leave out features"),
-        (["--proba", "p_*", "--classes", "a,b"], "classes are the labels of an .onnx model"),
+        (["--model", "m.onnx"], "give the probabilities of any other model as columns"),
         (["--proba", ",".join(PROBA), "--drop", "p_low"], "both dropped and a probability"),
     ],
 )
@@ -290,82 +277,6 @@ def test_unknown_types_in_a_skops_model_are_named_with_the_flag(rows, place, tmp
     assert "cannot be read as a file of skops" in refused(
         "fit", place / "t.csv", *fixed, "--model", tmp_path / "bad.skops"
     )
-
-
-def written(model, types, path, **options):
-    from skl2onnx import to_onnx
-
-    made = to_onnx(model, initial_types=types, options=options)
-    path.write_bytes(made.SerializeToString())
-    return path
-
-
-@pytest.mark.parametrize("zipmap", [True, False])
-def test_an_onnx_model_answers_as_the_model_it_was_made_of(
-    model, rows, onnx_types, zipmap, tmp_path
-):
-    path = written(model, onnx_types, tmp_path / "m.onnx", zipmap=zipmap)
-    own = OnnxClassifier(path).fit(rows)
-    assert own.classes_.tolist() == list(LABELS)  # by name, or by what it predicts
-    np.testing.assert_allclose(own.predict_proba(rows), model.predict_proba(rows[READ]), atol=1e-6)
-    assert (own.predict(rows) == model.predict(rows[READ])).mean() > 0.99
-    numbers = rows.assign(drug=None)
-    assert OnnxClassifier(path, classes=list(LABELS)).fit(numbers).predict_proba(numbers).shape
-
-
-def test_an_onnx_model_goes_through_the_shell_and_its_file(
-    model, rows, onnx_types, place, tmp_path
-):
-    path = written(model, onnx_types, tmp_path / "m.onnx")
-    options = ("--target", "y", "--sensitive", "age,sex", "--out", tmp_path / "m.fareg", "--json")
-    told = json.loads(run("fit", place / "t.csv", *options, "--model", path).stdout)
-    assert told["accuracy"] == json.loads((place / "fit.json").read_text())["accuracy"]
-    path.unlink()  # the model is part of the file
-    found = describe(tmp_path / "m.fareg")
-    assert found["columns"] == [*READ, "age", "sex"]
-    assert found["untrusted"] == ["onnxruntime.InferenceSession"]
-    clf = fareg.load(tmp_path / "m.fareg", trusted=found["untrusted"])
-    np.testing.assert_allclose(
-        clf.predict_proba(rows[found["columns"]]), model.predict_proba(rows[READ]), atol=1e-6
-    )
-
-
-def test_an_onnx_matrix_takes_the_features_in_order(rows, tmp_path):
-    pytest.importorskip("onnxruntime")
-    types = pytest.importorskip("skl2onnx.common.data_types")
-    numbers = rows[["visits", "dose"]].to_numpy(np.float32)
-    plain = LogisticRegression().fit(numbers, rows["y"] == "high")
-    path = written(
-        plain, [("X", types.FloatTensorType([None, 2]))], tmp_path / "m.onnx", zipmap=False
-    )
-    own = OnnxClassifier(path, features=["visits", "dose"], classes=["no", "yes"]).fit(rows)
-    np.testing.assert_allclose(own.predict_proba(rows), plain.predict_proba(numbers), atol=1e-6)
-    with pytest.raises(fareg.FaregError, match="takes 2 columns, got 10; name them as features"):
-        OnnxClassifier(path, classes=["no", "yes"]).fit(rows)
-    with pytest.raises(fareg.FaregError, match="probabilities of 2 classes, got 3 labels"):
-        OnnxClassifier(path, features=["visits", "dose"], classes=list("abc")).fit(rows)
-    with pytest.raises(fareg.FaregError, match=r"takes numbers in drug, got '[ab]'"):
-        OnnxClassifier(path, features=["visits", "drug"], classes=["no", "yes"]).fit(rows)
-    one = rows[rows["p_high"] < 0.2]
-    with pytest.raises(fareg.FaregError, match="give classes, the labels in the order"):
-        OnnxClassifier(path, features=["visits", "dose"]).fit(one)
-
-
-def test_what_is_no_onnx_model_is_refused_in_one_line(
-    model, rows, onnx_types, place, tmp_path, monkeypatch
-):
-    (tmp_path / "bad.onnx").write_bytes(b"nothing")
-    fixed = ("--target", "y", "--sensitive", "sex", "--out", tmp_path / "m.fareg")
-    line = refused("fit", place / "t.csv", *fixed, "--model", tmp_path / "bad.onnx")
-    assert "no ONNX model that onnxruntime can run" in line
-    path = written(model, onnx_types, tmp_path / "m.onnx")
-    with pytest.raises(fareg.FaregError, match="has an input drug, which is no column"):
-        OnnxClassifier(path).fit(rows.drop(columns="drug"))
-    with pytest.raises(fareg.FaregError, match=r"whole numbers in visits, got 0\.5"):
-        OnnxClassifier(path).fit(rows.assign(visits=0.5))
-    monkeypatch.setattr("fareg.classifiers._onnx.find_spec", lambda name: None)
-    session.cache_clear()
-    assert 'pip install "fareg[onnx]"' in refused("fit", place / "t.csv", *fixed, "--model", path)
 
 
 def test_labels_take_the_type_of_the_classes():

@@ -8,7 +8,6 @@ from fareg.classifiers._estimators import trained
 from fareg.classifiers._fareg import FaReGClassifier
 from fareg.classifiers._learning import divide_rows, out_of_fold_proba, split_rows
 from fareg.classifiers._naming import NamedGroup
-from fareg.classifiers._onnx import OnnxClassifier
 from fareg.classifiers._plcp import PLCPClassifier
 from fareg.classifiers._probabilities import (
     ProbabilityArrays,
@@ -34,7 +33,7 @@ CLASSIFIERS = (
 )
 
 # estimators that a model file holds as plain values
-OWN_ESTIMATORS = (OnnxClassifier, ProbabilityArrays, ProbabilityColumns)
+OWN_ESTIMATORS = (ProbabilityArrays, ProbabilityColumns)
 
 RECORDS = (NamedGroup, _Cells, _Draws, _Levels)  # what a model file may hold beside them
 
@@ -48,7 +47,6 @@ __all__ = [
     "ExhaustiveConformalClassifier",
     "FaReGClassifier",
     "NamedGroup",
-    "OnnxClassifier",
     "PLCPClassifier",
     "PartialConformalClassifier",
     "ProbabilityArrays",

@@ -53,7 +53,7 @@ def fit(
     ] = None,
     model: Annotated[
         Path | None,
-        _option("Fitted model instead, .skops or .onnx; it must not know the rows.", MODEL),
+        _option("Fitted model instead, a .skops file; it must not know the rows.", MODEL),
     ] = None,
     proba: Annotated[
         str | None,
@@ -62,9 +62,6 @@ def fit(
             "'p_*'; their model must not know the rows.",
             MODEL,
         ),
-    ] = None,
-    classes: Annotated[
-        str | None, _option("Labels of the outputs of an .onnx model, in order: a,b.", MODEL)
     ] = None,
     trust: opt.Trust = None,
     confidence: Annotated[float, _option("Coverage to promise.", SETS)] = 0.9,
@@ -111,7 +108,6 @@ def fit(
                 estimator=estimator,
                 model=model,
                 probabilities=_probabilities(proba, data),
-                classes=names(classes),
                 trusted=names(trust),
                 confidence_level=confidence,
                 conformity_score=score,

@@ -34,7 +34,6 @@ MORE = {
     "ForeignModelError": " with --proba",
     "LooksLikeIdWarning": " (--clusters or --id, --drop)",
     "MissingLabelsError": ", or add --drop-missing-target",
-    "UnknownClassesError": ", with --classes",
 }
 NOTHING = "nothing was written"
 NO_MEMORY = (

@@ -24,7 +24,6 @@ from fareg.persistence._seen import SeenRows, check_seen
 
 ARRAYS, FOREIGN, SEEN = "arrays.safetensors", "foreign.skops", "seen.safetensors"
 READERS = ("ProbabilityColumns", "ProbabilityArrays")  # these stand where an estimator would
-ONNX = "onnxruntime.InferenceSession"  # what runs the model of an OnnxClassifier
 KINDS: dict[str, Any] = {
     "class": str,
     "n_features": int,
@@ -41,7 +40,6 @@ LIBRARIES = (
     "skops",
     "xgboost",
     "lightgbm",
-    "onnxruntime",
 )
 
 
@@ -332,11 +330,9 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
 
 def _untrusted(state: dict[str, Any], foreign: bytes | None) -> list[str]:
     """Return the types in a file that must be trusted by name, without making anything."""
-    nodes = list(_foreign.nodes(state))
-    names = []
-    if foreign is not None and any(node.get("$") == "foreign" for node in nodes):
-        names = _foreign.types(foreign)
-    return [*names, ONNX] if any(node.get("class") == "OnnxClassifier" for node in nodes) else names
+    if foreign is None or all(node.get("$") != "foreign" for node in _foreign.nodes(state)):
+        return []
+    return _foreign.types(foreign)
 
 
 def _check_estimator(clf: ConformalClassifier) -> None:

@@ -15,7 +15,7 @@ from fareg._files import AnyPath
 from fareg._labels import as_known, label_texts
 from fareg._validation import InvalidInputError
 from fareg._words import quoted, repeated, shown
-from fareg.classifiers import OnnxClassifier, ProbabilityColumns
+from fareg.classifiers import ProbabilityColumns
 from fareg.persistence import read_estimator
 from fareg.workflow._models import MODELS, check_named, reading
 from fareg.workflow._roles import AskedRoles, Roles, assign_roles
@@ -46,7 +46,6 @@ class ModelSource:
     estimator: str | None = None
     model: AnyPath | None = None
     probabilities: Probabilities | None = None
-    classes: Sequence[str] | None = None
     trusted: Sequence[str] = ()
 
     def check(self, *, features: Any, weights: Any) -> None:
@@ -64,10 +63,6 @@ class ModelSource:
         if self.probabilities is not None and not self.probabilities:
             raise InvalidInputError(
                 "no columns of probabilities are named; name one for each label"
-            )
-        if self.classes is not None and self.model is None:
-            raise InvalidInputError(
-                "classes are the labels of an .onnx model, and none is given; leave them out"
             )
         if weights is not None and named not in ([], ["estimator"]):
             raise InvalidInputError(
@@ -164,17 +159,6 @@ def _model_of_file(
     frame: pd.DataFrame, y: Any, path: Path, given: ModelSource, asked: AskedRoles
 ) -> BaseModel:
     """Return the model in a file, after checks that it can read the table."""
-    fitted: Any
-    if path.suffix.lower() == ".onnx":
-        reads = OnnxClassifier(str(path)).input_names()
-        by_name = len(reads) > 1 or reads[0] in frame
-        roles = assign_roles(frame, _reading(asked, reads if by_name else None, path))
-        features = None if by_name else roles.features
-        fitted = OnnxClassifier(str(path), classes=given.classes, features=features)
-        fitted.fit(frame[roles.columns])
-        return BaseModel(path.name, fitted, True, roles, match_labels(y, fitted.classes_))
-    if given.classes is not None:
-        raise InvalidInputError(f"{path} knows its classes; leave them out")
     fitted = read_estimator(path, given.trusted)
     if not hasattr(fitted, "predict_proba") or not hasattr(fitted, "classes_"):
         raise InvalidInputError(
@@ -206,16 +190,16 @@ def _reading(asked: AskedRoles, names: Any, path: Path) -> AskedRoles:
 
 
 def _check_format(path: Path) -> None:
-    """Refuse a file that is neither of skops nor of ONNX."""
+    """Refuse a file that is not of skops."""
     suffix = path.suffix.lower()
     if suffix in PICKLES:
         raise ForeignModelError(
             f"{path} is a pickle, and reading a pickle runs whatever code is in it; write the "
             'model with skops.io.dump(model, "model.skops"), or give its probabilities as columns'
         )
-    if suffix not in (".skops", ".onnx"):
+    if suffix != ".skops":
         raise ForeignModelError(
-            f"{path} must end in .skops or .onnx, so that its format is known; give the "
+            f"{path} must end in .skops, so that its format is known; give the "
             "probabilities of any other model as columns"
         )
 

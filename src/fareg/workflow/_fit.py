@@ -100,7 +100,6 @@ def fit_file(
     estimator: str | None = None,
     model: AnyPath | None = None,
     probabilities: Probabilities | None = None,
-    classes: Sequence[str] | None = None,
     trusted: Sequence[str] | None = None,
     confidence_level: float = 0.9,
     conformity_score: str = "aps",
@@ -145,14 +144,12 @@ def fit_file(
     estimator : str, default=None
         A model to train: "hgb" (None means it), "forest", "logistic" or "mlp"; where installed,
         "xgboost", "lightgbm" or "catboost".
-    model : path of a ``.skops`` or ``.onnx`` file, default=None
+    model : path of a ``.skops`` file, default=None
         A fitted model instead; nothing is trained. The rows must be ones that it was not trained
         on, here and in ``probabilities``.
     probabilities : list of str, dict from label to column, or str, default=None
         Columns of class probabilities instead of a model. Of a list, the labels are the names
         without what they share; a text is what the names of the columns begin with.
-    classes : list of str, default=None
-        The label of each output of an ONNX model, if it does not tell them itself.
     trusted : list of str, default=None
         Types that a ``.skops`` file may hold beside those that ``fareg.load`` knows.
     confidence_level : float, default=0.9
@@ -190,7 +187,7 @@ def fit_file(
     check_confidence_level(confidence_level)
     check_choice("conformity_score", conformity_score, SCORES)
     check_numpy_seed("seed", seed)
-    given = ModelSource(estimator, model, probabilities, classes, trusted or ())
+    given = ModelSource(estimator, model, probabilities, trusted or ())
     given.check(features=features, weights=weights)
     stamp = Stamp.of(data)
     frame = _read(data, target, drop, sampling, numbers=model is not None)
