@@ -13,6 +13,7 @@ import fareg
 from fareg import FaReGClassifier, SplitConformalClassifier
 from fareg._validation import InvalidInputError, NotConformalizedError
 from fareg.classifiers import CLASSIFIERS
+from fareg.groups import GroupLearner
 from fareg.metrics import coverage_score
 
 
@@ -73,6 +74,27 @@ def test_a_list_that_is_changed_in_place_after_fit_is_noticed_too(easy):
     with pytest.raises(NotConformalizedError, match="sensitive_features was changed after fit"):
         clf.predict_set(X[300:])
     names[0] = "a"
+    np.testing.assert_array_equal(clf.predict_set(X[300:]), sets)
+
+
+@pytest.mark.parametrize(
+    ("inner", "change", "usual"),
+    [
+        ({"base": SplitConformalClassifier()}, {"base__confidence_level": 0.99}, 0.9),
+        ({"learner": GroupLearner()}, {"learner__n_restarts": 3}, 4),
+    ],
+    ids=["base", "learner"],
+)
+def test_a_parameter_of_a_base_or_learner_that_is_set_after_fit_is_noticed(
+    easy, inner, change, usual
+):
+    model, X, y = easy
+    clf = FaReGClassifier(model, random_state=0, **inner).conformalize(X[:300], y[:300])
+    sets = clf.predict_set(X[300:])
+    clf.set_params(**change)
+    with pytest.raises(NotConformalizedError, match=f"^{next(iter(inner))} was changed after fit"):
+        clf.predict_set(X[300:])
+    clf.set_params(**dict.fromkeys(change, usual))
     np.testing.assert_array_equal(clf.predict_set(X[300:]), sets)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from abc import abstractmethod
 from contextlib import suppress
@@ -71,6 +72,9 @@ Score = Annotated[Any, lambda name, value: get_score(value)]
 Selection = Annotated[Any, check_selection]
 Seed = Annotated[Any, check_seed]
 Folds = Annotated[int, functools.partial(check_count, minimum=2)]
+
+
+PARTS = ("base", "learner")  # parameters with parameters of their own, which answers depend on too
 
 
 @dataclass(eq=False, repr=False)
@@ -304,8 +308,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
     def freeze_parameters(self) -> None:
         """Note the parameters of this fit, which answers depend on."""
         self.parameters_: dict[str, Any] = {
-            # a copy, because a list may be changed in place later
-            name: value[:] if isinstance(value, list) else value
+            # a copy of what may be changed in place later
+            name: copy.copy(value) if isinstance(value, list) or name in PARTS else value
             for name, value in self.get_params(deep=False).items()
         }
 
