@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fareg import (
+    CondCPClassifier,
     ExhaustiveConformalClassifier,
     FaregError,
     FaregWarning,
@@ -103,6 +104,40 @@ def test_set_is_pvalue_above_alpha(reader, label_conditional, seed, n, level):
     ).conformalize(*table(seed, n))
     X_new, _ = table(seed + 1, 30)
     np.testing.assert_array_equal(clf.predict_set(X_new), clf.predict_p(X_new) > clf.alpha_)
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+@pytest.mark.parametrize("allow_empty", [False, True])
+@laws
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 120), level=st.floats(0.01, 0.99))
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_another_confidence_level_gives_the_sets_of_a_fit_at_that_level(
+    reader, label_conditional, allow_empty, seed, n, level
+):
+    settings = {"label_conditional": label_conditional, "allow_empty": allow_empty}
+    at_level, at_default = (
+        SplitConformalClassifier(
+            reader(), confidence_level=c, random_state=seed, **settings
+        ).conformalize(*table(seed, n))
+        for c in (level, 0.9)
+    )
+    X_new, _ = table(seed + 1, 30)
+    sets = at_default.predict_set(X_new, confidence_level=level)
+    np.testing.assert_array_equal(sets, at_level.predict_set(X_new))
+    again = at_default.predict_set(X_new, confidence_level=0.9)
+    np.testing.assert_array_equal(again, at_default.predict_set(X_new))
+
+
+def test_a_confidence_level_in_percent_is_refused(reader):
+    clf = SplitConformalClassifier(reader()).conformalize(*table(0, 50))
+    with pytest.raises(FaregError, match=r"got 95; did you mean 0\.95"):
+        clf.predict_set(table(1, 5)[0], confidence_level=95)
+
+
+def test_sets_without_pvalues_have_the_level_of_fit(reader):
+    clf = CondCPClassifier(reader()).conformalize(*table(0, 100))
+    with pytest.raises(FaregError, match=r"no p-values.* fit, 0\.9, got 0\.8; fit again"):
+        clf.predict_set(table(1, 5)[0], confidence_level=0.8)
 
 
 @pytest.mark.parametrize("label_conditional", [False, True])

@@ -22,6 +22,7 @@ from fareg._validation import (
     IntArray,
     InvalidInputError,
     NotConformalizedError,
+    check_confidence_level,
 )
 from fareg._words import confidence
 from fareg.calibration import Rows
@@ -114,7 +115,13 @@ class FittedAnswers:
         return self._rows(X, "rows_to_calibrate", ids=ids, **chance)
 
     def predict_set(
-        self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
+        self,
+        X: Any,
+        *,
+        proba: Any = None,
+        sensitive_features: Any = None,
+        ids: Any = None,
+        confidence_level: float | None = None,
     ) -> BoolArray:
         """Return prediction sets.
 
@@ -136,13 +143,26 @@ class FittedAnswers:
             Whose row it is: one id per person, which may repeat. It defines no groups, and the
             estimator never sees it. Sets keep their promise with ids here, in ``fit``, in both or
             in neither.
+        confidence_level : float in (0, 1), default=None
+            Coverage to promise instead of the one of ``fit``, with the same calibration: the labels
+            whose p-value is above ``1 - confidence_level``. Methods without ``predict_p`` refuse
+            it. The promise is the same at every level that is fixed before the sets are seen.
 
         Returns
         -------
         sets : bool ndarray of shape (n_samples, n_classes)
             ``sets[i, j]`` tells whether ``classes_[j]`` is in the set of row i.
         """
-        return self._sets(self._rows(X, "predict_set", proba, sensitive_features, ids))
+        rows = self._rows(X, "predict_set", proba, sensitive_features, ids)
+        if confidence_level is None:
+            return self._sets(rows)
+        alpha = check_confidence_level(confidence_level)
+        if not _gives_pvalues(self):
+            raise InvalidInputError(
+                f"{type(self).__name__} has no p-values, so its sets have the confidence level of "
+                f"fit, {1 - self.alpha_:g}, got {confidence_level!r}; fit again with that level"
+            )
+        return self._never_empty(self.calibration_.pvalues(rows) > alpha, rows)
 
     @available_if(_gives_pvalues)
     def predict_p(
@@ -318,6 +338,10 @@ class FittedAnswers:
         sets = np.empty((len(rows), rows.n_classes), dtype=bool)
         for place, part in rows.blocks():
             sets[place] = part.scores <= own[place]
+        return self._never_empty(sets, rows)
+
+    def _never_empty(self, sets: BoolArray, rows: Rows) -> BoolArray:
+        """Give empty sets their most probable label, unless ``allow_empty``."""
         if not self.parameters_["allow_empty"]:
             empty = np.flatnonzero(~sets.any(axis=1))
             sets[empty, rows.top[0][empty]] = True

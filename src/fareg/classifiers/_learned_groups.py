@@ -82,10 +82,11 @@ class LearnedGroups(ConformalClassifier):
         """
         self._check_fitted("plot_groups")
         if not self._network_made_groups:
+            used = ", ".join(self.learner_.disadvantage_.weights) or "none, for nothing was found"
             raise InvalidInputError(
                 "plot_groups draws the membership that a network learned, and here other models "
-                f"made the levels: {', '.join(self.learner_.members)}; see explain().ranking and "
-                "plot_levels(X, y), or fit FaReGClassifier.paper()"
+                f"made the levels: {used}; see explain().ranking and plot_levels(X, y), or fit "
+                "FaReGClassifier.paper()"
             )
         shown: Any = features
         if features is None and self.learner_.found_:
