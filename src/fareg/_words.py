@@ -217,9 +217,10 @@ def said_of(group: Mapping[str, Any]) -> list[str]:
     """Return what test rows say of a group before and after, in a few words each.
 
     >>> said_of({"verified": True, "made_worse": False, "few": False})
-    ['verified to be below']
+    ['verified to be below, counted on the half of the rows that did not choose it']
     """
-    words = {"verified": "verified to be below", "made_worse": "made worse", "few": TOO_FEW}
+    verified = "verified to be below, counted on the half of the rows that did not choose it"
+    words = {"verified": verified, "made_worse": "made worse", "few": TOO_FEW}
     return [text for name, text in words.items() if group.get(name)]
 
 
