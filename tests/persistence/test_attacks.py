@@ -20,7 +20,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import _scorer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from typer.testing import CliRunner
 
 import fareg
@@ -28,6 +28,7 @@ from fareg.cli import app
 from fareg.persistence import _foreign, describe, read_estimator
 from fareg.persistence._archive import write_archive
 from fareg.persistence._shapes import SHAPES
+from fareg.persistence._trees import make_rounds
 from stored_zoo import NUMBERS, TWO, read, stored
 
 ROWS = NUMBERS.to_numpy()
@@ -269,6 +270,31 @@ def test_sizes_are_bounded_before_memory_is_taken(honest):
     arrays = {**arrays, "0": np.empty((2**40, 0))}
     with pytest.raises(ValueError, match="contradict each other"):
         read({"$": "array", "at": "0", "shape": [2**40, 0], "transposed": False}, arrays)
+
+
+@pytest.mark.parametrize("numbers", [np.array([7, 3], np.uint8), np.array([1, 0], bool)])
+def test_numbers_that_wrap_when_they_are_subtracted_must_ascend_too(numbers):
+    encoder = OneHotEncoder(handle_unknown="ignore").fit(np.sort(numbers)[:, None])
+    encoder.categories_ = [numbers]
+    with pytest.raises(ValueError, match="see categories_"):
+        SHAPES["OneHotEncoder"].verify(encoder)
+
+
+def test_there_are_no_trees_without_nodes():
+    node = {name: np.zeros((50_000_000, 1), np.int8) for name in ("n_nodes", "n_bitsets")}
+    with pytest.raises(ValueError, match="a decision tree"):
+        make_rounds(node)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "foreign.skops"])
+def test_json_that_is_much_larger_than_its_file_is_not_parsed(honest, tmp_path, name):
+    much = b"[" + b"{}," * 2_000_000 + b"0]"
+    inner, path = io.BytesIO(), tmp_path / "bomb"
+    with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("schema.json" if name == "foreign.skops" else name, much)
+    path.write_bytes(inner.getvalue())
+    with pytest.raises(fareg.FaregError, match="more bytes than"):
+        read_estimator(path) if name == "foreign.skops" else fareg.load(path)
 
 
 def test_estimators_are_not_stacked_without_end(honest):

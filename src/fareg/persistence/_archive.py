@@ -21,7 +21,7 @@ KIND = "fareg model"
 FORMAT = 3
 MANIFEST = "manifest.json"
 MAX_ENTRIES = 8
-FREE_BYTES = 1 << 24  # bytes that any entry may unfold to
+FREE_BYTES = 1 << 22  # bytes that any part may unfold to; parsed JSON takes forty times as many
 MAX_RATIO = 20  # further bytes that an entry may unfold to, for each that it has in the file
 # Entries carry a fixed time, so that the same model gives the same bytes.
 EPOCH = (1980, 1, 1, 0, 0, 0)

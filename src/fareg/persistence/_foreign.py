@@ -22,7 +22,7 @@ from fareg._validation import FaregError, InvalidInputError
 from fareg._words import first_line, printable
 from fareg.persistence._given import SkopsFile
 
-FREE_BYTES = 1 << 26  # bytes that any file may unfold to
+FREE_BYTES = 1 << 22  # bytes that any part may unfold to; parsed JSON takes forty times as many
 MAX_RATIO = 200  # further bytes that a file may unfold to, for each of its own
 NUMBERS = [
     f"numpy.{np.dtype(code).type.__name__}" for code in np.typecodes["All"] if code not in "VO"

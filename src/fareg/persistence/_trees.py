@@ -71,6 +71,7 @@ def make_rounds(arrays: Any) -> list[list[Any]]:
     """Return the rounds that have these arrays; :func:`check_rounds` needs their owner."""
     n_nodes, n_bitsets = arrays["n_nodes"], arrays["n_bitsets"]
     require(n_nodes.shape == n_bitsets.shape and (n_nodes.ndim == 2 or not n_nodes.size), TREE)
+    require((n_nodes > 0).all(), TREE)  # so that there are no more trees than nodes
     wholes = [(_records(arrays["nodes"], _node_dtype()), n_nodes)]
     for name in BITSETS:
         require(arrays[name].dtype == np.uint32 and arrays[name].shape[1:] == (N_WORDS,), TREE)
