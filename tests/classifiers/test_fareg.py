@@ -342,7 +342,7 @@ def test_explanations_of_the_default_do_not_show_its_network(world):
     assert list(told.ranking) == ["permutation"]
     assert set(told.ranking.index[:2]) == {"Color", "Gender"}
     assert told.traversal.empty
-    with pytest.raises(FaregError, match="other models made the levels: cells, network, kernel"):
+    with pytest.raises(FaregError, match="other models made the levels: kernel, boosting;"):
         clf.plot_groups()
 
 
