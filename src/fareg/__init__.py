@@ -21,6 +21,7 @@ if _TYPE_CHECKING:  # type checkers and editors read these lines, Python imports
         RectifiedConformalClassifier,
         SplitConformalClassifier,
     )
+    from fareg.groups import Rule
     from fareg.persistence import load, save
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "ProbabilityColumns",
     "ProbabilityFunction",
     "RectifiedConformalClassifier",
+    "Rule",
     "SplitConformalClassifier",
     "accept_drift",
     "audit",
@@ -50,7 +52,8 @@ _HOMES = {
     "_version": ["__version__"],
     "auditing": ["AuditResult", "audit"],
     "classifiers": ["ProbabilityColumns", "ProbabilityFunction", "classifiers", *_CLASSIFIERS],
+    "groups": ["Rule", "groups"],
     "persistence": ["load", "persistence", "save"],
-    **{room: [room] for room in ("datasets", "metrics", "pvalues", "scores")},
+    **{room: [room] for room in ("datasets", "metrics", "paper", "pvalues", "scores")},
 }
 __getattr__, __dir__ = _lazy_names("fareg", _HOMES)

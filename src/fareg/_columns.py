@@ -1,8 +1,13 @@
-"""Tables of any library as canonical columns: what a column holds, and which ones are chosen."""
+"""Tables of any library as canonical columns.
+
+Whoever is called with a table codes it once, with :func:`code_table`, and hands the result on:
+the functions of this room that take a table take a :class:`CodedTable` as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from numbers import Real
@@ -13,9 +18,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import FloatArray, IntArray, InvalidInputError, refuse_sparse
-from fareg._words import repeated, shown
-
-SensitiveFeatures = Any  # names, positions, a function of X, a frame beside X, or None for all
+from fareg._words import repeated
 
 PANDAS = pd.DataFrame | pd.Series
 KINDS = ("number", "text", "date")
@@ -23,11 +26,137 @@ HELD = {"boolean": "flag", "date": "date", "datetime": "date", "datetime64": "da
 DIGITS = 4  # significant digits of a bound, unless it takes more to part the values
 
 
-class _Held(dict[str, str]):
-    """What columns held before they became numbers: "flag" or "date", by name."""
+@dataclass(frozen=True, eq=False)
+class CodedColumn:
+    """A column in canonical form: float64 with NaN, or text with None for missing values.
 
-    def __deepcopy__(self, memo: Any) -> _Held:
-        return self  # pandas copies attrs with every column, and this never changes
+    Where the values were texts or objects, each distinct one is converted once, and ``codes`` says
+    which of ``values`` each row has: the last of them, with the code -1, is the missing one.
+    """
+
+    codes: IntArray | None  # (n,); None if ``values`` has one per row
+    values: Any
+    held: str | None = None  # "flag" or "date", if the numbers stand for one
+
+    def __len__(self) -> int:
+        return len(self.values if self.codes is None else self.codes)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the values are texts."""
+        return bool(self.values.dtype == object)
+
+    @property
+    def kind(self) -> str:
+        """What the column holds, one of ``KINDS``."""
+        return "text" if self.is_text else "date" if self.held == "date" else "number"
+
+    def rows(self) -> Any:
+        """Return the value of each row."""
+        return self.values if self.codes is None else self.values[self.codes]
+
+    def numbers(self) -> FloatArray:
+        """Return the number of each row, NaN for missing values and text that spells none."""
+        if not self.is_text:
+            return np.asarray(self.rows(), dtype=np.float64)
+        return np.append(spelled_numbers(self.values[:-1]), np.nan)[self.codes]
+
+    def texts(self) -> tuple[list[str], IntArray]:
+        """Return the distinct values as texts, and how many rows have each."""
+        if self.codes is None:
+            codes, values = pd.factorize(self.values)
+        else:
+            codes, values = self.codes, self.values[:-1]
+        counts = np.bincount(codes[codes >= 0], minlength=len(values))
+        return [_text(value) for value in values], counts
+
+    def take(self, rows: Any) -> CodedColumn:
+        """Return some of the rows."""
+        if self.codes is None:
+            return CodedColumn(None, self.values[rows], self.held)
+        return CodedColumn(self.codes[rows], self.values, self.held)
+
+
+@dataclass(frozen=True, eq=False)
+class CodedTable:
+    """A table whose columns were coded, once for everything that reads them."""
+
+    source: Any  # the table as it came
+    columns: dict[str, CodedColumn]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def canonical(self) -> pd.DataFrame:
+        """Return the columns as a pandas frame; see :func:`canonical`."""
+        columns = {
+            # The dtype is named, because pandas would turn bare object arrays of text into "str".
+            # Values without codes may be those of the table itself, so they are copied.
+            name: pd.Series(column.rows(), dtype=column.values.dtype, copy=column.codes is None)
+            for name, column in self.columns.items()
+        }
+        kinds = {name: column.held for name, column in self.columns.items() if column.held}
+        return note_held(pd.DataFrame(columns), kinds)
+
+    def take(self, rows: Any) -> CodedTable:
+        """Return some of the rows, by their numbers, a mask or a slice."""
+        columns = {name: column.take(rows) for name, column in self.columns.items()}
+        return CodedTable(take_rows(self.source, rows), columns)
+
+    def select(self, positions: list[int]) -> CodedTable:
+        """Return some of the columns, in this order."""
+        columns = list(self.columns.items())
+        source = columns_at(self.source, positions)
+        return CodedTable(source, dict(columns[position] for position in positions))
+
+    def kinds(self) -> dict[str, str]:
+        """Return what each column holds, one of ``KINDS``.
+
+        >>> born = pd.to_datetime(["1980-01-31"] * 2)
+        >>> code_table(pd.DataFrame({"age": [40, 50], "born": born})).kinds()
+        {'age': 'number', 'born': 'date'}
+        """
+        return {name: column.kind for name, column in self.columns.items()}
+
+
+def code_table(X: Any, names: Sequence[str] | None = None) -> CodedTable:
+    """Code every column of a table; one that is coded already stays as it is.
+
+    ``names`` are those of the columns, if X has others.
+
+    >>> code_table([[1.0, "u"], [None, "v"]]).columns["x1"].texts()
+    (['u', 'v'], array([1, 1]))
+    """
+    if isinstance(X, CodedTable):
+        return X
+    X = X if is_frame(X) else np.asarray(X)
+    columns = [column for _, column in coded_columns(X)]
+    return CodedTable(X, dict(zip(names or column_names(X), columns, strict=True)))
+
+
+def coded_columns(X: Any) -> Iterator[tuple[str, CodedColumn]]:
+    """Yield the names and the columns of a table, each coded when it is its turn."""
+    if isinstance(X, CodedTable):
+        yield from X.columns.items()
+        return
+    # a canonical frame keeps its notes
+    noted = X.attrs.get("held", {}) if isinstance(X, pd.DataFrame) else {}
+    for name, series in zip(column_names(X), series_of(X), strict=True):
+        column = _coded(series)
+        yield name, replace(column, held=noted[name]) if name in noted else column
+
+
+def canonical(X: Any) -> pd.DataFrame:
+    """Copy any table into a pandas frame whose columns are float64 or object (text or None).
+
+    Numbers, booleans, dates and durations become float64 with NaN for missing values; everything
+    else becomes text with None. So a value has one form, whichever library and dtype held it. A
+    column of objects that mixes numbers and text becomes text; :func:`as_text` and
+    :func:`as_numbers` give its rows the same form whichever rows came with them.
+
+    The frame notes which columns held booleans and dates, for :func:`held` and :func:`in_words`.
+    """
+    return code_table(X).canonical()
 
 
 def is_frame(X: Any) -> bool:
@@ -54,18 +183,18 @@ def check_table(X: Any) -> Any:
             f"X must have at least one column, got 0 feature(s) (shape={tuple(table.shape)}) while "
             "a minimum of 1 is required; keep the columns that tell about the rows"
         )
-    _check_unique(column_names(table))
+    check_unique(column_names(table))
     return table
 
 
 def _dense(X: Any) -> Any:
-    """Return what is no frame as an array, if it is one of real numbers or objects."""
+    """Return what is not a frame as an array, if it is one of real numbers or objects."""
     refuse_sparse("X", X)
     try:
         array = np.asarray(X)
     except ValueError as error:
         raise InvalidInputError(
-            f"X must be a table with rows of one length, got a {type(X).__name__} that is none; "
+            f"X must be a table with rows of one length, got a {type(X).__name__}; "
             "fill what is missing with NaN"
         ) from error
     if array.dtype.kind == "c":
@@ -92,7 +221,9 @@ def check_same_order(**tables: Any) -> None:
 
 def column_names(X: Any) -> list[str]:
     """Return the column names of a frame, ``x0, x1, ...`` for an array."""
-    # Pandas comes first, because narwhals refuses duplicate names with an error of its own.
+    if isinstance(X, CodedTable):
+        return list(X.columns)
+    # Pandas comes first, because narwhals refuses duplicate names with another error.
     if isinstance(X, pd.DataFrame):
         return [str(name) for name in X.columns]
     if is_frame(X):
@@ -100,7 +231,8 @@ def column_names(X: Any) -> list[str]:
     return [f"x{j}" for j in range(np.shape(X)[1])]
 
 
-def _check_unique(names: list[str]) -> None:
+def check_unique(names: list[str]) -> None:
+    """Refuse a name that stands twice."""
     twice = repeated(names)
     if twice:
         raise InvalidInputError(
@@ -108,49 +240,21 @@ def _check_unique(names: list[str]) -> None:
         )
 
 
-def canonical(X: Any, names: list[str] | None = None) -> pd.DataFrame:
-    """Copy any table into a pandas frame whose columns are float64 or object (text or None).
-
-    Numbers, booleans, dates and durations become float64 with NaN for missing values; everything
-    else becomes text with None. So a value has one form, whichever library and dtype held it. A
-    column of objects that mixes numbers and text becomes text; :func:`as_text` and
-    :func:`as_numbers` give its rows the same form whichever rows came with them.
-
-    ``names`` are those of the columns, if X has others. The frame notes which columns held booleans
-    and dates, for :func:`held` and :func:`in_words`.
-    """
-    columns, kinds = {}, {}
-    noted = X.attrs.get("held", {}) if isinstance(X, pd.DataFrame) else {}
-    for name, column in zip(names or column_names(X), series_of(X), strict=True):
-        codes, values = coded_column(column)
-        # The dtype is named, because pandas would turn bare object arrays of text into "str".
-        columns[name] = pd.Series(values if codes is None else values[codes], dtype=values.dtype)
-        kind = held_by(column) or noted.get(name)  # a canonical frame keeps its notes
-        if kind is not None:
-            kinds[name] = kind
-    return note_held(pd.DataFrame(columns), kinds)
-
-
 def series_of(X: Any) -> list[Any]:
-    """Return the columns of a frame as narwhals series, those of an array as arrays."""
-    _check_unique(column_names(X))
+    """Return the columns of a table: series of pandas or narwhals, arrays of an array."""
+    check_unique(column_names(X))
+    if isinstance(X, pd.DataFrame):
+        return [column for _, column in X.items()]
     if is_frame(X):
         return list(nw.from_native(X, eager_only=True).iter_columns())
-    array = np.asarray(X)
-    return [array[:, j] for j in range(array.shape[1])]
+    return list(np.asarray(X).T)
 
 
-def held_by(column: Any) -> str | None:
-    """Return what a column of any table holds: "flag", "date", or None for anything else."""
-    if isinstance(column, nw.Series):
-        if column.dtype in (nw.Date, nw.Datetime):
-            return "date"
-        if column.dtype == nw.Boolean:
-            return "flag"
-        if column.dtype not in (nw.Object, nw.Categorical):
-            return None
-        column = np.asarray(column.to_pandas(), dtype=object)
-    return HELD.get(pd.api.types.infer_dtype(column, skipna=True))
+class _Held(dict[str, str]):
+    """What columns held before they became numbers: "flag" or "date", by name."""
+
+    def __deepcopy__(self, memo: Any) -> _Held:
+        return self  # pandas copies attrs with every column, and this never changes
 
 
 def note_held(columns: pd.DataFrame, kinds: dict[str, str]) -> pd.DataFrame:
@@ -195,77 +299,56 @@ def shortest_between(below: float, above: float, *near: float) -> float:
     return next((t for t in rounded if below <= t < above), below)
 
 
-def column_kinds(X: Any) -> dict[str, str]:
-    """Return what each column of a frame holds, one of ``KINDS``.
-
-    >>> column_kinds(pd.DataFrame({"age": [40, 50], "born": pd.to_datetime(["1980-01-31"] * 2)}))
-    {'age': 'number', 'born': 'date'}
-    """
-    frame = nw.from_native(X, eager_only=True)
-    return {str(series.name): _kind(series) for series in frame.iter_columns()}
-
-
-def _kind(series: nw.Series[Any]) -> str:
-    if series.dtype in (nw.Date, nw.Datetime):
-        return "date"
-    if series.dtype.is_numeric() or series.dtype == nw.Boolean:
-        return "number"
-    if series.dtype == nw.String and series.null_count() < len(series):
-        return "text"
-    if coded_column(series)[1].dtype == object:
-        return "text"
-    return "date" if held_by(series) == "date" else "number"  # dates of Python are objects
-
-
 def as_text(column: pd.Series) -> pd.Series:
     """Return a column as text: 1.0 becomes "1", missing values None."""
-    column = _canonical_column(column)
     if column.dtype == object:
         return column
-    codes, distinct = pd.factorize(column)
+    codes, distinct = pd.factorize(_coded(column).rows())
     values = np.array([*map(_text, distinct), None], dtype=object)
-    return pd.Series(values[codes], index=column.index, name=column.name, dtype=object)
+    return pd.Series(values[codes], column.index, object, column.name)
 
 
 def as_numbers(column: pd.Series) -> pd.Series:
     """Return a column as float64: "1" becomes 1.0, other text and missing values NaN."""
-    column = _canonical_column(column)
-    if column.dtype != object:
+    if column.dtype == np.float64:
         return column
-    codes, distinct = pd.factorize(column)
-    values = np.append(spelled_numbers(map(_plain, distinct)), np.nan)
-    return pd.Series(values[codes], index=column.index, name=column.name)
-
-
-def _canonical_column(column: pd.Series) -> pd.Series:
-    """Return a column as it is if it holds objects or float64, else in canonical form."""
-    if column.dtype in (object, np.float64):
-        return column
-    codes, values = coded_column(nw.from_native(column, series_only=True))
-    values = values if codes is None else values[codes]
-    return pd.Series(values, column.index, values.dtype, column.name)
+    return pd.Series(_coded(column).numbers(), column.index, np.float64, column.name)
 
 
 def coded_column(column: Any) -> tuple[IntArray | None, Any]:
-    """Return a code per row and the canonical value of each code, or None and all values.
+    """Return a code per row of a column and the value of each code, or None and all values.
 
     The last value stands for missing ones, whose code is -1.
     """
-    if not isinstance(column, nw.Series):
-        if column.dtype.kind in "biuf":
-            return None, column.astype(np.float64)
-        if column.dtype.kind in "mM":
-            return None, _seconds(pd.Series(column))
-        return _distinct(pd.Series(column, dtype=object))
+    coded = _coded(column)
+    return coded.codes, coded.values
+
+
+def _coded(column: Any) -> CodedColumn:
+    """Code a series of narwhals or pandas, or an array of one dimension."""
+    if isinstance(column, pd.Series):
+        if column.dtype == object:
+            return _coded_objects(column)
+        # dtypes of numpy need no detour, which costs more than the column if rows are few
+        is_numpy = isinstance(column.dtype, np.dtype)
+        column = column.to_numpy() if is_numpy else nw.from_native(column, series_only=True)
+    if isinstance(column, np.ndarray):
+        kind = column.dtype.kind
+        if kind in "biuf":
+            return CodedColumn(None, column.astype(np.float64), "flag" if kind == "b" else None)
+        if kind in "mM":
+            return CodedColumn(None, _seconds(pd.Series(column)), "date" if kind == "M" else None)
+        return _coded_objects(pd.Series(column, dtype=object))
     dtype, native = column.dtype, column.to_native()
     if dtype.is_numeric() or dtype == nw.Boolean:
+        held = "flag" if dtype == nw.Boolean else None
         if isinstance(native, pd.Series):
-            return None, native.to_numpy(dtype=np.float64, na_value=np.nan)
-        return None, column.cast(nw.Float64).to_numpy()
+            return CodedColumn(None, native.to_numpy(dtype=np.float64, na_value=np.nan), held)
+        return CodedColumn(None, column.cast(nw.Float64).to_numpy(), held)
     values = pd.Series(column.to_pandas())
     if dtype in (nw.Date, nw.Datetime, nw.Duration):
-        return None, _seconds(values)
-    return _distinct(values)
+        return CodedColumn(None, _seconds(values), None if dtype == nw.Duration else "date")
+    return _coded_objects(values)
 
 
 def _seconds(times: pd.Series) -> Any:
@@ -283,7 +366,7 @@ def _seconds(times: pd.Series) -> Any:
     return times.dt.as_unit("us").dt.total_seconds().to_numpy(np.float64)
 
 
-def _distinct(column: pd.Series) -> tuple[IntArray, Any]:
+def _coded_objects(column: pd.Series) -> CodedColumn:
     try:
         codes, distinct = pd.factorize(column)  # each distinct value is converted once
     except TypeError as error:  # the value has no hash
@@ -292,14 +375,18 @@ def _distinct(column: pd.Series) -> tuple[IntArray, Any]:
             f"a cell must hold one value, got a list, dict or array{where}; give one column per "
             "item"
         ) from error
-    plain = [_plain(value) for value in np.asarray(distinct, dtype=object)]
+    objects = np.asarray(distinct, dtype=object)
+    plain = [_plain(value) for value in objects]
     if all(isinstance(value, float) for value in plain):
-        return codes, np.array([*plain, np.nan])
-    return codes, np.array([*map(_text, plain), None], dtype=object)
+        held = HELD.get(pd.api.types.infer_dtype(objects))
+        return CodedColumn(codes, np.array([*plain, np.nan]), held)
+    return CodedColumn(codes, np.array([*map(_text, plain), None], dtype=object))
 
 
 def _plain(value: Any) -> float | str:
     """Return a number, boolean, date or duration as float, everything else as text."""
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, date | timedelta | np.datetime64 | np.timedelta64):
         return float(_seconds(pd.Series([value]))[0])
     if isinstance(value, Real | Decimal | np.bool_):
@@ -327,7 +414,9 @@ def spelled_numbers(texts: Iterable[float | str]) -> FloatArray:
 
 
 def take_rows(X: Any, rows: Any) -> Any:
-    """Return the given rows of a frame or array, in its own type; a mask marks them, too."""
+    """Return the given rows of a table, as a table of its type; a mask may mark them."""
+    if isinstance(X, CodedTable):
+        return X.take(rows)
     if is_frame(X):
         if not isinstance(rows, slice):
             rows = np.asarray(rows)
@@ -337,48 +426,10 @@ def take_rows(X: Any, rows: Any) -> Any:
     return np.asarray(X)[rows]
 
 
-def select_columns(
-    X: Any,
-    selection: SensitiveFeatures,
-    name: str = "sensitive_features",
-    *,
-    hidden: Sequence[str] = (),
-) -> pd.DataFrame:
-    """Return the selected columns in canonical form.
-
-    ``selection`` holds names, positions (negative ones count from the end), or is a frame beside
-    X or a function of X that returns columns; None means all but the ``hidden`` ones, columns of
-    probabilities that nothing may select. Errors call the selection ``name``.
-    """
-    if callable(selection) or is_frame(selection):
-        chosen: Any = selection if is_frame(selection) else selection(X)
-        if not is_frame(chosen):
-            chosen = np.atleast_1d(np.asarray(chosen))
-            chosen = chosen[:, None] if chosen.ndim == 1 else chosen
-        if len(chosen) != len(X):
-            raise InvalidInputError(
-                f"{name} must have one row per row of X, got {len(chosen)} for {len(X)}"
-            )
-        columns = canonical(chosen)
-        _check_hidden(column_names(columns), hidden, name)
-        return columns
-    names = column_names(X)
-    if selection is None:
-        if not hidden:
-            return canonical(X)
-        selection = [p for p, own in enumerate(names) if own not in hidden]
-        if not selection:
-            raise InvalidInputError(
-                "X holds only probabilities, which define no groups; add columns that tell who the "
-                "rows are about, or use SplitConformalClassifier"
-            )
-    positions = selected_positions(X, selection, name)
-    _check_hidden([names[p] for p in positions], hidden, name)
-    return canonical(_columns_at(X, positions), [names[p] for p in positions])
-
-
-def _columns_at(X: Any, positions: list[int]) -> Any:
-    """Return some columns of a table, in its own type."""
+def columns_at(X: Any, positions: list[int]) -> Any:
+    """Return some columns of a table, as a table of its type."""
+    if isinstance(X, CodedTable):
+        return X.select(positions)
     if isinstance(X, pd.DataFrame):
         return X.iloc[:, positions]
     if is_frame(X):
@@ -386,71 +437,16 @@ def _columns_at(X: Any, positions: list[int]) -> Any:
     return np.asarray(X)[:, positions]
 
 
-def _check_hidden(names: list[str], hidden: Sequence[str], name: str) -> None:
-    taken = [own for own in names if own in hidden]
-    if taken:
-        raise InvalidInputError(
-            f"{name} must not hold columns of probabilities, got {', '.join(taken)}; leave them out"
-        )
-
-
-def selected_positions(X: Any, selection: Any, name: str = "sensitive_features") -> list[int]:
-    """Return the positions of the columns that names or positions select; X must have them."""
-    if not np.isscalar(selection) and not np.iterable(selection):
-        check_selection(name, selection)  # it says what a selection may be
-    wanted = [selection] if np.isscalar(selection) else list(selection)
-    if not wanted:
-        raise InvalidInputError(f"{name} must name at least one column, got none")
-    names = column_names(X)
-    _check_unique(names)
-    positions = [_position(item, names, name) for item in wanted]
-    twice = repeated([names[p] for p in positions])
-    if twice:
-        raise InvalidInputError(f"{name} names {', '.join(twice)} twice; once is enough")
-    return positions
-
-
-def check_selection(name: str, selection: Any) -> None:
-    """Refuse what can select no columns of any table."""
-    if selection is None or callable(selection):
-        return
-    items = [selection] if np.isscalar(selection) else selection
-    try:
-        items = list(items)
-    except TypeError:
-        items = [None]
-    if not all(
-        isinstance(item, str | int | np.integer) and not isinstance(item, bool) for item in items
-    ):
-        raise InvalidInputError(
-            f"{name} must be column names, positions, a function of X or None, got {selection!r}"
-        )
-    if not items:
-        raise InvalidInputError(f"{name} must name at least one column, got none")
-
-
 def without_columns(X: Any, positions: Sequence[int]) -> Any:
-    """Return a table without the columns at these positions, in its own type."""
+    """Return a table without the columns at these positions, as a table of its type."""
     if not positions:
         return X
-    return _columns_at(X, [p for p in range(len(column_names(X))) if p not in set(positions)])
+    return columns_at(X, [p for p in range(len(column_names(X))) if p not in set(positions)])
 
 
 def in_order(X: Any, names: Any) -> Any:
     """Return a frame with its columns in the order of ``names``, if it has just these columns."""
-    own = column_names(X)
-    if names is None or own == list(names) or sorted(own) != sorted(map(str, names)):
+    found = column_names(X)
+    if names is None or found == list(names) or sorted(found) != sorted(map(str, names)):
         return X
-    return _columns_at(X, [own.index(str(name)) for name in names])
-
-
-def _position(item: Any, names: list[str], name: str) -> int:
-    if isinstance(item, str) and item in names:
-        return names.index(item)
-    # True and False are refused, because a mask of columns is no list of positions.
-    is_position = isinstance(item, int | np.integer) and not isinstance(item, bool)
-    if is_position and -len(names) <= item < len(names):
-        return int(item) % len(names)
-    raise InvalidInputError(
-        f"{name} names {item!r}, which is no column of X; columns: {shown(names)}"
-    )
+    return columns_at(X, [found.index(str(name)) for name in names])

@@ -2,39 +2,30 @@
 
 A text is strange if fit never had it, a number if it lies outside of those in fit; so is a missing
 value. Some rows of fit are strange to the others in this sense, and as many are expected among new
-ones. Only what goes beyond that is told or refused.
+ones. Only what goes beyond that is reported or refused.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.stats import hypergeom
 
-from fareg._columns import (
-    as_numbers,
-    as_text,
-    coded_column,
-    column_names,
-    held_by,
-    in_words,
-    series_of,
-)
+from fareg._columns import CodedColumn, code_table, in_words
 from fareg._validation import InvalidInputError, warn
 from fareg._words import percent, printable, rows, shown
 
 MIN_ROWS = 20  # fewer rows are not judged: one strange row is all of one
-TOLD, REFUSED = 0.05, 0.5  # share of strange rows, beyond that of fit
+REPORTED, REFUSED = 0.05, 0.5  # share of strange rows, beyond that of fit
 CHANCE = 1e-3  # probability of so many strange rows by chance, at which nothing is said
 MAX_KNOWN = 10_000  # distinct texts of a column; one with more names single rows
-MAX_TOLD = 3  # columns that one sentence tells of
+MAX_NAMED = 3  # columns that one sentence describes
 
 Summary = dict[str, dict[str, Any]]  # what each column held in fit, in plain types
 JUDGED, TOLERATED, LEFT_ALONE = "judged", "tolerated", "left alone"
@@ -44,11 +35,11 @@ _handling: ContextVar[str] = ContextVar("drift", default=JUDGED)
 class DriftError(InvalidInputError):
     """Half of the values of a column, or more, are not like those of fit."""
 
-    def __init__(self, told: str) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(
-            f"{told}; give the column as fit had it, or ask within fareg.accept_drift()"
+            f"{message}; give the column as fit had it, or ask within fareg.accept_drift()"
         )
-        self.told = told
+        self.message = message
 
 
 @dataclass(frozen=True)
@@ -79,8 +70,7 @@ class Strange:
 Drift = dict[str, Strange]  # by column
 
 
-@contextmanager
-def accept_drift() -> Iterator[None]:
+def accept_drift() -> AbstractContextManager[None]:
     """Answer to tables whose columns are not like those of fit, with a warning instead of an error.
 
     A classifier refuses a table of 20 rows or more if in half of them, beyond the share in fit, a
@@ -104,15 +94,12 @@ def accept_drift() -> Iterator[None]:
     ...     clf.predict_set(recoded).shape
     (20, 2)
     """
-    with _handled(TOLERATED):
-        yield
+    return _handled(TOLERATED)
 
 
-@contextmanager
-def unjudged() -> Iterator[None]:
+def unjudged() -> AbstractContextManager[None]:
     """Let classifiers answer to parts of a table without a verdict, which is for the whole."""
-    with _handled(LEFT_ALONE):
-        yield
+    return _handled(LEFT_ALONE)
 
 
 @contextmanager
@@ -131,65 +118,46 @@ def summarise(*tables: Any, n_people: int | None = None) -> Summary:
     and the largest number if there is one of each. Texts are listed unless there are too many of
     them, or most stand in one row only: new rows are expected to have new ones then.
 
-    Rows of one person are alike, so ``n_people`` tells how many count, None if all rows do.
+    Rows of one person are alike, so ``n_people`` says how many count, None if all rows do.
     """
-    columns: dict[str, list[Any]] = {name: [] for name in column_names(tables[0])}
-    for table in tables:
-        for name, series in zip(column_names(table), series_of(table), strict=True):
-            columns[name].append(series)
-    return {name: _summary(found, n_people) for name, found in columns.items()}
+    parts = [code_table(table).columns for table in tables]
+    return {name: _summary([part[name] for part in parts], n_people) for name in parts[0]}
 
 
-def _summary(columns: list[Any], n_people: int | None) -> dict[str, Any]:
-    parts = [coded_column(column) for column in columns]
-    if any(values.dtype == object for _, values in parts):
+def _summary(columns: list[CodedColumn], n_people: int | None) -> dict[str, Any]:
+    n_rows = sum(map(len, columns))
+    summary = {"rows": n_rows, "people": n_people or n_rows}
+    if any(column.is_text for column in columns):
         counts: Counter[str] = Counter()
-        for part in parts:
-            texts, n = _texts(*part)
-            counts.update(dict(zip(texts, n.tolist(), strict=True)))
-        n_rows = sum(len(values if codes is None else codes) for codes, values in parts)
+        for column in columns:
+            for text, n in zip(*column.texts(), strict=True):
+                counts[text] += int(n)
         n_once = sum(n == 1 for n in counts.values())
         is_listed = len(counts) <= MAX_KNOWN and 2 * n_once < n_rows
         return {
-            "rows": n_rows,
-            "people": n_people or n_rows,
+            **summary,
             "empty": n_rows - counts.total(),
             "rare": n_once if is_listed else 0,
             "known": sorted(counts) if is_listed else None,
         }
-    numbers = np.concatenate([_numbers(*part) for part in parts])
+    numbers = np.concatenate([column.numbers() for column in columns])
     present = numbers[~np.isnan(numbers)]
     ends = [float(present.min()), float(present.max())] if len(present) else None
     # how many people have the smallest and the largest number, the rows do not tell: one, perhaps
     is_rare = [n_people is not None or (present == end).sum() == 1 for end in ends or ()]
     return {
-        "rows": len(numbers),
-        "people": n_people or len(numbers),
-        "empty": len(numbers) - len(present),
+        **summary,
+        "empty": n_rows - len(present),
         "rare": sum(map(int, is_rare)),
         "range": ends,
-        "kind": held_by(columns[0]),
+        "kind": columns[0].held,
     }
-
-
-def _texts(codes: Any, values: Any) -> tuple[list[str], Any]:
-    """Return the distinct texts of a column, and how many rows have each."""
-    if codes is None:
-        codes, values = pd.factorize(values)
-    else:
-        values = values[:-1]
-    return list(as_text(pd.Series(values))), np.bincount(codes[codes >= 0], minlength=len(values))
-
-
-def _numbers(codes: Any, values: Any) -> Any:
-    """Return the numbers of a column; texts that spell none are missing."""
-    numbers = np.asarray(as_numbers(pd.Series(values, dtype=values.dtype)))
-    return numbers if codes is None else numbers[codes]
 
 
 def count_strange(summary: Summary, *tables: Any) -> Drift:
     """Count the strange rows in each column that fit had, in tables side by side.
 
+    >>> import pandas as pd
     >>> summary = summarise(pd.DataFrame({"sex": ["F", "F", "M", "M"], "age": [18, 40, 40, 90]}))
     >>> found = count_strange(summary, pd.DataFrame({"sex": ["F", "f", None], "age": [1, 2, 50]}))
     >>> for name, strange in found.items():
@@ -197,32 +165,28 @@ def count_strange(summary: Summary, *tables: Any) -> Drift:
     sex Strange(rows=3, unseen=1, empty=1, outside=0, example='f')
     age Strange(rows=3, unseen=0, empty=0, outside=2, example='1')
     """
-    columns = {
-        name: series
-        for table in reversed(tables)
-        if table is not None
-        for name, series in zip(column_names(table), series_of(table), strict=True)
-    }
+    columns: dict[str, CodedColumn] = {}
+    for table in reversed(tables):
+        if table is not None:
+            columns |= code_table(table).columns
     return {
         name: _strange(columns[name], seen) for name, seen in summary.items() if name in columns
     }
 
 
-def _strange(series: Any, seen: Mapping[str, Any]) -> Strange:
-    codes, values = coded_column(series)
-    n_rows = len(values if codes is None else codes)
+def _strange(column: CodedColumn, seen: Mapping[str, Any]) -> Strange:
     if "known" in seen:
-        texts, n = _texts(codes, values)
+        texts, n = column.texts()
         known = set(texts if seen["known"] is None else seen["known"])
         is_new = np.array([text not in known for text in texts], dtype=bool)
         example = texts[int(is_new.argmax())] if is_new.any() else ""
-        return Strange(n_rows, int(n[is_new].sum()), n_rows - int(n.sum()), example=example)
-    numbers = _numbers(codes, values)
+        return Strange(len(column), int(n[is_new].sum()), len(column) - int(n.sum()), 0, example)
+    numbers = column.numbers()
     low, high = seen["range"] or (-np.inf, np.inf)
     is_outside = (numbers < low) | (numbers > high)
-    n_outside, first = int(is_outside.sum()), float(numbers[is_outside.argmax()])
-    example = _in_words(first, seen) if n_outside else ""
-    return Strange(n_rows, 0, int(np.isnan(numbers).sum()), n_outside, example)
+    n_outside = int(is_outside.sum())
+    example = _in_words(float(numbers[is_outside.argmax()]), seen) if n_outside else ""
+    return Strange(len(column), 0, int(np.isnan(numbers).sum()), n_outside, example)
 
 
 def _in_words(number: float, seen: Mapping[str, Any]) -> str:
@@ -230,7 +194,7 @@ def _in_words(number: float, seen: Mapping[str, Any]) -> str:
 
 
 def check_strange(summary: Summary, *tables: Any) -> None:
-    """Judge tables side by side that a classifier is asked about, unless someone else does."""
+    """Judge tables side by side that a classifier answers to, unless someone else does."""
     how = _handling.get()
     n_rows = max(len(table) for table in tables if table is not None)
     if how != LEFT_ALONE and n_rows >= MIN_ROWS:
@@ -247,16 +211,16 @@ def added(drift: Drift, other: Drift) -> Drift:
 def judge(summary: Summary, drift: Drift, *, accept: bool) -> None:
     """Refuse columns of which half is strange, beyond fit, or warn of them; warn from 5% on."""
     excess = {name: _excess(summary[name], strange) for name, strange in drift.items()}
-    found = sorted((name for name in excess if excess[name] >= TOLD), key=lambda n: -excess[n])
+    found = sorted((name for name in excess if excess[name] >= REPORTED), key=lambda n: -excess[n])
     if not found:
         return
-    sentences = [_sentence(name, summary[name], drift[name]) for name in found[:MAX_TOLD]]
-    if len(found) > MAX_TOLD:
-        sentences.append(f"the same goes for {shown(map(printable, found[MAX_TOLD:]))}")
-    told = "; ".join(sentences)
+    sentences = [_sentence(name, summary[name], drift[name]) for name in found[:MAX_NAMED]]
+    if len(found) > MAX_NAMED:
+        sentences.append(f"the same goes for {shown(map(printable, found[MAX_NAMED:]))}")
+    message = "; ".join(sentences)
     if excess[found[0]] >= REFUSED and not accept:
-        raise DriftError(told)
-    warn(f"{told}; what is promised for rows like those of fit may not hold for them")
+        raise DriftError(message)
+    warn(f"{message}; what is promised for rows like those of fit may not hold for them")
 
 
 def _excess(seen: Mapping[str, Any], strange: Strange) -> float:
@@ -266,7 +230,7 @@ def _excess(seen: Mapping[str, Any], strange: Strange) -> float:
     k_fit = min(n_fit, seen["rare"] + round(seen["empty"] * n_fit / seen["rows"]))
     excess = k / n - k_fit / n_fit if n >= MIN_ROWS else 0.0
     # given how many of all rows are strange, each is as likely to be a new one
-    by_chance = excess < TOLD or hypergeom.sf(k - 1, n + n_fit, k + k_fit, n) >= CHANCE
+    by_chance = excess < REPORTED or hypergeom.sf(k - 1, n + n_fit, k + k_fit, n) >= CHANCE
     return 0.0 if by_chance else float(excess)
 
 
@@ -298,13 +262,11 @@ def is_summary(stored: Any) -> bool:
 def _is_column(name: Any, seen: Any) -> bool:
     if type(name) is not str or not isinstance(seen, dict):
         return False
-    n_rows = seen.get("rows")
-    if type(n_rows) is not int or n_rows < 1:
+    counts: list[Any] = [seen.get(key) for key in ("rows", "people", "empty", "rare")]
+    if not all(type(n) is int for n in counts):
         return False
-    if type(seen.get("people")) is not int or not 0 < seen["people"] <= n_rows:
-        return False
-    counts = [seen.get("empty"), seen.get("rare")]
-    if not all(type(n) is int and 0 <= n <= n_rows for n in counts):
+    n_rows, n_people, *others = counts
+    if not (0 < n_people <= n_rows and all(0 <= n <= n_rows for n in others)):
         return False
     if seen.keys() == {"rows", "people", "empty", "rare", "known"}:
         known = [] if seen["known"] is None else seen["known"]

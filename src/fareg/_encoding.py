@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,9 +14,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from fareg._columns import as_numbers, as_text, canonical, check_table
-from fareg._levels import Levels
-from fareg._validation import FloatArray, InvalidInputError
+from fareg._columns import as_numbers, as_text, canonical
+from fareg._validation import FloatArray
 
 DAMPING = 10.0  # l2 regularisation that keeps the steps of a repeated training short
 CHECKED_ROWS = 1000  # so many rows tell whether training went astray
@@ -68,7 +66,10 @@ def ordinal_encoder() -> Pipeline:
 
 
 def _encoder(text: Any, numbers: Any) -> Pipeline:
-    """Put canonical columns of text and of numbers through a transformer each."""
+    """Put columns of text and of numbers through a transformer each.
+
+    The first step makes columns canonical. ``encoder[1:]`` leaves it out, for columns that are.
+    """
     columns = ColumnTransformer([("text", text, _TEXT), ("numbers", numbers, _NUMBERS)])
     return make_pipeline(FunctionTransformer(canonical), columns)
 
@@ -94,86 +95,10 @@ def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
         SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
         StandardScaler(),
     )
-    return _encoder(_indicators(max_categories), numbers)
-
-
-def _indicators(max_categories: int | None) -> Pipeline:
     levels = OneHotEncoder(
         handle_unknown="infrequent_if_exist", max_categories=max_categories, sparse_output=False
     )
-    return make_pipeline(_TO_TEXT, levels)
-
-
-class PiecewiseLinear(TransformerMixin, BaseEstimator):
-    """Write each number as how far it fills the quantile bins of its column, and as itself.
-
-    A value below a bin fills none of it, a value above fills all, a value inside fills its share.
-    A network sees in these inputs where along its range a number lies, whatever its scale. The last
-    input of a column is the number itself, standardised and cut at three standard deviations: it
-    makes straight lines across two numbers easy. A missing value is written as the median. If the
-    column had missing values in fit, one more input says whether it is missing. A column with fewer
-    distinct values than ``n_bins`` has fewer bins.
-
-    >>> numbers = np.array([[0.0], [2.0], [3.0], [6.0], [9.0]])
-    >>> PiecewiseLinear(n_bins=2).fit_transform(numbers)[:, :2].round(2).tolist()
-    [[0.0, 0.0], [0.67, 0.0], [1.0, 0.0], [1.0, 0.5], [1.0, 1.0]]
-    """
-
-    def __init__(self, n_bins: int = 8) -> None:
-        self.n_bins = n_bins
-
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Find bin edges, median, mean and spread of each column among its finite values."""
-        numbers = np.asarray(X, dtype=np.float64)
-        finite = [column[np.abs(column) < LARGEST] for column in numbers.T]
-        finite = [column if len(column) else np.zeros(1) for column in finite]
-        self.edges_ = [_bin_edges(column, self.n_bins) for column in finite]
-        self.medians_ = np.array([np.median(column) for column in finite])
-        self.means_ = np.array([column.mean() for column in finite])
-        self.scales_ = np.array([column.std() or 1.0 for column in finite])
-        self.missing_ = np.asarray(np.isnan(numbers).any(axis=0))
-        self.n_outputs_ = np.array([len(edges) for edges in self.edges_]) + self.missing_
-        self.names_ = [str(name) for name in getattr(X, "columns", range(numbers.shape[1]))]
-        return self
-
-    def transform(self, X: Any) -> FloatArray:
-        """Return the inputs, shape (n, n_inputs)."""
-        numbers = np.asarray(X, dtype=np.float64)
-        missing = np.isnan(numbers)
-        numbers = np.where(missing, self.medians_, numbers)
-        plain = np.clip((numbers - self.means_) / self.scales_, -3.0, 3.0)
-        parts = []
-        for j, edges in enumerate(self.edges_):
-            share = (numbers[:, [j]] - edges[:-1]) / np.diff(edges)
-            parts += [np.clip(share, 0.0, 1.0), plain[:, [j]]]
-            if self.missing_[j]:
-                parts.append(missing[:, [j]].astype(np.float64))
-        return np.hstack(parts) if parts else np.empty((len(numbers), 0))
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Name each input after its column, and its bin after its number."""
-        names: list[str] = []
-        for j, name in enumerate(self.names_ if input_features is None else input_features):
-            names += [f"{name}_{b}" for b in range(len(self.edges_[j]) - 1)] + [str(name)]
-            names += [f"missingindicator_{name}"] * bool(self.missing_[j])
-        return np.array(names, dtype=object)
-
-
-def _bin_edges(column: FloatArray, n_bins: int) -> FloatArray:
-    """Return the distinct quantiles of finite values: two edges at least."""
-    edges = np.unique(column)
-    if len(edges) > n_bins + 1:
-        edges = np.unique(np.quantile(column, np.arange(n_bins + 1) / n_bins))
-    return edges if len(edges) > 1 else np.append(edges, edges + max(1.0, abs(edges[0])))
-
-
-def piecewise_encoder(max_categories: int | None = None) -> Pipeline:
-    """Text to indicators as in :func:`one_hot_encoder`, numbers piecewise-linearly: for networks.
-
-    Numbers keep their order up to infinity: an infinite one fills all bins or none.
-    """
-    numbers = make_pipeline(_TO_NUMBERS, PiecewiseLinear())
-    return _encoder(_indicators(max_categories), numbers)
+    return _encoder(make_pipeline(_TO_TEXT, levels), numbers)
 
 
 def code_encoder(max_categories: int | None = None) -> Pipeline:
@@ -188,7 +113,7 @@ def code_encoder(max_categories: int | None = None) -> Pipeline:
 
 
 def encoded_columns(encoder: Pipeline) -> list[tuple[str, str]]:
-    """Return for each output of a fitted encoder for networks its column and its own name.
+    """Return for each output of a fitted encoder for networks its column and its name.
 
     Which column an output comes from is counted, because names do not tell: ``a_b`` may be level
     ``b`` of column ``a``, or a column.
@@ -218,10 +143,7 @@ def _outputs_of_text(transformer: Pipeline, n_columns: int) -> list[int]:
 
 
 def _outputs_of_numbers(transformer: Pipeline, n_columns: int) -> list[int]:
-    step = transformer[1]
-    if isinstance(step, PiecewiseLinear):
-        return np.repeat(np.arange(n_columns), step.n_outputs_).tolist()
-    missing = step.indicator_.features_ if step.add_indicator else []
+    missing = transformer[1].indicator_.features_ if transformer[1].add_indicator else []
     return [*range(n_columns), *missing]
 
 
@@ -276,18 +198,18 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
         return self
 
     def _went_astray(self, X: FloatArray, y: Any, weights: Any) -> bool:
-        """Tell whether the class shares alone would have told the training labels better.
+        """Tell whether the class shares alone would have predicted the training labels better.
 
         Steps in leaves where a rare class is all but excluded have no bound; with many classes
         they may grow from round to round.
         """
         rows = np.linspace(0, len(y) - 1, min(len(y), CHECKED_ROWS)).astype(np.int64)
-        own = np.searchsorted(self.classes_, np.asarray(y)[rows])
+        codes = np.searchsorted(self.classes_, np.asarray(y)[rows])
         weights = np.ones(len(y)) if weights is None else np.asarray(weights)
-        shares = np.bincount(own, weights[rows], len(self.classes_)) / weights[rows].sum()
-        told = self.predict_proba(X[rows])[np.arange(len(rows)), own]
+        shares = np.bincount(codes, weights[rows], len(self.classes_)) / weights[rows].sum()
+        predicted = self.predict_proba(X[rows])[np.arange(len(rows)), codes]
         tiny = np.finfo(float).tiny
-        gain = np.log(np.maximum(told, tiny)) - np.log(np.maximum(shares[own], tiny))
+        gain = np.log(np.maximum(predicted, tiny)) - np.log(np.maximum(shares[codes], tiny))
         return bool(np.average(gain, weights=weights[rows]) < 0)
 
 
@@ -298,60 +220,3 @@ def gradient_boosting(random_state: int | None = None) -> Pipeline:
         boosting.set_fit_request(sample_weight=True)
     steps = make_pipeline(ordinal_encoder(), FillEmpty()).steps
     return Pipeline([*steps, ("histgradientboostingclassifier", boosting)])
-
-
-@dataclass(frozen=True)
-class NumericCode:
-    """How each column becomes a number: by the median of a number, or the levels of a text.
-
-    Numbers stay as they are, with the median for missing values. Text becomes the position of the
-    value among the sorted values of its column; missing has a position of its own after them, and
-    a value not seen when the code was learned gets -1.
-    """
-
-    columns: tuple[float | Levels, ...]
-
-    @classmethod
-    def learn(cls, X: Any) -> NumericCode:
-        """Learn medians and levels from a table."""
-        columns: list[float | Levels] = []
-        for _, column in canonical(check_table(X)).items():
-            if column.dtype == object:
-                columns.append(Levels.learn(column))
-            else:
-                columns.append(float(column.median()) if column.notna().any() else 0.0)
-        return cls(tuple(columns))
-
-    def transform(self, X: Any) -> FloatArray:
-        """Return the table as a float array of shape (n_samples, n_features).
-
-        >>> X = [["b", 1.0], ["a", None], [None, 3.0]]
-        >>> NumericCode.learn(X).transform(X).tolist()
-        [[1.0, 1.0], [0.0, 2.0], [2.0, 3.0]]
-        """
-        table = canonical(check_table(X))
-        if table.shape[1] != len(self.columns):
-            raise InvalidInputError(
-                f"X must have the {len(self.columns)} columns of the search, got {table.shape[1]}"
-            )
-        numbers = np.empty(table.shape, dtype=np.float64)
-        for j, ((name, column), code) in enumerate(zip(table.items(), self.columns, strict=True)):
-            if isinstance(code, Levels):
-                numbers[:, j] = code.codes(column)
-            elif column.dtype == object:
-                raise InvalidInputError(
-                    f"column {name!r} must hold numbers as in the search, got text"
-                )
-            else:
-                numbers[:, j] = column.fillna(code)
-        if not (np.abs(numbers) <= LARGEST).all():  # cut_huge leaves LARGEST itself
-            raise InvalidInputError(
-                f"X must hold finite numbers below {LARGEST:g}; remove or clip infinite values"
-            )
-        return numbers + 0.0  # -0.0 and 0.0 are one value
-
-    def on_one_scale(self, X: Any) -> FloatArray:
-        """Return the table as numbers of unit spread: units of measurement choose no direction."""
-        numbers = self.transform(X)
-        spread = numbers.std(axis=0)
-        return (numbers - numbers.mean(axis=0)) / np.where(spread > 0, spread, 1.0)

@@ -38,7 +38,7 @@ def run_tasks(
     """Yield ``function(task)`` for every task, in the order in which they finish.
 
     The function must be one of a module, so that other processes find it. ``engine`` is "local" or
-    "dask"; dask runs a task again on another worker if its own dies. ``jobs`` are processes on this
+    "dask"; dask runs a task again on another worker if one dies. ``jobs`` are processes on this
     machine, None for one per core; they end with this one, however it ends. ``scheduler`` is the
     address of a running dask scheduler; None starts a cluster on this machine.
 
@@ -52,7 +52,7 @@ def run_tasks(
 
 
 def check_engine(engine: str, jobs: int | None, scheduler: str | None) -> int:
-    """Return the number of processes, after checks of what :func:`run_tasks` is told."""
+    """Return the number of processes, after checks of the arguments of :func:`run_tasks`."""
     check_choice("engine", engine, ENGINES)
     if scheduler is not None and engine != "dask":
         raise FaregError(

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
-from fareg._endings import either
 from fareg._validation import InvalidInputError
+from fareg._words import either
 
 AnyPath = str | os.PathLike[str]
 KEPT = "what was finished is kept, and the same command goes on from there"
@@ -98,24 +98,19 @@ def check_outputs(
     written = [path for path in outputs if path is not None]
     read = [path for path in inputs if path is not None]
     for number, output in enumerate(written):
-        for other in (*read, *written[:number]):
-            if _is_same(output, other):
-                use = "read" if other in read else "written"
-                raise InvalidInputError(
-                    f"cannot write {output}: it is the same as {other}, which is {use} too; choose "
-                    "another name"
-                )
+        wrong = [
+            f"it is the same as {other}, which is {use} too; choose another name"
+            for use, others in (("read", read), ("written", written[:number]))
+            for other in others
+            if _is_same(output, other)
+        ]
         for source in read:
             if _lies_in(output, source):
-                raise InvalidInputError(
-                    f"cannot write {output}: it lies in {source}, which is read; choose a place "
-                    "outside"
-                )
+                wrong.append(f"it lies in {source}, which is read; choose a place outside")
             if _lies_in(source, output):
-                raise InvalidInputError(
-                    f"cannot write to {output}: {source}, which is read, lies in it; choose "
-                    "another folder"
-                )
+                wrong.append(f"{source}, which is read, lies in it; choose another folder")
+        if wrong:
+            raise InvalidInputError(f"cannot write {output}: {wrong[0]}")
 
 
 def _lies_in(path: AnyPath, folder: AnyPath) -> bool:
@@ -150,23 +145,20 @@ def check_output(path: AnyPath, *, endings: Sequence[str] = ()) -> Path:
 
 def _check_place(target: Path) -> None:
     """Refuse a path without a folder, or at which something else than a file stands."""
-    if target.is_dir():
-        raise InvalidInputError(f"cannot write {target}: it is a folder; name a file in it")
     real = Path(os.path.realpath(target))  # a link stands for the file that it points to
     folder = real.parent if target.is_symlink() else target.parent
-    if folder.exists() and not folder.is_dir():
-        raise InvalidInputError(
-            f"cannot write {target}: {folder} is not a folder; choose another place"
-        )
-    if not folder.is_dir():
-        raise InvalidInputError(
-            f"cannot write {target}: there is no folder {folder}; create it first"
-        )
+    if target.is_dir():
+        wrong = "it is a folder; name a file in it"
+    elif not folder.exists():
+        wrong = f"there is no folder {folder}; create it first"
+    elif not folder.is_dir():
+        wrong = f"{folder} is not a folder; choose another place"
     # Pipes and devices would be replaced, and a link that points to itself leads to no file.
-    if real.is_symlink() or (real.exists() and not real.is_file()):
-        raise InvalidInputError(
-            f"cannot write {target}: it exists and is not a regular file; choose another name"
-        )
+    elif real.is_symlink() or (real.exists() and not real.is_file()):
+        wrong = "it exists and is not a regular file; choose another name"
+    else:
+        return
+    raise InvalidInputError(f"cannot write {target}: {wrong}")
 
 
 def check_readable(path: AnyPath) -> Path:

@@ -1,8 +1,8 @@
-"""Chance and rows: the random number of each row, one row of a cluster, rows that were used before.
+"""Chance and rows: the random number of each row, and rows that were used before.
 
 A randomised score needs a number in [0, 1) per row. It is a hash of a key, drawn once per fit, and
-of what tells the row from others: its values, the id of the person if ids are known, what the row
-is for, its label where it teaches or calibrates, and how many equal rows stand before it in the
+of what distinguishes the row: its values, the id of the person if ids are known, what the row is
+for, its label where it teaches or calibrates, and how many equal rows stand before it in the
 same call. So equal people are not lucky or unlucky together, and answers are the same in every run,
 whatever the order of the rows that calibrate. ``docs/guarantees.md`` has the proof that promises
 hold.
@@ -11,20 +11,18 @@ hold.
 from __future__ import annotations
 
 import hashlib
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammaln
 
-from fareg._columns import coded_column, series_of, spelled_numbers
-from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, check_count
+from fareg._columns import coded_columns, spelled_numbers
+from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
 
-Z = 3.0  # standard errors that chance may explain
-MARGIN = 0.01  # further share that may equal used rows, as new rows are never quite like old ones
+MARGIN = 0.05  # share of new rows that may equal used ones where used rows never equal each other
 
-
-# What rows are asked for. Equal rows get independent numbers in each role.
+# What rows are for. Equal rows get independent numbers in each role.
 ROLES = {"calibration": 1, "learning": 2, "prediction": 3}
 
 
@@ -37,11 +35,10 @@ def row_hashes(
     ``ids``, an array of texts that tell whose row it is, and ``labels``, the number of each label.
     """
     state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
-    columns = [*series_of(X), *(() if beside is None else series_of(beside))]
-    for position, column in enumerate(columns):
-        codes, values = coded_column(column)
-        hashes = _hashes(values) + np.uint64(position)
-        state = _mix(state ^ (hashes if codes is None else hashes[codes]))
+    columns = chain(coded_columns(X), () if beside is None else coded_columns(beside))
+    for position, (_, column) in enumerate(columns):
+        hashes = _hashes(column.values) + np.uint64(position)
+        state = _mix(state ^ (hashes if column.codes is None else hashes[column.codes]))
     state = state if ids is None else _mix(state ^ _text_hashes(ids))
     return state if labels is None else _mix(state ^ _mix(labels.astype(np.uint64)))
 
@@ -56,29 +53,24 @@ def equal_before(hashes: Any) -> IntArray:
     if len(hashes) < 2:
         return before
     repeated = np.flatnonzero(pd.Series(hashes).duplicated(keep=False))  # few, in most tables
-    order = repeated[np.argsort(hashes[repeated], kind="stable")]
-    place = np.arange(len(order))
-    is_first = np.ones(len(order), dtype=bool)
-    is_first[1:] = hashes[order[1:]] != hashes[order[:-1]]
-    before[order] = place - np.maximum.accumulate(np.where(is_first, place, 0))
+    if len(repeated):
+        before[repeated] = pd.Series(repeated).groupby(hashes[repeated]).cumcount()
     return before
 
 
 def numbered_hashes(hashes: Any, role: str, before: IntArray | None = None) -> Any:
     """Return 64 random bits per row that no other row of the same call has.
 
-    Equal rows are told apart by their number: ``before`` tells how many equal rows stand before
-    each; None if ``hashes`` are those of all rows. In another role, the bits are others.
+    Equal rows differ by their number: ``before`` says how many equal rows stand before each, None
+    if ``hashes`` are those of all rows. In another role, the bits are others.
     """
     before = equal_before(hashes) if before is None else before
     salt = _mix(np.array([ROLES[role] << 56], dtype=np.uint64) + before.astype(np.uint64))
     return _mix(hashes ^ salt)
 
 
-def uniforms_of(bits: Any, shift: int = 0) -> FloatArray:
-    """Return one number in [0, 1) per row, and independent ones for every ``shift``."""
-    if shift:
-        bits = _mix(bits + _mix(np.array([shift], dtype=np.uint64)))
+def uniforms_of(bits: Any) -> FloatArray:
+    """Return one number in [0, 1) per row."""
     uniforms: FloatArray = (bits >> np.uint64(11)) * 2.0**-53
     return uniforms
 
@@ -145,39 +137,19 @@ def hash_key(random_state: Any) -> int:
     return int.from_bytes(digest, "little")
 
 
-def one_row_of_each(clusters: Any, n: int, rng: np.random.Generator) -> BoolArray:
-    """Draw one row from each cluster; without clusters, take all ``n`` rows.
-
-    >>> int(one_row_of_each(np.array([7, 7, 7]), 3, np.random.default_rng(0)).sum())
-    1
-    """
-    chosen = np.ones(n, dtype=bool)
-    if clusters is not None:
-        order = rng.permutation(n)
-        chosen[:] = False
-        chosen[order[np.unique(clusters[order], return_index=True)[1]]] = True
-    return chosen
-
-
-def holds_used(
-    used: IntArray, given: IntArray, n_given: int, others: Any = (), n_hidden: int = 0
-) -> bool:
+def holds_used(used: IntArray, given: IntArray, n_given: int, n_hidden: int = 0) -> bool:
     """Tell whether a table holds used rows, or equals some of them by chance only.
 
     The share of used rows that equal another used row estimates how many rows of a new table equal
-    a used one (Good 1953). Its variance is that of Esty (1983), with Wilson's correction so that it
-    is not zero where no used rows are equal. A table whose rows are all of a common kind equals
-    used rows more often than that, but not more often than its own rows equal each other.
+    a used one (Good 1953). A table in which twice as many do, and ``MARGIN`` more, holds used rows.
+    In a table of few values most rows equal others, so nothing is said about it.
 
     Parameters
     ----------
     used, given : ndarray of shape (n_values,)
         How many used rows, and how many rows of the table, have each value of the used rows.
     n_given : int
-        Rows of the table.
-    others : ndarray, default=()
-        How many rows of the table have each of its other values; those not counted are taken to be
-        unlike each other.
+        Number of rows of the table.
     n_hidden : int, default=0
         How many further used rows equal an earlier one, though their values here do not show it.
 
@@ -188,26 +160,8 @@ def holds_used(
     >>> holds_used(np.full(50, 20), np.full(50, 4), 200)
     False
     """
-    n, m = int(used.sum()), n_given
-    if not given.any():
+    if n_given == 0:
         return False
-    once = max(0, int((used == 1).sum()) - 2 * n_hidden)  # a row and its repetition
-    twice = int((used == 2).sum()) + n_hidden
-    chance = 1 - once / n
-    error = (Z * np.sqrt(once * chance + 2 * twice + Z**2) + Z**2) / n
-    most = min(1.0, chance + error)
-    bound = chance + MARGIN + np.hypot(error, Z * np.sqrt(most * (1 - most) / m))
-    if given.sum() / m <= bound:
-        return False
-    k = min(n, m - 1)
-    inside = np.concatenate([given, np.asarray(others, dtype=given.dtype)])
-    among_themselves = inside @ (1 - _none_of(k, inside - 1, m - 1))
-    return bool(given @ (1 - _none_of(k, used, n)) > among_themselves)
-
-
-def _none_of(k: int, marked: IntArray, n: int) -> FloatArray:
-    """Return the probability that k of n rows, drawn at random, are none of the marked ones."""
-    rest = n - marked
-    draws = gammaln(rest + 1) - gammaln(np.maximum(rest - k, 0) + 1)
-    chance: FloatArray = np.exp(draws - gammaln(n + 1) + gammaln(n - k + 1))
-    return np.where(rest >= k, chance, 0.0)
+    n_alone = max(0, int((used == 1).sum()) - 2 * n_hidden)  # a row and its repetition
+    by_chance = 1 - n_alone / max(1, int(used.sum()))
+    return bool(given.sum() / n_given > 2 * by_chance + MARGIN)

@@ -2,7 +2,7 @@
 
 A table of prediction sets has one column of True and False per class. The label of a column is,
 in this order, what ``classes`` says, the name of the column in a frame, or its place among the
-sorted labels if there are as many of them as columns. In any other case ``classes`` is asked for.
+sorted labels if there are as many of them as columns. In any other case ``classes`` is required.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import product, takewhile
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,11 @@ from fareg._validation import BoolArray, IntArray, InvalidInputError, check_same
 from fareg._words import fraction, percent, shown
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", re.ASCII)
-LARGEST_INT = 2.0**63  # whole floats from here on have no 64-bit integer
 SUSPICIOUS_ROWS = 30  # as many calibration rows of one label are seldom chance
 
 
 def label_codes(y: Any, classes: Any) -> IntArray:
-    """Return the column of each label, -1 for a label that is none of the classes.
+    """Return the column of each label, -1 for a label that is not a class.
 
     Labels are compared as Python compares them: 1, 1.0 and ``np.int64(1)`` are one label, and so
     are True and 1. Text is equal whatever its width or type. Text never equals a number.
@@ -75,11 +75,13 @@ def check_known(
     if n_unknown == 0:
         return
     if n_unknown == n:
-        told = f"y holds no label that the estimator knows, got {labels[0]}; its classes are "
+        text = f"y holds no label that the estimator knows, got {labels[0]}; its classes are "
         if str(labels[0]) in map(str, classes):  # 2 is known, and "2" was given
-            kind, own = (type(np.asarray(x).tolist()[0]).__name__ for x in (labels, classes))
-            raise InvalidInputError(f"{told}{shown(classes)}, of type {own}; convert y from {kind}")
-        raise InvalidInputError(f"{told}{shown(classes)}; train it on rows with these labels")
+            kind, other = (type(np.asarray(x).tolist()[0]).__name__ for x in (labels, classes))
+            raise InvalidInputError(
+                f"{text}{shown(classes)}, of type {other}; convert y from {kind}"
+            )
+        raise InvalidInputError(f"{text}{shown(classes)}; train it on rows with these labels")
     share = n_unknown / n
     if label_conditional:
         effect = "the promise is kept for each label that it saw, not for these"
@@ -181,13 +183,13 @@ def check_marks(sets: Any) -> BoolArray:
             "sets must be a table of True and False with a column per class, got labels; mark "
             "them: [[label in row for label in classes] for row in sets]"
         )
-    if table.ndim == 3 and table.shape[2] > 1:
+    if table.ndim == 3 and table.shape[2] == 1:
+        table = table[:, :, 0]
+    if table.ndim == 3:
         raise InvalidInputError(
             f"sets holds {table.shape[2]} confidence levels, got shape {table.shape}; "
             "pass one at a time: sets[:, :, 0]"
         )
-    if table.ndim == 3:
-        table = table[:, :, 0]
     if table.ndim != 2 or table.size == 0:
         raise InvalidInputError(
             "sets must be a table of shape (n_samples, n_classes) and not be empty, "
@@ -256,23 +258,6 @@ def check_classes(classes: Any, n_columns: int | None = None, table: str = "sets
     return known
 
 
-def label_texts(labels: Any) -> Any:
-    """Return labels as text, a whole number alike whether it is stored as int or float.
-
-    >>> label_texts([1.0, 2.0, 1e20])
-    array(['1', '2', '1e+20'], dtype=object)
-    """
-    values = pd.Series(labels)
-    if pd.api.types.is_float_dtype(values.dtype) and (values.dropna() % 1 == 0).all():
-        return values.map(_whole_text).to_numpy(dtype=object)
-    return values.map(str).to_numpy(dtype=object)
-
-
-def _whole_text(number: float) -> str:
-    is_small = abs(number) < LARGEST_INT  # a missing label is not
-    return str(int(number)) if is_small else "<NA>" if pd.isna(number) else str(float(number))
-
-
 def plain_text(label: Any) -> str | Decimal:
     """Return what the text of a label means, in which 1, 1.0, "1" and " 01" are alike.
 
@@ -287,27 +272,6 @@ def plain_text(label: Any) -> str | Decimal:
     return text.lower() if text.lower() in ("true", "false") else text
 
 
-def as_known(texts: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return texts as the known labels that they equal or else, if there is just one, mean.
-
-    A text that means no known label, or several of them, stays as it is.
-
-    >>> as_known(["1.0", "01", " b", "c"], ["1", "01", "b"])
-    ['1.0', '01', 'b', 'c']
-    """
-    given, labels = list(texts), set(known)
-    meanings: dict[Any, list[str]] = {}
-    for label in labels:
-        meanings.setdefault(plain_text(label), []).append(label)
-
-    def meant(text: str) -> str:
-        alike = [] if text in labels else meanings.get(plain_text(text), [])
-        return alike[0] if len(alike) == 1 else text
-
-    found = {text: meant(text) for text in dict.fromkeys(given)}
-    return [found[text] for text in given]
-
-
 def set_text(labels: Iterable[str]) -> str:
     """Write a set of labels as text: a JSON list, whatever its labels hold.
 
@@ -315,21 +279,6 @@ def set_text(labels: Iterable[str]) -> str:
     ["cold; flu", "say \\"a|b\\""] []
     """
     return json.dumps(list(labels), ensure_ascii=False)
-
-
-def read_set_text(text: str) -> list[str] | None:
-    """Return the labels of a JSON list as text, None if the text is not a list of labels.
-
-    >>> read_set_text('["a|b", 1.50, true]'), read_set_text("a|b"), read_set_text("[[1]]")
-    (['a|b', '1.50', 'true'], None, None)
-    """
-    try:  # numbers stay as they are written
-        labels = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-    except ValueError:
-        return None
-    if not isinstance(labels, list) or not all(isinstance(label, str | bool) for label in labels):
-        return None
-    return [str(label).lower() if isinstance(label, bool) else label for label in labels]
 
 
 def frame_names(sets: Any) -> list[Any] | None:
@@ -361,43 +310,35 @@ def _named_columns(names: list[Any], labels: list[Any], table: str) -> ColumnCla
 
 def _stripped(names: list[str], labels: list[Any], table: str) -> ColumnClasses | None:
     """Strip a common prefix and suffix; return the reading that finds most labels, if it is one."""
-    best = 0
-    ways: list[ColumnClasses] = []
-    for begin in range(shared_length(names) + 1):
-        for end in range(shared_length([name[::-1] for name in names]) + 1):
-            inner = [name[begin : len(name) - end] for name in names]
-            if not all(inner):
-                continue
-            classes, found = _as_labels(inner, labels)
-            if found > best:
-                best, ways = found, []
-            if found and found == best:
-                note = f"columns {shown(names)} of the {table} are read as labels {shown(classes)}"
-                ends = names[0][:begin], names[0][len(names[0]) - end :]
-                ways.append(ColumnClasses(classes, *ends, (note,)))
-    return ways[0] if len(ways) == 1 else None
+    ways: dict[int, list[ColumnClasses]] = {}
+    begins = range(shared_length(names) + 1)
+    ends = range(shared_length([name[::-1] for name in names]) + 1)
+    for begin, end in product(begins, ends):
+        inner = [name[begin : len(name) - end] for name in names]
+        if all(inner):
+            classes, n_found = _as_labels(inner, labels)
+            note = f"columns {shown(names)} of the {table} are read as labels {shown(classes)}"
+            cut = names[0][:begin], names[0][len(names[0]) - end :]
+            ways.setdefault(n_found, []).append(ColumnClasses(classes, *cut, (note,)))
+    most = max(ways, default=0)
+    return ways[most][0] if most and len(ways[most]) == 1 else None
 
 
 def shared_length(names: list[str]) -> int:
     """Return how many characters all names begin with."""
-    first, last = min(names), max(names)  # in order, all others lie between these two
-    pairs = zip(first, last, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), len(first))
+    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return len(list(alike))
 
 
 def _by_name(classes: list[Any], names: list[Any], table: str) -> list[Any]:
     """Return classes in the order of a frame's columns, if these are named after them."""
-    texts = {plain_text(label): label for label in classes}
-    own = [plain_text(name) for name in names]
-    if not set(own) & set(texts):
-        # The names are no labels, so columns are in the order of the classes.
-        return classes
-    if set(own) != set(texts):
+    found, n_found = _as_labels(names, classes)
+    if n_found not in (0, len(classes)):
         raise InvalidInputError(
             f"{table} has columns {shown(names)} but classes are {shown(classes)}; rename the "
             "columns, or leave classes None"
         )
-    return [texts[name] for name in own]
+    return found if n_found else classes  # other names leave the columns in the order of classes
 
 
 def _as_labels(names: list[Any], labels: list[Any]) -> tuple[list[Any], int]:

@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import (
+    CodedTable,
     as_numbers,
     as_text,
-    coded_column,
-    column_names,
+    code_table,
     held,
     in_words,
-    series_of,
     shortest_between,
     spelled_numbers,
     take_rows,
@@ -31,7 +30,7 @@ N_BINS = 4
 MAX_LEVELS = 10**6  # a larger number is an identifier that was taken for a level
 
 MANY_MISSING = 20  # rows without a value that are no chance
-N_ASKED = 500  # about so many rows are asked whether their texts are numbers
+N_LOOKED_AT = 500  # rows that show whether texts are numbers
 NEARLY_ALL = 0.95  # share of the texts of a column that must look like numbers
 # Numbers may have signs between thousands, a decimal comma, a currency or a percent sign.
 WRITTEN_NUMBER = re.compile(r"[-+]?[$€£¥]?[-+]?(\d{1,3}([,.'\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?")
@@ -53,20 +52,20 @@ class Levels:
         A numeric column with more than 20 distinct values is cut into quartiles, those of
         ``reference`` if given: edges from other rows keep the levels independent of ``column``.
         """
+        kind = held(column)
         missing: tuple[Any, ...] = (None,) if column.isna().any() else ()
         present = (column if reference is None else as_numbers(reference)).dropna()
         if column.dtype == object or present.nunique() <= MAX_DISCRETE:
-            distinct = np.sort(np.asarray(column.dropna().unique()))
-            return cls(str(column.name), (*distinct.tolist(), *missing), kind=held(column))
-        inner, kind = np.arange(1, N_BINS) / N_BINS, held(column)
-        numbers = np.asarray(present, np.float64)
+            distinct = sorted(column.dropna().unique().tolist())
+            return cls(str(column.name), (*distinct, *missing), kind=kind)
+        numbers, inner = np.asarray(present, np.float64), np.arange(1, N_BINS) / N_BINS
         edges = np.unique(np.quantile(numbers, inner, method="inverted_cdf")).tolist()
         if kind is None:
             edges = [_short_edge(edge, numbers) for edge in edges]
         return cls(str(column.name), (*range(len(edges) + 1), *missing), tuple(edges), kind)
 
     def codes(self, column: pd.Series) -> IntArray:
-        """Return the level number of each row, -1 for a value that is none of the levels."""
+        """Return the level number of each row, -1 for a value without a level."""
         missing = np.asarray(column.isna())
         codes = np.full(len(column), -1, dtype=np.int64)
         if self.edges is not None:
@@ -191,26 +190,6 @@ def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
     return joint
 
 
-def crossed(
-    cells: IntArray, n_cells: int, codes: IntArray, n_codes: int, *, max_cells: int
-) -> tuple[IntArray, int]:
-    """Divide cells by the levels of one more feature; return the new cells and their number.
-
-    Cells are numbered in the order of the levels. If there would be more than ``max_cells``, those
-    that do not occur are left out.
-
-    >>> crossed(np.array([0, 1]), 2, np.array([2, 0]), 3, max_cells=256)
-    (array([2, 3]), 6)
-    >>> crossed(np.array([0, 1]), 2, np.array([2, 0]), 3, max_cells=4)
-    (array([0, 1]), 2)
-    """
-    joint, n_joint = cells * n_codes + codes, n_cells * n_codes
-    if n_joint > max_cells:
-        joint = np.unique(joint, return_inverse=True)[1]
-        n_joint = int(joint.max(initial=0)) + 1
-    return joint, n_joint
-
-
 def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
     """Return which of the known combinations each row of level numbers is, -1 for none.
 
@@ -243,7 +222,7 @@ def numbers_as_text(*tables: Any) -> str | None:
     """Return a sentence about columns of text that are written numbers, None if there are none.
 
     Each distinct text of such a column is a level of its own. Some rows are looked at, spread over
-    the table. Nearly all texts must look like numbers, and more than one in ten must be no plain
+    the table. Nearly all texts must look like numbers, and more than one in ten must not be a plain
     number, so that codes such as ``0815`` are left in peace. A table may be None.
 
     >>> table = pd.DataFrame({"pay": ["77,516", "516", "1,090"], "zip": ["0815", "0816", "0817"]})
@@ -251,20 +230,14 @@ def numbers_as_text(*tables: Any) -> str | None:
     pay: numbers written as text, such as 77,516, each of which is taken as a category; ...
     """
     found: dict[str, str] = {}
-    for table in filter(_may_hold_text, tables):
-        rows = np.arange(0, len(table), max(1, len(table) // N_ASKED))
-        for name, column in zip(
-            column_names(table), series_of(take_rows(table, rows)), strict=True
-        ):
-            codes, values = coded_column(column)
-            if codes is None or values.dtype != object:
-                continue
-            texts, n = [text.strip() for text in values[:-1]], np.sum(codes >= 0)
-            counts = np.bincount(codes[codes >= 0], minlength=len(texts))
-            written = np.array([WRITTEN_NUMBER.fullmatch(text) is not None for text in texts])
-            marked = np.flatnonzero(written & np.isnan(spelled_numbers(texts)))
-            if counts[written].sum() >= NEARLY_ALL * n and counts[marked].sum() > n / 10:
-                found[name] = texts[marked[0]]
+    for table in (table for table in tables if table is not None):
+        spread = slice(None, None, max(1, len(table) // N_LOOKED_AT))
+        for name, column in code_table(take_rows(table, spread)).columns.items():
+            texts = [text.strip() for text in column.rows() if text] if column.is_text else []
+            written = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
+            marked = [text for text in written if np.isnan(spelled_numbers([text])[0])]
+            if len(written) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
+                found[name] = marked[0]
     if not found:
         return None
     return (
@@ -281,16 +254,15 @@ def empty_columns(*tables: Any) -> str | None:
     >>> print(empty_columns(pd.DataFrame({"age": [31.0] * 20, "pay": [None] * 20})))
     pay: no value in 20 rows, so nothing can be learned from it; fill it in or leave it out
     """
-    found = [
-        name
-        for table in tables
-        if table is not None and len(table) >= MANY_MISSING
-        for name, column in zip(column_names(table), series_of(table), strict=True)
-        if _is_empty(column[:N_ASKED]) and _is_empty(column)
-    ]
+    found: list[str] = []
+    given = [table for table in tables if table is not None]
+    for table in given:
+        head = code_table(take_rows(table, slice(N_LOOKED_AT)))
+        if len(table) >= MANY_MISSING and _empty_names(head):  # few tables are read as a whole
+            found += _empty_names(code_table(table))
     if not found:
         return None
-    n_rows = max(len(table) for table in tables if table is not None)
+    n_rows = max(map(len, given))
     it = "it" if len(found) == 1 else "them"
     return (
         f"{shown(found)}: no value in {n_rows:,} rows, so nothing can be learned from {it}; "
@@ -298,9 +270,5 @@ def empty_columns(*tables: Any) -> str | None:
     )
 
 
-def _is_empty(column: Any) -> bool:
-    return bool(pd.isna(np.asarray(column, dtype=object)).all())
-
-
-def _may_hold_text(table: Any) -> bool:
-    return table is not None and getattr(getattr(table, "dtype", None), "kind", "O") not in "biuf"
+def _empty_names(table: CodedTable) -> list[str]:
+    return [name for name, column in table.columns.items() if pd.isna(column.rows()).all()]

@@ -1,4 +1,4 @@
-"""How many threads a piece of work gets: one if it is small, the library's own choice otherwise.
+"""How many threads a piece of work gets: one if it is small, the library's choice otherwise.
 
 Libraries such as scikit-learn's boosting share even tiny loops among all cores, and threads wait
 for each other at the end of every loop. That gains little on a small table, and if other programs

@@ -14,10 +14,9 @@ from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special  # noqa: F401  # it is imported early; persistence._foreign tells why
+import scipy.special  # noqa: F401  # it is imported early; persistence._foreign says why
 from sklearn.exceptions import NotFittedError
 
-T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -59,6 +58,12 @@ class LostWorkersError(FaregError):
 
 class FaregWarning(UserWarning):
     """A documented fallback was taken, for example a full set for a group that is too small."""
+
+
+def require(condition: Any, part: str) -> None:
+    """Refuse a stored model whose parts contradict each other."""
+    if not condition:
+        raise ValueError(f"its parts contradict each other, see {part}")
 
 
 def warn(message: str, kind: type[FaregWarning] = FaregWarning) -> None:
@@ -275,9 +280,9 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
         )
     p = p.copy()
     rounded = off > SAME_SUM
-    own = np.ascontiguousarray(p[rounded])
+    part = np.ascontiguousarray(p[rounded])
     # Rows are summed one by one: a product of matrices would round them by the rows beside them.
-    p[rounded] = own / own.sum(axis=1, keepdims=True)
+    p[rounded] = part / part.sum(axis=1, keepdims=True)
     return p
 
 
@@ -286,28 +291,3 @@ def _shown_rows(marked: Any, first_row: int) -> str:
     rows = np.flatnonzero(marked) + first_row
     more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
     return f"row{'s' * (len(rows) > 1)} {', '.join(map(str, rows[:3]))}{more}"
-
-
-def check_uniforms(u: Any, n_samples: int) -> FloatArray:
-    """Return one number in [0, 1] per row as a column; None means 1, the non-randomised score."""
-    if u is None:
-        return np.ones((n_samples, 1))
-    column: FloatArray = np.asarray(u, dtype=np.float64).reshape(-1, 1)
-    check_same_length(u=column, proba=range(n_samples))
-    if not ((column >= 0) & (column <= 1)).all():
-        raise InvalidInputError("u must lie in [0, 1], one uniform number per row")
-    return column
-
-
-def check_covered(covered: Any) -> BoolArray:
-    """Return the coverage indicator as a non-empty one-dimensional bool array."""
-    values: npt.NDArray[Any] = np.asarray(covered)
-    if values.ndim != 1 or len(values) == 0:
-        raise InvalidInputError(
-            f"covered must be one-dimensional and not empty, got shape {values.shape}"
-        )
-    if not np.isin(values, (0, 1)).all():
-        raise InvalidInputError(
-            "covered must hold only 0 and 1 (False and True): is each label in its set?"
-        )
-    return values.astype(bool)

@@ -1,4 +1,4 @@
-"""How numbers and names are written: one format each, in errors, terminal, reports and JSON."""
+"""How numbers, names and endings of files are written: one format each, wherever they stand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MISSING = "–"
@@ -20,6 +20,21 @@ STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 ITEM = re.compile(rf"(?:(?:^|(?<=[,=]))\s*{QUOTED.pattern}\s*(?=[,=]|$)|[^,])++")
 JOINERS = "\u200c\u200d"  # format characters that words and emoji need
+
+
+def either(endings: Sequence[str]) -> str:
+    """Return the endings of files in words.
+
+    >>> either((".csv", ".txt", ".pq"))
+    '.csv, .txt or .pq'
+    """
+    *others, last = endings
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
+HTML, JSON = (".html", ".htm"), (".json",)
+TABLE = either(CSV + PARQUET)
 
 
 def printable(text: object) -> str:
@@ -227,9 +242,7 @@ def said_of(group: Mapping[str, Any]) -> list[str]:
 def evidence(group: Mapping[str, Any]) -> str:
     """Return what must stand beside a coverage: how it is counted, its interval and p-value.
 
-    A coverage that is the mean over clusters tells their number. The fidelity of a rule is not
-    told: all numbers are of the rows that its words mean, and where a group is small, words that
-    mean nobody agree with it nearly as often.
+    A coverage that is the mean over clusters comes with their number.
 
     >>> evidence({"low": 0.8, "high": 0.85, "p_value": 0.001})
     '95% interval 80.0% to 85.0%, p = 0.0010'

@@ -20,7 +20,7 @@ from fareg._validation import (
     InvalidInputError,
     check_choice,
     check_proba,
-    check_uniforms,
+    check_same_length,
 )
 
 Score = Callable[[Any, Any], FloatArray]
@@ -39,6 +39,17 @@ __all__ = [
     "saps",
     "topk",
 ]
+
+
+def _checked(proba: Any, u: Any) -> tuple[FloatArray, FloatArray]:
+    """Return probabilities, and one number in [0, 1] per row as a column: 1 if ``u`` is None."""
+    p = check_proba(proba)
+    v: FloatArray = np.asarray(np.ones(len(p)) if u is None else u, dtype=np.float64)
+    v = v.reshape(-1, 1)
+    check_same_length(u=v, proba=p)
+    if not ((v >= 0) & (v <= 1)).all():
+        raise InvalidInputError("u must lie in [0, 1], one uniform number per row")
+    return p, v
 
 
 def _ranks(proba: FloatArray) -> IntArray:
@@ -100,8 +111,7 @@ def aps(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     >>> aps([[0.5, 0.3, 0.2]], [0.5]).round(3)
     array([[0.25, 0.65, 0.9 ]])
     """
-    p = check_proba(proba)
-    v = check_uniforms(u, len(p))
+    p, v = _checked(proba, u)
     return _mass_through(p) - (1 - v) * p
 
 
@@ -157,8 +167,7 @@ def lac(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     >>> lac([[0.5, 0.3, 0.2]]).round(3)
     array([[0.5, 0.7, 0.8]])
     """
-    p = check_proba(proba)
-    check_uniforms(u, len(p))
+    p, _ = _checked(proba, u)
     return 1 - p
 
 
@@ -186,8 +195,7 @@ def saps(
     >>> saps([[0.5, 0.3, 0.2]], [0.5]).round(3)
     array([[0.25, 0.6 , 0.8 ]])
     """
-    p = check_proba(proba)
-    v = check_uniforms(u, len(p))
+    p, v = _checked(proba, u)
     top, ranks = p.max(axis=1, keepdims=True), _ranks(p)
     scores: FloatArray = np.where(ranks == 1, v * top, top + (ranks - 2 + v) * weight)
     return scores
@@ -212,8 +220,8 @@ def topk(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     >>> topk([[0.5, 0.2, 0.3]])
     array([[1., 3., 2.]])
     """
-    p = check_proba(proba)
-    return _ranks(p) - 1 + check_uniforms(u, len(p))
+    p, v = _checked(proba, u)
+    return _ranks(p) - 1 + v
 
 
 def margin(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
@@ -236,8 +244,7 @@ def margin(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     >>> margin([[0.5, 0.3, 0.2]]).round(3)
     array([[-0.2,  0.2,  0.3]])
     """
-    p = check_proba(proba)
-    check_uniforms(u, len(p))
+    p, _ = _checked(proba, u)
     if p.shape[1] == 1:
         return -p
     second, first = np.partition(p, -2, axis=1)[:, -2:].T

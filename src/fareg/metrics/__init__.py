@@ -18,6 +18,7 @@ from fareg.metrics._coverage import (
     set_metrics,
 )
 from fareg.metrics._excess_risk import ExcessRisk, excess_risk, excess_risk_parts
+from fareg.metrics._numbers import on_one_scale
 from fareg.metrics._tally import clopper_pearson, tally, with_intervals
 from fareg.metrics._worst_slab import NullBand, WorstSlab, worst_slab_coverage, worst_slab_curve
 
@@ -36,6 +37,7 @@ __all__ = [
     "is_covered",
     "mean_set_size",
     "mean_set_size_scorer",
+    "on_one_scale",
     "set_metrics",
     "tally",
     "with_intervals",

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import SensitiveFeatures, check_table, select_columns
+from fareg._columns import check_table
 from fareg._labels import check_labels, label_codes, sorted_labels
 from fareg._levels import LevelCoding, check_levels
+from fareg._selection import SensitiveFeatures, select_columns
 from fareg._validation import (
     BoolArray,
     IntArray,
     InvalidInputError,
-    check_covered,
     check_flag,
     check_same_length,
 )
-from fareg.metrics._tally import cluster_numbers, tally, with_intervals
+from fareg.metrics._tally import check_covered, cluster_numbers, tally, with_intervals
 
 
 def coverage_by_group(

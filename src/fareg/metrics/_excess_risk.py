@@ -23,9 +23,9 @@ from fareg._validation import (
     check_choice,
     check_confidence_level,
     check_count,
-    check_covered,
     check_same_length,
 )
+from fareg.metrics._tally import check_covered
 
 CLIP = 1e-6  # keeps the log loss finite
 PARTS = ("total", "under", "over")

@@ -18,6 +18,20 @@ from fareg._validation import (
 )
 
 
+def check_covered(covered: Any) -> BoolArray:
+    """Return the coverage indicator as a non-empty one-dimensional bool array."""
+    values = np.asarray(covered)
+    if values.ndim != 1 or len(values) == 0:
+        raise InvalidInputError(
+            f"covered must be one-dimensional and not empty, got shape {values.shape}"
+        )
+    if not np.isin(values, (0, 1)).all():
+        raise InvalidInputError(
+            "covered must hold only 0 and 1 (False and True): is each label in its set?"
+        )
+    return np.asarray(values, dtype=bool)
+
+
 def clopper_pearson(k: Any, n: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
     """Return the exact confidence interval for the probability of a binomial count.
 

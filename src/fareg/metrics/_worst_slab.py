@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from fareg._encoding import NumericCode
 from fareg._hashing import check_numpy_seed
 from fareg._validation import (
     MAX_COUNT,
@@ -17,15 +16,15 @@ from fareg._validation import (
     InvalidInputError,
     check_choice,
     check_count,
-    check_covered,
     check_fraction,
     check_same_length,
 )
 from fareg.metrics._directions import Directions
+from fareg.metrics._numbers import NumericCode
 from fareg.metrics._segments import smallest_slab
 from fareg.metrics._slab_descent import fitted_directions
 from fareg.metrics._slab_search import Points, Search, search_own, search_shared
-from fareg.metrics._tally import clopper_pearson
+from fareg.metrics._tally import check_covered, clopper_pearson
 
 KINDS = ("linear", "quadratic")
 SEARCHES = ("random", "optimised")
