@@ -1,90 +1,84 @@
 """Calibration as a value: labelled rows in, thresholds and p-values of other rows out.
 
 There is one small calibration per idea. Each is a frozen record of what cannot be derived, with
-``thresholds(rows)``, ``pvalues(rows)`` where it has them, ``full_sets()`` for warnings, and
-``check(rows, n_labels)``, which refuses a stored calibration whose parts contradict each other.
-None of them knows an estimator.
+``thresholds(batch)``, ``pvalues(batch)`` where it has them, ``full_sets()`` for warnings, and
+``check(batch, n_labels, alpha)``, which refuses a stored calibration whose parts contradict each
+other. None of them knows an estimator.
 """
 
-from fareg.calibration._afcp import SelectedCalibration
-from fareg.calibration._calibration import warn_of_full_sets
-from fareg.calibration._cells import (
+from fareg.calibration._afcp import SelectedLevels
+from fareg.calibration._batch import Batch, Labelled, further_uniforms
+from fareg.calibration._condcp import ConditionalQuantiles, GroupBasis, MappedBasis
+from fareg.calibration._levels import LevelThresholds, level_pvalues, level_thresholds
+from fareg.calibration._mondrian import (
     ABSENT,
-    CellCalibration,
-    EveryFeature,
+    UNSEEN,
     Everyone,
+    FeatureLevels,
+    Groups,
     JointLevels,
-    Views,
+    Mondrian,
 )
-from fareg.calibration._condcp import ConditionalCalibration, GroupBasis, MappedBasis
-from fareg.calibration._counting import CountedLevels, CountingRound, IntervalSearch, ScoreCounts
-from fareg.calibration._levels import (
-    LevelCalibration,
-    RisingThresholds,
-    level_pvalues,
-    level_thresholds,
-)
-from fareg.calibration._people import one_of_each_cluster
-from fareg.calibration._regions import (
-    RegionCalibration,
+from fareg.calibration._plcp import (
+    RegionCells,
+    RegionQuantiles,
     Regions,
     RegionSearch,
-    RegionViews,
-    learn_region_views,
+    learn_region_cells,
 )
-from fareg.calibration._rows import GivenProba, Rows, require
-from fareg.calibration._shifted import LearnedShift, ShiftedCalibration, learn_shift
-from fareg.calibration._union import ReselectedCalibration, UnionCalibration
+from fareg.calibration._rcp import LearnedQuantile, Rectified, learn_quantile
+from fareg.calibration._sample import Calibration, FullSet, Sample, warn_of_full_sets
+from fareg.calibration._union import Union
 
 RECORDS = (
-    CellCalibration,
-    ConditionalCalibration,
-    CountedLevels,
-    EveryFeature,
+    ConditionalQuantiles,
     Everyone,
+    FeatureLevels,
     GroupBasis,
     JointLevels,
-    LearnedShift,
-    LevelCalibration,
-    RegionCalibration,
-    RegionViews,
+    LearnedQuantile,
+    LevelThresholds,
+    MappedBasis,
+    Mondrian,
+    Rectified,
+    RegionCells,
+    RegionQuantiles,
     Regions,
-    ReselectedCalibration,
-    SelectedCalibration,
-    ShiftedCalibration,
-    UnionCalibration,
+    Sample,
+    SelectedLevels,
+    Union,
 )  # what a model file may hold
 
 __all__ = [
     "ABSENT",
     "RECORDS",
-    "CellCalibration",
-    "ConditionalCalibration",
-    "CountedLevels",
-    "CountingRound",
-    "EveryFeature",
+    "UNSEEN",
+    "Batch",
+    "Calibration",
+    "ConditionalQuantiles",
     "Everyone",
-    "GivenProba",
+    "FeatureLevels",
+    "FullSet",
     "GroupBasis",
-    "IntervalSearch",
+    "Groups",
     "JointLevels",
-    "LevelCalibration",
+    "Labelled",
+    "LearnedQuantile",
+    "LevelThresholds",
     "MappedBasis",
-    "RegionCalibration",
+    "Mondrian",
+    "Rectified",
+    "RegionCells",
+    "RegionQuantiles",
     "RegionSearch",
-    "ReselectedCalibration",
-    "RisingThresholds",
-    "Rows",
-    "ScoreCounts",
-    "SelectedCalibration",
-    "ShiftedCalibration",
-    "UnionCalibration",
-    "Views",
-    "learn_region_views",
-    "learn_shift",
+    "Regions",
+    "Sample",
+    "SelectedLevels",
+    "Union",
+    "further_uniforms",
+    "learn_quantile",
+    "learn_region_cells",
     "level_pvalues",
     "level_thresholds",
-    "one_of_each_cluster",
-    "require",
     "warn_of_full_sets",
 ]

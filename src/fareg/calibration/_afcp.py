@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from fareg._levels import LevelCoding, cell_numbers, distinct_rows
-from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg.calibration._calibration import Calibration
-from fareg.calibration._cells import check_coding
-from fareg.calibration._people import one_of_each_cluster
-from fareg.calibration._rows import Rows, require
+from fareg._validation import BoolArray, FloatArray, IntArray, require
+from fareg.calibration._batch import Batch, Labelled
+from fareg.calibration._mondrian import check_coding
+from fareg.calibration._sample import MAX_CATEGORIES, Calibration, Sample
 from fareg.pvalues import CalibrationScores, conformal_rank
 
 SIGNIFICANCE = 0.1  # of the one-sided t-test in the published rule
@@ -43,13 +42,14 @@ class WorstLevels:
     significant: BoolArray  # (n_ranks,) whether the t-test finds such a level's rate above alpha
 
     @classmethod
-    def of(cls, calibration: SelectedCalibration) -> WorstLevels:
+    def of(
+        cls, sample: Sample, levels: IntArray, n_levels: tuple[int, ...], alpha: float
+    ) -> WorstLevels:
         """Count miscovered points per level; every label may be a problem of its own."""
-        scores, alpha = calibration.scores, calibration.alpha
-        problems, n_problems = calibration.label_numbers, calibration.n_labels
-        first = np.concatenate([[0], np.cumsum(np.asarray(calibration.coding.n_levels) + 1)])
+        scores, problems, n_problems = sample.score, sample.problems, sample.n_labels
+        first = np.concatenate([[0], np.cumsum(np.asarray(n_levels) + 1)])
         before, boundary = _boundaries(scores, problems, n_problems, alpha)
-        cells = problems[:, None] * first[-1] + first[:-1] + calibration.levels
+        cells = problems[:, None] * first[-1] + first[:-1] + levels
 
         def per_level(chosen: BoolArray) -> IntArray:
             counts = np.bincount(cells[chosen].ravel(), minlength=n_problems * first[-1])
@@ -119,11 +119,8 @@ def _boundaries(
 
 def _max_of_others(ranks: IntArray) -> IntArray:
     """Return for each column the largest value in the other columns, -1 if there are none."""
-    top = ranks.argmax(axis=1)[:, None]
-    rest = ranks.copy()
-    np.put_along_axis(rest, top, -1, axis=1)
-    largest = np.take_along_axis(ranks, top, axis=1)
-    return np.where(np.arange(ranks.shape[1]) == top, rest.max(axis=1, keepdims=True), largest)
+    rising = np.sort(np.pad(ranks, ((0, 0), (1, 0)), constant_values=-1), axis=1)
+    return np.where(ranks == rising[:, -1:], rising[:, -2:-1], rising[:, -1:])
 
 
 def _exceeds(rates: FloatArray, sizes: FloatArray, alpha: float) -> BoolArray:
@@ -136,100 +133,96 @@ def _exceeds(rates: FloatArray, sizes: FloatArray, alpha: float) -> BoolArray:
 
 
 @dataclass(frozen=True, eq=False)
-class SelectedCalibration(Calibration):
-    """Calibrated levels of the features that are selected for each row, within labels if asked."""
+class SelectedLevels(Calibration):
+    """Calibrated levels of the features that are selected for each row, within labels if wanted."""
 
     coding: LevelCoding  # sensitive features as level numbers
-    scores: FloatArray
-    levels: IntArray  # (n, n_features)
-    labels: IntArray | None
-    n_labels: int
+    sample: Sample
+    levels: IntArray  # (n, n_features) of the calibration rows
     n_select: int | None  # how many features are selected; None for the published rule
     alpha: float
+    worst: WorstLevels = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        shape = (len(self.sample), len(self.coding.levels))
+        require(self.levels.shape == shape and self.levels.dtype == np.int64, "levels")
+        require(((self.levels >= 0) & (self.levels < self.coding.n_levels)).all(), "levels")
+        require((self.sample.problems >= 0).all(), "labels")
+        n_cells = sum(self.coding.n_levels) + len(self.coding.levels)
+        require(n_cells * self.sample.n_labels <= MAX_CATEGORIES, "levels")
+        worst = WorstLevels.of(self.sample, self.levels, self.coding.n_levels, self.alpha)
+        vars(self).update(worst=worst)
 
     @classmethod
-    def of(
+    def fit(
         cls,
         coding: LevelCoding,
-        rows: Rows,
+        rows: Labelled,
         alpha: float,
         *,
         n_select: int | None,
         label_conditional: bool,
-    ) -> SelectedCalibration:
+    ) -> Self:
         """Calibrate on rows with labels, one of each cluster."""
-        rows = one_of_each_cluster(rows)
-        scores, levels = rows.own_scores, coding.codes(rows.columns)
-        labels, n_labels = rows.problems(label_conditional)
-        if labels is not None:  # an unknown label has no problem of its own
-            known = labels >= 0
-            scores, levels, labels = scores[known], levels[known], labels[known]
-        return cls(coding, scores, levels, labels, n_labels, n_select, alpha)
+        rows = rows.one_of_each_cluster()
+        if label_conditional:  # an unknown label has no problem of its own
+            rows = rows.take(np.flatnonzero(rows.y >= 0))
+        sample = Sample.of(rows, label_conditional=label_conditional)
+        return cls(coding, sample, coding.codes(rows.people), n_select, alpha)
 
-    @cached_property
-    def worst_levels(self) -> WorstLevels:
-        """The worst level of every feature."""
-        return WorstLevels.of(self)
-
-    def thresholds(self, rows: Rows) -> FloatArray:
-        thresholds = np.full((len(rows), self.n_labels), -np.inf)
-        for members, calibration, categories in self._views(rows):
-            own = calibration.quantiles(self.alpha)[categories]
+    def thresholds(self, batch: Batch) -> FloatArray:
+        """Return thresholds of shape (n_samples, n_labels)."""
+        thresholds = np.full((len(batch), self.sample.n_labels), -np.inf)
+        for members, table, categories in self._views(batch):
+            own = table.quantiles(self.alpha)[categories]
             thresholds[members] = np.maximum(thresholds[members], own)
         return thresholds
 
-    def pvalues(self, rows: Rows) -> FloatArray:
-        p = np.zeros_like(rows.scores)
-        for members, calibration, categories in self._views(rows):
-            own = calibration.pvalues(rows.scores[members], categories)
+    def pvalues(self, batch: Batch) -> FloatArray:
+        """Return p-values of shape (n_samples, n_classes)."""
+        p = np.zeros_like(batch.scores)
+        for members, table, categories in self._views(batch):
+            own = table.pvalues(batch.scores[members], categories)
             p[members] = np.maximum(p[members], own)
         return p
 
-    def selected(self, rows: Rows) -> IntArray:
+    def selected(self, batch: Batch) -> IntArray:
         """Return the features selected with each placeholder label, see ``WorstLevels.select``."""
-        return self._selected(rows, self.coding.codes(rows.columns))
+        levels = self.coding.codes(batch.people)
+        return self.worst.select(batch.scores, levels, self.coding.n_levels, self.n_select)
 
-    def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        self.check_scores("scores", n_labels, alpha)
-        require(self.levels.shape == (self.n_rows, len(self.coding.levels)), "levels")
-        require(self.levels.dtype == np.int64 and (self.levels >= 0).all(), "levels")
-        require((self.levels < self.coding.n_levels).all(), "levels")
-        require(self.labels is None or (self.labels >= 0).all(), "labels")
-        check_coding(self.coding, rows)
+    def _check_parts(self, batch: Batch) -> None:
+        check_coding(self.coding, batch)
 
-    def _selected(self, rows: Rows, levels: IntArray) -> IntArray:
-        n_levels = self.coding.n_levels
-        return self.worst_levels.select(rows.scores, levels, n_levels, self.n_select)
-
-    def _views(self, rows: Rows) -> Iterator[tuple[BoolArray, CalibrationScores, IntArray]]:
+    def _views(self, batch: Batch) -> Iterator[tuple[BoolArray, CalibrationScores, IntArray]]:
         """Yield which rows a view holds, the scores that calibrate them, and their categories.
 
         The first view holds all rows. Each further one belongs to a selection of features and holds
         the rows for which some placeholder label led to that selection.
         """
-        levels = self.coding.codes(rows.columns)
+        levels, selected = self.coding.codes(batch.people), self.selected(batch)
         everyone = np.ones(len(levels), dtype=bool)
         yield everyone, *self._calibration_of((), levels)
         full = np.zeros(len(levels), dtype=bool)
-        for features, members in _distinct_selections(self._selected(rows, levels)):
-            calibration, categories = self._calibration_of(features, levels[members])
-            full[members] |= np.isinf(calibration.quantiles(self.alpha)[categories]).any(axis=1)
-            yield members, calibration, categories
+        for features, members in _distinct_selections(selected):
+            table, categories = self._calibration_of(features, levels[members])
+            full[members] |= np.isinf(table.quantiles(self.alpha)[categories]).any(axis=1)
+            yield members, table, categories
         where = "fall into a selected cell with too few calibration points"
-        self.warn_of_full_rows(full, where, "coarser groups")
+        self.sample.warn_of_full_rows(full, where, "coarser groups")
 
     def _calibration_of(
         self, features: tuple[int, ...], levels: IntArray
     ) -> tuple[CalibrationScores, IntArray]:
         """Calibrate the joint cells of some features; return categories of the rows ``levels``."""
-        cells = np.zeros(len(self.scores), dtype=np.int64)
+        cells = np.zeros(len(self.sample), dtype=np.int64)
         own, n_cells = np.zeros(len(levels), dtype=np.int64), 1
         if features:
             seen = self.levels[:, features]
             known = pd.DataFrame(seen).drop_duplicates().to_numpy()
             cells, own = cell_numbers(known, seen), cell_numbers(known, levels[:, features])
             n_cells = len(known)
-        return self.sort_cells(cells, n_cells), self.categories(own)
+        return self.sample.sorted_by(cells, n_cells), self.sample.categories(own)
 
 
 def _distinct_selections(selected: IntArray) -> Iterator[tuple[tuple[int, ...], BoolArray]]:

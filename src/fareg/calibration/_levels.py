@@ -6,26 +6,32 @@ calibration scores whose level lies in a..b and ``Q(A)`` the conformal quantile 
     theta_j = max_{a <= j} min_{b >= j} Q(A_ab),     set: {y : V(x, y) <= theta_level(x)}.
 
 For exchangeable rows, ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` for every m; the proof is in
-docs/guarantees.md. The same holds for a row of a new person if rows are weighted by person.
+docs/guarantees.md. The same holds for a row of a new person if rows are weighted by person, and
+label by label, with another order for every label.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 
 from fareg._levels import check_levels
-from fareg._validation import FloatArray, IntArray, InvalidInputError, check_same_length
-from fareg.calibration._calibration import Calibration, FullSet, rows_by_label
-from fareg.calibration._people import cluster_sizes
-from fareg.calibration._rows import Rows, require
+from fareg._validation import (
+    FloatArray,
+    IntArray,
+    InvalidInputError,
+    check_same_length,
+    require,
+)
+from fareg.calibration._batch import Batch, Labelled
+from fareg.calibration._sample import Calibration, FullSet, Sample
 from fareg.pvalues import CalibrationScores, conformal_rank
 
-CHUNK = 1 << 20  # scores whose p-values are computed at once
+MOST_LEVELS = 128  # all runs of levels are looked at, and there are nearly half as many squared
 
 
 def sorted_levels(scores: Any, levels: Any, n_levels: int) -> CalibrationScores:
@@ -147,24 +153,23 @@ def level_pvalues(
 
 
 def _pvalues(calibration: CalibrationScores, scores: FloatArray, levels: IntArray) -> FloatArray:
+    """Return p-values of scores of shape (n, n_labels), for one level per row."""
     p = np.empty_like(scores)
+    places = np.searchsorted(calibration.pooled, scores)  # the first position with a score >= s
     for level in np.unique(levels):
-        rows = np.flatnonzero(levels == level)
-        size = max(1, CHUNK // scores.shape[1])
-        for start in range(0, len(rows), size):
-            part = rows[start : start + size]
-            p[part] = _pvalues_at(calibration, scores[part], int(level))
+        rows = levels == level
+        distinct, which = np.unique(places[rows], return_inverse=True)
+        p[rows] = _pvalues_at(calibration, distinct, int(level))[which].reshape(-1, p.shape[1])
     return p
 
 
-def _pvalues_at(calibration: CalibrationScores, scores: FloatArray, level: int) -> FloatArray:
-    """Return p-values of scores that all belong to one level."""
-    first = np.searchsorted(calibration.pooled, scores)  # the first position with a score >= s
+def _pvalues_at(calibration: CalibrationScores, places: IntArray, level: int) -> FloatArray:
+    """Return the p-values in one level of scores that stand at these places, shape (n_places,)."""
     total, new = calibration.before[calibration.starts], calibration.new
-    below = _up_to(calibration, first, "left")
-    largest = np.zeros(scores.shape)
+    below = _up_to(calibration, places, "left")
+    largest = np.zeros(len(places))
     for a in range(level + 1):
-        smallest = np.ones(scores.shape)
+        smallest = np.ones(len(places))
         for b in range(level, len(total) - 1):
             n = total[b + 1] - total[a]
             at_least = n - (below[b + 1] - below[a])
@@ -173,117 +178,113 @@ def _pvalues_at(calibration: CalibrationScores, scores: FloatArray, level: int) 
     return largest
 
 
-class RisingThresholds(Calibration):
-    """Base of calibrated levels: what follows from the quantile of every run of levels."""
+@dataclass(frozen=True, eq=False)
+class LevelThresholds(Calibration):
+    """Calibrated levels.
 
-    leveler: Any
-    quantiles: FloatArray  # (n_labels, n_levels, n_levels) Q(A_ab), infinite where b < a
-    people: Any  # (n_labels, n_levels) number of people in each level, by their calibration rows
-    labels: IntArray | None  # None if all labels are calibrated together
+    ``levels`` has ``levels(people)``, which returns the level of each row, and ``n_levels``. Where
+    every label has its own order, these are the levels of each row for every label, shape
+    (n, n_labels), and a tuple of numbers.
+    """
 
-    @cached_property
-    def level_thresholds(self) -> FloatArray:
-        """Thresholds of shape (n_levels, n_labels).
+    levels: Any
+    sample: Sample
+    row_levels: IntArray  # (n,) the level of each calibration row, in the order of its label
+    alpha: float
+    tables: tuple[CalibrationScores, ...] = field(init=False, repr=False)  # one per label, or one
+    # for every label, or once for all, the thresholds of its levels
+    theta: tuple[FloatArray, ...] = field(init=False, repr=False)
 
-        There is one order for all labels, and in some label it may be the wrong one. Where every
-        label has its own thresholds, none is below that of its split conformal sets: the union of
-        both sets keeps both promises, and nobody gets a smaller set.
-        """
-        rising = np.column_stack([_isotonic(own) for own in self.quantiles])
-        return rising if self.labels is None else np.maximum(rising, self.split_thresholds)
+    def __post_init__(self) -> None:
+        sample, sizes = self.sample, self.sample.sizes
+        most = int(np.max(self.levels.n_levels))
+        require(np.min(self.levels.n_levels) >= 1 and most <= MOST_LEVELS, "n_levels")
+        sample.check_codes(self.row_levels, -1, most, "levels")
+        tables = []
+        for label, n_levels in enumerate(np.broadcast_to(self.levels.n_levels, sample.n_labels)):
+            rows = (sample.problems == label) & (self.row_levels >= 0)
+            own = None if sizes is None else sizes[rows]
+            scores, levels = sample.score[rows], self.row_levels[rows]
+            tables.append(CalibrationScores.sort(scores, levels, int(n_levels), own))
+        theta = tuple(_isotonic(interval_quantiles(table, self.alpha)) for table in tables)
+        vars(self).update(tables=tuple(tables), theta=theta)
 
-    @property
-    def split_thresholds(self) -> FloatArray:
-        """Thresholds of split conformal sets with the same rows, of shape (n_labels,)."""
-        return self.quantiles[:, 0, -1]
+    @classmethod
+    def fit(cls, levels: Any, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:
+        """Calibrate levels that were fixed before these rows were seen."""
+        sample = Sample.of(rows, label_conditional=label_conditional)
+        return cls(levels, sample, _own_levels(levels, rows), alpha)
+
+    def places(self, rows: Labelled) -> IntArray:
+        """Return the level of each row, in the order of its label."""
+        return _own_levels(self.levels, rows)
+
+    def again(self, sample: Sample, places: IntArray) -> LevelThresholds:
+        """Return the same levels with the thresholds of other calibration rows."""
+        return LevelThresholds(self.levels, sample, places, self.alpha)
+
+    def thresholds(self, batch: Batch) -> FloatArray:
+        """Return thresholds of shape (n_samples, n_labels)."""
+        levels = self._levels_by_label(batch.people)
+        return np.column_stack([own[levels[:, k]] for k, own in enumerate(self.theta)])
+
+    def pvalues(self, batch: Batch) -> FloatArray:
+        """Return p-values of shape (n_samples, n_classes)."""
+        levels = self._levels_by_label(batch.people)
+        columns = np.split(batch.scores, len(self.tables), axis=1)  # a column per label, or all
+        pairs = enumerate(zip(self.tables, columns, strict=True))
+        return np.hstack([_pvalues(table, scores, levels[:, k]) for k, (table, scores) in pairs])
+
+    def of_rows(self) -> FloatArray:
+        """Return the threshold of each calibration row for its true label, shape (n,)."""
+        known = self.row_levels >= 0
+        thresholds = np.full(len(self.sample), np.inf)
+        for label, theta in enumerate(self.theta):
+            rows = known & (self.sample.problems == label)
+            thresholds[rows] = theta[self.row_levels[rows]]
+        return thresholds
 
     def first_raised(self) -> int:
-        """Return the level from which on thresholds exceed those of split conformal sets.
+        """Return the level from which on a threshold exceeds that of split conformal sets.
 
         If none does, the first of the levels that share the highest thresholds.
         """
-        raised = np.flatnonzero((self.level_thresholds > self.split_thresholds).any(axis=1))
-        return int(raised[0]) if len(raised) else self.pooled_levels()[-1][0]
+        split = self.sample.split_thresholds(self.alpha)
+        raised = [np.flatnonzero(own > s) for own, s in zip(self.theta, split, strict=True)]
+        first = [int(levels[0]) for levels in raised if len(levels)]
+        if first:
+            return min(first)
+        return min(self.pooled_levels(label)[-1][0] for label in range(len(self.theta)))
 
-    def pooled_levels(self) -> list[tuple[int, int]]:
-        """Return the first and last level of each run of levels that share their thresholds."""
-        theta = self.level_thresholds
-        starts = [0, *(1 + np.flatnonzero((theta[1:] != theta[:-1]).any(axis=1)))]
+    def pooled_levels(self, label: int = 0) -> list[tuple[int, int]]:
+        """Return the first and last level of each run of levels that share their threshold."""
+        theta = self.theta[label]
+        starts = [0, *(1 + np.flatnonzero(theta[1:] != theta[:-1])).tolist()]
         ends = [*(start - 1 for start in starts[1:]), len(theta) - 1]
-        return [(int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
-
-    def thresholds(self, rows: Rows) -> FloatArray:
-        return self.level_thresholds[self.leveler.levels(rows)]
+        return list(zip(starts, ends, strict=True))
 
     def full_sets(self) -> Iterator[FullSet]:
-        for level, label in np.argwhere(np.isinf(self.level_thresholds)):
-            n = float(self.people[label, level:].sum())
-            yield self.full_set(f"disadvantage level {level}", int(label), n)
+        """Yield where sets are full because too few rows calibrate."""
+        for label, (theta, table) in enumerate(zip(self.theta, self.tables, strict=True)):
+            for level in np.flatnonzero(np.isinf(theta)).tolist():
+                n = float(table.people[level:].sum())
+                yield self.sample.full_set(f"disadvantage level {level}", label, n, self.alpha)
 
-    def check_levels(self, rows: Rows) -> None:
-        """Refuse levels that are none; ``rows`` are asked for theirs."""
-        n_levels = self.leveler.n_levels
-        require(type(n_levels) is int and n_levels >= 1, "n_levels")
-        if hasattr(self.leveler, "check"):
-            self.leveler.check(rows)
-        asked = self.leveler.levels(rows)
-        require(((asked >= 0) & (asked < n_levels)).all(), "levels")
+    def _check_parts(self, batch: Batch) -> None:
+        self.levels.check(batch.people)
+        levels = self._levels_by_label(batch.people)
+        require(((levels >= 0) & (levels < self.levels.n_levels)).all(), "levels")
+
+    def _levels_by_label(self, people: pd.DataFrame) -> IntArray:
+        """Return the level of each row for every label, or once for all: (n, n_labels)."""
+        levels = self.levels.levels(people)
+        columns = levels[:, None] if levels.ndim == 1 else levels
+        return np.broadcast_to(columns, (len(people), len(self.theta)))
 
 
-@dataclass(frozen=True, eq=False)
-class LevelCalibration(RisingThresholds):
-    """Calibrated levels: what cannot be derived, and the thresholds that follow from it."""
-
-    leveler: Any  # has ``levels(rows)`` and ``n_levels``, fixed before calibration
-    scores: FloatArray
-    levels: IntArray  # (n,)
-    labels: IntArray | None
-    n_labels: int
-    alpha: float
-    sizes: IntArray | None = None
-
-    @classmethod
-    def of(cls, leveler: Any, rows: Rows, alpha: float, *, label_conditional: bool) -> Self:
-        """Calibrate on rows with labels."""
-        problems, sizes = rows.problems(label_conditional), cluster_sizes(rows.clusters)
-        return cls(leveler, rows.own_scores, leveler.levels(rows), *problems, alpha, sizes)
-
-    def pvalues(self, rows: Rows) -> FloatArray:
-        levels = self.leveler.levels(rows)
-        parts = np.split(rows.scores, len(self._sorted), axis=1)  # a column per label, or all
-        pairs = zip(self._sorted, parts, strict=True)
-        rising = np.hstack([_pvalues(own, scores, levels) for own, scores in pairs])
-        if self.labels is None:
-            return rising
-        everyone = [
-            CalibrationScores.sort(own.pooled).pvalues(scores)
-            for own, scores in zip(self._sorted, parts, strict=True)
-        ]
-        return np.maximum(rising, np.hstack(everyone))  # those of the union of both sets
-
-    def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        self.check_scores("scores", n_labels, alpha)
-        self.check_levels(rows)
-        is_fit = self.levels.dtype == np.int64 and self.levels.shape == self.scores.shape
-        require(is_fit, "levels")
-        require(((self.levels >= 0) & (self.levels < self.leveler.n_levels)).all(), "levels")
-
-    @cached_property
-    def quantiles(self) -> FloatArray:  # type: ignore[override]
-        """``Q(A_ab)`` of every run of levels, shape (n_labels, n_levels, n_levels)."""
-        return np.stack([interval_quantiles(own, self.alpha) for own in self._sorted])
-
-    @cached_property
-    def people(self) -> FloatArray:
-        """Number of people in each level, shape (n_labels, n_levels)."""
-        return np.stack([own.people for own in self._sorted])
-
-    @cached_property
-    def _sorted(self) -> list[CalibrationScores]:
-        n_levels, sizes = self.leveler.n_levels, self.sizes
-        return [
-            CalibrationScores.sort(
-                self.scores[own], self.levels[own], n_levels, None if sizes is None else sizes[own]
-            )
-            for own in rows_by_label(self.labels, self.n_labels)
-        ]
+def _own_levels(levels: Any, rows: Labelled) -> IntArray:
+    """Return the level of each row for its own label; -1 for a label that has no order."""
+    found: IntArray = levels.levels(rows.people)
+    if found.ndim == 1:
+        return found
+    return np.where(rows.y >= 0, found[np.arange(len(found)), rows.y], -1)

@@ -1,4 +1,4 @@
-"""Calibrations made of others: the union of several, and one that reads other features."""
+"""The union of the sets of several calibrations on the same scores."""
 
 from __future__ import annotations
 
@@ -9,70 +9,59 @@ from typing import Any
 
 import numpy as np
 
-from fareg._validation import FloatArray
-from fareg.calibration._calibration import FullSet
-from fareg.calibration._rows import Rows, require
-
-
-class _MadeOfParts:
-    """Base of calibrations that hand their questions on to others."""
-
-    parts: tuple[Any, ...]
-
-    def _read(self, rows: Rows) -> Rows:
-        """Return rows as the parts read them."""
-        return rows
-
-    @property
-    def has_pvalues(self) -> bool:
-        return all(part.has_pvalues for part in self.parts)
-
-    @property
-    def n_rows(self) -> int:
-        return max(int(part.n_rows) for part in self.parts)
-
-    @property
-    def n_people(self) -> int:
-        return max(int(part.n_people) for part in self.parts)
-
-    def thresholds(self, rows: Rows) -> FloatArray:
-        return reduce(np.maximum, (part.thresholds(self._read(rows)) for part in self.parts))
-
-    def pvalues(self, rows: Rows) -> FloatArray:
-        return reduce(np.maximum, (part.pvalues(self._read(rows)) for part in self.parts))
-
-    def full_sets(self) -> Iterator[FullSet]:
-        for part in self.parts:
-            yield from part.full_sets()
-
-    def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        require(len(self.parts) > 0, "parts")
-        for part in self.parts:
-            part.check(self._read(rows), n_labels, alpha)
+from fareg._validation import FloatArray, IntArray, require
+from fareg.calibration._batch import Batch, Labelled
+from fareg.calibration._sample import FullSet, Sample
 
 
 @dataclass(frozen=True, eq=False)
-class UnionCalibration(_MadeOfParts):
-    """The union of the sets of several calibrations on the same scores.
+class Union:
+    """Sets of one score are nested in the threshold, so the largest threshold gives the union.
 
-    Sets of one score are nested in the threshold, so the union is the set of the largest threshold,
-    and its p-value the largest p-value. Each part's promise holds for the union too.
+    Its p-value is the largest p-value, and the promise of every part holds for the union too.
     """
 
     parts: tuple[Any, ...]
 
-
-@dataclass(frozen=True, eq=False)
-class ReselectedCalibration(_MadeOfParts):
-    """A calibration that reads other sensitive features than the classifier around it."""
-
-    part: Any
-    selection: Any
+    @property
+    def has_pvalues(self) -> bool:
+        """Whether all parts have p-values."""
+        return all(part.has_pvalues for part in self.parts)
 
     @property
-    def parts(self) -> tuple[Any, ...]:  # type: ignore[override]
-        """The only part."""
-        return (self.part,)
+    def sample(self) -> Sample:
+        """The rows that calibrated, which are the same for all parts."""
+        sample: Sample = self.parts[0].sample
+        return sample
 
-    def _read(self, rows: Rows) -> Rows:
-        return rows.selecting(self.selection)
+    def places(self, rows: Labelled) -> IntArray:
+        """Return where each row belongs in every part, shape (n, n_parts)."""
+        return np.column_stack([part.places(rows) for part in self.parts])
+
+    def again(self, sample: Sample, places: IntArray) -> Union:
+        """Return the same parts with the thresholds of other calibration rows."""
+        pairs = zip(self.parts, np.ascontiguousarray(places.T), strict=True)
+        return Union(tuple(part.again(sample, own) for part, own in pairs))
+
+    def of_rows(self) -> FloatArray:
+        """Return the threshold of each calibration row for its true label, shape (n,)."""
+        return reduce(np.maximum, (part.of_rows() for part in self.parts))
+
+    def thresholds(self, batch: Batch) -> FloatArray:
+        """Return the largest threshold over the parts."""
+        return reduce(np.maximum, (part.thresholds(batch) for part in self.parts))
+
+    def pvalues(self, batch: Batch) -> FloatArray:
+        """Return the largest p-value over the parts."""
+        return reduce(np.maximum, (part.pvalues(batch) for part in self.parts))
+
+    def full_sets(self) -> Iterator[FullSet]:
+        """Yield where sets are full because too few rows calibrate."""
+        for part in self.parts:
+            yield from part.full_sets()
+
+    def check(self, batch: Batch, n_labels: int | None, alpha: float) -> None:
+        """Refuse parts that contradict each other."""
+        require(isinstance(self.parts, tuple) and len(self.parts) > 0, "parts")
+        for part in self.parts:
+            part.check(batch, n_labels, alpha)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,9 @@ from scipy.stats import rankdata
 
 from fareg._encoding import one_hot_encoder
 from fareg._levels import distinct_rows
-from fareg._validation import FloatArray, IntArray
-from fareg.calibration._calibration import Calibration, rows_by_label
-from fareg.calibration._people import one_of_each_cluster
-from fareg.calibration._rows import Rows, require
+from fareg._validation import FloatArray, IntArray, require
+from fareg.calibration._batch import DRAW, Batch, Labelled, further_uniforms
+from fareg.calibration._sample import Calibration, Sample
 
 HIDDEN_UNITS = {"linear": 0, "network": 16}
 PENALTY = 1e-4  # on squared weights; scores are scaled to unit spread
@@ -88,16 +87,6 @@ def _loss(
 
 
 @dataclass(frozen=True)
-class LearnedRegions:
-    """Regions, their quantiles of shape (n_regions,), the pinball loss and the rounds it took."""
-
-    regions: Regions
-    quantiles: FloatArray
-    loss: float
-    n_iter: int
-
-
-@dataclass(frozen=True)
 class RegionSearch:
     """How regions are looked for."""
 
@@ -114,8 +103,10 @@ def learn_regions(
     alpha: float,
     search: RegionSearch,
     rng: np.random.Generator,
-) -> LearnedRegions:
+) -> tuple[Regions, float, int]:
     """Minimise the pinball loss over regions and quantiles in turns; keep the best restart.
+
+    Returns the regions, the loss that they reach, and the rounds that it took.
 
     ``Z`` of shape (n_distinct, n_inputs) holds each distinct row of the encoded sensitive features
     once, because the loss depends on equal rows through sums only; ``which`` tells the distinct row
@@ -145,8 +136,8 @@ def learn_regions(
             losses.append(float((h * pinball(v, q, alpha)).sum(axis=1).mean()))
             if len(losses) > 1 and losses[-1] > losses[-2] - 1e-5:
                 break
-        found.append(LearnedRegions(regions, q * spread, losses[-1] * spread, len(losses)))
-    return min(found, key=lambda result: result.loss)
+        found.append((regions, losses[-1] * spread, len(losses)))
+    return min(found, key=lambda result: result[1])
 
 
 def _sums(values: FloatArray, which: IntArray, n_groups: int) -> FloatArray:
@@ -155,11 +146,11 @@ def _sums(values: FloatArray, which: IntArray, n_groups: int) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class RegionViews:
-    """One view; its cells are the learned regions in use.
+class RegionCells:
+    """The learned regions in use.
 
     A row belongs to its most probable region; with ``drawn``, to one drawn from its memberships by
-    the row's values and the key.
+    the row's random number.
     """
 
     encoder: Any  # fitted scikit-learn transformer of the sensitive features
@@ -168,32 +159,33 @@ class RegionViews:
     drawn: bool
 
     @property
-    def n_cells(self) -> tuple[int, ...]:
-        return (len(self.kept),)
+    def n_cells(self) -> int:
+        return len(self.kept)
 
-    def memberships(self, rows: Rows) -> FloatArray:
+    def memberships(self, people: pd.DataFrame) -> FloatArray:
         """Return h of each row, shape (n_samples, n_regions), computed once per distinct row."""
-        Z, which = encoded_rows(self.encoder, rows.columns)
+        Z, which = encoded_rows(self.encoder, people)
         return self.regions.proba(Z)[which]
 
-    def cells(self, rows: Rows) -> IntArray:
+    def cells(self, rows: Batch | Labelled) -> IntArray:
         """Return the position of each row's region among those in use."""
-        h = self.memberships(rows)[:, self.kept]
+        h = self.memberships(rows.people)[:, self.kept]
         if not self.drawn:
-            return h.argmax(axis=1)[None]
+            return h.argmax(axis=1).astype(np.int64)
         # draw from h: the first region whose cumulated membership exceeds the row's uniform
-        u = rows.more_uniforms(1)[:, None]
-        return np.minimum((np.cumsum(h, axis=1) <= u).sum(axis=1), h.shape[1] - 1)[None]
+        u = further_uniforms(rows.u, DRAW)[:, None]
+        drawn = (np.cumsum(h, axis=1) <= u).sum(axis=1)
+        return np.minimum(drawn, h.shape[1] - 1).astype(np.int64)
 
-    def describe(self, view: int, cell: int) -> str:
+    def describe(self, cell: int) -> str:
         return f"region {self.kept[cell]}"
 
-    def check(self, rows: Rows) -> None:
+    def check(self, rows: Batch) -> None:
         n_regions = self.regions.output.shape[1]
         require(self.kept.dtype == np.int64 and self.kept.ndim == 1, "kept")
         require(set(self.kept.tolist()) <= set(range(n_regions)), "kept")
         require(len(self.kept) > 0 and (np.diff(self.kept) > 0).all(), "kept")
-        h = self.memberships(rows)
+        h = self.memberships(rows.people)
         require(h.shape == (len(rows), n_regions) and np.isfinite(h).all(), "regions")
 
 
@@ -203,81 +195,78 @@ def encoded_rows(encoder: Any, columns: pd.DataFrame) -> tuple[FloatArray, IntAr
     return np.asarray(encoder.transform(columns.iloc[first]), np.float64), which
 
 
-def learn_region_views(
-    rows: Rows,
+def learn_region_cells(
+    rows: Labelled,
     alpha: float,
     search: RegionSearch,
     *,
     target: str,
     drawn: bool,
     rng: np.random.Generator,
-) -> tuple[RegionViews, LearnedRegions]:
+) -> tuple[RegionCells, FloatArray, float, int]:
     """Learn regions from rows with labels, and choose those in use; a single row gives one region.
+
+    Also returns the quantiles of the scores in every region, the loss, and the rounds that it took.
 
     ``target`` tells what the pinball loss is taken of, "rank" or "score". With ``drawn``, every
     region is used; otherwise those with too few learning rows to be calibrated are left out.
     """
-    encoder = one_hot_encoder().fit(rows.columns)
-    Z, which = encoded_rows(encoder, rows.columns)
-    scores = rows.own_scores
+    encoder = one_hot_encoder().fit(rows.people)
+    Z, which = encoded_rows(encoder, rows.people)
+    scores = rows.score
     finite = scores[np.isfinite(scores)]
     if len(finite) == 0 or (len(rows) < 2 and not drawn):
         nothing = np.zeros((Z.shape[1] + 1, 1))
-        one = LearnedRegions(Regions(nothing[:, :0], nothing), np.full(1, np.inf), np.nan, 1)
-        return RegionViews(encoder, one.regions, np.zeros(1, dtype=np.int64), drawn), one
+        cells = RegionCells(encoder, Regions(nothing[:, :0], nothing), np.arange(1), drawn)
+        return cells, np.full(1, np.inf), np.nan, 1
     if target == "rank":
         values = rankdata(scores) / len(scores)
     else:  # An infinite score has no gradient, so it counts as a little above all finite ones.
         above = finite.max() + (np.ptp(finite) or 1.0) / 10
         values = np.clip(scores, finite.min(), above)
-    learned = learn_regions(Z, which, values, alpha, search, rng)
-    h = learned.regions.proba(Z)[which]
+    regions, loss, n_iter = learn_regions(Z, which, values, alpha, search, rng)
+    h = regions.proba(Z)[which]
     kept = np.arange(search.n_regions)
     if not drawn:
         counts = np.bincount(h.argmax(axis=1), minlength=search.n_regions)
         kept = np.flatnonzero(counts >= min(math.ceil(1 / alpha) - 1, counts.max()))
-    learned = replace(learned, quantiles=region_quantiles(scores, h, alpha))
-    return RegionViews(encoder, learned.regions, kept, drawn), learned
+    cells = RegionCells(encoder, regions, kept, drawn)
+    return cells, region_quantiles(scores, h, alpha), loss, n_iter
 
 
 @dataclass(frozen=True, eq=False)
-class RegionCalibration(Calibration):
+class RegionQuantiles(Calibration):
     """Quantiles of soft regions as published: learned on the rows that they are used on."""
 
-    views: RegionViews
+    groups: RegionCells
+    sample: Sample
     quantiles: FloatArray  # (n_regions, n_labels), one column if labels are not told apart
-    n_labels: int
-    n: int  # how many rows these are the quantiles of
+    alpha: float
 
     has_pvalues = False
 
-    @property
-    def n_rows(self) -> int:
-        return self.n
-
     @classmethod
-    def of(
-        cls, views: RegionViews, rows: Rows, alpha: float, *, label_conditional: bool
-    ) -> RegionCalibration:
+    def fit(
+        cls, groups: RegionCells, rows: Labelled, alpha: float, *, label_conditional: bool
+    ) -> Self:
         """Take the quantiles of the scores under the memberships of each region.
 
         Of rows with clusters, one of each counts.
         """
-        rows = one_of_each_cluster(rows)
-        h, scores = views.memberships(rows), rows.own_scores
-        labels, n_labels = rows.problems(label_conditional)
-        chosen = rows_by_label(labels, n_labels)
-        columns = [region_quantiles(scores[own], h[own], alpha) for own in chosen]
-        return cls(views, np.column_stack(columns), n_labels, len(rows))
+        rows = rows.one_of_each_cluster()
+        sample = Sample.of(rows, label_conditional=label_conditional)
+        h, chosen = groups.memberships(rows.people), range(sample.n_labels)
+        own = [sample.problems == label for label in chosen]
+        columns = [region_quantiles(sample.score[some], h[some], alpha) for some in own]
+        return cls(groups, sample, np.column_stack(columns), alpha)
 
-    def thresholds(self, rows: Rows) -> FloatArray:
-        return self.quantiles[self.views.cells(rows)[0]]
+    def thresholds(self, batch: Batch) -> FloatArray:
+        """Return thresholds of shape (n_samples, n_labels)."""
+        return self.quantiles[self.groups.cells(batch)]
 
-    def check(self, rows: Rows, n_labels: int | None, alpha: float) -> None:
-        n_regions = self.views.regions.output.shape[1]
-        require(self.views.drawn and len(self.views.kept) == n_regions, "kept")
-        require(self.n_labels == (n_labels or 1), "n_labels")
-        require(type(self.n) is int and self.n > 0, "n")
-        require(self.quantiles.shape == (n_regions, self.n_labels), "quantiles")
+    def _check_parts(self, batch: Batch) -> None:
+        n_regions = self.groups.regions.output.shape[1]
+        require(self.groups.drawn and self.groups.n_cells == n_regions, "kept")
+        require(self.quantiles.shape == (n_regions, self.sample.n_labels), "quantiles")
         require(not np.isnan(self.quantiles).any(), "quantiles")
-        self.views.check(rows)
+        self.groups.check(batch)
