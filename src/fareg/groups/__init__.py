@@ -1,51 +1,35 @@
-"""Groups that nobody named: learned where coverage is low, explained in words."""
+"""Who is worse off: as a number that models learn, as levels, and in words."""
 
-from fareg.groups._boosting import BoostedTrees
-from fareg.groups._cells import CellMeans
-from fareg.groups._conditions import Alternatives, AskedRows, Condition, without
-from fareg.groups._disadvantage import MEMBERS, Disadvantage, Signal, learn_quickly
-from fareg.groups._explanation import Explanation, explain_groups, plot_membership
-from fareg.groups._folds import N_FOLDS
-from fareg.groups._kernel import KernelPart, KernelRegression, Reading
-from fareg.groups._learner import GroupLearner, cells_of, cut_membership
-from fareg.groups._projection import project_to_mass
-from fareg.groups._rules import Rule, distil_rule
-from fareg.groups._screening import Screening
-from fareg.groups._wording import candidate_rules
-from fareg.groups._worth import MAX_SHARE
+from fareg.groups._disadvantage import Disadvantage, Signal, learn_disadvantage
+from fareg.groups._label_levels import LabelLevels, permutation_shares
+from fareg.groups._levels import DisadvantageLevels
+from fareg.groups._members import ColumnReading, KernelSum, Smooth, Trees
+from fareg.groups._pursuit import MAX_SHARE, find_groups
+from fareg.groups._rules import Condition, Rule
 
 RECORDS = (
-    BoostedTrees,
-    CellMeans,
+    ColumnReading,
     Condition,
     Disadvantage,
-    KernelPart,
-    KernelRegression,
-    Reading,
+    DisadvantageLevels,
+    KernelSum,
+    LabelLevels,
     Rule,
-    Screening,
     Signal,
+    Smooth,
+    Trees,
 )  # what a model file may hold
 
 __all__ = [
     "MAX_SHARE",
-    "MEMBERS",
-    "N_FOLDS",
     "RECORDS",
-    "Alternatives",
-    "AskedRows",
     "Condition",
     "Disadvantage",
-    "Explanation",
-    "GroupLearner",
+    "DisadvantageLevels",
+    "LabelLevels",
     "Rule",
-    "candidate_rules",
-    "cells_of",
-    "cut_membership",
-    "distil_rule",
-    "explain_groups",
-    "learn_quickly",
-    "plot_membership",
-    "project_to_mass",
-    "without",
+    "Signal",
+    "find_groups",
+    "learn_disadvantage",
+    "permutation_shares",
 ]

@@ -1,8 +1,7 @@
-"""Disadvantage of any table: several models, each honest about the rows it did not see, stacked."""
+"""Who is worse off than others: models that are honest about the rows they did not see, stacked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +9,18 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
-from fareg._validation import BoolArray, FloatArray
-from fareg.groups._boosting import learn_boosting
-from fareg.groups._cells import cells_of_parts, learn_cells
-from fareg.groups._folds import N_FOLDS, Folds
-from fareg.groups._kernel import learn_kernel
+from fareg._threads import one_thread
+from fareg._validation import FloatArray, IntArray, InvalidInputError, require
+from fareg.groups._features import N_FOLDS, READS, choose_features
+from fareg.groups._members import ColumnReading, Smooth, Trees, learn_smooth, learn_trees
 
-MEMBERS = ("cells", "network", "kernel", "boosting")
-LEAST_SHARE = 0.03  # a member that adds less of all spread is left out, because it costs time
+DIGITS = 9  # decimals of a prediction: matrix products of other shapes differ in later ones
+MAX_LEARNING_ROWS = 50_000  # rows that a disadvantage is learned from
+MIN_LEARNING_ROWS = 50  # fewer rows say nothing about who is worse off
 USUAL_ROWS = 1000  # calibration rows for which the next two p-values are meant
 STRONG = 0.05  # largest p-value that deserves all levels
 WEAK = 0.2  # largest p-value that deserves more than one level
@@ -29,34 +31,10 @@ HEAVY = 1e4  # penalty that enforces the sum of weights
 
 
 @dataclass(frozen=True)
-class Disadvantage:
-    """A weighted sum of models around the mean.
-
-    ``models`` lacks the network, whose weights are with the learner.
-    """
-
-    columns: tuple[str, ...]
-    mean: float
-    weights: dict[str, float]
-    centres: dict[str, float]  # mean out-of-fold prediction of each member
-    models: dict[str, Any]
-
-    def predict(
-        self, columns: pd.DataFrame, membership: Callable[[pd.DataFrame], FloatArray]
-    ) -> FloatArray:
-        """Return the disadvantage of each row, shape (n,) in [0, 1]."""
-        total = np.full(len(columns), self.mean)
-        for name, weight in self.weights.items():
-            predict = membership if name == "network" else self.models[name].predict
-            total += weight * (predict(columns) - self.centres[name])
-        return np.asarray(np.clip(total, 0.0, 1.0))
-
-
-@dataclass(frozen=True)
 class Signal:
     """How well disadvantage is predicted on rows that no model and no weight had seen.
 
-    The p-value tells how likely it is by chance that predictions and target rise together within
+    The p-value says how likely it is by chance that predictions and target rise together within
     the folds as much as they do. It is a normal approximation with clusters as units, and allows
     for models of different folds that learned from each other's rows. A weak signal may rank people
     well although its predictions are no better than a constant, and levels need only the order.
@@ -74,7 +52,7 @@ class Signal:
         """Return how many levels of disadvantage the evidence supports: 1 if there is none.
 
         The more rows there are, the smaller is the p-value of a disadvantage that matters, so
-        smaller p-values are asked for: they fall with the root of the number of rows.
+        smaller p-values are required: they fall with the root of the number of rows.
         """
         strictness = np.sqrt(max(1, n_calibration) / USUAL_ROWS)
         if self.p_value >= min(EVEN_ODDS, WEAK / strictness):
@@ -82,80 +60,181 @@ class Signal:
         return n_max if self.p_value <= STRONG / strictness else min(n_max, FEW_LEVELS)
 
 
-def learn_members(
-    columns: pd.DataFrame,
-    target: FloatArray,
-    folds: Folds,
-    members: tuple[str, ...],
-    rng: np.random.Generator,
-) -> tuple[tuple[tuple[str, ...], ...], dict[str, FloatArray], dict[str, Any]]:
-    """Fit all members but the network.
+@dataclass(frozen=True, eq=False)
+class Disadvantage:
+    """The expected shortfall of people: a weighted sum of models around the mean.
 
-    Returns the features that each fold chose, the out-of-fold predictions and the models by name.
-    If all features are texts of too many levels to compare, none is chosen and nothing is fitted.
+    Made by :func:`learn_disadvantage`. If there was nothing to learn, it has no models.
     """
-    predictions: dict[str, FloatArray] = {}
-    models: dict[str, Any] = {}
-    out_of_fold, cells = learn_cells(columns, target, folds)
-    reads = cells.features()
-    if not any(reads):
-        return reads, predictions, models
-    if "cells" in members:
-        predictions["cells"], models["cells"] = out_of_fold, cells
-    if "kernel" in members:
-        predictions["kernel"], models["kernel"] = learn_kernel(columns, target, folds, reads, rng)
-    if "boosting" in members:
-        by_fold, models["boosting"] = learn_boosting(columns, target, folds.trains(), rng)
-        predictions["boosting"] = folds.own(by_fold)
-    return reads, predictions, models
+
+    columns: tuple[str, ...]  # all features that it needs
+    features: tuple[str, ...]  # those that matter, most important first
+    signal: Signal
+    mean: float
+    readings: tuple[ColumnReading, ...] = ()
+    models: tuple[Any, ...] = ()
+    weights: tuple[float, ...] = ()
+    centres: tuple[float, ...] = ()  # mean out-of-fold prediction of each model
+
+    def predict(self, people: pd.DataFrame) -> FloatArray:
+        """Return the disadvantage of each row of a canonical frame, shape (n,) in [0, 1]."""
+        total = np.full(len(people), self.mean)
+        if self.models and len(people):
+            matrix = read_columns(self.readings, people)
+            with one_thread():
+                for weight, centre, model in zip(
+                    self.weights, self.centres, self.models, strict=True
+                ):
+                    table = people[list(self.columns)] if _reads_frames(model) else matrix
+                    total += weight * (model.predict(table) - centre)
+        return np.asarray(np.round(np.clip(total, 0.0, 1.0), DIGITS))
+
+    def check(self, people: pd.DataFrame) -> None:
+        """Refuse parts that contradict each other, as those of an edited file; ask some rows."""
+        numbers = np.array([self.mean, *self.weights, *self.centres], dtype=np.float64)
+        require(np.isfinite(numbers).all(), "weights")
+        require(len(self.models) == len(self.weights) == len(self.centres), "models")
+        require(set(self.features) <= set(self.columns) <= set(people.columns), "features")
+        read = tuple(reading.name for reading in self.readings)
+        require(read == (self.columns if self.models else ()), "readings")
+        for reading in self.readings:
+            reading.check()
+        for model in self.models:
+            if isinstance(model, Trees | Smooth):
+                model.check(self.readings)
+        require(np.isfinite(self.signal.gain) and 0 <= self.signal.p_value <= 1, "signal")
+        answer = self.predict(people)
+        require(answer.shape == (len(people),) and np.isfinite(answer).all(), "models")
 
 
-def learn_quickly(
-    columns: pd.DataFrame, target: FloatArray, parts: BoolArray, rng: np.random.Generator
-) -> FloatArray:
-    """Learn from each of several parts of the rows; return the disadvantage of all rows each time.
-
-    ``parts`` and the answer are of shape (n_parts, n). Cells and trees count equally. Nothing is
-    held out, nothing is weighed and the table is read once, so it takes a small share of the time
-    of all members.
-    """
-    trees, _ = learn_boosting(columns, target, parts, rng)
-    return (cells_of_parts(columns, target, parts, rng) + trees) / 2
-
-
-def stack_members(
-    columns: tuple[str, ...],
+@one_thread()  # threads wait for each other longer than these small pieces of work take
+def learn_disadvantage(
+    people: pd.DataFrame,
     target: FloatArray,
-    folds: Folds,
-    predictions: dict[str, FloatArray],
-    models: dict[str, Any],
-) -> tuple[FloatArray, Disadvantage, Signal]:
-    """Weigh the members; return honest predictions, the fitted sum and what they are worth."""
+    clusters: IntArray | None = None,
+    *,
+    learner: Any = None,
+    seed: int,
+) -> Disadvantage:
+    """Learn how much worse off than others people are.
+
+    Parameters
+    ----------
+    people : canonical frame of shape (n, n_features)
+    target : array of shape (n,) in [0, 1]
+        The shortfall of each row; the larger, the worse off.
+    clusters : int array of shape (n,), default=None
+        Rows of one number are held out together. With fewer numbers than folds, five, there is
+        nothing to learn from.
+    learner : regressor or pipeline of scikit-learn, default=None
+        A pipeline reads the frame, any other regressor a matrix of ranks and codes. None stands for
+        two models: boosted trees, and kernel ridge regression on a few features.
+    seed : int
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> people = pd.DataFrame(rng.integers(0, 2, (500, 2)).astype(float), columns=["a", "b"])
+    >>> hard = (people["a"] == people["b"]).to_numpy()
+    >>> fitted = learn_disadvantage(people, 0.5 * rng.random(500) + 0.5 * hard, seed=0)
+    >>> bool(fitted.predict(people)[hard].min() > fitted.predict(people)[~hard].max())
+    True
+    >>> fitted.signal.n_levels(n_calibration=1000, n_max=20)
+    20
+    """
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.permutation(len(target))[:MAX_LEARNING_ROWS])
+    people, target = people.iloc[rows], np.asarray(target, dtype=np.float64)[rows]
+    cluster, fold = draw_folds(len(rows), None if clusters is None else clusters[rows], rng)
+    names = tuple(map(str, people.columns))
     mean = float(target.mean()) if len(target) else 0.0
-    if not predictions:
-        nobody = Disadvantage(columns, mean, {}, {}, {})
-        return np.full(len(target), mean), nobody, Signal(0.0, 1.0)
-    names = list(predictions)
-    table = np.column_stack([predictions[name] for name in names])
-    honest = cross_fitted(table, target, folds)
-    weights = stack_weights(table, target)
-    spread = weights * table.std(axis=0)
-    used = spread > LEAST_SHARE * spread.sum()
-    kept = {name: float(weights[j]) for j, name in enumerate(names) if used[j]}
-    fitted = Disadvantage(
-        columns=columns,
+    nobody = Disadvantage(names, names, Signal(0.0, 1.0), mean)
+    if len(rows) < MIN_LEARNING_ROWS or len(np.unique(fold)) < N_FOLDS or np.ptp(target) == 0:
+        return nobody
+    chosen = choose_features(people, target, fold)
+    if not all(chosen):
+        return nobody
+    readings = tuple(ColumnReading.learn(column) for _, column in people.items())
+    matrix = read_columns(readings, people)
+    if learner is None:
+        sizes = {j: len(one.codes) for j, one in enumerate(readings) if one.codes is not None}
+        reads = [np.sort([names.index(name) for name in own]) for own in chosen]
+        is_category = np.isin(np.arange(len(names)), list(sizes))
+        learned = [
+            learn_trees(matrix, sizes, target, fold),
+            learn_smooth(matrix, is_category, target, fold, reads, seed),
+        ]
+    else:
+        table = people if _reads_frames(learner) else matrix
+        learned = [learn_given(learner, table, target, fold, int(rng.integers(2**31)))]
+    predictions = np.column_stack([out_of_fold for out_of_fold, _ in learned])
+    honest = cross_fitted(predictions, target, fold)
+    weights = stack_weights(predictions, target)
+    kept = np.flatnonzero(weights)
+    return Disadvantage(
+        columns=names,
+        features=chosen[-1],
+        signal=measure_signal(honest, target, fold, cluster),
         mean=mean,
-        weights=kept,
-        centres={name: float(predictions[name].mean()) for name in kept},
-        models={name: models[name] for name in kept if name in models},
+        readings=readings if len(kept) else (),
+        models=tuple(learned[j][1] for j in kept),
+        weights=tuple(weights[kept].tolist()),
+        centres=tuple(predictions.mean(axis=0)[kept].tolist()),
     )
-    return np.clip(honest, 0.0, 1.0), fitted, measure_signal(honest, target, folds)
+
+
+def _reads_frames(model: Any) -> bool:
+    """Say whether a model encodes text by itself; any other reads ranks and codes."""
+    if isinstance(model, Trees | Smooth):
+        return False
+    return isinstance(model, Pipeline) or bool(get_tags(model).input_tags.string)
+
+
+def draw_folds(
+    n: int, clusters: IntArray | None, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Return the cluster of each row, and its fold: clusters are divided whole, and evenly."""
+    cluster = np.arange(n) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    order = rng.permutation(int(cluster.max(initial=-1)) + 1)
+    return cluster, (order % N_FOLDS)[cluster]
+
+
+def read_columns(readings: tuple[ColumnReading, ...], people: pd.DataFrame) -> FloatArray:
+    """Return the ranks and codes of a canonical frame, shape (n, n_features)."""
+    matrix = np.empty((len(people), len(readings)))
+    for j, reading in enumerate(readings):
+        matrix[:, j] = reading.read(people[reading.name])
+    return matrix
+
+
+def learn_given(
+    learner: Any, table: Any, target: FloatArray, fold: IntArray, seed: int
+) -> tuple[FloatArray, Any]:
+    """Return out-of-fold predictions of any regressor, shape (n,), and the one fitted to all rows.
+
+    The parameter ``random_state`` is set, also that of a step.
+    """
+    is_seed = [name for name in learner.get_params() if f"__{name}".endswith("__random_state")]
+    out_of_fold = np.empty(len(target))
+    for k in range(N_FOLDS + 1):
+        trains = READS[k, fold] > 0
+        model = clone(learner).set_params(**dict.fromkeys(is_seed, seed))
+        model.fit(table[trains], target[trains])
+        if k < N_FOLDS:
+            answer = np.asarray(model.predict(table[~trains]), dtype=np.float64)
+            if answer.shape != (int((~trains).sum()),) or not np.isfinite(answer).all():
+                raise InvalidInputError(
+                    f"learner must predict one finite number per row, got an array of shape "
+                    f"{answer.shape} from {type(learner).__name__}; pass a regressor"
+                )
+            out_of_fold[~trains] = answer
+    return out_of_fold, model
 
 
 def stack_weights(predictions: FloatArray, target: FloatArray) -> FloatArray:
     """Return weights >= 0 of sum <= 1 that predict the target best around its mean.
 
-    ``predictions`` of shape (n, n_members) are out of fold. What is missing to a sum of one is the
+    ``predictions`` of shape (n, n_models) are out of fold. What is missing to a sum of one is the
     weight of the constant.
 
     >>> x, other = np.array([[0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 1.0, 1.0]])
@@ -169,19 +248,20 @@ def stack_weights(predictions: FloatArray, target: FloatArray) -> FloatArray:
     return np.asarray(nnls(A, np.append(target - target.mean(), heavy))[0][:-1])
 
 
-def cross_fitted(predictions: FloatArray, target: FloatArray, folds: Folds) -> FloatArray:
+def cross_fitted(predictions: FloatArray, target: FloatArray, fold: IntArray) -> FloatArray:
     """Return the stack's prediction of each row with weights that other folds chose, shape (n,)."""
     out = np.empty(len(target))
     for k in range(N_FOLDS):
-        own = folds.fold == k
-        rest = ~own
-        weights = stack_weights(predictions[rest], target[rest])
-        centred = predictions[own] - predictions[rest].mean(axis=0)
-        out[own] = target[rest].mean() + centred @ weights
+        held, others = fold == k, fold != k
+        weights = stack_weights(predictions[others], target[others])
+        centred = predictions[held] - predictions[others].mean(axis=0)
+        out[held] = target[others].mean() + centred @ weights
     return out
 
 
-def measure_signal(prediction: FloatArray, target: FloatArray, folds: Folds) -> Signal:
+def measure_signal(
+    prediction: FloatArray, target: FloatArray, fold: IntArray, cluster: IntArray
+) -> Signal:
     """Compare honest predictions with the target.
 
     Both are centred in each fold, because the mean of a fold is predicted from the other folds, and
@@ -194,11 +274,10 @@ def measure_signal(prediction: FloatArray, target: FloatArray, folds: Folds) -> 
     """
 
     def centred(values: FloatArray) -> FloatArray:
-        sizes = np.maximum(1, np.bincount(folds.fold, minlength=N_FOLDS))
-        means: FloatArray = np.bincount(folds.fold, values, N_FOLDS) / sizes
-        return values - means[folds.fold]
+        means: FloatArray = np.bincount(fold, values, N_FOLDS) / np.bincount(fold)
+        return values - means[fold]
 
-    together = np.bincount(folds.cluster, centred(prediction) * centred(target))
+    together = np.bincount(cluster, centred(prediction) * centred(target))
     error = float(np.sqrt(PAIRS_COUNTED * (together**2).sum()))
     gain = 1 - float(np.mean((target - prediction) ** 2) / target.var())
     return Signal(gain, float(norm.sf(together.sum() / error)) if error > 0 else 1.0)

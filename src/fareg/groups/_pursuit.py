@@ -1,0 +1,573 @@
+"""Who is worse off, in words: a pursuit of conjunctions of conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import gammaln
+
+from fareg._columns import as_text, held, shortest_between, spelled_numbers
+from fareg._validation import BoolArray, FloatArray, IntArray, check_same_length
+from fareg.groups._rules import Condition, Rule
+
+MIN_SHARE, MAX_SHARE = 0.02, 0.55  # of the rows: a group that is named is a minority
+MIN_ROWS = 30  # rows of a group, clusters if there are any
+MAX_GROUPS = 8
+MAX_ROWS = 20_000  # a larger table is searched in as many rows, drawn at random
+MAX_CONDITIONS = 180  # that are combined with each other, without their opposites
+MAX_TRIPLED = 300  # pairs that are extended by a third condition; all of them if there are few
+N_TRIED = 8  # pairs, and triples, whose bounds and lists are improved before one is chosen
+FINE = 80  # quantiles at which a number may be cut
+COARSE = (4, 10, 20, 30, 40, 50, 60, 70, 76)  # those of them at which the search begins
+MAX_DISCRETE = 10  # a number with as few values is cut between all of them
+MIN_LEVEL_ROWS = 10  # a level with fewer rows is never listed
+MAX_LEVELS = 60
+MAX_LISTED = 20
+SUPPORT = 1.0  # standard errors by which each listed level must be worse off by itself
+MAX_FEATURES = 4  # that one rule names
+NEARLY_ALL = 0.9  # share of the rows from which on a condition says too little
+MAX_BOUNDS = 8  # bounds of a number resemble each other: they count as so many at most
+DAY = 86_400  # seconds
+NOTHING_LEFT = 1e-9  # a smaller excess is a rounding error
+NOTHING_FOUND = 3.0  # nats that any group costs, so that noise gives nothing in 95% of tables
+
+
+def find_groups(people: pd.DataFrame, shortfall: Any, clusters: Any = None) -> list[Rule]:
+    """Return groups whose shortfall is credibly larger than that of others, in words, best first.
+
+    The search tries all conjunctions of one and two conditions, and those of three that extend the
+    best pairs, takes the best one, explains the shortfall by the groups found so far, and searches
+    what is left, until nothing stands out. So no group is said twice. Where nobody is worse off,
+    nothing is found in at least 95% of tables.
+
+    A conjunction is worth the logarithm of how unlikely its mean shortfall is by chance, by
+    Bennett's inequality, minus a price: the logarithm of the number of conjunctions of its kind.
+
+    Parameters
+    ----------
+    people : DataFrame of shape (n_samples, n_features)
+        Canonical columns.
+    shortfall : array of shape (n_samples,)
+        How badly each row is served, larger is worse: 1 for a miss and 0 otherwise, for example.
+    clusters : array of shape (n_samples,), optional
+        Rows with equal numbers depend on each other. Every cluster counts once.
+
+    Examples
+    --------
+    >>> from fareg._columns import canonical
+    >>> from fareg.datasets import make_synthetic
+    >>> data = make_synthetic(1000, random_state=0)
+    >>> people = canonical(data.X[["Color", "Gender", "Region"]])
+    >>> for rule in find_groups(people, data.group):
+    ...     print(rule.text)
+    Color = Blue and Gender = Male
+    Color = Red and Gender = Female
+    """
+    check_same_length(people=people, shortfall=shortfall)
+    shortfall = np.asarray(shortfall, dtype=np.float64)
+    if len(people) > MAX_ROWS:  # tables come sorted, so their first rows would not do
+        rows = np.sort(np.random.default_rng(0).choice(len(people), MAX_ROWS, replace=False))
+        people, shortfall = people.iloc[rows], shortfall[rows]
+        clusters = None if clusters is None else np.asarray(clusters)[rows]
+    cluster = np.arange(len(people)) if clusters is None else pd.factorize(np.asarray(clusters))[0]
+    # The features are sorted, so their order in the table cannot matter.
+    features = [_Feature.of(people[name]) for name in sorted(people.columns, key=str)]
+    search = _Search([f for f in features if f.n_codes + f.has_missing > 1], shortfall, cluster)
+    rules: list[Rule] = []
+    while len(rules) < MAX_GROUPS and (found := search.best()):
+        rules.append(search.rule(found))
+        search.explain(found)
+    return rules
+
+
+Parts = dict[int, BoolArray]  # a conjunction: which codes of a feature are meant, by its position
+
+
+@dataclass(frozen=True, eq=False)
+class _Feature:
+    """One column as codes: bins of a number in order, or levels of a text.
+
+    Which codes a condition means is said by an array with two more entries, for missing values and
+    for rare levels.
+    """
+
+    name: str
+    codes: IntArray  # (n,), n_codes stands for a missing value, n_codes + 1 for a rare level
+    n_codes: int
+    bounds: tuple[float, ...] | None  # of a number: code j ends at bound j
+    levels: tuple[str, ...] | None  # of a text, or of a number with few values
+    coarse: tuple[int, ...]  # bounds at which the search begins
+    is_date: bool
+    has_missing: bool
+
+    @classmethod
+    def of(cls, column: pd.Series) -> _Feature:
+        """Code a canonical column, from its values alone."""
+        name, kind = str(column.name), held(column)
+        if column.dtype != object:
+            numbers = np.asarray(column, dtype=np.float64)
+            finite = np.sort(numbers[np.isfinite(numbers)])
+            values = finite[np.r_[True, np.diff(finite) > 0]] if len(finite) else finite
+            if len(values) > 2 or (len(values) and kind == "date"):
+                return cls._of_numbers(name, numbers, finite, values, is_date=kind == "date")
+            column = pd.Series(np.where(np.isfinite(numbers), numbers, np.nan))
+        texts = pd.Series(np.asarray(as_text(column)), dtype=object)
+        if kind == "flag":
+            texts = texts.map({"1": "True", "0": "False"})
+        counts = texts.value_counts()
+        kept = sorted(counts.index[counts >= MIN_LEVEL_ROWS], key=lambda t: (-counts[t], t))
+        levels = tuple(sorted(kept[:MAX_LEVELS]))
+        codes = pd.Index(levels, dtype=object).get_indexer(pd.Index(texts, dtype=object))
+        absent = np.asarray(texts.isna())
+        codes = np.where(absent, len(levels), np.where(codes < 0, len(levels) + 1, codes))
+        return cls(name, codes, len(levels), None, levels, (), False, bool(absent.any()))
+
+    @classmethod
+    def _of_numbers(
+        cls,
+        name: str,
+        numbers: FloatArray,
+        finite: FloatArray,
+        values: FloatArray,
+        *,
+        is_date: bool,
+    ) -> _Feature:
+        levels = None
+        if len(values) <= MAX_DISCRETE:
+            cuts = {i: _bound(values, i, i, is_date) for i in range(len(values) - 1)}
+            coarse_cuts = set(cuts)
+            levels = None if is_date else tuple(as_text(pd.Series(values)))
+        else:
+            cuts, coarse_cuts = {}, set(COARSE)
+            for q in range(1, FINE):
+                # A round number within a hundredth of the rows is as good as the quantile.
+                middle, width = -(-q * len(finite) // FINE) - 1, len(finite) // 200
+                near = np.clip([middle - width, middle + width], 0, len(finite) - 1)
+                first, last = np.searchsorted(values, finite[near])
+                cuts[q] = _bound(values, int(first), int(last), is_date)
+        bounds = sorted({t for t in cuts.values() if t < values[-1]})
+        coarse = sorted({bounds.index(cuts[q]) for q in coarse_cuts if cuts[q] in bounds})
+        codes = np.searchsorted(bounds, numbers, side="right" if is_date else "left")
+        codes = np.where(np.isfinite(numbers), codes, len(bounds) + 1)
+        has_missing = len(finite) < len(numbers)
+        return cls(
+            name, codes, len(bounds) + 1, tuple(bounds), levels, tuple(coarse), is_date, has_missing
+        )
+
+    @property
+    def present(self) -> BoolArray:
+        return np.asarray(np.arange(self.n_codes + 2) != self.n_codes)
+
+    def conditions(self) -> Iterator[BoolArray]:
+        """Yield the conditions that are tried, of each two opposites one."""
+        if self.has_missing:
+            yield self.present
+        one: BoolArray = np.eye(self.n_codes, self.n_codes + 2, dtype=bool)
+        if self.bounds is not None:
+            for j in self.coarse:
+                yield np.asarray(one[j + 1 :].any(axis=0))
+        is_halved = self.n_codes == 2 and (self.bounds is not None or not self.has_rare)
+        if self.levels is not None and not (self.bounds is not None and self.n_codes == 2):
+            yield from one[:1] if is_halved else one
+
+    @property
+    def has_rare(self) -> bool:
+        return bool((self.codes == self.n_codes + 1).any())
+
+    def prices(self, meant: BoolArray) -> FloatArray:
+        """Return the logarithm of the number of conditions like each row of ``meant``.
+
+        It counts the bounds of an interval, or which levels are listed, or left out.
+        """
+        known = meant[:, : self.n_codes]
+        n = known.sum(axis=1)
+        # Sorted by their mean, L levels of noise are worth about .3 L as a list.
+        n_lists = _log_comb(self.n_codes, n)
+        listed = np.minimum(n_lists, log(max(1, self.n_codes)) + 0.3 * self.n_codes)
+        listed = listed + np.where(2 * n == self.n_codes, 0.0, log(2))  # those, or all others
+        if self.bounds is None:
+            return np.asarray(listed)
+        starts = known[:, 0] + (known[:, 1:] & ~known[:, :-1]).sum(axis=1)
+        n_bounds = (known[:, 1:] != known[:, :-1]).sum(axis=1)
+        is_level = (n == 1) if self.levels is not None else np.zeros(len(n), dtype=bool)
+        bounded = np.maximum(n_bounds, 1) * log(min(2 * max(1, len(self.coarse)), MAX_BOUNDS))
+        return np.asarray(np.where((starts == 1) & ~is_level, bounded, listed))
+
+    def condition(self, meant: BoolArray) -> Condition:
+        """Return the condition in words."""
+        known = meant[: self.n_codes]
+        if not known.any() or (known.all() and self.has_missing):
+            return Condition(self.name, (), not meant[self.n_codes], missing=meant[self.n_codes])
+        inside = np.flatnonzero(known)
+        is_inner = known.sum() == 1 and not known[-1]
+        if self.bounds is None or not _is_interval(known) or (self.levels and is_inner):
+            assert self.levels is not None
+            is_excluding = bool(
+                2 * known.sum() > len(known) if self.bounds or not self.has_rare else meant[-1]
+            )
+            listed = [self.levels[j] for j in np.flatnonzero(known != is_excluding)]
+            order = np.argsort(np.nan_to_num(spelled_numbers(listed), nan=np.inf), kind="stable")
+            return Condition(self.name, tuple(listed[j] for j in order), is_excluding)
+        bounds = (-np.inf, *self.bounds, np.inf)
+        low, high = bounds[inside[0]], bounds[inside[-1] + 1]
+        return Condition(
+            self.name,
+            low=low,
+            high=high,
+            has_low=self.is_date and low > -np.inf,
+            has_high=not self.is_date or high == np.inf,
+            is_date=self.is_date,
+        )
+
+
+def _log_comb(n: Any, k: Any) -> Any:
+    """Return the logarithm of the number of ways to choose k of n."""
+    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+
+
+def _is_presence(meant: BoolArray) -> bool:
+    """Tell whether a condition means all but missing values."""
+    return not meant[-2] and int(meant.sum()) == len(meant) - 1
+
+
+def _is_interval(known: BoolArray) -> bool:
+    inside = np.flatnonzero(known)
+    return len(inside) > 0 and int(np.ptp(inside)) + 1 == len(inside)
+
+
+def _bound(values: FloatArray, first: int, last: int, is_date: bool) -> float:
+    """Return a bound with few digits between two of the ordered values, or just above the first."""
+    below, above = float(values[first]), float(values[min(max(last, first + 1), len(values) - 1)])
+    middle = below / 2 + above / 2
+    if is_date:  # midnight, or else the next value
+        return min((middle // DAY + 1) * DAY, above)
+    rounded = (float(f"{middle:.{digits}g}") for digits in (1, 2, 3))
+    is_range = last > first + 1
+    round_one = next((t for t in rounded if is_range and below <= t < above), None)
+    return shortest_between(below, above, below, middle) if round_one is None else round_one
+
+
+class _Search:
+    """The rows that are searched, and how much of their shortfall is explained so far."""
+
+    def __init__(self, features: list[_Feature], shortfall: FloatArray, cluster: IntArray) -> None:
+        self.features, self.shortfall, self.cluster = features, shortfall, cluster
+        n_of = np.bincount(cluster, minlength=1)
+        self.weight = 1 / n_of[cluster] if len(cluster) else np.empty(0)
+        self.total = float(self.weight.sum())
+        self.is_plain = len(np.unique(shortfall)) <= 2 and bool((self.weight == 1).all())
+        self.cell = np.zeros(len(cluster), dtype=np.int64)  # of the groups found so far
+        self._expect()
+        self._choose_conditions()
+
+    def rule(self, parts: Parts) -> Rule:
+        """Return a conjunction in words."""
+        return Rule(tuple(self.features[j].condition(parts[j]) for j in sorted(parts)))
+
+    def explain(self, parts: Parts) -> None:
+        """Let the shortfall that is expected be that of the cells of all groups so far."""
+        _, self.cell = np.unique(2 * self.cell + self.inside(parts), return_inverse=True)
+        self._expect()
+
+    def inside(self, parts: Parts) -> BoolArray:
+        """Tell which rows fulfil all conditions."""
+        meant = [parts[j][self.features[j].codes] for j in parts]
+        return np.logical_and.reduce(meant) if meant else np.ones(len(self.weight), dtype=bool)
+
+    def _expect(self) -> None:
+        weight = np.bincount(self.cell, self.weight)
+        mean = np.bincount(self.cell, self.weight * self.shortfall) / np.maximum(weight, 1e-300)
+        self.excess = self.shortfall - mean[self.cell]
+        of_cluster = np.bincount(self.cluster, self.weight * self.excess)
+        # The variance of a row's excess, or of the mean over a cluster, which counts as one row.
+        self.variance = float(of_cluster @ of_cluster) / max(1.0, self.total)
+        self.largest = float(self.excess.max(initial=0.0))
+        self.summed = np.array([self.weight, self.weight * self.excess])
+
+    def evidence(self, weight: Any, excess: Any, own: Any = 0.0) -> Any:
+        """Return minus the logarithm of the chance of so much excess in groups of this weight.
+
+        P(sum of excess >= t) <= exp(-V / b^2 h(b t / V)), h(x) = (1 + x) log(1 + x) - x, if the sum
+        has variance V and no term exceeds b (Bennett). Groups too small or too large get -inf.
+        """
+        b, share = self.largest, weight / max(self.total, 1.0)
+        spread = np.maximum(self.variance * weight, own)
+        spread = np.maximum(spread * (1 - share), 1e-12 * b * b)
+        x = b * np.maximum(excess, 0.0) / spread
+        worth = spread / (b * b) * ((1 + x) * np.log1p(x) - x)
+        is_minority = (share >= MIN_SHARE) & (share <= MAX_SHARE) & (weight >= MIN_ROWS - 0.01)
+        return np.where(is_minority, worth, -np.inf)
+
+    def _price(self, parts: Parts) -> float:
+        """Return the logarithm of the number of conjunctions of this kind."""
+        each = sum(self.features[j].prices(meant[None])[0] for j, meant in parts.items())
+        return float(each) + self.price_of_features(len(parts))
+
+    def price_of_features(self, k: int) -> float:
+        """Return that of choosing k features, with the price of any group at all."""
+        n = max(k, len(self.features))
+        return NOTHING_FOUND + float(_log_comb(n, k))
+
+    def _choose_conditions(self) -> None:
+        """Keep the most promising conditions by themselves, if there are too many to combine."""
+        found: list[tuple[float, int, BoolArray]] = []
+        for j, feature in enumerate(self.features):
+            weight, excess = self._by_code(feature)
+            for meant in feature.conditions():
+                n = min(max(meant @ weight, 1.0), self.total - 1.0)
+                promise = abs(meant @ excess) / np.sqrt(max(n * (1 - n / self.total), 1e-9))
+                if self._may_matter(meant @ weight):
+                    found.append((-float(promise), j, meant))
+        kept = sorted(range(len(found)), key=lambda i: round(found[i][0], 9))[:MAX_CONDITIONS]
+        chosen = [found[i][1:] for i in sorted(kept)]
+        absent = sorted({j for j, _ in chosen if self.features[j].has_missing})
+        others = [(j, meant) for j, meant in chosen if not _is_presence(meant)]
+        self.conditions = [*((j, self.features[j].present) for j in absent), *others]
+
+    @cached_property
+    def rows(self) -> Any:
+        """Everyone, and the rows of each condition that is tried in every round."""
+        return np.concatenate(
+            [np.ones((1, len(self.weight)), np.float32), self.rows_of(self.conditions)]
+        )
+
+    def rows_of(self, conditions: list[tuple[int, BoolArray]]) -> Any:
+        """Return which rows fulfil each condition, in single precision for fast products."""
+        rows = np.empty((len(conditions), len(self.weight)), dtype=np.float32)
+        for i, (j, meant) in enumerate(conditions):
+            rows[i] = meant.astype(np.float32)[self.features[j].codes]
+        return rows
+
+    def _may_matter(self, weight: float) -> bool:
+        least = max(MIN_ROWS - 0.01, MIN_SHARE * self.total)
+        return bool(least <= weight <= self.total - min(least, 1.0))
+
+    def _by_code(self, feature: _Feature, inside: Any = 1.0) -> FloatArray:
+        """Return the sums over the rows inside that have each code, shape (2, n_codes + 2)."""
+        size = feature.n_codes + 2
+        return np.array([np.bincount(feature.codes, own * inside, size) for own in self.summed])
+
+    def best(self) -> Parts | None:
+        """Return the conjunction that is worth most beyond its price, or None."""
+        if self.largest < NOTHING_LEFT or not self.features:
+            return None
+        terms = _Terms.of(self, [*self.conditions, *self.listed()])
+        if not terms.terms:
+            return None
+        tried = _distinct(map(self._improved, self._candidates(terms)))
+        if not tried:
+            return None
+        tried = _distinct(map(self._improved, terms.longer(tried)))
+        worth = [(round(self.worth(parts), 6), parts) for parts in tried]
+        # Of equally good conjunctions the one that comes first in the alphabet.
+        best = sorted(worth, key=lambda pair: (-pair[0], self.rule(pair[1]).text))
+        found = next((p for own, p in best if own > 0 and self._is_credible(p)), None)
+        return found and self._plain(found)
+
+    def _plain(self, parts: Parts) -> Parts:
+        """Leave out conditions that exclude hardly anyone, who may have been lucky."""
+        for j in sorted(parts):
+            shorter = {i: meant for i, meant in parts.items() if i != j}
+            n, n_shorter = (self.weight[self.inside(p)].sum() for p in (parts, shorter))
+            if n >= NEARLY_ALL * n_shorter and shorter and self.worth(shorter) > 0:
+                parts = shorter
+        return parts
+
+    def worth(self, parts: Parts) -> float:
+        """Return what one conjunction is worth beyond its price."""
+        sums = self.summed[:, self.inside(parts)].sum(axis=1)
+        return float(self.evidence(*sums)) - self._price(parts)
+
+    def _is_credible(self, parts: Parts) -> bool:
+        """Tell whether a group is worth its price with the variance of its own rows, too.
+
+        Misses have the variance that their mean says. Another shortfall may vary more in some
+        groups, and rows of a cluster vary together.
+        """
+        if self.is_plain:
+            return True
+        rows = self.inside(parts)
+        weight, excess = (np.bincount(self.cluster[rows], own[rows]) for own in self.summed)
+        own = excess - excess.sum() / weight.sum() * weight
+        return bool(self.evidence(weight.sum(), excess.sum(), own @ own) > self._price(parts))
+
+    def _candidates(self, terms: _Terms) -> list[Parts]:
+        """Return the best conjunctions of one, two and three conditions, by matrix products."""
+        worth = terms.pairs()
+        pairs = np.transpose(np.unravel_index(_largest(worth, MAX_TRIPLED), worth.shape))
+        found: list[tuple[int, ...]] = [(int(i), int(k)) for i, k in pairs[:N_TRIED]]
+        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+        if len(pairs):
+            worth = terms.triples(pairs)
+            best = np.unravel_index(_largest(worth, 3 * N_TRIED), worth.shape)
+            triples = {
+                tuple(sorted({*pairs[i].tolist(), k})): None for i, k in zip(*best, strict=True)
+            }
+            found += [t for t in triples if len(t) == 3][:N_TRIED]
+        return [terms.parts(chosen) for chosen in found]
+
+    def _improved(self, parts: Parts) -> Parts:
+        """Move bounds and lists of levels, one feature at a time, while that is worth more."""
+        for _ in range(2):
+            before = parts
+            for j in sorted(parts):
+                feature, others = self.features[j], {i: m for i, m in parts.items() if i != j}
+                sums = self._by_code(feature, self.inside(others))
+                lists = self._lists(feature, *sums)
+                table = np.array([parts[j], *_other_bounds(feature, parts[j]), *lists])
+                worth = self.evidence(*(table @ own for own in sums)) - feature.prices(table)
+                best = int(np.argmax(np.round(worth, 6)))
+                parts = {**parts, j: table[best] if best else parts[j]}
+            if all(parts[j] is before[j] for j in parts):
+                break
+        return parts
+
+    def _lists(self, feature: _Feature, weight: FloatArray, excess: FloatArray) -> list[BoolArray]:
+        """Return lists of the worst levels, each of which is worse off by itself."""
+        n = feature.n_codes
+        if feature.levels is None or n < 3:
+            return []
+        error = np.sqrt(np.maximum(self.variance * weight[:n], 1e-300))
+        supported = np.flatnonzero(excess[:n] > SUPPORT * error)
+        mean = np.round(excess[supported] / np.maximum(weight[supported], 1e-9), 9)
+        order = supported[np.argsort(-mean, kind="stable")][: min(MAX_LISTED, n - 1)]
+        lists = np.tri(len(order), dtype=bool)
+        return list(lists @ np.eye(n + 2, dtype=bool)[order]) if len(order) else []
+
+    def listed(self) -> Iterator[tuple[int, BoolArray]]:
+        """Yield for each text the list of levels that is worth most by itself."""
+        for j, feature in enumerate(self.features):
+            sums = self._by_code(feature)
+            lists = np.array(self._lists(feature, *sums)[1:])
+            if len(lists):
+                worth = self.evidence(*(lists @ own for own in sums)) - feature.prices(lists)
+                yield j, lists[int(np.argmax(np.round(worth, 6)))]
+
+
+def _distinct(several: Iterable[Parts]) -> list[Parts]:
+    """Return each conjunction once."""
+    by_codes = {tuple((j, p[j].tobytes()) for j in sorted(p)): p for p in several}
+    return list(by_codes.values())
+
+
+def _other_bounds(feature: _Feature, meant: BoolArray) -> BoolArray:
+    """Return intervals with other bounds on the same sides, one in each row."""
+    known, place = meant[: feature.n_codes], np.arange(feature.n_codes + 2)
+    if feature.bounds is None or not _is_interval(known) or known.all():
+        return np.empty((0, len(place)), dtype=bool)
+    inside = np.flatnonzero(known)
+    low, high = int(inside[0]), int(inside[-1]) + 1
+    lows = np.arange(1, high if low else 1)[:, None]
+    highs = np.arange(low + 1, feature.n_codes if high < feature.n_codes else low + 1)[:, None]
+    return np.concatenate(
+        [(place >= lows) & (place < high), (place >= low) & (place < highs)], dtype=bool
+    )
+
+
+def _largest(worth: FloatArray, most: int) -> IntArray:
+    """Return the flat positions of the largest finite numbers, the largest first."""
+    flat = worth.ravel()
+    few = np.argpartition(-flat, most)[:most] if len(flat) > most else np.arange(len(flat))
+    few = few[np.isfinite(flat[few])]
+    return few[np.lexsort((few, -flat[few]))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """The conditions of one round and their opposites, of which only the conditions need rows.
+
+    A sum over the rows that fulfil the opposite of a condition is the sum over all rows that have a
+    value minus that over the rows that fulfil the condition.
+    """
+
+    search: _Search
+    rows: Any  # (1 + n_conditions, n) in single precision; everyone comes first
+    parent: IntArray  # (n_conditions,) in which row those with a value of the feature are
+    terms: list[tuple[int, BoolArray]]  # feature and codes of each condition, then of each opposite
+
+    @classmethod
+    def of(cls, search: _Search, conditions: list[tuple[int, BoolArray]]) -> _Terms:
+        """Code conditions; the first of them say that a value is not missing."""
+        place = {j: i + 1 for i, (j, m) in enumerate(conditions) if _is_presence(m)}
+        parent = [0 if _is_presence(m) else place.get(j, 0) for j, m in conditions]
+        opposites = [
+            (j, ~m if _is_presence(m) else search.features[j].present & ~m) for j, m in conditions
+        ]
+        further = search.rows_of(conditions[len(search.conditions) :])
+        rows = np.concatenate([search.rows, further])
+        return cls(search, rows, np.array(parent, dtype=np.int64), [*conditions, *opposites])
+
+    def _row(self, i: Any) -> Any:
+        n = len(self.parent)
+        own = self.rows[1 + np.asarray(i) % n]
+        return np.where((i < n)[:, None], own, self.rows[self.parent[i % n]] - own)
+
+    def _with_opposites(self, sums: Any) -> FloatArray:
+        own = sums[:, 1:]
+        return np.concatenate([own, sums[:, self.parent] - own], axis=1, dtype=np.float64)
+
+    def _sums(self, rows: Any) -> list[FloatArray]:
+        """Return the sums over the rows that fulfil each conjunction and each term."""
+        return [
+            self._with_opposites((rows * own.astype(np.float32)) @ self.rows.T)
+            for own in self.search.summed
+        ]
+
+    def pairs(self) -> FloatArray:
+        """Return what each pair of terms is worth; a term with itself is a term alone."""
+        sums = [self._with_opposites(part.T) for part in self._sums(self.rows)]
+        worth = self.search.evidence(*sums) - self._prices([(i,) for i in range(len(self.terms))])
+        # a term alone has its own price once
+        singles = np.arange(len(worth))
+        worth[singles, singles] += self.price
+        worth[np.tri(len(worth), k=-1, dtype=bool)] = -np.inf
+        return np.asarray(worth)
+
+    def triples(self, pairs: IntArray) -> FloatArray:
+        """Return what each of these pairs is worth with each further term, shape (m, n_terms)."""
+        rows = self._row(pairs[:, 0]) * self._row(pairs[:, 1])
+        return np.asarray(self.search.evidence(*self._sums(rows)) - self._prices(pairs))
+
+    @cached_property
+    def price(self) -> FloatArray:
+        """The price of each term, without that of choosing features."""
+        return np.array([self.search.features[j].prices(meant[None])[0] for j, meant in self.terms])
+
+    def _prices(self, chosen: Any) -> FloatArray:
+        """Return the prices of some conjunctions of terms with each further one."""
+        chosen = np.asarray(chosen)
+        feature = np.array([j for j, _ in self.terms])
+        is_new = (feature[chosen][:, :, None] != feature).all(axis=1)
+        n_before = 1 + (feature[chosen[:, :1]] != feature[chosen[:, 1:]]).sum(axis=1)
+        n_features = n_before[:, None] + is_new
+        by_number = np.array([self.search.price_of_features(k) for k in range(1, 4)])
+        prices = self.price[chosen].sum(axis=1)[:, None] + self.price + by_number[n_features - 1]
+        return np.asarray(prices)
+
+    def longer(self, several: list[Parts]) -> list[Parts]:
+        """Return conjunctions with one more condition or one less, where that is worth more."""
+        sums = self._sums(np.array([self.search.inside(parts) for parts in several]))
+        gains = np.asarray(self.search.evidence(*sums) - self.price).round(6)
+        chosen = []
+        for parts, gain in zip(several, gains, strict=True):
+            shorter = [{j: m for j, m in parts.items() if j != left} for left in parts]
+            options = [parts, *(own for own in shorter if own)]
+            if len(parts) < MAX_FEATURES:
+                j, meant = self.terms[int(np.argmax(gain))]
+                options.append({**parts, j: meant & parts.get(j, True)})
+            chosen.append(max(options, key=lambda own: round(self.search.worth(own), 6)))
+        return chosen
+
+    def parts(self, chosen: Iterable[int]) -> Parts:
+        """Return a conjunction of terms."""
+        parts: Parts = {}
+        for i in chosen:
+            j, meant = self.terms[i]
+            parts[j] = parts[j] & meant if j in parts else meant
+        return parts
