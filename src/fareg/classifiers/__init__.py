@@ -3,23 +3,29 @@
 from fareg.classifiers._afcp import AFCPClassifier
 from fareg.classifiers._base import ConformalClassifier
 from fareg.classifiers._condcp import CondCPClassifier
-from fareg.classifiers._equalized import ExhaustiveConformalClassifier, PartialConformalClassifier
-from fareg.classifiers._estimators import trained
+from fareg.classifiers._equalized import (
+    ExhaustiveConformalClassifier,
+    PartialConformalClassifier,
+    SplitConformalClassifier,
+)
 from fareg.classifiers._fareg import FaReGClassifier
-from fareg.classifiers._learning import divide_rows, out_of_fold_proba, split_rows
+from fareg.classifiers._fareg import Members as _Members
+from fareg.classifiers._learning import (
+    Training,
+    divide_rows,
+    hidden_columns,
+    out_of_fold_proba,
+    split_rows,
+    trained,
+)
 from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._plcp import PLCPClassifier
 from fareg.classifiers._probabilities import (
     ProbabilityArrays,
     ProbabilityColumns,
     ProbabilityFunction,
-    hidden_columns,
 )
 from fareg.classifiers._rectified import RectifiedConformalClassifier
-from fareg.classifiers._split import SplitConformalClassifier
-from fareg.classifiers._views import DisadvantageLevels as _Levels
-from fareg.classifiers._views import GroupCells as _Cells
-from fareg.classifiers._views import GroupDraws as _Draws
 
 CLASSIFIERS = (
     AFCPClassifier,
@@ -35,7 +41,7 @@ CLASSIFIERS = (
 # estimators that a model file holds as plain values
 OWN_ESTIMATORS = (ProbabilityArrays, ProbabilityColumns)
 
-RECORDS = (NamedGroup, _Cells, _Draws, _Levels)  # what a model file may hold beside them
+RECORDS = (NamedGroup, _Members)  # what a model file may hold beside them
 
 __all__ = [
     "CLASSIFIERS",
@@ -54,6 +60,7 @@ __all__ = [
     "ProbabilityFunction",
     "RectifiedConformalClassifier",
     "SplitConformalClassifier",
+    "Training",
     "divide_rows",
     "hidden_columns",
     "out_of_fold_proba",

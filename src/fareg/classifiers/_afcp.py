@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fareg._validation import BoolArray, Count
-from fareg.calibration import Rows, SelectedCalibration, require
+from fareg._validation import BoolArray, Count, require
+from fareg.calibration import Labelled, SelectedLevels
 from fareg.classifiers._base import ConformalClassifier
-from fareg.classifiers._learning import learn_levels
+from fareg.classifiers._learning import Training, learn_levels
 
 
 @dataclass(eq=False, repr=False)
@@ -93,9 +93,9 @@ allow_empty, random_state
         selected : bool ndarray of shape (n_samples, n_sensitive_features)
             Columns in the order of ``levels_``.
         """
-        rows = self._rows(X, "selected_features", proba, sensitive_features)
-        selected = self.calibration_.selected(rows)
-        features = np.arange(len(self.levels_))
+        given = self._given(X, "selected_features", proba, sensitive_features)
+        parts = [self.calibration_.selected(batch) for batch in self._batches(given)]
+        selected, features = np.concatenate(parts), np.arange(len(self.levels_))
         return (selected[..., None] == features).any(axis=2).all(axis=1)
 
     @property
@@ -106,8 +106,8 @@ allow_empty, random_state
     def _promised_to(self) -> str | None:
         return "everyone together, and given the level of the feature that is selected for a row"
 
-    def _calibrate(self, rows: Rows, training: Rows | None) -> SelectedCalibration:
-        return SelectedCalibration.of(
+    def _calibrate(self, rows: Labelled, training: Training | None) -> SelectedLevels:
+        return SelectedLevels.fit(
             learn_levels(rows, training),
             rows,
             self.alpha_,

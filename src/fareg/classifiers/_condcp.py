@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fareg._validation import Flag, Function
-from fareg.calibration import ConditionalCalibration, GroupBasis, MappedBasis, Rows
+import numpy as np
+import pandas as pd
+
+from fareg._validation import Flag, Function, InvalidInputError
+from fareg.calibration import ConditionalQuantiles, GroupBasis, Labelled, MappedBasis
 from fareg.classifiers._base import ConformalClassifier
-from fareg.classifiers._learning import learn_levels
+from fareg.classifiers._inputs import Given
+from fareg.classifiers._learning import Training, learn_levels
 
 
 @dataclass(eq=False, repr=False)
@@ -79,23 +83,30 @@ allow_empty, random_state
         """The levels of each sensitive feature; not there with ``feature_map``."""
         return list(self.calibration_.basis.coding.levels)
 
-    def _gives_pvalues(self) -> bool:
-        return False
-
     def _promised_to(self) -> str | None:
         return "every group of the basis"
 
-    def _calibrate(self, rows: Rows, training: Rows | None) -> ConditionalCalibration:
-        basis: Any
-        if self.feature_map is not None:
-            basis = MappedBasis(self.feature_map)
+    def _calibrate(self, rows: Labelled, training: Training | None) -> ConditionalQuantiles:
+        if self.feature_map is None:
+            basis: Any = GroupBasis.learn(learn_levels(rows, training), rows.people, self.pairs)
         else:
-            coding = learn_levels(rows, training)
-            basis = GroupBasis.learn(coding, rows.columns, pairs=self.pairs)
-        return ConditionalCalibration.of(
+            basis = MappedBasis()
+        return ConditionalQuantiles.fit(
             basis,
             rows,
             self.alpha_,
             randomized=self.randomized,
             label_conditional=self.label_conditional,
         )
+
+    def _people(self, given: Given) -> pd.DataFrame:
+        feature_map = self.parameters_["feature_map"]
+        if feature_map is None:
+            return super()._people(given)
+        basis = np.asarray(feature_map(given.X), dtype=np.float64)
+        if basis.ndim != 2 or len(basis) != len(given) or not np.isfinite(basis).all():
+            raise InvalidInputError(
+                f"feature_map must return finite numbers of shape ({len(given)}, n_basis), "
+                f"got shape {basis.shape}"
+            )
+        return pd.DataFrame(basis)

@@ -1,42 +1,95 @@
-"""Equalized coverage over given groups: each sensitive feature, or their joint cells."""
+"""One threshold for everyone, for each level of a sensitive feature, or for each joint cell."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from fareg._levels import LevelCoding
 from fareg._validation import IntArray
-from fareg.calibration import CellCalibration, EveryFeature, JointLevels, Rows, Views
+from fareg.calibration import Everyone, FeatureLevels, JointLevels, Labelled, Mondrian, Union
 from fareg.classifiers._base import ConformalClassifier
-from fareg.classifiers._learning import learn_levels
+from fareg.classifiers._learning import Training, learn_levels
 
 
 @dataclass(eq=False, repr=False)
-class _EqualizedClassifier(ConformalClassifier):
-    """Base of the methods whose cells are levels of the sensitive features."""
+class SplitConformalClassifier(ConformalClassifier):
+    """Prediction sets with one threshold for everyone.
 
-    @property
-    def levels_(self) -> list[Any]:
-        """The levels of each sensitive feature."""
-        return list(self.calibration_.views.coding.levels)
+    ``1 - alpha <= P(Y in C(X)) <= 1 - alpha + 1 / (n + 1)`` for exchangeable data, the upper bound
+    without ties; with ``label_conditional``, ``P(Y in C(X) | Y = y) >= 1 - alpha`` for every label.
 
-    def _calibrate(self, rows: Rows, training: Rows | None) -> CellCalibration:
-        views = self._views(learn_levels(rows, training), rows)
-        return CellCalibration.of(
-            views, rows, self.alpha_, label_conditional=self.label_conditional
-        )
+    Parameters
+    ----------
+    estimator : classifier with ``predict_proba``, default=None
+        A classifier to train in ``fit``, or a fitted one in a ``FrozenEstimator`` for
+        ``conformalize``; or anything with ``predict_proba`` and ``classes_``, such as
+        :class:`ProbabilityColumns`. None stands for gradient boosting, which takes any table.
+    confidence_level : float, default=0.9
+        ``1 - alpha``, the coverage asked for.
+    conformity_score : str or function, default="aps"
+        A name in ``fareg.scores.SCORES`` or a function ``(proba, u) -> (n_samples, n_classes)``.
+    sensitive_features : list of names or positions, or function, default=None
+        Not used by this method; here because all methods share their parameters.
+    label_conditional : bool, default=False
+        Calibrate every label on its own.
+    calibration_size : float, default=0.5
+        Share of the rows that ``fit`` keeps for calibration.
+    allow_empty : bool, default=True
+        Whether a set may be empty. A randomised score leaves sets of easy rows empty now and then,
+        when the estimator is right more often than ``confidence_level`` asks; with False, the most
+        probable label joins such a set, and coverage can only rise.
+    random_state : int, Generator or None, default=None
+        Seeds the split in ``fit`` and the randomisation of scores. A row's set is a function of
+        this seed, its values and its id, or its number among equal rows of the call, never of other
+        rows.
 
-    @abstractmethod
-    def _views(self, coding: LevelCoding, rows: Rows) -> Views:
-        """Return how these rows fall into cells."""
+    Attributes
+    ----------
+    alpha_ : float
+        ``1 - confidence_level``, exact in decimals: 0.1 for 0.9.
+    classes_ : ndarray of shape (n_classes,)
+    column_kinds_ : dict or None
+        "number", "text" or "date" for each column of a frame; None for an array.
+    estimator_ : the fitted estimator
+    excluded_ : list of int
+        Positions of the columns of X that ``exclude_sensitive`` kept from the estimator.
+    sensitive_kinds_ : dict or None
+        As ``column_kinds_``, of the frame of sensitive features beside X; None without one.
+    n_calibration_ : int
+        How many rows calibrated, without those that taught.
+    n_calibration_clusters_ : int or None
+        How many clusters calibrated, each of which counts once; None if there were no clusters.
+    n_repeated_ : int
+        How many of the given rows equal an earlier one with its label and id; 0 without a random
+        score.
+    calibration_ : a calibration of ``fareg.calibration``
+    parameters_ : dict
+        The parameters of the last fit. Once a parameter is set to something else, answers are
+        refused until the next ``fit`` or ``conformalize``, or until it is set back.
+    thresholds_ : ndarray of shape (n_cells, n_labels)
+        The threshold of every cell that is calibrated by itself, here one, and of every label, or
+        one for all labels.
+
+    Examples
+    --------
+    >>> from fareg import SplitConformalClassifier
+    >>> from fareg.datasets import make_synthetic
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> data = make_synthetic(2000, random_state=0)
+    >>> X = data.X.filter(like="Feature")
+    >>> clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
+    >>> clf.fit(X[:1500], data.y[:1500]).predict_set(X[1500:]).shape
+    (500, 6)
+    """
+
+    _has_groups = False
+
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Mondrian:
+        return Mondrian.fit(Everyone(), rows, self.alpha_, label_conditional=self.label_conditional)
 
 
 @dataclass(eq=False, repr=False)
-class PartialConformalClassifier(_EqualizedClassifier):
+class PartialConformalClassifier(ConformalClassifier):
     """Equalized coverage for every level of every single sensitive feature.
 
     The set is the union over the features k of the sets calibrated on the rows that share the
@@ -75,15 +128,30 @@ class PartialConformalClassifier(_EqualizedClassifier):
     (500, 6)
     """
 
-    def _views(self, coding: LevelCoding, rows: Rows) -> EveryFeature:
-        return EveryFeature(coding)
+    @property
+    def levels_(self) -> list[Any]:
+        """The levels of each sensitive feature."""
+        return [part.groups.levels for part in self.calibration_.parts]
+
+    @property
+    def thresholds_(self) -> Any:
+        """For each feature, the thresholds of its levels, shape (n_levels, n_labels)."""
+        return [part.quantiles for part in self.calibration_.parts]
+
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
+        by_label = self.label_conditional
+        parts = [
+            Mondrian.fit(FeatureLevels(levels), rows, self.alpha_, label_conditional=by_label)
+            for levels in learn_levels(rows, training).levels
+        ]
+        return Union(tuple(parts))
 
     def _promised_to(self) -> str | None:
         return "every level of every sensitive feature"
 
 
 @dataclass(eq=False, repr=False)
-class ExhaustiveConformalClassifier(_EqualizedClassifier):
+class ExhaustiveConformalClassifier(ConformalClassifier):
     """Equalized coverage for every joint cell of the sensitive features.
 
     Each combination of levels is calibrated on its own rows, so
@@ -119,10 +187,17 @@ calibration_size, allow_empty, random_state
     @property
     def cells_(self) -> IntArray:
         """Level numbers of the combinations seen in calibration."""
-        return self.calibration_.views.combinations
+        combinations: IntArray = self.calibration_.groups.combinations
+        return combinations
 
-    def _views(self, coding: LevelCoding, rows: Rows) -> JointLevels:
-        return JointLevels(coding, np.unique(coding.codes(rows.columns), axis=0))
+    @property
+    def levels_(self) -> list[Any]:
+        """The levels of each sensitive feature."""
+        return list(self.calibration_.groups.coding.levels)
+
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Mondrian:
+        cells = JointLevels.of(learn_levels(rows, training), rows)
+        return Mondrian.fit(cells, rows, self.alpha_, label_conditional=self.label_conditional)
 
     def _promised_to(self) -> str | None:
         return "every combination of levels of the sensitive features"

@@ -1,165 +1,171 @@
-"""FaReG: find who the marginal sets under-cover, and calibrate them on their own."""
+"""FaReG: find who is under-covered, and calibrate every degree of disadvantage."""
 
 from __future__ import annotations
 
+import importlib
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Self
 
-from sklearn.base import clone
+import numpy as np
+import pandas as pd
 
 from fareg._labels import label_codes
+from fareg._selection import check_columns
 from fareg._validation import (
-    Count,
     FloatArray,
+    IntArray,
     InvalidInputError,
     all_or_nothing,
-    check_parameters,
+    check_count,
     one_of,
-)
-from fareg.calibration import (
-    CellCalibration,
-    CountedLevels,
-    IntervalSearch,
-    LevelCalibration,
-    ReselectedCalibration,
-    Rows,
-    UnionCalibration,
-    one_of_each_cluster,
     require,
 )
+from fareg.calibration import (
+    ABSENT,
+    Batch,
+    Labelled,
+    LevelThresholds,
+    Mondrian,
+    Sample,
+    Union,
+)
 from fareg.classifiers._base import ConformalClassifier, Folds
-from fareg.classifiers._estimators import refuse_weights
-from fareg.classifiers._inputs import (
-    checked_clusters,
-    checked_ids,
-    checked_labels,
-    given_proba,
-    sensitive_beside,
-    validated_table,
-    warn_of_repeated,
+from fareg.classifiers._inputs import warn_of_repeated
+from fareg.classifiers._learning import (
+    Training,
+    covered_by_split,
+    divide_rows,
+    refuse_weights,
+    shortfall,
 )
-from fareg.classifiers._learned_groups import LearnedGroups
-from fareg.classifiers._learning import coverage_to_learn, divide_rows
-from fareg.classifiers._naming import credible_groups, rule_to_explain
-from fareg.classifiers._paper import check_published, published_settings
-from fareg.classifiers._strata import (
+from fareg.classifiers._naming import (
+    GroupTable,
     check_groups,
-    describe_counted,
     describe_groups,
-    with_thresholds,
+    verify_groups,
 )
-from fareg.classifiers._views import (
-    CONSTRUCTIONS,
-    NOWHERE,
+from fareg.classifiers._plot_levels import plot_thresholds_and_coverage
+from fareg.groups import (
     DisadvantageLevels,
-    GroupCells,
-    GroupDraws,
-    disadvantage,
-    division,
-    membership,
-    own_part,
-    with_fewer_draws,
+    LabelLevels,
+    Rule,
+    find_groups,
+    learn_disadvantage,
+    permutation_shares,
 )
-from fareg.groups import MEMBERS, GroupLearner, Rule, cut_membership
-
-REFERENCE_ROWS = 2_000  # rows kept for explain()
+from fareg.metrics import is_covered
+from fareg.scores import get_score, is_adaptive
 
 
 def check_learner(name: str, learner: Any) -> None:
-    """Refuse a learner that is none, or one with parameters that make no sense."""
-    if not isinstance(learner, GroupLearner):
+    """Refuse what is no regressor."""
+    if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):
         raise InvalidInputError(
-            f"{name} must be a fareg.groups.GroupLearner or None, got {learner!r}"
+            f"{name} must be a scikit-learn regressor or None, got {learner!r}; pass one such as "
+            "RandomForestRegressor()"
         )
-    check_parameters(learner)
 
 
-def check_base(name: str, base: Any) -> None:
-    """Refuse a base that is no conformal classifier, or one with parameters that make no sense."""
-    if not isinstance(base, ConformalClassifier):
-        raise InvalidInputError(
-            f"{name} must be a conformal classifier of fareg, got {type(base).__name__}"
-        )
-    base._check_parameters()
+def check_protect(name: str, protect: Any) -> None:
+    """Refuse what names no groups."""
+    if isinstance(protect, str) and protect in ("found", "nothing"):
+        return
+    if isinstance(protect, list | tuple) and all(isinstance(_rule_of(r), Rule) for r in protect):
+        return
+    raise InvalidInputError(
+        f'{name} must be "found", "nothing" or a list of rules, got {protect!r}; make a rule with '
+        'Rule.parse("sex = Female and age > 60")'
+    )
+
+
+def _rule_of(group: Any) -> Any:
+    """Return the rule of a named group, or the rule itself."""
+    return getattr(group, "rule", group)
+
+
+NumberOfLevels = Annotated[int, partial(check_count, maximum=100)]
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """The rows that a rule means; nothing is said of others."""
+
+    rule: Rule
+    n_cells = 1
+
+    def cells(self, rows: Batch | Labelled) -> IntArray:
+        return np.where(self.rule.inside(rows.people), 0, ABSENT)
+
+    def describe(self, cell: int) -> str:
+        return self.rule.text
+
+    def check(self, rows: Batch) -> None:
+        require(isinstance(self.rule, Rule), "rule")
+        self.rule.check()
+        require(set(self.rule.features) <= set(rows.people), "rule")
 
 
 @dataclass(eq=False, repr=False)
-class FaReGClassifier(LearnedGroups):
+class FaReGClassifier(ConformalClassifier):
     """Prediction sets with a promise for every degree of disadvantage.
 
     Rows that do not calibrate teach a *disadvantage*: how much worse than others people like this
     are covered by plain split conformal sets. It is cut into levels, and thresholds rise with the
-    level as far as the calibration rows ask for it. By default,
-    ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` for every m: for everyone, for the worst off, and
-    for every group "disadvantaged at least this much" between, in finite samples and for any
-    distribution. Where the learning rows show no such order, there is one level: plain split sets.
+    level only as much as the calibration rows require. The same rows name groups in words, and each
+    of these has a threshold of its own, too. For every m and every protected group G,
+    ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` and ``P(Y in C(X) | X in G) >= 1 - alpha``: for
+    everyone, for the worst off, for every group "disadvantaged at least this much" between, and for
+    everyone whom the words mean, in finite samples and for any distribution. Where the learning
+    rows show no such order and no group, the sets are plain split conformal ones.
 
     Parameters
     ----------
-    estimator, confidence_level, conformity_score, label_conditional, calibration_size, \
-allow_empty, random_state
-        As in :class:`SplitConformalClassifier`. With levels and ``label_conditional``, no set is
-        smaller than the label-conditional split set: one order of people serves all labels, and
-        may be the wrong one for some.
+    estimator, confidence_level, conformity_score, calibration_size, allow_empty, random_state
+        As in :class:`SplitConformalClassifier`.
+    label_conditional : bool, default=False
+        Whether every label is calibrated by itself, with an order of its own: who is worse off in
+        one label may be better off in another. The promises then hold given ``Y = y`` too.
     sensitive_features : list of names or positions, or function of X, default=None
-        The features that disadvantage may depend on; None for all columns.
-    construction : {"levels", "partition", "union"}, default="levels"
-        "levels" pools neighbouring levels that the calibration rows cannot tell apart. "partition"
-        cuts the learned membership into a group and its complement, each calibrated on its own:
-        ``P(Y in C(X) | X in cell) >= 1 - alpha``. "union" is the paper's Eq. (Construct):
-        ``n_draws`` random groups drawn from the membership, each calibrated on its members; the
-        set is the union over the row's groups and the marginal set, and
-        ``P(Y in C(X) | s_t = 1) >= 1 - alpha`` for every draw t.
+        The features that disadvantage and words may depend on; None for all columns.
     n_levels : int, default=20
-        The largest number of levels of about equal share. There are fewer if a level would hold
-        less than about 30 calibration rows, or if there is little evidence for a signal. Where all
-        of them are used, the highest is halved again and again down to that number of rows, so that
-        the worst off have a threshold of their own even if they are one in a hundred.
-    calibration : {"auto", "train", "split", "reuse"}, default="auto"
+        The largest number of levels of about equal share, 100 at most. There are fewer if a level
+        would hold less than about 30 calibration rows, or if there is little evidence for a signal.
+        Where all of them are used, the highest is halved again and again down to that number of
+        rows, so that the worst off have a threshold of their own even if they are one in a hundred.
+    learn_from : {"auto", "train", "split"}, default="auto"
         Which rows teach. With "train" it is the training rows of ``fit``, by out-of-fold
         probabilities, or ``X_learn``, so that every calibration row calibrates. With "split" it is
         half of the calibration rows. "auto" means "train" where such rows are known, else "split".
-        "reuse" learns and calibrates on the same rows, as published; no promise is proven for it.
     cv : int, default=5
         Number of folds for out-of-fold probabilities; each costs one more training of the
         estimator in ``fit``.
-    target : {"score", "coverage"}, default="score"
-        What disadvantage is about: "coverage" is the paper's 0/1 indicator at the one level
-        ``1 - alpha``; "score" is coverage averaged over the levels from ``1 - 5 alpha`` to 1, the
-        same aim with far less noise. With APS and RAPS, unless a label is calibrated by itself or
-        there is a base, "score" depends on neither the scores nor alpha: rows are ordered by how
-        much less probability the true label got than the probabilities expect.
-    n_draws : int, default=20
-        Number of random groups with ``construction="union"``, the paper's T.
-    base : conformal classifier, default=None
-        Another method of this package whose sets define coverage and join the union.
-    learner : GroupLearner, default=None
-        Learns who is disadvantaged; its ``random_state`` is set from that of the classifier. None
-        stands for several models whose answers are combined, if there are levels, and for the
-        variational network alone otherwise.
+    learner : regressor, default=None
+        Learns disadvantage: any scikit-learn regressor or pipeline. None stands for boosted trees
+        and kernel ridge regression on a few features, weighted by how well each predicts rows that
+        it has not seen.
+    protect : {"found", "nothing"} or list of Rule, default="found"
+        The groups that have a threshold of their own beside that of their level. "found" are those
+        that the learning rows show; a list names your own, for example from an audit. Rules may
+        name sensitive features only.
 
     Attributes
     ----------
     named_groups_ : tuple of NamedGroup
-        The groups that are credibly under-covered by split conformal sets, in words. Such a group
-        is a minority, is clearly below the level on calibration rows, which did not choose it, and
-        is found again on most random halves of the learning rows. Often there are none.
+        The groups that are credibly under-covered by split conformal sets, in words: clearly below
+        the promised coverage on calibration rows, which did not choose them. Often there are none.
+    protected_ : tuple of Rule
+        The groups with a threshold of their own, verified or not.
     groups_ : DataFrame
         The named groups, then those who share a threshold, the worst off first: share, number of
         calibration rows, coverage under split conformal sets with a 95% interval, p-value of the
-        named groups and of a fixed group (Fisher's exact test; NaN where the rows themselves chose
-        the group: runs of levels, and ``calibration="reuse"``), threshold. One row of each cluster
-        counts.
-    rule_ : Rule
-        The first named group. With ``calibration="reuse"``, where nothing can be verified, it is
-        the learned group as it is.
-    learner_ : GroupLearner
-        The fitted learner, with ``history_``, ``signal_``, ``membership`` and ``disadvantage``.
-    n_iter_ : int
-        Number of gradient steps that learning took, 1 if it took none.
+        named groups (NaN for levels, which these rows themselves pooled), threshold. One row of
+        each cluster counts.
+    disadvantage_ : Disadvantage, or tuple of them, one per label
+        What was learned, with ``signal`` and ``features``.
     classes_, estimator_, n_calibration_, parameters_, thresholds_
-        As in :class:`SplitConformalClassifier`.
+        As in :class:`SplitConformalClassifier`; the thresholds are those of the levels.
 
     Examples
     --------
@@ -168,27 +174,23 @@ allow_empty, random_state
     >>> data = make_synthetic(4000, random_state=0)
     >>> clf = FaReGClassifier(sensitive_features=list(data.sensitive), random_state=0)
     >>> sets = clf.fit(data.X[:3500], data.y[:3500]).predict_set(data.X[3500:])
-    >>> clf.named_groups_[0].rule.text
-    '(Color=Blue and Gender=Male) or (Color=Red and Gender=Female)'
+    >>> sorted(group.rule.text for group in clf.named_groups_)
+    ['Color = Blue and Gender = Male', 'Color = Red and Gender = Female']
     """
 
-    construction: Annotated[str, one_of("levels", "partition", "union")] = "levels"
-    n_levels: Count = 20
-    calibration: Annotated[str, one_of("auto", "train", "split", "reuse")] = "auto"
+    n_levels: NumberOfLevels = 20
+    learn_from: Annotated[str, one_of("auto", "train", "split")] = "auto"
     cv: Folds = 5
-    target: Annotated[str, one_of("score", "coverage")] = "score"
-    n_draws: Count = 20
-    base: Annotated[ConformalClassifier, check_base] | None = None
-    learner: Annotated[GroupLearner, check_learner] | None = None
+    learner: Annotated[Any, check_learner] | None = None
+    protect: Annotated[Any, check_protect] = "found"
 
     @classmethod
-    def paper(cls, estimator: Any = None, *, data: str = "synthetic", **parameters: Any) -> Self:
-        """Return the published configuration, with its hyperparameters for one of its data sets.
+    def paper(cls, estimator: Any = None, *, data: str = "synthetic", **parameters: Any) -> Any:
+        """Return the published classifier, with its hyperparameters for one of its data sets.
 
         The set is a union over random draws of a group. One network learns it from half of the
-        calibration rows, is stopped early on the other half (4,096 rows of it at most), and both
-        halves calibrate. It reads all sensitive features, each as one raw number, at the scale of
-        the authors' code. No guarantee is proven in finite samples.
+        calibration rows, is stopped early on the other half, and both halves calibrate. No
+        guarantee is proven in finite samples.
 
         Parameters
         ----------
@@ -196,20 +198,18 @@ allow_empty, random_state
         data : {"synthetic", "nursery"}, default="synthetic"
             The data set whose hyperparameters are taken.
         **parameters
-            Any parameter of the class or of its learner, to change single settings. A ``learner``
-            is refused, because it would replace the published settings of the network.
+            Any parameter of :class:`fareg.paper.PublishedFaReGClassifier`, to change single
+            settings.
 
         Examples
         --------
         >>> from fareg import FaReGClassifier
-        >>> FaReGClassifier.paper(delta=0.4).learner.delta
+        >>> FaReGClassifier.paper(delta=0.4).delta
         0.4
         """
-        own, of_learner = cls().get_params(deep=False), GroupLearner().get_params()
-        check_published(cls.__name__, parameters, {**own, **of_learner})
-        settings = {**published_settings(data), **parameters}
-        learner = {name: settings.pop(name) for name in list(settings) if name not in own}
-        return cls(estimator, **{**settings, "learner": GroupLearner(**learner)})
+        # The paper's room stands above this one; this is the only door that leads up.
+        room = importlib.import_module("fareg.paper")
+        return room.PublishedFaReGClassifier.published(estimator, data=data, **parameters)
 
     @all_or_nothing
     def conformalize(
@@ -253,191 +253,255 @@ allow_empty, random_state
         if (X_learn is None) != (y_learn is None):
             raise InvalidInputError("pass X_learn and y_learn together, got only one")
         beside = (proba_learn, sensitive_learn, clusters_learn, ids_learn)
-        if X_learn is None and any(told is not None for told in beside):
+        if X_learn is None and any(part is not None for part in beside):
             raise InvalidInputError(
-                "proba_learn, sensitive_learn, clusters_learn and ids_learn tell about X_learn, "
+                "proba_learn, sensitive_learn, clusters_learn and ids_learn describe X_learn, "
                 "got no X_learn"
             )
-        table = self._check_inputs(X, y, sensitive_features, clusters, ids)
-        given = self._begin_with(table, proba, classes)
-        learning = None
-        if X_learn is not None:
-            if sensitive_learn is None and self.sensitive_kinds_ is not None:
-                raise InvalidInputError(
-                    "sensitive features are beside X, so those of X_learn are needed too, got "
-                    "none; pass sensitive_learn=frame"
-                )
-            X_learn = validated_table(self, X_learn, reset=False)
-            told = given_proba(proba_learn, X_learn, self.classes_, classes)
-            about_learn = sensitive_beside(sensitive_learn, X_learn, self.sensitive_kinds_)
-            self._note_values(table.clusters, (table.X, table.about), (X_learn, about_learn))
-            learning = self._as_rows(
-                X_learn,
-                label_codes(checked_labels(X_learn, y_learn), self.classes_),
-                clusters=checked_clusters(X_learn, clusters_learn),
-                given=told,
-                about=about_learn,
-                ids=checked_ids(X_learn, ids_learn),
-                role="learning",
+        given = self._check_inputs(X, y, sensitive_features, clusters, ids)
+        given = self._begin_with(given, proba, classes)
+        if X_learn is None:
+            return self._conformalize(given)
+        if sensitive_learn is None and self.sensitive_kinds_ is not None:
+            raise InvalidInputError(
+                "sensitive features are beside X, so those of X_learn are needed too, got "
+                "none; pass sensitive_learn=frame"
             )
-        return self._conformalize(table, learning, given)
+        teaching = self._read(X_learn, proba_learn, sensitive_learn, ids_learn, classes)
+        teaching = teaching.labelled(y_learn, clusters_learn)
+        self._note_values(given, teaching)
+        teachers = self._labelled(teaching, label_codes(teaching.y, self.classes_), "learning")
+        return self._conformalize(given, Training(teachers.people, teachers))
 
-    def recalibrated(self, search: IntervalSearch, n_unknown: int = 0, n_repeated: int = 0) -> Self:
-        """Return this fitted classifier with the thresholds of other calibration rows.
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
+        given: tuple[Rule, ...] | None = () if self.protect == "nothing" else None
+        if not isinstance(self.protect, str):
+            given = tuple(map(_rule_of, self.protect))
+            for rule in given:
+                check_columns(rule.features, list(map(str, rows.people)), "sensitive_features")
+        teachers, rest = divide_rows(rows, training, self.learn_from, self.key_, "look for a group")
+        by_label = self.label_conditional
+        missed = shortfall(
+            teachers,
+            self.alpha_,
+            adaptive=is_adaptive(get_score(self.conformity_score)),
+            label_conditional=by_label,
+        )
+        levels = self._learned_levels(teachers, missed, rest)  # edges are fixed here
+        found = find_groups(teachers.people, missed, teachers.clusters)  # words are fixed here
+        self.protected_ = tuple(found) if given is None else given
+        parts: list[Any] = [
+            LevelThresholds.fit(levels, rest, self.alpha_, label_conditional=by_label)
+        ]
+        parts += [
+            Mondrian.fit(Members(rule), rest, self.alpha_, label_conditional=by_label)
+            for rule in self.protected_
+        ]
+        calibration, independent = Union(tuple(parts)), rest.one_of_each_cluster()
+        covered = covered_by_split(independent, self.alpha_)
+        self.named_groups_ = verify_groups(found, independent.people, covered, 1 - self.alpha_)
+        members = [group.rule.inside(rest.people) for group in self.named_groups_]
+        self.groups_ = describe_groups(
+            self.named_groups_, members, calibration, rest.independent_rows(), self.classes_
+        )
+        return calibration
 
-        It must have levels and no base. The levels stay as they were learned. For rows that are new
-        to the classifier, ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` for every m, as after
-        ``fit``.
+    def _learned_levels(self, teachers: Labelled, missed: FloatArray, rest: Labelled) -> Any:
+        """Learn who is disadvantaged, and cut it into levels; label by label if these are apart."""
+
+        def learn(rows: IntArray, n_calibration: int) -> DisadvantageLevels:
+            own = teachers.take(rows)
+            learned = learn_disadvantage(
+                own.people, missed[rows], own.clusters, learner=self.learner, seed=self.key_ % 2**32
+            )
+            return DisadvantageLevels.cut(
+                learned, own.people, n_levels=self.n_levels, n_calibration=n_calibration
+            )
+
+        if not self.label_conditional:
+            return learn(np.arange(len(teachers)), rest.n_people)
+        orders = []
+        for label in range(rest.n_classes):
+            n_calibration = rest.take(np.flatnonzero(rest.y == label)).n_people
+            orders.append(learn(np.flatnonzero(teachers.y == label), n_calibration))
+        return LabelLevels(tuple(orders))
+
+    def recalibrated(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        proba: Any = None,
+        clusters: Any = None,
+        sensitive_features: Any = None,
+        ids: Any = None,
+    ) -> Self:
+        """Return this classifier with the same levels and groups, and thresholds of new rows.
+
+        For rows that are new to the classifier, every promise of ``fit`` holds again.
 
         Parameters
         ----------
-        search : IntervalSearch
-            A finished search: rows were counted by their scores, level by level.
-        n_unknown : int, default=0
-            How many of them have a label that the estimator does not know.
-        n_repeated : int, default=0
+        X, y, proba, clusters, sensitive_features, ids
+            As in :meth:`conformalize`.
+        """
+        given = self._given(X, "recalibrated", proba, sensitive_features, ids)
+        rows, n_repeated = self._calibration_rows(given.labelled(y, clusters))
+        sample = Sample.of(rows, label_conditional=self.parameters_["label_conditional"])
+        places, apart = self.calibration_.places(rows), rows.independent_rows()
+        return self.with_sample(sample, places, n_repeated, apart)
+
+    def with_sample(
+        self, sample: Sample, places: IntArray, n_repeated: int, apart: IntArray | None = None
+    ) -> Self:
+        """Return this classifier with the thresholds of other calibration rows.
+
+        Parameters
+        ----------
+        sample : Sample
+            Their scores.
+        places : int array of shape (n, n_parts)
+            Where they belong, as ``calibration_.places`` says.
+        n_repeated : int
             How many of them equal an earlier one with its label and id.
+        apart : int array, default=None
+            The numbers of independent rows among them; None for all.
         """
-        self._check_fitted("recalibrated")
         other = copy(self)
-        by_label = self.parameters_["label_conditional"]
-        other.calibration_ = CountedLevels.of(
-            division(self.calibration_), search, label_conditional=by_label
-        )
-        unknown_apart = n_unknown if by_label else 0  # such rows calibrate no label
-        other.n_calibration_ = other.calibration_.n_rows + unknown_apart
-        other.n_calibration_clusters_ = None
+        calibration, unknown = self.calibration_.again(sample, places), np.isinf(sample.score)
+        other._use(calibration, sample.sizes is not None, float(unknown.mean()))
         other.n_repeated_ = n_repeated
-        warn_of_repeated(n_repeated, other.n_calibration_)
-        other.groups_ = describe_counted(self.named_groups_, other.calibration_, self.reference_)
-        other._warn_of_full_sets(n_unknown / other.n_calibration_)
+        warn_of_repeated(n_repeated, len(sample))
+        apart = np.arange(len(sample)) if apart is None else apart
+        # only the members of protected groups are known by now
+        parts = zip(self.protected_, other.calibration_.parts[1:], strict=True)
+        known = {rule: part.cells == 0 for rule, part in parts}
+        members = [known.get(group.rule) for group in self.named_groups_]
+        other.groups_ = describe_groups(
+            self.named_groups_, members, calibration, apart, self.classes_
+        )
         return other
 
-    def with_draws(self, n_draws: int) -> Self:
-        """Return this fitted classifier with only the first of its random draws.
+    def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Return how disadvantaged each row is, shape (n_samples,) in [0, 1].
 
-        Draws are independent of each other, so the first T of them are those of ``n_draws=T``.
+        It is the share of the learning rows that are at most as disadvantaged: a row with 0.95 is
+        worse off than 95% of them. With ``label_conditional`` there is one number for every label,
+        shape (n_samples, n_classes).
         """
-        other = copy(self).set_params(n_draws=n_draws)
-        other.calibration_ = with_fewer_draws(self.calibration_, n_draws)
-        other.groups_ = with_thresholds(
-            vars(self)["groups_"], self.named_groups_, own_part(other.calibration_), self.reference_
-        )
-        other.freeze_parameters()
-        return other
+        return self._levels.ranks(self._people_of(X, "predict_group", sensitive_features))
 
-    def _gives_pvalues(self) -> bool:
-        return not isinstance(self.base, ConformalClassifier) or self.base._gives_pvalues()
+    def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
+        """Return the disadvantage level of each row, from 0, the least disadvantaged.
 
-    def _calibrate(self, rows: Rows, training: Rows | None) -> Any:
-        learning, rest = divide_rows(
-            rows, training, self.calibration, self.key_, "look for a group"
-        )
-        base = self._base_calibration(learning, training) if len(learning) else None
-        covered = coverage_to_learn(
-            learning, base, self.target, self.alpha_, label_conditional=self.label_conditional
-        )
-        learner = self._new_learner().fit(learning.columns, covered, learning.clusters)
-        steps = [entry["step"] for entry in learner.history_ if entry["stage"] == "group"]
-        self.n_iter_ = max(steps, default=1)
-        self.reference_ = learning.columns.iloc[:REFERENCE_ROWS]
-        own, told = self._calibrate_groups(learner, learning, covered, rest)
-        other = self._base_calibration(rest, training)
-        self.calibration_ = own if other is None else UnionCalibration((own, other))
-        honest = self.calibration != "reuse"  # the rows that calibrate did not choose the groups
-        apart = one_of_each_cluster(rest)  # rows of one person are no independent evidence
-        self.named_groups_ = (
-            credible_groups(learner, learning, told, covered, apart, self.alpha_, seed=self.key_)
-            if honest
-            else ()
-        )
-        cuts = NOWHERE if honest else getattr(division(own), "cuts", NOWHERE)
-        self.rule_ = rule_to_explain(
-            self.named_groups_, learning.columns[list(learner.features_)], told, cuts
-        )
-        self.groups_ = describe_groups(self.named_groups_, own, apart, honest=honest)
-        return self.calibration_
-
-    def _calibrate_groups(
-        self, learner: GroupLearner, learning: Rows, covered: FloatArray, rest: Rows
-    ) -> tuple[Any, FloatArray]:
-        """Divide rows by what was learned, and calibrate on the rows that are left.
-
-        Returns the calibration, and what the learner says about the learning rows: their
-        disadvantage, or their membership where groups are made of that.
+        With ``label_conditional`` there is one level for every label, shape (n_samples, n_classes).
         """
-        common: dict[str, Any] = {"label_conditional": self.label_conditional}
-        if self.construction == "levels":
-            b = disadvantage(learner, learning)
-            signal = getattr(learner, "signal_", None)  # a learner without members has none
-            most = self.n_levels if learner.found_ else 1
-            if signal is not None:
-                most = signal.n_levels(rest.n_people, self.n_levels)
-            finer = most == self.n_levels  # a weak signal, which has fewer, deserves no more
-            levels = DisadvantageLevels.cut(learner, b, most, rest.n_people, finer=finer)
-            return LevelCalibration.of(levels, rest, self.alpha_, **common), b
-        q = membership(learner, learning)
-        cuts = cut_membership(q, covered) if learner.found_ else NOWHERE
-        views: Any = GroupCells(learner, cuts)
-        if self.construction == "union":
-            views = GroupDraws(learner, self.n_draws, cuts)
-        return CellCalibration.of(views, rest, self.alpha_, **common), q
+        return self._levels.levels(self._people_of(X, "predict_level", sensitive_features))
 
-    def _new_learner(self) -> GroupLearner:
-        learner = self.learner
-        if learner is None and self.construction == "levels":
-            learner = GroupLearner(
-                members=MEMBERS,
-                numbers="piecewise",
-                batch_size=256,
-                max_iter=50,
-                learning_rate=0.02,
-            )
-        learner = clone(GroupLearner() if learner is None else learner)
-        return learner.set_params(random_state=self.key_ % 2**32)
+    def explain(self, X: Any, *, sensitive_features: Any = None) -> pd.Series:
+        """Say which features the disadvantage of these rows depends on.
 
-    def _base_calibration(self, rows: Rows, training: Rows | None) -> Any:
-        """Calibrate the base, if there is one, on the same scores and at the same level."""
-        if self.base is None:
-            return None
-        base = clone(self.base)
-        base.alpha_, base.key_ = self.alpha_, self.key_
-        base.label_conditional = self.label_conditional
-        if base.sensitive_features is None:
-            return base._calibrate(rows, training)
-        selection = base.sensitive_features
-        other = None if training is None else training.selecting(selection)
-        return ReselectedCalibration(base._calibrate(rows.selecting(selection), other), selection)
+        Returns
+        -------
+        Series
+            For every sensitive feature, the most important first, its share of how much the
+            disadvantage changes if the values of a feature are shuffled among the rows.
+        """
+        people = self._people_of(X, "explain", sensitive_features)
+        learned = self.disadvantage_
+        several = learned if isinstance(learned, tuple) else (learned,)
+        shares = [permutation_shares(one.predict, people, self.key_ % 2**32) for one in several]
+        return sum(shares[1:], shares[0]).div(len(shares)).sort_values(ascending=False)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.learner is not None and self.construction != "levels":
-            self.learner.check_membership(f'construction="{self.construction}"')
-        if self.base is None:
-            return
-        for name in ("confidence_level", "conformity_score"):
-            own, other = getattr(self, name), getattr(self.base, name)
-            if other != getattr(type(self.base)(), name) and other != own:
-                raise InvalidInputError(
-                    f"base shares {name} with the classifier around it, got {other!r} and "
-                    f"{own!r}; leave it out of the base"
-                )
+    def plot_levels(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        proba: Any = None,
+        sensitive_features: Any = None,
+        ids: Any = None,
+    ) -> Any:
+        """Draw thresholds and coverage against the level of disadvantage.
 
-    def _check_possible(self, X: Any) -> None:
-        super()._check_possible(X)
-        if self.base is not None:
-            self.base._check_possible(X)
+        Beside the sets stand split conformal ones with the same calibration rows.
+
+        Parameters
+        ----------
+        X, y, proba, sensitive_features, ids
+            As in :meth:`report`: rows that took no part in training and calibration.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Thresholds on the left, coverage with 95% intervals on the right.
+        """
+        given = self._given(X, "plot_levels", proba, sensitive_features, ids)
+        batches, codes = list(self._batches(given)), label_codes(y, self.classes_)
+        split = self.calibration_.sample.split_thresholds(self.alpha_)
+        covered = {}
+        for moment, own in (("before", split), ("after", None)):
+            sets = np.concatenate([self._sets(batch, own) for batch in batches])
+            covered[moment] = is_covered(y, sets, classes=self.classes_)
+        people = pd.concat([batch.people for batch in batches], ignore_index=True)
+        levels = self.levels_of(people, codes)
+        part = self.calibration_.parts[0]
+        return plot_thresholds_and_coverage(part, levels, covered, self.classes_)
+
+    def levels_of(self, people: pd.DataFrame, codes: IntArray) -> IntArray:
+        """Return the level of each row, in the order of the label with this number: (n,)."""
+        levels = self._levels.levels(people)
+        return levels if levels.ndim == 1 else levels[np.arange(len(levels)), codes]
+
+    @property
+    def groups_(self) -> pd.DataFrame:
+        """The named groups, then those who share a threshold, the worst off first."""
+        if "groups_" not in vars(self):
+            raise AttributeError("groups_ is known after fit or conformalize")
+        return GroupTable(vars(self)["groups_"])
+
+    @groups_.setter
+    def groups_(self, table: pd.DataFrame) -> None:
+        self.__dict__["groups_"] = table  # as a plain frame, for model files
+
+    @property
+    def disadvantage_(self) -> Any:
+        """What was learned; with ``label_conditional``, a tuple with one for every label."""
+        return self._levels.disadvantage
+
+    @property
+    def thresholds_(self) -> Any:
+        """The threshold of every level, shape (n_levels,); one such array for every label."""
+        theta = self.calibration_.parts[0].theta
+        return theta[0] if self.calibration_.sample.labels is None else theta
+
+    @property
+    def _levels(self) -> Any:
+        return self.calibration_.parts[0].levels
+
+    def _promised_to(self) -> str | None:
+        between = "for every degree of disadvantage between"
+        if self.protected_:
+            return f"everyone, for the worst off, {between}, and for every protected group"
+        return f"everyone, for the worst off, and {between}"
+
+    def _describe_rows(self, batch: Batch) -> dict[str, Any]:
+        group = np.full(len(batch), "", dtype=object)
+        for named in self.named_groups_[::-1]:  # the first, most significant group is written last
+            group[named.rule.inside(batch.people)] = named.rule.text
+        return {"level": self.levels_of(batch.people, batch.proba.argmax(axis=1)), "group": group}
 
     def check(self) -> None:
         """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
         super().check()
-        learner = self._new_learner()
-        require(self.learner_.get_params() == learner.get_params(), "learner_")
-        require(type(self.learner_.found_) is bool, "learner_")
-        divided, own = division(self.calibration_), own_part(self.calibration_)
-        require(type(divided) is CONSTRUCTIONS[self.construction], "construction")
-        require(getattr(divided, "n_draws", self.n_draws) == self.n_draws, "n_draws")
-        require((self.calibration_ is own) == (self.base is None), "base")
-        check_groups(self.groups_, self.named_groups_, own, set(self.reference_))
-        require(isinstance(self.rule_, Rule) and isinstance(self.rule_.text, str), "rule_")
-        require(set(self.learner_.features_) <= set(self.reference_), "reference_")
+        own = self.calibration_
+        require(isinstance(own, Union) and isinstance(own.parts[0], LevelThresholds), "levels")
+        for part in own.parts:
+            require(np.array_equal(part.sample.score, own.sample.score), "score")
+        for part in own.parts[1:]:
+            require(isinstance(part, Mondrian) and isinstance(part.groups, Members), "parts")
+        rules = tuple(part.groups.rule for part in own.parts[1:])
+        require(rules == self.protected_, "protected_")
+        learned = self.disadvantage_
+        first = learned[0] if isinstance(learned, tuple) else learned
+        check_groups(self.groups_, self.named_groups_, own, set(first.columns))

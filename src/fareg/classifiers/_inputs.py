@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,60 +15,65 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from fareg._columns import (
     KINDS,
+    CodedTable,
     check_same_order,
     check_table,
-    coded_column,
-    column_kinds,
+    code_table,
     column_names,
     in_order,
     is_frame,
-    series_of,
     spelled_numbers,
-    take_rows,
 )
 from fareg._labels import column_classes, frame_names, label_codes, refuse_missing
-from fareg._names import check_columns
-from fareg._validation import InvalidInputError, check_same_length, warn
+from fareg._selection import check_columns
+from fareg._validation import IntArray, InvalidInputError, check_same_length, require, warn
 from fareg._words import first_line, percent, shown
-from fareg.calibration import GivenProba, Rows, require
-from fareg.scores import is_randomised
 
 WHOLE = re.compile(r"(?<=\d)\.0+$")  # what a whole number has more if it is stored as a float
 PROBES = (None, 0.0, "a")  # one row each: missing, a number, a text
-CHECKED_ROWS = 10_000  # rows that are enough to see that columns are swapped
 MANY_REPEATED = 0.1  # share of rows that equal an earlier one from which there is a warning
 SURELY = 1e-6  # the chance that a warning of swapped columns is a false alarm
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
-    """Rows with labels after checks, and what lies beside them."""
+class Given:
+    """The rows of one call after checks, coded once, and what lies beside them."""
 
-    X: Any
-    y: Any
-    about: Any = None  # frame of the sensitive features, if X does not hold them
-    clusters: Any = None  # (n_samples,) ids of people or places with several rows
-    ids: Any = None  # (n_samples,) texts that tell whose row it is
+    table: CodedTable
+    y: Any = None  # (n,) labels
+    beside: CodedTable | None = None  # the sensitive features, if X does not hold them
+    clusters: Any = None  # (n,) ids of people or places with several rows
+    ids: Any = None  # (n,) texts that say whose row it is
+    proba: Any = None  # (n, n_classes) class probabilities, if the estimator is not asked
+
+    def __len__(self) -> int:
+        return len(self.table)
 
     @property
-    def beside(self) -> dict[str, Any]:
-        """What lies beside the table, by the names that :class:`Rows` has for it."""
-        return {"about": self.about, "clusters": self.clusters, "ids": self.ids}
+    def X(self) -> Any:
+        """The table as it came, for the estimator."""
+        return self.table.source
 
-    def take(self, rows: Any) -> Labelled:
+    def take(self, rows: Any) -> Given:
         """Return some of the rows."""
-        beside = {
-            name: None if part is None else take_rows(part, rows)
-            for name, part in self.beside.items()
-        }
-        return Labelled(take_rows(self.X, rows), self.y[rows], **beside)
+        y, clusters, ids, proba = (
+            None if part is None else part[rows]
+            for part in (self.y, self.clusters, self.ids, self.proba)
+        )
+        beside = None if self.beside is None else self.beside.take(rows)
+        return Given(self.table.take(rows), y, beside, clusters, ids, proba)
+
+    def labelled(self, y: Any, clusters: Any) -> Given:
+        """Return the rows with labels, and the ids of people with several rows, after checks."""
+        y = checked_labels(self.X, y)
+        return replace(self, y=y, clusters=checked_clusters(self.X, clusters))
 
 
 def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
     """Return X if the classifier can read it; without ``reset``, its columns must be as in fit."""
     X = check_table(X)
-    if not reset:
-        X = in_order_of(clf, X)
+    if not reset and is_frame(X):
+        X = in_order(X, getattr(clf, "feature_names_in_", None))
     try:
         validate_data(clf, X, reset=reset, skip_check_array=True)
     except TypeError as error:  # some names are texts and some are not
@@ -92,35 +97,26 @@ def validated_table(clf: Any, X: Any, *, reset: bool) -> Any:
     if names and column_names(X) != names:
         named = isinstance(X, pd.DataFrame)
         X = X.set_axis(names, axis=1) if named else pd.DataFrame(X, columns=names)
-    if kinds:
-        _check_numbers(X, kinds)
     return X
 
 
-def _check_numbers(X: Any, kinds: dict[str, str]) -> None:
-    """Refuse or tell of texts where fit had numbers or dates, which are read as missing."""
-    for series in series_of(X):
-        kind = kinds[str(series.name)]
-        if kind == "text" or series.dtype.is_numeric() or series.dtype.is_temporal():
+def check_numbers(table: CodedTable, kinds: dict[str, str] | None) -> None:
+    """Refuse texts where fit had numbers or dates, or warn that they are read as missing."""
+    for name, column in table.columns.items() if kinds else ():
+        kind = (kinds or {})[name]
+        if kind == "text" or not column.is_text:
             continue
-        codes, values = coded_column(series)
-        if codes is None or values.dtype != object:
-            continue
-        is_lost = np.isnan(spelled_numbers(values[:-1]))
-        n, n_lost = np.sum(codes >= 0), np.isin(codes, np.flatnonzero(is_lost)).sum()
+        texts, counts = column.texts()
+        is_lost = np.isnan(spelled_numbers(texts))
+        n, n_lost = int(counts.sum()), int(counts[is_lost].sum())
         if n_lost:
-            told = (
-                f"column {series.name} held {kind}s in fit, got {n_lost} texts in {n} values such "
-                f"as {str(values[:-1][is_lost][0])[:30]!r}"
+            found = (
+                f"column {name} held {kind}s in fit, got {n_lost} texts in {n} values such "
+                f"as {texts[int(is_lost.argmax())][:30]!r}"
             )
             if n_lost == n:
-                raise InvalidInputError(f"{told}; convert it")
-            warn(f"{told}, which count as missing; convert it")
-
-
-def in_order_of(model: Any, X: Any) -> Any:
-    """Return a frame with its columns in the order in which a model knows them, if it does."""
-    return in_order(X, getattr(model, "feature_names_in_", None)) if is_frame(X) else X
+                raise InvalidInputError(f"{found}; convert it")
+            warn(f"{found}, which count as missing; convert it")
 
 
 def check_names(model: Any, X: Any, name: str) -> None:
@@ -193,14 +189,6 @@ def _one_type(values: Any, rule: str) -> Any:
     return pd.Series(values).infer_objects().to_numpy()
 
 
-def check_two_classes(y: Any) -> None:
-    """Refuse labels of which there is only one."""
-    if len(pd.unique(y)) < 2:
-        raise InvalidInputError(
-            f"y must hold at least two classes, got one class: {y[0]}; nothing to predict"
-        )
-
-
 def proba_classes(proba: Any, y: Any, classes: Any) -> Any:
     """Return the label of each column: from ``classes``, a frame's names, or the sorted y."""
     n_columns = _checked(proba).shape[1]
@@ -208,11 +196,11 @@ def proba_classes(proba: Any, y: Any, classes: Any) -> Any:
     return np.asarray(found.classes)
 
 
-def given_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> GivenProba | None:
+def given_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> Any:
     """Return probabilities beside X with columns in the order of ``classes``; None without any.
 
-    ``labels`` tells the label of each column. If it is None, the names of a frame tell it, and
-    the columns of an array are in the order of ``classes``. An array in a file stays there.
+    ``labels`` names the label of each column. If it is None, the names of a frame do, and the
+    columns of an array are in the order of ``classes``. An array in a file stays there.
     """
     if proba is None:
         return None
@@ -226,14 +214,14 @@ def given_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> GivenPr
         )
     names = frame_names(proba)
     labels = list(classes) if labels is None and names is None else labels
-    told = column_classes(classes, len(classes), names=names, classes=labels, table="proba").classes
-    order = label_codes(classes, told)
+    found = column_classes(classes, len(classes), names=names, classes=labels, table="proba")
+    order = label_codes(classes, found.classes)
     if (order < 0).any():
         raise InvalidInputError(
-            f"the columns of proba are {shown(told)}, but the classes are {shown(classes)}; "
-            "name each class once"
+            f"the columns of proba are {shown(found.classes)}, but the classes are "
+            f"{shown(classes)}; name each class once"
         )
-    return GivenProba(table if (np.diff(order) == 1).all() else table[:, order])
+    return table if (np.diff(order) == 1).all() else table[:, order]
 
 
 def _checked(proba: Any) -> Any:
@@ -249,11 +237,6 @@ def _checked(proba: Any) -> Any:
     return table
 
 
-def count_repeated(rows: Rows) -> int:
-    """Return how many rows equal an earlier one with its label and id; 0 without a random score."""
-    return int(pd.Series(rows.hashes).duplicated().sum()) if is_randomised(rows.score) else 0
-
-
 def warn_of_repeated(n_repeated: int, n_rows: int) -> None:
     """Warn if many calibration rows equal an earlier one, as rows to come will."""
     if n_repeated > MANY_REPEATED * n_rows:
@@ -265,77 +248,63 @@ def warn_of_repeated(n_repeated: int, n_rows: int) -> None:
         )
 
 
-def warn_of_swapped(rows: Rows, classes: Any) -> None:
-    """Warn if the most probable label would be right far more often with two columns exchanged."""
-    rows = rows.take(slice(0, min(len(rows), CHECKED_ROWS)))
-    top, labels = (codes[rows.labels >= 0] for codes in (rows.top[0], rows.labels))
-    wrong = pd.DataFrame({"a": np.minimum(top, labels), "b": np.maximum(top, labels)})
-    wrong = wrong[top != labels].value_counts().reset_index()
-    right = np.bincount(labels[top == labels], minlength=rows.n_classes)
+def warn_of_swapped(top: IntArray, y: IntArray, classes: Any) -> None:
+    """Warn if the most probable label would be right far more often with two columns exchanged.
+
+    ``top`` and ``y`` are the columns of the most probable and of the true label of each row.
+    """
+    top, y = top[y >= 0], y[y >= 0]
+    wrong = pd.DataFrame({"a": np.minimum(top, y), "b": np.maximum(top, y)})
+    wrong = wrong[top != y].value_counts().reset_index()
+    right = np.bincount(y[top == y], minlength=len(classes))
     # an exchange of a and b makes these wrong rows right, and makes the right rows of both wrong
     wrong["right"] = right[wrong["a"]] + right[wrong["b"]]
     if wrong.empty:
         return
     a, b, gained, lost = wrong.loc[(wrong["count"] - wrong["right"]).idxmax()]
-    n_pairs = rows.n_classes * (rows.n_classes - 1) / 2
+    n_pairs = len(classes) * (len(classes) - 1) / 2
     chance = binomtest(lost, lost + gained, 0.5, alternative="less").pvalue * n_pairs
     if chance < SURELY:
-        now, then = (percent((right.sum() + more) / len(labels)) for more in (0, gained - lost))
+        now, then = (percent((right.sum() + more) / len(y)) for more in (0, gained - lost))
         warn(
-            f"the most probable label is right for {now} of {len(labels)} rows, and for {then} if "
+            f"the most probable label is right for {now} of {len(y)} rows, and for {then} if "
             f"the columns of {classes[a]} and {classes[b]} were exchanged: check that no columns "
             "of probabilities are swapped"
         )
 
 
-def beside_kinds(table: Any) -> dict[str, str] | None:
-    """Return what each column of a frame of sensitive features holds; None if there is none."""
-    return None if table is None else column_kinds(_as_frame(table))
+def sensitive_beside(
+    table: Any, X: Any, kinds: dict[str, str] | None, *, reset: bool = False
+) -> CodedTable | None:
+    """Return the frame of sensitive features beside X with the columns that it had in fit.
 
-
-def sensitive_beside(table: Any, X: Any, kinds: dict[str, str] | None) -> Any:
-    """Return the frame of sensitive features beside X with the columns that it had in fit."""
+    ``kinds`` is what these held; with ``reset``, this is the frame of fit.
+    """
     if table is None:
         return None
-    frame = _as_frame(table)
+    frame = table.to_frame() if isinstance(table, pd.Series) else table
+    if not is_frame(frame):
+        raise InvalidInputError(
+            f"sensitive_features beside X must be a frame, got {type(table).__name__}; names of "
+            "columns of X belong into the constructor"
+        )
     check_same_length(X=X, sensitive_features=frame)
     check_same_order(X=X, sensitive_features=frame)
+    coded = code_table(frame)
+    if reset:
+        return coded
     if kinds is None:
         raise InvalidInputError(
             "this classifier was calibrated without sensitive_features beside X; leave them out"
         )
-    names = column_names(frame)
+    names = list(coded.columns)
     missing = [name for name in kinds if name not in names]
     if missing:
         raise InvalidInputError(
             f"sensitive_features must have the columns {shown(kinds)}, got {shown(names)}; "
             f"add {shown(missing)}"
         )
-    extra = [name for name in names if name not in kinds]
-    return in_order(frame.drop(columns=extra) if isinstance(frame, pd.DataFrame) else frame, kinds)
-
-
-def _as_frame(table: Any) -> Any:
-    if isinstance(table, pd.Series):
-        table = table.to_frame()
-    if not is_frame(table):
-        raise InvalidInputError(
-            f"sensitive_features beside X must be a frame, got {type(table).__name__}; names of "
-            "columns of X belong into the constructor"
-        )
-    return table
-
-
-def no_sensitive(kinds: dict[str, str]) -> Any:
-    """Return a selection that refuses every table, because the sensitive features are missing."""
-
-    def ask(X: Any) -> Any:
-        raise InvalidInputError(
-            f"this classifier was calibrated with sensitive features beside X ({shown(kinds)}); "
-            "pass them again: sensitive_features=frame"
-        )
-
-    return ask
+    return coded.select([names.index(name) for name in kinds])
 
 
 def check_column_kinds(clf: Any) -> None:
@@ -348,24 +317,22 @@ def check_column_kinds(clf: Any) -> None:
     require(isinstance(excluded, list), "excluded_")
     require(all(type(p) is int and 0 <= p < clf.n_features_in_ for p in excluded), "excluded_")
     kinds = getattr(clf, "column_kinds_", None)
-    if kinds is None:
-        return
-    names = getattr(clf, "feature_names_in_", list(kinds))
-    require(list(kinds) == list(names), "column_kinds_")
-    require(len(kinds) == clf.n_features_in_, "column_kinds_")
+    if kinds is not None:
+        names = list(getattr(clf, "feature_names_in_", kinds))
+        require(list(kinds) == names and len(names) == clf.n_features_in_, "column_kinds_")
 
 
-def probe_rows(clf: Any) -> Any:
+def probe_rows(clf: Any) -> Given:
     """Return rows of which nothing is known, in the form that the classifier was fitted on."""
     names = getattr(clf, "feature_names_in_", None)
-    if names is None:
-        return probes(range(clf.n_features_in_)).to_numpy()
-    require(isinstance(names, np.ndarray), "feature_names_in_")
-    require(names.shape == (clf.n_features_in_,), "feature_names_in_")
-    return probes(names)
+    if names is not None:
+        require(isinstance(names, np.ndarray), "feature_names_in_")
+        require(names.shape == (clf.n_features_in_,), "feature_names_in_")
+    X = _probes(range(clf.n_features_in_) if names is None else names)
+    kinds = getattr(clf, "sensitive_kinds_", None)
+    beside = None if kinds is None else code_table(_probes(kinds))
+    return Given(code_table(X.to_numpy() if names is None else X), beside=beside)
 
 
-def probes(names: Iterable[Any]) -> pd.DataFrame:
-    """Return rows of which nothing is known, with these columns."""
-    values = np.array(PROBES, dtype=object)
-    return pd.DataFrame(dict.fromkeys(names, values), dtype=object)
+def _probes(names: Iterable[Any]) -> pd.DataFrame:
+    return pd.DataFrame(dict.fromkeys(names, np.array(PROBES, dtype=object)), dtype=object)

@@ -1,29 +1,216 @@
-"""Rows that teach, and what they teach: out-of-fold probabilities, how well rows are covered."""
+"""The wrapped estimator and the rows that teach: how it is trained, who learns from which rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn import get_config
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, ShuffleSplit
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from fareg._columns import take_rows
+from fareg._columns import column_names, take_rows
 from fareg._labels import label_codes
 from fareg._levels import LevelCoding
-from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, warn
-from fareg.calibration import Rows
-from fareg.classifiers._estimators import asked, weight_arguments
-from fareg.groups import N_FOLDS
-from fareg.pvalues import CalibrationScores
-from fareg.scores import is_adaptive
+from fareg._selection import selected_positions
+from fareg._threads import few_threads
+from fareg._validation import (
+    BoolArray,
+    FaregError,
+    FloatArray,
+    IntArray,
+    InvalidInputError,
+    warn,
+)
+from fareg._words import first_line
+from fareg.calibration import Labelled, Sample
+from fareg.classifiers._probabilities import ProbabilityColumns
 
 MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
 MIN_LEARNING_ROWS = 60  # fewer rows are not worth learning from
-MIN_LEARNING_CLUSTERS = N_FOLDS  # learning holds out whole clusters, one in each fold at least
+MIN_LEARNING_CLUSTERS = 5  # learning holds out whole clusters, one in each of five folds at least
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """The rows that trained the estimator, or that came beside those that calibrate.
+
+    Examples
+    --------
+    >>> people = pd.DataFrame({"age": [20.0, 70.0]})
+    >>> Training(people, None).rows is None  # they say who there is, and cannot teach
+    True
+    """
+
+    people: pd.DataFrame  # their sensitive columns
+    rows: Labelled | None  # with probabilities out of fold, if these rows may teach
+
+
+def check_model(name: str, model: Any) -> None:
+    """Refuse what cannot be a model: a class instead of an instance, a number, a name."""
+    if callable(model) and not isinstance(model, type) and not hasattr(model, "predict_proba"):
+        raise InvalidInputError(
+            f"{name} must be a classifier, got a function; tell its labels: "
+            "ProbabilityFunction(function, classes=[...])"
+        )
+    if isinstance(model, type) or not (hasattr(model, "fit") or hasattr(model, "predict_proba")):
+        got = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
+        raise InvalidInputError(
+            f"{name} must be a classifier with predict_proba or None, got {got}; "
+            "pass one such as LogisticRegression()"
+        )
+
+
+def check_estimator(estimator: Any) -> Any:
+    """Return an estimator that has ``predict_proba`` and ``classes_``."""
+    if not hasattr(estimator, "predict_proba"):
+        raise InvalidInputError(
+            f"estimator must have predict_proba, got {type(estimator).__name__}; "
+            "wrap it in sklearn's CalibratedClassifierCV"
+        )
+    if getattr(estimator, "classes_", None) is None:
+        raise InvalidInputError(
+            f"estimator must have classes_, the label of each column of predict_proba, got "
+            f"{type(estimator).__name__} without; use "
+            "ProbabilityFunction(model.predict_proba, classes=[...])"
+        )
+    return estimator
+
+
+def is_given(estimator: Any) -> bool:
+    """Tell whether there is nothing to train: a frozen model, columns, or one of another library.
+
+    What scikit-learn cannot copy without its training, because it has no ``get_params`` or no
+    ``fit``, is taken as it is.
+    """
+    trainable = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
+    return isinstance(estimator, FrozenEstimator | ProbabilityColumns) or not trainable
+
+
+def unfrozen(estimator: Any) -> Any:
+    """Return the model inside a ``FrozenEstimator``, or another model as it is."""
+    return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+
+
+def hidden_columns(estimator: Any, X: Any) -> tuple[str, ...]:
+    """Return the names of the columns of X that hold the probabilities of an estimator.
+
+    Examples
+    --------
+    >>> from fareg import ProbabilityColumns
+    >>> model = ProbabilityColumns(["p_no", "p_yes"])
+    >>> hidden_columns(model, pd.DataFrame({"age": [40], "p_no": [0.3], "p_yes": [0.7]}))
+    ('p_no', 'p_yes')
+    """
+    model = unfrozen(estimator)
+    if not isinstance(model, ProbabilityColumns):
+        return ()
+    columns = [column for column in model.columns_.values() if column is not None]
+    names = column_names(X)
+    return tuple(names[p] for p in selected_positions(X, columns, "ProbabilityColumns"))
+
+
+def weight_arguments(estimator: Any, weights: Any) -> dict[str, Any]:
+    """Return the arguments of ``estimator.fit`` that carry training weights.
+
+    The weights go to the last step of a pipeline, which is the one that learns from labels.
+
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> weight_arguments(make_pipeline(DummyClassifier()), [1.0, 2.0])
+    {'dummyclassifier__sample_weight': [1.0, 2.0]}
+    """
+    if get_config()["enable_metadata_routing"]:  # the requests of the steps say where they go
+        return {"sample_weight": weights}
+    if isinstance(estimator, Pipeline):
+        name, last = estimator.steps[-1]
+        return {f"{name}__{key}": w for key, w in weight_arguments(last, weights).items()}
+    if not has_fit_parameter(estimator, "sample_weight"):
+        raise InvalidInputError(
+            f"{type(estimator).__name__} takes no training weights; leave them out, or choose "
+            "another estimator"
+        )
+    return {"sample_weight": weights}
+
+
+def routed_weights(clf: Any, sample_weight: Any, n: int) -> Any:
+    """Return the weights that the estimator of a classifier is trained with, None for none.
+
+    With scikit-learn's metadata routing, an estimator gets weights only if it requests them.
+    """
+    if sample_weight is None:
+        return None
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        weights = np.full(1, np.nan)
+    if weights.shape != (n,) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise InvalidInputError(
+            f"sample_weight must hold {n} finite numbers of at least 0, one per row of X"
+        )
+    if get_config()["enable_metadata_routing"]:
+        return process_routing(clf, "fit", sample_weight=weights).estimator.fit.get("sample_weight")
+    return weights
+
+
+def refuse_weights(sample_weight: Any) -> None:
+    """Refuse weights where rows calibrate and nothing is trained."""
+    if sample_weight is not None:
+        raise InvalidInputError(
+            "sample_weight cannot weight calibration rows, because no promise is proven for "
+            "weighted ranks; leave it out, or call fit with an estimator to train, which gets it"
+        )
+
+
+@contextmanager
+def asked(estimator: Any, X: Any, refusal: str) -> Iterator[None]:
+    """Let an estimator work on rows; if it refuses them, say so in one line."""
+    try:
+        with few_threads(X):
+            yield
+    except FaregError:
+        raise
+    except (ValueError, TypeError) as error:
+        name, reason = type(unfrozen(estimator)).__name__, first_line(error).rstrip(".")
+        raise InvalidInputError(
+            f"the estimator {name} {refusal}: {reason}; "
+            "mend the rows, or put a step before it that does, with sklearn.pipeline.make_pipeline"
+        ) from error
+
+
+def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:
+    """Train an estimator; if it refuses the rows, say so in one sentence.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> trained(DummyClassifier(), [[0.0], [1.0]], [0, 1]).classes_.tolist()
+    [0, 1]
+    """
+    own = {} if weights is None else weight_arguments(estimator, weights)
+    with asked(estimator, X, f"could not be trained on {len(y)} of the rows"):
+        return check_estimator(estimator.fit(X, y, **own))
+
+
+def is_fitted(estimator: Any) -> bool:
+    """Tell whether an estimator was trained."""
+    if is_given(estimator) and not isinstance(estimator, FrozenEstimator | ProbabilityColumns):
+        return True
+    try:
+        check_is_fitted(estimator)
+    except (NotFittedError, TypeError):
+        return False
+    return True
 
 
 def split_rows(n_rows: int, share: float, clusters: Any, seed: int) -> tuple[IntArray, IntArray]:
@@ -116,39 +303,39 @@ def out_of_fold_proba(
         if len(known) == 1:
             proba[np.ix_(test, label_codes(known, classes))] = 1.0
             continue
-        own = weight_arguments(estimator, None if weights is None else weights[train])
-        with asked(estimator, X, f"could not be trained on a fold of {len(train)} rows"):
-            fitted = clone(estimator).fit(take_rows(X, train), y[train], **own)
-            answer = fitted.predict_proba(take_rows(X, test))
+        own = None if weights is None else weights[train]
+        fitted = trained(clone(estimator), take_rows(X, train), y[train], own)
+        rows = take_rows(X, test)
+        with asked(estimator, rows, "refuses these rows"):
+            answer = fitted.predict_proba(rows)
         proba[np.ix_(test, label_codes(fitted.classes_, classes))] = answer
     return proba
 
 
-def learn_levels(rows: Rows, training: Rows | None) -> LevelCoding:
+def learn_levels(rows: Labelled, training: Training | None) -> LevelCoding:
     """Find the levels of the sensitive features.
 
     Numbers with many values are cut at quartiles of the training rows, if these are known.
     """
-    return LevelCoding.learn(rows.columns, None if training is None else training.columns)
+    return LevelCoding.learn(rows.people, None if training is None else training.people)
 
 
 def divide_rows(
-    rows: Rows, training: Rows | None, mode: str, key: int, aim: str
-) -> tuple[Rows, Rows]:
+    rows: Labelled, training: Training | None, learn_from: str, key: int, aim: str
+) -> tuple[Labelled, Labelled]:
     """Return the rows that teach, in random order, and the rows that calibrate.
 
     With too few rows or clusters to learn from, none teach and all calibrate, with a warning.
 
     Parameters
     ----------
-    rows : Rows
+    rows : Labelled
         All calibration rows.
-    training : Rows or None
-        Rows that do not calibrate; they teach if they have labels.
-    mode : {"auto", "train", "split", "reuse"}
+    training : Training or None
+        Rows that do not calibrate; they teach if they are labelled.
+    learn_from : {"auto", "train", "split"}
         "train" learns from ``training``, "split" from half of ``rows`` (whole clusters, if they
-        have some), "auto" from ``training`` where it can teach, "reuse" from all of ``rows``,
-        which then calibrate as well.
+        have some), "auto" from ``training`` where it can teach.
     key : int
         Seeds the order.
     aim : str
@@ -156,65 +343,45 @@ def divide_rows(
 
     Returns
     -------
-    learning, rest : Rows
+    teachers, rest : Labelled
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fareg.calibration import Rows
+    >>> import numpy as np, pandas as pd
+    >>> from fareg.calibration import Labelled
     >>> from fareg.classifiers import divide_rows
-    >>> rows = Rows(np.zeros((80, 2)), ask=None, score=None, selection=None, key=0)
-    >>> learning, rest = divide_rows(rows, None, "split", 0, "look for a group")
-    >>> len(learning), len(rest)
+    >>> nothing = np.zeros(80)
+    >>> people = pd.DataFrame({"age": nothing})
+    >>> rows = Labelled(people, nothing, np.zeros(80, dtype=int), 2, nothing, nothing)
+    >>> teachers, rest = divide_rows(rows, None, "split", 0, "look for a group")
+    >>> len(teachers), len(rest)
     (40, 40)
     """
-    taught = training is not None and training.codes is not None
-    if mode == "train" and not taught:
-        raise InvalidInputError(
-            'calibration="train" needs rows to learn from: call fit(X, y), pass X_learn, or choose '
-            'calibration="split"'
-        )
-    from_training = taught and mode in ("auto", "train")
-    teachers: Any = training if from_training else rows
+    known = None if training is None or learn_from == "split" else training.rows
+    teachers = rows if known is None else known
     rng = np.random.default_rng(key)
     order = rng.permutation(len(teachers))
-    is_split = mode != "reuse" and not from_training
-    if teachers.clusters is not None and too_few_clusters(teachers.clusters, aim, split=is_split):
-        return teachers.take(order[:0]), rows
-    if mode == "reuse":
-        shuffled = rows.take(order)
-        return shuffled, shuffled
-    if len(teachers) < MIN_LEARNING_ROWS:
-        kind = "rows" if from_training else "calibration rows"
-        warn(
-            f"{len(teachers)} {kind} are too few to {aim} (fewer than {MIN_LEARNING_ROWS}): sets "
-            "are those of SplitConformalClassifier; give more rows"
-        )
-        return teachers.take(order[:0]), rows
-    if from_training:
-        # Scores are computed before rows are taken, because folds divide the whole table.
-        _ = teachers.own_scores
+    clusters = teachers.clusters
+    units = {"rows": (len(teachers), MIN_LEARNING_ROWS)}
+    if clusters is not None:  # in a split, half of them are left to calibrate
+        least = MIN_LEARNING_CLUSTERS * (2 if known is None else 1)
+        units = {"clusters": (len(np.unique(clusters)), least), **units}
+    for unit, (n, least) in units.items():
+        if n < least:
+            kind = "calibration rows" if known is None else "learning rows"
+            kind = kind if unit == "rows" else f"{unit} of {kind}"
+            warn(
+                f"{n} {kind} are too few to {aim} (fewer than {least}): sets are those of "
+                f"SplitConformalClassifier; give more {unit}"
+            )
+            return teachers.take(order[:0]), rows
+    if known is not None:
         return teachers.take(order[:MAX_LEARNING_ROWS]), rows
     n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
-    if rows.clusters is None:
+    if clusters is None:
         return rows.take(order[:n_learn]), rows.take(order[n_learn:])
-    learn, rest = divide_clusters(rows.clusters, n_learn, rng)
+    learn, rest = divide_clusters(clusters, n_learn, rng)
     return rows.take(learn), rows.take(rest)
-
-
-def too_few_clusters(clusters: Any, aim: str, *, split: bool) -> bool:
-    """Tell whether there are too few clusters to learn from, with a warning.
-
-    With ``split``, half of them are left to calibrate.
-    """
-    n_clusters, least = len(np.unique(clusters)), MIN_LEARNING_CLUSTERS * (2 if split else 1)
-    if n_clusters < least:
-        kind = "clusters of calibration rows" if split else "clusters of learning rows"
-        warn(
-            f"{n_clusters} {kind} are too few to {aim} (fewer than {least}): sets are those of "
-            "SplitConformalClassifier; give more clusters"
-        )
-    return n_clusters < least
 
 
 def divide_clusters(
@@ -236,74 +403,27 @@ def divide_clusters(
     return order[teaches][:MAX_LEARNING_ROWS], order[~teaches]
 
 
-def coverage_to_learn(
-    rows: Rows, base: Any, target: str, alpha: float, *, label_conditional: bool
-) -> FloatArray:
-    """Return how well each labelled row is covered, in [0, 1].
+def shortfall(rows: Labelled, alpha: float, *, adaptive: bool, label_conditional: bool) -> Any:
+    """Return how badly each row is covered, shape (n,) in [0, 1], larger is worse.
 
-    The sets of a calibration ``base`` are meant, or the split conformal sets of these rows if it is
-    None. The target "coverage" is 0 or 1 at the one level ``1 - alpha``, and "score" is an average
-    over levels. With an adaptive score, no base and labels compared with each other,
-    :func:`overconfidence` stands for the scores. If ``label_conditional``, rows are compared with
-    those of the same label only. No set holds a label that the estimator does not know.
+    It is the share of confidence levels in ``[1 - 5 alpha, 1]`` at which split conformal sets of
+    these rows miss the label: the aim is that of the 0/1 indicator at ``1 - alpha``, with far less
+    noise. If ``label_conditional``, rows are compared with those of the same label.
+
+    An adaptive score covers as promised wherever the probabilities are true, and too little where
+    the true label gets less probability than they expect, ``sum_k p_k^2 - p_y > 0`` on average. So
+    this surprise stands for the score there: it has no random part and is small in rows that say
+    little, so fewer rows teach the same.
     """
-    if not len(rows):
-        return np.empty(0)
-    scores, codes = rows.own_scores, rows.labels
-    categories = codes if label_conditional else None
-    if base is not None:
-        thresholds = base.thresholds(rows)
-        own = np.broadcast_to(thresholds, rows.scores.shape)[np.arange(len(codes)), codes]
-        margin = np.full(len(codes), -np.inf)
-        np.subtract(scores, own, out=margin, where=np.isfinite(own))
-        is_covered = (margin <= 0).astype(np.float64)
-        covered = is_covered if target == "coverage" else score_target(margin, categories, alpha)
-    elif target == "coverage":
-        covered = coverage_target(scores, categories, alpha)
-    elif is_adaptive(rows.score) and not label_conditional:
-        covered = (1 - overconfidence(rows)) / 1.25  # overconfidence lies in [-1/4, 1]
-    else:
-        covered = score_target(scores, categories, alpha)
-    return np.where(codes >= 0, covered, 0.0)
-
-
-def overconfidence(rows: Rows) -> FloatArray:
-    """Return how much less probability each true label got than the probabilities expect.
-
-    They expect ``sum_k p_k^2`` on average, so the difference to ``p_y`` has mean zero wherever they
-    are true. There an adaptive score covers as promised, and it covers too little where the mean is
-    positive. Only the mean tells: ranks of the difference would be high for everyone of whom the
-    estimator is rightly sure. Unlike the score, the difference has no random part and is small in
-    rows that tell little, so fewer rows teach the same. A label that the estimator does not know
-    counts most.
-    """
-    gap = np.ones(len(rows))
-    for place, part in rows.blocks():
-        codes = part.labels
-        own = part.proba[np.arange(len(codes)), codes]
-        gap[place] = np.where(codes >= 0, (part.proba**2).sum(axis=1) - own, 1.0)
-    return gap
-
-
-def covered_by_split(rows: Rows, alpha: float) -> BoolArray:
-    """Tell which labelled rows the split conformal sets of these very rows cover."""
-    return (rows.labels >= 0) & (coverage_target(rows.own_scores, None, alpha) > 0)
-
-
-def score_target(margin: FloatArray, categories: IntArray | None, alpha: float) -> FloatArray:
-    """Return the share of levels t in [1 - 5 alpha, 1] at which each row is covered.
-
-    A row is covered at level t if the rank of its margin, in (0, 1), is at most t. Ranks are taken
-    within categories, if given.
-    """
-    own = np.zeros(len(margin)) if categories is None else categories
-    alike = pd.Series(margin).groupby(own)
+    if adaptive and not label_conditional:
+        return np.where(rows.y >= 0, (rows.surprise + 0.25) / 1.25, 1.0)  # it is at least -1/4
+    alike = pd.Series(rows.score).groupby(rows.y if label_conditional else np.zeros(len(rows)))
     rank = (alike.rank() / (alike.transform("size") + 1)).to_numpy()
-    return np.clip((1 - rank) / min(1.0, 5 * alpha), 0.0, 1.0)
+    missed = 1 - np.clip((1 - rank) / min(1.0, 5 * alpha), 0.0, 1.0)
+    return np.where(rows.y >= 0, missed, 1.0)
 
 
-def coverage_target(scores: FloatArray, categories: IntArray | None, alpha: float) -> FloatArray:
-    """Return 1 for rows whose scores the split conformal sets of these rows hold, else 0."""
-    own = np.zeros(len(scores), dtype=np.int64) if categories is None else categories
-    table = CalibrationScores.sort(scores, own, int(own.max(initial=0)) + 1)
-    return (scores <= table.quantiles(alpha)[own]).astype(np.float64)
+def covered_by_split(rows: Labelled, alpha: float) -> BoolArray:
+    """Say which rows the split conformal sets of these very rows cover."""
+    threshold = Sample.of(rows, label_conditional=False).split_thresholds(alpha)[0]
+    return (rows.y >= 0) & (rows.score <= threshold)

@@ -1,42 +1,38 @@
-"""Who may be named: groups in words, verified on rows that did not choose them."""
+"""Who is named in words, verified on rows that did not choose them: the table ``groups_``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import fisher_exact, rankdata
+from scipy.stats import fisher_exact
 
 from fareg import _words as words
-from fareg._gaps import MARGIN, is_far_below, scaled
-from fareg._validation import BoolArray, FloatArray
-from fareg.calibration import Rows
-from fareg.classifiers._learning import covered_by_split
-from fareg.groups import (
-    MAX_SHARE,
-    Alternatives,
-    AskedRows,
-    GroupLearner,
-    Rule,
-    candidate_rules,
-    distil_rule,
-    learn_quickly,
-    without,
-)
+from fareg._gaps import is_far_below
+from fareg._validation import BoolArray, IntArray, require
+from fareg.calibration import LevelThresholds, Union
+from fareg.groups import MAX_SHARE, Rule
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
 
 SIGNIFICANCE = 0.05  # the chance of any false name in one round, over all candidates together
 MIN_ROWS = 50  # a named group has at least so many calibration rows
-MIN_RANKING = 0.8  # a group is found again if its rows rank above others in this share of pairs
-MIN_STABILITY = 0.7  # a named group is found again on at least this share of the halves
-N_RESAMPLES = 10  # random halves of the learning rows
-MAX_ROWS = 20_000  # learning rows that are divided into halves
 MIN_NEW = 0.5  # share of a further group's rows that no group before it has named
+GROUP_COLUMNS = {
+    "group": "O",
+    "named": "b",
+    "rule": "O",
+    "share": "f",
+    "n_calibration": "i",
+    "coverage": "f",
+    "low": "f",
+    "high": "f",
+    "p_value": "f",
+    "threshold": "f",
+}  # columns of groups_, with the kind of their values
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +45,7 @@ class NamedGroup:
     Attributes
     ----------
     rule : Rule
-        The words, with their fidelity to what was learned.
+        The words.
     share : float
     n_calibration : int
     coverage, low, high : float
@@ -57,9 +53,6 @@ class NamedGroup:
     p_value : float
         Fisher's exact test that coverage is lower than that of the rows in no named group, times
         the number of candidates.
-    stability : float
-        Share of random halves of the learning rows, or of 20,000 of them, on which the group was
-        found again.
 
     Examples
     --------
@@ -69,7 +62,7 @@ class NamedGroup:
     >>> clf = FaReGClassifier(sensitive_features=["Color", "Gender"], random_state=0)
     >>> group = clf.fit(data.X, data.y).named_groups_[0]
     >>> group.rule.text, group.high < 0.9
-    ('(Color=Blue and Gender=Male) or (Color=Red and Gender=Female)', True)
+    ('Color = Red and Gender = Female', True)
     """
 
     rule: Rule
@@ -79,158 +72,80 @@ class NamedGroup:
     low: float
     high: float
     p_value: float
-    stability: float
 
     def __repr__(self) -> str:
         return (
             f"NamedGroup({self.rule.text!r}: {words.percent(self.coverage)} of "
             f"{words.rows(self.n_calibration)} covered ({words.interval(self.low, self.high)}), "
-            f"{words.p_value(self.p_value)}, found again in {words.percent(self.stability, 0)})"
+            f"{words.p_value(self.p_value)})"
         )
 
 
-def credible_groups(
-    learner: GroupLearner,
-    learning: Rows,
-    disadvantage: FloatArray,
-    covered: FloatArray,
-    rest: Rows,
-    alpha: float,
-    *,
-    seed: int,
+def verify_groups(
+    rules: Sequence[Rule], people: pd.DataFrame, covered: BoolArray, confidence_level: float
 ) -> tuple[NamedGroup, ...]:
-    """Return the groups that are credibly under-covered, in words.
-
-    ``learner`` was fitted on the rows ``learning``; ``disadvantage`` and ``covered`` are what was
-    learned about them, and how well they are covered. The rows ``rest`` calibrate, are independent
-    (one of each cluster) and did not choose the groups. ``seed`` draws random halves of the
-    learning rows.
-    """
-    if not learner.found_:
-        return ()
-    rules = candidate_rules(learning.columns, disadvantage, covered, learner.features_)
-
-    rng = np.random.default_rng([seed, 3])
-    drawn = rng.permutation(len(learning))[:MAX_ROWS]
-    columns = learning.columns.iloc[drawn].reset_index(drop=True)
-
-    @cache  # the answers of the halves serve every group
-    def answers() -> FloatArray:
-        clusters = None if learning.clusters is None else np.asarray(learning.clusters)[drawn]
-        halves = random_halves(len(drawn), clusters, rng)
-        return learn_quickly(columns, 1 - covered[drawn], halves, rng)
-
-    def stability(rule: Rule) -> float:
-        return found_again(rule.inside(columns), answers())
-
-    split = covered_by_split(rest, alpha)
-    return tuple(verified_groups(rules, rest.columns, split, 1 - alpha, stability))
-
-
-def rule_to_explain(
-    named: tuple[NamedGroup, ...], columns: pd.DataFrame, membership: FloatArray, cuts: FloatArray
-) -> Rule:
-    """Return the rule of the first named group.
-
-    If none is named, the group above the last cut is described as it is; without cuts, nobody is.
-    """
-    if named:
-        return named[0].rule
-    if not len(cuts):
-        return Rule("nobody is named", (), 1.0)
-    return distil_rule(columns, membership > cuts[-1])
-
-
-def verified_groups(
-    rules: list[Rule],
-    columns: pd.DataFrame,
-    covered: BoolArray,
-    confidence_level: float,
-    stability: Callable[[Rule], float],
-) -> list[NamedGroup]:
     """Test candidates on rows that did not choose them; return those that may be named.
 
-    A group is named if its coverage is lower than outside after Holm's correction, if it lies far
-    below the level (``_gaps.is_far_below``), and if the group is found again on most random halves
-    of the learning rows. The most significant group comes first. A further one must be
-    under-covered on the rows that the groups before it leave, and these must be at least half of
-    its own; otherwise it is the same group in other words. The chance that any group is named
-    falsely is at most ``SIGNIFICANCE`` in the first round, and in each later one if the groups
-    before it were named rightly; it adds up over rounds. Each alternative of a rule is a candidate
-    too, one that alone means few rows is left out of its rule, and a rule that accuses people who
-    are covered as promised is not named.
+    A group is named if its coverage is lower than that of the rows in no candidate after Holm's
+    correction, if it lies far below the confidence level (``_gaps.is_far_below``), alone or
+    together with the other groups that may be named, and if it is a minority of at least 50 rows.
+    The most significant group comes first. A further one must be under-covered on the rows that the
+    groups before it leave, and these must be at least half of its own; otherwise it is the same
+    group in other words. The chance that any group is named falsely is at most ``SIGNIFICANCE`` in
+    the first round, and in each later one if the groups before it were named rightly; it adds up
+    over rounds.
 
-    ``covered`` tells which calibration rows the split conformal sets cover. ``stability`` tells how
-    often a rule is found again, and is asked only of groups that pass all other tests.
+    Parameters
+    ----------
+    rules : sequence of Rule
+        The candidates; each is tested once, however often it is given.
+    people : DataFrame of shape (n_samples, n_features)
+        Independent rows, one of each cluster.
+    covered : bool array of shape (n_samples,)
+        Which of these rows the split conformal sets cover.
+    confidence_level : float
     """
+    candidates = [(rule, rule.inside(people)) for rule in dict.fromkeys(rules)]
     left = np.ones(len(covered), dtype=bool)
-    asked = AskedRows(columns)
-    rules = [_that_can_be_checked(rule, asked) for rule in rules]
-    rules = [*rules, *(part for rule in rules for part in rule.parts())]
-    open_rules = [(rule, asked.inside(rule.alternatives)) for rule in rules]
+    # Candidates are fixed, so the rows of all of them may be left out of the comparison.
+    others = ~np.logical_or.reduce([rows for _, rows in candidates], initial=False)
     named: list[NamedGroup] = []
-    while open_rules:
-        tested = [_tested(rule, rows & left, covered, left) for rule, rows in open_rules]
+    while candidates:
+        tested = [_tested(rule, rows & left, covered, others) for rule, rows in candidates]
         adjusted = holm(np.array([group.p_value for group in tested]))
-        credible = [
+        low = [
             i
             for i, group in enumerate(tested)
-            if _is_credible(replace(group, p_value=adjusted[i]), confidence_level)
-            and not _accuses_innocents(group.rule, asked, covered, confidence_level)
+            if adjusted[i] <= SIGNIFICANCE
+            and group.n_calibration >= MIN_ROWS
+            and group.share <= MAX_SHARE
+            and group.high < confidence_level
         ]
-        if not credible:
+        joint = ~left | np.logical_or.reduce([candidates[i][1] for i in low], initial=False)
+        # the gap is large, by the interval of the group or by that of all such groups together
+        high = _tested(Rule(()), joint, covered, others).high
+        far = [
+            i
+            for i in low
+            if is_far_below(tested[i].coverage, min(tested[i].high, high), confidence_level)
+        ]
+        if not far:
             break
-        best = min(credible, key=lambda i: tested[i].p_value)
-        rule, rows = open_rules.pop(best)
-        found = stability(rule)
-        if found >= MIN_STABILITY:
-            whole = _tested(rule, rows, covered, rows | left)
-            p_value = min(1.0, len(tested) * whole.p_value)
-            named.append(replace(whole, p_value=p_value, stability=found))
-            left = left & ~rows
-            open_rules = [(r, m) for r, m in open_rules if (m & left).sum() >= MIN_NEW * m.sum()]
-    return named
+        rule, rows = candidates.pop(min(far, key=lambda i: tested[i].p_value))
+        whole = _tested(rule, rows, covered, others)
+        named.append(replace(whole, p_value=min(1.0, len(tested) * whole.p_value)))
+        left = left & ~rows
+        candidates = [(r, m) for r, m in candidates if (m & left).sum() >= MIN_NEW * m.sum()]
+    return tuple(named)
 
 
-def _apart(alternatives: Alternatives, asked: AskedRows) -> list[tuple[BoolArray, BoolArray]]:
-    """Return for each alternative the rows of all others, and those that it alone means."""
-    others = [asked.inside(without(alternatives, i)) for i in range(len(alternatives))]
-    return [
-        (rest, asked.inside((own,)) & ~rest) for rest, own in zip(others, alternatives, strict=True)
-    ]
-
-
-def _that_can_be_checked(rule: Rule, asked: AskedRows) -> Rule:
-    """Leave out alternatives that alone mean too few rows to tell how these are covered."""
-    kept = rule.alternatives
-    while len(kept) > 1:
-        n_own = [int(own.sum()) for _, own in _apart(kept, asked)]
-        if min(n_own) >= MIN_ROWS:
-            break
-        kept = without(kept, n_own.index(min(n_own)))
-    return rule.part(kept)
-
-
-def _accuses_innocents(
-    rule: Rule, asked: AskedRows, covered: BoolArray, confidence_level: float
-) -> bool:
-    """Tell whether one alternative is covered as promised, and clearly better than the others."""
-    inside = asked.inside(rule.alternatives)
-    for others, own in _apart(rule.alternatives, asked):
-        if own.sum() < MIN_ROWS or not others.any():
-            continue
-        counts = [(int(covered[rows].sum()), int(rows.sum())) for rows in (others, inside)]
-        is_promised = covered[own].mean() > confidence_level - scaled(MARGIN, confidence_level)
-        if is_promised and evidence_of(*counts)["p_value"] <= SIGNIFICANCE:
-            return True
-    return False
-
-
-def _tested(rule: Rule, inside: BoolArray, covered: BoolArray, among: BoolArray) -> NamedGroup:
+def _tested(rule: Rule, inside: BoolArray, covered: BoolArray, others: BoolArray) -> NamedGroup:
+    """Compare the rows inside with others, or with all others if there are hardly any."""
     n = int(inside.sum())
+    among = inside | others if others.sum() >= MIN_ROWS else np.ones_like(inside)
     everyone = (int((covered & among).sum()), int(among.sum()))
     evidence = evidence_of((int((covered & inside).sum()), n), everyone)
-    return NamedGroup(rule, share=n / max(1, len(covered)), **evidence, stability=float("nan"))
+    return NamedGroup(rule, share=n / max(1, len(covered)), **evidence)
 
 
 def evidence_of(inside: tuple[int, int], everyone: tuple[int, int]) -> dict[str, Any]:
@@ -240,8 +155,8 @@ def evidence_of(inside: tuple[int, int], everyone: tuple[int, int]) -> dict[str,
     """
     (hit, n), (hit_all, n_all) = inside, everyone
     low, high = clopper_pearson(hit, n)
-    rest = hit_all - hit
-    table = np.array([[hit, n - hit], [rest, n_all - n - rest]])
+    hit_outside = hit_all - hit
+    table = np.array([[hit, n - hit], [hit_outside, n_all - n - hit_outside]])
     return {
         "n_calibration": n,
         "coverage": hit / n if n else float("nan"),
@@ -251,39 +166,102 @@ def evidence_of(inside: tuple[int, int], everyone: tuple[int, int]) -> dict[str,
     }
 
 
-def _is_credible(group: NamedGroup, confidence_level: float) -> bool:
-    return (
-        group.p_value <= SIGNIFICANCE
-        and group.n_calibration >= MIN_ROWS
-        and group.share <= MAX_SHARE
-        and is_far_below(group.coverage, group.high, confidence_level)
-    )
+class GroupTable(pd.DataFrame):
+    """A table of groups that is written for people when it is shown; parts of it are frames."""
+
+    def in_words(self) -> pd.DataFrame:
+        """Return the columns that fit on a screen as text, with the words for each group last."""
+        table = self.astype(object).where(self.notna(), None)
+        names = table["rule"].where(self["named"], table["group"])
+        return pd.DataFrame(
+            {
+                "share": table["share"].map(words.percent),
+                "rows": table["n_calibration"].map(words.count),
+                "coverage": table["coverage"].map(words.percent),
+                "95% interval": list(map(words.interval, table["low"], table["high"])),
+                "p-value": [words.probability(p) for p in table["p_value"]],
+                "threshold": self["threshold"].map("{:.4g}".format),
+                "group": names.str.ljust(names.str.len().max()),
+            }
+        )
+
+    def __repr__(self) -> str:
+        return self.in_words().to_string(index=False, justify="left")
+
+    def _repr_html_(self) -> str:
+        return str(self.in_words().to_html(index=False, justify="left"))
 
 
-def random_halves(n_rows: int, clusters: Any, rng: np.random.Generator) -> BoolArray:
-    """Draw ``N_RESAMPLES`` halves, one in each row; rows of one cluster are in the same half.
+def describe_groups(
+    named: Sequence[NamedGroup],
+    members: Sequence[BoolArray | None],
+    calibration: Union,
+    apart: IntArray,
+    classes: Any,
+) -> pd.DataFrame:
+    """Return the named groups, then those who share a threshold, the worst off first.
 
-    >>> random_halves(10, None, np.random.default_rng(0)).sum(axis=1).tolist()
-    [5, 5, 5, 5, 5, 5, 5, 5, 5, 5]
+    ``members`` are the rows of each named group, None if unknown; ``apart`` are the numbers of
+    independent calibration rows. The rows that pooled levels cannot test them, so levels have no
+    p-value.
     """
-    unit = np.arange(n_rows) if clusters is None else pd.factorize(np.asarray(clusters))[0]
-    n_units = int(unit.max(initial=-1)) + 1
-    n_half = max(1, n_units // 2)
-    return np.array([rng.permutation(n_units)[unit] < n_half for _ in range(N_RESAMPLES)])
+    thresholds = pd.Series(calibration.of_rows()[apart])
+    described = [
+        {
+            **vars(group),
+            "group": "named",
+            "named": True,
+            "rule": group.rule.text,
+            "threshold": np.nan if rows is None else float(thresholds[rows[apart]].median()),
+        }
+        for group, rows in zip(named, members, strict=True)
+    ]
+    described += _runs_of_levels(calibration.parts[0], apart, classes)
+    kinds = {"named": bool, "n_calibration": np.int64}
+    return pd.DataFrame(described, columns=list(GROUP_COLUMNS)).astype(kinds)
 
 
-def found_again(inside: BoolArray, answers: FloatArray) -> float:
-    """Return the share of relearned answers that lead to the group again.
+def _runs_of_levels(
+    levels: LevelThresholds, apart: IntArray, classes: Any
+) -> Iterator[dict[str, Any]]:
+    """Describe each run of levels that share a threshold; with labels apart, label by label."""
+    sample, row_levels = levels.sample, levels.row_levels[apart]
+    labels, split = sample.problems[apart], sample.split_thresholds(levels.alpha)
+    covered = sample.score[apart] <= split[labels]
+    for label, theta in enumerate(levels.theta):
+        whose = "" if sample.labels is None else f", label {classes[label]}"
+        for first, last in levels.pooled_levels(label)[::-1]:
+            inside = (labels == label) & (row_levels >= first) & (row_levels <= last)
+            hit, n = int(covered[inside].sum()), int(inside.sum())
+            levels_in_words = f"level {first}" if first == last else f"levels {first} to {last}"
+            if (first, last) == (0, len(theta) - 1):
+                levels_in_words = "everyone"
+            yield {
+                **evidence_of((hit, n), (int(covered.sum()), len(apart))),
+                "group": f"{levels_in_words}{whose}",
+                "named": False,
+                "rule": "",
+                "share": n / max(1, len(apart)),
+                "p_value": float("nan"),
+                "threshold": float(theta[first]),
+            }
 
-    They do if a row of the group is more disadvantaged than a row outside in at least
-    ``MIN_RANKING`` of all pairs; a tie counts one half. Other groups may be worse off still, so the
-    group need not come first.
 
-    >>> inside = np.array([True, True, False, False])
-    >>> found_again(inside, np.array([[3.0, 4.0, 1.0, 2.0], [1.0, 4.0, 3.0, 2.0]]))
-    0.5
-    """
-    n = int(inside.sum())
-    n_pairs = n * (len(inside) - n)
-    won = [rankdata(b)[inside].sum() - n * (n + 1) / 2 for b in answers]
-    return float(np.mean([n_pairs > 0 and w >= MIN_RANKING * n_pairs for w in won]))
+def check_groups(groups: Any, named: Any, calibration: Union, features: set[Any]) -> None:
+    """Refuse a table of groups, or named groups, that do not fit each other and the calibration."""
+    require(isinstance(groups, pd.DataFrame) and list(groups) == list(GROUP_COLUMNS), "groups_")
+    for name, kind in GROUP_COLUMNS.items():
+        is_kind = groups[name].dtype.kind == kind
+        is_text = all(isinstance(value, str) for value in groups[name])
+        require(is_text if kind == "O" else is_kind, f"groups_.{name}")
+    require(isinstance(named, tuple), "named_groups_")
+    levels = calibration.parts[0]
+    n_runs = sum(len(levels.pooled_levels(label)) for label in range(len(levels.theta)))
+    require(len(groups) == len(named) + n_runs, "groups_")
+    for group in named:
+        require(isinstance(group, NamedGroup) and isinstance(group.rule, Rule), "named_groups_")
+        group.rule.check()
+        numbers = {name: value for name, value in vars(group).items() if name != "rule"}
+        require(all(isinstance(value, int | float) for value in numbers.values()), "named_groups_")
+        require(set(group.rule.features) <= features, "named_groups_")
+    require(list(groups["rule"][: len(named)]) == [one.rule.text for one in named], "groups_.rule")

@@ -6,27 +6,27 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
-from fareg._validation import Count, FloatArray, IntArray, one_of
+from fareg._validation import Count, IntArray, one_of
 from fareg.calibration import (
-    CellCalibration,
-    RegionCalibration,
+    Batch,
+    Labelled,
+    Mondrian,
+    RegionQuantiles,
     RegionSearch,
-    Rows,
-    learn_region_views,
+    learn_region_cells,
 )
 from fareg.classifiers._base import ConformalClassifier
-from fareg.classifiers._learning import MAX_LEARNING_ROWS, divide_clusters, too_few_clusters
+from fareg.classifiers._learning import Training, divide_rows
 
 
 @dataclass(eq=False, repr=False)
 class PLCPClassifier(ConformalClassifier):
     """Learned regions of the sensitive features, with one threshold each.
 
-    ``P(Y in C(X) | X in region) >= 1 - alpha`` for every region with ``calibration="split"``, where
+    ``P(Y in C(X) | X in region) >= 1 - alpha`` for every region with ``learn_from="split"``, where
     regions are learned on one half of the calibration rows (50,000 at most) and calibrated on the
-    others, without dividing a cluster. As published, with ``calibration="reuse"`` and
+    others, without dividing a cluster. As published, with ``learn_from="reuse"`` and
     ``target="score"``, there is no guarantee in finite samples.
 
     Soft regions ``h_i(x)`` and quantiles ``q_i`` minimise the pinball loss
@@ -49,7 +49,7 @@ class PLCPClassifier(ConformalClassifier):
         An upper bound: regions that hold too few learning rows to be calibrated are left out.
     regions : {"network", "linear"}, default="network"
         Softmax of a network with one hidden layer of 16 units, or of a linear map.
-    calibration : {"split", "reuse"}, default="split"
+    learn_from : {"split", "reuse"}, default="split"
         With "split", a row belongs to its most probable region, which is calibrated on rows that
         the regions were not learned on. "reuse" is the published form, in which all rows learn
         regions and quantiles; a row's region is drawn from h(x), by its values and
@@ -96,66 +96,48 @@ class PLCPClassifier(ConformalClassifier):
 
     n_regions: Count = 4
     regions: Annotated[str, one_of("network", "linear")] = "network"
-    calibration: Annotated[str, one_of("split", "reuse")] = "split"
+    learn_from: Annotated[str, one_of("split", "reuse")] = "split"
     target: Annotated[str, one_of("rank", "score")] = "rank"
     max_iter: Count = 30
     n_restarts: Count = 8
 
     def predict_region(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the region whose threshold each row gets, shape (n_samples,)."""
-        rows = self._rows(X, "predict_region", sensitive_features=sensitive_features)
-        return self.kept_[self.calibration_.views.cells(rows)[0]]
+        given = self._given(X, "predict_region", sensitive_features=sensitive_features)
+        cells = [self.calibration_.groups.cells(batch) for batch in self._batches(given)]
+        return self.kept_[np.concatenate(cells)]
 
     @property
     def regions_(self) -> Any:
         """The learned model of h."""
-        return self.calibration_.views.regions
+        return self.calibration_.groups.regions
 
     @property
     def kept_(self) -> IntArray:
         """The regions in use."""
-        return self.calibration_.views.kept
-
-    def _gives_pvalues(self) -> bool:
-        return bool(self.calibration == "split")
+        kept: IntArray = self.calibration_.groups.kept
+        return kept
 
     def _promised_to(self) -> str | None:
-        return "every learned region" if self.parameters_["calibration"] == "split" else None
+        return "every learned region" if self.parameters_["learn_from"] == "split" else None
 
-    def _calibrate(self, rows: Rows, training: Rows | None) -> Any:
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Any:
         # Regions draw other numbers than the scores and the split in fit.
         rng = np.random.default_rng([self.key_, 2])
-        reuse = self.calibration == "reuse"
-        learning, rest = (rows, rows) if reuse else self._divided(rows, rng)
+        reuse = self.learn_from == "reuse"
+        teachers, rest = rows, rows
+        if not reuse:
+            aim = "learn regions from"
+            teachers, rest = divide_rows(rows, training, "split", self.key_, aim)
+            if not len(teachers):
+                teachers = rows.take(np.arange(1))  # one row stands for the single region
         search = RegionSearch(self.n_regions, self.regions, self.max_iter, self.n_restarts)
-        views, learned = learn_region_views(
-            learning, self.alpha_, search, target=self.target, drawn=reuse, rng=rng
+        cells, self.quantiles_, self.loss_, self.n_iter_ = learn_region_cells(
+            teachers, self.alpha_, search, target=self.target, drawn=reuse, rng=rng
         )
-        self.quantiles_: FloatArray = learned.quantiles
-        self.loss_, self.n_iter_ = learned.loss, learned.n_iter
-        kind: Any = RegionCalibration if reuse else CellCalibration
-        return kind.of(views, rest, self.alpha_, label_conditional=self.label_conditional)
+        kind: Any = RegionQuantiles if reuse else Mondrian
+        return kind.fit(cells, rest, self.alpha_, label_conditional=self.label_conditional)
 
-    def _divided(self, rows: Rows, rng: np.random.Generator) -> tuple[Rows, Rows]:
-        """Return the rows that learn regions and those that calibrate them; clusters stay whole.
-
-        With too few clusters to learn from, everyone calibrates and one row stands for the single
-        region.
-        """
-        n_learn = min(len(rows) // 2, MAX_LEARNING_ROWS)
-        if rows.clusters is not None:
-            if too_few_clusters(rows.clusters, "learn regions from", split=True):
-                return rows.take(slice(0, 1)), rows
-            learn, rest = divide_clusters(rows.clusters, n_learn, rng)
-        elif len(rows) < 2:
-            return rows, rows
-        else:
-            seed = int(rng.integers(2**32))
-            learn, rest = train_test_split(
-                np.arange(len(rows)), train_size=n_learn, random_state=seed
-            )
-        return rows.take(learn), rows.take(rest)
-
-    def _describe_rows(self, rows: Rows) -> dict[str, Any]:
-        cells = self.calibration_.views.cells(rows)[0]
+    def _describe_rows(self, batch: Batch) -> dict[str, Any]:
+        cells = self.calibration_.groups.cells(batch)
         return {"group": [f"region {region}" for region in self.kept_[cells]]}

@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import validate_data
 
-from fareg._columns import column_names, select_columns, selected_positions, spelled_numbers
+from fareg._columns import column_names, spelled_numbers
 from fareg._labels import check_classes, column_classes, shared_length
+from fareg._selection import select_columns, selected_positions
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
 from fareg._words import shown
 
@@ -249,29 +249,6 @@ def _listed(columns: Any, y: Any) -> tuple[list[Any], list[Any]]:
     # labels such as "mid" and "min" share letters of their own, so only whole words are cut
     prefix = re.sub(r"[^\W_]*$", "", columns[0][:n_shared]) if columns else ""
     return columns, [name.removeprefix(prefix) for name in columns]
-
-
-def probability_columns(estimator: Any) -> ProbabilityColumns | None:
-    """Return the ``ProbabilityColumns`` in an estimator; None if it is another model."""
-    inner = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
-    return inner if isinstance(inner, ProbabilityColumns) else None
-
-
-def hidden_columns(estimator: Any, X: Any) -> tuple[str, ...]:
-    """Return the names of the columns of X that hold the probabilities of an estimator.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> model = ProbabilityColumns(["p_no", "p_yes"])
-    >>> hidden_columns(model, pd.DataFrame({"age": [40], "p_no": [0.3], "p_yes": [0.7]}))
-    ('p_no', 'p_yes')
-    """
-    columns = probability_columns(estimator)
-    if columns is None:
-        return ()
-    names = column_names(X)
-    return tuple(names[p] for p in selected_positions(X, _named(columns.columns_), TABLE))
 
 
 def _no_number(column: Any) -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fareg._validation import FloatArray, one_of
-from fareg.calibration import Rows, ShiftedCalibration, learn_shift
+from fareg.calibration import Labelled, Rectified, learn_quantile
 from fareg.classifiers._base import ConformalClassifier, Folds
-from fareg.classifiers._learning import divide_rows
+from fareg.classifiers._learning import Training, divide_rows
 
 
 @dataclass(eq=False, repr=False)
@@ -30,13 +30,8 @@ class RectifiedConformalClassifier(ConformalClassifier):
     estimator, confidence_level, conformity_score, label_conditional, calibration_size, \
 allow_empty, random_state
         As in :class:`SplitConformalClassifier`.
-    calibration : {"auto", "train", "split"}, default="auto"
-        Which rows teach the quantile. With "train" it is the rows that trained the estimator in
-        ``fit``, with probabilities out of fold, so that all calibration rows calibrate. With
-        "split" half of the calibration rows teach (50,000 at most), and the others calibrate.
-        "auto" means "train" in ``fit``, and "split" if the estimator came fitted.
-    cv : int, default=5
-        Folds of ``calibration="train"``; each costs one more training of the estimator.
+    learn_from, cv
+        As in :class:`FaReGClassifier`, for the rows that teach the quantile.
 
     Attributes
     ----------
@@ -65,19 +60,18 @@ allow_empty, random_state
     True
     """
 
-    calibration: Annotated[str, one_of("auto", "train", "split")] = "auto"
+    learn_from: Annotated[str, one_of("auto", "train", "split")] = "auto"
     cv: Folds = 5
 
     def predict_shift(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Return ``tau(x)``, the learned quantile of the score, for each row: (n_samples,)."""
-        rows = self._rows(X, "predict_shift", sensitive_features=sensitive_features)
-        return self.calibration_.shift.shift(rows)
+        people = self._people_of(X, "predict_shift", sensitive_features)
+        tau: FloatArray = self.calibration_.tau.predict(people)
+        return tau
 
-    def _calibrate(self, rows: Rows, training: Rows | None) -> ShiftedCalibration:
-        learning, rest = divide_rows(
-            rows, training, self.calibration, self.key_, "learn a quantile from"
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Rectified:
+        teachers, rest = divide_rows(
+            rows, training, self.learn_from, self.key_, "learn a quantile from"
         )
-        shift = learn_shift(learning, self.alpha_, seed=self.key_ % 2**32)
-        return ShiftedCalibration.of(
-            shift, rest, self.alpha_, label_conditional=self.label_conditional
-        )
+        tau = learn_quantile(teachers, self.alpha_, seed=self.key_ % 2**32)
+        return Rectified.fit(tau, rest, self.alpha_, label_conditional=self.label_conditional)

@@ -10,34 +10,20 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
-from fareg._columns import is_frame, without_columns
-from fareg._drift import Summary, check_strange
-from fareg._endings import HTML
+from fareg._columns import is_frame
 from fareg._files import AnyPath, check_output
-from fareg._labels import label_codes, set_text
+from fareg._labels import set_text
 from fareg._levels import distinct_rows
 from fareg._validation import (
     BoolArray,
     FloatArray,
-    IntArray,
     InvalidInputError,
-    NotConformalizedError,
     check_confidence_level,
+    check_proba,
 )
-from fareg._words import confidence
-from fareg.calibration import Rows
-from fareg.classifiers._estimators import asked
-from fareg.classifiers._inputs import (
-    check_names,
-    checked_ids,
-    given_proba,
-    in_order_of,
-    no_sensitive,
-    sensitive_beside,
-    validated_table,
-)
-from fareg.classifiers._probabilities import hidden_columns
-from fareg.scores import get_score
+from fareg._words import HTML, confidence
+from fareg.calibration import Batch
+from fareg.classifiers._rows import ScoredRows
 
 if TYPE_CHECKING:
     from fareg.auditing import Comparison
@@ -59,60 +45,46 @@ def frame_like(X: Any, table: pd.DataFrame) -> Any:
     return nw.from_dict(columns, backend=nw.get_native_namespace(X).__name__).to_native()
 
 
-def _gives_pvalues(clf: FittedAnswers) -> bool:
+def _may_have_pvalues(clf: FittedAnswers) -> bool:
     calibration = getattr(clf, "calibration_", None)
-    return bool(clf._gives_pvalues() if calibration is None else calibration.has_pvalues)
+    return calibration is None or bool(calibration.has_pvalues)
 
 
-class FittedAnswers:
-    """The methods that ask a fitted classifier; ``ConformalClassifier`` knows how to fit one.
-
-    What they need is left by ``fit`` and ``conformalize``: the calibration, the estimator, and the
-    parameters as they were then.
-    """
+class FittedAnswers(ScoredRows):
+    """The methods that ask a fitted classifier; ``ConformalClassifier`` knows how to fit one."""
 
     alpha_: float
     calibration_: Any
-    classes_: Any
-    estimator_: Any
-    key_: int
     n_calibration_: int
     n_calibration_clusters_: int | None
     n_repeated_: int
-    parameters_: dict[str, Any]
-    seen_values_: Summary
 
     def predict(self, X: Any, *, proba: Any = None) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,).
 
         With ``proba``, or if the estimator has no ``predict``, they are the most probable labels.
         """
-        rows = self._rows(X, caller="predict", proba=proba)
+        given = self._given(X, "predict", proba)
         if proba is None and hasattr(self.estimator_, "predict"):
-            return np.asarray(self._ask("predict", rows.X))
-        return self.classes_[rows.top[0]]
+            return np.asarray(self._ask("predict", given.X))
+        return self.classes_[self.predict_proba(X, proba=proba).argmax(axis=1)]
 
     def predict_proba(self, X: Any, *, proba: Any = None) -> FloatArray:
         """Return the wrapped estimator's probabilities, shape (n_samples, n_classes)."""
-        return self._rows(X, caller="predict_proba", proba=proba).proba
+        given = self._given(X, "predict_proba", proba)
+        table = self._ask("predict_proba", given.X) if proba is None else given.proba
+        return check_proba(table)
 
-    def conformity_scores(self, X: Any, *, proba: Any = None, ids: Any = None) -> FloatArray:
+    def conformity_scores(
+        self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
+    ) -> FloatArray:
         """Return the conformity score of every label, shape (n_samples, n_classes).
 
         ``predict_set`` keeps the labels whose score is at most the threshold of the row. Rows that
         calibrated have other random numbers here than they had there.
         """
-        return self._rows(X, "conformity_scores", proba, ids=ids).scores
-
-    def rows_to_calibrate(
-        self, X: Any, y: Any, *, ids: Any = None, before: IntArray | None = None
-    ) -> Rows:
-        """Return labelled rows with the random numbers that they have where they calibrate.
-
-        ``before`` tells how many equal rows stand before each one, if some are in other tables.
-        """
-        chance = {"codes": label_codes(y, self.classes_), "role": "calibration", "before": before}
-        return self._rows(X, "rows_to_calibrate", ids=ids, **chance)
+        given = self._given(X, "conformity_scores", proba, sensitive_features, ids)
+        return np.concatenate([batch.scores for batch in self._batches(given)])
 
     def predict_set(
         self,
@@ -153,18 +125,21 @@ class FittedAnswers:
         sets : bool ndarray of shape (n_samples, n_classes)
             ``sets[i, j]`` tells whether ``classes_[j]`` is in the set of row i.
         """
-        rows = self._rows(X, "predict_set", proba, sensitive_features, ids)
+        given = self._given(X, "predict_set", proba, sensitive_features, ids)
         if confidence_level is None:
-            return self._sets(rows)
+            return np.concatenate([self._sets(batch) for batch in self._batches(given)])
         alpha = check_confidence_level(confidence_level)
-        if not _gives_pvalues(self):
+        if not self.calibration_.has_pvalues:
             raise InvalidInputError(
                 f"{type(self).__name__} has no p-values, so its sets have the confidence level of "
                 f"fit, {1 - self.alpha_:g}, got {confidence_level!r}; fit again with that level"
             )
-        return self._never_empty(self.calibration_.pvalues(rows) > alpha, rows)
+        parts = self._batches(given)
+        return np.concatenate(
+            [self._never_empty(self.calibration_.pvalues(own) > alpha, own) for own in parts]
+        )
 
-    @available_if(_gives_pvalues)
+    @available_if(_may_have_pvalues)
     def predict_p(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
     ) -> FloatArray:
@@ -182,8 +157,8 @@ class FittedAnswers:
         p : ndarray of shape (n_samples, n_classes)
             ``P(p <= alpha) <= alpha`` wherever the method promises coverage ``1 - alpha``.
         """
-        rows = self._rows(X, "predict_p", proba, sensitive_features, ids)
-        return self.calibration_.pvalues(rows)
+        given = self._given(X, "predict_p", proba, sensitive_features, ids)
+        return np.concatenate([self.calibration_.pvalues(own) for own in self._batches(given)])
 
     def predict_labels(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
@@ -195,12 +170,11 @@ class FittedAnswers:
         labels : list of ndarray
             One array of labels per row.
         """
-        rows = self._rows(X, "predict_labels", proba, sensitive_features, ids)
-        sets, labels = self._sets(rows), []
-        for place, part in rows.blocks():
-            order = np.argsort(-part.proba, axis=1, kind="stable")
-            own = np.take_along_axis(sets[place], order, axis=1)
-            labels += [self.classes_[j[kept]] for j, kept in zip(order, own, strict=True)]
+        given, labels = self._given(X, "predict_labels", proba, sensitive_features, ids), []
+        for batch in self._batches(given):
+            order = np.argsort(-batch.proba, axis=1, kind="stable")
+            kept = np.take_along_axis(self._sets(batch), order, axis=1)
+            labels += [self.classes_[j[own]] for j, own in zip(order, kept, strict=True)]
         return labels
 
     def predict_table(
@@ -214,17 +188,19 @@ class FittedAnswers:
             ``set`` (a JSON list of labels, such as ``["a", "b"]``), ``size``, ``top`` (the most
             probable label) and its ``probability``; methods with groups add theirs.
         """
-        rows = self._rows(X, "predict_table", proba, sensitive_features, ids)
-        sets, (top, probability) = self._sets(rows), rows.top
+        given, parts = self._given(X, "predict_table", proba, sensitive_features, ids), []
         labels = np.array([str(label) for label in self.classes_], dtype=object)
-        answers = {
-            "set": set_texts(sets, labels),
-            "size": sets.sum(axis=1).astype(np.int64),
-            "top": labels[top],
-            "probability": probability,
-            **self._describe_rows(rows),
-        }
-        return frame_like(X, pd.DataFrame(answers))
+        for batch in self._batches(given):
+            sets = self._sets(batch)
+            columns = {
+                "set": set_texts(sets, labels),
+                "size": sets.sum(axis=1).astype(np.int64),
+                "top": labels[batch.proba.argmax(axis=1)],
+                "probability": batch.proba.max(axis=1),
+                **self._describe_rows(batch),
+            }
+            parts.append(pd.DataFrame(columns))
+        return frame_like(X, pd.concat(parts, ignore_index=True))
 
     def report(
         self,
@@ -280,17 +256,17 @@ class FittedAnswers:
 
         if path is not None:
             check_output(path, endings=HTML)
-        rows = self._rows(X, "report", proba, sensitive_features, ids)
-        told = compare(
-            self, rows, y, before, clusters=clusters, measures=measures, about=about, listed=listed
+        given = self._given(X, "report", proba, sensitive_features, ids)
+        comparison = compare(
+            self, given, y, before, clusters=clusters, measures=measures, about=about, listed=listed
         )
         if path is not None:
-            told.to_html(path)
-        return told
+            comparison.to_html(path)
+        return comparison
 
     @property
     def thresholds_(self) -> Any:
-        """Thresholds per view and category; not there if each row to come has its own."""
+        """Thresholds of shape (n_cells, n_labels); not there if each row to come has its own."""
         return self.calibration_.quantiles
 
     @property
@@ -308,107 +284,22 @@ class FittedAnswers:
             f"{who}{labels}, if {row}."
         )
 
-    def changed_parameters(self) -> list[str]:
-        """Return the parameters that were set to something else after fit.
-
-        Answers are refused until the next fit: they would be those of the old parameters.
-        """
-        return [
-            name
-            for name, value in self.parameters_.items()
-            if (now := getattr(self, name)) is not value and repr(now) != repr(value)
-        ]
-
     def _promised_to(self) -> str | None:
         """Say whom the promise is made to, None if nothing is proven."""
         return "everyone together"
 
-    def _describe_rows(self, rows: Rows) -> dict[str, Any]:
+    def _describe_rows(self, batch: Batch) -> dict[str, Any]:
         """Return further columns of ``predict_table``."""
         return {}
 
-    def _gives_pvalues(self) -> bool:
-        """Tell whether the calibration to come will have p-values."""
-        return True
-
-    def _sets(self, rows: Rows, thresholds: FloatArray | None = None) -> BoolArray:
+    def _sets(self, batch: Batch, thresholds: FloatArray | None = None) -> BoolArray:
         """Return the sets of these rows, by their own thresholds unless others are given."""
-        own = self.calibration_.thresholds(rows) if thresholds is None else thresholds
-        own = np.broadcast_to(own, (len(rows), np.shape(own)[-1]))
-        sets = np.empty((len(rows), rows.n_classes), dtype=bool)
-        for place, part in rows.blocks():
-            sets[place] = part.scores <= own[place]
-        return self._never_empty(sets, rows)
+        own = self.calibration_.thresholds(batch) if thresholds is None else thresholds
+        return self._never_empty(batch.scores <= own, batch)
 
-    def _never_empty(self, sets: BoolArray, rows: Rows) -> BoolArray:
+    def _never_empty(self, sets: BoolArray, batch: Batch) -> BoolArray:
         """Give empty sets their most probable label, unless ``allow_empty``."""
         if not self.parameters_["allow_empty"]:
             empty = np.flatnonzero(~sets.any(axis=1))
-            sets[empty, rows.top[0][empty]] = True
+            sets[empty, batch.proba[empty].argmax(axis=1)] = True
         return sets
-
-    def _rows(
-        self,
-        X: Any,
-        caller: str,
-        proba: Any = None,
-        sensitive_features: Any = None,
-        ids: Any = None,
-        **chance: Any,
-    ) -> Rows:
-        """Return the rows that a method was called with; ``chance`` tells what they are for."""
-        self._check_fitted(caller)
-        if is_frame(X):
-            hidden_columns(self.estimator_, X)  # refuses a table without a column of probabilities
-        X = validated_table(self, X, reset=False)
-        given = given_proba(proba, X, self.classes_)
-        kinds = getattr(self, "sensitive_kinds_", None)
-        about = sensitive_beside(sensitive_features, X, kinds)
-        check_strange(self.seen_values_, X, about)
-        rows = self._as_rows(X, given=given, about=about, ids=checked_ids(X, ids), **chance)
-        return rows if kinds is None or about is not None else rows.selecting(no_sensitive(kinds))
-
-    def _as_rows(
-        self, X: Any, codes: IntArray | None = None, *, ask: Any = None, **beside: Any
-    ) -> Rows:
-        """Return rows by the parameters of the fit; ``ask`` may tell other probabilities."""
-        return Rows(
-            X,
-            ask or (lambda table: self._ask("predict_proba", table)),
-            get_score(self.parameters_["conformity_score"]),
-            self.parameters_["sensitive_features"],
-            self.key_,
-            codes,
-            hidden=hidden_columns(self.estimator_, X),
-            **beside,
-        )
-
-    def _ask(self, method: str, X: Any) -> Any:
-        """Return what the estimator says about rows; if it refuses them, say so in one line."""
-        X = in_order_of(self.estimator_, self._features(X))
-        try:
-            with asked(self.estimator_, X, "refuses these rows"):
-                return getattr(self.estimator_, method)(X)
-        except InvalidInputError as error:
-            if "feature names" in str(error):  # scikit-learn tells which on further lines
-                check_names(self.estimator_, X, "estimator")
-            raise
-
-    def _features(self, X: Any) -> Any:
-        """Return what the estimator may read of X."""
-        return without_columns(X, getattr(self, "excluded_", []))
-
-    def _check_fitted(self, caller: str) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise NotConformalizedError(
-                f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
-                f"conformalize(X, y) with a fitted estimator, before {caller}"
-            )
-        if changed := self.changed_parameters():
-            raise NotConformalizedError(
-                f"{', '.join(changed)} was changed after fit, and sets would still be those of the "
-                f"old value; call fit or conformalize again before {caller}, or set it back"
-            )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "n_calibration_")
