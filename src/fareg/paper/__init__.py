@@ -1,0 +1,26 @@
+"""The published FaReG method, whole and alone.
+
+A network learns a membership probability that is high where marginal sets cover too little
+(:class:`NetworkLearner`); groups are drawn from it, each calibrated on its members, and the set is
+the union over the draws and the marginal set (:class:`DrawnGroups`). ``FaReGClassifier.paper``
+returns :class:`PublishedFaReGClassifier`, which puts both together.
+"""
+
+from fareg.paper._draws import DrawnGroups
+from fareg.paper._explanation import Explanation, explain_network, plot_membership
+from fareg.paper._learner import NetworkLearner
+from fareg.paper._projection import project_to_mass
+from fareg.paper._published import PublishedFaReGClassifier
+
+RECORDS = (DrawnGroups,)  # what a model file may hold beside the network
+
+__all__ = [
+    "RECORDS",
+    "DrawnGroups",
+    "Explanation",
+    "NetworkLearner",
+    "PublishedFaReGClassifier",
+    "explain_network",
+    "plot_membership",
+    "project_to_mass",
+]

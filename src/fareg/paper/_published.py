@@ -1,0 +1,278 @@
+"""The published classifier, with the hyperparameters of its data sets."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from copy import copy
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.tree import DecisionTreeRegressor
+
+from fareg._validation import (
+    BoolArray,
+    Count,
+    Flag,
+    FloatArray,
+    Fraction01,
+    IntArray,
+    InvalidInputError,
+    NonNegative,
+    Positive,
+    check_choice,
+    one_of,
+    require,
+)
+from fareg.calibration import Batch, Labelled, Sample, Union
+from fareg.classifiers import ConformalClassifier, Training
+from fareg.paper._draws import DrawnGroups
+from fareg.paper._explanation import Explanation, explain_network, plot_membership
+from fareg.paper._learner import ENCODERS, NetworkLearner, Sizes
+
+# the published hyperparameters of each data set; the defaults of the class are those of "synthetic"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "synthetic": {},
+    "nursery": {"max_iter": 800, "learning_rate": 1e-2, "beta": 0.1, "delta": 0.1, "n_draws": 100},
+}
+NETWORK = tuple(name for name in NetworkLearner().get_params() if name != "random_state")
+SHARED = ("confidence_level", "conformity_score", "sensitive_features")
+MIN_SHARE = 0.05  # of the rows, on either side of the cut of predict_level
+
+
+def check_base(name: str, base: Any) -> None:
+    """Refuse a base that is no conformal classifier, or one with parameters that make no sense."""
+    if not isinstance(base, ConformalClassifier):
+        raise InvalidInputError(
+            f"{name} must be a conformal classifier of fareg, got {type(base).__name__}"
+        )
+    base._check_parameters()
+
+
+@dataclass(eq=False, repr=False)
+class PublishedFaReGClassifier(ConformalClassifier):
+    """FaReG as published: the union over random draws of one learned group.
+
+    A network learns a membership from the rows that calibrate: half of them train it, and it is
+    stopped early on the other half (4,096 rows of it at most). ``n_draws`` random groups are drawn
+    from the membership, each is calibrated on its members, and the set is the union over the row's
+    groups and the marginal set (Eq. Construct). No guarantee is proven in finite samples.
+
+    Parameters
+    ----------
+    estimator, confidence_level, conformity_score, label_conditional, calibration_size, \
+allow_empty, random_state
+        As in :class:`SplitConformalClassifier`.
+    sensitive_features : list of names or positions, or function of X, default=None
+        The features that the network reads; None for all columns.
+    n_draws : int, default=20
+        Number of random groups, the paper's T.
+    base : conformal classifier, default=None
+        Another method of this package that reads the same features. Its sets define who is covered,
+        and join the union.
+    delta, beta, n_restarts, max_iter, batch_size, learning_rate, hidden_sizes, published_scale, \
+numbers
+        As in :class:`fareg.paper.NetworkLearner`, with the published values for synthetic data.
+
+    Attributes
+    ----------
+    learner_ : NetworkLearner
+        The fitted network.
+    cut_ : float
+        Rows with a larger membership are said to belong to the group.
+    n_iter_ : int
+        Number of gradient steps that learning the group took, 1 if it took none.
+    thresholds_ : ndarray of shape (1 + n_draws, n_labels)
+        Of everyone, and of each draw.
+
+    Examples
+    --------
+    >>> from fareg import FaReGClassifier
+    >>> from fareg.datasets import make_synthetic
+    >>> data = make_synthetic(1500, random_state=0)
+    >>> known = {"sensitive_features": list(data.sensitive), "random_state": 0}
+    >>> clf = FaReGClassifier.paper(max_iter=200, **known).fit(data.X[:1000], data.y[:1000])
+    >>> clf.predict_set(data.X[1000:]).shape
+    (500, 6)
+    >>> bool((clf.predict_set(data.X[1000:]) >= clf.with_draws(5).predict_set(data.X[1000:])).all())
+    True
+    """
+
+    n_draws: Count = 20
+    base: Annotated[ConformalClassifier, check_base] | None = None
+    delta: Fraction01 = 0.3
+    beta: NonNegative = 2.0
+    n_restarts: Count = 1
+    max_iter: Count = 2000
+    batch_size: Count = 500
+    learning_rate: Positive = 1e-3
+    hidden_sizes: Sizes = (64, 32)
+    published_scale: Flag = True
+    numbers: Annotated[str, one_of(*ENCODERS)] = "codes"
+
+    @classmethod
+    def published(cls, estimator: Any = None, *, data: str = "synthetic", **settings: Any) -> Self:
+        """Return the classifier with the published hyperparameters of a data set.
+
+        ``settings`` change single parameters of the class.
+        """
+        known = cls().get_params(deep=False)
+        for name in settings:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+                raise InvalidInputError(
+                    f"FaReGClassifier.paper has no parameter {name}; did you mean {near}?"
+                )
+        return cls(estimator, **{**SETTINGS[check_choice("data", data, SETTINGS)], **settings})
+
+    def with_draws(self, n_draws: int) -> Self:
+        """Return this fitted classifier with only the first of its random draws."""
+        self._check_fitted("with_draws")
+        other = copy(self).set_params(n_draws=n_draws)
+        drawn = self._drawn.first(n_draws)
+        other.calibration_ = (
+            drawn if self.base is None else Union((drawn, self.calibration_.parts[1]))
+        )
+        other.freeze_parameters()
+        return other
+
+    def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Return the membership of each row in the learned group, shape (n_samples,)."""
+        return self.learner_.predict(self._people_of(X, "predict_group", sensitive_features))
+
+    def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
+        """Return 1 for rows in the learned group and 0 for others, shape (n_samples,)."""
+        people = self._people_of(X, "predict_level", sensitive_features)
+        return (self.learner_.predict(people) > self.cut_).astype(np.int64)
+
+    def explain(self, X: Any, *, sensitive_features: Any = None) -> Explanation:
+        """Say which features make the group, and how, on some rows such as those of a test."""
+        people = self._people_of(X, "explain", sensitive_features)
+        return explain_network(self.learner_, people, self.key_ % 2**32)
+
+    def plot_groups(
+        self,
+        X: Any,
+        *,
+        features: tuple[str, str] | None = None,
+        steps: tuple[float, ...] = (0, 1, 2),
+        sensitive_features: Any = None,
+    ) -> Any:
+        """Draw the membership of rows over two features while the latent is perturbed.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+        features : pair of names, default=None
+            None for the two that matter most.
+        steps : tuple of float, default=(0, 1, 2)
+            Perturbations of the influential latent dimension, in units of its spread.
+        sensitive_features : default=None
+            As in :meth:`predict_set`.
+        """
+        people = self._people_of(X, "plot_groups", sensitive_features)
+        return plot_membership(self.learner_, people, features=features, steps=steps)
+
+    @property
+    def learner_(self) -> NetworkLearner:
+        """The fitted network."""
+        learner: NetworkLearner = self._drawn.learner
+        return learner
+
+    @property
+    def thresholds_(self) -> FloatArray:
+        """Thresholds of everyone and of each draw, shape (1 + n_draws, n_labels)."""
+        return self._drawn.quantiles
+
+    @property
+    def _drawn(self) -> DrawnGroups:
+        calibration = self.calibration_
+        return calibration.parts[0] if isinstance(calibration, Union) else calibration
+
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Any:
+        base = self._base_calibration(rows, training)
+        covered = self._covered(rows, base)
+        network = {name: getattr(self, name) for name in NETWORK}
+        learner = NetworkLearner(**network, random_state=self.key_ % 2**32)
+        learner.fit(rows.people, 1.0 - covered, rows.clusters)
+        self.n_iter_ = int(self.max_iter) if learner.found_ else 1
+        self.cut_ = best_cut(learner.predict(rows.people), covered)
+        drawn = DrawnGroups.fit(
+            learner,
+            rows,
+            self.alpha_,
+            n_draws=self.n_draws,
+            label_conditional=self.label_conditional,
+        )
+        return drawn if base is None else Union((drawn, base))
+
+    def _base_calibration(self, rows: Labelled, training: Training | None) -> Any:
+        """Calibrate the base, if there is one, on the same scores and at the same level."""
+        if self.base is None:
+            return None
+        base = clone(self.base)
+        base.alpha_, base.key_ = self.alpha_, self.key_
+        base.label_conditional = self.label_conditional
+        return base._calibrate(rows, training)
+
+    def _covered(self, rows: Labelled, base: Any) -> BoolArray:
+        """Return which rows the sets of the base cover, or those of split, shape (n,)."""
+        if base is None:
+            sample = Sample.of(rows, label_conditional=self.label_conditional)
+            own = sample.split_thresholds(self.alpha_)[sample.problems]
+        else:  # of these rows, only the score of the true label is known
+            scores = np.repeat(rows.score[:, None], rows.n_classes, axis=1)
+            thresholds = base.thresholds(Batch(rows.people, scores, scores, rows.u))
+            own = np.broadcast_to(thresholds, scores.shape)[np.arange(len(rows)), rows.y]
+        return (rows.y >= 0) & (rows.score <= own)
+
+    def _describe_rows(self, batch: Batch) -> dict[str, Any]:
+        return {"level": (self.learner_.predict(batch.people) > self.cut_).astype(np.int64)}
+
+    def _promised_to(self) -> None:
+        return None  # the rows that calibrate have learned the groups
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        base, defaults = self.base, None if self.base is None else type(self.base)()
+        for name in SHARED if base is not None else ():
+            own, other = getattr(self, name), getattr(base, name)
+            if other not in (getattr(defaults, name), own):
+                raise InvalidInputError(
+                    f"base shares {name} with the classifier around it, got {other!r} and "
+                    f"{own!r}; leave it out of the base"
+                )
+
+    def _check_possible(self, X: Any) -> None:
+        super()._check_possible(X)
+        if self.base is not None:
+            self.base._check_possible(X)
+
+    def check(self) -> None:
+        """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
+        drawn: Any = self._drawn
+        learner: Any = getattr(drawn, "learner", None)
+        require(isinstance(drawn, DrawnGroups) and drawn.n_draws == self.n_draws, "n_draws")
+        require((drawn is self.calibration_) == (self.base is None), "base")
+        require(isinstance(learner, NetworkLearner) and type(learner.found_) is bool, "learner_")
+        settings = learner.get_params()
+        require(all(settings[name] == getattr(self, name) for name in NETWORK), "learner_")
+        require(type(self.cut_) is float and self.cut_ >= 0, "cut_")
+        super().check()
+
+
+def best_cut(q: FloatArray, covered: BoolArray) -> float:
+    """Return the membership that best separates high from low coverage; infinite if none does.
+
+    Least squares, with at least ``MIN_SHARE`` of the rows on either side.
+
+    >>> best_cut(np.array([0.0, 0.25, 0.75, 1.0]), np.array([1, 1, 0, 0]))
+    0.5
+    """
+    least = max(1, math.ceil(MIN_SHARE * len(q)))
+    if 2 * least > len(q):
+        return np.inf
+    tree = DecisionTreeRegressor(max_leaf_nodes=2, min_samples_leaf=least).fit(q[:, None], covered)
+    return float(tree.tree_.threshold[0]) if tree.tree_.n_leaves > 1 else np.inf
