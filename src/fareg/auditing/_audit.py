@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import SensitiveFeatures, check_same_order, check_table, select_columns
+from fareg._columns import check_same_order, check_table
 from fareg._encoding import cut_huge
-from fareg._hashing import check_seed, hash_key, one_row_of_each
+from fareg._hashing import check_seed, hash_key
 from fareg._labels import check_labels
 from fareg._levels import LevelCoding, empty_columns, numbers_as_text
+from fareg._selection import SensitiveFeatures, select_columns
 from fareg._validation import (
     MAX_COUNT,
     check_confidence_level,
@@ -24,7 +25,7 @@ from fareg._validation import (
     check_same_length,
 )
 from fareg.auditing._cells import cell_coverage, label_coverage
-from fareg.auditing._clusters import read_clusters, warn_of_repeats
+from fareg.auditing._clusters import one_row_of_each, read_clusters, warn_of_repeats
 from fareg.auditing._counts import Audited, Count, Promise
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult
@@ -117,7 +118,7 @@ def audit(
     >>> guess = [[label] if easy else [] for label, easy in zip(data.y, ~data.group)]
     >>> print(audit(data.X, data.y, guess, sensitive_features=["Color", "Gender"],
     ...             random_state=0).findings[0].rule)
-    (Color=Blue and Gender=Male) or (Color=Red and Gender=Female)
+    Color = Red and Gender = Female
     """
     check_confidence_level(confidence_level)
     check_fraction("significance", significance)

@@ -33,7 +33,6 @@ class _Group:
     column: str = ""  # of a level
     named: bool = False
     verified: bool = False
-    fidelity: float = 1.0
 
 
 def groups_before_and_after(
@@ -57,17 +56,14 @@ def groups_before_and_after(
     ``listed``, and the worst of the other columns. Small ones come only where there are too few
     others, and groups of the same rows are listed once.
 
-    The columns of the answer are group, named, verified, fidelity, n, share, before and after (both
+    The columns of the answer are group, named, verified, n, share, before and after (both
     also with ``_low`` and ``_high``), p_value, exact, that coverage before is below the confidence
     level, least_coverage, made_worse and few (whether there are too few rows to tell). A group was
     made worse if its coverage fell, and lies below the level, both beyond chance. Of numbered
     ``clusters`` each counts once, and n_clusters tells how many have rows in the group.
     """
     everyone = np.ones(len(columns), dtype=bool)
-    groups = [
-        _Group(rule.text, rule.inside(columns), everyone, named=True, fidelity=rule.fidelity)
-        for rule in named
-    ]
+    groups = [_Group(rule.text, rule.inside(columns), everyone, named=True) for rule in named]
     half = everyone if verifying is None else verifying
     new = _mostly_new([mask for _, mask in found])[:N_WORST]
     groups += [_Group(*found[i], half, verified=True) for i in new]
@@ -116,7 +112,7 @@ def _counted(
     promise: Promise,
 ) -> pd.DataFrame:
     masks = [group.mask & group.counted for group in groups]
-    kinds = ("name", "named", "verified", "fidelity")
+    kinds = ("name", "named", "verified")
     table = pd.DataFrame({kind: [getattr(g, kind) for g in groups] for kind in kinds})
     table = table.rename(columns={"name": "group"})
     counts = {

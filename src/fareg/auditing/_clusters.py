@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import (
-    SensitiveFeatures,
-    canonical,
-    column_names,
-    is_frame,
-    selected_positions,
-    series_of,
-)
+from fareg._columns import canonical, column_names, is_frame, series_of
 from fareg._levels import distinct_rows
-from fareg._validation import FaregError, IntArray, InvalidInputError, check_same_length, warn
+from fareg._selection import SensitiveFeatures, selected_positions
+from fareg._validation import (
+    BoolArray,
+    FaregError,
+    IntArray,
+    InvalidInputError,
+    check_same_length,
+    warn,
+)
 from fareg._words import count, rows
 
 MANY_REPEATS = 0.1  # share of rows equal to an earlier one from which on repeats are suspicious
@@ -58,6 +59,20 @@ def read_clusters(
             f"{len(codes)}; give a row that belongs to no other an id of its own"
         )
     return codes, selection
+
+
+def one_row_of_each(clusters: Any, n: int, rng: np.random.Generator) -> BoolArray:
+    """Draw one row from each cluster; without clusters, take all ``n`` rows.
+
+    >>> int(one_row_of_each(np.array([7, 7, 7]), 3, np.random.default_rng(0)).sum())
+    1
+    """
+    chosen = np.ones(n, dtype=bool)
+    if clusters is not None:
+        order = rng.permutation(n)
+        chosen[:] = False
+        chosen[order[np.unique(clusters[order], return_index=True)[1]]] = True
+    return chosen
 
 
 def warn_of_repeats(X: Any, y: Any) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import SensitiveFeatures, select_columns
-from fareg._endings import HTML
 from fareg._files import AnyPath, check_output, write_text
+from fareg._selection import SensitiveFeatures, select_columns
 from fareg._validation import BoolArray, IntArray
+from fareg._words import HTML
 from fareg.auditing._audit import audit
 from fareg.auditing._changes import groups_before_and_after
 from fareg.auditing._clusters import read_clusters
@@ -52,11 +52,10 @@ class Comparison:
     groups : DataFrame
         The groups that the classifier named, those that the audit verified, and levels: group,
         named, verified (on test rows that did not choose the group; only these are counted),
-        fidelity (share of rows on which the words agree with what was learned), n, share, p_value
-        (exact, that coverage before is below the level), least_coverage (what the draw of the
-        calibration rows excuses), before and after, each with the ends of its interval, made_worse
-        (coverage fell, and lies below the level, both beyond chance) and few (too few rows to
-        tell). With clusters also n_clusters: each counts once in every coverage, here, in
+        n, share, p_value (exact, that coverage before is below the level), least_coverage (what the
+        draw of the calibration rows excuses), before and after, each with the ends of its interval,
+        made_worse (coverage fell, and lies below the level, both beyond chance) and few (too few
+        rows to tell). With clusters also n_clusters: each counts once in every coverage, here, in
         ``before``, ``after`` and ``story``.
     left : AuditResult
         The audit of the sets after.

@@ -11,10 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from fareg._endings import HTML, JSON
 from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import BoolArray
-from fareg._words import json_types
+from fareg._words import HTML, JSON, json_types
 from fareg.auditing._counts import Promise
 from fareg.auditing._verification import VerifiedGroup
 from fareg.report import (
@@ -282,7 +281,7 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _group_dict(group: VerifiedGroup) -> dict[str, Any]:
-    return {name: value for name, value in vars(group).items() if name != "mask"}
+    return {name: value for name, value in vars(group).items() if name not in ("mask", "group")}
 
 
 def _table_dict(table: pd.DataFrame) -> dict[str, Any]:

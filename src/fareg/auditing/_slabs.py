@@ -7,9 +7,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from fareg._encoding import NumericCode
 from fareg.auditing._counts import Audited
-from fareg.metrics import worst_slab_curve
+from fareg.metrics import on_one_scale, worst_slab_curve
 
 DELTAS = (0.1, 0.2, 0.3, 0.5)
 KINDS = {"linear": "WSC", "quadratic": "WSC+"}
@@ -32,7 +31,7 @@ def slab_curve(
     people = people.sample(MAX_ROWS, rng)
     search = partial(
         worst_slab_curve,
-        NumericCode.learn(people.columns).on_one_scale(people.columns),
+        on_one_scale(people.columns),
         people.covered,
         deltas=DELTAS,
         n_directions=n_directions,

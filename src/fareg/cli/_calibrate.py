@@ -24,7 +24,7 @@ def calibrate(
 ) -> None:
     """Give a model the thresholds that all rows of a folder ask for, exactly.
 
-    Scores are counted where the rows lie; rows that the model was fitted on are left out.
+    Rows are scored where they lie; rows that the model was fitted on are left out.
     """
     with answering(json) as told:
         from fareg._files import digest_of
@@ -49,6 +49,5 @@ def calibrate(
     if not json:
         from fareg import _words as words
 
-        rounds = "1 round" if told["rounds"] == 1 else f"{told['rounds']} rounds"
-        say(f"calibrated on {words.rows(told['rows'])} in {rounds}: model in {out}")
+        say(f"calibrated on {words.rows(told['rows'])}: model in {out}")
         say(f"SHA-256 of the model: {told['sha256']}")

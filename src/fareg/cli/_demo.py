@@ -27,7 +27,7 @@ def demo(
         with busy("training one model and four conformal predictors", json):
             result = run_demo(seed)
             figures = save_figures(result, out)
-        told.update(rows=result.table.to_dict("records"), rule=result.rule)
+        told.update(rows=result.table.to_dict("records"), rules=list(result.rules))
     if not json:
         _print_demo(result, figures)
 
@@ -43,8 +43,9 @@ def _print_demo(result: Any, figures: list[Path]) -> None:
     split, levels = rows.loc[SPLIT], rows.loc[LEVELS]
     everyone, inside = words.percent(split["average"]), words.percent(split["group"])
     name = "names nobody: the evidence is too thin."
-    if result.rule is not None:
-        name = f"finds and names it:\n  [bold]{result.rule}[/bold]"
+    if result.rules:
+        listed = "\n".join(f"  [bold]{rule}[/bold]" for rule in result.rules)
+        name = f"finds and names who is in it:\n{listed}"
     console.print(
         f"90% is asked for. Split conformal sets cover {everyone} of all rows: fine on average.\n"
         f"But inside one group, which no single feature shows, they cover [bold]{inside}[/bold].\n"

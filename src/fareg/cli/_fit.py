@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg._endings import TABLE
+from fareg._words import TABLE
 from fareg.cli import _options as opt
 from fareg.cli._running import SETTINGS, answering, busy, names, print_verdict, sampling_of
 from fareg.cli._running import console as terminal

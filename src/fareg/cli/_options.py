@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fareg._endings import HTML, PARQUET, TABLE, either
+from fareg._words import HTML, PARQUET, TABLE, either
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]

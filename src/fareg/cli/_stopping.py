@@ -137,7 +137,7 @@ def in_shell(error: Any) -> str:
             f"code: if you know them and who wrote the file, add --trust {names}"
         )
     if type(error).__name__ == "DriftError":
-        return f"{error.told}; if that is meant, add --accept-drift"
+        return f"{error.message}; if that is meant, add --accept-drift"
     line = " ".join(line.strip() for line in str(error).split("\n"))
     return line + MORE.get(type(error).__name__, "")
 

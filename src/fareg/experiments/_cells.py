@@ -157,7 +157,7 @@ class SlabCell(Cell):
 
 @dataclass(frozen=True)
 class PictureCell(Cell):
-    """The membership that a FaReG classifier learned: by level of two features, and drawn."""
+    """The membership that the published method learned: by level of two features, and drawn."""
 
     method: Method
     cost = 6.0
@@ -170,7 +170,9 @@ class PictureCell(Cell):
         rows = table.groupby(features, as_index=False)["membership"].mean()
         images = {"svg": b"", "png": b""}
         if model.learner_.found_:
-            figure = model.plot_groups(features=tuple(features), steps=PICTURE_STEPS)
+            figure = model.plot_groups(
+                bench.calibration.X, features=tuple(features), steps=PICTURE_STEPS
+            )
             for kind in images:
                 images[kind] = draw_image(figure, kind)
         return rows.assign(**images)

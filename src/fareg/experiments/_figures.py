@@ -24,7 +24,6 @@ STYLES: dict[str, dict[str, Any]] = {
     "RCP": {"color": "#009e73", "marker": "d", "linestyle": "--"},
     "FaReG (paper)": {"color": "#d55e00", "marker": "o", "linestyle": "-", "linewidth": 2.4},
     "CondCP + FaReG (paper)": {"color": "#e69f00", "marker": "o", "linestyle": "--"},
-    "FaReG (partition)": {"color": "#56b4e9", "marker": "p", "linestyle": "--"},
     "FaReG (levels)": {"color": "#0072b2", "marker": "o", "linestyle": "-", "linewidth": 2.4},
     "FaReG (levels, out of fold)": {"color": "#0072b2", "marker": "D", "linestyle": "-"},
     "Marginal at the size of FaReG (paper)": {"color": "#d55e00", "linestyle": ":"},

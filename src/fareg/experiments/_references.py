@@ -33,7 +33,7 @@ class SplitScores:
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, X_test: Any) -> SplitScores:
         """Ask a fitted classifier about calibration rows, with labels from 0, and test rows."""
-        own = model.rows_to_calibrate(X, y).own_scores
+        own = model.labelled_rows(X, y).score
         return cls(own, model.conformity_scores(X_test))
 
     def oracle_sets(

@@ -9,7 +9,7 @@ from typing import Any
 from fareg.datasets import acs_income_files
 from fareg.experiments._cells import Cell, MethodCell, PictureCell, SlabCell
 from fareg.experiments._config import BaseConfig, DataConfig, Method, Problem, fingerprint
-from fareg.experiments._methods import OUT_OF_FOLD, PARTITION, comparison
+from fareg.experiments._methods import OUT_OF_FOLD, comparison
 from fareg.experiments._plan import ACS_ROWS, ACS_TEST, ACS_YEAR, Plan
 from fareg.experiments._published import BETAS, DELTAS
 
@@ -106,11 +106,8 @@ def _slabs(plan: Plan) -> list[Labelled]:
 
 def _pictures(plan: Plan) -> list[Labelled]:
     problem = Problem(DataConfig("xnor"), plan.size(N_PICTURE), 0, plan.base)
-    methods = [Method("FaReG (paper)", "paper", plan.steps), PARTITION]
-    return [
-        (PictureCell(problem, method), {"n": problem.n, "method": method.name})
-        for method in methods
-    ]
+    method = Method("FaReG (paper)", "paper", plan.steps)
+    return [(PictureCell(problem, method), {"n": problem.n, "method": method.name})]
 
 
 TARGETS: dict[str, Target] = {

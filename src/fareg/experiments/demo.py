@@ -44,7 +44,7 @@ class Demo:
     """What the demo measured."""
 
     table: pd.DataFrame  # its columns are method, group, outside, average, size and seconds
-    rule: str | None  # the first named group in words; None if nobody is named
+    rules: tuple[str, ...]  # the named groups in words
     base_seconds: float
     clf: FaReGClassifier = field(repr=False)
     test: Dataset = field(repr=False)
@@ -79,10 +79,9 @@ def run_demo(random_state: int = 0) -> Demo:
     rows.insert(1, _row("Split, size-matched", split.scores <= threshold, test, 0.0))
     known = split.oracle_sets(np.asarray(cal.group), np.asarray(test.group))
     rows.append(_row("Oracle: group known", known, test, 0.0))
-    rule = levels.named_groups_[0].rule if levels.named_groups_ else None
     return Demo(
         pd.DataFrame(rows),
-        None if rule is None else rule.text,
+        tuple(group.rule.text for group in levels.named_groups_),
         base_seconds,
         levels,
         test,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fareg.calibration import require
+from fareg._validation import require
 from fareg.persistence._trees import check_rounds
 
 N_CATEGORIES = 256  # codes of categories that histogram gradient boosting has bits for

@@ -18,20 +18,22 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from fareg import calibration, classifiers, groups
+from fareg import calibration, classifiers, groups, paper
 from fareg._columns import HELD, note_held
 from fareg._levels import LevelCoding, Levels
-from fareg._validation import InvalidInputError
-from fareg.calibration import require
+from fareg._validation import InvalidInputError, require
 from fareg.persistence._kinds import DTYPES, FUNCTIONS, TYPES, function_name
 from fareg.persistence._shapes import SHAPES, shape_of
 
-CLASSIFIERS: dict[str, Any] = {cls.__name__: cls for cls in classifiers.CLASSIFIERS}
+CLASSIFIERS: dict[str, Any] = {
+    cls.__name__: cls for cls in (*classifiers.CLASSIFIERS, paper.PublishedFaReGClassifier)
+}
 OWN: dict[str, Any] = {cls.__name__: cls for cls in classifiers.OWN_ESTIMATORS}
-ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, **OWN, "GroupLearner": groups.GroupLearner}
+ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, **OWN, "NetworkLearner": paper.NetworkLearner}
+ROOMS: tuple[Any, ...] = (calibration, groups, classifiers, paper)
 RECORDS: dict[str, Any] = {
     cls.__name__: cls
-    for cls in (Levels, LevelCoding, *calibration.RECORDS, *groups.RECORDS, *classifiers.RECORDS)
+    for cls in (Levels, LevelCoding, *(record for room in ROOMS for record in room.RECORDS))
 }
 DERIVED = ("parameters_",)  # fitted attributes that follow from others
 GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
@@ -52,6 +54,8 @@ class Writer:
     arrays: dict[str, Any] = field(default_factory=dict)
     foreign: list[Any] = field(default_factory=list)
     written: dict[int, tuple[int, Any]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)  # of arrays in the table, by id
+    kept: list[Any] = field(default_factory=list)
 
     def write(self, value: Any, where: str) -> Any:
         """Return ``value`` as JSON; ``where`` names it in errors."""
@@ -79,8 +83,10 @@ class Writer:
         if value.dtype.kind in NUMERIC and value.dtype.itemsize <= 8:
             # Matrix products round by memory layout, so it is kept: answers stay equal to the bit.
             by_columns = bool(np.isfortran(value))
-            name = str(len(self.arrays))
-            self.arrays[name] = np.asarray(value.T if by_columns else value, order="C")
+            # parts of one calibration share their scores, which are written once
+            name = self.names.setdefault(id(value), str(len(self.arrays)))
+            self.arrays.setdefault(name, np.asarray(value.T if by_columns else value, order="C"))
+            self.kept.append(value)  # so that no other array gets its id meanwhile
             return {"$": "array", "at": name, "shape": list(value.shape), "transposed": by_columns}
         dtype = str(value.dtype)
         if value.dtype.kind in "mM":
@@ -111,7 +117,7 @@ class Writer:
         return {"dtype": dtype, "items": self._list(column.tolist(), where)}
 
     def _record(self, value: Any, where: str) -> Any:
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
         written = {name: self.write(v, f"{where}.{name}") for name, v in fields.items()}
         return {"$": "record", "class": type(value).__name__, "fields": written}
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fareg.calibration import require
+from fareg._validation import require
 from fareg.persistence._codec import random_state
 from fareg.persistence._kinds import DTYPES, FUNCTIONS, TYPES
 from fareg.persistence._shapes import APART, LEFT_OUT, SHAPES

@@ -13,9 +13,8 @@ import pandas as pd
 import safetensors.numpy
 
 from fareg._files import AnyPath
-from fareg._validation import FaregError, InvalidInputError, NotConformalizedError, warn
+from fareg._validation import FaregError, InvalidInputError, NotConformalizedError, require, warn
 from fareg._words import first_line, json_types, shown
-from fareg.calibration import require
 from fareg.classifiers import ConformalClassifier
 from fareg.persistence import _foreign
 from fareg.persistence._archive import Archive, write_archive

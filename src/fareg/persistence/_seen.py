@@ -17,8 +17,7 @@ import safetensors.numpy
 from fareg._columns import column_names
 from fareg._files import AnyPath
 from fareg._hashing import holds_used, row_hashes
-from fareg._validation import BoolArray, IntArray, InvalidInputError
-from fareg.calibration import require
+from fareg._validation import BoolArray, IntArray, InvalidInputError, require
 
 SALT_BYTES = 16
 
@@ -42,8 +41,8 @@ class SeenRows:
     >>> seen = SeenRows.of(X, ["a", "b"])
     >>> seen.contains(X.assign(age=[40.0, 51.0]), ["a", "b"]).tolist()
     [True, False]
-    >>> seen.used_among(X, ["a", "b"]).tolist()  # two rows are too few to tell
-    [False, False]
+    >>> seen.used_among(X, ["a", "c"]).tolist()
+    [True, False]
     """
 
     salt: bytes
@@ -91,8 +90,7 @@ class SeenRows:
         hashes, (values, used) = self._asked(X, y, beside)
         places = _places(values, hashes)
         given = np.bincount(places[places >= 0], minlength=len(used))
-        others = np.unique(hashes[places < 0], return_counts=True)[1]
-        holds = holds_used(used, given, len(hashes), others)
+        holds = holds_used(used, given, len(hashes))
         return first_of_each(places, used if holds else np.zeros_like(used))
 
     def with_rows(self, X: Any, y: Any, beside: pd.DataFrame) -> SeenRows:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fareg.calibration import require
+from fareg._validation import require
 from fareg.persistence import _checks as checks
 from fareg.persistence._kinds import KINDS, has_sizes
 from fareg.persistence._trees import make_rounds, make_tree, rounds_arrays, tree_arrays
@@ -155,12 +155,6 @@ def _each(names: str, kind: str) -> dict[str, str]:
 SHAPES: dict[str, Shape] = {
     # fareg's own
     **_shape("fareg._encoding: FillEmpty", empty_="e"),
-    **_shape(
-        "fareg._encoding: PiecewiseLinear",
-        data="names_",
-        edges_="arrays",
-        **_each("medians_ means_ scales_ missing_ n_outputs_", "c"),
-    ),
     **_shape("fareg.workflow._models: CodedLabels", classifier_="model"),
     # steps and columns
     **_shape("sklearn.pipeline: Pipeline", checks.check_steps),

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fareg.calibration import require
+from fareg._validation import require
 
 TREE = "a decision tree"
 PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor"

@@ -39,7 +39,7 @@ from fareg.report._steps import (
 MIN_SHOWN_ROWS = 20  # smaller groups and labels are not picked out, in any table or figure
 TOO_SMALL = "a group below target is too small for a verdict"  # it was verified, on few rows
 LABEL_GAP = 0.05  # a label is spoken of if its whole 95% interval is this far below the target
-SUSPICIOUS = 0.05  # p-value at which a learned group is described, as suspected and not verified
+SUSPICIOUS = 0.05  # p-value at which a group is described, as suspected and not verified
 MAX_LABELS_NAMED = 3
 WEAK_TEST = 2.0  # a test that only finds this many times the promised errors says little
 MAX_EMPTY_SHARE = 0.01  # a fit speaks of empty sets if more than this share of all are empty
@@ -181,7 +181,7 @@ def headline_group(groups: Sequence[Row], overall: Row, confidence_level: float)
     """Return the group that a report describes, if any has enough rows for it.
 
     It is the most significant finding that is far enough below the level for a name, or else a
-    learned group whose own p-value is small, though not after correction for the number of groups.
+    group whose own p-value is small, though not after correction for the number of groups.
     If all rows together are below the level, every group may be: then it is the worst finding that
     lies below the overall coverage.
     """
@@ -191,8 +191,7 @@ def headline_group(groups: Sequence[Row], overall: Row, confidence_level: float)
         apart = [group for group in findings if group["high"] < overall["coverage"]]
         return min(apart, key=lambda group: group["high"], default=None)
     far = [group for group in findings if _is_far(group, confidence_level)]
-    unproven = [g for g in large if g["source"] == "learned" and not g["is_finding"]]
-    suspects = [group for group in unproven if group["p_value"] <= SUSPICIOUS]
+    suspects = [g for g in large if not g["is_finding"] and g["p_value"] <= SUSPICIOUS]
     return next(iter([*far, *suspects]), None)
 
 

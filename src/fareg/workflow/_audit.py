@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import selected_positions
 from fareg._drift import accept_drift, unjudged
-from fareg._endings import HTML
 from fareg._files import AnyPath, check_output, check_outputs
-from fareg._labels import as_known, column_classes, label_texts, plain_text
-from fareg._names import check_columns
+from fareg._labels import column_classes, plain_text
+from fareg._selection import check_columns, selected_positions
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
-from fareg._words import shown
+from fareg._words import HTML, shown
 from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import SeenRows, describe, load, seen_rows
 from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._ids import id_note
+from fareg.workflow._label_texts import as_known, label_texts
 from fareg.workflow._notes import calibrated_note, fit_notes
 from fareg.workflow._parquet import Sampling
 from fareg.workflow._predict import ANSWERS, ask, id_column, label_kinds, model_columns
@@ -131,7 +130,7 @@ def audit_file(
         audited = _audited_model(asked, clf, model, progress)
         confidence_level = clf.confidence_level if confidence_level is None else confidence_level
         if n_calibration is None and confidence_level == clf.confidence_level:
-            people = clf.calibration_.n_people  # of clusters, each counts once
+            people = clf.calibration_.sample.n_people  # of clusters, each counts once
             n_calibration = Promise.of_fitted(confidence_level, people).n_calibration
         if seed is None and isinstance(clf.random_state, int):
             seed = clf.random_state

@@ -12,11 +12,11 @@ import pandas as pd
 from sklearn.frozen import FrozenEstimator
 
 from fareg._files import AnyPath
-from fareg._labels import as_known, label_texts
 from fareg._validation import InvalidInputError
 from fareg._words import quoted, repeated, shown
 from fareg.classifiers import ProbabilityColumns
 from fareg.persistence import read_estimator
+from fareg.workflow._label_texts import as_known, label_texts
 from fareg.workflow._models import MODELS, check_named, reading
 from fareg.workflow._roles import AskedRoles, Roles, assign_roles
 

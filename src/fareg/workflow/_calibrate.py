@@ -1,10 +1,10 @@
-"""Calibration of a given model on all rows of a folder, counted where they lie."""
+"""Calibration of a given model on all rows of a folder, scored where they lie."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,16 @@ from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._hashing import equal_before, holds_used
-from fareg._labels import as_known, check_known, label_texts
-from fareg._validation import BoolArray, IntArray, InvalidInputError, check_count, warn
-from fareg.calibration import CountingRound, IntervalSearch, Rows, ScoreCounts
+from fareg._labels import check_known
+from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, check_count, warn
+from fareg.calibration import Sample
 from fareg.classifiers import FaReGClassifier
 from fareg.persistence import SeenRows, describe, first_of_each, save, seen_rows
 from fareg.scores import get_score, is_randomised
 from fareg.workflow._formats import Progress, quiet
+from fareg.workflow._label_texts import as_known, label_texts
 from fareg.workflow._notes import fit_notes
-from fareg.workflow._parquet import count_rows, folder_parts
+from fareg.workflow._parquet import folder_parts
 from fareg.workflow._predict import ask, check_any, id_column, ids_in, label_kinds
 from fareg.workflow._predict_folder import ModelFile, loaded
 from fareg.workflow._stamps import Stamp
@@ -56,12 +57,12 @@ def calibrate_folder(
 ) -> dict[str, Any]:
     """Give a model the thresholds that all rows of a folder ask for; write it to ``out``.
 
-    Each part is read and scored where it runs; only counts of scores come back, in a few rounds.
-    The thresholds are those of all rows in one memory, to the bit, whatever the engine, the number
-    of processes and the workers that died. Rows that the model has seen, which a file of
-    ``fareg fit`` remembers by value, are left out with a warning, unless so few of the rows equal
-    seen ones that chance explains it. The new file remembers the rows of one file of at most 10^6
-    rows too, and not those of a folder.
+    Each part is read and scored where it runs; the score of the true label of each row comes back,
+    and its level and groups. The thresholds are those of all rows in one memory, to the bit,
+    whatever the engine, the number of processes and the workers that died. Rows that the model has
+    seen, which a file of ``fareg fit`` remembers by value, are left out with a warning, unless so
+    few of the rows equal seen ones that chance explains it. The new file remembers the rows of one
+    file of at most 10^6 rows too, and not those of a folder.
 
     Parameters
     ----------
@@ -81,13 +82,13 @@ def calibrate_folder(
     batch_size, engine, jobs, scheduler, trusted, sha256
         As in :func:`fareg.workflow.predict_folder`.
     progress : function, optional
-        Called with the name of each round when it begins.
+        Called with the name of each step when it begins.
 
     Returns
     -------
     dict
-        ``rows`` that calibrated, those ``left_out``, ``rounds``, and ``thresholds``: those of each
-        level, one per label or one for all.
+        ``rows`` that calibrated, those ``left_out``, and ``thresholds``: those of the levels, in
+        one list per label or one for all.
     """
     check_output(out)
     check_outputs([out], inputs=[model, data])
@@ -105,7 +106,7 @@ def calibrate_folder(
     n_missing, n_rows = (sum(counts) for counts in zip(*missing, strict=True))
     check_any(n_rows, data)
     check_missing(n_missing, n_rows, target, drop_missing=drop_missing_target)
-    search = _search(clf, count_rows(source) or 0)
+    _check_levels(clf)
     seen, quotas = seen_rows(model), {}
     if seen is not None:
         progress("comparing rows with those that were used")
@@ -114,18 +115,15 @@ def calibrate_folder(
     if is_randomised(get_score(clf.conformity_score)):
         progress("numbering equal rows")
         tasks = _numbered(tasks, run(partial(_hashes_of_part, rows=rows), tasks))
-    rounds = 0
-    while search.is_open:
-        rounds += 1
-        progress(f"counting scores, round {rounds}")
-        count = partial(_count_part, rows=rows, asked=search.next_round())
-        found = PartCounts.joined(run(count, tasks))
-        stamp.check()  # every round must count the same rows
-        if rounds == 1:  # later rounds go over the same rows
-            _check(found, clf, str(data))
-        search.narrow(found.counts)
+    progress("scoring rows")
+    scored = dict(run(partial(_score_part, rows=rows), tasks))
+    found = PartScores.joined(scored[part] for part in parts)  # in order, whichever came first
+    stamp.check()
+    _check(found, clf, str(data))
     n_repeated = sum(len(repeated[0]) for _, _, repeated in tasks if repeated is not None)
-    calibrated = clf.recalibrated(search, found.n_unknown, n_repeated)
+    labels = found.labels if clf.label_conditional else None
+    sample = Sample(found.score, labels, len(clf.classes_) if clf.label_conditional else 1, None)
+    calibrated = clf.with_sample(sample, found.places, n_repeated)
     counted = {"rows": found.n, "left_out": found.n_seen}
     is_small = root is None and found.n + found.n_seen <= MAX_REMEMBERED
     told = describe(model)
@@ -135,7 +133,8 @@ def calibrate_folder(
     seen = _with_rows(seen, rows, source) if is_small else seen
     stamp.check()
     save(calibrated, out, metadata=notes, seen=seen)
-    return {**counted, "rounds": rounds, "thresholds": calibrated.thresholds_.tolist()}
+    theta = calibrated.calibration_.parts[0].theta
+    return {**counted, "thresholds": [own.tolist() for own in theta]}
 
 
 def _with_rows(seen: SeenRows | None, rows: LabelledParts, source: Path) -> SeenRows:
@@ -151,25 +150,18 @@ def _with_rows(seen: SeenRows | None, rows: LabelledParts, source: Path) -> Seen
     return SeenRows.of(X, y) if seen is None else seen.with_rows(X, y, frame)
 
 
-def _search(clf: Any, n_rows: int) -> IntervalSearch:
-    """Return the search for the thresholds of a classifier, if these follow from counts."""
-    has_levels = isinstance(clf, FaReGClassifier) and clf.construction == "levels"
-    if not has_levels or clf.base is not None:
+def _check_levels(clf: Any) -> None:
+    """Refuse a classifier whose thresholds do not follow from scores and levels alone."""
+    if not isinstance(clf, FaReGClassifier):
         raise InvalidInputError(
-            "rows can be counted for a FaReGClassifier with levels and without a base, as fareg "
-            f"fit makes, got {type(clf).__name__}"
+            "rows of a folder can calibrate a FaReGClassifier, as fareg fit makes, got "
+            f"{type(clf).__name__}"
         )
     if clf.n_calibration_clusters_ is not None:
         raise InvalidInputError(
-            "this model was fitted with clusters, each of which counts once, and files do not tell "
-            "how many rows of a cluster are in others; conformalize a table in memory with clusters"
+            "this model was fitted with clusters, each of which counts once, and files do not say "
+            "how many rows of a cluster are in others; recalibrate with a table in memory"
         )
-    return IntervalSearch(
-        n_levels=clf.calibration_.leveler.n_levels,
-        n_problems=len(clf.classes_) if clf.label_conditional else 1,
-        alpha=clf.alpha_,
-        n_rows=n_rows,
-    )
 
 
 def _quotas(used: IntArray, parts: list[str], found: Iterable[PartMatches]) -> dict[str, Quota]:
@@ -215,32 +207,36 @@ class PartMatches:
 
 
 @dataclass(frozen=True, eq=False)
-class PartCounts:
-    """What one part, or several, answer in a round."""
+class PartScores:
+    """The rows of one part, or several, that calibrate."""
 
-    counts: ScoreCounts
-    n: int  # rows that calibrate
-    n_seen: int  # rows that the model has seen
-    n_unknown: int  # rows that calibrate, with a label that the estimator does not know
-    examples: tuple[Any, ...]  # such labels
+    score: FloatArray  # (n,) of the true labels
+    labels: IntArray  # (n,) columns of the true labels, -1 for one that the estimator never saw
+    places: IntArray  # (n, n_parts) where each row belongs in every part of the calibration
+    n_seen: int = 0  # rows that the model has seen
+    examples: tuple[Any, ...] = ()  # labels that the estimator never saw
     drift: Drift = field(default_factory=dict)  # rows that are not like those of fit, by column
 
+    @property
+    def n(self) -> int:
+        """Number of rows that calibrate."""
+        return len(self.score)
+
     @classmethod
-    def joined(cls, parts: Iterable[PartCounts]) -> PartCounts:
-        """Add up the answers of parts as they come in."""
-        nothing = ScoreCounts(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
-        total = cls(nothing, 0, 0, 0, ())
-        for part in parts:
-            examples = sorted({*total.examples, *part.examples}, key=str)[:N_EXAMPLES]
-            total = cls(
-                ScoreCounts.joined([total.counts, part.counts]),
-                total.n + part.n,
-                total.n_seen + part.n_seen,
-                total.n_unknown + part.n_unknown,
-                tuple(examples),
-                added(total.drift, part.drift),
-            )
-        return total
+    def joined(cls, parts: Iterable[PartScores]) -> PartScores:
+        """Put the rows of parts together, in the order in which they came."""
+        found = list(parts)
+        if len(found) == 1:
+            return found[0]
+        examples = sorted({text for part in found for text in part.examples}, key=str)
+        return cls(
+            np.concatenate([part.score for part in found]),
+            np.concatenate([part.labels for part in found]),
+            np.concatenate([part.places for part in found]),
+            sum(part.n_seen for part in found),
+            tuple(examples[:N_EXAMPLES]),
+            reduce(added, (part.drift for part in found)),
+        )
 
 
 @dataclass(frozen=True)
@@ -282,14 +278,13 @@ class LabelledParts:
         for batch, kept in read_batches(path, wanted, self.batch_size, keep=keep, **common):
             yield batch if self.ids is None else batch.assign(**{ID: ids_in(kept, self.ids)})
 
-    def to_calibrate(self, batch: Any, chosen: BoolArray, before: IntArray | None = None) -> Rows:
-        """Return some rows of a batch as the model knows them where they calibrate."""
-        X = batch.loc[chosen, self.read].reset_index(drop=True)
+    def asked(self, method: str, batch: Any, chosen: BoolArray, **named: Any) -> Any:
+        """Call a method of the model with some labelled rows of a batch."""
+        X = batch.loc[chosen, list(loaded(self.model)[1])].reset_index(drop=True)
         ids = None if self.ids is None else batch[ID].to_numpy()[chosen]
         labels, clf = batch[self.target].to_numpy()[chosen], loaded(self.model)[0]
         with unjudged():
-            own: Rows = clf.rows_to_calibrate(X, labels, ids=ids, before=before)
-        return own
+            return ask(getattr(clf, method), clf, X, y=labels, ids=ids, **named)
 
     def new_rows(self, part: str, quota: Quota | None) -> Iterator[tuple[Any, BoolArray]]:
         """Yield some rows of a part at a time, and which of them are new."""
@@ -335,49 +330,43 @@ def _hashes_of_part(task: Task, rows: LabelledParts) -> tuple[str, Any]:
     found = [np.empty(0, dtype=np.uint64)]
     for batch, is_new in rows.new_rows(part, quota):
         if is_new.any():
-            found.append(rows.to_calibrate(batch, is_new).hashes)
+            found.append(rows.asked("labelled_hashes", batch, is_new))
     return part, np.concatenate(found)
 
 
-def _count_part(task: Task, rows: LabelledParts, asked: CountingRound) -> PartCounts:
-    """Count the scores of the rows of a part, without the used ones in it."""
+def _score_part(task: Task, rows: LabelledParts) -> tuple[str, PartScores]:
+    """Score the rows of a part, without the used ones in it; return its name with them."""
     part, quota, repeated = task
     places, counts = repeated or (np.empty(0, np.int64), np.empty(0, np.int64))
-    found, start = PartCounts.joined(()), 0
+    clf = loaded(rows.model)[0]
+    nowhere = np.empty((0, len(clf.calibration_.parts)), np.int64)
+    found, start = [PartScores(np.empty(0), np.empty(0, np.int64), nowhere)], 0
     for batch, is_new in rows.new_rows(part, quota):
         before = np.zeros(int(is_new.sum()), dtype=np.int64)
         own = slice(*np.searchsorted(places, [start, start + len(before)]))
         before[places[own] - start] = counts[own]
         start += len(before)
-        found = PartCounts.joined([found, _count(batch, is_new, before, rows, asked)])
-    return found
+        found.append(_score(batch, is_new, before, rows))
+    return part, PartScores.joined(found)
 
 
-def _count(
-    batch: Any, is_new: BoolArray, before: IntArray, rows: LabelledParts, asked: CountingRound
-) -> PartCounts:
-    """Count the scores of new rows; ``before`` tells how many equal ones were read earlier."""
+def _score(batch: Any, is_new: BoolArray, before: IntArray, rows: LabelledParts) -> PartScores:
+    """Score new rows; ``before`` says how many equal ones were read earlier."""
     clf, kinds = loaded(rows.model)
-    X = batch.loc[is_new, list(kinds)].reset_index(drop=True)
     y = batch[rows.target].to_numpy()[is_new]
+    n_seen = len(batch) - len(y)
     if not len(y):
-        return replace(PartCounts.joined(()), n_seen=len(batch))
-    own = rows.to_calibrate(batch, is_new, before)
-    with unjudged():
-        levels = ask(clf.predict_level, clf, X)
-    codes = own.labels
-    problems = codes if clf.label_conditional else np.zeros_like(codes)
-    return PartCounts(
-        asked.count(own.own_scores, levels, problems),
-        len(y),
-        len(batch) - len(y),
-        int((codes < 0).sum()),
-        tuple(dict.fromkeys(y[codes < 0].tolist()))[:N_EXAMPLES],
-        count_strange(clf.seen_values_, X),
-    )
+        nowhere = np.empty((0, len(clf.calibration_.parts)), np.int64)
+        return PartScores(np.empty(0), np.empty(0, np.int64), nowhere, n_seen)
+    labelled = rows.asked("labelled_rows", batch, is_new, before=before)
+    unknown = tuple(dict.fromkeys(y[labelled.y < 0].tolist()))[:N_EXAMPLES]
+    X = batch.loc[is_new, list(kinds)].reset_index(drop=True)
+    drift = count_strange(clf.seen_values_, X)
+    places = clf.calibration_.places(labelled)
+    return PartScores(labelled.score, labelled.y, places, n_seen, unknown, drift)
 
 
-def _check(found: PartCounts, clf: Any, data: str) -> None:
+def _check(found: PartScores, clf: Any, data: str) -> None:
     """Refuse rows of which none is new or has a known label; warn of what is left out."""
     if found.n == 0:
         raise InvalidInputError(
@@ -388,7 +377,7 @@ def _check(found: PartCounts, clf: Any, data: str) -> None:
         warn(SeenRows.left_out(found.n_seen, found.n + found.n_seen))
     judge(clf.seen_values_, found.drift, accept=True)  # the new thresholds are those of such rows
     check_known(
-        found.n_unknown,
+        int((found.labels < 0).sum()),
         found.n,
         np.array(found.examples, dtype=object),
         clf.classes_,

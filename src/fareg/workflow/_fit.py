@@ -12,11 +12,11 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from fareg._endings import HTML
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._hashing import check_numpy_seed, row_hashes
-from fareg._names import check_columns
+from fareg._selection import check_columns
 from fareg._validation import FloatArray, IntArray, check_choice, check_confidence_level
+from fareg._words import HTML
 from fareg.auditing import Comparison, records
 from fareg.classifiers import FaReGClassifier, out_of_fold_proba, split_rows, trained
 from fareg.persistence import SeenRows, save

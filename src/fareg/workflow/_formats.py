@@ -11,10 +11,9 @@ from typing import Any
 
 from pyarrow import ArrowException
 
-from fareg._endings import CSV, PARQUET, TABLE
 from fareg._files import AnyPath
 from fareg._validation import InvalidInputError
-from fareg._words import first_line, repeated, shown
+from fareg._words import CSV, PARQUET, TABLE, first_line, repeated, shown
 
 Progress = Callable[[str], None]  # it is told each stage of the work when that begins
 

@@ -13,13 +13,12 @@ import pandas as pd
 import pyarrow
 
 from fareg._columns import spelled_numbers
-from fareg._endings import PARQUET
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_readable
 from fareg._hashing import hash_key
-from fareg._names import check_columns
+from fareg._selection import check_columns
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
-from fareg._words import first_line
+from fareg._words import PARQUET, first_line
 from fareg.workflow._formats import check_unique, is_parquet, reading
 
 BATCH = 1 << 16  # rows that are decoded at a time

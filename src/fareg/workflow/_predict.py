@@ -12,7 +12,7 @@ import pandas as pd
 
 from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._files import AnyPath, check_output, check_outputs
-from fareg._names import check_columns
+from fareg._selection import check_columns
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
 from fareg.classifiers import SplitConformalClassifier
 from fareg.persistence import describe, load

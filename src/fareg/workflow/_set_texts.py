@@ -7,15 +7,16 @@ bar; a bar or a backslash that belongs to a label has a backslash before it.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fareg._labels import as_known, label_texts, read_set_text
 from fareg._validation import InvalidInputError
 from fareg._words import shown
+from fareg.workflow._label_texts import as_known, label_texts
 
 BETWEEN_BARS = re.compile(r"(?:\\[|\\]|[^|])++")
 ESCAPED = re.compile(r"\\([|\\])")
@@ -43,6 +44,21 @@ def read_set_texts(column: pd.Series, y: Any) -> tuple[list[list[str]], Any]:
     y = np.array(as_known(y, found), dtype=object)
     _check(column.name, cells, sets, set(y), is_json=is_json)
     return sets, y
+
+
+def read_set_text(text: str) -> list[str] | None:
+    """Return the labels of a JSON list as text, None if the text is not a list of labels.
+
+    >>> read_set_text('["a|b", 1.50, true]'), read_set_text("a|b"), read_set_text("[[1]]")
+    (['a|b', '1.50', 'true'], None, None)
+    """
+    try:  # numbers stay as they are written
+        labels = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    except ValueError:
+        return None
+    if not isinstance(labels, list) or not all(isinstance(label, str | bool) for label in labels):
+        return None
+    return [str(label).lower() if isinstance(label, bool) else label for label in labels]
 
 
 def _listed_or_text(value: Any) -> list[str] | str:

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import column_kinds as kinds_of
-from fareg._columns import spelled_numbers
+from fareg._columns import code_table, spelled_numbers
 from fareg._files import AnyPath, check_output, check_readable, replacing
-from fareg._names import check_columns
+from fareg._selection import check_columns
 from fareg._validation import InvalidInputError, warn
 from fareg.workflow._csv import CsvFile, opened_csv, opened_text, safe_cells
 from fareg.workflow._formats import is_packed, is_parquet, reading
@@ -311,7 +310,7 @@ def _with_dates(column: pd.Series) -> pd.Series:
 
 def _kind(column: pd.Series) -> str | None:
     """Return the kind of a column, None if all values are missing."""
-    return None if column.isna().all() else kinds_of(column.to_frame())[str(column.name)]
+    return None if column.isna().all() else code_table(column.to_frame()).kinds()[str(column.name)]
 
 
 def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.DataFrame:

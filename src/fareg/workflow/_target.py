@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import canonical
-from fareg._labels import LARGEST_INT, label_texts
 from fareg._validation import FloatArray, IntArray, InvalidInputError, warn
 from fareg._words import percent
+from fareg.workflow._label_texts import LARGEST_INT, label_texts
 from fareg.workflow._tables import column_kinds
 
 MIN_ROWS = 20

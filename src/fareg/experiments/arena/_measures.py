@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import canonical
-from fareg._encoding import NumericCode
 from fareg._levels import LevelCoding, joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.experiments._config import CONFIDENCE
-from fareg.metrics import excess_risk_parts, is_covered, worst_slab_coverage
+from fareg.metrics import excess_risk_parts, is_covered, on_one_scale, worst_slab_coverage
 
 MIN_CELL = 60  # cells with fewer rows are not looked at
 N_WORST = 3  # how many of the worst cells are pooled
@@ -58,7 +57,7 @@ class TestRows:
     @cached_property
     def numbers(self) -> FloatArray:
         """The sensitive features as numbers of unit spread."""
-        return NumericCode.learn(self.columns).on_one_scale(self.columns)
+        return on_one_scale(self.columns)
 
 
 def measure(sets: BoolArray, test: TestRows) -> dict[str, float]:

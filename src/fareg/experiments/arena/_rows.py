@@ -33,7 +33,6 @@ METHODS: dict[str, Method] = {
     "condcp": Method("CondCP", "condcp"),
     "plcp": Method("PLCP", "plcp"),
     "rcp": Method("RCP", "rcp"),
-    "partition": Method("FaReG (partition)", "default", (("construction", "partition"),)),
     "levels": LEVELS,
     "oracle": Method("Oracle", "oracle"),
     **{name: Method(peer.title, name) for name, peer in PEERS.items()},

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._names import check_columns
+from fareg._selection import check_columns
 from fareg._validation import IntArray, InvalidInputError
 from fareg.experiments._config import fingerprint
 from fareg.workflow import read_table
