@@ -48,11 +48,9 @@ def beside_the_definition(n_select: int, n: int = 1000, m: int = 500, n_rows: in
     clf = AFCPClassifier(
         Ready(), sensitive_features=list(data.sensitive), n_select=n_select, random_state=0
     ).conformalize(X_cal, y_cal)
-    s, scores = clf.rows_to_calibrate(X_cal, y_cal).own_scores, clf.conformity_scores(X)
-    A, B = (
-        clf.calibration_.coding.codes(clf._rows(table, caller="benchmark").columns)
-        for table in (X_cal, X)
-    )
+    rows, scores = clf.labelled_rows(X_cal, y_cal), clf.conformity_scores(X)
+    new = clf.labelled_rows(X, data.y[n:])
+    s, (A, B) = rows.score, (clf.calibration_.coding.codes(t.people) for t in (rows, new))
     (fast, mine), (slow, theirs) = in_turn(
         lambda: clf.conformalize(X_cal, y_cal).predict_set(X),
         lambda: definition(s, A, scores[:n_rows], B[:n_rows], n_select),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import Any
 from unittest import mock
@@ -17,8 +18,9 @@ from stages import Stages
 
 from fareg import FaReGClassifier, FaregWarning
 from fareg._encoding import gradient_boosting, one_hot_encoder, ordinal_encoder
+from fareg.classifiers import _fareg
 from fareg.datasets import make_synthetic
-from fareg.groups import GroupLearner
+from fareg.paper import NetworkLearner
 
 N_NEW = 5_000
 REPEATS = 3
@@ -37,19 +39,21 @@ def beside(base: str, methods: dict[str, Any], model: Any, n: int) -> list[Row]:
         runs = [timed(clf, X[n:], y[n:], n) for _ in range(REPEATS)]
         learning, everything = np.min(runs, axis=0).tolist()
         size = f"{n:,} rows train, {n:,} calibrate"
-        note = f"{size}; scores, learning, calibration, rule, sets of {N_NEW:,} new rows"
+        note = f"{size}; scores, learning, words, calibration, sets of {N_NEW:,} new rows"
         rows += [
-            Row(f"{name} learns a group", learning, base, training, note=size),
+            Row(f"{name} learns who is worse off", learning, base, training, note=size),
             Row(f"{name}, everything", everything, base, training, note=note),
         ]
     return rows
 
 
 def timed(clf: Any, X: Any, y: Any, n: int) -> tuple[float, float]:
-    """Return the seconds of learning the group, and of everything."""
+    """Return the seconds of learning who is worse off, and of everything."""
     stages = Stages()
-    fit = stages.timed("learning", GroupLearner.fit)
-    with mock.patch.object(GroupLearner, "fit", fit):
+    with contextlib.ExitStack() as stack:
+        for home, name in ((_fareg, "learn_disadvantage"), (NetworkLearner, "fit")):
+            function = stages.timed("learning", getattr(home, name))
+            stack.enter_context(mock.patch.object(home, name, function))
         elapsed, _ = seconds(lambda: clf.conformalize(X[:n], y[:n]).predict_set(X[n:]))
     return stages.seconds["learning"], elapsed
 

@@ -30,8 +30,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
 from fareg import FaReGClassifier, FaregWarning, SplitConformalClassifier, audit
-from fareg._columns import select_columns
 from fareg._encoding import ordinal_encoder
+from fareg._selection import select_columns
 from fareg.datasets import make_synthetic
 from fareg.metrics import is_covered
 
@@ -123,7 +123,7 @@ def compared(
     clf: Any, X: pd.DataFrame, y: np.ndarray, group: np.ndarray, sensitive: list[str]
 ) -> dict[str, Any]:
     """Return what is named, the true group's coverage by split sets and levels, and the overlap."""
-    threshold = np.ravel(clf.calibration_.split_thresholds)[0]
+    threshold = clf.calibration_.sample.split_thresholds(clf.alpha_)
     split = is_covered(y, clf.conformity_scores(X) <= threshold, classes=clf.classes_)
     levels = is_covered(y, clf.predict_set(X), classes=clf.classes_)
     named = _rows_of(clf, select_columns(X, sensitive))

@@ -49,9 +49,8 @@ from fareg import (
 )
 from fareg._encoding import gradient_boosting, one_hot_encoder
 from fareg._validation import Count
-from fareg.calibration import CellCalibration, Rows
-from fareg.classifiers import ConformalClassifier
-from fareg.groups import GroupLearner
+from fareg.calibration import Batch, Labelled, Mondrian
+from fareg.classifiers import ConformalClassifier, Training
 from fareg.metrics import coverage_by_level, is_covered
 
 RESULTS = Path(__file__).with_name("quality.csv")
@@ -75,25 +74,24 @@ COLUMNS = (
     *("base", "shape", "held_out", "N", "seed", "method"),
     *("worst", "average", "size", "seconds", "n_levels", "level_off"),
 )
-LEVELS, ONE_GROUP = "FaReG (levels)", "FaReG (one group)"
-ORACLE = "oracle partition"
+LEVELS, ORACLE = "FaReG (levels)", "oracle partition"
 NOISE_METHODS = ("split", LEVELS)
 FEW = (*NOISE_METHODS, ORACLE)
-METHODS = (*FEW, "PLCP", "CondCP", "RCP", "k-means cells", ONE_GROUP)
+METHODS = (*FEW, "PLCP", "CondCP", "RCP", "k-means cells")
 FIRST_SEED = 20
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterCells:
-    """One view; its cells are the clusters of a fitted k-means."""
+    """Groups for calibration by cells: the clusters of a fitted k-means."""
 
     model: Any
-    n_cells: tuple[int, ...]
+    n_cells: int
 
-    def cells(self, rows: Rows) -> np.ndarray:
-        return self.model.predict(rows.columns).astype(np.int64)[None]
+    def cells(self, rows: Batch | Labelled) -> np.ndarray:
+        return self.model.predict(rows.people).astype(np.int64)
 
-    def describe(self, view: int, cell: int) -> str:
+    def describe(self, cell: int) -> str:
         return f"cluster {cell}"
 
 
@@ -103,11 +101,11 @@ class KMeansCells(ConformalClassifier):
 
     n_clusters: Count = 8
 
-    def _calibrate(self, rows: Rows, training: Rows | None) -> CellCalibration:
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Mondrian:
         means = KMeans(self.n_clusters, n_init=3, random_state=self.key_ % 2**32)
-        model = make_pipeline(one_hot_encoder(), means).fit(training.columns)
-        views = ClusterCells(model, (self.n_clusters,))
-        return CellCalibration.of(views, rows, self.alpha_, label_conditional=False)
+        model = make_pipeline(one_hot_encoder(), means).fit(training.people)
+        groups = ClusterCells(model, self.n_clusters)
+        return Mondrian.fit(groups, rows, self.alpha_, label_conditional=False)
 
 
 class Remembered(ClassifierMixin, BaseEstimator):
@@ -152,15 +150,12 @@ def methods(data: Graded, model: Any, seed: int) -> dict[str, Any]:
     """Return the methods that are fitted, by the name of their row."""
     common = {"estimator": Remembered(model), "random_state": seed}
     own = {**common, "sensitive_features": list(data.sensitive)}
-    # half of the calibration rows learn one group; this was the default before levels
-    old = {"construction": "partition", "calibration": "split", "learner": GroupLearner()}
     return {
         "split": SplitConformalClassifier(**common),
         "PLCP": PLCPClassifier(**own),
         "CondCP": CondCPClassifier(**own),
         "RCP": RectifiedConformalClassifier(**own),
         "k-means cells": KMeansCells(**own),
-        ONE_GROUP: FaReGClassifier(**old, **own),
         LEVELS: FaReGClassifier(**own),
         ORACLE: ExhaustiveConformalClassifier(
             **common, sensitive_features=lambda X: data.degree(X)[:, None]

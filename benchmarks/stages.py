@@ -1,4 +1,4 @@
-"""Where the time of FaReG goes: seconds by stage, matrix products apart from everything else."""
+"""Where the time of FaReG goes: seconds by stage."""
 
 from __future__ import annotations
 
@@ -9,36 +9,29 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-import numpy as np
 from measure import Row, seconds
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
-from fareg import FaReGClassifier
 from fareg._encoding import gradient_boosting, one_hot_encoder
-from fareg.calibration import LevelCalibration, _levels, _rows
-from fareg.classifiers import _base as _classifier
-from fareg.classifiers import _fareg, _learning
+from fareg.calibration import LevelThresholds, Mondrian
+from fareg.classifiers import ConformalClassifier, FaReGClassifier, _base, _fareg
 from fareg.datasets import make_synthetic
-from fareg.groups import GroupLearner, _learner
+from fareg.groups import Disadvantage
 
-BASE, PRODUCTS = "base model", "matrix products"
-TRAINING = "training the network"
+BASE = "base model"
 STAGES = [  # (stage, where a function lives, its name)
-    ("reading the table", _rows, "select_columns"),
-    ("reading the table", _rows, "take_rows"),
-    ("reading the table", _learning, "take_rows"),
-    ("hashing rows", _rows, "row_uniforms"),
-    ("encoding features", GroupLearner, "inputs"),
-    ("encoding features", Pipeline, "fit"),
-    ("cells, trees and stacking", _learner, "learn_members"),
-    ("cells, trees and stacking", _learner, "stack_members"),
-    ("disadvantage", GroupLearner, "disadvantage"),
-    ("calibration", _levels, "_isotonic"),
-    ("calibration", LevelCalibration, "thresholds"),
-    ("names and description", _fareg, "credible_groups"),
-    ("names and description", _fareg, "rule_to_explain"),
+    ("checking the table", _base, "validated_table"),
+    ("reading the table", _base, "select_columns"),
+    ("hashing rows", ConformalClassifier, "row_hashes"),
+    ("hashing rows", _base, "numbered_hashes"),
+    ("learning disadvantage", _fareg, "learn_disadvantage"),
+    ("finding groups", _fareg, "find_groups"),
+    ("predicting disadvantage", Disadvantage, "predict"),
+    ("calibration", LevelThresholds, "__post_init__"),
+    ("calibration", Mondrian, "__post_init__"),
+    ("names and description", _fareg, "verify_groups"),
     ("names and description", _fareg, "describe_groups"),
 ]
 N_FIT, N_PREDICT = 100_000, 1_000_000
@@ -74,37 +67,19 @@ class Stages:
         return wrapper
 
 
-class TimedProducts(np.ndarray):
-    """Weights that note how long their matrix products take."""
-
-    stages: Stages
-
-    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-        call = getattr(ufunc, method)
-        if ufunc is np.matmul:
-            call = self.stages.timed(PRODUCTS, call)
-        return call(*(np.asarray(x) for x in inputs), **kwargs)
-
-
 @contextlib.contextmanager
 def watched(stages: Stages) -> Iterator[None]:
-    """Time the functions of ``STAGES`` and the scores, and the products with learned weights."""
-    train, scored = _learner.train_groups, _classifier.get_score
-    timed = type("Timed", (TimedProducts,), {"stages": stages})
+    """Time the functions of ``STAGES`` and the scores."""
+    scored = _base.get_score
 
-    def train_groups(*args: Any, **options: Any) -> Any:
-        weights, history = stages.timed(TRAINING, train)(*args, **options)
-        return {
-            part: [(w.view(timed), b) for w, b in layers] for part, layers in weights.items()
-        }, history
+    def timed_score(name: Any) -> Callable:
+        return stages.timed("scores", scored(name))
 
     with contextlib.ExitStack() as stack:
         for stage, home, name in STAGES:
             function = stages.timed(stage, getattr(home, name))
             stack.enter_context(mock.patch.object(home, name, function))
-        score = lambda name: stages.timed("scores", scored(name))  # noqa: E731
-        stack.enter_context(mock.patch.object(_classifier, "get_score", score))
-        stack.enter_context(mock.patch.object(_learner, "train_groups", train_groups))
+        stack.enter_context(mock.patch.object(_base, "get_score", timed_score))
         yield
 
 
@@ -119,13 +94,11 @@ def taken_apart(job: str, stages: Stages, function: Callable[[], Any]) -> dict:
         runs.append((total, stages.seconds))
     total, spent = min(runs, key=lambda run: run[0])
     spent["the rest"] = total - sum(spent.values())
-    outside = 1 - (spent[BASE] + spent[PRODUCTS]) / total
     return {
         "job": job,
         "seconds": total,
         "stages": {stage: spent[stage] for stage, _ in spent.most_common() if spent[stage]},
-        "outside": outside,
-        "outside_training": outside - spent[TRAINING] / total,
+        "outside": 1 - spent[BASE] / total,
     }
 
 
@@ -157,7 +130,7 @@ def measure() -> dict:
         Row(
             f"FaReG, {part['job']}",
             part["seconds"],
-            note=f"{part['outside']:.0%} outside the base model and matrix products",
+            note=f"{part['outside']:.0%} outside the base model",
         )
         for part in parts
     ]
