@@ -8,7 +8,7 @@ import multiprocessing
 PRELOADED = [
     *(f"fareg.workflow._{name}" for name in ("audit", "calibrate", "fit_file", "predict_folder")),
     *("fareg.cli", "fareg.classifiers._report", "fareg.experiments._runner"),
-    *("fareg.groups._training", "pyarrow.dataset", "skops.io", "distributed"),
+    *("fareg.paper", "pyarrow.dataset", "skops.io", "distributed"),
 ]
 CONTEXT = multiprocessing.get_context("forkserver")
 

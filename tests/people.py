@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from fareg.groups import Condition, Rule
-
 
 def people(n: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
@@ -18,12 +16,3 @@ def people(n: int, seed: int = 0) -> pd.DataFrame:
             "age": rng.integers(18, 63, n).astype(float),
         }
     )
-
-
-def is_level(feature: str, level: str) -> Condition:
-    return Condition(feature, levels=(level,))
-
-
-def rule_of(*alternatives: tuple[Condition, ...]) -> Rule:
-    features = tuple({c.feature for conditions in alternatives for c in conditions})
-    return Rule("", features, 1.0, ()).part(tuple(alternatives))

@@ -2,11 +2,9 @@
 
 import fareg
 from fareg.classifiers import CLASSIFIERS
-from fareg.groups import GroupLearner
 
 # settings that make training short, where only that it ends well is tested
 SHORT = {
-    fareg.FaReGClassifier: {"learner": GroupLearner(max_iter=3, n_restarts=1, significance=None)},
     fareg.PLCPClassifier: {"max_iter": 2, "n_restarts": 1},
 }
 
@@ -20,3 +18,9 @@ def short_classifiers():
     """Return one classifier of each class by its name, and the published method."""
     made = {cls.__name__: short(cls) for cls in CLASSIFIERS}
     return {**made, "paper": fareg.FaReGClassifier.paper(max_iter=3, n_draws=2)}
+
+
+def batch_of(clf, X, **beside):
+    """Return the rows of a call as calibrations see them."""
+    (batch,) = clf._batches(clf._given(X, "test", **beside))
+    return batch

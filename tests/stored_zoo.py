@@ -58,7 +58,8 @@ from sklearn.tree import (
     ExtraTreeRegressor,
 )
 
-from fareg._encoding import FillEmpty, gradient_boosting, one_hot_encoder, piecewise_encoder
+import fareg
+from fareg._encoding import FillEmpty, gradient_boosting, one_hot_encoder, ordinal_encoder
 from fareg.persistence._codec import Reader, Writer
 from fareg.workflow._models import MODELS, reading
 
@@ -177,8 +178,48 @@ ZOO = {
     "hgb": (MODELS["hgb"](0), MIXED, LABELS),
     "linear": (MODELS["logistic"](0), MIXED, LABELS),
     "mlp": (MODELS["mlp"](0), MIXED, LABELS),
-    "piecewise": (piecewise_encoder(2), MIXED, None),
     "one hot": (one_hot_encoder(2), MIXED, None),
+}
+
+# The labels of people in "y" are noise, and the tree reads one column: they are learned and named.
+N_PEOPLE = 1000
+PEOPLE = pd.DataFrame(
+    {
+        "a": RNG.normal(size=N_PEOPLE),
+        "b": RNG.normal(size=N_PEOPLE),
+        "p": RNG.choice(list("xy"), N_PEOPLE, p=[0.75, 0.25]),
+        "q": RNG.choice(["k", "l", None], N_PEOPLE),
+    }
+)
+TOLD = np.where(
+    PEOPLE["p"] == "y",
+    RNG.choice(["no", "yes"], N_PEOPLE),
+    np.where(PEOPLE["a"] > 0, "yes", "no"),
+)
+TREE = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=1, random_state=0))
+WHO = {"sensitive_features": ["p", "q", "b"], "random_state": 0}
+TABLES = {
+    "fareg of columns": PEOPLE.assign(p_no=0.3, p_yes=0.7),
+    "mapped condcp": PEOPLE[["a", "b"]].abs(),
+}
+CONFORMAL = {
+    "split": fareg.SplitConformalClassifier(TREE, random_state=0),
+    "exhaustive": fareg.ExhaustiveConformalClassifier(TREE, **WHO),
+    "partial": fareg.PartialConformalClassifier(TREE, label_conditional=True, **WHO),
+    "afcp": fareg.AFCPClassifier(TREE, n_select=1, **WHO),
+    "condcp": fareg.CondCPClassifier(TREE, **WHO),
+    "mapped condcp": fareg.CondCPClassifier(TREE, feature_map=np.log1p, random_state=0),
+    "plcp": fareg.PLCPClassifier(TREE, max_iter=5, n_restarts=1, **WHO),
+    "published plcp": fareg.PLCPClassifier(
+        TREE, learn_from="reuse", max_iter=5, n_restarts=1, **WHO
+    ),
+    "rcp": fareg.RectifiedConformalClassifier(TREE, **WHO),
+    "fareg": fareg.FaReGClassifier(TREE, **WHO),
+    "fareg by label": fareg.FaReGClassifier(TREE, label_conditional=True, **WHO),
+    "fareg of columns": fareg.FaReGClassifier(fareg.ProbabilityColumns(prefix="p_"), **WHO),
+    "paper": fareg.FaReGClassifier.paper(
+        TREE, max_iter=10, n_draws=3, base=fareg.PartialConformalClassifier(), **WHO
+    ),
 }
 
 
@@ -196,7 +237,11 @@ class Stored:
 @cache
 def stored(name):
     """Return an estimator of the zoo, fitted and stored."""
-    model, table, target = ZOO[name]
+    if name in CONFORMAL:
+        model, target = CONFORMAL[name], TOLD
+        table = TABLES.get(name, PEOPLE)
+    else:
+        model, table, target = ZOO[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(table) if target is None else model.fit(table, target)
@@ -215,7 +260,7 @@ def answers(model, table):
     told = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in ("predict_proba", "predict", "transform"):
+        for name in ("predict_proba", "predict", "transform", "predict_set", "predict_p"):
             if hasattr(model, name):
                 answer = getattr(model, name)(table)
                 answer = answer.toarray() if hasattr(answer, "toarray") else answer

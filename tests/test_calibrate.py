@@ -1,4 +1,4 @@
-"""A model calibrated on a folder has the thresholds of all its rows, whoever counts or dies."""
+"""A model calibrated on a folder has the thresholds of all its rows, whoever scores or dies."""
 
 import json
 import os
@@ -11,18 +11,16 @@ import pandas as pd
 import pytest
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from typer.testing import CliRunner
 
 import fareg
 from fareg import FaregError, FaregWarning
 from fareg._encoding import ordinal_encoder
-from fareg.calibration import LevelCalibration
 from fareg.cli import app
 from fareg.datasets import make_synthetic
-from fareg.groups import GroupLearner
 from fareg.persistence import seen_rows
-from fareg.workflow import _calibrate, audit_file, calibrate_folder
+from fareg.workflow import audit_file, calibrate_folder
 from forked import dask_cluster
 
 pytestmark = [
@@ -34,6 +32,7 @@ X = DATA.X[["Color", "Gender", "Feature 1"]]
 Y = np.array([f"class {label}" for label in DATA.y])
 FITTED = slice(0, 900)
 N_PARTS = 8
+LEARNER = DecisionTreeRegressor(max_depth=3, min_samples_leaf=20, random_state=0)
 
 
 def fitted(**parameters):
@@ -41,7 +40,7 @@ def fitted(**parameters):
     clf = fareg.FaReGClassifier(
         FrozenEstimator(tree.fit(X[:300], Y[:300])),
         sensitive_features=["Color", "Gender"],
-        learner=GroupLearner(members=("cells",)),
+        learner=LEARNER,
         random_state=0,
         **parameters,
     )
@@ -68,7 +67,7 @@ def test_sensitive_features_may_lie_beside_the_table(place, tmp_path):
     tree = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=4, random_state=0))
     clf = fareg.FaReGClassifier(
         FrozenEstimator(tree.fit(read[:300], Y[:300])),
-        learner=GroupLearner(members=("cells",)),
+        learner=LEARNER,
         random_state=0,
     ).conformalize(read[300:900], Y[300:900], sensitive_features=beside[300:900])
     fareg.save(clf, tmp_path / "m.fareg", seen=(read[FITTED], Y[FITTED]))
@@ -80,52 +79,54 @@ def test_sensitive_features_may_lie_beside_the_table(place, tmp_path):
         jobs=1,
     )
     assert told["left_out"] >= 300
-    assert clf.calibration_.leveler.n_levels > 1
-    assert len(told["thresholds"]) == clf.calibration_.leveler.n_levels
+    assert len(clf.thresholds_) > 1
+    assert [len(own) for own in told["thresholds"]] == [len(clf.thresholds_)]
 
 
-def in_memory(clf):
-    """Return the calibration of all new rows in one memory."""
-    new = slice(900, None)
-    codes = np.searchsorted(clf.classes_, Y[new])
-    scores = clf.rows_to_calibrate(X[new], Y[new]).own_scores
-    labels, n_labels = (codes, len(clf.classes_)) if clf.label_conditional else (None, 1)
-    leveler, levels = clf.calibration_.leveler, clf.predict_level(X[new])
-    return LevelCalibration(leveler, scores, levels, labels, n_labels, clf.alpha_)
-
-
-def count_in_rounds(monkeypatch, few_rows):
-    """Count all scores at once only of so few rows."""
-    original = _calibrate.IntervalSearch
-    monkeypatch.setattr(
-        _calibrate, "IntervalSearch", lambda **options: original(**options, few_rows=few_rows)
-    )
+def by_label(clf):
+    """Return the thresholds of the levels, one list per label or one for all."""
+    return [own.tolist() for own in clf.calibration_.parts[0].theta]
 
 
 @pytest.mark.parametrize("name", ["m", "labels"])
-@pytest.mark.parametrize("few_rows", [100, 1 << 17])
-def test_thresholds_are_those_of_all_new_rows_in_one_memory(
-    name, few_rows, place, tmp_path, monkeypatch
-):
-    count_in_rounds(monkeypatch, few_rows)
+@pytest.mark.parametrize("batch_size", [100, 50_000])
+def test_a_folder_calibrates_as_all_its_new_rows_in_one_memory(name, batch_size, place, tmp_path):
     out, before = tmp_path / "new.fareg", fareg.load(place / f"{name}.fareg")
     with pytest.warns(FaregWarning, match="300 of 2400 rows equal rows that were used to train"):
         told = calibrate_folder(
-            place / f"{name}.fareg", place / "parts", target="outcome", out=out, jobs=1
+            place / f"{name}.fareg",
+            place / "parts",
+            target="outcome",
+            out=out,
+            jobs=1,
+            batch_size=batch_size,
         )
-    assert told["rows"] == 2100
-    assert (told["rounds"] == 1) == (few_rows > 2400)
-    after, expected = fareg.load(out), in_memory(before)
-    assert before.calibration_.leveler.n_levels > 1
-    np.testing.assert_array_equal(after.thresholds_, expected.level_thresholds)
-    kept = before.conformity_scores(X) <= expected.level_thresholds[before.predict_level(X)]
-    np.testing.assert_array_equal(after.predict_set(X), kept)
-    assert after.n_calibration_ == 2100
+    assert (told["rows"], told["left_out"]) == (2100, 300)
+    after, expected = fareg.load(out), before.recalibrated(X[900:], Y[900:])
+    assert name == "labels" or len(before.thresholds_) > 1
+    assert told["thresholds"] == by_label(after) == by_label(expected)
+    assert after.n_calibration_ == expected.n_calibration_ == 2100
+    np.testing.assert_array_equal(after.predict_set(X), expected.predict_set(X))
+    np.testing.assert_array_equal(after.predict_p(X), expected.predict_p(X))
+    pd.testing.assert_frame_equal(after.groups_, expected.groups_)
     levels = after.groups_[~after.groups_["named"]]
     assert levels["n_calibration"].sum() == 2100
     assert fareg.persistence.describe(out)["metadata"]["calibrated"]["rows"] == 2100
-    with pytest.raises(FaregError, match="p-values need the calibration scores"):
-        after.predict_p(X)
+
+
+def test_protected_groups_keep_a_threshold_of_their_own(place, tmp_path):
+    clf = fitted(protect=[fareg.Rule.parse("Color = Red and Gender = Female")])
+    fareg.save(clf, tmp_path / "m.fareg")
+    X.assign(outcome=Y)[900:].to_parquet(tmp_path / "rows.parquet")
+    out = tmp_path / "new.fareg"
+    calibrate_folder(tmp_path / "m.fareg", tmp_path / "rows.parquet", target="outcome", out=out)
+    after, expected = fareg.load(out), clf.recalibrated(X[900:], Y[900:])
+    assert after.protected_ == clf.protected_
+    inside = clf.protected_[0].inside(X[900:])
+    scores = clf.labelled_rows(X[900:], Y[900:]).score[inside]
+    own = fareg.pvalues.conformal_quantile(scores, confidence_level=0.9)
+    assert after.calibration_.parts[1].quantiles.tolist() == [[own]]
+    np.testing.assert_array_equal(after.predict_set(X), expected.predict_set(X))
 
 
 def discrete_rows(n, seed):
@@ -150,18 +151,10 @@ def test_equal_rows_are_numbered_over_all_parts(ids, batch_size, place, tmp_path
         rows.iloc[piece].to_parquet(tmp_path / "parts" / f"{part}.parquet")
     rows.to_csv(tmp_path / "rows.csv", index=False)
     clf = fareg.load(place / "m.fareg")
-    own = clf.rows_to_calibrate(
-        rows[list(X)], rows["outcome"].to_numpy(), ids=None if ids is None else rows[ids]
-    )
-    assert len(np.unique(own.uniforms)) == 900
-    expected = LevelCalibration(
-        clf.calibration_.leveler,
-        own.own_scores,
-        clf.predict_level(rows[list(X)]),
-        None,
-        1,
-        clf.alpha_,
-    )
+    asked = rows[list(X)], rows["outcome"].to_numpy()
+    of_people = {} if ids is None else {"ids": rows[ids]}
+    assert len(np.unique(clf.labelled_rows(*asked, **of_people).u)) == 900
+    expected = clf.recalibrated(*asked, **of_people)
     for data in ("parts", "rows.csv"):
         told = calibrate_folder(
             place / "m.fareg",
@@ -172,15 +165,14 @@ def test_equal_rows_are_numbered_over_all_parts(ids, batch_size, place, tmp_path
             batch_size=batch_size,
             jobs=1,
         )
-        np.testing.assert_array_equal(told["thresholds"], expected.level_thresholds)
+        assert told["thresholds"] == by_label(expected)
         repeated = rows[[*X, "outcome"]].duplicated().sum() if ids is None else 0
         assert fareg.load(tmp_path / "new.fareg").n_repeated_ == repeated
 
 
-def test_a_worker_that_dies_changes_nothing(place, tmp_path, monkeypatch):
+def test_a_worker_that_dies_changes_nothing(place, tmp_path):
     pytest.importorskip("distributed")
     common = {"target": "outcome", "batch_size": 100}
-    count_in_rounds(monkeypatch, few_rows=0)
     alone = calibrate_folder(
         place / "m.fareg", place / "parts", out=tmp_path / "one.fareg", jobs=1, **common
     )
@@ -207,7 +199,7 @@ def test_a_worker_that_dies_changes_nothing(place, tmp_path, monkeypatch):
             **common,
         )
         thread.join()
-    assert 2 <= died[0] < told["rounds"] == 4
+    assert 2 <= died[0] <= len(rounds) == 4
     assert told == alone
     one, two = (fareg.load(tmp_path / f"{name}.fareg") for name in ("one", "two"))
     np.testing.assert_array_equal(one.thresholds_, two.thresholds_)
@@ -227,7 +219,11 @@ def test_what_cannot_be_calibrated_is_said_in_one_line(place, tmp_path):
     split = fareg.SplitConformalClassifier(fitted().estimator_).conformalize(X[900:], Y[900:])
     fareg.save(split, tmp_path / "split.fareg")
     refused(
-        "with levels and without a base", tmp_path / "split.fareg", parts, target="outcome", out=out
+        "can calibrate a FaReGClassifier",
+        tmp_path / "split.fareg",
+        parts,
+        target="outcome",
+        out=out,
     )
     rows = X.assign(outcome=Y)
     rows[FITTED].to_parquet(tmp_path / "seen.parquet")
@@ -259,14 +255,14 @@ def test_what_cannot_be_calibrated_is_said_in_one_line(place, tmp_path):
     assert not out.exists()
 
 
-def test_the_command_tells_rows_and_rounds(place, tmp_path):
+def test_the_command_says_how_many_rows_calibrated(place, tmp_path):
     arguments = ["calibrate", place / "m.fareg", place / "parts", "--target", "outcome"]
     arguments += ["--out", tmp_path / "new.fareg", "--jobs", 1, "--json"]
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["rows"], told["left_out"]) == (2100, 300)
-    assert len(told["thresholds"]) == fareg.load(place / "m.fareg").calibration_.leveler.n_levels
+    assert list(map(len, told["thresholds"])) == [len(fareg.load(place / "m.fareg").thresholds_)]
     rows = X.assign(outcome=Y)[600:]
     rows.to_csv(tmp_path / "rows.csv", index=False)
     arguments[2] = tmp_path / "rows.csv"
@@ -303,7 +299,7 @@ def test_rows_without_a_label_are_counted_and_left_out_if_asked(kind, place, tmp
     full = calibrate_folder(
         place / "m.fareg", tmp_path / "full.csv", target="outcome", out=tmp_path / "full.fareg"
     )
-    assert fareg.load(out).thresholds_.tolist() == full["thresholds"]
+    assert by_label(fareg.load(out)) == full["thresholds"]
     if kind != "parts":  # the file remembers its rows
         old, new = (seen_rows(tmp_path / name) for name in ("full.fareg", "new.fareg"))
         np.testing.assert_array_equal(old.values, new.values)
@@ -314,7 +310,7 @@ def test_words_for_missing_values_are_labels_as_in_fit(tmp_path):
     tree = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=4, random_state=0))
     clf = fareg.FaReGClassifier(
         FrozenEstimator(tree.fit(X[:300], words[:300])),
-        learner=GroupLearner(members=("cells",)),
+        learner=LEARNER,
         random_state=0,
     ).conformalize(X[300:900], words[300:900])
     fareg.save(clf, tmp_path / "m.fareg")
@@ -343,7 +339,7 @@ def test_an_audit_leaves_out_the_rows_of_a_file_that_calibrated(place, tmp_path,
     rows[900:].to_csv(tmp_path / "all.csv", index=False)
     asked = ("--target", "outcome", "--out", out)
     _, told = run("calibrate", model, tmp_path / "some.csv", *asked)
-    assert "calibrated on 1,000 rows in 1 round: model in" in told
+    assert "calibrated on 1,000 rows: model in" in told
     result = audit_file(tmp_path / "all.csv", target="outcome", model=out)
     assert result.n_samples == 1100
     assert any("1000 of 2100 rows equal rows that were used" in note for note in result.notes)

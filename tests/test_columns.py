@@ -14,12 +14,12 @@ from fareg._columns import (
     as_numbers,
     as_text,
     canonical,
-    column_kinds,
+    code_table,
     column_names,
     held,
-    select_columns,
     take_rows,
 )
+from fareg._selection import select_columns
 from same_table import (
     COLUMNS,
     EPOCH,
@@ -94,7 +94,7 @@ def test_dates_of_python_are_dates_with_and_without_a_time_zone():
             "flag": pd.Series([True, False, None, True], dtype=object),
         }
     )
-    assert column_kinds(table) == {
+    assert code_table(table).kinds() == {
         "zoned": "date",
         "naive": "date",
         "day": "date",

@@ -25,7 +25,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg._encoding import ordinal_encoder
-from fareg.groups import GroupLearner
 from fareg.persistence import _archive, describe, seen_rows
 from fareg.persistence._codec import Reader, Writer
 from fuzzing import cases
@@ -40,7 +39,6 @@ from saved_models import (
     assert_same,
     conformal,
     saved,
-    short,
     special,
 )
 
@@ -52,9 +50,7 @@ def small_file(tmp_path_factory):
     """Return the bytes of a small model with all entries, and the model."""
     numbers = X_CAL.select_dtypes("number").iloc[:, :2]
     model = FrozenEstimator(LogisticRegression().fit(numbers, Y_CAL))
-    clf = fareg.FaReGClassifier(
-        model, random_state=0, learner=GroupLearner(n_restarts=1, significance=None)
-    )
+    clf = fareg.FaReGClassifier(model, random_state=0)
     clf.conformalize(numbers[:300], Y_CAL[:300])
     path = tmp_path_factory.mktemp("small") / "m.fareg"
     fareg.save(clf, path, seen=(numbers[:300], Y_CAL[:300]))
@@ -224,7 +220,7 @@ SCALARS = st.one_of(
     st.integers(),
     st.floats(),
     st.text(max_size=5),
-    st.sampled_from(["__class__", "predict_set", "GroupLearner", "<U9999999", "O", "i8", "0"]),
+    st.sampled_from(["__class__", "predict_set", "NetworkLearner", "<U9999999", "O", "i8", "0"]),
 )
 REPLACEMENTS = st.recursive(
     SCALARS,
@@ -288,8 +284,6 @@ def small_model(name, model, rows, y):
     clf = CLASSIFIERS[name](
         FrozenEstimator(model), random_state=0, label_conditional="Partial" in name
     )
-    if name in ("FaReGClassifier", "paper"):
-        short(clf)
     if isinstance(clf, fareg.PLCPClassifier):
         clf.set_params(max_iter=1, n_restarts=1)
     return clf.conformalize(rows, y)
@@ -394,18 +388,22 @@ def test_edited_numbers_with_the_right_checksum_are_refused_or_harmless(
     assert_refused_or_harmless(tmp_path / "m.fareg", content, *asked, events_of, refusals)
 
 
+PARTS = ("fields", "parts", "items")
+
+
 @pytest.mark.parametrize(
     ("where", "value", "words"),
     [
         (("state", "parameters", "confidence_level"), 0.5, "see alpha_"),
         (("state", "parameters", "confidence_level"), 5, "confidence_level must be in"),
-        (("state", "parameters", "construction"), "both", "construction must be one of"),
-        (("state", "parameters", "construction"), "union", "see construction"),
-        (("state", "parameters", "label_conditional"), True, "see labels"),
-        (("state", "parameters", "learner", "parameters", "delta"), 0.7, "see learner_"),
+        (("state", "parameters", "learn_from"), "both", "learn_from must be one of"),
+        (("state", "parameters", "n_levels"), 10**6, "n_levels must be"),
+        (("state", "parameters", "label_conditional"), True, "see n_labels"),
         (("state", "fitted", "n_calibration_"), 3, "see n_calibration_"),
         (("state", "fitted", "column_kinds_"), True, "see column_kinds_"),
-        (("state", "fitted", "reference_", "held"), {"Color": "date"}, "see columns held"),
+        (("state", "fitted", "groups_", "held"), {"rule": "date"}, "see columns held"),
+        (("state", "fitted", "protected_", "items"), [None], "see protected_"),
+        (("state", "fitted", "named_groups_", "items"), [None], "see groups_"),
         (("classes",), ["no", "yes"], "speaks of another model"),
         (("class",), "AFCPClassifier", "speaks of another model"),
     ],
@@ -417,8 +415,9 @@ def test_a_file_that_contradicts_itself_says_where(where, value, words, small_fi
 @pytest.mark.parametrize(
     ("name", "where", "value", "words"),
     [
-        ("counted levels", ("calibration_", "fields", "alpha"), 0.5, "see alpha"),
-        ("counted levels", ("n_calibration_",), 3, "see n_calibration_"),
+        ("scored elsewhere", ("calibration_", *PARTS, 0, "fields", "alpha"), 0.5, "see alpha"),
+        ("scored elsewhere", ("calibration_", *PARTS), [], "see parts"),
+        ("scored elsewhere", ("n_calibration_",), 3, "see n_calibration_"),
         ("sensitive beside", ("sensitive_kinds_",), {"Color": "x"}, "see sensitive_kinds_"),
         ("sensitive excluded", ("excluded_",), [7], "see excluded_"),
     ],

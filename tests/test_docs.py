@@ -27,6 +27,7 @@ PUBLIC = (
     "fareg.datasets",
     "fareg.groups",
     "fareg.metrics",
+    "fareg.paper",
     "fareg.persistence",
     "fareg.pvalues",
     "fareg.scores",

@@ -6,8 +6,10 @@ import polars as pl
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from fareg._columns import canonical
 from fareg._encoding import (
     AnySizeBoosting,
+    code_encoder,
     gradient_boosting,
     one_hot_encoder,
     ordinal_encoder,
@@ -23,6 +25,13 @@ def test_encoded_rows_do_not_depend_on_the_batch_or_the_library(encoder):
     np.testing.assert_array_equal(together, alone)
     np.testing.assert_array_equal(together, encoder.transform(polars))
     assert len(encoder[-1].get_feature_names_out()) == together.shape[1]
+
+
+@pytest.mark.parametrize("make", [ordinal_encoder, one_hot_encoder, code_encoder])
+def test_canonical_columns_need_no_first_step(make):
+    columns = canonical(polars_plain())
+    encoded = make()[1:].fit_transform(columns)
+    np.testing.assert_array_equal(encoded, make().fit_transform(columns))
 
 
 def test_unseen_text_and_numbers_in_unlike_columns_are_encoded():

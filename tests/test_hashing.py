@@ -78,8 +78,6 @@ def test_equal_rows_have_numbers_of_their_own_in_every_role(role):
     assert len(np.unique(u)) == len(u)
     for other in [uniforms_of(numbered_hashes(hashes, name)) for name in ROLES if name != role]:
         assert abs(np.corrcoef(u, other)[0, 1]) < 4 / np.sqrt(len(u))
-    shifted = uniforms_of(numbered_hashes(hashes, role), 1)
-    assert abs(np.corrcoef(u, shifted)[0, 1]) < 4 / np.sqrt(len(u))
 
 
 @laws

@@ -17,11 +17,9 @@ import pandas as pd
 import pytest
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import fareg
-from fareg.groups import GroupLearner
 from fareg.workflow import Sampling, calibrate_folder, read_table
 from forked import started
 
@@ -41,9 +39,7 @@ QUICK = {
 }
 TRAINED = {
     "plcp": fareg.PLCPClassifier(max_iter=2, n_restarts=1, sensitive_features=[0]),
-    "fareg": fareg.FaReGClassifier(
-        learner=GroupLearner(max_iter=3, n_restarts=1, significance=None)
-    ),
+    "fareg": fareg.FaReGClassifier(),
     "paper": fareg.FaReGClassifier.paper(max_iter=3, n_draws=2),
 }
 CLASSIFIERS = {**QUICK, **TRAINED}
@@ -161,15 +157,12 @@ def test_one_thread_may_save_while_another_trains_for_the_first_time(tmp_path):
     code = f"""
 import threading, warnings
 import numpy as np, fareg
-from fareg.groups import GroupLearner
 from sklearn.linear_model import LogisticRegression
 warnings.simplefilter("ignore")
 X = np.random.default_rng(0).normal(size=(300, 2))
 y = X[:, 0] > 0
 split = fareg.SplitConformalClassifier(LogisticRegression(), random_state=0).fit(X, y)
-network = fareg.FaReGClassifier(
-    LogisticRegression(), learner=GroupLearner(max_iter=2, significance=None)
-)
+network = fareg.FaReGClassifier.paper(LogisticRegression(), max_iter=2)
 start, done = threading.Barrier(2), []
 
 def train():
@@ -198,11 +191,8 @@ def place(tmp_path_factory):
     (folder / "parts").mkdir()
     for part in range(4):
         X.assign(y=Y)[part::4].to_parquet(folder / "parts" / f"{part}.parquet", row_group_size=10)
-    clf = fareg.FaReGClassifier(
-        LogisticRegression(),
-        learner=GroupLearner(significance=None, max_iter=3),
-        random_state=0,
-    )
+    tree = DecisionTreeClassifier(random_state=0)  # its file is larger than the small disk
+    clf = fareg.FaReGClassifier(tree, random_state=0)
     fareg.save(clf.fit(X, Y), folder / "m.fareg")
     return folder
 
@@ -255,7 +245,6 @@ exec(code)
 RUN = "from fareg.cli import app; app(arguments)"
 SAVE = """
 import fareg
-from fareg.groups import GroupLearner
 clf = fareg.load(arguments[0])
 while True:
     fareg.save(clf, arguments[1])

@@ -30,7 +30,6 @@ from sklearn.preprocessing import FunctionTransformer
 import fareg
 from fareg._encoding import one_hot_encoder, ordinal_encoder
 from fareg._files import replacing
-from fareg.groups import GroupLearner
 from fareg.persistence import _archive, describe
 from fareg.scores import lac, raps
 from saved_models import (
@@ -48,7 +47,6 @@ from saved_models import (
     assert_same,
     conformal,
     saved,
-    short,
     special,
 )
 
@@ -106,7 +104,7 @@ BOOSTERS = ("lightgbm", "xgboost")  # read by libraries whose memory we cannot c
 def test_every_kind_of_estimator_comes_back_to_the_bit(name, tmp_path):
     y = np.unique(Y, return_inverse=True)[1] if name == "xgboost" else Y
     model = ESTIMATORS[name].fit(X[:800], y[:800])
-    clf = short(fareg.FaReGClassifier(FrozenEstimator(model), random_state=0))
+    clf = fareg.FaReGClassifier(FrozenEstimator(model), random_state=0)
     clf.conformalize(X_CAL, y[800:2000])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if name in BOOSTERS else "error", fareg.FaregWarning)
@@ -144,10 +142,15 @@ def test_flags_and_dates_are_still_called_so(tmp_path):
         born=pd.Timestamp("1980-01-31") + pd.to_timedelta(np.arange(1200) % 3, "D"),
     )
     model = make_pipeline(one_hot_encoder(), LogisticRegression()).fit(table, Y_CAL)
-    clf = fareg.FaReGClassifier(FrozenEstimator(model), sensitive_features=["hard", "born"])
-    clf.set_params(random_state=0, learner=GroupLearner(significance=None))
+    clf = fareg.FaReGClassifier.paper(
+        FrozenEstimator(model),
+        sensitive_features=["hard", "born"],
+        max_iter=30,
+        numbers="standard",
+        random_state=0,
+    )
     clf.conformalize(table, Y_CAL)
-    figure = fareg.load(saved(clf, tmp_path)).plot_groups(features=("hard", "born"))
+    figure = fareg.load(saved(clf, tmp_path)).plot_groups(table, features=("hard", "born"))
     axes = figure.axes[0]
     assert (axes.get_ylabel(), axes.get_xlabel()) == ("hard", "born")
     assert [text.get_text() for text in axes.get_yticklabels()] == ["False", "True"]

@@ -193,7 +193,7 @@ def test_new_rows_are_all_kept_however_many_equal_used_ones(n_levels, n, m):
         assert not seen.used_among(values_of(rng, m, n_levels), common).any()
 
 
-@pytest.mark.parametrize("n_levels", [10, 30, None])
+@pytest.mark.parametrize("n_levels", [30, 300, None])
 @pytest.mark.parametrize("kept", [1.0, 0.6])
 def test_used_rows_among_new_ones_are_left_out_once_each(n_levels, kept):
     n, m = 4000, 1000
@@ -232,16 +232,22 @@ def test_further_rows_are_remembered_with_all_columns_that_both_have(names):
         assert more.used_among(X, y, frame).tolist() == [True] * 300 + [False] * 100
 
 
-@pytest.fixture(scope="module")
-def crowd(tmp_path_factory):
-    """Return a folder with a table of few values, a model, its test rows and many new rows."""
-    folder, rng = tmp_path_factory.mktemp("crowd"), np.random.default_rng(0)
+def model_of(folder, n_levels):
+    """Write a table, a model of it, its test rows and many new rows; return the trial of fit."""
+    rng = np.random.default_rng(0)
     for name, n in {"all": 6000, "new": 8000}.items():
-        values_of(rng, n).assign(y=labels_of(rng, n)).to_csv(folder / f"{name}.csv", index=False)
+        table = values_of(rng, n, n_levels).assign(y=labels_of(rng, n))
+        table.to_csv(folder / f"{name}.csv", index=False)
     files = {"out": folder / "m.fareg", "test_out": folder / "test.csv"}
     options = {"target": "y", "estimator": "logistic", "sensitive": ["a"]}
-    trial = fit_file(folder / "all.csv", features=["a", "b", "c"], **options, **files)
-    return folder, trial
+    return fit_file(folder / "all.csv", features=["a", "b", "c"], **options, **files)
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory):
+    """Return a folder with a table of few values: nearly every row equals another one."""
+    folder = tmp_path_factory.mktemp("crowd")
+    return folder, model_of(folder, n_levels=10)
 
 
 def same_coverage(folder, name):
@@ -258,24 +264,31 @@ def test_a_fair_model_of_few_values_is_not_accused(crowd):
     folder, trial = crowd
     assert same_coverage(folder, "test") == trial.to_dict()["after"]["coverage"]
     assert same_coverage(folder, "new") > 0.88
-    with pytest.warns(fareg.FaregWarning, match="4800 of 6000 rows equal rows that were used"):
-        audit_file(folder / "all.csv", target="y", model=folder / "m.fareg")
+    # used rows of so few values cannot be told from new ones
+    assert audit_file(folder / "all.csv", target="y", model=folder / "m.fareg").n_samples == 6000
 
 
 def test_new_rows_of_few_values_all_calibrate(crowd, tmp_path):
     folder, _ = crowd
     out = {"target": "y", "out": tmp_path / "n.fareg", "jobs": 1}
-    told = calibrate_folder(folder / "m.fareg", folder / "new.csv", **out)
-    assert (told["rows"], told["left_out"]) == (8000, 0)
-    rows = pd.read_csv(folder / "all.csv")
+    found = calibrate_folder(folder / "m.fareg", folder / "new.csv", **out)
+    assert (found["rows"], found["left_out"]) == (8000, 0)
+
+
+def test_used_rows_in_several_parts_do_not_calibrate(tmp_path):
+    model_of(tmp_path, n_levels=30)  # one row in ten equals another one
+    rows = pd.read_csv(tmp_path / "all.csv")
     (tmp_path / "parts").mkdir()
     for part, piece in enumerate(np.array_split(np.arange(6000), 5)):
         rows.iloc[piece].to_parquet(tmp_path / "parts" / f"{part}.parquet")
+    model, out = tmp_path / "m.fareg", {"target": "y", "out": tmp_path / "n.fareg", "jobs": 1}
     with pytest.warns(fareg.FaregWarning, match="4800 of 6000 rows equal rows that were used"):
-        told = calibrate_folder(folder / "m.fareg", tmp_path / "parts", batch_size=500, **out)
-    assert (told["rows"], told["left_out"]) == (1200, 4800)
-    test = calibrate_folder(folder / "m.fareg", folder / "test.csv", **out)
-    assert told["thresholds"] == test["thresholds"]
+        found = calibrate_folder(model, tmp_path / "parts", batch_size=500, **out)
+    assert (found["rows"], found["left_out"]) == (1200, 4800)
+    new = calibrate_folder(model, tmp_path / "new.csv", **out)
+    assert (new["rows"], new["left_out"]) == (8000, 0)
+    test = calibrate_folder(model, tmp_path / "test.csv", **out)
+    assert found["thresholds"] == test["thresholds"]
 
 
 def test_test_rows_stand_as_they_stood_in_a_csv_file(place):

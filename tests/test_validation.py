@@ -15,11 +15,11 @@ from fareg._validation import (
     check_choice,
     check_confidence_level,
     check_count,
-    check_covered,
     check_fraction,
     check_same_length,
     warn,
 )
+from fareg.metrics._tally import check_covered
 
 
 def test_error_tree():

@@ -1,127 +1,255 @@
-"""Cells and unions of calibrations against loops over cells, views and labels."""
+"""Cells and unions of calibrations against loops over cells, parts and labels."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from fareg._levels import LevelCoding
+from fareg._validation import FaregWarning
 from fareg.calibration import (
     ABSENT,
-    CellCalibration,
+    Batch,
     Everyone,
-    LevelCalibration,
-    ReselectedCalibration,
-    UnionCalibration,
+    FeatureLevels,
+    JointLevels,
+    LevelThresholds,
+    Mondrian,
+    Sample,
+    Union,
 )
 from fareg.pvalues import conformal_pvalues, conformal_quantile
+from tied_rows import (
+    LevelCells,
+    LevelColumn,
+    LevelsByLabel,
+    ParityCells,
+    make_batch,
+    make_rows,
+)
 
-N_CELLS = (4, 2)
-
-
-@dataclass(frozen=True)
-class TwoViews:
-    """Cells are the level, and its parity; a row with u above a half is absent from the second."""
-
-    n_cells = N_CELLS
-
-    def cells(self, rows):
-        level = np.asarray(rows.X)[:, -1].astype(np.int64)
-        parity = np.where(rows.uniforms < 0.5, level % 2, ABSENT)
-        return np.stack([np.where(level < 4, level, -1), parity])
-
-    def describe(self, view, cell):
-        return f"cell {cell} of view {view}"
+PARTS = {"levels": LevelCells(), "parity": ParityCells(), "everyone": Everyone()}
+unseen = pytest.mark.filterwarnings("ignore:.*calibration never saw:fareg.FaregWarning")
 
 
-def slow_answers(rows, new, alpha, label_conditional):
-    """Return thresholds and p-values per row and label by loops over rows, labels and views."""
-    of_rows, of_new = TwoViews().cells(rows), TwoViews().cells(new)
-    thresholds, p = np.full(new.scores.shape, -np.inf), np.zeros(new.scores.shape)
-    for i, label in np.ndindex(new.scores.shape):
-        for known, own in zip(of_rows, of_new[:, i], strict=True):
-            if own == ABSENT:
-                continue
-            inside = (known == own) if own >= 0 else np.zeros(len(rows), dtype=bool)
-            if label_conditional:
-                inside &= rows.codes == label
-            scores = rows.own_scores[inside]
-            eta = conformal_quantile(scores, confidence_level=1 - alpha)
-            thresholds[i, label] = max(thresholds[i, label], eta)
-            p[i, label] = max(p[i, label], conformal_pvalues(scores, [new.scores[i, label]])[0])
+def slow_answers(groups, rows, batch, alpha, label_conditional):
+    """Return thresholds and p-values per row and label by loops over rows and labels."""
+    cells, wanted = groups.cells(rows), groups.cells(batch)
+    thresholds, p = np.full(batch.scores.shape, -np.inf), np.zeros(batch.scores.shape)
+    for i, label in np.ndindex(batch.scores.shape):
+        if wanted[i] == ABSENT:
+            continue
+        inside = (cells == wanted[i]) & (wanted[i] >= 0)
+        if label_conditional:
+            inside &= rows.y == label
+        scores = rows.score[inside]
+        thresholds[i, label] = conformal_quantile(scores, confidence_level=1 - alpha)
+        p[i, label] = conformal_pvalues(scores, [batch.scores[i, label]])[0]
     return thresholds, p
 
 
+@unseen
 @pytest.mark.parametrize("label_conditional", [False, True])
 @pytest.mark.parametrize("alpha", [0.25, 0.5])
-def test_cells_equal_a_loop_over_cells(make_rows, label_conditional, alpha):
-    rows, new = make_rows(0, 200, 4), make_rows(1, 50, 5)  # level 4 is never calibrated
-    found = CellCalibration.of(TwoViews(), rows, alpha, label_conditional=label_conditional)
-    thresholds, p = slow_answers(rows, new, alpha, label_conditional)
-    got = np.broadcast_to(found.thresholds(new), thresholds.shape)
+@pytest.mark.parametrize("name", PARTS)
+def test_cells_equal_a_loop_over_cells(name, label_conditional, alpha):
+    rows, batch = make_rows(0, 200, 4), make_batch(1, 50, 5)  # level 4 is never calibrated
+    found = Mondrian.fit(PARTS[name], rows, alpha, label_conditional=label_conditional)
+    thresholds, p = slow_answers(PARTS[name], rows, batch, alpha, label_conditional)
+    got = np.broadcast_to(found.thresholds(batch), thresholds.shape)
     np.testing.assert_array_equal(got, thresholds)
-    np.testing.assert_array_equal(found.pvalues(new), p)
-    np.testing.assert_array_equal(p > alpha, new.scores <= thresholds)
+    np.testing.assert_array_equal(found.pvalues(batch), p)
+    np.testing.assert_array_equal(p > alpha, batch.scores <= thresholds)
 
 
-def test_full_sets_are_the_cells_with_infinite_thresholds(make_rows):
+@unseen
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_a_union_is_a_loop_over_its_parts(label_conditional):
+    rows, batch = make_rows(0, 200, 4), make_batch(1, 50, 5)
+    parts = [
+        Mondrian.fit(groups, rows, 0.25, label_conditional=label_conditional)
+        for groups in PARTS.values()
+    ]
+    slow = [slow_answers(groups, rows, batch, 0.25, label_conditional) for groups in PARTS.values()]
+    union = Union(tuple(parts))
+    thresholds, p = (np.max(both, axis=0) for both in zip(*slow, strict=True))
+    got = np.broadcast_to(union.thresholds(batch), thresholds.shape)
+    np.testing.assert_array_equal(got, thresholds)
+    np.testing.assert_array_equal(union.pvalues(batch), p)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.45])
+def test_one_cell_is_split(alpha):
+    rows, batch = make_rows(2, 120, 4), make_batch(3, 40, 4)
+    found = Mondrian.fit(Everyone(), rows, alpha, label_conditional=False)
+    eta = conformal_quantile(rows.score, confidence_level=1 - alpha)
+    assert (found.thresholds(batch) == eta).all()
+    assert (found.sample.split_thresholds(alpha) == eta).all()
+    np.testing.assert_array_equal(found.pvalues(batch), conformal_pvalues(rows.score, batch.scores))
+
+
+def test_rows_that_calibration_never_saw_get_a_full_set_and_one_warning():
+    rows, batch = make_rows(0, 200, 4), make_batch(1, 50, 5)
+    found = Mondrian.fit(LevelCells(), rows, 0.25, label_conditional=False)
+    n_unseen = int((batch.people["level"] == 4).sum())
+    with pytest.warns(FaregWarning, match=f"{n_unseen} of 50 rows") as told:
+        thresholds = found.thresholds(batch)
+    assert len(told) == 1
+    np.testing.assert_array_equal(np.isinf(thresholds[:, 0]), batch.people["level"] == 4)
+
+
+@pytest.mark.parametrize("groups", [LevelCells(), ParityCells()])
+def test_full_sets_are_the_cells_with_infinite_thresholds(groups):
     rows = make_rows(2, 60, 4)
-    found = CellCalibration.of(TwoViews(), rows, 0.02, label_conditional=False)
-    cells = TwoViews().cells(rows)
+    found = Mondrian.fit(groups, rows, 0.02, label_conditional=False)
+    cells = groups.cells(rows)
     expected = [
-        f"cell {cell} of view {view}"
-        for view, n_cells in enumerate(N_CELLS)
-        for cell in range(n_cells)
-        if np.isinf(conformal_quantile(rows.own_scores[cells[view] == cell], confidence_level=0.98))
+        groups.describe(cell)
+        for cell in range(groups.n_cells)
+        if np.isinf(conformal_quantile(rows.score[cells == cell], confidence_level=0.98))
     ]
     assert expected
     assert [full.who for full in found.full_sets()] == expected
 
 
-@pytest.mark.parametrize("label_conditional", [False, True])
-def test_a_union_is_the_largest_of_its_parts(make_rows, leveler, label_conditional):
-    rows, new = make_rows(3, 200, 4), make_rows(4, 50, 4)
+# --- the levels of real columns ---
+
+
+@pytest.fixture
+def people():
+    rng = np.random.default_rng(0)
+    columns = {"sex": rng.choice(["f", "m"], 300), "age": rng.normal(40, 12, 300)}
+    return pd.DataFrame({**columns, "sex": columns["sex"].astype(object)})
+
+
+def test_joint_levels_of_one_feature_are_its_levels(people):
+    ages, coding = people[["age"]], LevelCoding.learn(people[["age"]])
+    rows = replace(make_rows(4, 300, 4), people=ages)
+    batch = replace(make_batch(5, 300, 4), people=ages[::-1].reset_index(drop=True))
+    one = Mondrian.fit(FeatureLevels(coding.levels[0]), rows, 0.1, label_conditional=True)
+    joint = Mondrian.fit(JointLevels.of(coding, rows), rows, 0.1, label_conditional=True)
+    np.testing.assert_array_equal(one.thresholds(batch), joint.thresholds(batch))
+    np.testing.assert_array_equal(one.pvalues(batch), joint.pvalues(batch))
+    one.check(batch, 3, 0.1)
+    joint.check(batch, 3, 0.1)
+
+
+def test_joint_levels_are_the_calibration_of_each_combination(people):
+    rows, batch = replace(make_rows(4, 300, 4), people=people), make_batch(5, 300, 4)
+    coding = LevelCoding.learn(people)
+    found = Mondrian.fit(JointLevels.of(coding, rows), rows, 0.2, label_conditional=False)
+    thresholds = found.thresholds(replace(batch, people=people))
+    codes = coding.codes(people)
+    assert found.groups.n_cells == 2 * 4
+    for combination in np.unique(codes, axis=0):
+        inside = (codes == combination).all(axis=1)
+        eta = conformal_quantile(rows.score[inside], confidence_level=0.8)
+        assert (thresholds[inside] == eta).all()
+
+
+# --- a union, the thresholds of calibration rows, and the same groups with other rows ---
+
+
+def united(rows, label_conditional, levels=None):
     common = {"alpha": 0.2, "label_conditional": label_conditional}
     parts = (
-        LevelCalibration.of(leveler(4), rows, **common),
-        CellCalibration.of(TwoViews(), rows, **common),
-        CellCalibration.of(Everyone(), rows, **common),
+        LevelThresholds.fit(levels or LevelColumn(4), rows, **common),
+        Mondrian.fit(LevelCells(), rows, **common),
+        Mondrian.fit(ParityCells(), rows, **common),
+        Mondrian.fit(Everyone(), rows, **common),
     )
-    union = UnionCalibration(parts)
-    union.check(new, 3 if label_conditional else None, 0.2)
-    thresholds = np.max([part.thresholds(new) for part in parts], axis=0)
-    np.testing.assert_array_equal(union.thresholds(new), thresholds)
+    return Union(parts)
+
+
+@pytest.mark.parametrize(
+    ("label_conditional", "levels"), [(False, None), (True, None), (True, LevelsByLabel(4))]
+)
+def test_a_union_is_the_largest_of_its_parts(label_conditional, levels):
+    rows, batch = make_rows(3, 200, 4), make_batch(4, 50, 4)
+    union = united(rows, label_conditional, levels)
+    union.check(batch, 3 if label_conditional else None, 0.2)
+    thresholds = np.max([part.thresholds(batch) for part in union.parts], axis=0)
+    np.testing.assert_array_equal(union.thresholds(batch), thresholds)
     np.testing.assert_array_equal(
-        union.pvalues(new), np.max([part.pvalues(new) for part in parts], axis=0)
+        union.pvalues(batch), np.max([part.pvalues(batch) for part in union.parts], axis=0)
     )
-    sets = new.scores <= union.thresholds(new)
-    each = [new.scores <= part.thresholds(new) for part in parts]
+    sets = batch.scores <= union.thresholds(batch)
+    each = [batch.scores <= part.thresholds(batch) for part in union.parts]
     np.testing.assert_array_equal(sets, np.logical_or.reduce(each))
-    np.testing.assert_array_equal(sets, union.pvalues(new) > 0.2)
+    np.testing.assert_array_equal(sets, union.pvalues(batch) > 0.2)
     assert union.has_pvalues
-    assert union.n_rows == 200
-    all_full = [full for part in parts for full in part.full_sets()]
-    assert list(union.full_sets()) == all_full
+    assert len(union.sample) == 200
+    assert list(union.full_sets()) == [full for part in union.parts for full in part.full_sets()]
 
 
-@dataclass(frozen=True)
-class FirstSelected:
-    """Cells are the values of the first sensitive feature, whatever it is."""
+PIECES = {
+    "levels": (lambda rows, by_label: united(rows, by_label).parts[0]),
+    "cells": (lambda rows, by_label: united(rows, by_label).parts[1]),
+    "members": (lambda rows, by_label: united(rows, by_label).parts[2]),
+    "union": united,
+    "orders": (lambda rows, _: united(rows, True, LevelsByLabel(4))),
+}
 
-    n_cells = (4,)
 
-    def cells(self, rows):
-        return rows.columns.iloc[:, 0].to_numpy().astype(np.int64)[None]
+@pytest.mark.parametrize("n_clusters", [None, 60])
+@pytest.mark.parametrize("label_conditional", [False, True])
+@pytest.mark.parametrize("name", PIECES)
+def test_places_and_scores_are_all_that_other_rows_leave_behind(
+    name, label_conditional, n_clusters
+):
+    """``again`` with the sample and the places of other rows equals fitting these rows anew."""
+    label_conditional |= name == "orders"
+    first = PIECES[name](make_rows(5, 150, 4), label_conditional)
+    rows, batch = make_rows(6, 180, 4, n_clusters=n_clusters), make_batch(7, 50, 4)
+    sample = Sample.of(rows, label_conditional=label_conditional)
+    again = first.again(sample, first.places(rows))
+    anew = PIECES[name](rows, label_conditional)
+    again.check(batch, 3 if label_conditional else None, 0.2)
+    np.testing.assert_array_equal(again.thresholds(batch), anew.thresholds(batch))
+    np.testing.assert_array_equal(again.pvalues(batch), anew.pvalues(batch))
+    np.testing.assert_array_equal(again.of_rows(), anew.of_rows())
+    assert list(again.full_sets()) == list(anew.full_sets())
+    # other rows count alone: nothing of the first ones is left
+    assert not np.array_equal(again.thresholds(batch), first.thresholds(batch))
 
 
-def test_a_reselected_calibration_reads_its_own_features(make_rows):
-    rows, new = make_rows(5, 200, 4), make_rows(6, 50, 4)
-    chosen = rows.selecting([3])
-    part = CellCalibration.of(FirstSelected(), chosen, 0.2, label_conditional=False)
-    found = ReselectedCalibration(part, [3])
-    np.testing.assert_array_equal(
-        found.thresholds(new.selecting([0])), part.thresholds(new.selecting([3]))
-    )
-    np.testing.assert_array_equal(
-        found.pvalues(new.selecting([0])), part.pvalues(new.selecting([3]))
-    )
-    assert (found.n_rows, found.has_pvalues) == (200, True)
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_places_of_parts_of_a_table_are_those_of_the_table(label_conditional):
+    """So a folder of tables can be read one table at a time."""
+    rows = make_rows(6, 180, 4)
+    union = united(make_rows(5, 150, 4), label_conditional)
+    parts = [rows.take(np.arange(180)[i::3]) for i in range(3)]
+    places = np.concatenate([union.places(part) for part in parts])
+    whole = union.places(rows.take(np.concatenate([np.arange(180)[i::3] for i in range(3)])))
+    np.testing.assert_array_equal(places, whole)
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+@pytest.mark.parametrize("name", PIECES)
+def test_thresholds_of_calibration_rows_are_those_of_their_true_labels(name, label_conditional):
+    label_conditional |= name == "orders"
+    rows = make_rows(8, 180, 4)
+    found = PIECES[name](rows, label_conditional)
+    n = len(rows)
+    nothing = np.zeros((n, rows.n_classes))
+    batch = Batch(rows.people, nothing, nothing, rows.u)
+    thresholds = np.broadcast_to(found.thresholds(batch), nothing.shape)
+    own = thresholds[np.arange(n), rows.y]
+    if label_conditional:  # an unknown label has no threshold, except where nothing is promised
+        promised = (thresholds > -np.inf).any(axis=1)
+        own = np.where((rows.y < 0) & promised, np.inf, own)
+    np.testing.assert_array_equal(found.of_rows(), own)
+
+
+def test_parts_that_contradict_each_other_are_refused():
+    rows, batch = make_rows(9, 100, 4), make_batch(10, 20, 4)
+    whole = Mondrian.fit(LevelCells(), rows, 0.1, label_conditional=True)
+    whole.check(batch, 3, 0.1)
+    for part in ({"alpha": 0.2}, {"cells": whole.cells - 4}):
+        with pytest.raises(ValueError, match="contradict"):
+            replace(whole, **part).check(batch, 3, 0.1)
+    with pytest.raises(ValueError, match="contradict"):
+        whole.check(batch, None, 0.1)
+    with pytest.raises(ValueError, match="contradict"):
+        Union(()).check(batch, 3, 0.1)

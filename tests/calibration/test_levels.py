@@ -1,21 +1,22 @@
 """Levels against their definitions: the augmented refit, brute-force quantiles, double loops."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fareg import SplitConformalClassifier
 from fareg._validation import InvalidInputError, check_confidence_level
-from fareg.calibration import LevelCalibration, level_pvalues, level_thresholds
+from fareg.calibration import Batch, LevelThresholds, Sample, level_pvalues, level_thresholds
 from fareg.calibration._levels import _pvalues, interval_quantiles, sorted_levels
 from fareg.pvalues import conformal_pvalues, conformal_quantile
+from tied_rows import LevelColumn, LevelsByLabel, make_batch, make_rows
 
 # Where 1 - alpha or a product with it slips in floating point, and a few ordinary ones.
 ALPHAS = [Fraction(text) for text in ("9/20", "1/3", "1/10", "3/10", "1/7", "1/2", "9/10", "1/50")]
@@ -253,111 +254,190 @@ def test_no_test_rows_have_no_pvalues():
     assert level_pvalues([0.1, 0.2], [0, 1], np.empty((0, 3)), [], 2).shape == (0, 3)
 
 
+def problems_of(rows, label_conditional):
+    """Return which rows calibrate each label, or all labels together."""
+    if label_conditional:
+        return [rows.y == label for label in range(3)]
+    return [np.ones(len(rows), dtype=bool)]
+
+
 @pytest.mark.parametrize("label_conditional", [False, True])
 @pytest.mark.parametrize("alpha", [0.1, 0.45, 1 / 3])
-def test_the_calibration_of_rows_equals_the_functions(make_rows, leveler, label_conditional, alpha):
-    """Label-conditional levels are separate problems, without labels that nobody knows.
-
-    Each is united with the split conformal sets of its label.
-    """
-    rows, new = make_rows(0, 150, 4), make_rows(1, 60, 4)
-    found = LevelCalibration.of(leveler(4), rows, alpha, label_conditional=label_conditional)
-    found.check(new, 3 if label_conditional else None, alpha)
-    levels, asked = rows.X[:, -1].astype(int), new.X[:, -1].astype(int)
-    problems = [rows.codes == k for k in range(3)] if label_conditional else [rows.codes < 3]
-    thresholds, p = found.thresholds(new), found.pvalues(new)
+def test_the_calibration_of_rows_equals_the_functions(label_conditional, alpha):
+    """Label-conditional levels are separate calibrations, without labels that nobody knows."""
+    rows, batch = make_rows(0, 150, 4), make_batch(1, 60, 4)
+    found = LevelThresholds.fit(LevelColumn(4), rows, alpha, label_conditional=label_conditional)
+    found.check(batch, 3 if label_conditional else None, alpha)
+    levels, wanted = (LevelColumn(4).levels(some.people) for some in (rows, batch))
+    problems = problems_of(rows, label_conditional)
+    thresholds, p = found.thresholds(batch), found.pvalues(batch)
     assert thresholds.shape == (60, len(problems))
     for k, own in enumerate(problems):
-        theta = level_thresholds(rows.own_scores[own], levels[own], 4, alpha=alpha)
+        theta = level_thresholds(rows.score[own], levels[own], 4, alpha=alpha)
         columns = [k] if label_conditional else [0, 1, 2]
-        expected = level_pvalues(
-            rows.own_scores[own], levels[own], new.scores[:, columns], asked, 4
-        )
-        if label_conditional:
-            theta = np.maximum(theta, conformal(rows.own_scores[own], alpha))
-            everyone = conformal_pvalues(rows.own_scores[own], new.scores[:, columns])
-            expected = np.maximum(expected, everyone)
-        np.testing.assert_array_equal(thresholds[:, k], theta[asked])
+        expected = level_pvalues(rows.score[own], levels[own], batch.scores[:, columns], wanted, 4)
+        np.testing.assert_array_equal(found.theta[k], theta)
+        np.testing.assert_array_equal(thresholds[:, k], theta[wanted])
         np.testing.assert_array_equal(p[:, columns], expected)
-    np.testing.assert_array_equal(p > alpha, new.scores <= thresholds)
+    np.testing.assert_array_equal(p > alpha, batch.scores <= thresholds)
+
+
+@pytest.mark.parametrize("n_clusters", [None, 70])
+@pytest.mark.parametrize("alpha", [0.1, 1 / 3])
+def test_an_order_for_every_label_equals_fitting_each_label_by_itself(alpha, n_clusters):
+    rows, batch = make_rows(2, 300, 4, n_clusters=n_clusters), make_batch(3, 60, 4)
+    orders, sizes = LevelsByLabel(4), rows.sizes
+    found = LevelThresholds.fit(orders, rows, alpha, label_conditional=True)
+    found.check(batch, 3, alpha)
+    thresholds, p = found.thresholds(batch), found.pvalues(batch)
+    assert orders.n_levels == (4, 4, 2) == tuple(map(len, found.theta))
+    for label in range(3):
+        own = rows.y == label
+        # people who have rows of other labels too keep the weights that they have among all rows
+        sample = Sample(rows.score[own], None, 1, None if sizes is None else sizes[own])
+        alone = LevelThresholds(
+            OneOrder(orders, label), sample, orders.levels(rows.people)[own, label], alpha
+        )
+        part = replace(batch, scores=batch.scores[:, [label]])
+        np.testing.assert_array_equal(thresholds[:, [label]], alone.thresholds(batch))
+        np.testing.assert_array_equal(p[:, [label]], alone.pvalues(part))
+        np.testing.assert_array_equal(found.of_rows()[own], alone.of_rows())
+        assert found.pooled_levels(label) == alone.pooled_levels()
+    np.testing.assert_array_equal(p > alpha, batch.scores <= thresholds)
+
+
+@dataclass(frozen=True)
+class OneOrder:
+    """The order of one label, for all labels."""
+
+    orders: LevelsByLabel
+    label: int
+
+    @property
+    def n_levels(self):
+        return self.orders.n_levels[self.label]
+
+    def levels(self, people):
+        return self.orders.levels(people)[:, self.label]
+
+
+def test_the_same_order_for_every_label_is_one_order():
+    rows, batch = make_rows(2, 300, 4), make_batch(3, 60, 4)
+
+    class Repeated(LevelColumn):
+        n_levels = (4, 4, 4)
+
+        def __init__(self):
+            pass
+
+        def levels(self, people):
+            return np.repeat(LevelColumn(4).levels(people)[:, None], 3, axis=1)
+
+    one = LevelThresholds.fit(LevelColumn(4), rows, 0.1, label_conditional=True)
+    many = LevelThresholds.fit(Repeated(), rows, 0.1, label_conditional=True)
+    np.testing.assert_array_equal(one.thresholds(batch), many.thresholds(batch))
+    np.testing.assert_array_equal(one.pvalues(batch), many.pvalues(batch))
+    np.testing.assert_array_equal(one.of_rows(), many.of_rows())
 
 
 @pytest.mark.parametrize("label_conditional", [False, True])
-def test_merging_all_levels_gives_the_sets_of_split(make_rows, leveler, reader, label_conditional):
-    rows, new = make_rows(2, 150, 1, unknown=0.0), make_rows(3, 60, 1)
-    merged = LevelCalibration.of(leveler(1), rows, 0.2, label_conditional=label_conditional)
+def test_merging_all_levels_gives_the_sets_of_split(reader, label_conditional):
+    rng = np.random.default_rng(2)
+    P, y = rng.multinomial(10, [0.5, 0.3, 0.2], size=210) / 10, rng.integers(0, 3, 210)
     split = SplitConformalClassifier(
         reader(),
         confidence_level=0.8,
         conformity_score="lac",
         label_conditional=label_conditional,
-    ).conformalize(rows.X, rows.codes)
-    np.testing.assert_array_equal(new.scores <= merged.thresholds(new), split.predict_set(new.X))
-    np.testing.assert_array_equal(merged.pvalues(new), split.predict_p(new.X))
+    ).conformalize(P[:150], y[:150])
+    nobody, u = pd.DataFrame({"level": np.zeros(210)}), np.full(210, 0.5)
+    whole = Batch(nobody, P, 1 - P, u)
+    rows = whole.labelled(y).take(np.arange(150))
+    new = Batch(nobody[150:].reset_index(drop=True), P[150:], whole.scores[150:], u[150:])
+    merged = LevelThresholds.fit(LevelColumn(1), rows, 0.2, label_conditional=label_conditional)
+    np.testing.assert_array_equal(new.scores <= merged.thresholds(new), split.predict_set(P[150:]))
+    np.testing.assert_array_equal(merged.pvalues(new), split.predict_p(P[150:]))
 
 
 @pytest.mark.parametrize("label_conditional", [False, True])
-def test_levels_above_split_thresholds_are_an_upper_set(make_rows, leveler, label_conditional):
+def test_levels_above_split_thresholds_are_an_upper_set(label_conditional):
     rows = make_rows(6, 150, 4, unknown=0.0)
-    own = LevelCalibration.of(leveler(4), rows, 0.2, label_conditional=label_conditional)
-    problems = [rows.codes == k for k in range(3)] if label_conditional else [rows.codes < 3]
-    split = [conformal(rows.own_scores[own], 0.2) for own in problems]
-    np.testing.assert_array_equal(own.split_thresholds, split)
-    raised = (own.level_thresholds > own.split_thresholds).any(axis=1)
-    first = own.first_raised()
+    found = LevelThresholds.fit(LevelColumn(4), rows, 0.2, label_conditional=label_conditional)
+    problems = problems_of(rows, label_conditional)
+    split = [conformal(rows.score[own], Fraction(1, 5)) for own in problems]
+    np.testing.assert_array_equal(found.sample.split_thresholds(0.2), split)
+    raised = np.any([own > s for own, s in zip(found.theta, split, strict=True)], axis=0)
+    first = found.first_raised()
     assert not raised[:first].any()
     assert raised[first:].all() or not raised.any()
 
 
-def test_pvalues_of_many_rows_are_those_of_few(make_rows, leveler, monkeypatch):
-    rows, new = make_rows(4, 150, 4), make_rows(5, 60, 4)
-    found = LevelCalibration.of(leveler(4), rows, 0.1, label_conditional=False)
-    whole = found.pvalues(new)
-    monkeypatch.setattr("fareg.calibration._levels.CHUNK", 7)
-    np.testing.assert_array_equal(found.pvalues(new), whole)
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_runs_of_levels_share_their_threshold(label_conditional):
+    rows = make_rows(6, 150, 6, unknown=0.0)
+    found = LevelThresholds.fit(LevelColumn(6), rows, 0.2, label_conditional=label_conditional)
+    for label, theta in enumerate(found.theta):
+        runs = found.pooled_levels(label)
+        assert [j for first, last in runs for j in range(first, last + 1)] == list(range(6))
+        assert all(len(set(theta[first : last + 1])) == 1 for first, last in runs)
+        assert all(theta[a] < theta[b] for (_, a), (b, _) in pairwise(runs))
 
 
-def test_full_sets_tell_few_rows_from_labels_that_nobody_knows(make_rows, leveler):
-    few = LevelCalibration.of(leveler(2), make_rows(6, 5, 1), 0.1, label_conditional=False)
-    assert [(full.who, full.has_points) for full in few.full_sets()] == [
-        ("disadvantage level 0", False),
-        ("disadvantage level 1", False),
-    ]
-    strange = make_rows(7, 300, 2, unknown=0.5)
-    many = LevelCalibration.of(leveler(2), strange, 0.1, label_conditional=False)
-    assert [full.has_points for full in many.full_sets()] == [True, True]
-    enough = LevelCalibration.of(leveler(2), make_rows(8, 300, 2), 0.2, label_conditional=False)
-    assert list(enough.full_sets()) == []
+def test_full_sets_distinguish_few_rows_from_labels_that_nobody_knows():
+    def full(rows, alpha=0.1):
+        found = LevelThresholds.fit(LevelColumn(2), rows, alpha, label_conditional=False)
+        return [(full.who, full.has_points) for full in found.full_sets()]
+
+    levels = ["disadvantage level 0", "disadvantage level 1"]
+    assert full(make_rows(6, 5, 1)) == [(level, False) for level in levels]
+    assert full(make_rows(7, 300, 2, unknown=0.5)) == [(level, True) for level in levels]
+    assert full(make_rows(8, 300, 2), 0.2) == []
 
 
 @pytest.mark.parametrize(
     ("part", "damage"),
     [
-        ("scores", lambda scores: np.where(np.arange(len(scores)) == 3, np.nan, scores)),
-        ("scores", lambda scores: scores[1:]),
-        ("scores", lambda scores: scores.astype(np.float32)),
-        ("levels", lambda levels: levels + 1),
-        ("levels", lambda levels: levels - 1),
-        ("levels", lambda levels: levels.astype(np.float64)),
+        ("score", lambda score: np.where(np.arange(len(score)) == 3, np.nan, score)),
+        ("score", lambda score: score[1:]),
+        ("score", lambda score: score.astype(np.float32)),
         ("labels", lambda labels: labels + 1),
         ("labels", lambda labels: labels - 1),
         ("labels", lambda labels: None),
         ("n_labels", lambda n_labels: 2),
+        ("sizes", lambda sizes: sizes + 100),
+        ("sizes", lambda sizes: sizes - sizes.max()),
+        ("sizes", lambda sizes: sizes[1:]),
+    ],
+)
+def test_samples_that_contradict_themselves_are_refused(part, damage):
+    sample = Sample.of(make_rows(9, 100, 3, n_clusters=40), label_conditional=True)
+    sample.check(3)
+    with pytest.raises(ValueError, match="contradict"):
+        replace(sample, **{part: damage(getattr(sample, part))}).check(3)
+
+
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [
+        ("row_levels", lambda levels: levels + 1),
+        ("row_levels", lambda levels: levels - 2),
+        ("row_levels", lambda levels: levels.astype(np.float64)),
         ("alpha", lambda alpha: 0.2),
     ],
 )
-def test_parts_that_contradict_each_other_are_refused(make_rows, leveler, part, damage):
+def test_parts_that_contradict_each_other_are_refused(part, damage):
+    rows, batch = make_rows(9, 100, 3), make_batch(10, 20, 3)
+    whole = LevelThresholds.fit(LevelColumn(3), rows, 0.1, label_conditional=True)
+    whole.check(batch, 3, 0.1)
+    with pytest.raises(ValueError, match="contradict"):
+        replace(whole, **{part: damage(getattr(whole, part))}).check(batch, 3, 0.1)
+
+
+def test_rows_with_levels_that_were_never_calibrated_are_refused():
     rows = make_rows(9, 100, 3)
-    whole = LevelCalibration.of(leveler(3), rows, 0.1, label_conditional=True)
-    whole.check(rows, 3, 0.1)
+    whole = LevelThresholds.fit(LevelColumn(3), rows, 0.1, label_conditional=False)
     with pytest.raises(ValueError, match="contradict"):
-        replace(whole, **{part: damage(getattr(whole, part))}).check(rows, 3, 0.1)
-
-
-def test_rows_with_levels_that_were_never_calibrated_are_refused(make_rows, leveler):
-    whole = LevelCalibration.of(leveler(3), make_rows(9, 100, 3), 0.1, label_conditional=False)
-    with pytest.raises(ValueError, match="contradict"):
-        whole.check(make_rows(10, 100, 5), None, 0.1)
+        whole.check(make_batch(10, 100, 5), None, 0.1)
 
 
 # --- people with several rows ---
@@ -382,12 +462,12 @@ def test_people_count_once_in_every_run_of_levels(seed):
 
         return max(min(own(a, b) for b in range(level, n_levels)) for a in range(level + 1))
 
-    alpha, leveler = ALPHAS[seed % len(ALPHAS)], SimpleNamespace(n_levels=n_levels)
-    calibration = LevelCalibration(leveler, scores, levels, None, 1, float(alpha), sizes)
+    alpha, sample = ALPHAS[seed % len(ALPHAS)], Sample(scores, None, 1, sizes)
+    calibration = LevelThresholds(LevelColumn(n_levels), sample, levels, float(alpha))
     for level in range(n_levels):
-        asked = np.append(VALUES, 0.05)
-        exact = [pvalue(level, s) for s in asked]
-        own = _pvalues(calibration._sorted[0], asked[:, None], np.full(len(asked), level))[:, 0]
+        tested = np.append(VALUES, 0.05)
+        exact = [pvalue(level, s) for s in tested]
+        own = _pvalues(calibration.tables[0], tested[:, None], np.full(len(tested), level))[:, 0]
         np.testing.assert_allclose(own, [float(p) for p in exact], rtol=1e-12)
         kept = [p > alpha for p in exact]
-        np.testing.assert_array_equal(asked <= calibration.level_thresholds[level, 0], kept)
+        np.testing.assert_array_equal(tested <= calibration.theta[0][level], kept)

@@ -11,9 +11,9 @@ from sklearn.frozen import FrozenEstimator
 
 from fareg._encoding import gradient_boosting
 from fareg._validation import FaregError, FaregWarning
-from fareg.classifiers._afcp import AFCPClassifier
-from fareg.classifiers._split import SplitConformalClassifier
+from fareg.classifiers import AFCPClassifier, SplitConformalClassifier
 from fareg.datasets import make_synthetic
+from registry import batch_of
 
 
 def random_case(seed, n_labels=3, n_features=3):
@@ -48,7 +48,7 @@ def rates(levels, miscovered):
 
 
 def thresholds(clf, X):
-    return clf.calibration_.thresholds(clf._rows(X, caller="test"))
+    return clf.calibration_.thresholds(batch_of(clf, X))
 
 
 def brute_force_selection(s, A, t, a, alpha, n_select):
@@ -113,7 +113,7 @@ def test_equals_brute_force(reader, n_select, label_conditional):
         np.testing.assert_array_equal(clf.predict_set(X), sets)
         np.testing.assert_array_equal(clf.predict_p(X), p)
         np.testing.assert_array_equal(clf.selected_features(X), chosen.all(axis=1))
-        selected = clf.calibration_.selected(clf._rows(X, caller="test"))
+        selected = clf.calibration_.selected(batch_of(clf, X))
         np.testing.assert_array_equal((selected[..., None] == np.arange(3)).any(axis=2), chosen)
         seen |= set(map(tuple, chosen.reshape(-1, 3)))
     assert len(seen) >= 3  # the cases are not all alike
@@ -148,16 +148,17 @@ def test_many_of_many_features_are_selected(reader):
     X, y = np.column_stack([proba, levels]), rng.integers(3, size=130)
     clf = fitted(reader(), X[:100], y[:100], n_select=12, sensitive_features=list(range(3, 63)))
     X = X[100:]
-    asked = clf._rows(X, caller="test")
-    selected, codes = clf.calibration_.selected(asked), clf.calibration_.coding.codes(asked.columns)
+    batch = batch_of(clf, X)
+    calibration = clf.calibration_
+    selected, codes = calibration.selected(batch), calibration.coding.codes(batch.people)
     selections = {tuple(features) for features in selected.reshape(-1, 12)}
     scores = clf.conformity_scores(X)
     assert len(selections) > 1
     thresholds = np.full((len(X), 1), -np.inf)
     for features in [(), *selections]:
         rows = (selected == features).all(axis=2).any(axis=1) if features else slice(None)
-        calibration, cells = clf.calibration_._calibration_of(features, codes[rows])
-        own = calibration.quantiles(clf.alpha_)[cells]
+        table, cells = calibration._calibration_of(features, codes[rows])
+        own = table.quantiles(clf.alpha_)[cells]
         thresholds[rows] = np.maximum(thresholds[rows], own)
     np.testing.assert_array_equal(clf.predict_set(X), scores <= thresholds)
 

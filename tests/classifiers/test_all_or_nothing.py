@@ -8,8 +8,10 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeRegressor
 
 import fareg
+from fareg.groups import Rule
 from registry import short_classifiers
 
 
@@ -83,6 +85,58 @@ def test_a_refused_call_changes_nothing(name, table):
         assert list(vars(clf)) == list(state), (method, what)
         assert all(vars(clf)[key] is state[key] for key in state if key not in usual)
         assert answers(clf, X[300:]) == before, (method, what)
+
+
+class Lost(DecisionTreeRegressor):
+    """Learns and then has nothing to say."""
+
+    def predict(self, X):
+        return np.full(len(X), np.nan)
+
+
+# what only FaReG can be asked: parameters, and rows that teach beside those that calibrate
+REFUSED_BY_FAREG = {
+    "a rule about another table": lambda X, y: ({"protect": [Rule.parse("no_such > 1")]}, {}),
+    "rules that are texts": lambda X, y: ({"protect": ["a > 1"]}, {}),
+    "a learner that is lost": lambda X, y: ({"learner": Lost()}, {}),
+    "a learner that is none": lambda X, y: ({"learner": "network"}, {}),
+    "no rows to learn from": lambda X, y: ({"learn_from": "train"}, {}),
+    "labels without rows that teach": lambda X, y: ({}, {"y_learn": y}),
+    "few labels that teach": lambda X, y: ({}, {"X_learn": X, "y_learn": y[1:]}),
+    "other columns that teach": lambda X, y: ({}, {"X_learn": X[["a"]], "y_learn": y}),
+    "probabilities of none that teach": lambda X, y: ({}, {"proba_learn": np.eye(3)}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+@pytest.mark.parametrize("what", REFUSED_BY_FAREG)
+def test_what_only_fareg_is_asked_changes_nothing_either(what, table):
+    X, y, model = table
+    known = {"random_state": 0, "sensitive_features": ["a", "b"]}
+    clf = fareg.FaReGClassifier(model, **known).conformalize(X[100:300], y[100:300])
+    before, state, groups = answers(clf, X[300:]), dict(vars(clf)), repr(clf.groups_)
+    parameters, beside = REFUSED_BY_FAREG[what](X[:100], y[:100])
+    usual = {key: getattr(clf, key) for key in parameters}
+    with pytest.raises(fareg.FaregError) as caught:
+        clf.set_params(**parameters).conformalize(X[100:300], y[100:300], **beside)
+    assert "\n" not in str(caught.value)
+    clf.set_params(**usual)
+    assert list(vars(clf)) == list(state)
+    assert all(vars(clf)[key] is state[key] for key in state if key not in usual)
+    assert answers(clf, X[300:]) == before
+    assert repr(clf.groups_) == groups
+
+
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_a_refused_recalibration_changes_nothing(table):
+    X, y, model = table
+    clf = fareg.FaReGClassifier(model, random_state=0).conformalize(X[100:300], y[100:300])
+    before, state = answers(clf, X[300:]), dict(vars(clf))
+    for args in ((X, y[:-1]), (X[["a"]], y), (X[:0], y[:0]), (X, np.full(len(y), "other"))):
+        with pytest.raises(fareg.FaregError):
+            clf.recalibrated(*args)
+    assert vars(clf) == state
+    assert answers(clf, X[300:]) == before
 
 
 @pytest.mark.parametrize("name", short_classifiers())

@@ -11,10 +11,9 @@ from sklearn.linear_model import LogisticRegression
 
 import fareg
 from fareg import FaReGClassifier, FaregError, ProbabilityColumns, SplitConformalClassifier
-from fareg.calibration import _rows
-from fareg.classifiers import CLASSIFIERS
+from fareg.classifiers import CLASSIFIERS, _rows
 from fareg.metrics import coverage_score
-from registry import short
+from registry import batch_of, short
 
 LABELS = np.array(["low", "mid", "top"])
 NAMES = [f"p_{label}" for label in LABELS]
@@ -107,8 +106,8 @@ def test_rows_that_teach_bring_their_probabilities_and_who_they_are_about():
         proba_learn=P[:200],
         sensitive_learn=WHO[:200],
     )
-    assert clf.calibration_.n_rows == 200
-    assert list(clf.reference_) == ["sex"]
+    assert len(clf.calibration_.sample) == 200
+    assert clf.disadvantage_.columns == ("sex",)
     new = pd.DataFrame({"dose": P_NEW[:, 0]})
     assert clf.predict_level(new, sensitive_features=WHO_NEW).shape == (150,)
     assert clf.plot_levels(new, Y_NEW, proba=P_NEW, sensitive_features=WHO_NEW) is not None
@@ -247,8 +246,6 @@ def test_sensitive_features_beside_the_table_define_groups(cls, tmp_path):
     if cls is SplitConformalClassifier:  # it has no groups, so it asks for nothing
         np.testing.assert_array_equal(back.predict_set(DOSE_NEW), sets)
         return
-    if cls is FaReGClassifier and back.learner_.found_ is False:
-        return
     with pytest.raises(FaregError, match=r"pass them again: sensitive_features=frame"):
         back.predict_set(DOSE_NEW)
 
@@ -347,7 +344,7 @@ def test_an_estimator_never_sees_excluded_features(cls, tmp_path):
     clf.fit(X, Y, exclude_sensitive=True)
     sets = clf.predict_set(new)
     assert Noting.shown == {"dose"}
-    assert list(clf._as_rows(new).columns) == ["sex", "age"]
+    assert list(batch_of(clf, new).people) == ["sex", "age"]
     clf = short(cls, LogisticRegression(), sensitive_features=["sex", "age"], random_state=0)
     clf.fit(X, Y, exclude_sensitive=True)
     np.testing.assert_array_equal(clf.predict_set(new), sets)
@@ -373,4 +370,5 @@ def test_an_audit_takes_sensitive_features_beside_the_table():
     told = fareg.audit(DOSE, Y, sets, sensitive_features=WHO, **options)
     assert told.sensitive_features == ("sex", "age")
     same = fareg.audit(DOSE.join(WHO), Y, sets, sensitive_features=["sex", "age"], **options)
-    assert told.findings[0].rule == same.findings[0].rule == "sex=f"
+    first = (str(one.findings[0].rule) for one in (told, same))
+    assert {name.replace(" ", "") for name in first} == {"sex=f"}

@@ -10,14 +10,18 @@ from scipy.optimize import linprog
 from sklearn.frozen import FrozenEstimator
 
 from fareg._encoding import gradient_boosting
-from fareg._hashing import numbered_hashes, row_hashes, uniforms_of
 from fareg._validation import FaregError, FaregWarning
+from fareg.calibration import further_uniforms
+from fareg.calibration._batch import DRAW
 from fareg.calibration._condcp import QuantileProgram
-from fareg.classifiers import CondCPClassifier
-from fareg.classifiers._equalized import ExhaustiveConformalClassifier
-from fareg.classifiers._split import SplitConformalClassifier
+from fareg.classifiers import (
+    CondCPClassifier,
+    ExhaustiveConformalClassifier,
+    SplitConformalClassifier,
+)
 from fareg.datasets import make_synthetic
 from fareg.pvalues import conformal_quantile
+from registry import batch_of
 
 N_TRAIN, N_CAL = 400, 400
 
@@ -63,7 +67,7 @@ def test_threshold_is_where_the_dual_variable_passes_the_level(ties):
         Phi, phi = Phi[:-1], Phi[-1]
         S = rng.integers(6, size=n) / 4.0 if ties else rng.normal(size=n)
         alpha = float(rng.choice([0.1, 0.2, 0.25, 0.37]))
-        program = QuantileProgram.prepare(Phi, S, alpha)
+        program = QuantileProgram(Phi, S, alpha)
         levels = np.append(rng.uniform(-alpha, 1 - alpha, size=2), 1 - alpha)
         for u, threshold in zip(levels, program.thresholds(phi, levels), strict=True):
             below, above = threshold - 1e-4, threshold + 1e-4
@@ -83,14 +87,14 @@ def test_threshold_is_where_the_dual_variable_passes_the_level(ties):
 def test_a_constant_is_split_and_groups_are_mondrian(n):
     rng = np.random.default_rng(n)
     for scores in (rng.random(n), rng.integers(4, size=n).astype(float)):
-        program = QuantileProgram.prepare(np.ones((n, 1)), scores, 0.1)
+        program = QuantileProgram(np.ones((n, 1)), scores, 0.1)
         expected = conformal_quantile(scores, confidence_level=0.9)
         assert program.thresholds(np.ones(1), np.array([0.9]))[0] == expected
         groups = rng.integers(3, size=n)
         expected = conformal_quantile(scores, confidence_level=0.9, categories=groups)
         Phi = (groups[:, None] == np.arange(3)).astype(float)
         for basis in (Phi, np.hstack([np.ones((n, 1)), Phi, Phi])):
-            program = QuantileProgram.prepare(basis, scores, 0.1)
+            program = QuantileProgram(basis, scores, 0.1)
             for row in np.unique(basis, axis=0):
                 group = int(row[-3:].argmax())
                 assert program.thresholds(row, np.array([0.9]))[0] == expected[group]
@@ -98,9 +102,9 @@ def test_a_constant_is_split_and_groups_are_mondrian(n):
 
 def test_infinite_scores_are_stranger_than_all():
     scores = np.append(np.arange(18.0), [np.inf])
-    program = QuantileProgram.prepare(np.ones((19, 1)), scores, 0.1)
+    program = QuantileProgram(np.ones((19, 1)), scores, 0.1)
     assert program.thresholds(np.ones(1), np.array([0.9]))[0] == 17
-    program = QuantileProgram.prepare(np.ones((19, 1)), np.append(scores[1:], [np.inf]), 0.1)
+    program = QuantileProgram(np.ones((19, 1)), np.append(scores[1:], [np.inf]), 0.1)
     assert np.isinf(program.thresholds(np.ones(1), np.array([0.9]))[0])
 
 
@@ -142,16 +146,13 @@ def test_sets_are_the_labels_with_a_dual_variable_below_the_level(case):
             random_state=3,
         ).conformalize(X_cal, y_cal)
         rows = X.iloc[:6]
-        Phi, phi = (
-            clf.calibration_.basis.matrix(clf._rows(table, caller="test"))
-            for table in (X_cal, rows)
-        )
-        S = clf.rows_to_calibrate(X_cal, y_cal).own_scores
+        batch, basis = batch_of(clf, rows), clf.calibration_.basis
+        Phi, phi = (basis.matrix(people) for people in (batch_of(clf, X_cal).people, batch.people))
+        S = clf.labelled_rows(X_cal, y_cal).score
         T, sets = clf.conformity_scores(rows), clf.predict_set(rows)
         u = np.full(6, 0.9)
         if randomized:
-            bits = numbered_hashes(row_hashes(rows, clf.key_), "prediction")
-            u = uniforms_of(bits, 1) - 0.1
+            u = further_uniforms(batch.u, DRAW) - 0.1
         for i in range(6):
             eta = [dual_variable(Phi, S, phi[i], t, 0.1) for t in T[i]]
             np.testing.assert_array_equal(sets[i], np.array(eta) < u[i] - 1e-7)

@@ -1,37 +1,33 @@
-"""FaReGClassifier: what it finds, its laws, its explanations, and what it does with bad input."""
+"""FaReGClassifier: what it finds, its laws, its parameters, and what it does with bad input."""
 
 import warnings
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from fareg import (
-    CondCPClassifier,
     FaReGClassifier,
     FaregError,
     FaregWarning,
-    PartialConformalClassifier,
-    RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
 from fareg._encoding import gradient_boosting
-from fareg.calibration import IntervalSearch
-from fareg.classifiers import _fareg
-from fareg.classifiers._learning import (
-    divide_rows,
-)
+from fareg.calibration import LevelThresholds, Union
+from fareg.classifiers._learning import divide_rows
 from fareg.datasets import make_synthetic
-from fareg.groups import GroupLearner
+from fareg.groups import Rule
 from fareg.metrics import coverage_by_level, is_covered
+from fareg.paper import NetworkLearner
 from fareg.pvalues import conformal_quantile
+from registry import batch_of
 
-FAST = {"learner": GroupLearner(max_iter=40), "random_state": 0}
-FAST_PAPER = {"max_iter": 60, "random_state": 0}
+HARD = {"Color = Blue and Gender = Male", "Color = Red and Gender = Female"}
 
 
 @pytest.fixture(scope="module")
@@ -42,332 +38,153 @@ def world():
     return model, data.take(slice(1500, 3500)), data.take(slice(3500, None))
 
 
+def made(world, **parameters):
+    """Return a classifier of the world's sensitive features that is not fitted yet."""
+    model, cal, _ = world
+    given = {"sensitive_features": list(cal.sensitive), "random_state": 0, **parameters}
+    return FaReGClassifier(model, **given)
+
+
 @pytest.fixture(scope="module")
 def fitted(world):
+    _, cal, _ = world
+    return made(world).conformalize(cal.X, cal.y)
+
+
+def rows_that_calibrate(clf, data):
+    """Return the numbers of the rows that are left to calibrate where the others teach."""
+    return np.random.default_rng(clf.key_).permutation(len(data.y))[len(data.y) // 2 :]
+
+
+@pytest.fixture(scope="module")
+def same_rows_split(world, fitted):
+    """Return split conformal sets with the very rows that calibrate the fitted classifier."""
     model, cal, _ = world
-    clf = FaReGClassifier(model, sensitive_features=list(cal.sensitive), **FAST)
-    return clf.conformalize(cal.X, cal.y)
+    rest = rows_that_calibrate(fitted, cal)
+    split = SplitConformalClassifier(model, random_state=0)
+    return split.conformalize(cal.X.iloc[rest], cal.y[rest])
 
 
-def split(world, **parameters):
-    model, cal, _ = world
-    return SplitConformalClassifier(model, random_state=0, **parameters).conformalize(cal.X, cal.y)
+# --- what it finds ---
 
 
-def test_finds_names_and_repairs_the_group(world, fitted):
+def test_finds_names_and_repairs_the_group(world, fitted, same_rows_split):
     _, _, test = world
-    group = fitted.groups_.iloc[0]
-    assert set(fitted.explain().features) == {"Color", "Gender"}
-    assert group["rule"] == "(Color=Blue and Gender=Male) or (Color=Red and Gender=Female)"
-    assert group["fidelity"] == 1
-    assert group["p_value"] < 1e-6
-    assert group["low"] <= group["coverage"] <= group["high"] < 0.9
-    sets = fitted.predict_set(test.X)
-    marginal = split(world).predict_set(test.X)
+    assert {group.rule.text for group in fitted.named_groups_} == HARD
+    assert fitted.explain(test.X).index[:2].isin(["Color", "Gender"]).all()
+    table = fitted.groups_[fitted.groups_["named"]]
+    assert set(table["rule"]) == HARD
+    assert (table["p_value"] < 1e-3).all()
+    assert (table["low"] <= table["coverage"]).all()
+    assert (table["coverage"] <= table["high"]).all()
+    assert (table["high"] < 0.9).all()
+    sets, plain = fitted.predict_set(test.X), same_rows_split.predict_set(test.X)
     repaired = is_covered(test.y, sets)[test.group].mean()
-    assert repaired > 0.87 > is_covered(test.y, marginal)[test.group].mean()
-    assert sets.sum() < marginal.sum()
+    assert repaired > 0.87 > is_covered(test.y, plain)[test.group].mean()
+    assert sets.sum() < plain.sum()
+
+
+def test_degrees_of_disadvantage_separate_the_group(world, fitted):
+    _, _, test = world
+    rank, level = fitted.predict_group(test.X), fitted.predict_level(test.X)
+    assert rank.shape == level.shape == (len(test.y),)
+    assert rank[test.group].min() > rank[~test.group].max()
+    assert level[test.group].min() >= level[~test.group].max()
+    order = np.argsort(rank)
+    assert (np.diff(level[order]) >= 0).all()
+
+
+def test_ranks_are_shares_of_the_learning_rows_that_are_at_most_as_disadvantaged(world, fitted):
+    _, cal, test = world
+    rows = fitted.labelled_rows(cal.X, cal.y)
+    teachers, _ = divide_rows(rows, None, "split", fitted.key_, "look for a group")
+    learned = fitted.disadvantage_.predict(teachers.people)
+    b = fitted.disadvantage_.predict(batch_of(fitted, test.X).people)
+    shares = (learned <= b[:, None]).mean(axis=1)
+    np.testing.assert_allclose(fitted.predict_group(test.X), shares, atol=2e-3)
+
+
+def test_explanations_are_shares_in_falling_order(world, fitted):
+    _, _, test = world
+    shares = fitted.explain(test.X)
+    assert set(shares.index) == set(test.sensitive)
+    assert shares.is_monotonic_decreasing
+    np.testing.assert_allclose(shares.sum(), 1)
+    pd.testing.assert_series_equal(shares, fitted.explain(test.X))
+
+
+def test_the_promise_speaks_of_protected_groups_where_there_are_some(world, fitted):
+    _, cal, _ = world
+    assert "every protected group" in fitted.promise_
+    alone = made(world, protect="nothing").conformalize(cal.X[:600], cal.y[:600])
+    assert "every protected group" not in alone.promise_
+    for clf in (fitted, alone):
+        assert "for every degree of disadvantage between" in clf.promise_
+        assert clf.promise_.count(", and for") == 1
+
+
+# --- laws ---
 
 
 @pytest.mark.parametrize("label_conditional", [False, True])
-@pytest.mark.parametrize("construction", ["levels", "partition", "union"])
-@pytest.mark.parametrize("calibration", ["split", "reuse"])
-@pytest.mark.parametrize("target", ["score", "coverage"])
-def test_every_mode_agrees_with_its_p_values(
-    world, construction, calibration, target, label_conditional
-):
-    model, cal, test = world
-    clf = FaReGClassifier(
-        model,
-        sensitive_features=list(cal.sensitive),
-        construction=construction,
-        calibration=calibration,
-        target=target,
-        label_conditional=label_conditional,
-        n_draws=5,
-        learner=GroupLearner(max_iter=3, n_restarts=1),
-        random_state=0,
+@pytest.mark.parametrize("protect", ["found", "nothing", [Rule.parse("Color = Red")]])
+@pytest.mark.parametrize("score", ["aps", "lac"])
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_sets_p_values_and_thresholds_agree(world, protect, label_conditional, score):
+    _, cal, test = world
+    clf = made(
+        world, protect=protect, label_conditional=label_conditional, conformity_score=score
     ).conformalize(cal.X[:600], cal.y[:600])
     X = test.X[:200]
-    np.testing.assert_array_equal(clf.predict_set(X), clf.predict_p(X) > clf.alpha_)
-    numbers = clf.groups_[["share", "n_calibration", "low", "high", "threshold"]]
+    sets = clf.predict_set(X)
+    np.testing.assert_array_equal(sets, clf.predict_p(X) > clf.alpha_)
+    thresholds = clf.calibration_.thresholds(batch_of(clf, X))
+    np.testing.assert_array_equal(sets, clf.conformity_scores(X) <= thresholds)
+    numbers = clf.groups_[["share", "n_calibration", "threshold"]]
     assert not numbers.isna().any(axis=None)
-    others = clf.groups_[~clf.groups_["named"]]  # of those, only a fixed group and its complement
-    chosen = (
-        calibration == "reuse" or construction == "levels" or "everyone" in set(others["group"])
-    )
-    assert others["p_value"].isna().all() == chosen
-    assert not (clf.groups_["named"].any() and calibration == "reuse")
+    levels = clf.groups_[~clf.groups_["named"]]  # these rows pooled them, so they cannot test them
+    assert levels["p_value"].isna().all()
+    assert levels["n_calibration"].sum() == clf.n_calibration_
 
 
-def test_union_contains_the_marginal_sets(world):
-    model, cal, test = world
-    clf = FaReGClassifier.paper(model, sensitive_features=list(cal.sensitive), **FAST_PAPER)
-    union = clf.conformalize(cal.X, cal.y).predict_set(test.X)
-    marginal = split(world).predict_set(test.X)
-    assert (union >= marginal).all()
-    assert union.sum() > marginal.sum()
+@pytest.mark.parametrize("confidence_level", [0.5, 0.8, 0.95])
+def test_another_confidence_level_has_the_same_levels_and_groups(world, fitted, confidence_level):
+    _, _, test = world
+    alpha = round(1 - confidence_level, 9)
+    parts = tuple(replace(part, alpha=alpha) for part in fitted.calibration_.parts)
+    expected = Union(parts).thresholds(batch_of(fitted, test.X)) >= fitted.conformity_scores(test.X)
+    sets = fitted.predict_set(test.X, confidence_level=confidence_level)
+    np.testing.assert_array_equal(sets, expected)
 
 
-def test_a_union_tells_who_is_in_the_group_as_a_partition_does(world):
-    model, cal, test = world
-    known = {"sensitive_features": list(cal.sensitive), **FAST}
-    union, partition = (
-        FaReGClassifier(model, construction=name, **known).conformalize(cal.X, cal.y)
-        for name in ("union", "partition")
-    )
-    levels = union.predict_level(test.X)
-    assert set(levels) == {0, 1}
-    np.testing.assert_array_equal(levels, partition.predict_level(test.X))
-    np.testing.assert_array_equal(union.predict_table(test.X)["level"], levels)
-
-
-def test_union_is_the_union_over_draws(world):
-    model, cal, test = world
-    clf = FaReGClassifier.paper(
-        model, sensitive_features=list(cal.sensitive), n_draws=4, **FAST_PAPER
-    ).conformalize(cal.X, cal.y)
-    X = test.X[:300]
-    scores = clf.conformity_scores(X)
-    drawn = clf.calibration_.views.cells(clf._rows(X, caller="test"))
-    expected = np.zeros_like(scores, dtype=bool)
-    for thresholds, cells in zip(clf.thresholds_, drawn, strict=True):
-        expected |= (cells == 0)[:, None] & (scores <= thresholds[0])
-    np.testing.assert_array_equal(clf.predict_set(X), expected)
-
-
-@pytest.mark.parametrize("construction", ["levels", "partition", "union"])
-def test_delta_one_gives_split(world, construction):
-    model, cal, test = world
-    clf = FaReGClassifier(
-        model,
-        learner=GroupLearner(delta=1.0, max_iter=40),
-        construction=construction,
-        calibration="reuse",
-        random_state=0,
-    ).conformalize(cal.X, cal.y)
-    np.testing.assert_array_equal(clf.predict_set(test.X), split(world).predict_set(test.X))
-
-
-def test_one_cell_equals_split_on_the_rows_that_calibrate(world):
-    model, cal, test = world
-    rng = np.random.default_rng(0)
-    noise = {"sensitive_features": lambda X: rng.integers(0, 2, len(X))}  # nothing to find
-    learner = GroupLearner(significance=0.002)
-    clf = FaReGClassifier(model, learner=learner, random_state=0, **noise)
-    clf.conformalize(cal.X, cal.y)
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_nothing_found_is_split_on_the_rows_that_calibrate(world, same_rows_split):
+    _, cal, test = world
+    noise = {"sensitive_features": lambda X: np.zeros(len(X))}  # nothing to find
+    clf = made(world, **noise).conformalize(cal.X, cal.y)
     assert clf.groups_["group"].tolist() == ["everyone"]
-    rest = np.random.default_rng(clf.key_).permutation(len(cal.y))[len(cal.y) // 2 :]
-    expected = SplitConformalClassifier(model, random_state=0)
-    expected.conformalize(cal.X.iloc[rest], cal.y[rest])
-    np.testing.assert_array_equal(clf.predict_set(test.X), expected.predict_set(test.X))
+    assert clf.named_groups_ == clf.protected_ == ()
+    np.testing.assert_array_equal(clf.predict_set(test.X), same_rows_split.predict_set(test.X))
+    np.testing.assert_array_equal(clf.predict_p(test.X), same_rows_split.predict_p(test.X))
+    assert clf.predict_level(test.X).tolist() == [0] * len(test.y)
+    assert (clf.explain(test.X) == 0).all()
 
 
 def test_rows_that_teach_do_not_calibrate(world, fitted):
     _, cal, _ = world
-    rows = fitted._as_rows(cal.X, np.asarray(cal.y), role="calibration")
-    learning, rest = divide_rows(rows, None, "split", fitted.key_, "look for a group")
-    assert not set(learning.X.index) & set(rest.X.index)
-    np.testing.assert_array_equal(fitted.calibration_.scores, rest.own_scores)
-
-
-@pytest.mark.parametrize("way", ["fit", "split", "clusters", "X_learn", "reuse"])
-def test_explanations_read_rows_from_all_over_a_sorted_table(way, monkeypatch):
-    monkeypatch.setattr(_fareg, "REFERENCE_ROWS", 100)
-    X, y = pd.DataFrame({"place": np.linspace(0, 1, 800)}), np.arange(800) % 2
-    model = DecisionTreeClassifier(max_depth=2, random_state=0)
-    clf = FaReGClassifier(model, calibration="reuse" if way == "reuse" else "auto", **FAST)
-    if way == "fit":
-        clf.fit(X, y)
-    else:
-        model.fit(X, y)
-        options = {
-            "clusters": {"clusters": np.arange(800) // 4},
-            "X_learn": {"X_learn": X, "y_learn": y},
-        }
-        clf.conformalize(X, y, **options.get(way, {}))
-    place = clf.reference_["place"]
-    assert len(place) == 100
-    assert abs(place.mean() - 0.5) < 4 * 12**-0.5 / 10  # the mean of 100 uniform numbers
+    rows = fitted.labelled_rows(cal.X, cal.y)
+    teachers, rest = divide_rows(rows, None, "split", fitted.key_, "look for a group")
+    assert not set(teachers.u) & set(rest.u)
+    np.testing.assert_array_equal(fitted.calibration_.sample.score, rest.score)
+    own = rows_that_calibrate(fitted, cal)
+    np.testing.assert_array_equal(rest.score, rows.score[own])
 
 
 def test_a_row_never_depends_on_its_neighbours(world, fitted):
     _, _, test = world
-    together = fitted.predict_set(test.X[:60])
-    alone = np.vstack([fitted.predict_set(test.X[i : i + 1]) for i in range(60)])
+    together = fitted.predict_set(test.X[:25])
+    alone = np.vstack([fitted.predict_set(test.X[i : i + 1]) for i in range(25)])
     np.testing.assert_array_equal(alone, together)
-
-
-@pytest.mark.parametrize("base", [CondCPClassifier(), PartialConformalClassifier()])
-@pytest.mark.parametrize("construction", ["levels", "partition", "union"])
-def test_the_base_joins_the_union(world, base, construction):
-    model, cal, test = world
-    clf = FaReGClassifier(
-        model,
-        base=base,
-        construction=construction,
-        calibration="reuse",
-        sensitive_features=list(cal.sensitive),
-        n_draws=3,
-        **FAST,
-    ).conformalize(cal.X, cal.y)
-    alone = type(base)(model, sensitive_features=list(cal.sensitive), random_state=0)
-    alone.conformalize(cal.X, cal.y)
-    assert (clf.predict_set(test.X) >= alone.predict_set(test.X)).all()
-
-
-def test_base_must_be_one_of_ours(world):
-    model, cal, _ = world
-    with pytest.raises(FaregError, match="base must be a conformal classifier"):
-        FaReGClassifier(model, base=gradient_boosting()).conformalize(cal.X, cal.y)
-
-
-def test_paper_is_the_published_configuration():
-    clf = FaReGClassifier.paper()
-    assert (clf.construction, clf.calibration, clf.target) == ("union", "reuse", "coverage")
-    learner = clf.learner
-    assert (learner.beta, learner.delta, clf.n_draws, learner.max_iter) == (2.0, 0.3, 20, 2000)
-    assert learner.numbers == "codes"
-    nursery = FaReGClassifier.paper(data="nursery")
-    learner = nursery.learner
-    assert (learner.beta, learner.delta, nursery.n_draws, learner.max_iter) == (0.1, 0.1, 100, 800)
-    with pytest.raises(FaregError, match="data must be one of"):
-        FaReGClassifier.paper(data="mnist")
-
-
-def test_paper_refuses_what_would_drop_its_settings_and_what_it_does_not_know():
-    with pytest.raises(FaregError, match="makes the published learner itself"):
-        FaReGClassifier.paper(learner=GroupLearner(max_iter=3))
-    assert FaReGClassifier.paper(learner=None).learner.max_iter == 2000
-    slips = {"detla": "delta", "n_draw": "n_draws", "confidence": "confidence_level"}
-    for slip, meant in slips.items():
-        said = rf"^FaReGClassifier.paper has no parameter {slip}; did you mean {meant}\?$"
-        with pytest.raises(FaregError, match=said):
-            FaReGClassifier.paper(**{slip: 1})
-
-
-def test_explanations_rank_the_features_that_matter(fitted):
-    explanation = fitted.explain()
-    assert explanation.ranking.index[:2].isin(["Color", "Gender"]).all()
-    np.testing.assert_allclose(explanation.ranking.sum(), 1)
-    steps = explanation.traversal["step"].tolist()
-    assert steps == sorted(steps)
-    assert explanation.traversal["membership"].between(0, 1).all()
-    assert np.ptp(explanation.traversal["membership"]) > 0.05
-
-
-def test_plot_levels_draws_the_numbers_of_coverage_by_level(world, fitted):
-    _, _, test = world
-    figure = fitted.plot_levels(test.X, test.y)
-    left, right = figure.axes
-    levels, n_levels = fitted.predict_level(test.X), len(fitted.thresholds_)
-    np.testing.assert_array_equal(left.patches[0].get_data().values, fitted.thresholds_[:, 0])
-    drawn = dict(zip(*right.get_legend_handles_labels()[::-1], strict=True))
-    for name, sets in (
-        ("FaReG", fitted.predict_set(test.X)),
-        ("split conformal", same_rows_split(fitted).predict_set(test.X)),
-    ):
-        table = coverage_by_level(levels, is_covered(test.y, sets), n_levels=n_levels)
-        shown = drawn[name].lines[0].get_ydata().astype(float)
-        np.testing.assert_allclose(shown, table["coverage"].dropna())
-    assert any(line.get_ydata()[0] == pytest.approx(0.9) for line in right.lines)
-
-
-def same_rows_split(fitted):
-    """Return split conformal sets with the very rows that calibrate a classifier with levels."""
-    split = SplitConformalClassifier(fitted.estimator, random_state=0)
-    split.__dict__.update({k: v for k, v in vars(fitted).items() if k.endswith("_")})
-    split.freeze_parameters()
-    scores = fitted.calibration_.scores
-    quantile = conformal_quantile(scores, confidence_level=0.9)
-    split.calibration_ = SimpleNamespace(thresholds=lambda rows: np.full((1, 1), quantile))
-    return split
-
-
-@pytest.mark.parametrize(
-    "parameters", [{"n_levels": 1}, {"label_conditional": True}, {"allow_empty": False}]
-)
-def test_plot_levels_has_two_panels_in_every_mode(world, parameters):
-    model, cal, test = world
-    clf = FaReGClassifier(model, sensitive_features=list(cal.sensitive), **FAST, **parameters)
-    clf.conformalize(cal.X[:600], cal.y[:600])
-    figure = clf.plot_levels(test.X[:500], test.y[:500])
-    assert len(figure.axes) == 2
-    figure.draw_without_rendering()
-    for ax in figure.axes:
-        assert all(tick == round(tick) for tick in ax.get_xticks())
-    assert ("of each label" in figure.get_suptitle()) == ("label_conditional" in parameters)
-
-
-def test_plot_levels_of_other_constructions_is_refused_in_one_sentence(world):
-    model, cal, test = world
-    clf = FaReGClassifier(model, construction="partition", **FAST).conformalize(
-        cal.X[:300], cal.y[:300]
-    )
-    with pytest.raises(FaregError, match='needs construction="levels", got "partition"'):
-        clf.plot_levels(test.X, test.y)
-
-
-@pytest.mark.parametrize("construction", ["partition", "union"])
-def test_groups_without_a_network_to_learn_them_are_refused_at_the_start(world, construction):
-    model, cal, _ = world
-    learner = GroupLearner(members=("cells",))
-    clf = FaReGClassifier(model, construction=construction, learner=learner)
-    with pytest.raises(FaregError, match="needs the network, which alone learns a membership"):
-        clf.conformalize(cal.X, cal.y)
-    assert not hasattr(clf, "key_")
-
-
-def test_levels_without_a_network_have_explanations_and_no_picture_of_a_membership(world):
-    model, cal, _ = world
-    learner = GroupLearner(members=("cells",))
-    clf = FaReGClassifier(
-        model, sensitive_features=list(cal.sensitive), learner=learner, random_state=0
-    ).conformalize(cal.X, cal.y)
-    assert clf.learner_.found_
-    assert len(clf.explain().ranking) == len(cal.sensitive)
-    with pytest.raises(FaregError, match="plot_groups draws the membership that a network learned"):
-        clf.plot_groups()
-    with pytest.raises(FaregError, match="membership needs the network"):
-        clf.learner_.membership(cal.X)
-
-
-def test_explanations_of_the_default_do_not_show_its_network(world):
-    """One of its several models is a network, whose weight is about 0.01."""
-    model, cal, _ = world
-    clf = FaReGClassifier(model, sensitive_features=list(cal.sensitive), random_state=0)
-    clf.conformalize(cal.X[:1500], cal.y[:1500])
-    assert clf.learner_.found_
-    told = clf.explain()
-    assert list(told.ranking) == ["permutation"]
-    assert set(told.ranking.index[:2]) == {"Color", "Gender"}
-    assert told.traversal.empty
-    with pytest.raises(FaregError, match="other models made the levels: kernel, boosting;"):
-        clf.plot_groups()
-
-
-def test_plot_groups_draws_one_panel_per_step(fitted):
-    figure = fitted.plot_groups(steps=(0, 1))
-    panels = [ax for ax in figure.axes if ax.get_title()]
-    assert len(panels) == 2
-    with pytest.raises(FaregError, match="features must be two of"):
-        fitted.plot_groups(features=("Color", "no such"))
-
-
-def test_membership_is_a_probability_and_separates(world, fitted):
-    _, _, test = world
-    q = fitted.predict_group(test.X)
-    assert q.shape == (len(test.y),)
-    assert ((q >= 0) & (q <= 1)).all()
-    assert q[test.group].min() > q[~test.group].max()
-
-
-def test_ranks_are_shares_that_are_at_most_as_disadvantaged(world, fitted):
-    _, _, test = world
-    leveler = fitted.calibration_.leveler
-    b = fitted.learner_.disadvantage(test.X[list(fitted.reference_)])
-    shares = (leveler.grid[:, None] <= b + 1e-8).mean(axis=0)
-    np.testing.assert_allclose(fitted.predict_group(test.X), shares)
 
 
 def test_polars_and_pandas_give_the_same_sets(world, fitted):
@@ -375,6 +192,257 @@ def test_polars_and_pandas_give_the_same_sets(world, fitted):
     np.testing.assert_array_equal(
         fitted.predict_set(pl.from_pandas(test.X)), fitted.predict_set(test.X)
     )
+
+
+# --- groups with a threshold of their own ---
+
+OWN = [Rule.parse("Color = Red"), Rule.parse('"Age Group" in {"<18", "24-55"} and Gender = Male')]
+
+
+def brute_force_thresholds(clf, X_cal, score, X):
+    """Return the threshold of each row: that of its level, or of a group of it if it is larger."""
+    own = clf.thresholds_[clf.predict_level(X)]
+    for rule in clf.protected_:
+        inside = rule.inside(X_cal)
+        group = conformal_quantile(score[inside], confidence_level=0.9)
+        own = np.where(rule.inside(X), np.maximum(own, group), own)
+    return own
+
+
+@pytest.mark.parametrize("protect", ["found", "nothing", OWN])
+def test_the_larger_threshold_of_level_and_protected_groups_counts(world, protect):
+    _, cal, test = world
+    clf = made(world, protect=protect).conformalize(
+        cal.X[1000:], cal.y[1000:], X_learn=cal.X[:1000], y_learn=cal.y[:1000]
+    )
+    score = clf.labelled_rows(cal.X[1000:], cal.y[1000:]).score
+    own = brute_force_thresholds(clf, cal.X[1000:], score, test.X)
+    np.testing.assert_array_equal(
+        clf.predict_set(test.X), clf.conformity_scores(test.X) <= own[:, None]
+    )
+    assert len(clf.protected_) == {"found": 2, "nothing": 0}.get(str(protect), len(OWN))
+    alone = made(world, protect="nothing").conformalize(
+        cal.X[1000:], cal.y[1000:], X_learn=cal.X[:1000], y_learn=cal.y[:1000]
+    )
+    np.testing.assert_array_equal(alone.thresholds_, clf.thresholds_)
+    assert (clf.predict_set(test.X) >= alone.predict_set(test.X)).all()
+    assert alone.named_groups_ == clf.named_groups_  # what is named does not depend on it
+
+
+def test_a_group_that_is_protected_alone_among_equals_has_its_mondrian_threshold(world):
+    """With one level, the threshold is that of split, or of the group if it is larger."""
+    _, cal, test = world
+    rule = Rule.parse("Color = Red and Gender = Female")
+    clf = made(world, n_levels=1, protect=[rule]).conformalize(
+        cal.X[1000:], cal.y[1000:], X_learn=cal.X[:1000], y_learn=cal.y[:1000]
+    )
+    score = clf.labelled_rows(cal.X[1000:], cal.y[1000:]).score
+    split = conformal_quantile(score, confidence_level=0.9)
+    group = conformal_quantile(score[rule.inside(cal.X[1000:])], confidence_level=0.9)
+    assert group > split
+    thresholds = clf.calibration_.thresholds(batch_of(clf, test.X))[:, 0]
+    np.testing.assert_array_equal(thresholds, np.where(rule.inside(test.X), group, split))
+
+
+def test_named_groups_may_be_protected(world, fitted):
+    _, cal, test = world
+    again = made(world, protect=list(fitted.named_groups_)).conformalize(cal.X, cal.y)
+    rules = made(world, protect=[group.rule for group in fitted.named_groups_])
+    assert again.protected_ == tuple(group.rule for group in fitted.named_groups_)
+    np.testing.assert_array_equal(
+        again.predict_set(test.X), rules.conformalize(cal.X, cal.y).predict_set(test.X)
+    )
+
+
+@pytest.mark.parametrize(
+    ("protect", "sentence"),
+    [
+        ("everyone", 'protect must be "found", "nothing" or a list of rules, got .everyone.'),
+        (["Color = Red"], r"make a rule with Rule.parse\("),
+        (Rule.parse("Color = Red"), "or a list of rules"),
+        ([Rule.parse("Colour = Red")], "sensitive_features has no column Colour; did you mean"),
+        ([Rule.parse('"Feature 1" > 0.5')], "sensitive_features has no column Feature 1"),
+    ],
+)
+def test_what_cannot_be_protected_is_refused_in_one_sentence(world, protect, sentence):
+    _, cal, _ = world
+    with pytest.raises(FaregError, match=sentence) as caught:
+        made(world, protect=protect).conformalize(cal.X, cal.y)
+    assert "\n" not in str(caught.value)
+
+
+# --- learners ---
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        RandomForestRegressor(n_estimators=30, min_samples_leaf=20),
+        DecisionTreeRegressor(min_samples_leaf=50),
+        NetworkLearner(max_iter=20, delta=0.4),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_any_regressor_may_learn_who_is_disadvantaged(world, learner):
+    _, cal, test = world
+    clf = made(world, learner=learner).conformalize(cal.X, cal.y)
+    (model,) = clf.disadvantage_.models
+    assert type(model) is type(learner)
+    assert not hasattr(learner, "n_features_in_")  # a copy was fitted
+    rank = clf.predict_group(test.X)
+    assert rank[test.group].mean() > rank[~test.group].mean() + 0.1
+    np.testing.assert_array_equal(clf.predict_set(test.X), clf.predict_p(test.X) > clf.alpha_)
+    again = made(world, learner=learner).conformalize(cal.X, cal.y)
+    np.testing.assert_array_equal(again.predict_set(test.X), clf.predict_set(test.X))
+
+
+class Pairs(DecisionTreeRegressor):
+    """Predicts two numbers per row."""
+
+    def predict(self, X):
+        return np.column_stack([super().predict(X)] * 2)
+
+
+def test_a_learner_that_does_not_predict_numbers_is_refused(world):
+    _, cal, _ = world
+    clf = made(world, learner=Pairs())
+    with pytest.raises(FaregError, match="learner must predict one finite number per row"):
+        clf.conformalize(cal.X, cal.y)
+    assert not hasattr(clf, "key_")
+
+
+# --- new rows, the same levels and groups ---
+
+
+def fitted_anew(clf, rows, alpha):
+    """Return the calibration of these rows with the levels and groups of a classifier."""
+    first, *others = clf.calibration_.parts
+    options = {"label_conditional": clf.label_conditional}
+    levels = LevelThresholds.fit(first.levels, rows, alpha, **options)
+    return Union(
+        (levels, *(type(part).fit(part.groups, rows, alpha, **options) for part in others))
+    )
+
+
+@pytest.mark.parametrize("label_conditional", [False, True])
+@pytest.mark.parametrize("with_clusters", [False, True])
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_recalibrated_is_fitted_anew_with_the_same_levels(world, label_conditional, with_clusters):
+    _, cal, test = world
+    clf = made(world, label_conditional=label_conditional)
+    clf.conformalize(cal.X[:1000], cal.y[:1000])
+    sets, groups = clf.predict_set(test.X), clf.groups_
+    X, y = test.X[:1200], test.y[:1200].copy()
+    y[:30] = 99  # a label that the model does not know
+    clusters = np.arange(1200) // 3 if with_clusters else None
+    new = clf.recalibrated(X, y, clusters=clusters)
+    rows = clf.labelled_rows(X, y)
+    rows = replace(rows, clusters=clusters)
+    assert (rows.y < 0).sum() == 30
+    assert np.isinf(rows.score[:30]).all()
+    expected, batch = fitted_anew(clf, rows, clf.alpha_), batch_of(clf, test.X)
+    np.testing.assert_array_equal(new.calibration_.thresholds(batch), expected.thresholds(batch))
+    np.testing.assert_array_equal(new.predict_p(test.X), expected.pvalues(batch))
+    np.testing.assert_array_equal(new.predict_set(test.X), new.predict_p(test.X) > clf.alpha_)
+    assert new.n_calibration_ == 1200
+    assert new.n_calibration_clusters_ == (400 if with_clusters else None)
+    assert ("cluster" in new.promise_) == with_clusters
+    assert new.named_groups_ == clf.named_groups_
+    levels = new.groups_[~new.groups_["named"]]
+    n_rows = 400 if with_clusters else 1200
+    assert levels["n_calibration"].sum() == n_rows - label_conditional * sum(
+        rows.y[rows.independent_rows()] < 0
+    )
+    # the classifier that was asked is as it was
+    np.testing.assert_array_equal(clf.predict_set(test.X), sets)
+    pd.testing.assert_frame_equal(clf.groups_, groups)
+
+
+@pytest.mark.parametrize("clusters", [None, np.arange(1000) // 2])
+def test_recalibration_with_the_rows_that_calibrated_changes_nothing(world, clusters):
+    _, cal, test = world
+    rows = {"X": cal.X[1000:], "y": cal.y[1000:], "clusters": clusters}
+    clf = made(world).conformalize(**rows, X_learn=cal.X[:1000], y_learn=cal.y[:1000])
+    again = clf.recalibrated(**rows)
+    np.testing.assert_array_equal(again.predict_p(test.X), clf.predict_p(test.X))
+    pd.testing.assert_frame_equal(again.groups_, clf.groups_)
+    assert again.promise_ == clf.promise_
+    assert again.n_calibration_clusters_ == clf.n_calibration_clusters_
+
+
+def test_recalibration_warns_of_unknown_labels_and_of_too_few_rows(world, fitted):
+    _, _, test = world
+    y = test.y[:400].copy()
+    y[:80] = 99
+    with pytest.warns(FaregWarning, match="even full sets cover only 80.0%"):
+        assert fitted.recalibrated(test.X[:400], y).predict_set(test.X).all()
+    with pytest.warns(FaregWarning, match="fewer than 9 calibration points for disadvantage level"):
+        few = fitted.recalibrated(test.X[:5], test.y[:5])
+    assert few.predict_set(test.X).all()
+    with pytest.raises(FaregError, match="must have the same number of rows"):
+        fitted.recalibrated(test.X, test.y[:-1])
+
+
+def test_recalibration_follows_the_parameters_of_the_fit(world):
+    _, cal, test = world
+    clf = made(world).conformalize(cal.X[:600], cal.y[:600])
+    clf.set_params(label_conditional=True)
+    with pytest.raises(FaregError, match="label_conditional was changed after fit"):
+        clf.recalibrated(test.X, test.y)
+
+
+def test_recalibrated_rows_keep_the_promise_for_everyone_the_worst_off_and_the_group(world):
+    """Over draws of 500 rows, by the mean of many coverages; the worst off hold the group."""
+    _, cal, test = world
+    clf = made(world, protect=[Rule.parse("Color = Red")]).conformalize(cal.X, cal.y)
+    rng, rates = np.random.default_rng(0), []
+    batch, n = batch_of(clf, test.X), len(test.y)
+    everyone, red = np.ones(n, dtype=bool), (test.X["Color"] == "Red").to_numpy()
+    worst = clf.predict_level(test.X) >= len(clf.thresholds_) // 2
+    for _ in range(20):
+        own, others = np.split(rng.permutation(n), [500])
+        new = clf.recalibrated(test.X.iloc[own], test.y[own])
+        covered = is_covered(test.y, batch.scores <= new.calibration_.thresholds(batch))
+        rates.append([covered[others][who[others]].mean() for who in (everyone, worst, red)])
+    spread = np.sqrt(0.09 / 250 / 20 + 0.09 / 1000)  # about 250 rows calibrate the halves
+    assert (np.mean(rates, axis=0) > 0.9 - 3 * spread).all()
+
+
+# --- the picture ---
+
+
+def test_plot_levels_draws_the_numbers_of_coverage_by_level(world, fitted, same_rows_split):
+    _, _, test = world
+    figure = fitted.plot_levels(test.X, test.y)
+    left, right = figure.axes
+    levels, n_levels = fitted.predict_level(test.X), len(fitted.thresholds_)
+    np.testing.assert_array_equal(left.patches[0].get_data().values, fitted.thresholds_)
+    drawn = dict(zip(*right.get_legend_handles_labels()[::-1], strict=True))
+    for name, clf in (("FaReG", fitted), ("split conformal", same_rows_split)):
+        covered = is_covered(test.y, clf.predict_set(test.X))
+        table = coverage_by_level(levels, covered, n_levels=n_levels)
+        shown = drawn[name].lines[0].get_ydata().astype(float)
+        np.testing.assert_allclose(shown, table["coverage"].dropna())
+    assert any(line.get_ydata()[0] == pytest.approx(0.9) for line in right.lines)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"n_levels": 1}, {"label_conditional": True}, {"allow_empty": False}]
+)
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_plot_levels_has_two_panels_in_every_mode(world, parameters):
+    _, cal, test = world
+    clf = made(world, **parameters).conformalize(cal.X[:600], cal.y[:600])
+    figure = clf.plot_levels(test.X[:500], test.y[:500])
+    assert len(figure.axes) == 2
+    figure.draw_without_rendering()
+    for ax in figure.axes:
+        assert all(tick == round(tick) for tick in ax.get_xticks())
+    said = figure.get_suptitle()
+    assert ("Every label has levels of its own" in said) == ("label_conditional" in parameters)
+
+
+# --- hard tables, few rows ---
 
 
 def mixed(n, seed=0, k=3):
@@ -391,32 +459,22 @@ def mixed(n, seed=0, k=3):
 
 
 @pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
-@pytest.mark.parametrize("n", [20, 61, 200])
-@pytest.mark.parametrize(
-    ("construction", "sensitive"),
-    [
-        ("levels", None),
-        ("levels", ["a"]),
-        ("levels", ["constant"]),
-        ("levels", ["b", "many"]),
-        ("partition", None),
-        ("union", ["b", "many"]),
-    ],
-)
-def test_hard_tables_get_an_answer(n, construction, sensitive):
+@pytest.mark.parametrize(("n", "label_conditional"), [(20, False), (61, True), (200, False)])
+@pytest.mark.parametrize("sensitive", [None, ["a"], ["constant"], ["b", "many"]])
+def test_hard_tables_get_an_answer(n, sensitive, label_conditional):
     X, y = mixed(2 * n)
     clf = FaReGClassifier(
         sensitive_features=sensitive,
-        construction=construction,
-        learner=GroupLearner(significance=None, max_iter=5),
-        n_draws=3,
+        label_conditional=label_conditional,
+        protect=[Rule.parse("a = x")] if sensitive == ["a"] else "found",
         random_state=0,
     ).fit(X, y)
     assert clf.predict_set(X).shape == (2 * n, 3)
-    p, q = clf.predict_p(X), clf.predict_group(X)
-    assert np.isfinite(p).all()
-    assert np.isfinite(q).all()
-    clf.explain()
+    shape = (2 * n, 3) if label_conditional else (2 * n,)
+    assert clf.predict_group(X).shape == clf.predict_level(X).shape == shape
+    assert np.isfinite(clf.predict_p(X)).all()
+    assert np.isfinite(clf.predict_group(X)).all()
+    assert np.isfinite(clf.explain(X)).all()
 
 
 def test_few_rows_fall_back_to_split_with_one_warning():
@@ -427,13 +485,13 @@ def test_few_rows_fall_back_to_split_with_one_warning():
 
 
 @pytest.mark.parametrize("n_clusters", [2, 3, 4, 8])
-@pytest.mark.parametrize("calibration", ["auto", "split", "reuse"])
-def test_few_clusters_fall_back_to_split_with_one_warning(n_clusters, calibration):
+@pytest.mark.parametrize("learn_from", ["auto", "split"])
+def test_few_clusters_fall_back_to_split_with_one_warning(n_clusters, learn_from):
     data = make_synthetic(400, random_state=0)
     clusters = np.arange(400) % n_clusters
     model = DecisionTreeClassifier(max_depth=3, random_state=0)
     X, sensitive = data.X.select_dtypes("number"), data.X[list(data.sensitive)]
-    clf = FaReGClassifier(model, calibration=calibration, random_state=0)
+    clf = FaReGClassifier(model, learn_from=learn_from, random_state=0)
     with pytest.warns(FaregWarning, match="clusters of .* rows are too few to look for") as caught:
         clf.fit(X, data.y, clusters=clusters, sensitive_features=sensitive)
     assert sum("too few" in str(w.message) for w in caught) == 1
@@ -444,10 +502,10 @@ def test_few_clusters_fall_back_to_split_with_one_warning(n_clusters, calibratio
 
 @pytest.mark.parametrize("n_clusters", [1, 4, 5])
 def test_learning_rows_of_few_clusters_teach_nothing(world, n_clusters):
-    model, cal, _ = world
-    clf = FaReGClassifier(model, sensitive_features=list(cal.sensitive), random_state=0)
+    _, cal, _ = world
     learn = {"X_learn": cal.X[:200], "y_learn": cal.y[:200]}
     ids = np.arange(200) % n_clusters
+    clf = made(world)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FaregWarning)
         clf.conformalize(cal.X[200:600], cal.y[200:600], clusters_learn=ids, **learn)
@@ -463,107 +521,46 @@ def test_everything_or_nothing_covered(reader, covers):
     right = np.eye(3)[y if covers else (y + 1) % 3]
     X = np.hstack([right, rng.normal(size=(300, 2))])
     clf = FaReGClassifier(
-        reader(), conformity_score="lac", target="coverage", sensitive_features=[3, 4], **FAST
+        reader(), conformity_score="lac", sensitive_features=[3, 4], random_state=0
     ).conformalize(X, y)
     assert clf.groups_["group"].tolist() == ["everyone"]
+    assert clf.protected_ == ()
     assert is_covered(y, clf.predict_set(X)).mean() >= 0.9
+
+
+# --- bad input ---
 
 
 @pytest.mark.parametrize(
     ("parameter", "value", "sentence"),
     [
-        ("learner", GroupLearner(delta=0), "delta must be a number in"),
-        ("learner", GroupLearner(delta=1.01), "delta must be a number in"),
-        ("learner", "network", "learner must be a fareg.groups.GroupLearner"),
-        ("construction", "tree", "construction must be one of levels, partition, union"),
-        ("calibration", "both", "calibration must be one of"),
-        ("target", "y", "target must be one of"),
-        ("n_draws", 0, "n_draws must be a whole number"),
+        ("learner", "network", "learner must be a scikit-learn regressor or None, got .network."),
+        ("learner", DecisionTreeRegressor, "pass one such as RandomForestRegressor"),
+        ("learn_from", "both", "learn_from must be one of"),
+        ("learn_from", "reuse", "learn_from must be one of"),
+        ("learn_from", "train", "needs rows to learn from: call fit"),
+        ("n_levels", 0, "n_levels must be a whole number"),
+        ("cv", 1, "cv must be a whole number"),
         ("sensitive_features", ["nobody"], "no column of X"),
     ],
 )
 def test_bad_parameters_get_one_clear_sentence(world, parameter, value, sentence):
-    model, cal, _ = world
+    _, cal, _ = world
     with pytest.raises(FaregError, match=sentence) as caught:
-        FaReGClassifier(model, **{parameter: value}).conformalize(cal.X, cal.y)
+        made(world, **{parameter: value}).conformalize(cal.X, cal.y)
     assert "\n" not in str(caught.value)
 
 
 def test_rows_that_teach_leave_the_noted_columns_alone(world):
-    model, cal, _ = world
-    clf = FaReGClassifier(model, sensitive_features=list(cal.sensitive), **FAST)
+    _, cal, _ = world
     learn = cal.X[:300].assign(**{"Feature 1": None})
+    clf = made(world)
     clf.conformalize(cal.X[300:], cal.y[300:], X_learn=learn, y_learn=cal.y[:300])
     assert clf.column_kinds_["Feature 1"] == "number"
     assert clf.n_calibration_ == len(cal.y) - 300
-    assert len(clf.calibration_.scores) == len(cal.y) - 300  # all of them calibrate
+    assert len(clf.calibration_.sample) == len(cal.y) - 300  # all of them calibrate
 
 
-def test_draws_are_of_a_union_only(fitted):
-    with pytest.raises(FaregError, match="with_draws takes 1 to 0 draws of a union"):
-        fitted.with_draws(2)
-
-
-@pytest.mark.parametrize("label_conditional", [False, True])
-def test_the_first_draws_are_those_of_a_union_with_so_many(world, label_conditional):
-    model, cal, test = world
-
-    def drawn(n_draws):
-        return FaReGClassifier(
-            model,
-            construction="union",
-            sensitive_features=list(cal.sensitive),
-            label_conditional=label_conditional,
-            n_draws=n_draws,
-            **FAST,
-        ).conformalize(cal.X, cal.y)
-
-    many, few = drawn(6), drawn(2)
-    some = many.with_draws(2)
-    np.testing.assert_array_equal(some.predict_set(test.X), few.predict_set(test.X))
-    assert not many.groups_.equals(few.groups_)
-    pd.testing.assert_frame_equal(some.groups_, few.groups_)
-
-
-@pytest.mark.parametrize("label_conditional", [False, True])
-def test_recalibration_follows_the_parameters_of_the_fit(world, label_conditional):
-    model, cal, test = world
-    clf = FaReGClassifier(
-        model,
-        sensitive_features=list(cal.sensitive),
-        label_conditional=label_conditional,
-        **FAST,
-    ).conformalize(cal.X, cal.y)
-    problems = test.y if label_conditional else np.zeros_like(test.y)
-    n_problems = len(clf.classes_) if label_conditional else 1
-    n_levels = clf.calibration_.leveler.n_levels
-    search = IntervalSearch(n_levels, n_problems, clf.alpha_, len(test.y))
-    scores = clf.conformity_scores(test.X)[np.arange(len(test.y)), test.y]
-    while search.is_open:
-        asked = search.next_round()
-        search.narrow(asked.count(scores, clf.predict_level(test.X), problems))
-    found = clf.recalibrated(search, n_unknown=5)
-    assert found.n_calibration_ == len(test.y) + 5 * label_conditional
-    assert (found.calibration_.labels is not None) == label_conditional
-    clf.set_params(label_conditional=not label_conditional)
-    with pytest.raises(FaregError, match="label_conditional was changed after fit"):
-        clf.recalibrated(search, n_unknown=5)
-
-
-def test_a_base_with_features_of_its_own_asks_the_estimator_once(world, monkeypatch):
-    model, cal, test = world
-    base = RectifiedConformalClassifier(sensitive_features=["Color"])
-    clf = FaReGClassifier(model, base=base, sensitive_features=list(cal.sensitive), **FAST)
-    clf.conformalize(cal.X[:600], cal.y[:600])
-    asked = []
-    answer = clf.estimator_.predict_proba
-
-    def counted(X):
-        asked.append(len(X))
-        return answer(X)
-
-    expected = clf.predict_set(test.X)
-    monkeypatch.setattr(clf.estimator_, "predict_proba", counted, raising=False)
-    np.testing.assert_array_equal(clf.predict_set(test.X), expected)
-    clf.predict_p(test.X)
-    assert asked == [len(test.X)] * 2
+def test_groups_are_known_after_fit_only():
+    with pytest.raises(AttributeError, match="known after fit or conformalize"):
+        FaReGClassifier().groups_  # noqa: B018

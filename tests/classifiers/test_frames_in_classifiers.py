@@ -240,7 +240,7 @@ STEP = "; mend the rows, or put a step before it that does, with sklearn.pipelin
         (NUMBERS[[]], r"X must have at least one column, got 0 feature\(s\)"),
         (NUMBERS[:0], "X must have at least one row"),
         (NUMBERS.set_axis(["a", "b", 1], axis=1), "of one type, got 'a', 'b', 1; make them texts"),
-        ([[1, 2, 3], [1, 2]], "rows of one length, got a list that is none; fill what is missing"),
+        ([[1, 2, 3], [1, 2]], "rows of one length, got a list; fill what is missing"),
         (NUMBERS.to_numpy() * 1j, "X must hold real numbers, got complex128"),
         (csr_array(NUMBERS.to_numpy()), r"got a sparse matrix; pass X.toarray\(\)"),
         (MISSING, NEEDS + "Input X contains NaN" + STEP),

@@ -8,7 +8,7 @@ import pytest
 
 import fareg
 from fareg import FaReGClassifier, FaregError, FaregWarning, SplitConformalClassifier
-from registry import short_classifiers
+from registry import batch_of, short_classifiers
 
 QUIET = pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
 
@@ -92,15 +92,15 @@ def test_one_person_is_one_person_however_the_id_is_stored(split):
 def test_calibration_and_prediction_have_independent_numbers(ids, reader):
     X, y = people(300, 0)
     clf = SplitConformalClassifier(reader(), random_state=0).conformalize(X, y, ids=ids)
-    then = clf.rows_to_calibrate(X, y, ids=ids).uniforms
-    now = clf._rows(X, "test", ids=ids).uniforms
+    then = clf.labelled_rows(X, y, ids=ids).u
+    now = batch_of(clf, X, ids=ids).u
     assert len(np.unique([*then, *now])) == 600
     assert abs(np.corrcoef(then, now)[0, 1]) < 4 / np.sqrt(300)
 
 
 def test_rows_that_calibrate_have_numbers_of_their_own_even_if_an_id_repeats(split):
     X, y = people(300, 0)
-    assert len(np.unique(split.rows_to_calibrate(X, y, ids=np.zeros(300)).uniforms)) == 300
+    assert len(np.unique(split.labelled_rows(X, y, ids=np.zeros(300)).u)) == 300
 
 
 @QUIET
@@ -124,7 +124,7 @@ def test_blocks_and_files_of_probabilities_have_the_numbers_of_one_table(monkeyp
     sets, threshold = clf.predict_set(X, proba=P), clf.thresholds_[0]
     np.save(tmp_path / "p.npy", P)
     stored = np.load(tmp_path / "p.npy", mmap_mode="r")
-    monkeypatch.setattr("fareg.calibration._rows.BLOCK", 100)
+    monkeypatch.setattr("fareg.classifiers._rows.BLOCK", 100)
     clf = SplitConformalClassifier(random_state=0).conformalize(X, y, proba=stored)
     np.testing.assert_array_equal(clf.thresholds_[0], threshold)
     np.testing.assert_array_equal(clf.predict_set(X, proba=stored), sets)

@@ -14,7 +14,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from fareg import FaReGClassifier, FaregError, SplitConformalClassifier
-from fareg.groups import GroupLearner
 from fareg.metrics import coverage_scorer, mean_set_size, mean_set_size_scorer
 
 RNG = np.random.default_rng(0)
@@ -50,8 +49,7 @@ def trainings(clf, **options):
     "wrap", [lambda model: model, make_pipeline, lambda m: Pipeline([("p", make_pipeline(m))])]
 )
 def test_weights_reach_every_training_with_their_rows(wrap):
-    learner = GroupLearner(members=("cells",))
-    clf = FaReGClassifier(wrap(Witness()), learner=learner, cv=3, random_state=0)
+    clf = FaReGClassifier(wrap(Witness()), cv=3, random_state=0)
     told = trainings(clf, sample_weight=WEIGHTS)
     assert len(told) == 4  # the model, and one more for every fold
     weight_of = dict(zip(X["a"], WEIGHTS, strict=True))

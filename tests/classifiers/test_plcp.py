@@ -10,10 +10,11 @@ from sklearn.frozen import FrozenEstimator
 
 from fareg._validation import FaregError, FaregWarning
 from fareg.calibration import RegionSearch
-from fareg.calibration._regions import Regions, _loss, learn_regions, pinball, region_quantiles
-from fareg.classifiers import PLCPClassifier, SplitConformalClassifier
+from fareg.calibration._plcp import Regions, _loss, learn_regions, pinball, region_quantiles
+from fareg.classifiers import PLCPClassifier, SplitConformalClassifier, divide_rows
 from fareg.datasets import make_synthetic
 from fareg.pvalues import conformal_quantile
+from registry import batch_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
 
@@ -71,8 +72,10 @@ def test_equal_rows_may_be_learned_from_as_one():
         learn_regions(*rows, scores, 0.1, search, np.random.default_rng(0))
         for rows in ((Z[which], np.arange(300)), (Z, which))
     )
-    np.testing.assert_allclose(together.quantiles, apart.quantiles, atol=1e-3)
-    np.testing.assert_allclose(together.loss, apart.loss, rtol=1e-4)
+    h_apart, h_together = apart[0].proba(Z)[which], together[0].proba(Z)[which]
+    quantiles = [region_quantiles(scores, h, 0.1) for h in (h_apart, h_together)]
+    np.testing.assert_allclose(*quantiles, atol=1e-3)
+    np.testing.assert_allclose(together[1], apart[1], rtol=1e-4)
 
 
 def test_region_quantiles_minimise_the_weighted_pinball_loss():
@@ -95,9 +98,10 @@ def test_network_finds_xnor_and_a_line_does_not():
     found = {}
     for name in ("linear", "network"):
         search = RegionSearch(n_regions=2, model=name, max_iter=30, n_restarts=8)
-        learned = learn_regions(Z, np.arange(2000), scores, 0.1, search, rng)
-        high = learned.regions.proba(Z).argmax(axis=1) == learned.quantiles.argmax()
-        found[name] = (np.mean(high == group), learned.loss)
+        regions, loss, _ = learn_regions(Z, np.arange(2000), scores, 0.1, search, rng)
+        h = regions.proba(Z)
+        high = h.argmax(axis=1) == region_quantiles(scores, h, 0.1).argmax()
+        found[name] = (np.mean(high == group), loss)
     assert found["network"][0] == 1
     assert found["linear"][0] < 0.8
     assert found["network"][1] < found["linear"][1]
@@ -119,33 +123,30 @@ def test_better_than_one_threshold_for_all(data, regions):
 def test_split_calibrates_regions_on_the_other_half(data):
     clf = conformalized(data)
     np.testing.assert_array_equal(clf.predict_set(data.X), clf.predict_p(data.X) > clf.alpha_)
-    assert len(clf.calibration_.scores) == 750
+    assert len(clf.calibration_.sample) == 750
     assert set(clf.predict_region(data.X)) <= set(clf.kept_)
     one = conformalized(data, n_regions=1)
-    assert len(np.unique(one.thresholds_[0])) == 2  # the region's and that of "never seen"
-    assert one.thresholds_[0][0] == conformal_quantile(
-        one.calibration_.scores, confidence_level=0.9
-    )
+    own = one.calibration_.sample.score
+    assert one.thresholds_.tolist() == [[conformal_quantile(own, confidence_level=0.9)]]
 
 
 def test_few_rows_learn_and_all_others_calibrate(data, monkeypatch):
-    monkeypatch.setattr("fareg.classifiers._plcp.MAX_LEARNING_ROWS", 100)
-    assert len(conformalized(data, n_restarts=1).calibration_.scores) == 1400
+    monkeypatch.setattr("fareg.classifiers._learning.MAX_LEARNING_ROWS", 100)
+    assert len(conformalized(data, n_restarts=1).calibration_.sample) == 1400
 
 
 def test_people_with_several_rows_learn_or_calibrate_not_both(data, monkeypatch):
     parts = []
 
-    def noting(clf, *arguments):
-        parts.extend(divided(clf, *arguments))
+    def noting(*arguments):
+        parts.extend(divide_rows(*arguments))
         return parts
 
-    divided = PLCPClassifier._divided
-    monkeypatch.setattr(PLCPClassifier, "_divided", noting)
+    monkeypatch.setattr("fareg.classifiers._plcp.divide_rows", noting)
     clf = PLCPClassifier(FrozenEstimator(Sixths()), sensitive_features=["Color"], n_restarts=1)
     clf.fit(data.X[:600], data.y[:600], clusters=np.arange(600) % 100)
     learning, rest = parts
-    assert len(learning) == len(rest) == len(clf.calibration_.scores) == 300
+    assert len(learning) == len(rest) == len(clf.calibration_.sample) == 300
     assert not set(learning.clusters) & set(rest.clusters)
 
 
@@ -162,21 +163,21 @@ def test_few_clusters_have_the_sets_of_split(data, n_clusters, label_conditional
 
 
 def test_reuse_draws_regions_and_has_no_pvalues(data):
-    clf = conformalized(data, calibration="reuse", target="score")
+    clf = conformalized(data, learn_from="reuse", target="score")
     X = data.X[1500:]
     assert not hasattr(clf, "predict_p")
-    h = clf.calibration_.views.memberships(clf._rows(X, caller="test"))
+    h = clf.calibration_.groups.memberships(batch_of(clf, X).people)
     drawn = np.bincount(clf.predict_region(X), minlength=4) / len(X)
     np.testing.assert_allclose(drawn, h.mean(axis=0), atol=0.03)
     own = clf.quantiles_[clf.predict_region(X)]
     np.testing.assert_array_equal(clf.predict_set(X), clf.conformity_scores(X) <= own[:, None])
 
 
-@pytest.mark.parametrize("calibration", ["split", "reuse"])
+@pytest.mark.parametrize("learn_from", ["split", "reuse"])
 @pytest.mark.parametrize("label_conditional", [False, True])
-def test_frames_rows_and_unseen_levels(data, calibration, label_conditional):
+def test_frames_rows_and_unseen_levels(data, learn_from, label_conditional):
     clf = conformalized(
-        data, n=600, n_restarts=2, calibration=calibration, label_conditional=label_conditional
+        data, n=600, n_restarts=2, learn_from=learn_from, label_conditional=label_conditional
     )
     X = data.X[600:700]
     sets = clf.predict_set(X)
@@ -185,7 +186,7 @@ def test_frames_rows_and_unseen_levels(data, calibration, label_conditional):
     np.testing.assert_array_equal(clf.predict_set(pl.from_pandas(X)), sets)
     assert clf.predict_set(X[:9].assign(Color="Green")).shape == (9, 6)
     again = conformalized(
-        data, n=600, n_restarts=2, calibration=calibration, label_conditional=label_conditional
+        data, n=600, n_restarts=2, learn_from=learn_from, label_conditional=label_conditional
     )
     np.testing.assert_array_equal(again.predict_set(X), sets)
 
@@ -199,12 +200,12 @@ def test_small_data_gives_full_sets_and_bad_settings_are_told():
             clf.conformalize(X[:n], y[:n])
         assert clf.predict_set(X).all()
     for target in ("rank", "score"):
-        one = PLCPClassifier(Sixths(), calibration="reuse", n_regions=1, target=target)
+        one = PLCPClassifier(Sixths(), learn_from="reuse", n_regions=1, target=target)
         assert one.conformalize(X, [0, 5, 9, 1]).predict_set(X).all()
     for name, value in {
         "n_regions": 0,
         "regions": "tree",
-        "calibration": "all",
+        "learn_from": "all",
         "target": "coverage",
         "max_iter": 0,
         "n_restarts": 0,

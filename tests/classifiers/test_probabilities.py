@@ -41,7 +41,7 @@ def quiet(clf, X=X, y=Y, **options):
 
 def groups_in(clf):
     """Return the columns by which a fitted classifier tells people apart."""
-    return list(clf._as_rows(X_NEW).columns)
+    return list(clf._sensitive_columns(clf._given(X_NEW, "test"), clf.sensitive_features))
 
 
 @pytest.mark.parametrize("cls", CLASSIFIERS)
@@ -64,7 +64,7 @@ def test_columns_of_probabilities_define_no_groups_and_need_no_training(cls):
         clf.fit(X, Y)
         assert groups_in(clf) == ["sex", "age"]
         np.testing.assert_array_equal(clf.predict_set(X_NEW), quiet(clone(clf)).predict_set(X_NEW))
-    teach = hasattr(clf, "calibration")  # half of the rows
+    teach = hasattr(clf, "learn_from")  # half of the rows
     assert clf.n_calibration_ == (len(Y) // 2 if teach else len(Y))
 
 
@@ -269,7 +269,7 @@ def test_people_with_several_rows_teach_or_calibrate_not_both(cls, home, verb, m
     clf = short(cls, ProbabilityColumns(NAMES), random_state=0)
     getattr(clf, verb)(X, Y, clusters=np.repeat(np.arange(100), 4))
     learning, rest = parts
-    assert len(learning) == len(rest) == clf.calibration_.n_rows == 200
+    assert len(learning) == len(rest) == len(clf.calibration_.sample) == 200
     assert not set(learning.clusters) & set(rest.clusters)
 
 
@@ -279,14 +279,14 @@ def test_clusters_mean_the_same_in_both_verbs_and_nothing_if_they_are_rows(cls):
     clf = short(cls, ProbabilityColumns(NAMES), random_state=0)
     sets = quiet(clone(clf), clusters=ids).predict_set(X_NEW)
     np.testing.assert_array_equal(clone(clf).fit(X, Y, clusters=ids).predict_set(X_NEW), sets)
-    if not hasattr(clf, "calibration"):
+    if not hasattr(clf, "learn_from"):
         alone = quiet(clone(clf), clusters=np.arange(400)).predict_set(X_NEW)
         np.testing.assert_array_equal(quiet(clf).predict_set(X_NEW), alone)
 
 
 @pytest.mark.parametrize("cls", CLASSIFIERS)
 def test_the_order_of_rows_of_people_does_not_matter(cls):
-    if hasattr(cls(), "calibration"):
+    if hasattr(cls(), "learn_from"):
         pytest.skip("which rows teach is drawn by their order")
     ids, order = np.repeat(np.arange(100), 4), np.random.default_rng(3).permutation(400)
     clf = short(cls, ProbabilityColumns(NAMES), random_state=0)

@@ -12,10 +12,9 @@ from sklearn.tree import DecisionTreeClassifier
 from fareg import RectifiedConformalClassifier, SplitConformalClassifier, load, save
 from fareg._encoding import ordinal_encoder
 from fareg._validation import FaregError, FaregWarning
-from fareg.calibration import Rows, learn_shift
+from fareg.calibration import Labelled, learn_quantile
 from fareg.classifiers import out_of_fold_proba
 from fareg.datasets import make_synthetic
-from fareg.scores import lac
 
 
 class Given(ClassifierMixin, BaseEstimator):
@@ -94,25 +93,25 @@ def test_sets_are_those_of_the_pvalues_even_where_scores_tie(label_conditional):
         np.testing.assert_array_equal(clf.predict_set(X), clf.predict_p(X) > clf.alpha_)
 
 
-@pytest.mark.parametrize("calibration", ["split", "train"])
-def test_marginal_coverage_holds_whatever_was_learned(calibration):
+@pytest.mark.parametrize("learn_from", ["split", "train"])
+def test_marginal_coverage_holds_whatever_was_learned(learn_from):
     """Of few rows, with a column of noise: tau is wrong, the promise still exact."""
     n, rounds, n_test = 99, 40, 300
     rates = []
     for seed in range(rounds):
         X, y = table(2 * n + n_test, 100 + seed)
         clf = RectifiedConformalClassifier(
-            DecisionTreeClassifier(max_depth=2) if calibration == "train" else MODEL,
+            DecisionTreeClassifier(max_depth=2) if learn_from == "train" else MODEL,
             sensitive_features=["age"],
-            calibration=calibration,
+            learn_from=learn_from,
             confidence_level=0.8,
             random_state=seed,
             cv=2,
         )
-        known = X[: 2 * n].drop(columns="who") if calibration == "train" else X[: 2 * n]
+        known = X[: 2 * n].drop(columns="who") if learn_from == "train" else X[: 2 * n]
         clf.fit(known, y[: 2 * n])
         rates.append(covered(clf, X[2 * n :][list(known)], y[2 * n :]).mean())
-        assert clf.calibration_.n_rows == n
+        assert len(clf.calibration_.sample) == n
     # 80 of 100 ranks; each rate spreads as a beta-binomial, and so does their mean
     spread = np.sqrt(0.8 * 0.2 * (1 / 101 + 1 / n_test) / rounds)
     assert abs(np.mean(rates) - 0.8) < 3.5 * spread
@@ -160,15 +159,15 @@ def test_labels_that_the_estimator_never_saw_have_infinite_residuals():
     clf = RectifiedConformalClassifier(MODEL, sensitive_features=["who"], random_state=0)
     with pytest.warns(FaregWarning, match="7"):
         clf.conformalize(X, y)
-    residuals = clf.calibration_.residuals
+    residuals = clf.calibration_.sample.score
     assert np.isinf(residuals).sum() > 0
     assert np.isfinite(clf.predict_shift(X)).all()
     new, labels = table(3000, 10)
     labels[::40] = 7  # in no set, and the others make up for them
     hit = np.where(labels == 7, False, clf.predict_set(new)[np.arange(3000), labels.clip(0, 2)])
     assert abs(hit.mean() - 0.9) < 0.03
-    foreign = Rows(X, Given().predict_proba, lac, ["who"], 0, np.full(800, -1))
-    assert learn_shift(foreign, 0.1, seed=0).model is None
+    foreign = clf.labelled_rows(X, np.full(800, 7))
+    assert learn_quantile(foreign, 0.1, seed=0).model is None
 
 
 @pytest.mark.filterwarnings("error::fareg._validation.FaregWarning")
@@ -181,7 +180,7 @@ def test_few_rows_are_calibrated_as_by_split_with_one_warning():
     new, _ = table(300, 12)
     np.testing.assert_array_equal(clf.predict_p(new), split.predict_p(new))
     np.testing.assert_array_equal(clf.predict_set(new), split.predict_set(new))
-    assert clf.calibration_.n_rows == 59
+    assert len(clf.calibration_.sample) == 59
 
 
 def test_training_rows_teach_and_all_others_calibrate(tmp_path):
@@ -190,9 +189,9 @@ def test_training_rows_teach_and_all_others_calibrate(tmp_path):
     tree = make_pipeline(ordinal_encoder(), DecisionTreeClassifier(max_depth=4, random_state=0))
     X = data.X
     clf = RectifiedConformalClassifier(tree, cv=2, **common).fit(X[:800], data.y[:800])
-    assert clf.calibration_.n_rows == clf.n_calibration_ == 400
-    apart = RectifiedConformalClassifier(tree, calibration="split", **common)
-    assert apart.fit(X[:800], data.y[:800]).calibration_.n_rows == 200
+    assert len(clf.calibration_.sample) == clf.n_calibration_ == 400
+    apart = RectifiedConformalClassifier(tree, learn_from="split", **common)
+    assert apart.fit(X[:800], data.y[:800]).n_calibration_ == 200
     save(clf, tmp_path / "m.fareg")
     back = load(tmp_path / "m.fareg")
     np.testing.assert_array_equal(back.predict_p(X[800:]), clf.predict_p(X[800:]))
@@ -202,23 +201,26 @@ def test_training_rows_teach_and_all_others_calibrate(tmp_path):
 
 def test_quantile_is_learned_from_the_sensitive_features_alone():
     X, y = table(400, 13)
-    rows = Rows(X, Given().predict_proba, lac, ["who"], 0, y)
-    shift = learn_shift(rows, 0.1, seed=0)
-    own = rows.own_scores
+    plain = SplitConformalClassifier(MODEL, conformity_score="lac").conformalize(X, y)
+    score = plain.labelled_rows(X, y).score
+    people = X[["who"]].astype(object)
+    nothing = np.zeros(400)
+    rows = Labelled(people, score, y, 3, nothing, nothing)
+    learned = learn_quantile(rows, 0.1, seed=0).predict(people)
     for who in ("hard", "easy"):
         inside = (X["who"] == who).to_numpy()
-        tau = np.unique(shift.shift(rows)[inside])
+        tau = np.unique(learned[inside])
         assert len(tau) == 1
-        assert abs(np.mean(own[inside] <= tau[0]) - 0.9) < 0.02
+        assert abs(np.mean(score[inside] <= tau[0]) - 0.9) < 0.02
 
 
 def test_bad_settings_are_told():
     X, y = table(100, 14)
-    for name, value in {"calibration": "reuse", "cv": 1}.items():
+    for name, value in {"learn_from": "reuse", "cv": 1}.items():
         with pytest.raises(FaregError, match=name):
             RectifiedConformalClassifier(MODEL, **{name: value}).conformalize(X, y)
     with pytest.raises(FaregError, match="needs rows to learn from"):
-        RectifiedConformalClassifier(MODEL, calibration="train").conformalize(X, y)
+        RectifiedConformalClassifier(MODEL, learn_from="train").conformalize(X, y)
 
 
 @pytest.mark.parametrize("n_clusters", [2, 3, 8])

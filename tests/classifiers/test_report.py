@@ -12,12 +12,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg._encoding import gradient_boosting
-from fareg.classifiers._views import own_part
 from fareg.datasets import make_synthetic
-from fareg.groups import GroupLearner
 from fareg.report import render_report
 from registry import short_classifiers
-from saved_models import counted
 
 DATA = make_synthetic(3400, random_state=0)
 ENDS = {"train": (0, 1000), "learn": (1000, 2000), "calibrate": (2000, 3000), "test": (3000, 3400)}
@@ -42,7 +39,6 @@ def clf(model):
     clf = fareg.FaReGClassifier(
         model,
         sensitive_features=list(DATA.sensitive),
-        learner=GroupLearner(members=("cells",)),
         random_state=0,
     )
     return clf.conformalize(X["calibrate"], y["calibrate"], X_learn=X["learn"], y_learn=y["learn"])
@@ -98,13 +94,12 @@ def test_every_classifier_reports_or_says_what_to_compare_with(name, model, spli
     assert ("before" in told.to_dict()) == (told.sets["before"] != told.sets["after"]).any()
 
 
-def test_thresholds_that_were_counted_are_compared_with_split_ones_too(model):
-    clf = short_classifiers()["FaReGClassifier"].set_params(estimator=model, random_state=0)
-    clf = counted(clf, X["calibrate"], y["calibrate"])
-    told = clf.report(X["test"], y["test"], measures=False)
-    sets = clf.conformity_scores(X["test"]) <= clf.calibration_.split_thresholds
-    hits = fareg.metrics.is_covered(y["test"], sets, classes=clf.classes_)
-    assert told.before["coverage"] == hits.mean()
+def test_thresholds_of_new_rows_are_compared_with_split_ones_of_these_rows(clf, model):
+    new = clf.recalibrated(X["calibrate"], y["calibrate"])
+    split = fareg.SplitConformalClassifier(model, random_state=0)
+    split.conformalize(X["calibrate"], y["calibrate"])
+    told = new.report(X["test"], y["test"], measures=False)
+    np.testing.assert_array_equal(told.sets["before"], split.predict_set(X["test"]))
 
 
 def test_columns_of_probabilities_are_no_groups(split):
@@ -145,7 +140,7 @@ def test_a_report_on_calibration_rows_says_so(method, model):
             made.report(*rows, before=before, measures=False)
         told[name] = sum("scores of calibration rows" in str(w.message) for w in caught)
     assert not told["new"]
-    assert told["old"] == hasattr(own_part(made.calibration_), "scores")
+    assert told["old"] == (method != "RectifiedConformalClassifier")  # it keeps residuals
 
 
 def test_scores_that_many_rows_share_accuse_nobody():

@@ -1,7 +1,7 @@
 """scikit-learn's own checks on every classifier of the registry."""
 
 import pytest
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fareg
@@ -9,6 +9,7 @@ from fareg.classifiers import CLASSIFIERS
 from registry import short
 
 TREE = DecisionTreeClassifier(random_state=0)
+TREE_OF_NUMBERS = DecisionTreeRegressor(max_depth=2)
 VARIANTS = [
     fareg.SplitConformalClassifier(),  # with the default estimator
     fareg.SplitConformalClassifier(TREE, label_conditional=True),
@@ -16,8 +17,9 @@ VARIANTS = [
     fareg.ExhaustiveConformalClassifier(TREE, label_conditional=True),
     fareg.AFCPClassifier(TREE, label_conditional=True, n_select=2),
     fareg.CondCPClassifier(TREE, label_conditional=True, randomized=True),
-    short(fareg.PLCPClassifier, TREE, calibration="reuse"),
-    fareg.RectifiedConformalClassifier(TREE, label_conditional=True, calibration="split"),
+    short(fareg.PLCPClassifier, TREE, learn_from="reuse"),
+    fareg.RectifiedConformalClassifier(TREE, label_conditional=True, learn_from="split"),
+    fareg.FaReGClassifier(TREE, label_conditional=True, learner=TREE_OF_NUMBERS, protect="nothing"),
     fareg.FaReGClassifier.paper(TREE, max_iter=10, n_draws=3),
 ]
 

@@ -18,7 +18,6 @@ from fareg.experiments._methods import (
     LEVELS,
     MARGINAL,
     OUT_OF_FOLD,
-    PARTITION,
     apply_method,
     comparison,
     fitted,
@@ -76,7 +75,7 @@ def test_out_of_fold_rows_teach_so_that_every_calibration_row_calibrates(tiny, b
     with pytest.raises(FaregError, match="gradient boosting, got mlp"):
         bench.learning_rows()
     bench = prepare(replace(tiny.tiny_problem(), base=BaseConfig(kind="boosting")), bench.store)
-    n_rows = {m: fitted(m, bench)[0].calibration_.n_rows for m in (LEVELS, OUT_OF_FOLD)}
+    n_rows = {m: fitted(m, bench)[0].n_calibration_ for m in (LEVELS, OUT_OF_FOLD)}
     assert n_rows[OUT_OF_FOLD] == len(bench.calibration.y)
     assert n_rows[LEVELS] < len(bench.calibration.y)
     again = prepare(bench.problem, bench.store)
@@ -104,7 +103,7 @@ def test_the_oracle_union_adds_the_group_to_marginal(bench):
 
 @pytest.mark.parametrize("size", [0.5, 2.5, 5.25])
 def test_a_size_matched_marginal_has_that_size(size, bench):
-    method = Method("matched", "matched", (("like", PARTITION),))
+    method = Method("matched", "matched", (("like", LEVELS),))
     sets, facts = apply_method(method, bench, lambda like: size)
     assert sets.sum(axis=1).mean() == size
     assert 0 <= facts["level"] <= 1
@@ -133,16 +132,16 @@ def test_fewer_draws_are_the_first_of_many(n_draws, bench):
 
 
 def test_a_matched_row_needs_no_other_row_to_be_there(tiny, bench, tmp_path):
-    matched = Method("matched", "matched", (("like", PARTITION),))
+    matched = Method("matched", "matched", (("like", LEVELS),))
     cell = MethodCell(bench.problem, matched, tiny.METRICS)
     with one_thread():
         row = cell.result(bench).iloc[0]
-        like = MethodCell(bench.problem, PARTITION, tiny.METRICS).result(bench).iloc[0]
+        like = MethodCell(bench.problem, LEVELS, tiny.METRICS).result(bench).iloc[0]
     assert row["size"] == like["size"]
 
 
 def test_selections_are_shares_and_both_is_at_most_either(bench):
-    for method in (PARTITION, Method("AFCP2", "afcp", (("n_select", 2),))):
+    for method in (LEVELS, Method("AFCP2", "afcp", (("n_select", 2),))):
         _, facts = apply_method(method, bench, lambda like: 2.0)
         told = {"selects_first", "selects_second", "selects_both"}
         assert set(facts) == told | {"conformalize_seconds", "predict_seconds"}
@@ -151,4 +150,4 @@ def test_selections_are_shares_and_both_is_at_most_either(bench):
 
 def test_the_comparison_names_every_method_once():
     names = [method.name for method in comparison()]
-    assert len(set(names)) == len(names) == 16
+    assert len(set(names)) == len(names) == 15

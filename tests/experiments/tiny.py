@@ -2,7 +2,7 @@
 
 from fareg.experiments._cells import MethodCell
 from fareg.experiments._config import BaseConfig, DataConfig, Method, MetricConfig, Problem
-from fareg.experiments._methods import MARGINAL, PARTITION
+from fareg.experiments._methods import LEVELS, MARGINAL
 from fareg.experiments._runner import run_cells
 from fareg.experiments._store import Store
 
@@ -21,7 +21,7 @@ def tiny_cells(n_problems=4):
     ]
     problems = [Problem(DataConfig("xnor"), 200, s, BASE, 100) for s in range(n_problems)]
     cells = [MethodCell(problem, method, METRICS) for problem in problems for method in methods]
-    return [*cells, MethodCell(problems[0], PARTITION, METRICS)]
+    return [*cells, MethodCell(problems[0], LEVELS, METRICS)]
 
 
 def tiny_problem(kind="xnor", n=400, seed=0):

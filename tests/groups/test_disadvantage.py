@@ -7,32 +7,44 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
 
 from fareg import FaregError
-from fareg._levels import Levels
-from fareg.groups import MEMBERS, GroupLearner
-from fareg.groups import _boosting as boosting
-from fareg.groups import _learner as learner_module
-from fareg.groups._boosting import _boost, learn_boosting, level_means
-from fareg.groups._cells import PRIOR_ROWS, _nested_gain, learn_cells
+from fareg._columns import canonical
+from fareg._encoding import FillEmpty, gradient_boosting, ordinal_encoder
+from fareg.groups import _disadvantage as module
+from fareg.groups import _members as members
+from fareg.groups import learn_disadvantage
 from fareg.groups._disadvantage import (
     STRONG,
     WEAK,
     Signal,
     cross_fitted,
-    learn_quickly,
+    draw_folds,
+    learn_given,
     measure_signal,
+    read_columns,
     stack_weights,
 )
-from fareg.groups._folds import N_FOLDS, Folds
-from fareg.groups._kernel import PENALTIES, Reading, _ridge, kernel, learn_kernel
+from fareg.groups._features import N_FOLDS, READS
+from fareg.groups._members import (
+    PENALTIES,
+    ColumnReading,
+    category_means,
+    kernel,
+    learn_smooth,
+    learn_trees,
+)
 from fareg.persistence._codec import Reader, Writer
 
 
-def people(n, seed=0, gap=0.5):
+def people_of(n, seed=0, gap=0.5):
     """Draw a table with an interaction, a smooth slope and noise columns; return who is hard."""
     rng = np.random.default_rng(seed)
-    columns = pd.DataFrame(
+    people = pd.DataFrame(
         {
             "Color": rng.choice(["Red", "Blue"], n),
             "Gender": rng.choice(["Female", "Male"], n),
@@ -40,172 +52,248 @@ def people(n, seed=0, gap=0.5):
             "Region": rng.choice(list("abcde"), n),
         }
     ).astype({"Color": object, "Gender": object, "Region": object})
-    hard = ((columns["Color"] == "Red") == (columns["Gender"] == "Female")).to_numpy()
-    covered = np.clip(rng.random(n) - gap * hard + gap / 2, 0, 1)
-    return columns, covered, hard
-
-
-def stacked(**parameters):
-    return GroupLearner(members=MEMBERS, numbers="piecewise", **parameters)
+    hard = ((people["Color"] == "Red") == (people["Gender"] == "Female")).to_numpy()
+    target = 1 - np.clip(rng.random(n) - gap * hard + gap / 2, 0, 1)
+    return people, target, hard
 
 
 @pytest.fixture(scope="module")
 def learned():
-    columns, covered, hard = people(800)
-    return stacked(max_iter=40).fit(columns, covered), columns, covered, hard
+    people, target, hard = people_of(800)
+    return learn_disadvantage(people, target, seed=0), people, target, hard
+
+
+@pytest.fixture(scope="module")
+def both_models():
+    """Two features matter together, for the smooth model, and others each a little, for trees."""
+    rng = np.random.default_rng(0)
+    people = pd.DataFrame(rng.random((1000, 10)), columns=list("abcdefghij"))
+    together = (people["a"] > 0.5) == (people["b"] > 0.5)
+    target = 0.2 * together + people.mean(axis=1) - 0.1 + 0.1 * rng.normal(size=1000)
+    target = np.clip(target, 0, 1).to_numpy()
+    people["j"] = np.where(people["j"] > 0.5, "high", None)
+    fitted = learn_disadvantage(canonical(people), target, seed=0)
+    assert len(fitted.models) == 2
+    return fitted, canonical(people)
+
+
+def nobody_is_worse_off(fitted, people, mean):
+    assert fitted.signal == Signal(0.0, 1.0)
+    assert fitted.signal.n_levels(1000, 20) == 1
+    np.testing.assert_allclose(fitted.predict(people), mean, atol=1e-9)
+    fitted.check(people)
 
 
 def test_those_worse_off_have_more_of_it(learned):
-    learner, _, covered, hard = learned
-    fresh, _, fresh_hard = people(2000, seed=1)
-    b = learner.disadvantage(fresh)
+    fitted, _, target, hard = learned
+    fresh, _, fresh_hard = people_of(2000, seed=1)
+    b = fitted.predict(fresh)
     assert b[fresh_hard].min() > b[~fresh_hard].max()
-    assert set(learner.features_[:2]) == {"Color", "Gender"}
-    assert learner.found_
-    assert learner.signal_.gain > 0.1
+    assert set(fitted.features) == {"Color", "Gender"}
+    assert fitted.columns == ("Color", "Gender", "Age", "Region")
+    assert fitted.signal.credible
+    assert fitted.signal.gain > 0.1
     # it is an expected shortfall, not just an order
-    assert b[fresh_hard].mean() == pytest.approx(1 - covered[hard].mean(), abs=0.05)
+    assert b[fresh_hard].mean() == pytest.approx(target[hard].mean(), abs=0.05)
 
 
 def test_smooth_regions_of_numbers_are_learned():
     rng = np.random.default_rng(0)
-    columns = pd.DataFrame(rng.uniform(-1, 1, (1500, 3)), columns=["a", "b", "c"])
-    hard = np.hypot(columns["a"], columns["b"]) < 0.6
-    covered = np.clip(rng.random(1500) - 0.5 * hard + 0.25, 0, 1)
-    learner = stacked(max_iter=60).fit(columns, covered)
-    fresh = pd.DataFrame(rng.uniform(-1, 1, (2000, 3)), columns=["a", "b", "c"])
-    b = learner.disadvantage(fresh)
-    inside = np.hypot(fresh["a"], fresh["b"]).to_numpy() < 0.6
-    pairs = b[inside][:, None] > b[~inside]
-    assert pairs.mean() > 0.9
+
+    def draw(n):
+        people = pd.DataFrame(rng.uniform(-1, 1, (n, 3)), columns=["a", "b", "c"])
+        return people, np.hypot(people["a"], people["b"]).to_numpy() < 0.6
+
+    (people, hard), (fresh, inside) = draw(1500), draw(2000)
+    target = np.clip(rng.random(1500) + 0.5 * hard - 0.25, 0, 1)
+    b = learn_disadvantage(people, target, seed=0).predict(fresh)
+    assert (b[inside][:, None] > b[~inside]).mean() > 0.93
 
 
 def test_a_row_never_depends_on_the_rows_beside_it(learned):
-    learner, columns, _, _ = learned
-    together = learner.disadvantage(columns)
-    alone = np.concatenate([learner.disadvantage(columns.iloc[[i]]) for i in range(10)])
-    np.testing.assert_allclose(alone, together[:10], rtol=1e-12)
-    np.testing.assert_allclose(learner.disadvantage(columns.iloc[::-1])[::-1], together, rtol=1e-12)
-    assert learner.disadvantage(columns.iloc[:0]).shape == (0,)
+    fitted, people, _, _ = learned
+    together = fitted.predict(people)
+    alone = np.concatenate([fitted.predict(people.iloc[[i]]) for i in range(10)])
+    np.testing.assert_array_equal(alone, together[:10])
+    np.testing.assert_array_equal(fitted.predict(people.iloc[::-1])[::-1], together)
+    assert fitted.predict(people.iloc[:0]).shape == (0,)
+    np.testing.assert_array_equal(np.round(together, 9), together)
+
+
+def test_a_row_of_missing_values_is_read_as_in_a_table(learned):
+    """A column of one missing text has no type of its own: it is numbers then."""
+    fitted, people, _, _ = learned
+    with_missing = people.iloc[:2].assign(Color=pd.Series(["Red", None], dtype=object))
+    alone = canonical(pd.DataFrame({**with_missing.iloc[[1]], "Color": [np.nan]}))
+    assert alone["Color"].dtype == np.float64
+    assert fitted.predict(alone)[0] == fitted.predict(with_missing)[1]
 
 
 def test_same_seed_same_answer():
-    columns, covered, _ = people(300)
-    first, again = (stacked(max_iter=10, random_state=3).fit(columns, covered) for _ in "ab")
-    np.testing.assert_array_equal(first.disadvantage(columns), again.disadvantage(columns))
-    np.testing.assert_array_equal(first.out_of_fold_, again.out_of_fold_)
+    people, target, _ = people_of(300)
+    first, again = (learn_disadvantage(people, target, seed=3) for _ in "ab")
+    np.testing.assert_array_equal(first.predict(people), again.predict(people))
+    assert first.signal == again.signal
 
 
-def boosted(columns, target, folds):
-    by_fold, model = learn_boosting(columns, target, folds.trains(), np.random.default_rng(0))
-    return folds.own(by_fold), model
+def trees_alone(people, matrix, sizes, target, fold):
+    return learn_trees(matrix, sizes, target, fold)[0]
 
 
-MEMBERS_ALONE = {
-    "cells": lambda columns, target, folds: learn_cells(columns, target, folds),
-    "boosting": lambda columns, target, folds: boosted(columns, target, folds),
-    "kernel": lambda columns, target, folds: learn_kernel(
-        columns, target, folds, (("Age", "Color"),) * N_FOLDS, np.random.default_rng(0)
-    ),
-}
+def smooth_alone(people, matrix, sizes, target, fold):
+    is_category, columns = np.array([True, True, False, True]), [np.array([0, 2])] * len(READS)
+    return learn_smooth(matrix, is_category, target, fold, columns, 0)[0]
 
 
-@pytest.mark.parametrize("member", MEMBERS_ALONE)
-def test_no_row_is_predicted_by_what_it_taught(member):
-    columns, covered, _ = people(300)
+def given_alone(people, matrix, sizes, target, fold):
+    forest = RandomForestRegressor(10, min_samples_leaf=10)
+    return learn_given(forest, matrix, target, fold, 0)[0]
+
+
+@pytest.mark.parametrize("learn", [trees_alone, smooth_alone, given_alone])
+def test_no_row_is_predicted_by_what_its_fold_taught(learn):
+    people, target, _ = people_of(300)
+    people["Region"] = [f"r{j}" for j in np.arange(300) // 3]  # each mean is of three rows
+    people = canonical(people)
+    readings = tuple(ColumnReading.learn(column) for _, column in people.items())
+    matrix, sizes = read_columns(readings, people), {0: 2, 1: 2, 3: 100}
     rng = np.random.default_rng(0)
-    folds = Folds.draw(300, np.arange(300) // 2, rng)
-    honest, _ = MEMBERS_ALONE[member](columns, 1 - covered, folds)
-    held = np.flatnonzero(folds.fold == 2)
-    shuffled = covered.copy()
-    shuffled[held] = covered[rng.permutation(held)]  # their mean stays what it was
-    again, _ = MEMBERS_ALONE[member](columns, 1 - shuffled, folds)
-    np.testing.assert_allclose(again[held], honest[held], atol=1e-6)
-    assert not np.allclose(again[folds.fold == 1], honest[folds.fold == 1], atol=1e-6)
+    _, fold = draw_folds(300, np.arange(300) // 2, rng)
+    honest = learn(people, matrix, sizes, target, fold)
+    for k in range(N_FOLDS):
+        other = np.where(fold == k, 5 * rng.random(300), target)
+        again = learn(people, matrix, sizes, other, fold)
+        np.testing.assert_allclose(again[fold == k], honest[fold == k], atol=1e-9)
+        assert not np.allclose(again[fold != k], honest[fold != k], atol=1e-3)
 
 
-def test_arrays_of_trees_answer_as_scikit_learn_does(monkeypatch):
-    columns, covered, _ = people(300)
-    columns.loc[::7, "Age"] = np.nan
-    columns.loc[::5, "Region"] = None
-    folds = Folds.draw(300, None, np.random.default_rng(0))
-    sums = []
-
-    def boost(*args):
-        total, trees = _boost(*args)
-        sums.append(total)  # by scikit-learn's own prediction of every tree
-        return total, trees
-
-    def same_for_all(codes, *args):
-        means, _ = level_means(codes, *args)
-        return means, means[codes]
-
-    monkeypatch.setattr("fareg.groups._boosting._boost", boost)
-    monkeypatch.setattr("fareg.groups._boosting.level_means", same_for_all)
-    _, model = learn_boosting(columns, covered, folds.trains(), np.random.default_rng(0))
-    expected = covered.mean() + np.mean(sums, axis=0)
-    np.testing.assert_allclose(model.predict(columns), expected)
+def test_category_means_are_those_of_their_definition():
+    rng = np.random.default_rng(0)
+    codes, target, fold = rng.integers(0, 6, 90), rng.random(90), rng.permutation(90) % N_FOLDS
+    for reads in READS:
+        means = category_means(codes, 7, target, fold, reads)
+        for left_out in range(N_FOLDS + 1):
+            rows = (reads[fold] > 0) & (fold != left_out)
+            mean = target[rows].mean()
+            for code in range(7):  # the last one does not occur
+                near = rows & (codes == code)
+                expected = (target[near].sum() + members.PRIOR_ROWS * mean) / (
+                    near.sum() + members.PRIOR_ROWS
+                )
+                assert means[left_out, code] == pytest.approx(expected)
+            assert means[left_out, -1] == pytest.approx(mean)
 
 
-def test_rows_of_a_cluster_are_held_out_together():
-    ids = np.array(["p1", "p2", None, "p3", "p1", None] * 20, dtype=object)
-    folds = Folds.draw(len(ids), ids, np.random.default_rng(0))
-    for person in ("p1", "p2", "p3"):
-        assert len(set(folds.fold[ids == person])) == 1
-    part = folds.part(0.5, np.random.default_rng(0))
-    assert all(len(set(part[ids == person])) == 1 for person in ("p1", "p2", "p3"))
+def test_trees_read_the_means_of_their_categories():
+    people, target, _ = people_of(400)
+    people.loc[::5, "Region"] = None
+    readings = tuple(ColumnReading.learn(column) for _, column in people.items())
+    matrix, fold = read_columns(readings, people), np.arange(400) % N_FOLDS
+    sizes = {0: 2, 1: 2, 3: 6}
+    _, trees = learn_trees(matrix, sizes, target, fold)
+    x = matrix.copy()
+    for j in sizes:
+        for code in np.unique(matrix[:, j]):
+            near = matrix[:, j] == code
+            x[near, j] = (target[near].sum() + 8 * target.mean()) / (near.sum() + 8)
+    np.testing.assert_allclose(trees.predict(matrix), trees.boosting.predict(x))
+
+
+def test_few_kinds_of_rows_have_the_exact_kernel_regression():
+    """If every kind of row is a centre, the regression is ``k(x, X) (K + c I)^-1 y``."""
+    people, target, _ = people_of(300)
+    rows = people[["Color", "Region"]]
+    readings = tuple(ColumnReading.learn(column) for _, column in rows.items())
+    matrix, fold = read_columns(readings, rows), np.arange(300) % N_FOLDS
+    is_category = np.array([True, True])
+    out_of_fold, fitted = learn_smooth(matrix, is_category, target, fold, [np.arange(2)] * 6, 0)
+    K = kernel(matrix, matrix, is_category, 1.0)
+    average = np.zeros(300)
+    for k in range(N_FOLDS + 1):
+        trains = fold != k
+        own, mean = K[np.ix_(trains, trains)], target[trains].mean()
+        y = target[trains] - mean
+
+        def error(c, own=own, y=y):
+            smoother = own @ np.linalg.inv(own + c * np.eye(len(y)))
+            rest = y - smoother @ y
+            return (rest @ rest) / (1 - np.trace(smoother) / (len(y) + 1)) ** 2
+
+        best = min(PENALTIES, key=error)
+        expected = mean + K[:, trains] @ np.linalg.solve(own + best * np.eye(len(y)), y)
+        np.testing.assert_allclose(out_of_fold[fold == k], expected[fold == k], atol=1e-4)
+        average += expected / (N_FOLDS + 1)
+    np.testing.assert_allclose(fitted.predict(matrix), average, atol=1e-4)
+
+
+def test_numbers_are_read_by_rank():
+    column = pd.Series(np.arange(1000.0), name="a")
+    reading = ColumnReading.learn(column)
+    ranks = reading.read(column)
+    stretched = ColumnReading.learn(np.exp(column / 100)).read(np.exp(column / 100))
+    np.testing.assert_array_equal(stretched, ranks)
+    assert (np.diff(ranks) >= 0).all()
+    np.testing.assert_allclose(ranks, np.arange(1000) / 999, atol=0.002)
+    odd = pd.Series([np.nan, np.inf, -np.inf, 1e300, -1e300])
+    assert reading.read(odd).tolist() == [-1, 1, 0, 1, 0]
+
+
+def test_clusters_are_held_out_whole_and_folds_are_even():
+    rng = np.random.default_rng(0)
+    clusters = rng.integers(0, 23, 400)
+    cluster, fold = draw_folds(400, clusters, rng)
+    assert all(len(np.unique(fold[clusters == c])) == 1 for c in range(23))
+    sizes = [len(np.unique(cluster[fold == k])) for k in range(N_FOLDS)]
+    assert max(sizes) - min(sizes) <= 1
 
 
 def test_repeated_rows_are_no_evidence():
     """Every row of a noisy table ten times: its copies predict it unless they are held out."""
-    columns, _, _ = people(60)
-    covered = np.random.default_rng(0).random(60)
-    many = columns.loc[np.repeat(columns.index, 10)].reset_index(drop=True)
-    many["id"] = np.repeat(np.arange(60.0), 10)  # tells the copies apart perfectly
-    learner = GroupLearner(members=("cells", "boosting"), numbers="piecewise")
-    naive = learner.fit(many, np.repeat(covered, 10)).signal_
-    assert naive.p_value < 1e-6
-    told = learner.fit(many, np.repeat(covered, 10), clusters=np.repeat(np.arange(60), 10)).signal_
-    assert told.p_value > 0.05
+    people, _, _ = people_of(60)
+    target = np.random.default_rng(0).random(60)
+    many = people.loc[np.repeat(people.index, 10)].reset_index(drop=True)
+    many["id"] = np.repeat(np.arange(60.0), 10)  # separates the copies perfectly
+    naive = learn_disadvantage(many, np.repeat(target, 10), seed=0)
+    assert naive.signal.p_value < 1e-6
+    known = learn_disadvantage(many, np.repeat(target, 10), np.repeat(np.arange(60), 10), seed=0)
+    assert known.signal.p_value > 0.05
 
 
 @pytest.mark.parametrize("n_columns", [4, 12, 40])
-def test_the_p_value_of_noise_holds_its_level(n_columns):
+def test_the_p_value_of_noise_holds_its_level_for_ridge(n_columns):
     """Models of different folds learn from each other's rows, so their products are no sum of
     independent terms: taken as one, p <= 0.05 in 12% of all tables of noise."""
     n, n_tables, p_values = 200, 400, []
     for seed in range(n_tables):
         rng = np.random.default_rng([n_columns, seed])
-        x, target, folds = rng.normal(size=(n, n_columns)), rng.random(n), Folds.draw(n, None, rng)
-        predicted = np.empty(n)
-        for k in range(N_FOLDS):
-            own, rest = folds.fold == k, folds.fold != k
-            mean = target[rest].mean()
-            ridge = x[rest].T @ x[rest] + 20 * np.eye(n_columns)
-            beta = np.linalg.solve(ridge, x[rest].T @ (target[rest] - mean))
-            predicted[own] = mean + x[own] @ beta
-        p_values.append(measure_signal(predicted, target, folds).p_value)
+        x, target = rng.normal(size=(n, n_columns)), rng.random(n)
+        cluster, fold = draw_folds(n, None, rng)
+        predicted, _ = learn_given(Ridge(20.0), x, target, fold, 0)
+        p_values.append(measure_signal(predicted, target, fold, cluster).p_value)
     for level in (STRONG, WEAK):
         assert np.sum(np.array(p_values) <= level) <= binom.ppf(0.999, n_tables, level)
 
 
-@pytest.mark.parametrize("n_columns", [4, 12])
-def test_evidence_for_noise_is_as_rare_as_its_p_value_says(n_columns):
-    n_tables, n_all, n_any = 30, 0, 0
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_columns", "n_tables"), [(4, 200), (12, 100), (40, 30)])
+def test_the_p_value_of_noise_holds_its_level(n_columns, n_tables):
+    p_values = []
     for seed in range(n_tables):
-        rng = np.random.default_rng(seed)
-        columns = pd.DataFrame(rng.normal(size=(200, n_columns)).round(1)).rename(columns=str)
-        learner = GroupLearner(members=("cells", "boosting"), random_state=seed)
-        n_levels = learner.fit(columns, rng.random(200)).signal_.n_levels(1000, 20)
-        n_all, n_any = n_all + (n_levels == 20), n_any + (n_levels > 1)
-    assert n_all <= binom.ppf(0.999, n_tables, STRONG)
-    assert n_any <= binom.ppf(0.999, n_tables, WEAK)
+        rng = np.random.default_rng([n_columns, seed])
+        columns = {f"c{j}": rng.normal(size=400) for j in range(0, n_columns, 2)}
+        columns |= {f"c{j}": rng.choice(list("abcd"), 400) for j in range(1, n_columns, 2)}
+        people = canonical(pd.DataFrame(columns))
+        p_values.append(learn_disadvantage(people, rng.random(400), seed=seed).signal.p_value)
+    for level in (STRONG, WEAK):
+        assert np.sum(np.array(p_values) <= level) <= binom.ppf(0.999, n_tables, level)
 
 
 def test_a_weak_order_deserves_levels_although_a_constant_predicts_better():
     rng = np.random.default_rng(0)
-    target, folds = rng.random(1000), Folds.draw(1000, None, rng)
-    signal = measure_signal(0.3 * target + rng.normal(0.35, 0.3, 1000), target, folds)
+    target = rng.random(1000)
+    cluster, fold = draw_folds(1000, None, rng)
+    weak = 0.3 * target + rng.normal(0.35, 0.3, 1000)
+    signal = measure_signal(weak, target, fold, cluster)
     assert signal.gain < 0
     assert signal.n_levels(1000, 20) == 20
 
@@ -213,12 +301,12 @@ def test_a_weak_order_deserves_levels_although_a_constant_predicts_better():
 def test_folds_that_differ_in_their_mean_are_no_evidence():
     """The others' mean, as a prediction, falls where a fold's own mean rises."""
     rng = np.random.default_rng(0)
-    folds = Folds.draw(1000, None, rng)
-    target = rng.random(1000) + folds.fold
-    others = np.array([target[folds.fold != k].mean() for k in range(N_FOLDS)])
+    cluster, fold = draw_folds(1000, None, rng)
+    target = rng.random(1000) + fold
+    others = np.array([target[fold != k].mean() for k in range(N_FOLDS)])
     noise = rng.normal(0, 1e-3, 1000)
     p_values = [
-        measure_signal(s * others[folds.fold] + noise, target, folds).p_value for s in (1, -1)
+        measure_signal(s * others[fold] + noise, target, fold, cluster).p_value for s in (1, -1)
     ]
     assert p_values[0] == pytest.approx(p_values[1])
 
@@ -250,299 +338,175 @@ def test_weights_are_the_best_of_all_allowed():
 
 def test_a_useless_stack_is_the_mean():
     rng = np.random.default_rng(0)
-    target, folds = rng.random(500), Folds.draw(500, None, rng)
-    honest = cross_fitted(-target[:, None], target, folds)  # it may only be subtracted
+    target = rng.random(500)
+    cluster, fold = draw_folds(500, None, rng)
+    honest = cross_fitted(-target[:, None], target, fold)  # it may only be subtracted
     np.testing.assert_allclose(honest, target.mean(), atol=0.02)
-    assert measure_signal(honest, target, folds).p_value > 0.05
+    assert measure_signal(honest, target, fold, cluster).p_value > 0.05
 
 
-def test_nested_gain_is_its_definition():
+HOSTILE = {
+    "constant": lambda rng, n: np.zeros(n),
+    "missing": lambda rng, n: np.full(n, np.nan),
+    "infinite": lambda rng, n: np.where(rng.random(n) < 0.1, np.inf, rng.normal(size=n)),
+    "holes": lambda rng, n: np.where(rng.random(n) < 0.5, np.nan, rng.normal(size=n)),
+    "many": lambda rng, n: pd.Series([f"c{j}" for j in rng.integers(0, 1000, n)], dtype=object),
+    "huge": lambda rng, n: rng.normal(size=n) * 1e300,
+    "empty": lambda rng, n: pd.Series([None] * n, dtype=object),
+}
+
+
+@pytest.mark.parametrize("learner", [None, Ridge(), RandomForestRegressor(5)])
+@pytest.mark.parametrize("names", [*[[name] for name in HOSTILE], list(HOSTILE)])
+def test_hostile_columns_give_numbers(names, learner):
     rng = np.random.default_rng(0)
-    key, targets = rng.integers(0, 6, 120), rng.normal(size=(N_FOLDS, 120))
-    fold = rng.permutation(120) % N_FOLDS
-    expected = np.zeros(N_FOLDS)
-    for k in range(N_FOLDS):
-        for i in np.flatnonzero(fold != k):
-            near = (key == key[i]) & (fold != k) & (fold != fold[i])
-            mean = targets[k, near].sum() / (near.sum() + PRIOR_ROWS)
-            expected[k] += targets[k, i] ** 2 - (targets[k, i] - mean) ** 2
-    np.testing.assert_allclose(_nested_gain(key, targets, fold), expected)
-
-
-def test_cells_of_one_feature_are_shrunk_means():
-    columns, covered, _ = people(400)
-    one = columns[["Region"]]
-    folds = Folds.draw(400, None, np.random.default_rng(0))
-    _, model = learn_cells(one, covered, folds)
-    codes, mean = Levels.learn(one["Region"]).codes(one["Region"]), covered.mean()
-    expected = np.zeros(400)
-    for trains in folds.trains():
-        for code in range(5):
-            near = (codes == code) & trains
-            shrunk = (covered[near] - mean).sum() / (near.sum() + PRIOR_ROWS)
-            expected[codes == code] += (mean + shrunk) / N_FOLDS
-    np.testing.assert_allclose(model.predict(one), expected)
-    np.testing.assert_allclose(model.predict(one.assign(Region="never seen")), mean)
-
-
-def test_few_kinds_of_rows_have_the_exact_kernel_regression():
-    """If every kind of row is a centre, the regression is ``k(x, X) (K + c I)^-1 y``."""
-    columns, covered, _ = people(300)
-    reads = ("Color", "Region")
-    folds = Folds.draw(300, None, np.random.default_rng(0))
-    _, model = learn_kernel(columns, covered, folds, (reads,) * N_FOLDS, np.random.default_rng(0))
-    readings = [Reading.learn(columns[name]) for name in reads]
-    codes = np.column_stack([reading.codes(columns) for reading in readings])
-    K, mean, expected = kernel(readings, codes, codes, 1.0), covered.mean(), np.zeros(300)
-    for trains in folds.trains():
-        own, y = K[np.ix_(trains, trains)], covered[trains] - mean
-
-        def error(c, own=own, y=y):
-            smoother = own @ np.linalg.inv(own + c * np.eye(len(y)))
-            rest = y - smoother @ y
-            return (rest @ rest) / (1 - np.trace(smoother) / (len(y) + 1)) ** 2
-
-        best = min(PENALTIES, key=error)
-        alpha = np.linalg.solve(own + best * np.eye(len(y)), y)
-        expected += (mean + K[:, trains] @ alpha) / N_FOLDS
-    np.testing.assert_allclose(model.predict(columns), expected, atol=1e-4)
-
-
-def test_ridge_is_the_solution_of_its_equations():
-    rng = np.random.default_rng(0)
-    Z, y = rng.normal(size=(50, 4)), rng.normal(size=50)
-    _, weights = _ridge(Z, y)
-    close = [
-        np.allclose(weights, np.linalg.solve(Z.T @ Z + c * np.eye(4), Z.T @ y)) for c in PENALTIES
-    ]
-    assert sum(close) == 1
-
-
-def test_numbers_are_read_by_rank():
-    column = pd.Series(np.arange(1000.0), name="a")
-    reading = Reading.learn(column)
-    codes = reading.codes(pd.DataFrame({"a": column}))
-    stretched = Reading.learn(np.exp(column / 100).rename("a"))
-    again = stretched.codes(pd.DataFrame({"a": np.exp(column / 100)}))
-    np.testing.assert_array_equal(again, codes)
-    assert (np.diff(codes) >= 0).all()
-    odd = pd.DataFrame({"a": [np.nan, np.inf, -np.inf]})
-    assert reading.codes(odd).tolist() == [-1, codes.max(), codes.min()]
-
-
-def test_quick_learning_ranks_those_worse_off_first():
-    columns, covered, hard = people(1500)
-    parts = np.arange(1500) < np.array([[500], [1000]])
-    for part, b in zip(
-        parts, learn_quickly(columns, 1 - covered, parts, np.random.default_rng(0)), strict=True
-    ):
-        b, own = b[~part], hard[~part]
-        assert (b[own][:, None] > b[~own]).mean() > 0.95
-
-
-def test_quick_learning_reads_the_target_of_its_part_only():
-    columns, covered, _ = people(600)
-    parts = np.arange(600)[None] < 300
-    first, second = (
-        learn_quickly(columns, target, parts, np.random.default_rng(0))
-        for target in (1 - covered, np.where(parts[0], 1 - covered, 0.0))
-    )
-    np.testing.assert_array_equal(np.argsort(first[0]), np.argsort(second[0]))
-
-
-def test_two_groups_of_different_features_are_both_found():
-    rng = np.random.default_rng(0)
-    names = list("abcdef")
-    columns = pd.DataFrame({name: rng.choice(["0", "1"], 2000) for name in names}).astype(object)
-    first = (columns["a"] == "1") & (columns["b"] == "1")
-    second = (columns["c"] == "1") & (columns["d"] == "1")
-    covered = np.clip(rng.random(2000) - 0.6 * (first | second) + 0.3, 0, 1)
-    learner = GroupLearner(members=("cells",)).fit(columns, covered)
-    assert set("abcd") <= set(learner.features_)
-    b = learner.disadvantage(columns)
-    assert b[first | second].min() > b[~(first | second)].max()
-
-
-def test_hostile_columns_give_numbers():
-    rng = np.random.default_rng(0)
-    n = 400
-    columns = pd.DataFrame(
-        {
-            "constant": np.zeros(n),
-            "missing": np.full(n, np.nan),
-            "infinite": np.where(rng.random(n) < 0.1, np.inf, rng.normal(size=n)),
-            "holes": np.where(rng.random(n) < 0.5, np.nan, rng.normal(size=n)),
-            "many": pd.Series([f"c{j}" for j in rng.integers(0, 500, n)], dtype=object),
-            "huge": rng.normal(size=n) * 1e300,
-            "empty": pd.Series([None] * n, dtype=object),
-        }
-    )
-    learner = stacked(max_iter=10).fit(columns, rng.random(n) * (columns["holes"] > 0))
-    strange = columns.assign(many="never seen", holes=-np.inf, missing=5.0, empty="now full")
-    for table in (columns, strange, strange.assign(many=None, infinite=np.nan)):
-        b = learner.disadvantage(table)
+    people = pd.DataFrame({name: HOSTILE[name](rng, 400) for name in names})
+    fitted = learn_disadvantage(people, rng.random(400), learner=learner, seed=0)
+    strange = {"many": "never seen", "holes": -np.inf, "missing": 5.0, "empty": "now full"}
+    changed = people.assign(**{name: v for name, v in strange.items() if name in people})
+    for table in (people, changed):
+        b = fitted.predict(canonical(table))
         assert ((b >= 0) & (b <= 1)).all()
 
 
-@pytest.mark.parametrize("covered", [np.ones(200), np.zeros(200)])
-def test_equal_coverage_has_no_signal(covered):
-    columns, _, _ = people(200)
-    learner = stacked().fit(columns, covered)
-    assert learner.signal_.n_levels(1000, 20) == 1
-    np.testing.assert_allclose(learner.disadvantage(columns), 1 - covered)
-    np.testing.assert_allclose(learner.out_of_fold_, 1 - covered)
-    assert not learner.found_
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_equal_targets_have_no_signal(value):
+    people, _, _ = people_of(200)
+    nobody_is_worse_off(learn_disadvantage(people, np.full(200, value), seed=0), people, value)
 
 
-@pytest.mark.parametrize("n", [0, 1, 12])
+@pytest.mark.parametrize("n", [0, 1, 12, 49])
 def test_few_rows_have_no_signal(n):
-    columns, covered, _ = people(max(n, 1))
-    learner = stacked().fit(columns.iloc[:n], covered[:n])
-    assert learner.signal_.n_levels(1000, 20) == 1
-    assert learner.out_of_fold_.shape == (n,)
-    assert np.isfinite(learner.disadvantage(columns)).all()
+    people, target, _ = people_of(max(n, 1))
+    fitted = learn_disadvantage(people.iloc[:n], target[:n], seed=0)
+    nobody_is_worse_off(fitted, people, target.mean() if n else 0.0)
 
 
 @pytest.mark.parametrize("n_clusters", [1, 4])
 def test_fewer_clusters_than_folds_have_no_signal(n_clusters):
-    columns, covered, _ = people(300)
-    learner = stacked(max_iter=5).fit(columns, covered, np.arange(300) % n_clusters)
-    assert not learner.found_
-    np.testing.assert_allclose(learner.disadvantage(columns), 1 - covered.mean())
-    np.testing.assert_allclose(learner.out_of_fold_, 1 - covered.mean())
+    people, target, _ = people_of(300)
+    fitted = learn_disadvantage(people, target, np.arange(300) % n_clusters, seed=0)
+    nobody_is_worse_off(fitted, people, target.mean())
 
 
 @pytest.mark.parametrize("sizes", [[60] * 5, [296, 1, 1, 1, 1], [100, 100, 98, 1, 1]])
 def test_a_cluster_for_each_fold_is_enough(sizes):
-    columns, covered, _ = people(300)
-    learner = stacked(max_iter=5).fit(columns, covered, np.repeat(np.arange(5), sizes))
-    for answer in (learner.disadvantage(columns), learner.out_of_fold_):
-        assert ((answer >= 0) & (answer <= 1)).all()
+    people, target, _ = people_of(300)
+    fitted = learn_disadvantage(people, target, np.repeat(np.arange(5), sizes), seed=0)
+    assert fitted.models
+    assert ((fitted.predict(people) >= 0) & (fitted.predict(people) <= 1)).all()
 
 
-def test_a_part_of_the_clusters_has_some_of_each_fold():
-    ids = np.repeat(np.arange(20), 7)
-    folds = Folds.draw(len(ids), ids, np.random.default_rng(0))
-    for seed in range(20):
-        part = folds.part(0.05, np.random.default_rng(seed))
-        assert folds.take(part).is_complete
-        assert len(np.unique(ids[part])) in (N_FOLDS, N_FOLDS + 1)
-        assert set(np.bincount(ids[part])) <= {0, 7}
-
-
-def test_texts_of_too_many_levels_teach_nothing_and_stop_nothing(monkeypatch):
-    monkeypatch.setattr("fareg.groups._cells.MAX_CELLS", 100)
+def test_texts_of_too_many_categories_teach_nothing_and_stop_nothing(monkeypatch):
+    monkeypatch.setattr("fareg.groups._features.MAX_CELLS", 100)
     rng = np.random.default_rng(0)
-    columns = pd.DataFrame({"id": [f"p{i}" for i in range(400)], "other": [*"abcd"] * 100})
-    columns["other"] += columns["id"]
-    covered = rng.random(400)
-    learner = stacked(max_iter=5).fit(columns.astype(object), covered)
-    assert not learner.found_
-    np.testing.assert_allclose(learner.disadvantage(columns), 1 - covered.mean())
-    beside = columns.astype(object).assign(number=covered)  # a number tells although they do not
-    assert stacked(max_iter=5).fit(beside, covered).found_
+    people = pd.DataFrame({"id": [f"p{i}" for i in range(400)]}).astype(object)
+    target = rng.random(400)
+    nobody_is_worse_off(learn_disadvantage(people, target, seed=0), people, target.mean())
+    assert learn_disadvantage(people.assign(number=target), target, seed=0).signal.credible
 
 
-def test_rows_beyond_the_limit_are_predicted_too(monkeypatch):
-    monkeypatch.setattr(learner_module, "MAX_LEARNING_ROWS", 500)
-    columns, covered, hard = people(1500)
-    learner = GroupLearner(members=("cells", "boosting")).fit(columns, covered)
-    assert learner.out_of_fold_.shape == (1500,)
-    assert learner.out_of_fold_[hard].mean() > learner.out_of_fold_[~hard].mean() + 0.2
-
-
-def test_a_stored_disadvantage_answers_alike(learned):
-    learner, columns, _, _ = learned
-    writer = Writer()
-    written = json.loads(json.dumps(writer.write(learner, "learner")))
-    assert not writer.foreign
-    again = Reader(writer.arrays, 10**6).read(written)
-    np.testing.assert_array_equal(again.disadvantage(columns), learner.disadvantage(columns))
-    np.testing.assert_array_equal(again.membership(columns), learner.membership(columns))
-    assert again.signal_ == learner.signal_
-
-
-def test_a_million_people_of_few_kinds_take_a_moment(learned):
-    learner, columns, _, _ = learned
-    many = pd.DataFrame(
-        {name: column.to_numpy()[np.arange(200_000) % 40] for name, column in columns.items()}
-    )
-    start = time.perf_counter()
-    b = learner.disadvantage(many)
-    assert time.perf_counter() - start < 5  # about 0.1 s alone on a core
-    np.testing.assert_allclose(b[:40], learner.disadvantage(columns.iloc[:40]))
-
-
-@pytest.mark.parametrize(
-    ("parameter", "value"), [("members", ("forest",)), ("numbers", "raw"), ("members", "cells")]
-)
-def test_bad_parameters_are_named(parameter, value):
-    columns, covered, _ = people(100)
-    with pytest.raises(FaregError, match=parameter):
-        GroupLearner(**{parameter: value}).fit(columns, covered)
-
-
-@pytest.mark.parametrize("numbers", ["standard", "piecewise", "codes"])
-def test_the_network_alone_reads_numbers_in_three_ways(numbers):
-    columns, covered, hard = people(600)
-    learner = GroupLearner(numbers=numbers, select_features=False, max_iter=60)
-    q = learner.fit(columns, covered).membership(columns)
-    assert q[hard].mean() > q[~hard].mean()
-    assert set(learner.input_features()) == set(columns)
-    np.testing.assert_array_equal(learner.disadvantage(columns), q)
-    if numbers == "codes":
-        assert len(learner.input_features()) == columns.shape[1]
-
-
-def test_level_means_are_those_of_the_definition_and_rare_levels_tell_no_row_its_own_target():
+def test_rare_categories_do_not_hide_a_group_of_numbers():
     rng = np.random.default_rng(0)
-    n = 120
-    codes = np.column_stack([rng.integers(0, 2, n), rng.integers(2, 20, n)])
-    target = rng.random(n)
-    means, told = level_means(codes, target, 21, np.random.default_rng(1))
-    part = np.random.default_rng(1).permutation(n) % boosting.N_PARTS
-    prior = boosting.PRIOR_ROWS
-
-    def shrunk(alike, rows):
-        return (target[rows & alike].sum() + prior * target[rows].mean()) / (
-            (rows & alike).sum() + prior
-        )
-
-    everyone = np.ones(n, dtype=bool)
-    for level in range(21):
-        assert means[level] == pytest.approx(shrunk((codes == level).any(axis=1), everyone))
-    for i, j in np.ndindex(codes.shape):
-        alike = codes[:, j] == codes[i, j]
-        is_rare = alike.sum() < boosting.MANY_ROWS
-        assert is_rare == (j == 1)
-        assert told[i, j] == pytest.approx(shrunk(alike, part != part[i] if is_rare else everyone))
-        other_target = target.copy()
-        other_target[i] += 5
-        again = level_means(codes, other_target, 21, np.random.default_rng(1))[1]
-        assert (abs(again[i, j] - told[i, j]) < 1e-12) == is_rare
+    people = pd.DataFrame({"zip": rng.integers(0, 300, 1000).astype(str), "age": rng.random(1000)})
+    people["zip"] = people["zip"].astype(object)
+    hard = people["age"].to_numpy() > 0.8
+    b = learn_disadvantage(people, rng.random(1000) * 0.7 + 0.3 * hard, seed=0).predict(people)
+    assert (b[hard][:, None] > b[~hard]).mean() > 0.9
 
 
-def test_a_text_of_hundreds_of_levels_does_not_hide_a_group_of_numbers():
+def test_a_group_at_the_end_of_a_long_sorted_table_is_learned(monkeypatch):
+    """More rows than any model looks at, in the order of the feature that makes the group."""
+    monkeypatch.setattr(module, "MAX_LEARNING_ROWS", 3000)
+    monkeypatch.setattr("fareg.groups._features.MAX_ROWS", 2000)
+    monkeypatch.setattr(members, "MAX_SMOOTH_ROWS", 2000)
     rng = np.random.default_rng(0)
-    n = 1000
-    columns = pd.DataFrame({"zip": rng.integers(0, 300, n).astype(str), "age": rng.random(n)})
-    columns["zip"] = columns["zip"].astype(object)
-    hard = columns["age"].to_numpy() > 0.8
-    target = rng.random(n) * 0.7 + 0.3 * hard
-    halves = np.array([rng.permutation(n) < n // 2 for _ in range(4)])
-    for b in learn_quickly(columns, target, halves, rng):
-        assert (b[hard][:, None] > b[~hard]).mean() > 0.85
-
-
-def test_a_group_at_the_end_of_a_long_sorted_table_is_learned():
-    """More rows than a search looks at, in the order of the feature that tells the group."""
-    rng = np.random.default_rng(0)
-    n = 30_000
-    columns = pd.DataFrame({"state": np.sort(rng.integers(0, 60, n)), "x": rng.normal(size=n)})
-    columns = columns.assign(state=columns["state"].astype(str)).astype({"state": object})
-    wronged = columns["state"].isin(["58", "59"]).to_numpy()
-    assert not wronged[:20_000].any()
-    covered = (rng.random(n) < np.where(wronged, 0.5, 0.95)).astype(float)
-    learner = GroupLearner(members=("cells", "kernel")).fit(columns, covered)
-    b = learner.disadvantage(columns)
+    n = 6000
+    people = pd.DataFrame({"state": np.sort(rng.integers(0, 20, n)), "x": rng.normal(size=n)})
+    people = people.assign(state=people["state"].astype(str)).astype({"state": object})
+    wronged = people["state"].isin(["18", "19"]).to_numpy()
+    assert not wronged[:5000].any()
+    target = (rng.random(n) < np.where(wronged, 0.5, 0.05)).astype(float)
+    b = learn_disadvantage(people, target, seed=0).predict(people)
     assert b[wronged].min() > b[~wronged].max()
+
+
+PIPELINE = make_pipeline(ordinal_encoder(), FillEmpty(), RandomForestRegressor(20))
+
+
+@pytest.mark.parametrize("learner", [RandomForestRegressor(20), PIPELINE], ids=["bare", "pipe"])
+def test_any_regressor_learns(learner):
+    people, target, hard = people_of(600)
+    if isinstance(learner, RandomForestRegressor):
+        people.loc[::7, "Age"] = np.nan
+    first, again = (learn_disadvantage(people, target, learner=learner, seed=1) for _ in "ab")
+    b = first.predict(people)
+    assert b[hard].mean() > b[~hard].mean() + 0.2
+    assert first.signal.credible
+    assert len(first.models) == 1
+    np.testing.assert_array_equal(again.predict(people), b)  # its random_state is set
+    assert learner.get_params()["random_state" if people["Age"].isna().any() else "memory"] is None
+
+
+def test_a_learner_that_says_nothing_has_no_signal():
+    people, target, _ = people_of(300)
+    fitted = learn_disadvantage(people, target, learner=DummyRegressor(), seed=0)
+    np.testing.assert_allclose(fitted.predict(people), target.mean())
+    assert fitted.signal.n_levels(1000, 20) == 1
+    fitted.check(people)
+
+
+def test_a_learner_that_is_no_regressor_is_refused():
+    people, target, _ = people_of(100)
+    labels = np.where(target > 0.5, 1.0, 0.0)
+
+    class Pairs(DummyClassifier):
+        def predict(self, X):
+            return self.predict_proba(X)
+
+    with pytest.raises(FaregError, match="learner must predict one finite number per row"):
+        learn_disadvantage(people, labels, learner=Pairs(), seed=0)
+
+
+def stored(fitted):
+    writer = Writer()
+    written = json.loads(json.dumps(writer.write(fitted, "disadvantage")))
+    assert not writer.foreign
+    return Reader(writer.arrays, 10**6).read(written)
+
+
+def test_a_stored_disadvantage_answers_alike(both_models):
+    fitted, people = both_models
+    given = learn_disadvantage(
+        people, fitted.predict(people), learner=RandomForestRegressor(5), seed=0
+    )
+    for one in (fitted, given):
+        again = stored(one)
+        np.testing.assert_array_equal(again.predict(people), one.predict(people))
+        assert again.signal == one.signal
+        again.check(people)
+
+
+def test_many_people_take_a_moment(learned):
+    fitted, people, _, _ = learned
+    many = people.iloc[np.arange(200_000) % 40].reset_index(drop=True)
+    start = time.perf_counter()
+    b = fitted.predict(many)
+    assert time.perf_counter() - start < 5  # about 0.1 s alone on a core
+    np.testing.assert_array_equal(b[:40], fitted.predict(people.iloc[:40]))
+
+
+def test_one_row_takes_a_third_of_the_time_of_gradient_boosting(both_models):
+    fitted, people = both_models
+    model = gradient_boosting(0).fit(people, fitted.predict(people) > 0.5)
+    row = people.iloc[:1]
+
+    def seconds(call):
+        times = []
+        for _ in range(20):
+            start = time.perf_counter()
+            call(row)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    assert seconds(fitted.predict) < seconds(model.predict_proba) / 3

@@ -1,4 +1,4 @@
-"""Edit stored estimators at random, read them and ask them: run as a program, which may die.
+"""Edit stored estimators and classifiers at random, and ask them: a program, which may die.
 
 It prints the case before it is tried, so that whoever started it knows which one killed it. A file
 that is refused may raise any error, because ``fareg.load`` tells it in one sentence, and so may a
@@ -14,7 +14,7 @@ import warnings
 
 import numpy as np
 
-from stored_zoo import ZOO, answers, read, stored
+from stored_zoo import CONFORMAL, ZOO, answers, read, stored
 
 TEXTS = ("", "predict", "tofile", "__class__", "transform", "_in_fit", "O", "<U999999999", "brute")
 TEXTS += ("kd_tree", "precomputed", "minkowski", "drop", "passthrough", "fareg.scores.aps", "1")
@@ -28,12 +28,13 @@ def main(seed, n_edits, *names):
     rng = np.random.default_rng(seed)
     warnings.simplefilter("ignore")
     faulthandler.enable()
-    for name in names or ZOO:
+    names = names or [*ZOO, *CONFORMAL]
+    for name in names:
         stored(name)
     limit = 4 << 30  # a stored table of a few rows must not ask for more
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     n_answered = 0
-    for name in names or ZOO:
+    for name in names:
         thing = stored(name)
         n_same = 0
         for number in range(n_edits):
@@ -43,13 +44,15 @@ def main(seed, n_edits, *names):
             n_same += asked(node, arrays, thing.table)
             signal.alarm(0)
         n_answered += n_same
-    print("answered", n_answered, "of", n_edits * len(names or ZOO))
+    print("answered", n_answered, "of", n_edits * len(names))
 
 
 def asked(node, arrays, table):
     """Tell whether an edited estimator is read and answers."""
     try:
         model = read(node, arrays)
+        if hasattr(model, "check"):  # a conformal classifier, as ``fareg.load`` checks it
+            model.check()
         answers(model, table)
     except MemoryError:
         raise

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import safetensors.numpy
 import skops.io
 from sklearn.ensemble import StackingClassifier
 from sklearn.frozen import FrozenEstimator
@@ -26,9 +25,9 @@ from typer.testing import CliRunner
 import fareg
 from fareg.cli import app
 from fareg.persistence import _foreign, describe, read_estimator
-from fareg.persistence._archive import write_archive
 from fareg.persistence._shapes import SHAPES
 from fareg.persistence._trees import make_rounds
+from forging import forged
 from stored_zoo import NUMBERS, TWO, read, stored
 
 ROWS = NUMBERS.to_numpy()
@@ -44,22 +43,6 @@ def saved(clf, path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fareg.FaregWarning)
         fareg.save(clf, path)
-    return path
-
-
-def forged(path, change, foreign=None):
-    """Rewrite a model file as someone who knows how checksums are made."""
-    with zipfile.ZipFile(path) as archive:
-        entries = {name: archive.read(name) for name in archive.namelist()}
-    manifest = json.loads(entries.pop("manifest.json"))
-    arrays = safetensors.numpy.load(entries["arrays.safetensors"])
-    change(manifest["state"], arrays)
-    entries["arrays.safetensors"] = safetensors.numpy.save(arrays)
-    if foreign is not None:
-        entries["foreign.skops"] = foreign
-    for name in ("kind", "format", "entries", "checksum"):
-        del manifest[name]
-    write_archive(path, manifest, entries)
     return path
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import skops.io
 
+from fareg.persistence._codec import ESTIMATORS, RECORDS
 from fareg.persistence._given import SkopsFile
 from fareg.persistence._shapes import FITTED, LEFT_OUT, SHAPES
-from stored_zoo import ZOO, answers, read, stored
+from stored_zoo import CONFORMAL, ZOO, answers, read, stored
 
 
 def nodes_of(node):
@@ -56,6 +57,20 @@ def test_the_zoo_has_every_class_of_the_table():
     seen = {node.get("class") for name in ZOO for node in nodes_of(stored(name).node)}
     missing = SHAPES.keys() - seen
     assert missing <= {"_TemperatureScaling"}  # scikit-learn has it since 1.8
+
+
+def test_conformal_classifiers_of_the_zoo_have_every_record_and_estimator():
+    seen = {node.get("class") for name in CONFORMAL for node in nodes_of(stored(name).node)}
+    assert {*RECORDS, *ESTIMATORS} - seen == {"ProbabilityArrays"}
+
+
+@pytest.mark.parametrize("name", CONFORMAL)
+def test_conformal_classifiers_come_back_to_the_bit(name):
+    thing = stored(name)
+    assert thing.n_foreign == 0
+    back = read(thing.node, thing.arrays)
+    back.check()
+    assert_same(thing.model, back, thing.table)
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from scipy.stats import binomtest
 from sklearn.frozen import FrozenEstimator
 
 from fareg import SplitConformalClassifier
-from fareg._columns import select_columns
 from fareg._encoding import gradient_boosting
+from fareg._selection import select_columns
 from fareg.auditing import Promise
 from fareg.auditing._counts import Audited
 from fareg.auditing._verification import discover_and_verify
@@ -55,6 +55,7 @@ def test_an_unfair_classifier_is_found_out():
         audited = data.X[2000:].reset_index(drop=True)
         covered = is_covered(data.y[2000:], clf.predict_set(audited))
         groups = verified(select_columns(audited, data.sensitive), covered, seed)
-        agreement = [(g.mask == data.group[2000:]).mean() for g in groups if g.is_finding]
-        found += max(agreement, default=0) > 0.9
+        # the group is two cells, each of which is named by itself
+        accused = np.any([g.mask for g in groups if g.is_finding] or [np.zeros(2000)], axis=0)
+        found += (accused == data.group[2000:]).mean() > 0.9
     assert found >= 9

@@ -10,6 +10,7 @@ import pytest
 
 from fareg import FaReGClassifier
 from fareg.classifiers import CLASSIFIERS
+from fareg.groups import Rule
 from registry import short
 
 pytestmark = pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
@@ -60,10 +61,11 @@ def coverage(make, n_people, n_rows, *, copies, n_draws):
     return found
 
 
+# Groups that are protected by name: one bit, and one of four cells.
+GROUPS = [Rule.parse(text) for text in ("x3 = 1", "x3 = 0 and x4 = 0")]
 MAKERS = {
     **{cls.__name__: lambda cls=cls, **options: short(cls, **options) for cls in CLASSIFIERS},
-    "partition": lambda **options: short(FaReGClassifier, construction="partition", **options),
-    "union": lambda **options: short(FaReGClassifier, construction="union", **options),
+    "protected": lambda **options: short(FaReGClassifier, protect=GROUPS, **options),
 }
 
 

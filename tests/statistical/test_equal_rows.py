@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from fareg import FaReGClassifier, ProbabilityFunction, SplitConformalClassifier
-from fareg.groups import GroupLearner
 
 N_CLASSES, N_A, N_B = 4, 10, 6
 TRUE = np.random.default_rng(0).dirichlet(np.ones(N_CLASSES), (N_A, N_B))
@@ -38,9 +37,7 @@ def coverage_of_cells(X, y, sets):
 
 MAKERS = {
     "split": lambda: SplitConformalClassifier(model(), random_state=0),
-    "FaReG": lambda: FaReGClassifier(
-        model(), learner=GroupLearner(members=("cells",)), random_state=0
-    ),
+    "FaReG": lambda: FaReGClassifier(model(), random_state=0),
 }
 
 

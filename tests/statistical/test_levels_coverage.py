@@ -8,20 +8,17 @@ chance less than once in ten thousand runs, and seeds are fixed.
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fareg.calibration import (
-    CellCalibration,
-    Everyone,
-    LevelCalibration,
-    Rows,
-    ShiftedCalibration,
+    Batch,
+    LevelThresholds,
+    Rectified,
     level_pvalues,
     level_thresholds,
 )
-from fareg.classifiers._learning import score_target
-from fareg.classifiers._views import level_edges
-from fareg.groups import GroupLearner
+from fareg.groups import DisadvantageLevels, learn_disadvantage
 from fareg.scores import aps
 
 ALPHA, N_LEVELS, N_DRAWS = 0.1, 5, 600
@@ -145,47 +142,42 @@ def test_pvalues_of_every_upper_set_are_valid(order):
             assert mean <= 4 * error
 
 
-def identity_score(proba, u):
-    """Return what the table holds; these tests are not about scores."""
-    return proba
-
-
 @dataclass(frozen=True)
 class ColumnLevels:
-    """Reads levels, and a shift, from the third column."""
+    """Reads levels, and a quantile of the scores, from a column."""
 
     n_levels = 3
 
-    def levels(self, rows):
-        return rows.X[:, 2].astype(np.int64)
+    def levels(self, people):
+        return people["level"].to_numpy().astype(np.int64)
 
-    def shift(self, rows):
-        return 0.2 * rows.X[:, 2]
+    def predict(self, people):
+        return 0.2 * people["level"].to_numpy()
 
 
 def draw_rows(rng, n):
     """Draw rows of two labels: tied scores that rise with the level, the more so for label 1."""
-    levels, labels = rng.integers(0, 3, size=n), (rng.random(n) < 0.4).astype(np.int64)
-    own = np.round(rng.beta(1 + levels * (1 + labels), 3), 1)
-    first = np.where(labels == 0, own, 1 - own)
-    X = np.column_stack([first, 1 - first, levels])
-    return Rows(X, lambda X: X[:, :2], identity_score, None, 0, labels)
+    levels, y = rng.integers(0, 3, size=n), (rng.random(n) < 0.4).astype(np.int64)
+    own = np.round(rng.beta(1 + levels * (1 + y), 3), 1)
+    first = np.where(y == 0, own, 1 - own)
+    scores = np.column_stack([first, 1 - first])
+    return Batch(pd.DataFrame({"level": levels * 1.0}), scores, scores, rng.random(n)), y
 
 
 def covered_rows(make, n_draws, n=60, n_test=200):
     """Yield levels, labels and coverage of the test rows of each draw."""
     rng = np.random.default_rng(13)
     for _ in range(n_draws):
-        rows = draw_rows(rng, n + n_test)
-        test = rows.take(np.arange(n, n + n_test))
-        calibration = make(rows.take(np.arange(n)))
-        sets = test.scores <= calibration.thresholds(test)
-        yield test.X[:, 2].astype(int), test.labels, sets[np.arange(n_test), test.labels]
+        batch, y = draw_rows(rng, n)
+        calibration = make(batch.labelled(y))
+        batch, y = draw_rows(rng, n_test)
+        sets = batch.scores <= calibration.thresholds(batch)
+        yield ColumnLevels().levels(batch.people), y, sets[np.arange(n_test), y]
 
 
 def test_label_conditional_levels_cover_every_label_in_every_upper_set():
     def make(rows):
-        return LevelCalibration.of(ColumnLevels(), rows, ALPHA, label_conditional=True)
+        return LevelThresholds.fit(ColumnLevels(), rows, ALPHA, label_conditional=True)
 
     draws = list(covered_rows(make, 150))
     for label in (0, 1):
@@ -204,7 +196,7 @@ def test_rectified_scores_cover_everyone():
     """Ties at the quantile count: a threshold that rounds them away would be seen."""
 
     def make(rows):
-        return ShiftedCalibration.of(ColumnLevels(), rows, ALPHA, label_conditional=False)
+        return Rectified.fit(ColumnLevels(), rows, ALPHA, label_conditional=False)
 
     mean, error = mean_and_error(np.array([hit.mean() for _, _, hit in covered_rows(make, 150)]))
     assert mean >= 1 - ALPHA - 4 * error
@@ -219,49 +211,34 @@ def draw_biased(rng, n):
     p = rng.dirichlet(np.full(N_LABELS, 0.7), size=n)
     y = (rng.random((n, 1)) > np.cumsum(p, axis=1)[:, :-1]).sum(axis=1)
     wrong = (bits[:, 0] == bits[:, 1]) & (rng.random(n) < 0.9)
-    return np.hstack([p, bits]), np.where(wrong, rng.integers(0, N_LABELS, n), y)
-
-
-@dataclass(frozen=True)
-class LearnedLevels:
-    """Cuts the learned disadvantage at edges."""
-
-    learner: GroupLearner
-    edges: np.ndarray
-
-    @property
-    def n_levels(self):
-        return len(self.edges) + 1
-
-    def levels(self, rows):
-        return np.searchsorted(self.edges, self.learner.disadvantage(rows.columns))
+    u, people = rng.random(n), pd.DataFrame(bits * 1.0, columns=["a", "b"])
+    y = np.where(wrong, rng.integers(0, N_LABELS, n), y)
+    return Batch(people, p, aps(p, u), u).labelled(y)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_levels_learned_on_other_rows_cover_every_upper_set(seed):
     """Given the rows that taught the levels, over draws of the rows that calibrate."""
     rng, n, n_test = np.random.default_rng(seed), 100, 200
-    X, y = draw_biased(rng, 300)
-    learning = Rows(X, lambda X: X[:, :N_LABELS], aps, [3, 4], seed, y)
-    learner = GroupLearner(members=("cells",), random_state=seed)
-    learner.fit(learning.columns, score_target(learning.own_scores, None, ALPHA))
-    leveler = LearnedLevels(learner, level_edges(learner.out_of_fold_, 20, n))
-    assert leveler.n_levels > 1
+    teachers = draw_biased(rng, 300)
+    missed = (teachers.score > np.quantile(teachers.score, 1 - ALPHA)).astype(np.float64)
+    learned = learn_disadvantage(teachers.people, missed, seed=seed)
+    levels = DisadvantageLevels.cut(learned, teachers.people, n_levels=20, n_calibration=n)
+    assert levels.n_levels > 1
     excess = {"levels": [], "split": []}
-    for draw in range(120):
-        X, y = draw_biased(rng, n + n_test)
-        rows = Rows(X, lambda X: X[:, :N_LABELS], aps, [3, 4], draw, y)
-        test, rows = rows.take(np.arange(n, n + n_test)), rows.take(np.arange(n))
-        levels = leveler.levels(test)
-        common = {"alpha": ALPHA, "label_conditional": False}
-        for name, calibration in {
-            "levels": LevelCalibration.of(leveler, rows, **common),
-            "split": CellCalibration.of(Everyone(), rows, **common),
-        }.items():
-            hit = test.own_scores <= calibration.thresholds(test)[:, 0]
-            short = [(hit - (1 - ALPHA))[levels >= m].sum() for m in range(leveler.n_levels)]
+    for _ in range(120):
+        rows, test = draw_biased(rng, n), draw_biased(rng, n_test)
+        found = levels.levels(test.people)
+        fitted = LevelThresholds.fit(levels, rows, ALPHA, label_conditional=False)
+        thresholds = {
+            "levels": fitted.theta[0][found],
+            "split": fitted.sample.split_thresholds(ALPHA),
+        }
+        for name, own in thresholds.items():
+            hit = test.score <= own
+            short = [(hit - (1 - ALPHA))[found >= m].sum() for m in range(levels.n_levels)]
             excess[name].append(short)
-    for m in range(leveler.n_levels):
+    for m in range(levels.n_levels):
         mean, error = mean_and_error(np.array(excess["levels"])[:, m])
         assert mean >= -4 * error
     mean, error = mean_and_error(np.array(excess["split"])[:, -1])

@@ -7,6 +7,7 @@ chance less than once in ten thousand runs per group, and the seeds are fixed.
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyRegressor
 
 from fareg import (
     AFCPClassifier,
@@ -17,6 +18,7 @@ from fareg import (
     SplitConformalClassifier,
 )
 from fareg.classifiers import CLASSIFIERS
+from fareg.groups import Rule
 from registry import short
 
 pytestmark = pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
@@ -82,9 +84,9 @@ def test_afcp_covers_given_the_selection_and_the_level(reader, n_select):
     """The group is what was selected with the true label, and the row's levels of it."""
 
     def groups_of(clf, X, y):
-        rows = clf._rows(X, caller="test")
-        codes = clf.calibration_.coding.codes(rows.columns)
-        selected = clf.calibration_.selected(rows)[np.arange(len(y)), y]
+        (batch,) = clf._batches(clf._given(X, "test"))
+        codes = clf.calibration_.coding.codes(batch.people)
+        selected = clf.calibration_.selected(batch)[np.arange(len(y)), y]
         levels = np.take_along_axis(codes, np.maximum(selected, 0), axis=1)
         digits = (selected + 1) * 2 + np.where(selected >= 0, levels, 0)
         return [digits @ 10 ** np.arange(digits.shape[1]), np.full(len(y), -1)]
@@ -137,12 +139,12 @@ def test_plcp_split_covers_every_region(reader):
             assert LEVEL - 4 * error <= ratio <= LEVEL + 0.05
 
 
-# --- within labels, and with a base ---
+# --- within labels, and with groups that are given ---
 
+BITS = [Rule.parse(text) for text in ("x3 = 1", "x4 = 0", "x3 = 0 and x5 = 1")]
 MAKERS = {
     **{cls.__name__: lambda cls=cls, **options: short(cls, **options) for cls in CLASSIFIERS},
-    "partition": lambda **options: short(FaReGClassifier, construction="partition", **options),
-    "union": lambda **options: short(FaReGClassifier, construction="union", **options),
+    "protected": lambda **options: short(FaReGClassifier, protect=BITS, **options),
 }
 
 
@@ -170,28 +172,38 @@ def test_without_it_a_label_is_missed(reader):
     assert ratio < 0.8 - 4 * error
 
 
-@pytest.mark.parametrize("construction", ["levels", "partition", "union"])
-def test_a_base_adds_its_promise(reader, construction):
-    """Levels are learned from the third bit, so only the base protects cells of the others."""
+def worst_cell(make):
+    """Return coverage, and its error, of the worst off of the four cells of the first two bits."""
+    covered, groups = over_draws(
+        make, lambda clf, X, y: [2 * X[:, -3] + X[:, -2]], n_draws=60, n=240
+    )
+    return min(coverage(covered, groups[:, 0]).values(), key=lambda found: found[0])
 
-    def worst(base):
-        covered, groups = over_draws(
-            lambda index: short(
-                FaReGClassifier,
-                reader(),
-                construction=construction,
-                base=base,
-                sensitive_features=[-1],
-                random_state=index,
-            ),
-            lambda clf, X, y: [2 * X[:, -3] + X[:, -2]],
-            n_draws=60,
-            n=240,
-        )
-        return min(coverage(covered, groups[:, 0]).values(), key=lambda found: found[0])
 
-    ratio, error = worst(ExhaustiveConformalClassifier(sensitive_features=[-3, -2]))
-    assert ratio >= LEVEL - 4 * error
-    if construction != "union":  # whose many draws cover more than is asked for
-        ratio, error = worst(None)
+CELLS = [Rule.parse(f"x3 = {first} and x4 = {second}") for first in (0, 1) for second in (0, 1)]
+
+
+@pytest.mark.parametrize(("protect", "is_kept"), [(CELLS, True), ("nothing", False)])
+def test_groups_that_are_given_have_a_promise(reader, protect, is_kept):
+    """A learner that finds nobody leaves the cells to their own thresholds."""
+
+    def make(index):
+        nobody, options = DummyRegressor(), shared(index)
+        return FaReGClassifier(reader(), learner=nobody, protect=protect, **options)
+
+    ratio, error = worst_cell(make)
+    assert (ratio >= LEVEL - 4 * error) == is_kept
+
+
+@pytest.mark.parametrize("is_added", [False, True])
+def test_a_base_adds_its_promise_to_the_published_method(reader, is_added):
+    def make(index):
+        base = ExhaustiveConformalClassifier() if is_added else None
+        options = {"max_iter": 1, "n_draws": 1, **shared(index)}
+        return FaReGClassifier.paper(reader(), base=base, **options)
+
+    ratio, error = worst_cell(make)
+    if is_added:
+        assert ratio >= LEVEL - 4 * error
+    else:  # a network that is not trained protects nobody
         assert ratio < LEVEL - 4 * error

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, minimize
 
 from fareg import FaregError
-from fareg.groups import project_to_mass
-from fareg.groups._projection import project_and_back
+from fareg.paper import project_to_mass
+from fareg.paper._projection import project_and_back
 
 
 def solve_qp(u, delta):

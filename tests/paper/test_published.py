@@ -1,0 +1,189 @@
+"""The published classifier: its settings, its base, its answers."""
+
+import copy
+
+import numpy as np
+import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.tree import DecisionTreeClassifier
+
+from fareg import CondCPClassifier, FaReGClassifier, FaregError, SplitConformalClassifier
+from fareg import PartialConformalClassifier as Partial
+from fareg._encoding import gradient_boosting, ordinal_encoder
+from fareg.datasets import make_synthetic
+from fareg.paper import PublishedFaReGClassifier
+from fareg.paper._published import best_cut
+
+FAST = {"max_iter": 60, "learning_rate": 0.01, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Return a fitted model, calibration rows and test rows."""
+    data = make_synthetic(3000, random_state=0)
+    tree = DecisionTreeClassifier(max_leaf_nodes=20, random_state=0)
+    model = ordinal_encoder()
+    model.steps.append(("tree", tree))
+    model.fit(data.X[:1000], data.y[:1000])
+    cal, test = data.take(np.arange(1000, 2000)), data.take(np.arange(2000, 3000))
+    return FrozenEstimator(model), cal, test
+
+
+@pytest.fixture(scope="module")
+def fitted(world):
+    model, cal, _ = world
+    known = {"sensitive_features": list(cal.sensitive)}
+    return FaReGClassifier.paper(model, **known, **FAST).conformalize(cal.X, cal.y)
+
+
+def test_paper_is_the_published_configuration():
+    clf = FaReGClassifier.paper()
+    assert isinstance(clf, PublishedFaReGClassifier)
+    assert (clf.beta, clf.delta, clf.n_draws, clf.max_iter) == (2.0, 0.3, 20, 2000)
+    assert (clf.batch_size, clf.learning_rate, clf.hidden_sizes) == (500, 1e-3, (64, 32))
+    assert (clf.numbers, clf.published_scale, clf.n_restarts) == ("codes", True, 1)
+    nursery = FaReGClassifier.paper(data="nursery")
+    assert (nursery.beta, nursery.delta, nursery.n_draws) == (0.1, 0.1, 100)
+    assert (nursery.max_iter, nursery.learning_rate) == (800, 1e-2)
+    assert FaReGClassifier.paper(data="nursery", delta=0.4).delta == 0.4
+    with pytest.raises(FaregError, match="data must be one of"):
+        FaReGClassifier.paper(data="mnist")
+
+
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [("detla", "delta"), ("n_draw", "n_draws"), ("confidence", "confidence_level")],
+)
+def test_a_misspelt_setting_is_refused_with_the_nearest_name(slip, meant):
+    said = rf"^FaReGClassifier.paper has no parameter {slip}; did you mean {meant}\?$"
+    with pytest.raises(FaregError, match=said):
+        FaReGClassifier.paper(**{slip: 1})
+
+
+def test_the_union_contains_the_marginal_sets(world, fitted):
+    model, cal, test = world
+    split = SplitConformalClassifier(model, random_state=0).conformalize(cal.X, cal.y)
+    union, marginal = fitted.predict_set(test.X), split.predict_set(test.X)
+    assert (union >= marginal).all()
+    assert union.sum() > marginal.sum()
+    np.testing.assert_array_equal(union, fitted.predict_p(test.X) > fitted.alpha_)
+
+
+def test_everyone_in_every_draw_is_split(world):
+    model, cal, test = world
+    clf = FaReGClassifier.paper(model, delta=1.0, **FAST).conformalize(cal.X, cal.y)
+    split = SplitConformalClassifier(model, random_state=0).conformalize(cal.X, cal.y)
+    np.testing.assert_array_equal(clf.predict_set(test.X), split.predict_set(test.X))
+
+
+def test_fewer_draws_are_those_of_a_fit_with_fewer(world, fitted):
+    model, cal, test = world
+    known = {"sensitive_features": list(cal.sensitive), "n_draws": 3}
+    few = FaReGClassifier.paper(model, **known, **FAST).conformalize(cal.X, cal.y)
+    first = fitted.with_draws(3)
+    np.testing.assert_array_equal(first.predict_set(test.X), few.predict_set(test.X))
+    assert (fitted.n_draws, first.n_draws, first.thresholds_.shape) == (20, 3, (4, 1))
+    first.check()
+    with pytest.raises(FaregError, match="from 1 to the 20 draws"):
+        fitted.with_draws(21)
+
+
+@pytest.mark.parametrize("base", [CondCPClassifier(), Partial()])
+@pytest.mark.parametrize("label_conditional", [False, True])
+def test_the_base_joins_the_union(world, base, label_conditional):
+    model, cal, test = world
+    common = {
+        "sensitive_features": list(cal.sensitive),
+        "label_conditional": label_conditional,
+    }
+    clf = FaReGClassifier.paper(model, base=base, n_draws=3, **common, **FAST)
+    clf.conformalize(cal.X, cal.y).check()
+    alone = type(base)(model, random_state=0, **common).conformalize(cal.X, cal.y)
+    assert (clf.predict_set(test.X) >= alone.predict_set(test.X)).all()
+    assert (clf.predict_set(test.X) >= clf.with_draws(1).predict_set(test.X)).all()
+
+
+@pytest.mark.filterwarnings("ignore:fewer than 9")  # nobody joins a draw of this network
+def test_the_network_learns_who_the_split_sets_or_those_of_the_base_miss(world, monkeypatch):
+    model, cal, _ = world
+    seen = []
+
+    def fit(learner, people, y, clusters=None):
+        seen.append(y)
+        learner.found_ = False
+        return learner
+
+    monkeypatch.setattr("fareg.paper._published.NetworkLearner.fit", fit)
+    known = {"sensitive_features": list(cal.sensitive)}
+    for base in (None, Partial()):
+        FaReGClassifier.paper(model, base=base, **known, **FAST).conformalize(cal.X, cal.y)
+    split, joined = seen
+    assert set(split) == {0.0, 1.0}
+    assert split.sum() == 99  # of 1000 scores, 901 are at most the threshold of split sets
+    assert (joined <= split).all()
+    assert joined.sum() < split.sum()
+
+
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        (gradient_boosting(), "base must be a conformal classifier"),
+        (Partial(confidence_level=0.8), "base shares confidence_level"),
+        (Partial(sensitive_features=["Color"]), "base shares sensitive_features"),
+    ],
+)
+def test_a_base_that_does_not_fit_is_refused(world, base, said):
+    model, cal, _ = world
+    with pytest.raises(FaregError, match=said):
+        FaReGClassifier.paper(model, base=base).conformalize(cal.X, cal.y)
+
+
+def test_levels_are_memberships_above_the_cut(world, fitted):
+    _, _, test = world
+    q, levels = fitted.predict_group(test.X), fitted.predict_level(test.X)
+    np.testing.assert_array_equal(levels, q > fitted.cut_)
+    np.testing.assert_array_equal(fitted.predict_table(test.X)["level"], levels)
+    assert set(levels) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("cut_", -1.0), ("n_draws", 19), ("beta", 1.0), ("base", Partial()), ("max_iter", 0)],
+)
+def test_a_state_that_contradicts_itself_is_refused(fitted, part, value):
+    fitted.check()
+    edited = copy.copy(fitted)
+    vars(edited)[part] = value
+    with pytest.raises(ValueError, match=r"contradict each other|max_iter"):
+        edited.check()
+
+
+def test_a_row_never_depends_on_its_neighbours(world, fitted):
+    _, _, test = world
+    together = fitted.predict_set(test.X[:60])
+    alone = np.vstack([fitted.predict_set(test.X[i : i + 1]) for i in range(60)])
+    np.testing.assert_array_equal(alone, together)
+
+
+def test_rows_are_handed_in_to_be_explained(world, fitted):
+    _, _, test = world
+    explanation = fitted.explain(test.X)
+    assert set(explanation.ranking.index) == set(test.sensitive)
+    np.testing.assert_allclose(explanation.ranking.sum(), 1)
+    assert len(fitted.plot_groups(test.X, steps=(0, 1)).axes) == 3
+    with pytest.raises(FaregError, match="features must be two of"):
+        fitted.plot_groups(test.X, features=("Color", "no such"))
+
+
+def test_a_cut_is_that_of_least_squares_with_enough_rows_on_either_side():
+    rng = np.random.default_rng(0)
+    q, covered = rng.random(200), rng.random(200) < 0.7
+    values = np.sort(q)
+    middles = ((values[1:] + values[:-1]) / 2)[9:-9]  # at least ten rows on either side
+
+    def loss(cut):
+        return sum(side.var() * len(side) for side in (covered[q > cut], covered[q <= cut]))
+
+    cut = best_cut(q, covered)
+    assert cut == pytest.approx(min(middles, key=loss))
+    assert best_cut(np.full(50, 0.3), covered[:50]) == np.inf
