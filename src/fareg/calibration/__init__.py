@@ -27,7 +27,7 @@ from fareg.calibration._plcp import (
     learn_region_cells,
 )
 from fareg.calibration._rcp import LearnedQuantile, Rectified, learn_quantile
-from fareg.calibration._sample import Calibration, FullSet, Sample, warn_of_full_sets
+from fareg.calibration._sample import Calibration, Sample, warn_of_full_sets
 from fareg.calibration._union import Union
 
 RECORDS = (
@@ -58,7 +58,6 @@ __all__ = [
     "ConditionalQuantiles",
     "Everyone",
     "FeatureLevels",
-    "FullSet",
     "GroupBasis",
     "Groups",
     "JointLevels",

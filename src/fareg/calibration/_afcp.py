@@ -1,4 +1,11 @@
-"""Calibration for the feature that looks worst for a test row: AFCP of Zhou & Sesia (2024)."""
+"""Calibration for the feature that looks worst for a test row: AFCP of Zhou & Sesia (2024).
+
+A point of the calibration rows and a new one, N + 1 together, is miscovered if its score exceeds
+their k-th smallest, ``k = ceil((N + 1)(1 - alpha))``. With sorted calibration scores c and a new
+score t, that value is ``c[k]`` if ``t >= c[k]`` and ``max(t, c[k-1])`` otherwise. So calibration
+points are miscovered above ``c[k]`` or above ``c[k-1]``, and the new point if ``t > c[k]``. So t
+leads to one of three cases: it lies below, at or above ``c[k]``. All are known before a row asks.
+"""
 
 from __future__ import annotations
 
@@ -14,122 +21,10 @@ from scipy import stats
 from fareg._levels import LevelCoding, cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, require
 from fareg.calibration._batch import Batch, Labelled
-from fareg.calibration._mondrian import check_coding
-from fareg.calibration._sample import MAX_CATEGORIES, Calibration, Sample
+from fareg.calibration._sample import MAX_CATEGORIES, Calibration, Sample, warn_of_full_rows
 from fareg.pvalues import CalibrationScores, conformal_rank
 
 SIGNIFICANCE = 0.1  # of the one-sided t-test in the published rule
-
-# Where the new score t lies beside the boundary b, the k-th smallest calibration score: below, at,
-# above. That alone decides which points of the augmented set are miscovered.
-N_POSITIONS = 3
-
-
-@dataclass(frozen=True)
-class WorstLevels:
-    """The worst level of every feature, for every way in which one new point can change it.
-
-    A point of the augmented set is miscovered if its p-value among all N + 1 points is at most
-    alpha, that is, if its score exceeds the k-th smallest, ``k = ceil((N + 1)(1 - alpha))``. With
-    sorted calibration scores c and a new score t, that value is ``c[k]`` if ``t >= c[k]`` and
-    ``max(t, c[k-1])`` otherwise. So calibration points are miscovered above ``c[k]`` or above
-    ``c[k-1]``, the new point if ``t > c[k]``: three cases, whatever t is.
-    """
-
-    boundary: FloatArray  # (n_problems,) c[k] of the problem, infinite when k > N
-    first: IntArray  # (n_features,) where the levels of a feature begin, "unseen" is its last
-    worst: IntArray  # (n_positions * n_problems, n_levels) rank of the worst level, by own level
-    significant: BoolArray  # (n_ranks,) whether the t-test finds such a level's rate above alpha
-
-    @classmethod
-    def of(
-        cls, sample: Sample, levels: IntArray, n_levels: tuple[int, ...], alpha: float
-    ) -> WorstLevels:
-        """Count miscovered points per level; every label may be a problem of its own."""
-        scores, problems, n_problems = sample.score, sample.problems, sample.n_labels
-        first = np.concatenate([[0], np.cumsum(np.asarray(n_levels) + 1)])
-        before, boundary = _boundaries(scores, problems, n_problems, alpha)
-        cells = problems[:, None] * first[-1] + first[:-1] + levels
-
-        def per_level(chosen: BoolArray) -> IntArray:
-            counts = np.bincount(cells[chosen].ravel(), minlength=n_problems * first[-1])
-            return counts.reshape(n_problems, first[-1])
-
-        n = per_level(np.ones(len(scores), dtype=bool))
-        low, high = per_level(scores > before[problems]), per_level(scores > boundary[problems])
-        miscovered = np.stack([low, high, high])
-        joins = np.array([0, 0, 1])[:, None, None]  # the new point itself is miscovered above b
-        # a level's (rate, size) without the new point and with it; the rate of no rows is -1
-        rates = np.stack([np.where(n > 0, miscovered / np.maximum(n, 1), -1.0)] * 2)
-        rates[1] = (miscovered + joins) / (n + 1)
-        sizes = np.broadcast_to(np.stack([n, n + 1])[:, None], rates.shape)
-        # worse is the larger rate; of equal rates, the one with more evidence
-        pairs, ranks = np.unique(
-            np.column_stack([rates.ravel(), sizes.ravel()]), axis=0, return_inverse=True
-        )
-        without, own = ranks.reshape(2, N_POSITIONS * n_problems, first[-1])
-        blocks = (without[:, start:end] for start, end in itertools.pairwise(first))
-        others = np.hstack([_max_of_others(block) for block in blocks])
-        significant = _exceeds(pairs[:, 0], pairs[:, 1], alpha)
-        return cls(boundary, first[:-1], np.maximum(own, others), significant)
-
-    def select(
-        self, scores: FloatArray, levels: IntArray, n_levels: tuple[int, ...], n_select: int | None
-    ) -> IntArray:
-        """Return the features selected with each placeholder label.
-
-        ``scores`` has shape (n_samples, n_classes), ``levels`` (n_samples, n_features) with -1 for
-        a level never seen. ``n_select`` features are selected; None selects the worst one if its
-        t-test is significant, else none. The answer has shape (n_samples, n_classes, n_select or
-        1): feature numbers in rising order, -1 for none.
-        """
-        columns = self.first + np.where(levels >= 0, levels, n_levels)
-        n_problems = len(self.boundary)
-        position = (scores >= self.boundary).astype(np.int64) + (scores > self.boundary)
-        if n_problems == 1:  # all labels share one problem, so a row has three cases
-            cases = np.arange(N_POSITIONS)[None, :]
-        else:
-            cases = position * n_problems + np.arange(n_problems)
-        ranks = self.worst[cases[:, :, None], columns[:, None, :]]
-        if n_select is None:
-            best = ranks.argmax(axis=2)[..., None]
-            passed = self.significant[np.take_along_axis(ranks, best, axis=2)]
-            selected = np.where(passed, best, -1)
-        else:  # a stable sort takes the first of equally bad features
-            order = np.argsort(-ranks, axis=2, kind="stable")[..., :n_select]
-            selected = np.sort(order, axis=2)
-        if n_problems == 1:
-            selected = np.take_along_axis(selected, position[..., None], axis=1)
-        return selected
-
-
-def _boundaries(
-    scores: FloatArray, problems: IntArray, n_problems: int, alpha: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the (k-1)-th and the k-th smallest score of each problem.
-
-    They are -inf and inf where there is no such score.
-    """
-    table = CalibrationScores.sort(scores, problems, n_problems)
-    k = conformal_rank(table.counts, alpha)
-    rising = np.append(table.pooled[table.keys % (len(scores) + 1)], 0.0)  # problem by problem
-    before = np.where(k >= 2, rising[np.maximum(table.starts[:-1] + k - 2, 0)], -np.inf)
-    return before, table.quantiles(alpha)[:-1]
-
-
-def _max_of_others(ranks: IntArray) -> IntArray:
-    """Return for each column the largest value in the other columns, -1 if there are none."""
-    rising = np.sort(np.pad(ranks, ((0, 0), (1, 0)), constant_values=-1), axis=1)
-    return np.where(ranks == rising[:, -1:], rising[:, -2:-1], rising[:, -1:])
-
-
-def _exceeds(rates: FloatArray, sizes: FloatArray, alpha: float) -> BoolArray:
-    """Test ``rate > alpha`` by a one-sided t-test on ``sizes`` zeros and ones with that mean."""
-    above = (rates > alpha) & (sizes >= 2)  # a single point has no variance, so it is no evidence
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = (rates - alpha) / np.sqrt(rates * (1 - rates) / (sizes - 1))
-    p = stats.t.sf(np.where(above, t, 0.0), np.maximum(sizes - 1, 1))
-    return above & (p < SIGNIFICANCE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,17 +36,43 @@ class SelectedLevels(Calibration):
     levels: IntArray  # (n, n_features) of the calibration rows
     n_select: int | None  # how many features are selected; None for the published rule
     alpha: float
-    worst: WorstLevels = field(init=False, repr=False)
+    boundary: FloatArray = field(init=False, repr=False)  # (n_problems,) c[k], or infinite
+    # (3, n_problems, n_levels) rank of the worst level of a feature, by case, label and own level
+    worst: IntArray = field(init=False, repr=False)
+    # (n_ranks,) whether the t-test finds the rate of such a level above alpha
+    significant: BoolArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        shape = (len(self.sample), len(self.coding.levels))
-        require(self.levels.shape == shape and self.levels.dtype == np.int64, "levels")
-        require(((self.levels >= 0) & (self.levels < self.coding.n_levels)).all(), "levels")
-        require((self.sample.problems >= 0).all(), "labels")
-        n_cells = sum(self.coding.n_levels) + len(self.coding.levels)
-        require(n_cells * self.sample.n_labels <= MAX_CATEGORIES, "levels")
-        worst = WorstLevels.of(self.sample, self.levels, self.coding.n_levels, self.alpha)
-        vars(self).update(worst=worst)
+        sample, levels = self.sample, self.levels
+        shape = (len(sample), len(self.coding.levels))
+        require(levels.shape == shape and levels.dtype == np.int64, "levels")
+        require(((levels >= 0) & (levels < self.coding.n_levels)).all(), "levels")
+        require((sample.problems >= 0).all(), "labels")
+        first = self._first_levels
+        require(first[-1] * sample.n_labels <= MAX_CATEGORIES, "levels")
+        before, boundary = _boundaries(sample, self.alpha)
+        cells = sample.problems[:, None] * first[-1] + first[:-1] + levels
+
+        def per_level(chosen: BoolArray) -> IntArray:
+            counts = np.bincount(cells[chosen].ravel(), minlength=sample.n_labels * first[-1])
+            return counts.reshape(sample.n_labels, first[-1])
+
+        n = per_level(np.ones(len(sample), dtype=bool))
+        low, high = (per_level(sample.score > c[sample.problems]) for c in (before, boundary))
+        miscovered = np.stack([low, high, high])
+        joins = np.array([0, 0, 1])[:, None, None]  # the new point itself is miscovered above c[k]
+        # a level's rate and size without the new point and with it; the rate of no rows is -1
+        without = np.where(n > 0, miscovered / np.maximum(n, 1), -1.0)
+        rates = np.stack([without, (miscovered + joins) / (n + 1)])
+        sizes = np.broadcast_to(np.stack([n, n + 1])[:, None], rates.shape)
+        # worse is the larger rate; of equal rates, the one with more evidence
+        pairs = np.column_stack([rates.ravel(), sizes.ravel()])
+        pairs, ranks = np.unique(pairs, axis=0, return_inverse=True)
+        others, own = ranks.reshape(rates.shape)
+        blocks = (others[..., start:end] for start, end in itertools.pairwise(first))
+        worst = np.maximum(own, np.concatenate([_max_of_others(block) for block in blocks], axis=2))
+        significant = _exceeds(pairs[:, 0], pairs[:, 1], self.alpha)
+        vars(self).update(boundary=boundary, worst=worst, significant=significant)
 
     @classmethod
     def fit(
@@ -187,12 +108,29 @@ class SelectedLevels(Calibration):
         return p
 
     def selected(self, batch: Batch) -> IntArray:
-        """Return the features selected with each placeholder label, see ``WorstLevels.select``."""
-        levels = self.coding.codes(batch.people)
-        return self.worst.select(batch.scores, levels, self.coding.n_levels, self.n_select)
+        """Return the features selected with each placeholder label.
 
-    def _check_parts(self, batch: Batch) -> None:
-        check_coding(self.coding, batch)
+        ``n_select`` features are selected; None selects the worst one if its t-test is significant,
+        else none. The answer has shape (n_samples, n_classes, n_select or 1): feature numbers in
+        rising order, -1 for none.
+        """
+        levels = self.coding.codes(batch.people)
+        # a level that was never seen is the last of its feature
+        columns = self._first_levels[:-1] + np.where(levels >= 0, levels, self.coding.n_levels)
+        case = (batch.scores >= self.boundary).astype(np.int64) + (batch.scores > self.boundary)
+        problem = np.arange(batch.scores.shape[1]) % len(self.boundary)
+        ranks = self.worst[case[:, :, None], problem[:, None], columns[:, None, :]]
+        if self.n_select is None:
+            best = ranks.argmax(axis=2)[..., None]
+            passed = self.significant[np.take_along_axis(ranks, best, axis=2)]
+            return np.where(passed, best, -1)
+        # a stable sort takes the first of equally bad features
+        return np.sort(np.argsort(-ranks, axis=2, kind="stable")[..., : self.n_select], axis=2)
+
+    @property
+    def _first_levels(self) -> IntArray:
+        """Where the levels of each feature begin, "unseen" is its last, and where they end."""
+        return np.cumsum([0, *(n + 1 for n in self.coding.n_levels)])
 
     def _views(self, batch: Batch) -> Iterator[tuple[BoolArray, CalibrationScores, IntArray]]:
         """Yield which rows a view holds, the scores that calibrate them, and their categories.
@@ -201,15 +139,17 @@ class SelectedLevels(Calibration):
         the rows for which some placeholder label led to that selection.
         """
         levels, selected = self.coding.codes(batch.people), self.selected(batch)
-        everyone = np.ones(len(levels), dtype=bool)
+        everyone, full = np.ones(len(batch), dtype=bool), np.zeros(len(batch), dtype=bool)
         yield everyone, *self._calibration_of((), levels)
-        full = np.zeros(len(levels), dtype=bool)
-        for features, members in _distinct_selections(selected):
-            table, categories = self._calibration_of(features, levels[members])
-            full[members] |= np.isinf(table.quantiles(self.alpha)[categories]).any(axis=1)
-            yield members, table, categories
-        where = "fall into a selected cell with too few calibration points"
-        self.sample.warn_of_full_rows(full, where, "coarser groups")
+        first, which = distinct_rows(pd.DataFrame(selected.reshape(-1, selected.shape[2])))
+        which = which.reshape(selected.shape[:2])
+        for number, features in enumerate(selected.reshape(-1, selected.shape[2])[first].tolist()):
+            if features[0] >= 0:  # otherwise nothing was selected
+                members = (which == number).any(axis=1)
+                table, categories = self._calibration_of(tuple(features), levels[members])
+                full[members] |= np.isinf(table.quantiles(self.alpha)[categories]).any(axis=1)
+                yield members, table, categories
+        warn_of_full_rows(full, "fall into a selected cell with too few calibration points")
 
     def _calibration_of(
         self, features: tuple[int, ...], levels: IntArray
@@ -225,11 +165,28 @@ class SelectedLevels(Calibration):
         return self.sample.sorted_by(cells, n_cells), self.sample.categories(own)
 
 
-def _distinct_selections(selected: IntArray) -> Iterator[tuple[tuple[int, ...], BoolArray]]:
-    """Yield each selection of features that occurs, and the rows where some label led to it."""
-    selections = selected.reshape(-1, selected.shape[2])
-    first, which = distinct_rows(pd.DataFrame(selections))
-    which = which.reshape(selected.shape[:2])
-    for number, selection in enumerate(selections[first]):
-        if selection[0] >= 0:  # otherwise nothing was selected
-            yield tuple(int(feature) for feature in selection), (which == number).any(axis=1)
+def _boundaries(sample: Sample, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Return c[k-1] and c[k] of each problem; -inf and inf where there is no such score."""
+    problems = ((sample.problems == label) for label in range(sample.n_labels))
+    found = []
+    for scores in (np.sort(sample.score[own]) for own in problems):
+        k = conformal_rank(len(scores), alpha)
+        rising = np.concatenate([[-np.inf], scores, [np.inf]])
+        found.append((rising[k - 1], rising[k]))
+    return np.array(found)[:, 0], np.array(found)[:, 1]
+
+
+def _max_of_others(ranks: IntArray) -> IntArray:
+    """Return for each column the largest value in the other columns, -1 if there are none."""
+    padded = np.pad(ranks, [(0, 0)] * (ranks.ndim - 1) + [(1, 0)], constant_values=-1)
+    second, first = np.split(np.sort(padded)[..., -2:], 2, axis=-1)
+    return np.where(ranks == first, second, first)
+
+
+def _exceeds(rates: FloatArray, sizes: FloatArray, alpha: float) -> BoolArray:
+    """Test ``rate > alpha`` by a one-sided t-test on ``sizes`` zeros and ones with that mean."""
+    above = (rates > alpha) & (sizes >= 2)  # a single point has no variance, so it is no evidence
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = (rates - alpha) / np.sqrt(rates * (1 - rates) / (sizes - 1))
+    p = stats.t.sf(np.where(above, t, 0.0), np.maximum(sizes - 1, 1))
+    return above & (p < SIGNIFICANCE)

@@ -13,8 +13,7 @@ from scipy.linalg import qr
 from fareg._levels import LevelCoding, cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, require
 from fareg.calibration._batch import DRAW, Batch, Labelled, further_uniforms
-from fareg.calibration._mondrian import check_coding
-from fareg.calibration._sample import Calibration, Sample
+from fareg.calibration._sample import Calibration, Sample, warn_of_full_rows
 
 TOLERANCE = 1e-9  # on dual variables, which lie in [-alpha, 1 - alpha]
 LEFT = 1e-7  # how far "just below" a dual value is; coverage is exact up to this amount
@@ -169,15 +168,6 @@ class GroupBasis:
             columns.append((own[:, None] == np.arange(len(groups))).astype(np.float64))
         return np.hstack(columns)
 
-    def check(self, rows: Batch) -> None:
-        """Refuse groups of features that are not there."""
-        n_features = len(self.coding.levels)
-        for features, groups in self.blocks:
-            require(all(0 <= feature < n_features for feature in features), "blocks")
-            require(groups.shape[1:] == (len(features),), "blocks")
-            require(np.array_equal(groups, np.unique(groups, axis=0)), "blocks")
-        check_coding(self.coding, rows)
-
 
 @dataclass(frozen=True, eq=False)
 class MappedBasis:
@@ -186,9 +176,6 @@ class MappedBasis:
     def matrix(self, people: pd.DataFrame) -> FloatArray:
         """Return basis rows of shape (n_samples, n_basis)."""
         return people.to_numpy(np.float64)
-
-    def check(self, rows: Batch) -> None:
-        """A function of the user's own has no parts to check."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,10 +226,5 @@ class ConditionalQuantiles(Calibration):
             for problem, program in enumerate(self.programs):
                 thresholds[own, problem] = program.thresholds(row, distinct)[which]
         where = "lie in groups that calibration never saw or saw with too few points"
-        full = np.any(thresholds == np.inf, axis=1)
-        self.sample.warn_of_full_rows(full, where, "a coarser basis")
+        warn_of_full_rows(np.any(thresholds == np.inf, axis=1), where, "a coarser basis")
         return thresholds
-
-    def _check_parts(self, batch: Batch) -> None:
-        self.basis.check(batch)
-        require(self.matrix.shape[1:] == self.basis.matrix(batch.people).shape[1:], "matrix")

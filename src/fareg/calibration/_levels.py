@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 
 from fareg._levels import check_levels
 from fareg._validation import (
@@ -28,17 +28,10 @@ from fareg._validation import (
     require,
 )
 from fareg.calibration._batch import Batch, Labelled
-from fareg.calibration._sample import Calibration, FullSet, Sample
+from fareg.calibration._sample import Calibration, Sample
 from fareg.pvalues import CalibrationScores, conformal_rank
 
 MOST_LEVELS = 128  # all runs of levels are looked at, and there are nearly half as many squared
-
-
-def sorted_levels(scores: Any, levels: Any, n_levels: int) -> CalibrationScores:
-    """Return checked calibration scores, sorted level by level."""
-    levels, _ = check_levels(levels, n_levels)
-    check_same_length(scores=np.atleast_1d(scores), levels=levels)
-    return CalibrationScores.sort(scores, levels, n_levels)
 
 
 def _up_to(calibration: CalibrationScores, places: Any, side: Any) -> IntArray:
@@ -104,7 +97,7 @@ def level_thresholds(scores: Any, levels: Any, n_levels: int, *, alpha: float) -
     >>> level_thresholds([0.1, 0.2, 0.3, 0.4, 0.8, 0.9], [1, 1, 1, 0, 0, 0], 2, alpha=0.4)
     array([0.8, 0.8])
     """
-    return _isotonic(interval_quantiles(sorted_levels(scores, levels, n_levels), alpha))
+    return _isotonic(interval_quantiles(_sorted_levels(scores, levels, n_levels), alpha))
 
 
 def _isotonic(quantiles: FloatArray) -> FloatArray:
@@ -140,7 +133,6 @@ def level_pvalues(
     array([[0.33333333],
            [1.        ]])
     """
-    calibration = sorted_levels(scores, levels, n_levels)
     tested = np.asarray(test_scores, dtype=np.float64)
     if tested.ndim != 2 or np.isnan(tested).any():
         raise InvalidInputError(
@@ -149,7 +141,13 @@ def level_pvalues(
         )
     test_levels, _ = check_levels(test_levels, n_levels, name="test_levels")
     check_same_length(test_scores=tested, test_levels=test_levels)
-    return _pvalues(calibration, tested, test_levels)
+    return _pvalues(_sorted_levels(scores, levels, n_levels), tested, test_levels)
+
+
+def _sorted_levels(scores: Any, levels: Any, n_levels: int) -> CalibrationScores:
+    levels, _ = check_levels(levels, n_levels)
+    check_same_length(scores=np.atleast_1d(scores), levels=levels)
+    return CalibrationScores.sort(scores, levels, n_levels)
 
 
 def _pvalues(calibration: CalibrationScores, scores: FloatArray, levels: IntArray) -> FloatArray:
@@ -165,17 +163,11 @@ def _pvalues(calibration: CalibrationScores, scores: FloatArray, levels: IntArra
 
 def _pvalues_at(calibration: CalibrationScores, places: IntArray, level: int) -> FloatArray:
     """Return the p-values in one level of scores that stand at these places, shape (n_places,)."""
-    total, new = calibration.before[calibration.starts], calibration.new
-    below = _up_to(calibration, places, "left")
-    largest = np.zeros(len(places))
-    for a in range(level + 1):
-        smallest = np.ones(len(places))
-        for b in range(level, len(total) - 1):
-            n = total[b + 1] - total[a]
-            at_least = n - (below[b + 1] - below[a])
-            np.minimum(smallest, (new + at_least) / (n + new), out=smallest)
-        np.maximum(largest, smallest, out=largest)
-    return largest
+    total, new = calibration.before[calibration.starts][:, None], calibration.new
+    at_least = total - _up_to(calibration, places, "left")  # in all lower levels, (n_levels + 1, n)
+    above, n_above = new + at_least[level + 1 :], new + total[level + 1 :]
+    runs = ((above - at_least[a]) / (n_above - total[a]) for a in range(level + 1))  # p_ab, all b
+    return reduce(np.maximum, (p.min(axis=0) for p in runs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,21 +183,20 @@ class LevelThresholds(Calibration):
     sample: Sample
     row_levels: IntArray  # (n,) the level of each calibration row, in the order of its label
     alpha: float
-    tables: tuple[CalibrationScores, ...] = field(init=False, repr=False)  # one per label, or one
-    # for every label, or once for all, the thresholds of its levels
+    # one per label, or one for all labels: their scores, and the thresholds of the levels
+    tables: tuple[CalibrationScores, ...] = field(init=False, repr=False)
     theta: tuple[FloatArray, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         sample, sizes = self.sample, self.sample.sizes
-        most = int(np.max(self.levels.n_levels))
-        require(np.min(self.levels.n_levels) >= 1 and most <= MOST_LEVELS, "n_levels")
-        sample.check_codes(self.row_levels, -1, most, "levels")
+        n_levels = np.broadcast_to(self.levels.n_levels, sample.n_labels)
+        require(n_levels.min() >= 1 and n_levels.max() <= MOST_LEVELS, "n_levels")
+        sample.check_codes(self.row_levels, -1, int(n_levels.max()), "levels")
         tables = []
-        for label, n_levels in enumerate(np.broadcast_to(self.levels.n_levels, sample.n_labels)):
-            rows = (sample.problems == label) & (self.row_levels >= 0)
+        for label, n in enumerate(n_levels.tolist()):
+            rows = self._rows_of(label)
             own = None if sizes is None else sizes[rows]
-            scores, levels = sample.score[rows], self.row_levels[rows]
-            tables.append(CalibrationScores.sort(scores, levels, int(n_levels), own))
+            tables.append(CalibrationScores.sort(sample.score[rows], self.row_levels[rows], n, own))
         theta = tuple(_isotonic(interval_quantiles(table, self.alpha)) for table in tables)
         vars(self).update(tables=tuple(tables), theta=theta)
 
@@ -225,22 +216,21 @@ class LevelThresholds(Calibration):
 
     def thresholds(self, batch: Batch) -> FloatArray:
         """Return thresholds of shape (n_samples, n_labels)."""
-        levels = self._levels_by_label(batch.people)
+        levels = self._levels_by_label(batch)
         return np.column_stack([own[levels[:, k]] for k, own in enumerate(self.theta)])
 
     def pvalues(self, batch: Batch) -> FloatArray:
         """Return p-values of shape (n_samples, n_classes)."""
-        levels = self._levels_by_label(batch.people)
+        levels = self._levels_by_label(batch)
         columns = np.split(batch.scores, len(self.tables), axis=1)  # a column per label, or all
         pairs = enumerate(zip(self.tables, columns, strict=True))
         return np.hstack([_pvalues(table, scores, levels[:, k]) for k, (table, scores) in pairs])
 
     def of_rows(self) -> FloatArray:
         """Return the threshold of each calibration row for its true label, shape (n,)."""
-        known = self.row_levels >= 0
         thresholds = np.full(len(self.sample), np.inf)
         for label, theta in enumerate(self.theta):
-            rows = known & (self.sample.problems == label)
+            rows = self._rows_of(label)
             thresholds[rows] = theta[self.row_levels[rows]]
         return thresholds
 
@@ -250,36 +240,37 @@ class LevelThresholds(Calibration):
         If none does, the first of the levels that share the highest thresholds.
         """
         split = self.sample.split_thresholds(self.alpha)
-        raised = [np.flatnonzero(own > s) for own, s in zip(self.theta, split, strict=True)]
-        first = [int(levels[0]) for levels in raised if len(levels)]
-        if first:
-            return min(first)
-        return min(self.pooled_levels(label)[-1][0] for label in range(len(self.theta)))
+        raised = [own > s for own, s in zip(self.theta, split, strict=True)]
+        if not np.concatenate(raised).any():
+            raised = [own == own.max() for own in self.theta]
+        return min(int(levels.argmax()) for levels in raised if levels.any())
 
     def pooled_levels(self, label: int = 0) -> list[tuple[int, int]]:
         """Return the first and last level of each run of levels that share their threshold."""
         theta = self.theta[label]
         starts = [0, *(1 + np.flatnonzero(theta[1:] != theta[:-1])).tolist()]
-        ends = [*(start - 1 for start in starts[1:]), len(theta) - 1]
-        return list(zip(starts, ends, strict=True))
+        return list(zip(starts, [start - 1 for start in [*starts[1:], len(theta)]], strict=True))
 
-    def full_sets(self) -> Iterator[FullSet]:
-        """Yield where sets are full because too few rows calibrate."""
-        for label, (theta, table) in enumerate(zip(self.theta, self.tables, strict=True)):
+    def full_sets(self) -> Iterator[tuple[str, int]]:
+        """Yield who gets which label because too few rows calibrate."""
+        for label, theta in enumerate(self.theta):
             for level in np.flatnonzero(np.isinf(theta)).tolist():
-                n = float(table.people[level:].sum())
-                yield self.sample.full_set(f"disadvantage level {level}", label, n, self.alpha)
+                yield f"disadvantage level {level}", label
 
-    def _check_parts(self, batch: Batch) -> None:
+    def check(self, batch: Batch, n_labels: int | None, alpha: float) -> None:
+        """Refuse parts that contradict each other, or levels that nobody calibrated."""
         self.levels.check(batch.people)
-        levels = self._levels_by_label(batch.people)
-        require(((levels >= 0) & (levels < self.levels.n_levels)).all(), "levels")
+        require((self._levels_by_label(batch) >= 0).all(), "levels")
+        super().check(batch, n_labels, alpha)
 
-    def _levels_by_label(self, people: pd.DataFrame) -> IntArray:
+    def _rows_of(self, label: int) -> Any:
+        """Tell which calibration rows one label is calibrated on."""
+        return (self.sample.problems == label) & (self.row_levels >= 0)
+
+    def _levels_by_label(self, batch: Batch) -> IntArray:
         """Return the level of each row for every label, or once for all: (n, n_labels)."""
-        levels = self.levels.levels(people)
-        columns = levels[:, None] if levels.ndim == 1 else levels
-        return np.broadcast_to(columns, (len(people), len(self.theta)))
+        levels = self.levels.levels(batch.people)
+        return levels[:, None].repeat(len(self.theta), axis=1) if levels.ndim == 1 else levels
 
 
 def _own_levels(levels: Any, rows: Labelled) -> IntArray:

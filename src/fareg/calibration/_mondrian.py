@@ -13,20 +13,16 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from fareg._levels import LevelCoding, Levels, cell_numbers
-from fareg._validation import FloatArray, IntArray, require, warn
+from fareg._validation import FloatArray, IntArray
 from fareg.calibration._batch import Batch, Labelled
-from fareg.calibration._sample import Calibration, FullSet, Sample
+from fareg.calibration._sample import Calibration, Sample, warn_of_full_rows
 from fareg.pvalues import CalibrationScores
 
 UNSEEN, ABSENT = -1, -2  # cells of rows that calibration never saw, and that no promise is about
 
 
 class Groups(Protocol):
-    """Divides rows into cells.
-
-    Groups that come back from a file also have ``check(rows)``, which refuses parts that contradict
-    each other or the answers to ``rows``.
-    """
+    """Divides rows into cells."""
 
     @property
     def n_cells(self) -> int:
@@ -68,9 +64,6 @@ class FeatureLevels:
     def describe(self, cell: int) -> str:
         return self.levels.label(cell)
 
-    def check(self, rows: Batch) -> None:
-        check_coding(LevelCoding((self.levels,)), rows)
-
 
 @dataclass(frozen=True, eq=False)
 class JointLevels:
@@ -93,24 +86,6 @@ class JointLevels:
 
     def describe(self, cell: int) -> str:
         return self.coding.describe(range(len(self.coding.levels)), self.combinations[cell])
-
-    def check(self, rows: Batch) -> None:
-        require(self.combinations.shape[1:] == (len(self.coding.levels),), "combinations")
-        known = np.unique(self.combinations, axis=0)
-        require(np.array_equal(self.combinations, known), "combinations")
-        check_coding(self.coding, rows)
-
-
-def check_coding(coding: LevelCoding, rows: Batch) -> None:
-    """Refuse levels that contradict each other."""
-    for levels in coding.levels:
-        require(isinstance(levels.name, str), "levels")
-        if levels.edges is not None:
-            n_bins = len(levels.values) - (None in levels.values)
-            require((np.diff(levels.edges) > 0).all(), "edges")
-            require(n_bins == len(levels.edges) + 1, "edges")
-    names = [levels.name for levels in coding.levels]
-    require((coding.codes(rows.people[names]) < coding.n_levels).all(), "levels")
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,18 +134,12 @@ class Mondrian(Calibration):
 
     def of_rows(self) -> FloatArray:
         """Return the threshold of each calibration row for its true label, shape (n,)."""
-        labels = self.sample.problems
-        own = self._with_ends()[self.cells, labels]
-        return np.where((labels < 0) & (self.cells != ABSENT), np.inf, own)
+        own = self._of_cells(self.cells)[np.arange(len(self.sample)), self.sample.problems]
+        return np.where((self.sample.problems < 0) & (self.cells != ABSENT), np.inf, own)
 
     def thresholds(self, batch: Batch) -> FloatArray:
         """Return thresholds of shape (n_samples, n_labels); -inf for rows in no cell."""
-        return self._with_ends()[self._cells_of(batch)]
-
-    def _with_ends(self) -> FloatArray:
-        """Return the thresholds with two more rows, which the cells ABSENT and UNSEEN point to."""
-        ends = np.repeat([[-np.inf], [np.inf]], self.sample.n_labels, axis=1)
-        return np.vstack([self.quantiles, ends])
+        return self._of_cells(self._cells_of(batch))
 
     def pvalues(self, batch: Batch) -> FloatArray:
         """Return p-values of shape (n_samples, n_classes); 0 for rows in no cell."""
@@ -178,25 +147,20 @@ class Mondrian(Calibration):
         p = self.table.pvalues(batch.scores, self.sample.categories(cells))
         return np.where(cells[:, None] == ABSENT, 0.0, p)
 
+    def full_sets(self) -> Iterator[tuple[str, int]]:
+        """Yield who gets which label because too few rows calibrate."""
+        for cell, label in np.argwhere(np.isinf(self.quantiles)).tolist():
+            yield self.groups.describe(cell), label
+
+    def _of_cells(self, cells: IntArray) -> FloatArray:
+        """Return the thresholds of rows of these cells, shape (n, n_labels)."""
+        # ABSENT and UNSEEN point to the last two rows
+        ends = np.repeat([[-np.inf], [np.inf]], self.sample.n_labels, axis=1)
+        return np.vstack([self.quantiles, ends])[cells]
+
     def _cells_of(self, batch: Batch) -> IntArray:
         """Return the cell of each row; warn of values that calibration never saw."""
         cells = self.groups.cells(batch)
-        unseen = cells == UNSEEN
-        if unseen.any():
-            warn(
-                f"{int(unseen.sum())} of {len(cells)} rows have a value or combination of "
-                "sensitive features that calibration never saw: they get the full set, the only "
-                "valid answer without data"
-            )
+        never = "have a value or combination of sensitive features that calibration never saw"
+        warn_of_full_rows(cells == UNSEEN, never)
         return cells
-
-    def full_sets(self) -> Iterator[FullSet]:
-        """Yield where sets are full because too few rows calibrate."""
-        people = self.table.people.reshape(self.quantiles.shape)
-        for cell, label in np.argwhere(np.isinf(self.quantiles)).tolist():
-            who = self.groups.describe(cell)
-            yield self.sample.full_set(who, label, float(people[cell, label]), self.alpha)
-
-    def _check_parts(self, batch: Batch) -> None:
-        if hasattr(self.groups, "check"):
-            self.groups.check(batch)

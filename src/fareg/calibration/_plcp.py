@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 
 from fareg._encoding import one_hot_encoder
 from fareg._levels import distinct_rows
-from fareg._validation import FloatArray, IntArray, require
+from fareg._validation import FloatArray, IntArray
 from fareg.calibration._batch import DRAW, Batch, Labelled, further_uniforms
 from fareg.calibration._sample import Calibration, Sample
 
@@ -180,14 +180,6 @@ class RegionCells:
     def describe(self, cell: int) -> str:
         return f"region {self.kept[cell]}"
 
-    def check(self, rows: Batch) -> None:
-        n_regions = self.regions.output.shape[1]
-        require(self.kept.dtype == np.int64 and self.kept.ndim == 1, "kept")
-        require(set(self.kept.tolist()) <= set(range(n_regions)), "kept")
-        require(len(self.kept) > 0 and (np.diff(self.kept) > 0).all(), "kept")
-        h = self.memberships(rows.people)
-        require(h.shape == (len(rows), n_regions) and np.isfinite(h).all(), "regions")
-
 
 def encoded_rows(encoder: Any, columns: pd.DataFrame) -> tuple[FloatArray, IntArray]:
     """Return each distinct row as numbers, and which of them each row is."""
@@ -263,10 +255,3 @@ class RegionQuantiles(Calibration):
     def thresholds(self, batch: Batch) -> FloatArray:
         """Return thresholds of shape (n_samples, n_labels)."""
         return self.quantiles[self.groups.cells(batch)]
-
-    def _check_parts(self, batch: Batch) -> None:
-        n_regions = self.groups.regions.output.shape[1]
-        require(self.groups.drawn and self.groups.n_cells == n_regions, "kept")
-        require(self.quantiles.shape == (n_regions, self.sample.n_labels), "quantiles")
-        require(not np.isnan(self.quantiles).any(), "quantiles")
-        self.groups.check(batch)

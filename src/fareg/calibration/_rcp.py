@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,10 +14,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from fareg._encoding import FillEmpty, ordinal_encoder
 from fareg._levels import distinct_rows
 from fareg._threads import few_threads
-from fareg._validation import FloatArray, require
+from fareg._validation import FloatArray
 from fareg.calibration._batch import Batch, Labelled
 from fareg.calibration._mondrian import Everyone, Mondrian
-from fareg.calibration._sample import FullSet, Sample
+from fareg.calibration._sample import Calibration, Sample
 
 LEAF_POINTS = 5  # scores above its quantile that a leaf has about, at least
 N_ROUNDS = 60
@@ -67,29 +67,27 @@ def learn_quantile(rows: Labelled, alpha: float, *, seed: int) -> LearnedQuantil
 
 
 @dataclass(frozen=True, eq=False)
-class Rectified:
+class Rectified(Calibration):
     """Calibrate ``V(x, y) - tau(x)``, where ``tau`` was learned on other rows.
 
     ``P(Y in C(X)) >= 1 - alpha``, whatever tau is; the better it tells the quantile of the scores
     at x, the more evenly coverage is spread.
     """
 
-    has_pvalues = True
-
     tau: Any  # ``tau.predict(people)``, shape (n,)
-    split: Mondrian  # of V - tau, for everyone together
+    sample: Sample  # the residuals of the calibration rows
+    alpha: float
+    split: Mondrian = field(init=False, repr=False)  # of the residuals, for everyone together
+
+    def __post_init__(self) -> None:
+        one_cell = np.zeros(len(self.sample), dtype=np.int64)
+        vars(self).update(split=Mondrian(Everyone(), self.sample, one_cell, self.alpha))
 
     @classmethod
     def fit(cls, tau: Any, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate on rows with labels."""
         residuals = replace(rows, score=rows.score - tau.predict(rows.people))
-        split = Mondrian.fit(Everyone(), residuals, alpha, label_conditional=label_conditional)
-        return cls(tau, split)
-
-    @property
-    def sample(self) -> Sample:
-        """The residuals of the calibration rows."""
-        return self.split.sample
+        return cls(tau, Sample.of(residuals, label_conditional=label_conditional), alpha)
 
     @property
     def quantiles(self) -> FloatArray:
@@ -114,13 +112,6 @@ class Rectified:
         residuals = batch.scores - self.tau.predict(batch.people)[:, None]
         return self.split.pvalues(replace(batch, scores=residuals))
 
-    def full_sets(self) -> Iterator[FullSet]:
-        """Yield where sets are full because too few rows calibrate."""
+    def full_sets(self) -> Iterator[tuple[str, int]]:
+        """Yield who gets which label because too few rows calibrate."""
         return self.split.full_sets()
-
-    def check(self, batch: Batch, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other, the answers to ``batch``, or these numbers."""
-        require(isinstance(self.split.groups, Everyone), "split")
-        self.split.check(batch, n_labels, alpha)
-        tau = self.tau.predict(batch.people)
-        require(tau.shape == (len(batch),) and np.isfinite(tau).all(), "tau")

@@ -11,7 +11,7 @@ import numpy as np
 
 from fareg._validation import FloatArray, IntArray, require
 from fareg.calibration._batch import Batch, Labelled
-from fareg.calibration._sample import FullSet, Sample
+from fareg.calibration._sample import Sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,8 @@ class Union:
         """Return the largest p-value over the parts."""
         return reduce(np.maximum, (part.pvalues(batch) for part in self.parts))
 
-    def full_sets(self) -> Iterator[FullSet]:
-        """Yield where sets are full because too few rows calibrate."""
+    def full_sets(self) -> Iterator[tuple[str, int]]:
+        """Yield who gets which label in any case."""
         for part in self.parts:
             yield from part.full_sets()
 

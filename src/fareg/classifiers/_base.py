@@ -271,9 +271,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             )
         rows, self.n_repeated_ = self._calibration_rows(given)
         warn_of_repeated(self.n_repeated_, len(rows))
-        return self._use(
-            self._calibrate(rows, training), given.clusters is not None, float(np.mean(rows.y < 0))
-        )
+        return self._use(self._calibrate(rows, training), given.clusters is not None)
 
     def _calibration_rows(self, given: Given) -> tuple[Labelled, int]:
         """Return checked rows that calibrate, and how many of them equal an earlier one."""
@@ -287,12 +285,12 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         repeats = is_randomised(get_score(score)) and pd.Series(hashes).duplicated().sum()
         return rows, int(repeats)
 
-    def _use(self, calibration: Any, has_clusters: bool, share_unknown: float) -> Self:
+    def _use(self, calibration: Any, has_clusters: bool) -> Self:
         """Answer by a calibration from now on; warn if its sets are full for somebody."""
         self.calibration_ = calibration
         self.n_calibration_ = len(calibration.sample)
         self.n_calibration_clusters_ = calibration.sample.n_people if has_clusters else None
-        warn_of_full_sets(calibration.full_sets(), self.classes_, self.alpha_, share_unknown)
+        warn_of_full_sets(calibration, self.classes_, self.alpha_)
         return self
 
     def freeze_parameters(self) -> None:

@@ -101,11 +101,6 @@ class Members:
     def describe(self, cell: int) -> str:
         return self.rule.text
 
-    def check(self, rows: Batch) -> None:
-        require(isinstance(self.rule, Rule), "rule")
-        self.rule.check()
-        require(set(self.rule.features) <= set(rows.people), "rule")
-
 
 @dataclass(eq=False, repr=False)
 class FaReGClassifier(ConformalClassifier):
@@ -368,8 +363,8 @@ class FaReGClassifier(ConformalClassifier):
             The numbers of independent rows among them; None for all.
         """
         other = copy(self)
-        calibration, unknown = self.calibration_.again(sample, places), np.isinf(sample.score)
-        other._use(calibration, sample.sizes is not None, float(unknown.mean()))
+        calibration = self.calibration_.again(sample, places)
+        other._use(calibration, sample.sizes is not None)
         other.n_repeated_ = n_repeated
         warn_of_repeated(n_repeated, len(sample))
         apart = np.arange(len(sample)) if apart is None else apart

@@ -18,7 +18,7 @@ import numpy as np
 
 from fareg._hashing import row_draws
 from fareg._validation import BoolArray, FloatArray, InvalidInputError, require
-from fareg.calibration import Batch, Calibration, FullSet, Labelled, Sample, further_uniforms
+from fareg.calibration import Batch, Calibration, Labelled, Sample, further_uniforms
 from fareg.pvalues import CalibrationScores
 
 MAX_TABLES = 10**7  # draws times labels that are calibrated by themselves
@@ -84,11 +84,10 @@ class DrawnGroups(Calibration):
             p[inside] = np.maximum(p[inside], table.pvalues(batch.scores[inside], labels))
         return p
 
-    def full_sets(self) -> Iterator[FullSet]:
-        """Yield where sets are full because too few rows calibrate."""
+    def full_sets(self) -> Iterator[tuple[str, int]]:
+        """Yield who gets which label because too few rows calibrate."""
         for t, label in np.argwhere(np.isinf(self.quantiles)).tolist():
-            who = f"draw {t} of the group" if t else "all rows"
-            yield self.sample.full_set(who, label, float(self.tables[t].people[label]), self.alpha)
+            yield f"draw {t} of the group" if t else "all rows", label
 
     def first(self, n_draws: int) -> Self:
         """Return the same calibration with only the first of its draws.
@@ -101,11 +100,6 @@ class DrawnGroups(Calibration):
                 f"{n_draws!r}; fit again for more"
             )
         return replace(self, members=self.members[:n_draws])
-
-    def _check_parts(self, batch: Batch) -> None:
-        require(self.n_draws > 0, "members")
-        q = self.learner.predict(batch.people)
-        require(q.shape == (len(batch),) and ((q >= 0) & (q <= 1)).all(), "learner")
 
     def _sorted(self, inside: BoolArray) -> CalibrationScores:
         """Sort the scores of some calibration rows label by label."""
