@@ -20,10 +20,9 @@ from fareg._validation import (
     check_same_length,
 )
 from fareg.metrics._directions import Directions
+from fareg.metrics._fitted_directions import fitted_directions
 from fareg.metrics._numbers import NumericCode
-from fareg.metrics._segments import smallest_slab
-from fareg.metrics._slab_descent import fitted_directions
-from fareg.metrics._slab_search import Points, Search, search_own, search_shared
+from fareg.metrics._slab_search import Points, Search, search_own, search_shared, smallest_slab
 from fareg.metrics._tally import check_covered, clopper_pearson
 
 KINDS = ("linear", "quadratic")
@@ -282,18 +281,18 @@ def worst_slab_curve(
     directions = Directions.draw(n_directions, numbers.shape[1], kind, rng)
     test = _held_out(len(covered), test_size, rng)
     points = Points.of(numbers[~test], merge=slab == "value")
-    counts = points.count(covered[~test], n_permutations, rng)
+    missed = points.missed(covered[~test], n_permutations, rng)
     fewest = [smallest_slab(delta, len(points.row), rule=size_rule) for delta in deltas]
-    searches = [Search.start(points, counts, min_points) for min_points in fewest]
+    searches = [Search.start(points, missed, least) for least in fewest]
     own = [directions] * len(deltas)
     if search == "optimised":
         directions = Directions.join(directions, Directions.axes(numbers.shape[1], kind))
-        fitted = fitted_directions(points, counts, kind, fewest)
+        fitted = fitted_directions(points, missed, kind, fewest)
         for one, its in zip(searches, fitted, strict=True):
             # Fitted directions come first, because knowing a bad slab early saves searching.
-            search_own(one, points, counts, its)
+            search_own(one, points, missed, its)
         own = [Directions.join(its[:1], directions) for its in fitted]
-    search_shared(searches, points, counts, directions)
+    search_shared(searches, points, missed, directions)
     slabs = [
         _worst_slab(one, its, len(points.row), code) for one, its in zip(searches, own, strict=True)
     ]
@@ -314,7 +313,7 @@ def _worst_slab(
         mass=search.n_points / n_points,
         values=np.array(search.values),
         code=code,
-        null=_null_band(search.value, search.null) if len(search.covered) else None,
+        null=_null_band(search.value, search.null) if len(search.missed) else None,
     )
 
 
