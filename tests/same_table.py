@@ -21,21 +21,11 @@ EPOCH = dt.datetime(1970, 1, 1)
 EXPECTED = pd.DataFrame(
     {
         "text": pd.Series(["Red", None, "Blue", "Red"], dtype=object),
-        "flag": [1.0, 0.0, np.nan, 1.0],
+        "flag": pd.Series(["True", "False", None, "True"], dtype=object),
         "count": [3.0, np.nan, -7.0, 0.0],
         "number": [0.5, -0.0, np.nan, 1e9],
-        "day": [
-            (dt.datetime(2024, 2, 29) - EPOCH).total_seconds(),
-            np.nan,
-            (dt.datetime(1901, 1, 1) - EPOCH).total_seconds(),
-            (dt.datetime(2024, 2, 29) - EPOCH).total_seconds(),
-        ],
-        "moment": [
-            (NOON - EPOCH).total_seconds(),
-            (dt.datetime(2024, 1, 1) - EPOCH).total_seconds(),
-            np.nan,
-            (NOON - EPOCH).total_seconds(),
-        ],
+        "day": np.array(["2024-02-29", "NaT", "1901-01-01", "2024-02-29"], "datetime64[us]"),
+        "moment": np.array([NOON, "2024-01-01", "NaT", NOON], "datetime64[us]"),
         "span": [3600.0, np.nan, -172800.0, 0.5],
     }
 )

@@ -1,14 +1,14 @@
 """Columns whose values are no longer those of fit: what fit had, what new rows have, a verdict.
 
-A text is strange if fit never had it, a number if it lies outside of those in fit; so is a missing
-value. Some rows of fit are strange to the others in this sense, and as many are expected among new
-ones. Only what goes beyond that is reported or refused.
+A text is strange if fit never had it, a number or date if it lies outside of those in fit; so is a
+missing value. Some rows of fit are strange to the others in this sense, and as many are expected
+among new ones. Only what goes beyond that is reported or refused.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import hypergeom
 
-from fareg._columns import CodedColumn, code_table, in_words
+from fareg._columns import KINDS, code_table, in_words, kind_of, numbers_of, texts_of
 from fareg._validation import InvalidInputError, warn
 from fareg._words import percent, printable, rows, shown
 
@@ -28,43 +28,29 @@ MAX_KNOWN = 10_000  # distinct texts of a column; one with more names single row
 MAX_NAMED = 3  # columns that one sentence describes
 
 Summary = dict[str, dict[str, Any]]  # what each column held in fit, in plain types
-JUDGED, TOLERATED, LEFT_ALONE = "judged", "tolerated", "left alone"
-_handling: ContextVar[str] = ContextVar("drift", default=JUDGED)
+_on_drift: ContextVar[str] = ContextVar("drift", default="refuse")  # or "warn", or "ignore"
 
 
 class DriftError(InvalidInputError):
     """Half of the values of a column, or more, are not like those of fit."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(
-            f"{message}; give the column as fit had it, or ask within fareg.accept_drift()"
-        )
-        self.message = message
 
 
 @dataclass(frozen=True)
 class Strange:
     """How many rows of a column are strange; those of several tables add up."""
 
-    rows: int
-    unseen: int = 0  # texts that fit never had
+    rows: int = 0
+    unseen: int = 0  # texts that fit never had, numbers below or above all of fit
     empty: int = 0
-    outside: int = 0  # numbers below or above all of fit
-    example: str = ""  # one that is not empty
+    example: str = ""  # one that is unseen
 
     def __add__(self, other: Strange) -> Strange:
-        return Strange(
-            self.rows + other.rows,
-            self.unseen + other.unseen,
-            self.empty + other.empty,
-            self.outside + other.outside,
-            self.example or other.example,
-        )
+        n_rows, n_unseen = self.rows + other.rows, self.unseen + other.unseen
+        return Strange(n_rows, n_unseen, self.empty + other.empty, self.example or other.example)
 
     def shares(self) -> dict[str, float]:
         """Return the share of each kind of strange rows."""
-        kinds = {"unseen": self.unseen, "empty": self.empty, "outside": self.outside}
-        return {kind: n / self.rows for kind, n in kinds.items()}
+        return {"unseen": self.unseen / self.rows, "empty": self.empty / self.rows}
 
 
 Drift = dict[str, Strange]  # by column
@@ -94,21 +80,21 @@ def accept_drift() -> AbstractContextManager[None]:
     ...     clf.predict_set(recoded).shape
     (20, 2)
     """
-    return _handled(TOLERATED)
+    return _on("warn")
 
 
 def unjudged() -> AbstractContextManager[None]:
     """Let classifiers answer to parts of a table without a verdict, which is for the whole."""
-    return _handled(LEFT_ALONE)
+    return _on("ignore")
 
 
 @contextmanager
-def _handled(how: str) -> Iterator[None]:
-    token = _handling.set(how)
+def _on(action: str) -> Iterator[None]:
+    token = _on_drift.set(action)
     try:
         yield
     finally:
-        _handling.reset(token)
+        _on_drift.reset(token)
 
 
 def summarise(*tables: Any, n_people: int | None = None) -> Summary:
@@ -120,37 +106,39 @@ def summarise(*tables: Any, n_people: int | None = None) -> Summary:
 
     Rows of one person are alike, so ``n_people`` says how many count, None if all rows do.
     """
-    parts = [code_table(table).columns for table in tables]
-    return {name: _summary([part[name] for part in parts], n_people) for name in parts[0]}
-
-
-def _summary(columns: list[CodedColumn], n_people: int | None) -> dict[str, Any]:
-    n_rows = sum(map(len, columns))
-    summary = {"rows": n_rows, "people": n_people or n_rows}
-    if any(column.is_text for column in columns):
-        counts: Counter[str] = Counter()
-        for column in columns:
-            for text, n in zip(*column.texts(), strict=True):
-                counts[text] += int(n)
-        n_once = sum(n == 1 for n in counts.values())
-        is_listed = len(counts) <= MAX_KNOWN and 2 * n_once < n_rows
-        return {
-            **summary,
-            "empty": n_rows - counts.total(),
-            "rare": n_once if is_listed else 0,
-            "known": sorted(counts) if is_listed else None,
-        }
-    numbers = np.concatenate([column.numbers() for column in columns])
-    present = numbers[~np.isnan(numbers)]
-    ends = [float(present.min()), float(present.max())] if len(present) else None
-    # how many people have the smallest and the largest number, the rows do not tell: one, perhaps
-    is_rare = [n_people is not None or (present == end).sum() == 1 for end in ends or ()]
+    parts = list(map(code_table, tables))
     return {
-        **summary,
-        "empty": n_rows - len(present),
-        "rare": sum(map(int, is_rare)),
+        name: _summary([part.columns[name] for part in parts], n_people)
+        for name in parts[0].columns
+    }
+
+
+def _summary(columns: list[Any], n_people: int | None) -> dict[str, Any]:
+    n_rows = sum(map(len, columns))
+    kind = max(map(kind_of, columns), key=["date", "number", "text"].index)
+    known, ends = None, None
+    if kind == "text":
+        counts: Counter[str] = Counter()
+        for texts in map(texts_of, columns):
+            counts.update(dict(zip(texts.values, texts.counts().tolist(), strict=False)))
+        counts = +counts  # without texts of other rows
+        n_present, rare = counts.total(), sum(n == 1 for n in counts.values())
+        if len(counts) <= MAX_KNOWN and 2 * rare < n_rows:
+            known = sorted(counts)
+    else:
+        numbers = np.concatenate([numbers_of(column) for column in columns])
+        present = numbers[~np.isnan(numbers)]
+        n_present = len(present)
+        ends = [float(present.min()), float(present.max())] if n_present else None
+        # how many people have the smallest and the largest number, the rows do not tell: one, maybe
+        rare = sum(n_people is not None or int((present == end).sum()) == 1 for end in ends or ())
+    return {
+        "kind": kind,
+        "people": n_people or n_rows,
+        "rare": 0 if kind == "text" and known is None else rare,
+        "empty": 1 - n_present / n_rows,
+        "known": known,
         "range": ends,
-        "kind": columns[0].held,
     }
 
 
@@ -162,10 +150,10 @@ def count_strange(summary: Summary, *tables: Any) -> Drift:
     >>> found = count_strange(summary, pd.DataFrame({"sex": ["F", "f", None], "age": [1, 2, 50]}))
     >>> for name, strange in found.items():
     ...     print(name, strange)
-    sex Strange(rows=3, unseen=1, empty=1, outside=0, example='f')
-    age Strange(rows=3, unseen=0, empty=0, outside=2, example='1')
+    sex Strange(rows=3, unseen=1, empty=1, example='f')
+    age Strange(rows=3, unseen=2, empty=0, example='1')
     """
-    columns: dict[str, CodedColumn] = {}
+    columns: dict[str, Any] = {}
     for table in reversed(tables):
         if table is not None:
             columns |= code_table(table).columns
@@ -174,38 +162,34 @@ def count_strange(summary: Summary, *tables: Any) -> Drift:
     }
 
 
-def _strange(column: CodedColumn, seen: Mapping[str, Any]) -> Strange:
-    if "known" in seen:
-        texts, n = column.texts()
-        known = set(texts if seen["known"] is None else seen["known"])
-        is_new = np.array([text not in known for text in texts], dtype=bool)
-        example = texts[int(is_new.argmax())] if is_new.any() else ""
-        return Strange(len(column), int(n[is_new].sum()), len(column) - int(n.sum()), 0, example)
-    numbers = column.numbers()
+def _strange(column: Any, seen: Mapping[str, Any]) -> Strange:
+    n = len(column)
+    if seen["kind"] == "text":
+        texts = texts_of(column)
+        counts, values = texts.counts(), texts.values[:-1]
+        known = set(values if seen["known"] is None else seen["known"])
+        is_new = np.array([text not in known for text in values], dtype=bool) & (counts > 0)
+        example = str(values[is_new.argmax()]) if is_new.any() else ""
+        return Strange(n, int(counts[is_new].sum()), n - int(counts.sum()), example)
+    numbers = numbers_of(column)
     low, high = seen["range"] or (-np.inf, np.inf)
-    is_outside = (numbers < low) | (numbers > high)
-    n_outside = int(is_outside.sum())
-    example = _in_words(float(numbers[is_outside.argmax()]), seen) if n_outside else ""
-    return Strange(len(column), 0, int(np.isnan(numbers).sum()), n_outside, example)
-
-
-def _in_words(number: float, seen: Mapping[str, Any]) -> str:
-    return in_words(number, "date" if seen["kind"] == "date" and np.isfinite(number) else None)
+    is_new = (numbers < low) | (numbers > high)
+    example = in_words(float(numbers[is_new.argmax()]), seen["kind"]) if is_new.any() else ""
+    return Strange(n, int(is_new.sum()), int(np.isnan(numbers).sum()), example)
 
 
 def check_strange(summary: Summary, *tables: Any) -> None:
     """Judge tables side by side that a classifier answers to, unless someone else does."""
-    how = _handling.get()
+    action = _on_drift.get()
     n_rows = max(len(table) for table in tables if table is not None)
-    if how != LEFT_ALONE and n_rows >= MIN_ROWS:
-        judge(summary, count_strange(summary, *tables), accept=how == TOLERATED)
+    if action != "ignore" and n_rows >= MIN_ROWS:
+        judge(summary, count_strange(summary, *tables), accept=action == "warn")
 
 
 def added(drift: Drift, other: Drift) -> Drift:
     """Return the strange rows of two parts of a table."""
-    nothing = Strange(0)
     names = dict.fromkeys([*drift, *other])
-    return {name: drift.get(name, nothing) + other.get(name, nothing) for name in names}
+    return {name: drift.get(name, Strange()) + other.get(name, Strange()) for name in names}
 
 
 def judge(summary: Summary, drift: Drift, *, accept: bool) -> None:
@@ -219,15 +203,17 @@ def judge(summary: Summary, drift: Drift, *, accept: bool) -> None:
         sentences.append(f"the same goes for {shown(map(printable, found[MAX_NAMED:]))}")
     message = "; ".join(sentences)
     if excess[found[0]] >= REFUSED and not accept:
-        raise DriftError(message)
+        raise DriftError(
+            f"{message}; give the column as fit had it, or ask within fareg.accept_drift()"
+        )
     warn(f"{message}; what is promised for rows like those of fit may not hold for them")
 
 
 def _excess(seen: Mapping[str, Any], strange: Strange) -> float:
     """Return the share of strange rows beyond that in fit, 0 if chance explains it."""
-    n, k = strange.rows, strange.unseen + strange.empty + strange.outside
+    n, k = strange.rows, strange.unseen + strange.empty
     n_fit = seen["people"]
-    k_fit = min(n_fit, seen["rare"] + round(seen["empty"] * n_fit / seen["rows"]))
+    k_fit = min(n_fit, seen["rare"] + round(seen["empty"] * n_fit))
     excess = k / n - k_fit / n_fit if n >= MIN_ROWS else 0.0
     # given how many of all rows are strange, each is as likely to be a new one
     by_chance = excess < REPORTED or hypergeom.sf(k - 1, n + n_fit, k + k_fit, n) >= CHANCE
@@ -237,44 +223,42 @@ def _excess(seen: Mapping[str, Any], strange: Strange) -> float:
 def _sentence(name: str, seen: Mapping[str, Any], strange: Strange) -> str:
     n, parts = strange.rows, []
     if strange.unseen:
-        known = shown(map(printable, seen["known"])) or "none"
-        parts.append(
-            f"{percent(strange.unseen / n)} of {rows(n)} hold a value that fit never had, such as "
-            f"{printable(strange.example)[:30]!r} (fit had {known})"
-        )
-    if strange.outside:
-        low, high = (_in_words(end, seen) for end in seen["range"])
-        parts.append(
-            f"{percent(strange.outside / n)} of {rows(n)} lie outside of {low} to {high}, such as "
-            f"{strange.example}"
-        )
-    if strange.empty / n > seen["empty"] / seen["rows"]:
-        in_fit = percent(seen["empty"] / seen["rows"])
-        parts.append(f"{percent(strange.empty / n)} of {rows(n)} are empty ({in_fit} in fit)")
+        told = f"{percent(strange.unseen / n)} of {rows(n)}"
+        if seen["kind"] == "text":
+            known = shown(map(printable, seen["known"])) or "none"
+            parts.append(
+                f"{told} hold a value that fit never had, such as "
+                f"{printable(strange.example)[:30]!r} (fit had {known})"
+            )
+        else:
+            low, high = (in_words(end, seen["kind"]) for end in seen["range"])
+            parts.append(f"{told} lie outside of {low} to {high}, such as {strange.example}")
+    if strange.empty / n > seen["empty"]:
+        told = f"{percent(strange.empty / n)} of {rows(n)}"
+        parts.append(f"{told} are empty ({percent(seen['empty'])} in fit)")
     return f"column {printable(name)}: {' and '.join(parts)}"
 
 
 def is_summary(stored: Any) -> bool:
     """Tell whether a stored value is what :func:`summarise` returns; a file may be edited."""
-    return isinstance(stored, dict) and all(map(_is_column, stored, stored.values()))
-
-
-def _is_column(name: Any, seen: Any) -> bool:
-    if type(name) is not str or not isinstance(seen, dict):
-        return False
-    counts: list[Any] = [seen.get(key) for key in ("rows", "people", "empty", "rare")]
-    if not all(type(n) is int for n in counts):
-        return False
-    n_rows, n_people, *others = counts
-    if not (0 < n_people <= n_rows and all(0 <= n <= n_rows for n in others)):
-        return False
-    if seen.keys() == {"rows", "people", "empty", "rare", "known"}:
-        known = [] if seen["known"] is None else seen["known"]
-        return isinstance(known, list) and all(type(text) is str for text in known)
-    ends = [0.0, 0.0] if seen.get("range") is None else seen["range"]
-    return (
-        seen.keys() == {"rows", "people", "empty", "rare", "range", "kind"}
-        and isinstance(ends, list)
-        and [type(end) for end in ends] == [float, float]
-        and seen["kind"] in (None, "flag", "date")
+    return isinstance(stored, dict) and all(
+        type(name) is str
+        and isinstance(seen, dict)
+        and seen.keys() == CHECKS.keys()
+        and all(check(seen[key]) for key, check in CHECKS.items())
+        for name, seen in stored.items()
     )
+
+
+def _holds(values: Any, types: list[type]) -> bool:
+    return values is None or (type(values) is list and list(map(type, values)) == types)
+
+
+CHECKS: dict[str, Callable[[Any], bool]] = {
+    "kind": lambda kind: kind in KINDS,
+    "people": lambda n: type(n) is int and n > 0,
+    "rare": lambda n: type(n) is int and n >= 0,
+    "empty": lambda share: type(share) is float and 0 <= share <= 1,
+    "known": lambda texts: _holds(texts, [str] * len(texts or ())),
+    "range": lambda ends: _holds(ends, [float, float]),
+}

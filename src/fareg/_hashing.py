@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import coded_columns, spelled_numbers
+from fareg._columns import Texts, code_table, numbers_of
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
 
 MARGIN = 0.05  # share of new rows that may equal used ones where used rows never equal each other
@@ -35,10 +35,10 @@ def row_hashes(
     ``ids``, an array of texts that tell whose row it is, and ``labels``, the number of each label.
     """
     state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
-    columns = chain(coded_columns(X), () if beside is None else coded_columns(beside))
-    for position, (_, column) in enumerate(columns):
-        hashes = _hashes(column.values) + np.uint64(position)
-        state = _mix(state ^ (hashes if column.codes is None else hashes[column.codes]))
+    tables = [code_table(table) for table in (X, beside) if table is not None]
+    columns = chain.from_iterable(table.columns.values() for table in tables)
+    for position, column in enumerate(columns):
+        state = _mix(state ^ (_hashes(column) + np.uint64(position)))
     state = state if ids is None else _mix(state ^ _text_hashes(ids))
     return state if labels is None else _mix(state ^ _mix(labels.astype(np.uint64)))
 
@@ -82,13 +82,13 @@ def row_draws(uniforms: FloatArray, n_draws: int) -> list[FloatArray]:
     return [uniforms_of(_mix(state + offset)) for offset in offsets]
 
 
-def _hashes(values: Any) -> Any:
-    """Hash canonical values to 64 bits, a number alike whether it is float64 or text."""
-    if values.dtype != object:
-        return _bits(values)
-    numbers = spelled_numbers(values[:-1])
-    hashes = np.where(np.isnan(numbers), _text_hashes(values[:-1]), _bits(numbers))
-    return np.append(hashes, _bits(np.array([np.nan])))
+def _hashes(column: Any) -> Any:
+    """Hash the rows of a coded column to 64 bits, a number alike whether it is float64 or text."""
+    if not isinstance(column, Texts):
+        return _bits(numbers_of(column))
+    numbers = column.numbers()
+    hashes = np.append(_text_hashes(column.values[:-1]), _bits(numbers[-1:]))
+    return np.where(np.isnan(numbers), hashes, _bits(numbers))[column.codes]
 
 
 def _text_hashes(texts: Any) -> Any:

@@ -12,15 +12,14 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import (
-    CodedTable,
+    Texts,
     as_numbers,
     as_text,
     code_table,
-    held,
     in_words,
+    is_date,
     shortest_between,
     spelled_numbers,
-    take_rows,
 )
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
 from fareg._words import shown
@@ -30,7 +29,7 @@ N_BINS = 4
 MAX_LEVELS = 10**6  # a larger number is an identifier that was taken for a level
 
 MANY_MISSING = 20  # rows without a value that are no chance
-N_LOOKED_AT = 500  # rows that show whether texts are numbers
+N_LOOKED_AT = 500  # texts that show whether a column holds numbers
 NEARLY_ALL = 0.95  # share of the texts of a column that must look like numbers
 # Numbers may have signs between thousands, a decimal comma, a currency or a percent sign.
 WRITTEN_NUMBER = re.compile(r"[-+]?[$€£¥]?[-+]?(\d{1,3}([,.'\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?")
@@ -41,9 +40,9 @@ class Levels:
     """How one column falls into levels: distinct values, or bins of a number with many values."""
 
     name: str
-    values: tuple[Any, ...]  # level values; None stands for missing
+    values: tuple[Any, ...]  # level values; None stands for missing, a date is in seconds
     edges: tuple[float, ...] | None = None  # bin j holds edges[j-1] < x <= edges[j]
-    kind: str | None = None  # "flag" or "date": how to write the numbers
+    is_date: bool = False
 
     @classmethod
     def learn(cls, column: pd.Series, reference: pd.Series | None = None) -> Levels:
@@ -52,22 +51,26 @@ class Levels:
         A numeric column with more than 20 distinct values is cut into quartiles, those of
         ``reference`` if given: edges from other rows keep the levels independent of ``column``.
         """
-        kind = held(column)
+        name, has_dates = str(column.name), is_date(column)
         missing: tuple[Any, ...] = (None,) if column.isna().any() else ()
-        present = (column if reference is None else as_numbers(reference)).dropna()
-        if column.dtype == object or present.nunique() <= MAX_DISCRETE:
-            distinct = sorted(column.dropna().unique().tolist())
-            return cls(str(column.name), (*distinct, *missing), kind=kind)
-        numbers, inner = np.asarray(present, np.float64), np.arange(1, N_BINS) / N_BINS
+        if column.dtype == object:
+            return cls(name, (*sorted(column.dropna().unique().tolist()), *missing))
+        numbers = as_numbers(column if reference is None else reference).dropna().to_numpy()
+        if len(np.unique(numbers)) <= MAX_DISCRETE:
+            distinct = np.unique(as_numbers(column).dropna()).tolist()
+            return cls(name, (*distinct, *missing), is_date=has_dates)
+        inner = np.arange(1, N_BINS) / N_BINS
         edges = np.unique(np.quantile(numbers, inner, method="inverted_cdf")).tolist()
-        if kind is None:
+        if not has_dates:
             edges = [_short_edge(edge, numbers) for edge in edges]
-        return cls(str(column.name), (*range(len(edges) + 1), *missing), tuple(edges), kind)
+        return cls(name, (*range(len(edges) + 1), *missing), tuple(edges), has_dates)
 
     def codes(self, column: pd.Series) -> IntArray:
         """Return the level number of each row, -1 for a value without a level."""
-        missing = np.asarray(column.isna())
+        present = np.asarray(column.notna())
         codes = np.full(len(column), -1, dtype=np.int64)
+        if None in self.values:
+            codes[~present] = self.values.index(None)
         if self.edges is not None:
             numbers = np.asarray(as_numbers(column))
             present = ~np.isnan(numbers)
@@ -75,9 +78,7 @@ class Levels:
         else:
             known = pd.Index([value for value in self.values if value is not None], dtype=object)
             column = as_text(column) if known.inferred_type == "string" else as_numbers(column)
-            codes[~missing] = known.get_indexer(pd.Index(column[~missing], dtype=object))
-        if None in self.values:
-            codes[missing] = self.values.index(None)
+            codes[present] = known.get_indexer(pd.Index(column[present], dtype=object))
         return codes
 
     def label(self, code: int) -> str:
@@ -85,14 +86,15 @@ class Levels:
         value = self.values[code] if code >= 0 else "unseen"
         if value is None:
             return f"{self.name} missing"
+        kind = "date" if self.is_date else None
         if self.edges is None:
-            text = in_words(value, self.kind) if isinstance(value, float) else str(value)
-            return f"{self.name}={text}"
-        low = in_words(self.edges[code - 1], self.kind) if code > 0 else None
-        high = in_words(self.edges[code], self.kind) if code < len(self.edges) else None
-        if low is None:
-            return f"{self.name} <= {high}"
-        return f"{self.name} > {low}" if high is None else f"{self.name} in ({low}, {high}]"
+            return f"{self.name}={in_words(value, kind) if isinstance(value, float) else value}"
+        edges = [in_words(edge, kind) for edge in self.edges]
+        if code == 0:
+            return f"{self.name} <= {edges[0]}"
+        if code == len(edges):
+            return f"{self.name} > {edges[-1]}"
+        return f"{self.name} in ({edges[code - 1]}, {edges[code]}]"
 
 
 def _short_edge(edge: float, numbers: FloatArray) -> float:
@@ -155,21 +157,15 @@ def check_levels(
         raise InvalidInputError(
             f"{name} must be one whole number per row, got {values.dtype} of shape {values.shape}"
         )
-    wrong = ~((values >= 0) & (values < MAX_LEVELS) & (values == np.floor(values)))
+    most = check_count("n_levels", MAX_LEVELS if n_levels is None else n_levels, maximum=MAX_LEVELS)
+    wrong = ~((values >= 0) & (values < most) & (values == np.floor(values)))
     if wrong.any():
         raise InvalidInputError(
-            f"{name} must be whole numbers from 0 to {MAX_LEVELS - 1}, got {values[wrong][0]}; "
-            "number them from the least to the most disadvantaged"
+            f"{name} must be whole numbers from 0 to {most - 1}, got {values[wrong][0]}; number "
+            "them from the least to the most disadvantaged"
         )
     codes = values.astype(np.int64)
-    largest = int(codes.max(initial=-1))
-    if n_levels is None:
-        return codes, largest + 1
-    if check_count("n_levels", n_levels, maximum=MAX_LEVELS) <= largest:
-        raise InvalidInputError(
-            f"n_levels must be above the largest level, got {n_levels} for level {largest}"
-        )
-    return codes, n_levels
+    return codes, int(codes.max(initial=-1)) + 1 if n_levels is None else n_levels
 
 
 def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
@@ -218,57 +214,44 @@ def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
     return np.flatnonzero(is_first), which
 
 
-def numbers_as_text(*tables: Any) -> str | None:
-    """Return a sentence about columns of text that are written numbers, None if there are none.
+def doubtful_columns(*tables: Any) -> list[str]:
+    """Return sentences about columns from which nothing is learned as they are.
 
-    Each distinct text of such a column is a level of its own. Some rows are looked at, spread over
-    the table. Nearly all texts must look like numbers, and more than one in ten must not be a plain
-    number, so that codes such as ``0815`` are left in peace. A table may be None.
+    One is about columns of text that are written numbers: each distinct text is a level of its own.
+    Nearly all texts must look like numbers, and more than one in ten must not be a plain number, so
+    that codes such as ``0815`` are left in peace. The other is about columns without any value; in
+    fewer than ``MANY_MISSING`` rows they may be empty by chance. A table may be None.
 
     >>> table = pd.DataFrame({"pay": ["77,516", "516", "1,090"], "zip": ["0815", "0816", "0817"]})
-    >>> print(numbers_as_text(table))  # doctest: +ELLIPSIS
+    >>> print(*doubtful_columns(table))  # doctest: +ELLIPSIS
     pay: numbers written as text, such as 77,516, each of which is taken as a category; ...
-    """
-    found: dict[str, str] = {}
-    for table in (table for table in tables if table is not None):
-        spread = slice(None, None, max(1, len(table) // N_LOOKED_AT))
-        for name, column in code_table(take_rows(table, spread)).columns.items():
-            texts = [text.strip() for text in column.rows() if text] if column.is_text else []
-            written = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
-            marked = [text for text in written if np.isnan(spelled_numbers([text])[0])]
-            if len(written) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
-                found[name] = marked[0]
-    if not found:
-        return None
-    return (
-        f"{shown(found)}: numbers written as text, such as {next(iter(found.values()))}, each of "
-        "which is taken as a category; turn them into plain numbers first, unless they are codes"
-    )
-
-
-def empty_columns(*tables: Any) -> str | None:
-    """Return a sentence about columns without any value, None if there are none.
-
-    In a table of fewer than ``MANY_MISSING`` rows they may be empty by chance. A table may be None.
-
-    >>> print(empty_columns(pd.DataFrame({"age": [31.0] * 20, "pay": [None] * 20})))
+    >>> print(*doubtful_columns(pd.DataFrame({"age": [31.0] * 20, "pay": [None] * 20})))
     pay: no value in 20 rows, so nothing can be learned from it; fill it in or leave it out
     """
-    found: list[str] = []
-    given = [table for table in tables if table is not None]
-    for table in given:
-        head = code_table(take_rows(table, slice(N_LOOKED_AT)))
-        if len(table) >= MANY_MISSING and _empty_names(head):  # few tables are read as a whole
-            found += _empty_names(code_table(table))
-    if not found:
-        return None
-    n_rows = max(map(len, given))
-    it = "it" if len(found) == 1 else "them"
-    return (
-        f"{shown(found)}: no value in {n_rows:,} rows, so nothing can be learned from {it}; "
-        f"fill {it} in or leave {it} out"
-    )
-
-
-def _empty_names(table: CodedTable) -> list[str]:
-    return [name for name, column in table.columns.items() if pd.isna(column.rows()).all()]
+    written: dict[str, str] = {}
+    empty: dict[str, int] = {}
+    for table in (code_table(table) for table in tables if table is not None):
+        for name, column in table.columns.items():
+            is_text = isinstance(column, Texts)
+            if (column.codes < 0 if is_text else pd.isna(column)).all():
+                empty |= {name: len(table)} if len(table) >= MANY_MISSING else {}
+                continue
+            texts = [text.strip() for text in column.values[:-1][:N_LOOKED_AT]] if is_text else []
+            numbers = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
+            marked = [text for text in numbers if np.isnan(spelled_numbers([text])[0])]
+            if len(numbers) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
+                written[name] = marked[0]
+    sentences = []
+    if written:
+        sentences.append(
+            f"{shown(written)}: numbers written as text, such as {next(iter(written.values()))}, "
+            "each of which is taken as a category; turn them into plain numbers first, unless they "
+            "are codes"
+        )
+    if empty:
+        it = "it" if len(empty) == 1 else "them"
+        sentences.append(
+            f"{shown(empty)}: no value in {max(empty.values()):,} rows, so nothing can be learned "
+            f"from {it}; fill {it} in or leave {it} out"
+        )
+    return sentences

@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import (
-    CodedTable,
-    canonical,
-    check_unique,
-    code_table,
-    column_names,
-    columns_at,
-    is_frame,
-)
+from fareg._columns import CodedTable, canonical, code_table, column_names, columns_at, is_frame
 from fareg._validation import InvalidInputError
 from fareg._words import quoted, repeated, shown
 
@@ -48,55 +40,43 @@ def select_columns(
             raise InvalidInputError(
                 f"{name} must have one row per row of X, got {len(chosen)} for {len(X)}"
             )
-        _check_hidden(column_names(chosen), hidden, name)
-        return canonical(chosen)
-    names = column_names(X)
-    if selection is None:
-        positions = [p for p, column in enumerate(names) if column not in hidden]
-        if hidden and not positions:
-            raise InvalidInputError(
-                "X holds only probabilities, which define no groups; add columns that tell who the "
-                "rows are about, or use SplitConformalClassifier"
-            )
+        names = column_names(chosen)
     else:
-        positions = selected_positions(X, selection, name)
-    chosen_names = [names[p] for p in positions]
-    _check_hidden(chosen_names, hidden, name)
-    return code_table(columns_at(X, positions), chosen_names).canonical()
-
-
-def _check_hidden(names: list[str], hidden: Sequence[str], name: str) -> None:
-    taken = [column for column in names if column in hidden]
-    if taken:
+        columns = column_names(X)
+        if selection is None:
+            positions = [p for p, column in enumerate(columns) if column not in hidden]
+            if hidden and not positions:
+                raise InvalidInputError(
+                    "X holds only probabilities, which define no groups; add columns that tell who "
+                    "the rows are about, or use SplitConformalClassifier"
+                )
+        else:
+            positions = selected_positions(X, selection, name)
+        names = [columns[p] for p in positions]
+        chosen = code_table(columns_at(X, positions), names)
+    if taken := [column for column in names if column in hidden]:
         raise InvalidInputError(
             f"{name} must not hold columns of probabilities, got {', '.join(taken)}; leave them out"
         )
+    return canonical(chosen)
 
 
 def selected_positions(X: Any, selection: Any, name: str = "sensitive_features") -> list[int]:
     """Return the positions of the columns that names or positions select; X must have them."""
     names = column_names(X)
-    check_unique(names)
-    positions = [_position(item, names, name) for item in _items(selection, name)]
-    twice = repeated([names[p] for p in positions])
-    if twice:
+    positions = []
+    for item in _items(selection, name):
+        if isinstance(item, str) and item in names:
+            positions.append(names.index(item))
+        elif _is_position(item) and -len(names) <= item < len(names):
+            positions.append(int(item) % len(names))
+        else:
+            raise InvalidInputError(
+                f"{name} names {item!r}, which is no column of X; columns: {shown(names)}"
+            )
+    if twice := repeated([names[p] for p in positions]):
         raise InvalidInputError(f"{name} names {', '.join(twice)} twice; once is enough")
     return positions
-
-
-def _position(item: Any, names: list[str], name: str) -> int:
-    if isinstance(item, str) and item in names:
-        return names.index(item)
-    if _is_position(item) and -len(names) <= item < len(names):
-        return int(item) % len(names)
-    raise InvalidInputError(
-        f"{name} names {item!r}, which is no column of X; columns: {shown(names)}"
-    )
-
-
-def _is_position(item: Any) -> bool:
-    # True and False are refused, because a mask of columns is no list of positions.
-    return isinstance(item, int | np.integer) and not isinstance(item, bool)
 
 
 def _items(selection: Any, name: str) -> list[Any]:
@@ -107,13 +87,20 @@ def _items(selection: Any, name: str) -> list[Any]:
     return items
 
 
+def _is_position(item: Any) -> bool:
+    # True and False are refused, because a mask of columns is no list of positions.
+    return isinstance(item, int | np.integer) and not isinstance(item, bool)
+
+
 def check_selection(name: str, selection: Any) -> None:
     """Refuse what can select no columns of any table."""
-    if selection is None or callable(selection):
-        return
     if is_frame(selection):
         got = f"a table; pass it beside the rows: fit(X, y, {name}=table)"
-    elif all(isinstance(item, str) or _is_position(item) for item in _items(selection, name)):
+    elif (
+        selection is None
+        or callable(selection)
+        or all(isinstance(item, str) or _is_position(item) for item in _items(selection, name))
+    ):
         return
     else:
         got = repr(selection)
@@ -130,12 +117,12 @@ def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> No
     missing = [name for name in wanted if name not in names]
     if not missing:
         return
-    spelled = {name.casefold(): name for name in names if name not in wanted}
-    wanted_name = missing[0].casefold()
-    near = difflib.get_close_matches(wanted_name, spelled, n=3, cutoff=0.0)
-    is_slip = bool(difflib.get_close_matches(wanted_name, near[:1], cutoff=SAME_WORD))
-    proposed = [quoted(spelled[name]) for name in near]
-    hint = f"did you mean {proposed[0]}?" if is_slip else f"nearest columns: {', '.join(proposed)}"
+    others = {name.casefold(): name for name in names if name not in wanted}
+    near = difflib.get_close_matches(missing[0].casefold(), others, n=3, cutoff=0.0)
+    proposed = [quoted(others[name]) for name in near]
+    hint = f"nearest columns: {', '.join(proposed)}"
+    if difflib.get_close_matches(missing[0].casefold(), near[:1], cutoff=SAME_WORD):
+        hint = f"did you mean {proposed[0]}?"
     if not proposed:
         hint = f"add to {shown(names)} what is missing"
     word = "column" if len(missing) == 1 else "columns"

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fareg._columns import canonical
 from fareg._levels import LevelCoding
 from fareg._validation import FaregWarning
 from fareg.calibration import (
@@ -120,7 +121,7 @@ def test_full_sets_are_the_cells_with_infinite_thresholds(groups):
 def people():
     rng = np.random.default_rng(0)
     columns = {"sex": rng.choice(["f", "m"], 300), "age": rng.normal(40, 12, 300)}
-    return pd.DataFrame({**columns, "sex": columns["sex"].astype(object)})
+    return canonical(pd.DataFrame(columns))
 
 
 def test_joint_levels_of_one_feature_are_its_levels(people):

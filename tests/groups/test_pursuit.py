@@ -94,7 +94,7 @@ def test_a_planted_group_is_found_in_its_words(text):
 
 def test_groups_that_no_condition_shows_alone_are_found_and_none_is_said_twice():
     table = people(3000, 3)
-    inside = ((table["sex"] == "F") == (table["member"] == 1)).to_numpy()
+    inside = ((table["sex"] == "F") == (table["member"] == "True")).to_numpy()
     rules = find_groups(table, misses(inside, 3))
     assert {rule.text for rule in rules} == {
         "member = True and sex = F",

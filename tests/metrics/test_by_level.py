@@ -57,7 +57,7 @@ def test_intervals_hold_at_the_stated_rate():
         ([0, np.nan], {}, "whole numbers from 0"),
         ([0, 10**12], {}, "whole numbers from 0"),
         (["a", "b"], {}, "one whole number per row"),
-        ([0, 3], {"n_levels": 3}, "n_levels must be above the largest level"),
+        ([0, 3], {"n_levels": 3}, "levels must be whole numbers from 0 to 2, got 3"),
         ([0, 1, 2], {}, "same number of rows"),
     ],
 )

@@ -13,7 +13,7 @@ from fareg._columns import check_same_order, check_table
 from fareg._encoding import cut_huge
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import check_labels
-from fareg._levels import LevelCoding, empty_columns, numbers_as_text
+from fareg._levels import LevelCoding, doubtful_columns
 from fareg._selection import SensitiveFeatures, select_columns
 from fareg._validation import (
     MAX_COUNT,
@@ -136,8 +136,7 @@ def audit(
     columns, notes = _tamed(select_columns(X, selection))
     check_same_length(X=columns, y=y)
     check_same_order(X=X, y=y, sets=sets, clusters=clusters, sensitive_features=sensitive_features)
-    told = (numbers_as_text(columns), empty_columns(columns))
-    notes += tuple(note for note in told if note is not None)
+    notes += tuple(doubtful_columns(columns))
     table = read_sets(sets, y, classes)
     people = Audited(columns, table.covered, table.size, cluster)
     if clusters is None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import canonical, column_names, is_frame, series_of
+from fareg._columns import as_numbers, canonical, column_names, is_frame, series_of
 from fareg._levels import distinct_rows
 from fareg._selection import SensitiveFeatures, selected_positions
 from fareg._validation import (
@@ -108,7 +108,8 @@ def _is_scattered(column: pd.Series, needed: float) -> bool:
     """Tell whether ``needed`` numbers or more do not just fill a range of integers."""
     if column.dtype == object:
         return False
-    values = column[np.isfinite(column)].unique()
+    numbers = as_numbers(column)
+    values = numbers[np.isfinite(numbers)].unique()
     if len(values) < needed:
         return False
     return bool((values % 1 != 0).any() or np.ptp(values) > 2 * len(values))

@@ -19,7 +19,7 @@ from fareg._drift import is_summary, summarise
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes
-from fareg._levels import empty_columns, numbers_as_text
+from fareg._levels import doubtful_columns
 from fareg._selection import check_selection, selected_positions
 from fareg._validation import (
     Confidence,
@@ -313,9 +313,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self.column_kinds_ = table.kinds() if is_frame(X) else None
         self.sensitive_kinds_ = None if beside is None else beside.kinds()
         self._check_possible(X if beside is None else beside.source)
-        for look in (numbers_as_text, empty_columns):
-            if (sentence := look(table, beside)) is not None:
-                warn(sentence)
+        for sentence in doubtful_columns(table, beside):
+            warn(sentence)
         given = Given(table, y, beside, checked_clusters(X, clusters), checked_ids(X, ids))
         self._note_values(given)
         return given

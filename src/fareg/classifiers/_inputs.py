@@ -16,13 +16,13 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from fareg._columns import (
     KINDS,
     CodedTable,
+    Texts,
     check_same_order,
     check_table,
     code_table,
     column_names,
     in_order,
     is_frame,
-    spelled_numbers,
 )
 from fareg._labels import column_classes, frame_names, label_codes, refuse_missing
 from fareg._selection import check_columns
@@ -104,10 +104,10 @@ def check_numbers(table: CodedTable, kinds: dict[str, str] | None) -> None:
     """Refuse texts where fit had numbers or dates, or warn that they are read as missing."""
     for name, column in table.columns.items() if kinds else ():
         kind = (kinds or {})[name]
-        if kind == "text" or not column.is_text:
+        if kind == "text" or not isinstance(column, Texts):
             continue
-        texts, counts = column.texts()
-        is_lost = np.isnan(spelled_numbers(texts))
+        texts, counts = column.values[:-1], column.counts()
+        is_lost = np.isnan(column.numbers()[:-1])
         n, n_lost = int(counts.sum()), int(counts[is_lost].sum())
         if n_lost:
             found = (

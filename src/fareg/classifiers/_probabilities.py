@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
-from fareg._columns import column_names, spelled_numbers
+from fareg._columns import as_text, column_names, spelled_numbers
 from fareg._labels import check_classes, column_classes, shared_length
 from fareg._selection import select_columns, selected_positions
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
@@ -116,7 +116,7 @@ class ProbabilityColumns(ProbabilisticClassifier):
         table = select_columns(X, _named(self.columns_), TABLE)
         name = f"columns {shown(table)}"
         for _, column in table.items():
-            if column.dtype == object:
+            if column.dtype != np.float64:
                 raise InvalidInputError(f"{name} must hold numbers, got {_no_number(column)}")
         proba = table.to_numpy(np.float64)
         if n_classes > proba.shape[1]:
@@ -253,7 +253,7 @@ def _listed(columns: Any, y: Any) -> tuple[list[Any], list[Any]]:
 
 def _no_number(column: Any) -> str:
     """Return a text of a column that should hold numbers, and how to write it instead."""
-    texts = column.dropna().unique()
+    texts = as_text(column).dropna().unique()
     strange = texts[np.isnan(spelled_numbers(texts))]
     if not len(strange):
         return "texts that spell them; convert the columns with astype(float)"

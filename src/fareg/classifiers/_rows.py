@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import code_table, in_order, is_frame, without_columns
+from fareg._columns import code_table, column_names, columns_at, in_order, is_frame
 from fareg._drift import Summary, check_strange
 from fareg._hashing import numbered_hashes, row_hashes, uniforms_of
 from fareg._labels import label_codes
@@ -187,7 +187,9 @@ class ScoredRows:
 
     def _features(self, X: Any) -> Any:
         """Return what the estimator may read of X."""
-        return without_columns(X, getattr(self, "excluded_", []))
+        excluded = getattr(self, "excluded_", [])
+        kept = [p for p in range(len(column_names(X))) if p not in excluded] if excluded else []
+        return columns_at(X, kept) if excluded else X
 
     def _ask(self, method: str, X: Any) -> Any:
         """Return what the estimator says about rows; if it refuses them, say so in one line."""

@@ -31,6 +31,7 @@ from fareg import _words as words
 # What an error or warning says in the shell beside its own words. They are told by the names of
 # their classes, because the modules of these are heavy to import.
 MORE = {
+    "DriftError": ", or add --accept-drift",
     "ForeignModelError": " with --proba",
     "LooksLikeIdWarning": " (--clusters or --id, --drop)",
     "MissingLabelsError": ", or add --drop-missing-target",
@@ -136,8 +137,6 @@ def in_shell(error: Any) -> str:
             f"the estimator holds types that are not trusted: {names}; trusting them runs their "
             f"code: if you know them and who wrote the file, add --trust {names}"
         )
-    if type(error).__name__ == "DriftError":
-        return f"{error.message}; if that is meant, add --accept-drift"
     line = " ".join(line.strip() for line in str(error).split("\n"))
     return line + MORE.get(type(error).__name__, "")
 

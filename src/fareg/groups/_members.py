@@ -57,7 +57,7 @@ class ColumnReading:
             distinct = sorted(column.dropna().unique())
             known = [*distinct, None] if column.isna().any() else distinct
             return cls(str(column.name), {value: j for j, value in enumerate(known)}, np.empty(0))
-        numbers = column.dropna().to_numpy()
+        numbers = as_numbers(column).dropna().to_numpy()
         shares = np.arange(1, N_RANKS) / N_RANKS
         edges = np.quantile(numbers, shares, method="inverted_cdf") if len(numbers) else shares
         return cls(str(column.name), None, edges)
@@ -68,10 +68,10 @@ class ColumnReading:
         Quantiles that are equal are skipped: a value has the mean of the ranks that it fills.
         """
         if self.codes is not None:
-            text = (column if column.dtype == object else as_text(column)).tolist()
+            text = as_text(column).tolist()
             code = self.codes.get
             return np.array([code(value, MISSING) for value in text], dtype=np.float64)
-        numbers = (as_numbers(column) if column.dtype == object else column).to_numpy()
+        numbers = as_numbers(column).to_numpy()
         first, last = (np.searchsorted(self.edges, numbers, side) for side in ("left", "right"))
         return np.where(np.isnan(numbers), MISSING, (first + last) / (2 * len(self.edges)))
 

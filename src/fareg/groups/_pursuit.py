@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaln
 
-from fareg._columns import as_text, held, shortest_between, spelled_numbers
+from fareg._columns import as_numbers, as_text, is_date, shortest_between, spelled_numbers
 from fareg._validation import BoolArray, FloatArray, IntArray, check_same_length
 from fareg.groups._rules import Condition, Rule
 
@@ -109,17 +109,15 @@ class _Feature:
     @classmethod
     def of(cls, column: pd.Series) -> _Feature:
         """Code a canonical column, from its values alone."""
-        name, kind = str(column.name), held(column)
+        name, has_dates = str(column.name), is_date(column)
         if column.dtype != object:
-            numbers = np.asarray(column, dtype=np.float64)
+            numbers = np.asarray(as_numbers(column))
             finite = np.sort(numbers[np.isfinite(numbers)])
             values = finite[np.r_[True, np.diff(finite) > 0]] if len(finite) else finite
-            if len(values) > 2 or (len(values) and kind == "date"):
-                return cls._of_numbers(name, numbers, finite, values, is_date=kind == "date")
+            if len(values) > 2 or (len(values) and has_dates):
+                return cls._of_numbers(name, numbers, finite, values, is_date=has_dates)
             column = pd.Series(np.where(np.isfinite(numbers), numbers, np.nan))
         texts = pd.Series(np.asarray(as_text(column)), dtype=object)
-        if kind == "flag":
-            texts = texts.map({"1": "True", "0": "False"})
         counts = texts.value_counts()
         kept = sorted(counts.index[counts >= MIN_LEVEL_ROWS], key=lambda t: (-counts[t], t))
         levels = tuple(sorted(kept[:MAX_LEVELS]))

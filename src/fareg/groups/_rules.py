@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import (
+    Texts,
     as_numbers,
     check_table,
-    coded_column,
+    code_column,
     column_names,
     in_words,
     series_of,
@@ -199,9 +200,10 @@ class Rule:
 
 def _holds(condition: Condition, columns: Mapping[str, Any]) -> BoolArray:
     """Ask each distinct value of a text, and every value of a number."""
-    codes, values = coded_column(columns[condition.feature])
+    column = code_column(columns[condition.feature])
+    values = column.values if isinstance(column, Texts) else column
     holds = condition.holds(pd.Series(values, dtype=values.dtype))
-    return holds if codes is None else holds[codes]
+    return holds[column.codes] if isinstance(column, Texts) else holds
 
 
 def _numbers_of(levels: Sequence[str]) -> FloatArray:
@@ -213,7 +215,7 @@ def _numbers_of(levels: Sequence[str]) -> FloatArray:
 
 def _date(text: str) -> float:
     try:
-        return float(coded_column(np.array([text.replace(" ", "T")], dtype="M8[us]"))[1][0])
+        return float(np.datetime64(text.replace(" ", "T"), "us").astype(np.int64) / 1e6)
     except ValueError:  # such as the 31st of February
         return np.nan
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fareg._columns import canonical, check_table
+from fareg._columns import as_numbers, canonical, check_table
 from fareg._encoding import LARGEST
 from fareg._levels import Levels
 from fareg._validation import FloatArray, InvalidInputError
@@ -32,7 +32,8 @@ class NumericCode:
             if column.dtype == object:
                 columns.append(Levels.learn(column))
             else:
-                columns.append(float(column.median()) if column.notna().any() else 0.0)
+                numbers = as_numbers(column)
+                columns.append(float(numbers.median()) if numbers.notna().any() else 0.0)
         return cls(tuple(columns))
 
     def transform(self, X: Any) -> FloatArray:
@@ -56,7 +57,7 @@ class NumericCode:
                     f"column {name!r} must hold numbers as in the search, got text"
                 )
             else:
-                numbers[:, j] = column.fillna(code)
+                numbers[:, j] = as_numbers(column).fillna(code)
         if not (np.abs(numbers) <= LARGEST).all():  # cut_huge leaves LARGEST itself
             raise InvalidInputError(
                 f"X must hold finite numbers below {LARGEST:g}; remove or clip infinite values"

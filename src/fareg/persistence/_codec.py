@@ -19,7 +19,6 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 
 from fareg import calibration, classifiers, groups, paper
-from fareg._columns import HELD, note_held
 from fareg._levels import LevelCoding, Levels
 from fareg._validation import InvalidInputError, require
 from fareg.persistence._kinds import DTYPES, FUNCTIONS, TYPES, function_name
@@ -105,12 +104,11 @@ class Writer:
             "index": [rows.start, rows.stop, rows.step]
             if isinstance(rows, pd.RangeIndex)
             else self._column(pd.Series(rows), where),
-            "held": dict(value.attrs.get("held", {})),
         }
 
     def _column(self, column: pd.Series, where: str) -> Any:
         dtype = str(column.dtype)
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind in NUMERIC:
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind in (*NUMERIC, "M"):
             return self._array(column.to_numpy(), where)
         if dtype not in COLUMN_DTYPES:
             raise InvalidInputError(f"cannot save {where}: columns of dtype {dtype} have no form")
@@ -277,14 +275,11 @@ class Reader:
         rows = pd.RangeIndex(*index) if isinstance(index, list) else pd.Index(self._column(index))
         require(len(rows) <= max(MAX_EMPTY, len(frame)), "the rows of a frame")
         frame = frame.set_axis(rows) if columns else pd.DataFrame(index=rows)
-        kinds = node["held"]
-        known = all(kind in HELD.values() for kind in kinds.values())
-        require(known and set(kinds) <= set(frame.select_dtypes("number")), f"columns held {kinds}")
-        return note_held(frame, kinds)
+        return frame
 
     def _column(self, node: dict[str, Any]) -> pd.Series:
         if "$" in node:
-            return pd.Series(self._array(node))
+            return pd.Series(self.read(node))
         require(node["dtype"] in COLUMN_DTYPES, f"a column of dtype {node['dtype']}")
         return pd.Series(self.read(node["items"]), dtype=node["dtype"])
 

@@ -68,7 +68,7 @@ def predict_file(
     -------
     dict
         ``rows``, ``mean_size``, ``sizes`` (how many sets have each size) and ``drift``: per column
-        the share of rows that are ``unseen``, ``empty`` and ``outside``.
+        the share of rows that are ``unseen`` and ``empty``.
     """
     check_count("batch_size", batch_size)
     check_output(out)
