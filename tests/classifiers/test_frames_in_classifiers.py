@@ -235,8 +235,8 @@ STEP = "; mend the rows, or put a step before it that does, with sklearn.pipelin
     [
         (NUMBERS.set_axis(["a", "b", "b"], axis=1), "column names .* unique, got b twice; rename"),
         (NUMBERS["a"], r"got shape \(200,\); Reshape your data with np.reshape\(X, \(-1, 1\)\)"),
-        (NUMBERS.to_numpy()[None], r"got shape \(1, 200, 3\); pass a frame or an array"),
-        (None, "got NoneType; pass a frame or an array"),
+        (NUMBERS.to_numpy()[None], r"got shape \(1, 200, 3\); Reshape"),
+        (None, "got NoneType; Reshape"),
         (NUMBERS[[]], r"X must have at least one column, got 0 feature\(s\)"),
         (NUMBERS[:0], "X must have at least one row"),
         (NUMBERS.set_axis(["a", "b", 1], axis=1), "of one type, got 'a', 'b', 1; make them texts"),
