@@ -22,12 +22,14 @@ if _TYPE_CHECKING:  # type checkers and editors read these lines, Python imports
         SplitConformalClassifier,
     )
     from fareg.groups import Rule
+    from fareg.monitoring import CoverageMonitor
     from fareg.persistence import load, save
 
 __all__ = [
     "AFCPClassifier",
     "AuditResult",
     "CondCPClassifier",
+    "CoverageMonitor",
     "ExhaustiveConformalClassifier",
     "FaReGClassifier",
     "FaregError",
@@ -53,6 +55,7 @@ _HOMES = {
     "auditing": ["AuditResult", "audit"],
     "classifiers": ["ProbabilityColumns", "ProbabilityFunction", "classifiers", *_CLASSIFIERS],
     "groups": ["Rule", "groups"],
+    "monitoring": ["CoverageMonitor", "monitoring"],
     "persistence": ["load", "persistence", "save"],
     **{room: [room] for room in ("datasets", "metrics", "paper", "pvalues", "scores")},
 }

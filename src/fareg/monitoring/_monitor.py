@@ -1,0 +1,389 @@
+"""Watching a classifier after deployment: does its promise still hold, and for whom not?"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from scipy.stats import beta
+
+from fareg._files import AnyPath, check_output, check_readable, digest_of, write_text, writing
+from fareg._labels import label_codes
+from fareg._validation import (
+    BoolArray,
+    InvalidInputError,
+    NotConformalizedError,
+    all_or_nothing,
+    check_fraction,
+    check_same_length,
+    require,
+)
+from fareg._words import HTML, JSON, count, percent, shown
+from fareg.calibration import Labelled
+from fareg.groups import Rule
+from fareg.monitoring._bets import interval_at_all_times
+from fareg.monitoring._page import band, curve, render
+from fareg.monitoring._streams import LEARNING, Alarm, Rows, Stream, watched
+
+SCHEMA = "fareg-watch-1"
+MOST_KNOWN = 4096  # batches that are known again
+NEXT = {
+    "alarm": "Look at the rows of that group since the change: recalibrate on rows from after it "
+    "(fareg calibrate), refit the model if its probabilities are off, and repair the data if not.",
+    "watch": "Collect more labels there before you act.",
+    "holding": "Nothing needs to be done.",
+}
+
+
+class CoverageMonitor:
+    """Watch whether prediction sets still keep their promise, for everyone and group by group.
+
+    Feed it labelled rows as their labels arrive, and look as often as you like: **if the rows are
+    like those that calibrated, the probability that any stream ever raises an alarm is at most**
+    ``error``. Streams are everyone, every run of pooled levels and all above, every protected,
+    named and calibrated group, and groups of your own. They may overlap.
+
+    Parameters
+    ----------
+    clf : fitted conformal classifier
+    groups : list of Rule or str, default=()
+        More groups to watch, such as ``"sex = Female and age > 60"``. Calibration rows do not say
+        who was in them, so they are compared with their own first 200 rows.
+    error : float, default=0.05
+        Probability of a false alarm, over all streams and all time.
+
+    Attributes
+    ----------
+    alarms : list of Alarm
+        Every alarm ever raised, the first one first; ``alarm.back`` says where it was over.
+    n_rows, n_late : int
+        Rows so far, and how many of them were older than others that came before.
+
+    Notes
+    -----
+    The score of each row is ranked among those of the calibration rows and of all earlier rows of
+    the stream, and bets on large scores are settled row by row. See the guarantees for the proof,
+    and for what a change that comes slowly or makes sets better does.
+
+    Examples
+    --------
+    >>> from fareg import CoverageMonitor, FaReGClassifier
+    >>> from fareg.datasets import make_synthetic
+    >>> data = make_synthetic(6000, random_state=0)
+    >>> clf = FaReGClassifier(sensitive_features=list(data.sensitive), random_state=0)
+    >>> clf = clf.fit(data.X[:3000], data.y[:3000])
+    >>> monitor = CoverageMonitor(clf, groups=["Age = 20-30"])
+    >>> for start in range(3000, 6000, 500):
+    ...     monitor = monitor.update(data.X[start : start + 500], data.y[start : start + 500])
+    >>> monitor.alarms
+    []
+    >>> monitor.summary().loc["everyone", "verdict"]
+    'holding'
+    """
+
+    def __init__(self, clf: Any, *, groups: Iterable[Rule | str] = (), error: float = 0.05) -> None:
+        if not hasattr(clf, "calibration_"):
+            raise NotConformalizedError(
+                f"CoverageMonitor needs a fitted conformal classifier, got {type(clf).__name__} "
+                "without calibration; call fit or conformalize first"
+            )
+        self.clf = clf
+        self.rules = [g if isinstance(g, Rule) else Rule.parse(g) for g in groups]
+        self.error = check_fraction("error", error)
+        self.n_rows, self.n_late = 0, 0
+        self._first: Any = None  # the first and the latest time
+        self._latest: Any = None
+        self._read: str | None = None  # digest of the file as it was read or written last
+        self._known: list[str] = []  # what tells the latest batches from others
+        self._groups, n_tests = watched(clf, self.rules)
+        self._streams = [
+            Stream(group.name, clf.alpha_, n_tests / self.error) for group in self._groups
+        ]
+        rng = np.random.default_rng(0)  # which of equal calibration scores counts as larger
+        for group, stream in zip(self._groups, self._streams, strict=True):
+            if group.scores is not None:
+                stream.begin(group.scores, rng.random(len(group.scores)))
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Every alarm so far, the first one first."""
+        alarms = [alarm for stream in self._streams for alarm in stream.alarms]
+        return sorted(alarms, key=lambda alarm: alarm.row)
+
+    @all_or_nothing
+    def update(
+        self,
+        X: Any,
+        y: Any,
+        when: Any = None,
+        *,
+        proba: Any = None,
+        sensitive_features: Any = None,
+        ids: Any = None,
+    ) -> Self:
+        """Take in labelled rows; a call that fails changes nothing.
+
+        Rows count in the order of ``when``, and without it in their own order. Rows that are older
+        than those of an earlier call count now, and are reported. The answer does not depend on how
+        rows are divided among calls.
+
+        Parameters
+        ----------
+        X, y
+            Rows that the classifier has not seen, and their labels.
+        when : array-like of shape (n_samples,), default=None
+            The time of each row: numbers, dates, or texts such as ``2026-03-01``.
+        proba, sensitive_features, ids
+            As in ``predict_set``. With ids, two people of equal values are two people; a batch
+            whose rows, labels, ids and times all equal those of an earlier one is refused.
+        """
+        beside = {"sensitive_features": sensitive_features, "ids": ids}
+        hashes = self.clf.labelled_hashes(X, y, **beside)
+        times = _times(when, len(hashes))
+        known = [*self._known, self._new_batch(hashes, times)][-MOST_KNOWN:]
+        order = np.arange(len(hashes)) if times is None else np.argsort(times, kind="stable")
+        numbers = np.empty(len(hashes), dtype=np.int64)
+        numbers[order] = self.n_rows + 1 + np.arange(len(hashes))
+        ties = np.random.Generator(np.random.PCG64(1).advance(self.n_rows)).random(len(hashes))
+        labelled, covered = self._judged(X, y, proba=proba, **beside)
+        rows = Rows(
+            labelled,
+            covered,
+            self.clf.calibration_,
+            tuple(table for table in (X, sensitive_features) if table is not None),
+            ties[numbers - self.n_rows - 1],
+            numbers,
+            times,
+        )
+        streams = copy.deepcopy(self._streams)
+        for group, stream in zip(self._groups, streams, strict=True):
+            stream.advance(rows, order[group.inside(rows)[order]])
+        if times is not None and len(times):
+            latest = times[order[-1]].item()
+            self.n_late += 0 if self._latest is None else int((times < self._latest).sum())
+            self._latest = latest if self._latest is None else max(latest, self._latest)
+            self._first = times[order[0]].item() if self._first is None else self._first
+        self._known, self._streams = known, streams
+        self.n_rows += len(hashes)
+        return self
+
+    def _judged(self, X: Any, y: Any, *, proba: Any, **beside: Any) -> tuple[Labelled, BoolArray]:
+        """Return the rows with the scores that decide about their sets, and which are covered."""
+        codes = label_codes(y, self.clf.classes_)
+        given = self.clf._given(X, "update", proba, *beside.values())
+        parts, covered, start = [], [], 0
+        for batch in self.clf._batches(given):
+            own = codes[start : start + len(batch)]
+            parts.append(batch.labelled(own))
+            sets = self.clf._sets(batch)
+            covered.append(sets[np.arange(len(own)), own] & (own >= 0))
+            start += len(batch)
+        return Labelled.joined(parts), np.concatenate(covered)
+
+    def _new_batch(self, hashes: Any, times: Any) -> str:
+        """Return what tells a batch from all others, whatever its order; refuse a known one."""
+        own = hashes if times is None else hashes + 3 * pd.util.hash_array(times)
+        # sums of scrambled hashes: no row can be taken out or put in without a trace
+        digest = f"{int(np.sum(own * (own | np.uint64(1)), dtype=np.uint64)):016x}{len(own):x}"
+        if digest in self._known:
+            raise InvalidInputError(
+                f"these {len(own)} rows were fed already, in one of the latest {len(self._known)} "
+                "batches; if they are other people with equal values, pass ids= or when="
+            )
+        return digest
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything that is known, as JSON knows it."""
+        streams = [self._facts(stream) for stream in self._streams]
+        alarms = [asdict(alarm) for alarm in self.alarms]
+        status = [row["status"] for row in streams]
+        verdict = next((s for s in ("alarm", "watch") if s in status), "holding")
+        ends = [end for row in streams for _, end in row["curve"]]
+        lowest = min([0.8, *(np.floor(10 * end) / 10 for end in ends)])
+        return {
+            "schema": SCHEMA,
+            "verdict": verdict,
+            "sentence": _sentence(streams, verdict),
+            "next_step": NEXT[verdict],
+            "confidence_level": round(1 - self.clf.alpha_, 12),
+            "error": self.error,
+            "rows": self.n_rows,
+            "late": self.n_late,
+            "first": self._first,
+            "last": self._latest,
+            "lowest": lowest,
+            "streams": streams,
+            "alarms": alarms,
+        }
+
+    def _facts(self, stream: Stream) -> dict[str, Any]:
+        n, missed = stream.n_rows - stream.fresh[0], stream.n_missed - stream.fresh[1]
+        low, high = interval_at_all_times(np.array(n), np.array(missed), self.error).tolist()
+        status, words = "holding", "holding"
+        if stream.is_alarmed:
+            status, alarm = "alarm", stream.alarms[-1]
+            since = f"row {count(alarm.since)}" if alarm.since_when is None else alarm.since_when
+            words = f"alarm since {since}: {percent(1 - alarm.n_missed / alarm.n_rows)} covered"
+        elif stream.wager is None:
+            status = "learning"
+            words = f"learning from its first {LEARNING} rows"
+        # enough for an alarm if no other group were watched, or less than calibration luck explains
+        elif stream.wealth >= 1 / self.error or high < self._unlucky(stream):
+            status = words = "watch"
+        return {
+            "stream": stream.name,
+            "rows": stream.n_rows,
+            "coverage": 1 - missed / n if n else None,
+            "low": low,
+            "high": high,
+            "status": status,
+            "verdict": words,
+            "curve": curve(stream.points),
+            "band": band(stream.points, stream.fresh, self.error).tolist(),
+        }
+
+    def _unlucky(self, stream: Stream) -> float:
+        """Return the coverage that only one calibration in ``1 / error`` falls short of."""
+        promise = 1 - self.clf.alpha_
+        if stream.learned or stream.reference is None:
+            return promise
+        gaps = stream.reference.gaps[-1]  # coverage given n calibration rows is a Beta variable
+        return float(beta.ppf(self.error, promise * gaps, self.clf.alpha_ * gaps))
+
+    def summary(self) -> pd.DataFrame:
+        """Return rows, coverage, its interval and the verdict of each stream.
+
+        Coverage is that of all rows since the watch began, or since the last alarm was over. The
+        interval ``low`` to ``high`` holds the mean coverage of these rows at every moment with
+        probability ``1 - error``, however coverage moves.
+        """
+        columns = ["stream", "rows", "coverage", "low", "high", "verdict"]
+        return pd.DataFrame(self.to_dict()["streams"])[columns].set_index("stream")
+
+    def report(self, path: AnyPath) -> None:
+        """Write one HTML page: the table, and a picture of coverage over time by stream."""
+        write_text(check_output(path, endings=HTML), render(self.to_dict()))
+
+    def save(self, path: AnyPath) -> None:
+        """Write the state as one small file, whole or not at all.
+
+        It replaces the file that this monitor came from, or was last saved to. Any other file
+        there, such as that of somebody who fed rows at the same time, stays, and is refused.
+        """
+        target = check_output(path, endings=JSON)
+        state = {
+            "schema": SCHEMA,
+            "model": _fingerprint(self.clf),
+            "error": self.error,
+            "groups": [rule.text for rule in self.rules],
+            "n_rows": self.n_rows,
+            "n_late": self.n_late,
+            "first": self._first,
+            "latest": self._latest,
+            "known": self._known,
+            "streams": [asdict(stream) for stream in self._streams],
+        }
+        text = json.dumps(state, default=lambda array: array.tolist()) + "\n"
+        with only_writer(target):
+            now = digest_of(target) if target.exists() else None
+            if now != self._read:
+                raise InvalidInputError(
+                    f"cannot write {target}: it changed after it was read, so somebody else fed "
+                    "rows; nothing was written, run the same update again"
+                )
+            write_text(target, text)
+        self._read = hashlib.sha256(text.encode()).hexdigest()
+
+    @classmethod
+    def load(cls, path: AnyPath, clf: Any) -> Self:
+        """Go on from a state file, with the classifier that it was written for."""
+        raw = check_readable(path).read_bytes()
+        try:
+            state = json.loads(raw)
+            require(state["schema"] == SCHEMA, "schema")
+            if state["model"] == _fingerprint(clf):
+                monitor = cls(clf, groups=state["groups"], error=state["error"])
+                monitor._restore(state)
+                monitor._read = hashlib.sha256(raw).hexdigest()
+                return monitor
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise InvalidInputError(
+                f"cannot read {path}: it is not the state of a monitor, or was changed by hand; "
+                "begin a new one, or take a copy from before"
+            ) from error
+        raise InvalidInputError(
+            f"{path} belongs to another model; begin a new state file for this one"
+        )
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        streams = [Stream.restored(own) for own in state["streams"]]
+        for own, new in zip(streams, self._streams, strict=True):
+            require(own.name == new.name and own.threshold == new.threshold, "streams")
+        self._streams = streams
+        for name in ("n_rows", "n_late", "first", "latest", "known"):
+            setattr(self, name if name.startswith("n_") else f"_{name}", state[name])
+
+
+def _sentence(streams: Sequence[Mapping[str, Any]], verdict: str) -> str:
+    """Say in a sentence what the table says."""
+    names = [row["stream"] for row in streams if row["status"] == verdict]
+    if verdict == "holding":
+        return f"Coverage holds for {len(names)} of {len(streams)} watched groups."
+    if verdict == "watch":
+        return f"No alarm, but look at {shown(names)}."
+    return f"Coverage is lost for {shown(names)}."
+
+
+def _fingerprint(clf: Any) -> str:
+    """Return what tells one calibrated classifier from another."""
+    digest = hashlib.sha256(repr((clf.alpha_, clf.key_, clf.classes_.tolist())).encode())
+    digest.update(np.ascontiguousarray(clf.calibration_.sample.score).tobytes())
+    return digest.hexdigest()
+
+
+def _times(when: Any, n: int) -> Any:
+    """Return times as numbers, or as texts that are ordered like their dates; None without any."""
+    if when is None:
+        return None
+    times = pd.Series(np.asarray(when))
+    check_same_length(X=np.empty(n), when=times)
+    if not pd.api.types.is_numeric_dtype(times):
+        try:
+            dates = pd.to_datetime(
+                times, utc=True, format="ISO8601" if times.dtype == object else None
+            )
+        except (ValueError, TypeError) as error:
+            raise InvalidInputError(
+                "when must hold numbers or dates such as 2026-03-01 or 2026-03-01 08:30, got "
+                f"{str(times.iloc[0])[:30]!r} among others"
+            ) from error
+        times = dates.dt.strftime("%Y-%m-%d %H:%M:%S").where(dates.notna())
+    if times.isna().any():
+        raise InvalidInputError(f"when must not be missing, got {int(times.isna().sum())} missing")
+    return times.to_numpy()
+
+
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Let one process at a time look at a folder and write to it, where the system can do this."""
+    try:
+        import fcntl  # not on Windows
+    except ImportError:
+        yield
+        return
+    with writing(path):
+        folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # a process that is killed lets go of it
+        yield
+    finally:
+        os.close(folder)

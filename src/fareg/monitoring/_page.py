@@ -1,0 +1,61 @@
+"""The state of a watch as one HTML page: a table, and coverage over time stream by stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from fareg import _words
+from fareg.monitoring._bets import interval_at_all_times
+
+WIDTH, HEIGHT = 720, 130
+WINDOW = 8  # points of the curve that are joined
+
+
+def curve(points: Sequence[Sequence[Any]]) -> list[tuple[int, float]]:
+    """Return (row, coverage of the latest rows) from (row, rows, misses, ...) of a stream."""
+    found = []
+    for i, (row, n, missed, *_) in enumerate(points):
+        _, n_before, missed_before, *_ = points[i - WINDOW] if i >= WINDOW else (0, 0, 0)
+        found.append((int(row), 1 - (missed - missed_before) / (n - n_before)))
+    return found
+
+
+def band(points: Sequence[Sequence[Any]], fresh: Sequence[int], error: float) -> Any:
+    """Return (row, low, high) of the interval for all rows since the estimate began."""
+    own = np.array([p[:3] for p in points if p[1] > fresh[0]], dtype=np.int64).reshape(-1, 3)
+    ends = interval_at_all_times(own[:, 1] - fresh[0], own[:, 2] - fresh[1], error)
+    return np.column_stack([own[:, 0], ends])
+
+
+def render(facts: Mapping[str, Any]) -> str:
+    """Return the page for what ``CoverageMonitor.to_dict()`` tells."""
+    # imported here, so that whoever only watches does not load the template engine
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update({name: getattr(_words, name) for name in ("percent", "count")})
+    source = files("fareg.monitoring").joinpath("watch.html").read_text(encoding="utf-8")
+    last = max(1, facts["rows"])
+
+    def x(row: float) -> float:
+        return round(50 + (WIDTH - 60) * row / last, 1)
+
+    def y(coverage: float) -> float:
+        low = facts["lowest"]
+        return round(10 + (HEIGHT - 30) * (1 - max(0.0, coverage - low) / (1 - low)), 1)
+
+    def line(pairs: Sequence[tuple[float, float]]) -> str:
+        return " ".join(f"{x(row)},{y(coverage)}" for row, coverage in pairs)
+
+    def area(ends: Sequence[tuple[float, float, float]]) -> str:
+        highs = [(row, high) for row, _, high in ends]
+        return line([*((row, low) for row, low, _ in ends), *highs[::-1]])
+
+    template = environment.from_string(source)
+    return template.render(s=facts, x=x, y=y, line=line, area=area, width=WIDTH, height=HEIGHT)
