@@ -81,7 +81,7 @@ class CoverageMonitor:
     >>> data = make_synthetic(6000, random_state=0)
     >>> clf = FaReGClassifier(sensitive_features=list(data.sensitive), random_state=0)
     >>> clf = clf.fit(data.X[:3000], data.y[:3000])
-    >>> monitor = CoverageMonitor(clf, groups=["Age = 20-30"])
+    >>> monitor = CoverageMonitor(clf, groups=["Gender = Male"])
     >>> for start in range(3000, 6000, 500):
     ...     monitor = monitor.update(data.X[start : start + 500], data.y[start : start + 500])
     >>> monitor.alarms
@@ -168,10 +168,10 @@ class CoverageMonitor:
         for group, stream in zip(self._groups, streams, strict=True):
             stream.advance(rows, order[group.inside(rows)[order]])
         if times is not None and len(times):
-            latest = times[order[-1]].item()
+            first, latest = times[order[[0, -1]]].tolist()
             self.n_late += 0 if self._latest is None else int((times < self._latest).sum())
             self._latest = latest if self._latest is None else max(latest, self._latest)
-            self._first = times[order[0]].item() if self._first is None else self._first
+            self._first = first if self._first is None else self._first
         self._known, self._streams = known, streams
         self.n_rows += len(hashes)
         return self

@@ -19,7 +19,8 @@ from fareg.monitoring._bets import Reference, Wager, misses_since
 
 LEARNING = 200  # first rows of a stream that are its reference, if the model knows no other
 FEWEST, MOST = 50, 40  # calibration rows of a cell that is watched, and number of such cells
-BACK = 1000.0  # how much likelier rows must be if coverage is back than if it is still low
+BACK = 1000.0  # how much likelier rows must be if coverage is back than if it is still low:
+FELL = 2.25  # if the odds of a miss are this many times what they should be
 MOST_POINTS = 128  # of the picture
 
 
@@ -266,7 +267,7 @@ class Stream:
         """Look for the end of an alarm; from there on, everything begins anew."""
         assert self.reference is not None
         alarm, alpha = self.alarms[-1], self.alpha
-        low = max(alarm.n_missed / alarm.n_rows, 1.5 * alpha)
+        low = FELL * alpha / (1 - alpha + FELL * alpha)
         hit, miss = np.log((1 - alpha) / (1 - low)), np.log(alpha / low)
         evidence, *_ = misses_since(np.where(missed, miss, hit), missed, (self.evidence, 0, 0))
         over = np.flatnonzero(evidence >= np.log(BACK))

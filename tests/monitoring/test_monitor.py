@@ -1,0 +1,265 @@
+"""The monitor finds who lost coverage and since when, and counts nothing twice."""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fareg
+from fareg import CoverageMonitor, FaReGClassifier, FaregError, Rule, SplitConformalClassifier
+from fareg.monitoring import _monitor
+
+N = 1500
+
+
+def people(n, seed, harder=()):
+    """Return X, y and probabilities of the first class; rows in ``harder`` are often wrong."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {"sex": rng.choice(["f", "m"], n), "age": rng.integers(20, 80, n).astype(float)}
+    )
+    p = rng.beta(2, 2, n)
+    truth = p.copy()
+    inside = np.isin(np.arange(n), harder) & (X["sex"] == "f").to_numpy()
+    truth[inside] = 1 - p[inside]
+    y = np.where(rng.random(n) < truth, "a", "b")
+    return X, y, np.column_stack([p, 1 - p])
+
+
+def calibrated(method=None, **more):
+    X, y, proba = people(N, 0)
+    method = method or FaReGClassifier(protect=[Rule.parse("sex = f")], random_state=0)
+    return method.conformalize(X, y, proba=proba, **more)
+
+
+@pytest.fixture(scope="module")
+def clf():
+    return calibrated()
+
+
+def feed(monitor, table, step=500, start=0, when=None):
+    X, y, proba = table
+    for first in range(start, len(y), step):
+        own = slice(first, first + step)
+        monitor.update(X[own], y[own], None if when is None else when[own], proba=proba[own])
+    return monitor
+
+
+def names(monitor):
+    return list(monitor.summary().index)
+
+
+def test_a_change_is_found_where_it_is_and_its_end_too(clf):
+    table = people(12_000, 1, harder=range(4000, 7000))
+    monitor = feed(CoverageMonitor(clf, groups=["age > 50 and sex = m"]), table)
+    found = {alarm.stream: alarm for alarm in monitor.alarms}
+    assert set(found) == {"everyone", "sex = f"}
+    alarm = found["sex = f"]
+    assert 3900 < alarm.since < 4200
+    assert alarm.since < alarm.row < 4400
+    assert alarm.n_missed / alarm.n_rows > 0.2
+    assert 7000 < alarm.back < 8000
+    summary = monitor.summary()
+    assert summary.loc["sex = f", "verdict"] == "holding"
+    assert summary.loc["sex = f", "low"] < summary.loc["sex = f", "coverage"]
+    while_low = feed(CoverageMonitor(clf), tuple(own[:5000] for own in table))
+    assert while_low.summary().loc["sex = f", "verdict"].startswith("alarm since row 4,0")
+
+
+def test_better_sets_raise_no_alarm(clf):
+    X, _, proba = people(8000, 2)
+    y = np.where(proba[:, 0] > 0.5, "a", "b")  # the most probable label is always right
+    assert feed(CoverageMonitor(clf), (X, y, proba)).alarms == []
+
+
+def test_an_alarm_is_about_coverage():
+    rng, n = np.random.default_rng(3), 8000
+    clf = calibrated(SplitConformalClassifier(conformity_score="lac", confidence_level=0.5))
+    p = np.where(rng.random(n) < 0.9, 0.65, 0.4)  # scores grow, and are below the threshold
+    X, _, _ = people(n, 4)
+    monitor = feed(CoverageMonitor(clf), (X, np.full(n, "a"), np.column_stack([p, 1 - p])))
+    assert monitor.alarms == []
+
+
+def test_calls_and_order_do_not_matter(clf):
+    X, y, proba = people(3000, 5, harder=range(1000, 3000))
+    when = np.arange(3000) // 7 + 1000
+    alone = CoverageMonitor(clf).update(X, y, when, proba=proba)
+    parts = feed(CoverageMonitor(clf), (X, y, proba), step=777, when=when)
+    assert parts.to_dict() == alone.to_dict()
+    when, mixed = np.arange(3000), np.random.default_rng(0).permutation(3000)
+    alone = CoverageMonitor(clf).update(X, y, when, proba=proba)
+    apart = CoverageMonitor(clf).update(X.iloc[mixed], y[mixed], when[mixed], proba=proba[mixed])
+    assert apart.to_dict() == alone.to_dict()
+
+
+def test_late_rows_count_when_they_come(clf):
+    table = people(400, 6)
+    days = pd.date_range("2026-01-01", periods=400, freq="h", tz="Europe/Paris")
+    monitor = feed(CoverageMonitor(clf), table, step=200, when=days)
+    assert monitor.n_late == 0
+    X, y, proba = people(50, 7)
+    monitor.update(X, y, ["2026-01-02"] * 50, proba=proba)
+    told = monitor.to_dict()
+    assert (told["late"], told["rows"], told["last"]) == (50, 450, "2026-01-17 14:00:00")
+    for wrong in (["soon"] * 50, [None] * 50, [1] * 49):
+        with pytest.raises(FaregError, match="when"):
+            monitor.update(X, y, wrong, proba=proba)
+
+
+def test_a_state_goes_on_as_if_nothing_had_happened(clf, tmp_path):
+    table, path = people(6000, 8, harder=range(2000, 3000)), tmp_path / "state.json"
+    kept = feed(CoverageMonitor(clf, groups=["age > 70"]), table, step=300)
+    for first in range(0, 6000, 300):
+        state = CoverageMonitor(clf, groups=["age > 70"])
+        state = CoverageMonitor.load(path, clf) if path.exists() else state
+        feed(state, tuple(own[: first + 300] for own in table), step=300, start=first).save(path)
+    assert CoverageMonitor.load(path, clf).to_dict() == kept.to_dict()
+    assert kept.alarms
+
+
+def test_a_batch_is_not_counted_twice(clf, tmp_path):
+    X, y, proba = people(300, 9)
+    monitor = CoverageMonitor(clf).update(X, y, proba=proba, ids=range(300))
+    monitor.save(tmp_path / "s.json")
+    monitor, before = CoverageMonitor.load(tmp_path / "s.json", clf), monitor.to_dict()
+    back = np.arange(300)[::-1]
+    for own in (np.arange(300), back):
+        with pytest.raises(FaregError, match="fed already"):
+            monitor.update(X.iloc[own], y[own], proba=proba[own], ids=own)
+    assert monitor.to_dict() == before
+    monitor.update(X, y, proba=proba, ids=range(300, 600))  # other people
+    assert monitor.n_rows == 600
+
+
+def test_a_failed_call_changes_nothing(clf):
+    X, y, proba = people(300, 10)
+    monitor = CoverageMonitor(clf, groups=["height > 2"])
+    before = monitor.to_dict()
+    with pytest.raises(FaregError, match="height"):
+        monitor.update(X, y, proba=proba)
+    assert monitor.to_dict() == before
+
+
+def test_two_writers_lose_nothing(clf, tmp_path):
+    path = tmp_path / "state.json"
+    tables = [people(200, seed) for seed in (11, 12, 13)]
+    feed(CoverageMonitor(clf), tables[0]).save(path)
+    first, second = (CoverageMonitor.load(path, clf) for _ in range(2))
+    feed(first, tables[1]).save(path)
+    with pytest.raises(FaregError, match="somebody else fed rows"):
+        feed(second, tables[2]).save(path)
+    with pytest.raises(FaregError, match="somebody else fed rows"):
+        CoverageMonitor(clf).save(path)  # of one that never read the file
+    assert CoverageMonitor.load(path, clf).n_rows == 400
+    feed(first, tables[2]).save(path)
+    assert os.listdir(tmp_path) == ["state.json"]
+
+
+def test_a_state_that_cannot_be_written_stays(clf, tmp_path, monkeypatch):
+    path = tmp_path / "state.json"
+    monitor = feed(CoverageMonitor(clf), people(200, 11))
+    monitor.save(path)
+    before = path.read_bytes()
+
+    def full(source, target):
+        raise OSError(28, "No space left on device")
+
+    feed(monitor, people(200, 12))
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(FaregError, match="the disk is full"):
+        monitor.save(path)
+    monkeypatch.undo()
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (before, ["state.json"])
+    monitor.save(path)
+    assert CoverageMonitor.load(path, clf).n_rows == 400
+
+
+def test_states_of_others_are_refused(clf, tmp_path):
+    path = tmp_path / "state.json"
+    feed(CoverageMonitor(clf), people(900, 14)).save(path)
+    other = calibrated(SplitConformalClassifier())
+    with pytest.raises(FaregError, match="another model"):
+        CoverageMonitor.load(path, other)
+    text = path.read_text()
+    state = json.loads(text)
+    damaged = [text[: len(text) // 2], "[]", "{}", "null", "[" * 10**5]
+    damaged += [json.dumps({**state, name: value}) for name in state for value in (None, [3])]
+    streams = state["streams"]
+    damaged += [
+        json.dumps({**state, "streams": [{**streams[0], name: {"a": 1}}, *streams[1:]]})
+        for name in ("name", "wager", "reference", "alarms", "change", "threshold")
+    ]
+    for text in damaged:
+        path.write_text(text)
+        try:
+            CoverageMonitor.load(path, clf).summary()
+        except FaregError:
+            continue
+        own = json.loads(text)
+        assert own["first"] in (None, [3])  # only what nothing is computed from
+
+
+def test_what_the_model_does_not_know_is_learned_from_the_first_rows(clf):
+    monitor = CoverageMonitor(clf, groups=["age > 50", Rule.parse("sex = f")])
+    assert names(monitor).count("sex = f") == 1
+    table = people(6000, 15, harder=range(3000, 6000))
+    feed(monitor, tuple(own[:300] for own in table))
+    assert monitor.summary().loc["age > 50", "verdict"].startswith("learning")
+    feed(monitor, table, start=300)
+    assert "age > 50" in {alarm.stream for alarm in monitor.alarms}
+
+
+@pytest.mark.parametrize("method", fareg.classifiers.CLASSIFIERS)
+def test_every_method_can_be_watched(method):
+    monitor = feed(CoverageMonitor(calibrated(method())), people(600, 19))
+    assert monitor.alarms == []
+    assert monitor.summary().loc["everyone", "coverage"] > 0.8
+
+
+def test_labels_cells_and_clusters():
+    by_label = calibrated(SplitConformalClassifier(label_conditional=True))
+    assert names(CoverageMonitor(by_label)) == ["everyone", "label a", "label b"]
+    cells = calibrated(fareg.PartialConformalClassifier(sensitive_features=["sex"]))
+    watched = CoverageMonitor(cells)
+    assert names(watched) == ["everyone", "sex=m", "sex=f"]
+    X, y, proba = people(400, 16)
+    y[:100] = "c"  # a label that the model does not know is missed
+    assert watched.update(X, y, proba=proba).alarms[0].row < 10
+    grouped = calibrated(SplitConformalClassifier(), clusters=np.arange(N) // 3)
+    status = feed(CoverageMonitor(grouped), people(150, 17)).to_dict()["streams"][0]["status"]
+    assert status == "learning"
+
+
+def test_the_page_shows_every_group_and_runs_nothing(clf, tmp_path):
+    monitor = CoverageMonitor(clf, groups=['sex = "<script>alert(1)</script>"'])
+    feed(monitor, people(3000, 18, harder=range(1000, 3000))).report(tmp_path / "watch.html")
+    page = (tmp_path / "watch.html").read_text()
+    assert "<script" not in page
+    for name in ("everyone", "sex = f", "alarm since row", "&lt;script&gt;"):
+        assert name in page
+
+
+def test_refusals(clf, tmp_path):
+    with pytest.raises(FaregError, match="conformalize"):
+        CoverageMonitor(SplitConformalClassifier())
+    with pytest.raises(FaregError, match="error"):
+        CoverageMonitor(clf, error=5)
+    with pytest.raises(FaregError, match="cannot read the rule"):
+        CoverageMonitor(clf, groups=["everybody else"])
+    with pytest.raises(FaregError, match="must end in"):
+        CoverageMonitor(clf).save(tmp_path / "state.txt")
+
+
+def test_the_state_does_not_grow(clf, tmp_path):
+    sizes, monitor = [], CoverageMonitor(clf)
+    for number in range(300):
+        X, y, proba = people(20, 1000 + number)
+        monitor.update(X, y, proba=proba)
+        if number % 100 == 99:
+            monitor.save(tmp_path / "s.json")
+            sizes.append((tmp_path / "s.json").stat().st_size - 22 * len(monitor._known))
+    assert max(sizes) < 1.3 * min(sizes)
+    assert _monitor.MOST_KNOWN < 10**4
