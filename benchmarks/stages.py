@@ -16,16 +16,16 @@ from sklearn.pipeline import Pipeline
 
 from fareg._encoding import gradient_boosting, one_hot_encoder
 from fareg.calibration import LevelThresholds, Mondrian
-from fareg.classifiers import ConformalClassifier, FaReGClassifier, _base, _fareg
+from fareg.classifiers import ConformalClassifier, FaReGClassifier, _answers, _fareg
 from fareg.datasets import make_synthetic
 from fareg.groups import Disadvantage
 
 BASE = "base model"
 STAGES = [  # (stage, where a function lives, its name)
-    ("checking the table", _base, "validated_table"),
-    ("reading the table", _base, "select_columns"),
-    ("hashing rows", ConformalClassifier, "row_hashes"),
-    ("hashing rows", _base, "numbered_hashes"),
+    ("checking the table", _answers, "read_table"),
+    ("reading the table", _answers, "select_columns"),
+    ("hashing rows", ConformalClassifier, "_hashes"),
+    ("hashing rows", _answers, "numbered_hashes"),
     ("learning disadvantage", _fareg, "learn_disadvantage"),
     ("finding groups", _fareg, "find_groups"),
     ("predicting disadvantage", Disadvantage, "predict"),
@@ -47,20 +47,20 @@ class Stages:
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
         self._inner = [0.0]
-        self._in_base = False
+        self._in_answers = False
 
     def timed(self, stage: str, function: Callable) -> Callable:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if self._in_base:
+            if self._in_answers:
                 return function(*args, **kwargs)
-            self._in_base = stage == BASE
+            self._in_answers = stage == BASE
             self._inner.append(0.0)
             start = time.perf_counter()
             try:
                 return function(*args, **kwargs)
             finally:
                 elapsed = time.perf_counter() - start
-                self._in_base = False
+                self._in_answers = False
                 self.seconds[stage] += elapsed - self._inner.pop()
                 self._inner[-1] += elapsed
 
@@ -70,7 +70,7 @@ class Stages:
 @contextlib.contextmanager
 def watched(stages: Stages) -> Iterator[None]:
     """Time the functions of ``STAGES`` and the scores."""
-    scored = _base.get_score
+    scored = _answers.get_score
 
     def timed_score(name: Any) -> Callable:
         return stages.timed("scores", scored(name))
@@ -79,7 +79,7 @@ def watched(stages: Stages) -> Iterator[None]:
         for stage, home, name in STAGES:
             function = stages.timed(stage, getattr(home, name))
             stack.enter_context(mock.patch.object(home, name, function))
-        stack.enter_context(mock.patch.object(_base, "get_score", timed_score))
+        stack.enter_context(mock.patch.object(_answers, "get_score", timed_score))
         yield
 
 

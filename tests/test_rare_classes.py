@@ -66,7 +66,7 @@ def test_excess_risk_of_nearly_perfect_sets(monkeypatch):
 
 
 def test_default_estimator_takes_a_class_of_one_training_row(monkeypatch):
-    monkeypatch.setattr("fareg.classifiers._base.gradient_boosting", quick_boosting)
+    monkeypatch.setattr("fareg.classifiers._classifier.gradient_boosting", quick_boosting)
     X = np.random.default_rng(0).normal(size=(11_500, 1))
     y = np.where(X[:, 0] > 0, "b", "a").astype(object)
     y[3] = "lone"

@@ -19,7 +19,7 @@ from fareg import (
 )
 from fareg._encoding import gradient_boosting
 from fareg.calibration import LevelThresholds, Union
-from fareg.classifiers._learning import divide_rows
+from fareg.classifiers._teachers import divide_rows
 from fareg.datasets import make_synthetic
 from fareg.groups import Rule
 from fareg.metrics import coverage_by_level, is_covered

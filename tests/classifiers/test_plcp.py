@@ -131,7 +131,7 @@ def test_split_calibrates_regions_on_the_other_half(data):
 
 
 def test_few_rows_learn_and_all_others_calibrate(data, monkeypatch):
-    monkeypatch.setattr("fareg.classifiers._learning.MAX_LEARNING_ROWS", 100)
+    monkeypatch.setattr("fareg.classifiers._teachers.MAX_LEARNING_ROWS", 100)
     assert len(conformalized(data, n_restarts=1).calibration_.sample) == 1400
 
 

@@ -223,7 +223,7 @@ def test_fit_calibrates_on_the_share_asked_for():
 @pytest.mark.parametrize("cls", ALL)
 @pytest.mark.parametrize("method", ["predict", "predict_set", "predict_p"])
 def test_prediction_before_calibration_is_refused(cls, method):
-    with pytest.raises(FaregError, match=f"not conformalized yet; call fit.*before {method}") as e:
+    with pytest.raises(FaregError, match="not conformalized yet; call fit") as e:
         getattr(cls(LogisticRegression()), method)([[0.0]])
     assert isinstance(e.value, NotFittedError)
 

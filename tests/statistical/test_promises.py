@@ -84,7 +84,7 @@ def test_afcp_covers_given_the_selection_and_the_level(reader, n_select):
     """The group is what was selected with the true label, and the row's levels of it."""
 
     def groups_of(clf, X, y):
-        (batch,) = clf._batches(clf._given(X, "test"))
+        (batch,) = clf._batches(X)
         codes = clf.calibration_.coding.codes(batch.people)
         selected = clf.calibration_.selected(batch)[np.arange(len(y)), y]
         levels = np.take_along_axis(codes, np.maximum(selected, 0), axis=1)

@@ -9,8 +9,8 @@ import numpy as np
 
 from fareg._validation import BoolArray, Count, require
 from fareg.calibration import Labelled, SelectedLevels
-from fareg.classifiers._base import ConformalClassifier
-from fareg.classifiers._learning import Training, learn_levels
+from fareg.classifiers._classifier import ConformalClassifier
+from fareg.classifiers._teachers import Training, learn_levels
 
 
 @dataclass(eq=False, repr=False)
@@ -93,8 +93,8 @@ allow_empty, random_state
         selected : bool ndarray of shape (n_samples, n_sensitive_features)
             Columns in the order of ``levels_``.
         """
-        given = self._given(X, "selected_features", proba, sensitive_features)
-        parts = [self.calibration_.selected(batch) for batch in self._batches(given)]
+        batches = self._batches(X, proba, sensitive_features)
+        parts = [self.calibration_.selected(batch) for batch in batches]
         selected, features = np.concatenate(parts), np.arange(len(self.levels_))
         return (selected[..., None] == features).any(axis=2).all(axis=1)
 

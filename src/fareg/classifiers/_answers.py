@@ -1,8 +1,9 @@
-"""What a fitted conformal classifier answers: sets, p-values, tables, reports, cards."""
+"""What a fitted classifier answers: rows are read and scored once, and sets follow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import narwhals.stable.v2 as nw
@@ -11,28 +12,38 @@ import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
 from fareg._columns import is_frame
+from fareg._drift import Summary, check_strange
 from fareg._files import AnyPath, check_output
-from fareg._labels import set_text
+from fareg._hashing import numbered_hashes, row_hashes, uniforms_of
+from fareg._labels import label_codes, set_text
 from fareg._levels import distinct_rows
+from fareg._selection import select_columns
 from fareg._validation import (
     BoolArray,
     FloatArray,
+    IntArray,
     InvalidInputError,
+    NotConformalizedError,
     check_confidence_level,
     check_proba,
 )
-from fareg._words import HTML, confidence
-from fareg.calibration import Batch
-from fareg.classifiers._rows import ScoredRows
+from fareg._words import HTML, confidence, shown
+from fareg.calibration import Batch, Labelled
+from fareg.classifiers._models import ask, hidden_columns
+from fareg.classifiers._rows import (
+    Rows,
+    read_beside,
+    read_ids,
+    read_proba,
+    read_table,
+    warn_of_swapped,
+)
+from fareg.scores import get_score, is_randomised
 
 if TYPE_CHECKING:
     from fareg.auditing import Comparison
 
-
-def set_texts(sets: BoolArray, labels: Any) -> Any:
-    """Return each set as text; each distinct set is written once."""
-    first, which = distinct_rows(pd.DataFrame(sets))
-    return np.array([set_text(labels[row]) for row in sets[first]], dtype=object)[which]
+BLOCK = 1 << 22  # probabilities that are scored at a time: 32 megabytes
 
 
 def frame_like(X: Any, table: pd.DataFrame) -> Any:
@@ -50,30 +61,46 @@ def _may_have_pvalues(clf: FittedAnswers) -> bool:
     return calibration is None or bool(calibration.has_pvalues)
 
 
-class FittedAnswers(ScoredRows):
-    """The methods that ask a fitted classifier; ``ConformalClassifier`` knows how to fit one."""
+class FittedAnswers:
+    """Reads rows as ``fit`` read its own, asks the estimator, and gives each row a random number.
+
+    Attributes that end in an underscore were left by ``fit`` or ``conformalize``.
+    """
+
+    allow_empty: bool
+    conformity_score: Any
+    label_conditional: bool
+    sensitive_features: Any
 
     alpha_: float
     calibration_: Any
+    classes_: Any
+    column_kinds_: dict[str, str] | None
+    estimator_: Any
+    excluded_: list[int]
+    key_: int
     n_calibration_: int
     n_calibration_clusters_: int | None
     n_repeated_: int
+    parameters_: dict[str, Any]
+    seen_values_: Summary
+    sensitive_kinds_: dict[str, str] | None
+
+    _has_groups = True  # whether the sensitive features matter to this method
 
     def predict(self, X: Any, *, proba: Any = None) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,).
 
         With ``proba``, or if the estimator has no ``predict``, they are the most probable labels.
         """
-        given = self._given(X, "predict", proba)
-        if proba is None and hasattr(self.estimator_, "predict"):
-            return np.asarray(self._ask("predict", given.X))
-        return self.classes_[self.predict_proba(X, proba=proba).argmax(axis=1)]
+        rows = self._asked(X, proba)
+        if rows.proba is None and hasattr(self.estimator_, "predict"):
+            return np.asarray(ask(self.estimator_, rows.X, self.excluded_, "predict"))
+        return self.classes_[self._probabilities(rows).argmax(axis=1)]
 
     def predict_proba(self, X: Any, *, proba: Any = None) -> FloatArray:
         """Return the wrapped estimator's probabilities, shape (n_samples, n_classes)."""
-        given = self._given(X, "predict_proba", proba)
-        table = self._ask("predict_proba", given.X) if proba is None else given.proba
-        return check_proba(table)
+        return self._probabilities(self._asked(X, proba))
 
     def conformity_scores(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
@@ -83,8 +110,8 @@ class FittedAnswers(ScoredRows):
         ``predict_set`` keeps the labels whose score is at most the threshold of the row. Rows that
         calibrated have other random numbers here than they had there.
         """
-        given = self._given(X, "conformity_scores", proba, sensitive_features, ids)
-        return np.concatenate([batch.scores for batch in self._batches(given)])
+        batches = self._batches(X, proba, sensitive_features, ids)
+        return np.concatenate([batch.scores for batch in batches])
 
     def predict_set(
         self,
@@ -125,19 +152,9 @@ class FittedAnswers(ScoredRows):
         sets : bool ndarray of shape (n_samples, n_classes)
             ``sets[i, j]`` tells whether ``classes_[j]`` is in the set of row i.
         """
-        given = self._given(X, "predict_set", proba, sensitive_features, ids)
-        if confidence_level is None:
-            return np.concatenate([self._sets(batch) for batch in self._batches(given)])
-        alpha = check_confidence_level(confidence_level)
-        if not self.calibration_.has_pvalues:
-            raise InvalidInputError(
-                f"{type(self).__name__} has no p-values, so its sets have the confidence level of "
-                f"fit, {1 - self.alpha_:g}, got {confidence_level!r}; fit again with that level"
-            )
-        parts = self._batches(given)
-        return np.concatenate(
-            [self._never_empty(self.calibration_.pvalues(own) > alpha, own) for own in parts]
-        )
+        alpha = None if confidence_level is None else check_confidence_level(confidence_level)
+        batches = self._batches(X, proba, sensitive_features, ids)
+        return np.concatenate([self._sets(batch, alpha) for batch in batches])
 
     @available_if(_may_have_pvalues)
     def predict_p(
@@ -157,8 +174,8 @@ class FittedAnswers(ScoredRows):
         p : ndarray of shape (n_samples, n_classes)
             ``P(p <= alpha) <= alpha`` wherever the method promises coverage ``1 - alpha``.
         """
-        given = self._given(X, "predict_p", proba, sensitive_features, ids)
-        return np.concatenate([self.calibration_.pvalues(own) for own in self._batches(given)])
+        batches = self._batches(X, proba, sensitive_features, ids)
+        return np.concatenate([self.calibration_.pvalues(batch) for batch in batches])
 
     def predict_labels(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
@@ -170,8 +187,8 @@ class FittedAnswers(ScoredRows):
         labels : list of ndarray
             One array of labels per row.
         """
-        given, labels = self._given(X, "predict_labels", proba, sensitive_features, ids), []
-        for batch in self._batches(given):
+        labels = []
+        for batch in self._batches(X, proba, sensitive_features, ids):
             order = np.argsort(-batch.proba, axis=1, kind="stable")
             kept = np.take_along_axis(self._sets(batch), order, axis=1)
             labels += [self.classes_[j[own]] for j, own in zip(order, kept, strict=True)]
@@ -188,12 +205,14 @@ class FittedAnswers(ScoredRows):
             ``set`` (a JSON list of labels, such as ``["a", "b"]``), ``size``, ``top`` (the most
             probable label) and its ``probability``; methods with groups add theirs.
         """
-        given, parts = self._given(X, "predict_table", proba, sensitive_features, ids), []
         labels = np.array([str(label) for label in self.classes_], dtype=object)
-        for batch in self._batches(given):
+        parts = []
+        for batch in self._batches(X, proba, sensitive_features, ids):
             sets = self._sets(batch)
+            first, which = distinct_rows(pd.DataFrame(sets))  # each distinct set is written once
+            texts = [set_text(labels[own]) for own in sets[first]]
             columns = {
-                "set": set_texts(sets, labels),
+                "set": np.array(texts, dtype=object)[which],
                 "size": sets.sum(axis=1).astype(np.int64),
                 "top": labels[batch.proba.argmax(axis=1)],
                 "probability": batch.proba.max(axis=1),
@@ -217,10 +236,10 @@ class FittedAnswers(ScoredRows):
         about: Mapping[str, Any] | None = None,
         listed: Sequence[str] | None = None,
     ) -> Comparison:
-        """Tell what this classifier does for whom, on rows that it never saw.
+        """Say what this classifier does for whom, on rows that it never saw.
 
-        Its sets stand beside split conformal ones with the same calibration rows; an audit tells
-        what is left to repair. A warning tells of calibration rows among the given ones, if their
+        Its sets stand beside split conformal ones with the same calibration rows; an audit says
+        what is left to repair. Calibration rows among the given ones lead to a warning, if their
         scores give them away; rows that only trained the estimator are not known.
 
         Parameters
@@ -251,15 +270,13 @@ class FittedAnswers(ScoredRows):
             With ``verdict``, ``before``, ``after``, ``groups``, ``summary()``, ``to_dict()`` and
             ``to_html(path)``.
         """
-        # imported here, because prediction does without audits
-        from fareg.classifiers._report import compare
+        from fareg.classifiers._report import compare  # prediction does without audits
 
         if path is not None:
             check_output(path, endings=HTML)
-        given = self._given(X, "report", proba, sensitive_features, ids)
-        comparison = compare(
-            self, given, y, before, clusters=clusters, measures=measures, about=about, listed=listed
-        )
+        rows = self._asked(X, proba, sensitive_features, ids)
+        options = {"clusters": clusters, "measures": measures, "about": about}
+        comparison = compare(self, rows, y, before, listed, **options)
         if path is not None:
             comparison.to_html(path)
         return comparison
@@ -275,7 +292,7 @@ class FittedAnswers(ScoredRows):
         who = self._promised_to()
         if who is None:
             return "No promise is proven in finite samples for this configuration."
-        labels = ", for every true label" if self.parameters_["label_conditional"] else ""
+        labels = ", for every true label" if self.label_conditional else ""
         row = "rows to come are like those that calibrated"
         if self.n_calibration_clusters_ is not None:
             row = "a row is drawn at random from a cluster to come, like those that calibrated"
@@ -292,14 +309,176 @@ class FittedAnswers(ScoredRows):
         """Return further columns of ``predict_table``."""
         return {}
 
-    def _sets(self, batch: Batch, thresholds: FloatArray | None = None) -> BoolArray:
-        """Return the sets of these rows, by their own thresholds unless others are given."""
-        own = self.calibration_.thresholds(batch) if thresholds is None else thresholds
-        return self._never_empty(batch.scores <= own, batch)
+    def _sets(self, batch: Batch, alpha: float | None = None) -> BoolArray:
+        """Return the sets of these rows, at the confidence level of fit or at another one."""
+        if alpha is None:
+            return self._kept(batch, batch.scores <= self.calibration_.thresholds(batch))
+        if not self.calibration_.has_pvalues:
+            raise InvalidInputError(
+                f"{type(self).__name__} has no p-values, so its sets have the confidence level of "
+                f"fit, {1 - self.alpha_:g}, got {1 - alpha:g}; fit again with that level"
+            )
+        return self._kept(batch, self.calibration_.pvalues(batch) > alpha)
 
-    def _never_empty(self, sets: BoolArray, batch: Batch) -> BoolArray:
-        """Give empty sets their most probable label, unless ``allow_empty``."""
-        if not self.parameters_["allow_empty"]:
+    def _kept(self, batch: Batch, sets: BoolArray) -> BoolArray:
+        """Return sets; unless ``allow_empty``, an empty one gets its most probable label."""
+        if not self.allow_empty:
             empty = np.flatnonzero(~sets.any(axis=1))
             sets[empty, batch.proba[empty].argmax(axis=1)] = True
         return sets
+
+    def _read(
+        self,
+        X: Any,
+        proba: Any = None,
+        sensitive_features: Any = None,
+        ids: Any = None,
+        *,
+        labels: Any = None,
+    ) -> Rows:
+        """Return rows like those of fit; ``labels`` names the columns of their probabilities."""
+        if is_frame(X):
+            hidden_columns(self.estimator_, X)  # refuses a table without a column of probabilities
+        table = read_table(self, X)
+        X = table.source
+        return Rows(
+            table,
+            None if sensitive_features is None else read_beside(self, sensitive_features, X),
+            None if ids is None else read_ids(ids, X),
+            None if proba is None else read_proba(proba, X, self.classes_, labels),
+        )
+
+    def _asked(
+        self, X: Any, proba: Any = None, sensitive_features: Any = None, ids: Any = None
+    ) -> Rows:
+        """Return the rows that a method was called with, after checks."""
+        self._check_fitted()
+        rows = self._read(X, proba, sensitive_features, ids)
+        check_strange(self.seen_values_, rows.table, rows.beside)
+        return rows
+
+    def _people(self, rows: Rows) -> pd.DataFrame:
+        """Return the sensitive columns of the rows in canonical form."""
+        if not self._has_groups:
+            return pd.DataFrame(index=range(len(rows)))
+        if self.sensitive_kinds_ is not None and rows.beside is None:
+            raise InvalidInputError(
+                "this classifier was calibrated with sensitive features beside X "
+                f"({shown(self.sensitive_kinds_)}); pass them again: sensitive_features=frame"
+            )
+        table = rows.table if rows.beside is None else rows.beside
+        hidden = hidden_columns(self.estimator_, rows.X)
+        return select_columns(table, self.sensitive_features, hidden=hidden)
+
+    def _people_of(self, X: Any, sensitive_features: Any) -> pd.DataFrame:
+        """Return the sensitive columns of the rows that a method was called with."""
+        return self._people(self._asked(X, None, sensitive_features))
+
+    def _score(
+        self, rows: Rows, role: str = "prediction", hashes: Any = None, before: Any = None
+    ) -> Iterator[Batch]:
+        """Yield the rows with all that calibrations need, in blocks whose scores fit into memory.
+
+        ``hashes`` are those of the rows, if they are known; ``before`` is how many equal rows stand
+        before each, if there are others than these.
+        """
+        if rows.ids is not None and role == "prediction":
+            before = np.zeros(len(rows), dtype=np.int64)  # the answer to a person is one answer
+        hashes = self._hashes(rows) if hashes is None else hashes
+        u = uniforms_of(numbered_hashes(hashes, role, before))
+        people, score = self._people(rows), get_score(self.conformity_score)
+        for place, own in self._blocks(rows):
+            proba = self._probabilities(own, place.start)
+            scores = np.asarray(score(proba, u[place] if is_randomised(score) else None), float)
+            if scores.shape != proba.shape or np.isnan(scores).any():
+                raise InvalidInputError(
+                    f"conformity_score must return an array of shape {proba.shape} without NaN, "
+                    f"got shape {scores.shape}"
+                )
+            some = people if own is rows else people.iloc[place].reset_index(drop=True)
+            yield Batch(some, proba, scores, u[place])
+
+    def _probabilities(self, rows: Rows, first_row: int = 0) -> FloatArray:
+        """Return class probabilities: those beside the rows, or else the estimator's."""
+        if rows.proba is not None:
+            return check_proba(rows.proba, first_row=first_row)
+        return check_proba(ask(self.estimator_, rows.X, self.excluded_))
+
+    def _blocks(self, rows: Rows) -> Iterator[tuple[slice, Rows]]:
+        size = max(1, BLOCK // len(self.classes_))
+        for start in range(0, len(rows), size):
+            place = slice(start, start + size)
+            yield place, rows if len(rows) <= size else rows.take(place)
+
+    def _hashes(self, rows: Rows, codes: IntArray | None = None) -> Any:
+        """Return 64 bits per row that equal rows have in common, by values, ids and labels."""
+        parts = []
+        for place, own in self._blocks(rows):
+            labels = None if codes is None else codes[place]
+            parts.append(row_hashes(own.table, self.key_, own.proba, own.ids, labels))
+        return np.concatenate(parts)
+
+    def _labelled(
+        self, rows: Rows, role: str, codes: Any = None, hashes: Any = None, before: Any = None
+    ) -> Labelled:
+        """Return rows with known labels, reduced to what they teach."""
+        codes = label_codes(rows.y, self.classes_) if codes is None else codes
+        hashes = self._hashes(rows, codes) if hashes is None else hashes
+        parts, start = list[Labelled](), 0
+        for batch in self._score(rows, role, hashes, before):
+            place = slice(start, start + len(batch))
+            if not start and (rows.proba is not None or hidden_columns(self.estimator_, rows.X)):
+                warn_of_swapped(batch.proba.argmax(axis=1), codes[place], self.classes_)
+            clusters = None if rows.clusters is None else rows.clusters[place]
+            parts.append(batch.labelled(codes[place], clusters))
+            start += len(batch)
+        return Labelled.joined(parts)
+
+    def labelled_rows(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, ids: Any = None, before: Any = None
+    ) -> Labelled:
+        """Return labelled rows with the random numbers that they have where they calibrate.
+
+        ``before`` says how many equal rows stand before each one, if some are in other tables.
+        """
+        rows = replace(self._asked(X, None, sensitive_features, ids), y=y)
+        return self._labelled(rows, "calibration", before=before)
+
+    def labelled_hashes(
+        self, X: Any, y: Any, *, sensitive_features: Any = None, ids: Any = None
+    ) -> Any:
+        """Return what equal rows have in common, labels and ids included: 64 bits per row."""
+        rows = self._asked(X, None, sensitive_features, ids)
+        return self._hashes(rows, label_codes(y, self.classes_))
+
+    def _batches(
+        self, X: Any, proba: Any = None, sensitive_features: Any = None, ids: Any = None
+    ) -> Iterator[Batch]:
+        """Yield the rows that a method was called with."""
+        return self._score(self._asked(X, proba, sensitive_features, ids))
+
+    def changed_parameters(self) -> list[str]:
+        """Return the parameters that were set to something else after fit.
+
+        Answers are refused until the next fit: they would be those of the old parameters.
+        """
+        return [
+            name
+            for name, value in self.parameters_.items()
+            if (now := getattr(self, name)) is not value and repr(now) != repr(value)
+        ]
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotConformalizedError(
+                f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
+                "conformalize(X, y) with a fitted estimator"
+            )
+        if changed := self.changed_parameters():
+            raise NotConformalizedError(
+                f"{', '.join(changed)} was changed after fit, and sets would still be those of the "
+                "old value; call fit or conformalize again, or set it back"
+            )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_calibration_")

@@ -10,9 +10,9 @@ import pandas as pd
 
 from fareg._validation import Flag, Function, InvalidInputError
 from fareg.calibration import ConditionalQuantiles, GroupBasis, Labelled, MappedBasis
-from fareg.classifiers._base import ConformalClassifier
-from fareg.classifiers._inputs import Given
-from fareg.classifiers._learning import Training, learn_levels
+from fareg.classifiers._classifier import ConformalClassifier
+from fareg.classifiers._rows import Rows
+from fareg.classifiers._teachers import Training, learn_levels
 
 
 @dataclass(eq=False, repr=False)
@@ -99,14 +99,13 @@ allow_empty, random_state
             label_conditional=self.label_conditional,
         )
 
-    def _people(self, given: Given) -> pd.DataFrame:
-        feature_map = self.parameters_["feature_map"]
-        if feature_map is None:
-            return super()._people(given)
-        basis = np.asarray(feature_map(given.X), dtype=np.float64)
-        if basis.ndim != 2 or len(basis) != len(given) or not np.isfinite(basis).all():
+    def _people(self, rows: Rows) -> pd.DataFrame:
+        if self.feature_map is None:
+            return super()._people(rows)
+        basis = np.asarray(self.feature_map(rows.X), dtype=np.float64)
+        if basis.ndim != 2 or len(basis) != len(rows) or not np.isfinite(basis).all():
             raise InvalidInputError(
-                f"feature_map must return finite numbers of shape ({len(given)}, n_basis), "
+                f"feature_map must return finite numbers of shape ({len(rows)}, n_basis), "
                 f"got shape {basis.shape}"
             )
         return pd.DataFrame(basis)

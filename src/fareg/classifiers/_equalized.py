@@ -7,8 +7,8 @@ from typing import Any
 
 from fareg._validation import IntArray
 from fareg.calibration import Everyone, FeatureLevels, JointLevels, Labelled, Mondrian, Union
-from fareg.classifiers._base import ConformalClassifier
-from fareg.classifiers._learning import Training, learn_levels
+from fareg.classifiers._classifier import ConformalClassifier
+from fareg.classifiers._teachers import Training, learn_levels
 
 
 @dataclass(eq=False, repr=False)

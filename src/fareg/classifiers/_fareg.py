@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,6 @@ from typing import Annotated, Any, Self
 import numpy as np
 import pandas as pd
 
-from fareg._labels import label_codes
 from fareg._selection import check_columns
 from fareg._validation import (
     FloatArray,
@@ -22,31 +22,12 @@ from fareg._validation import (
     one_of,
     require,
 )
-from fareg.calibration import (
-    ABSENT,
-    Batch,
-    Labelled,
-    LevelThresholds,
-    Mondrian,
-    Sample,
-    Union,
-)
-from fareg.classifiers._base import ConformalClassifier, Folds
-from fareg.classifiers._inputs import warn_of_repeated
-from fareg.classifiers._learning import (
-    Training,
-    covered_by_split,
-    divide_rows,
-    refuse_weights,
-    shortfall,
-)
-from fareg.classifiers._naming import (
-    GroupTable,
-    check_groups,
-    describe_groups,
-    verify_groups,
-)
-from fareg.classifiers._plot_levels import plot_thresholds_and_coverage
+from fareg.calibration import ABSENT, Batch, Labelled, LevelThresholds, Mondrian, Sample, Union
+from fareg.classifiers._classifier import ConformalClassifier, Folds
+from fareg.classifiers._models import refuse_weights
+from fareg.classifiers._naming import check_groups, describe_groups, verify_groups
+from fareg.classifiers._rows import labelled, warn_of_repeated
+from fareg.classifiers._teachers import Training, covered_by_split, divide_rows, shortfall
 from fareg.groups import (
     DisadvantageLevels,
     LabelLevels,
@@ -55,7 +36,6 @@ from fareg.groups import (
     learn_disadvantage,
     permutation_shares,
 )
-from fareg.metrics import is_covered
 from fareg.scores import get_score, is_adaptive
 
 
@@ -245,81 +225,75 @@ class FaReGClassifier(ConformalClassifier):
             Whose rows these are, as in :meth:`predict_set`.
         """
         refuse_weights(sample_weight)
+        beside = (proba_learn, sensitive_learn, clusters_learn, ids_learn)
         if (X_learn is None) != (y_learn is None):
             raise InvalidInputError("pass X_learn and y_learn together, got only one")
-        beside = (proba_learn, sensitive_learn, clusters_learn, ids_learn)
         if X_learn is None and any(part is not None for part in beside):
             raise InvalidInputError(
                 "proba_learn, sensitive_learn, clusters_learn and ids_learn describe X_learn, "
                 "got no X_learn"
             )
-        given = self._check_inputs(X, y, sensitive_features, clusters, ids)
-        given = self._begin_with(given, proba, classes)
+        rows = self._start(X, y, sensitive_features, clusters, ids)
+        rows = self._begin_with(rows, proba, classes)
         if X_learn is None:
-            return self._conformalize(given)
+            return self._conformalize(rows)
         if sensitive_learn is None and self.sensitive_kinds_ is not None:
             raise InvalidInputError(
                 "sensitive features are beside X, so those of X_learn are needed too, got "
                 "none; pass sensitive_learn=frame"
             )
-        teaching = self._read(X_learn, proba_learn, sensitive_learn, ids_learn, classes)
-        teaching = teaching.labelled(y_learn, clusters_learn)
-        self._note_values(given, teaching)
-        teachers = self._labelled(teaching, label_codes(teaching.y, self.classes_), "learning")
-        return self._conformalize(given, Training(teachers.people, teachers))
+        other = self._read(X_learn, proba_learn, sensitive_learn, ids_learn, labels=classes)
+        other = labelled(other, y_learn, clusters_learn)
+        self._note_values(rows, other)
+        teachers = self._labelled(other, "learning")
+        return self._conformalize(rows, Training(teachers.people, teachers))
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
-        given: tuple[Rule, ...] | None = () if self.protect == "nothing" else None
-        if not isinstance(self.protect, str):
-            given = tuple(map(_rule_of, self.protect))
-            for rule in given:
-                check_columns(rule.features, list(map(str, rows.people)), "sensitive_features")
+        by_label, alpha = self.label_conditional, self.alpha_
+        own = () if isinstance(self.protect, str) else tuple(map(_rule_of, self.protect))
+        for rule in own:
+            check_columns(rule.features, list(map(str, rows.people)), "sensitive_features")
         teachers, rest = divide_rows(rows, training, self.learn_from, self.key_, "look for a group")
-        by_label = self.label_conditional
-        missed = shortfall(
-            teachers,
-            self.alpha_,
-            adaptive=is_adaptive(get_score(self.conformity_score)),
-            label_conditional=by_label,
-        )
-        levels = self._learned_levels(teachers, missed, rest)  # edges are fixed here
+        adaptive = is_adaptive(get_score(self.conformity_score))
+        missed = shortfall(teachers, alpha, adaptive=adaptive, label_conditional=by_label)
+        orders = tuple(self._learned_levels(teachers, missed, rest))  # edges are fixed here
         found = find_groups(teachers.people, missed, teachers.clusters)  # words are fixed here
-        self.protected_ = tuple(found) if given is None else given
-        parts: list[Any] = [
-            LevelThresholds.fit(levels, rest, self.alpha_, label_conditional=by_label)
-        ]
+        levels = LabelLevels(orders) if by_label else orders[0]
+        self.protected_ = tuple(found) if self.protect == "found" else own
+        parts: list[Any] = [LevelThresholds.fit(levels, rest, alpha, label_conditional=by_label)]
         parts += [
-            Mondrian.fit(Members(rule), rest, self.alpha_, label_conditional=by_label)
+            Mondrian.fit(Members(rule), rest, alpha, label_conditional=by_label)
             for rule in self.protected_
         ]
-        calibration, independent = Union(tuple(parts)), rest.one_of_each_cluster()
-        covered = covered_by_split(independent, self.alpha_)
-        self.named_groups_ = verify_groups(found, independent.people, covered, 1 - self.alpha_)
-        members = [group.rule.inside(rest.people) for group in self.named_groups_]
-        self.groups_ = describe_groups(
-            self.named_groups_, members, calibration, rest.independent_rows(), self.classes_
-        )
+        calibration, one_each = Union(tuple(parts)), rest.one_of_each_cluster()
+        covered = covered_by_split(one_each, alpha)
+        self.named_groups_ = verify_groups(found, one_each.people, covered, 1 - alpha)
+        self._describe(calibration, rest.independent_rows())
         return calibration
 
-    def _learned_levels(self, teachers: Labelled, missed: FloatArray, rest: Labelled) -> Any:
-        """Learn who is disadvantaged, and cut it into levels; label by label if these are apart."""
-
-        def learn(rows: IntArray, n_calibration: int) -> DisadvantageLevels:
-            own = teachers.take(rows)
+    def _learned_levels(
+        self, teachers: Labelled, missed: FloatArray, rest: Labelled
+    ) -> Iterator[DisadvantageLevels]:
+        """Learn who is disadvantaged and cut it into levels: for each label, or once for all."""
+        seed = self.key_ % 2**32
+        for label in range(rest.n_classes) if self.label_conditional else (None,):
+            own, others = (
+                np.arange(len(rows)) if label is None else np.flatnonzero(rows.y == label)
+                for rows in (teachers, rest)
+            )
+            some, n = teachers.take(own), rest.take(others).n_people
             learned = learn_disadvantage(
-                own.people, missed[rows], own.clusters, learner=self.learner, seed=self.key_ % 2**32
+                some.people, missed[own], some.clusters, learner=self.learner, seed=seed
             )
-            return DisadvantageLevels.cut(
-                learned, own.people, n_levels=self.n_levels, n_calibration=n_calibration
+            yield DisadvantageLevels.cut(
+                learned, some.people, n_levels=self.n_levels, n_calibration=n
             )
 
-        if not self.label_conditional:
-            return learn(np.arange(len(teachers)), rest.n_people)
-        orders = []
-        for label in range(rest.n_classes):
-            n_calibration = rest.take(np.flatnonzero(rest.y == label)).n_people
-            orders.append(learn(np.flatnonzero(teachers.y == label), n_calibration))
-        return LabelLevels(tuple(orders))
+    def _describe(self, calibration: Union, apart: IntArray) -> None:
+        """Make the table of groups; ``apart`` are the numbers of independent calibration rows."""
+        self.groups_ = describe_groups(
+            self.named_groups_, self.protected_, calibration, apart, self.classes_
+        )
 
     def recalibrated(
         self,
@@ -340,9 +314,9 @@ class FaReGClassifier(ConformalClassifier):
         X, y, proba, clusters, sensitive_features, ids
             As in :meth:`conformalize`.
         """
-        given = self._given(X, "recalibrated", proba, sensitive_features, ids)
-        rows, n_repeated = self._calibration_rows(given.labelled(y, clusters))
-        sample = Sample.of(rows, label_conditional=self.parameters_["label_conditional"])
+        given = labelled(self._asked(X, proba, sensitive_features, ids), y, clusters)
+        rows, n_repeated = self._calibration_rows(given)
+        sample = Sample.of(rows, label_conditional=self.label_conditional)
         places, apart = self.calibration_.places(rows), rows.independent_rows()
         return self.with_sample(sample, places, n_repeated, apart)
 
@@ -363,18 +337,9 @@ class FaReGClassifier(ConformalClassifier):
             The numbers of independent rows among them; None for all.
         """
         other = copy(self)
-        calibration = self.calibration_.again(sample, places)
-        other._use(calibration, sample.sizes is not None)
-        other.n_repeated_ = n_repeated
         warn_of_repeated(n_repeated, len(sample))
-        apart = np.arange(len(sample)) if apart is None else apart
-        # only the members of protected groups are known by now
-        parts = zip(self.protected_, other.calibration_.parts[1:], strict=True)
-        known = {rule: part.cells == 0 for rule, part in parts}
-        members = [known.get(group.rule) for group in self.named_groups_]
-        other.groups_ = describe_groups(
-            self.named_groups_, members, calibration, apart, self.classes_
-        )
+        other._use(self.calibration_.again(sample, places), n_repeated)
+        other._describe(other.calibration_, np.arange(len(sample)) if apart is None else apart)
         return other
 
     def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
@@ -384,14 +349,14 @@ class FaReGClassifier(ConformalClassifier):
         worse off than 95% of them. With ``label_conditional`` there is one number for every label,
         shape (n_samples, n_classes).
         """
-        return self._levels.ranks(self._people_of(X, "predict_group", sensitive_features))
+        return self._levels.ranks(self._people_of(X, sensitive_features))
 
     def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the disadvantage level of each row, from 0, the least disadvantaged.
 
         With ``label_conditional`` there is one level for every label, shape (n_samples, n_classes).
         """
-        return self._levels.levels(self._people_of(X, "predict_level", sensitive_features))
+        return self._levels.levels(self._people_of(X, sensitive_features))
 
     def explain(self, X: Any, *, sensitive_features: Any = None) -> pd.Series:
         """Say which features the disadvantage of these rows depends on.
@@ -402,7 +367,7 @@ class FaReGClassifier(ConformalClassifier):
             For every sensitive feature, the most important first, its share of how much the
             disadvantage changes if the values of a feature are shuffled among the rows.
         """
-        people = self._people_of(X, "explain", sensitive_features)
+        people = self._people_of(X, sensitive_features)
         learned = self.disadvantage_
         several = learned if isinstance(learned, tuple) else (learned,)
         shares = [permutation_shares(one.predict, people, self.key_ % 2**32) for one in several]
@@ -431,33 +396,14 @@ class FaReGClassifier(ConformalClassifier):
         matplotlib.figure.Figure
             Thresholds on the left, coverage with 95% intervals on the right.
         """
-        given = self._given(X, "plot_levels", proba, sensitive_features, ids)
-        batches, codes = list(self._batches(given)), label_codes(y, self.classes_)
-        split = self.calibration_.sample.split_thresholds(self.alpha_)
-        covered = {}
-        for moment, own in (("before", split), ("after", None)):
-            sets = np.concatenate([self._sets(batch, own) for batch in batches])
-            covered[moment] = is_covered(y, sets, classes=self.classes_)
-        people = pd.concat([batch.people for batch in batches], ignore_index=True)
-        levels = self.levels_of(people, codes)
-        part = self.calibration_.parts[0]
-        return plot_thresholds_and_coverage(part, levels, covered, self.classes_)
+        from fareg.classifiers._report import plot_levels  # prediction draws no pictures
+
+        return plot_levels(self, self._asked(X, proba, sensitive_features, ids), y)
 
     def levels_of(self, people: pd.DataFrame, codes: IntArray) -> IntArray:
         """Return the level of each row, in the order of the label with this number: (n,)."""
         levels = self._levels.levels(people)
         return levels if levels.ndim == 1 else levels[np.arange(len(levels)), codes]
-
-    @property
-    def groups_(self) -> pd.DataFrame:
-        """The named groups, then those who share a threshold, the worst off first."""
-        if "groups_" not in vars(self):
-            raise AttributeError("groups_ is known after fit or conformalize")
-        return GroupTable(vars(self)["groups_"])
-
-    @groups_.setter
-    def groups_(self, table: pd.DataFrame) -> None:
-        self.__dict__["groups_"] = table  # as a plain frame, for model files
 
     @property
     def disadvantage_(self) -> Any:

@@ -73,6 +73,16 @@ class NamedGroup:
     high: float
     p_value: float
 
+    def in_words(self) -> list[str]:
+        """Return words, rows, coverage, its interval and the p-value as texts."""
+        return [
+            self.rule.text,
+            f"{words.count(self.n_calibration)} ({words.percent(self.share)})",
+            words.percent(self.coverage),
+            words.interval(self.low, self.high),
+            words.probability(self.p_value),
+        ]
+
     def __repr__(self) -> str:
         return (
             f"NamedGroup({self.rule.text!r}: {words.percent(self.coverage)} of "
@@ -166,56 +176,28 @@ def evidence_of(inside: tuple[int, int], everyone: tuple[int, int]) -> dict[str,
     }
 
 
-class GroupTable(pd.DataFrame):
-    """A table of groups that is written for people when it is shown; parts of it are frames."""
-
-    def in_words(self) -> pd.DataFrame:
-        """Return the columns that fit on a screen as text, with the words for each group last."""
-        table = self.astype(object).where(self.notna(), None)
-        names = table["rule"].where(self["named"], table["group"])
-        return pd.DataFrame(
-            {
-                "share": table["share"].map(words.percent),
-                "rows": table["n_calibration"].map(words.count),
-                "coverage": table["coverage"].map(words.percent),
-                "95% interval": list(map(words.interval, table["low"], table["high"])),
-                "p-value": [words.probability(p) for p in table["p_value"]],
-                "threshold": self["threshold"].map("{:.4g}".format),
-                "group": names.str.ljust(names.str.len().max()),
-            }
-        )
-
-    def __repr__(self) -> str:
-        return self.in_words().to_string(index=False, justify="left")
-
-    def _repr_html_(self) -> str:
-        return str(self.in_words().to_html(index=False, justify="left"))
-
-
 def describe_groups(
     named: Sequence[NamedGroup],
-    members: Sequence[BoolArray | None],
+    protected: Sequence[Rule],
     calibration: Union,
     apart: IntArray,
     classes: Any,
 ) -> pd.DataFrame:
     """Return the named groups, then those who share a threshold, the worst off first.
 
-    ``members`` are the rows of each named group, None if unknown; ``apart`` are the numbers of
-    independent calibration rows. The rows that pooled levels cannot test them, so levels have no
-    p-value.
+    ``apart`` are the numbers of independent calibration rows. The rows that pooled levels cannot
+    test them, so levels have no p-value; of the rows in groups, only those of protected ones are
+    known here, so other groups have no threshold.
     """
-    thresholds = pd.Series(calibration.of_rows()[apart])
-    described = [
-        {
-            **vars(group),
-            "group": "named",
-            "named": True,
-            "rule": group.rule.text,
-            "threshold": np.nan if rows is None else float(thresholds[rows[apart]].median()),
-        }
-        for group, rows in zip(named, members, strict=True)
-    ]
+    thresholds = calibration.of_rows()[apart]
+    members = dict(zip(protected, calibration.parts[1:], strict=True))
+    described = []
+    for group in named:
+        own = members.get(group.rule)
+        inside = np.zeros(len(apart), dtype=bool) if own is None else own.cells[apart] == 0
+        threshold = float(np.median(thresholds[inside])) if inside.any() else np.nan
+        whose = {"group": "named", "named": True, "rule": group.rule.text, "threshold": threshold}
+        described.append({**vars(group), **whose})
     described += _runs_of_levels(calibration.parts[0], apart, classes)
     kinds = {"named": bool, "n_calibration": np.int64}
     return pd.DataFrame(described, columns=list(GROUP_COLUMNS)).astype(kinds)
@@ -251,17 +233,15 @@ def check_groups(groups: Any, named: Any, calibration: Union, features: set[Any]
     """Refuse a table of groups, or named groups, that do not fit each other and the calibration."""
     require(isinstance(groups, pd.DataFrame) and list(groups) == list(GROUP_COLUMNS), "groups_")
     for name, kind in GROUP_COLUMNS.items():
-        is_kind = groups[name].dtype.kind == kind
         is_text = all(isinstance(value, str) for value in groups[name])
-        require(is_text if kind == "O" else is_kind, f"groups_.{name}")
-    require(isinstance(named, tuple), "named_groups_")
+        require(is_text if kind == "O" else groups[name].dtype.kind == kind, f"groups_.{name}")
     levels = calibration.parts[0]
     n_runs = sum(len(levels.pooled_levels(label)) for label in range(len(levels.theta)))
-    require(len(groups) == len(named) + n_runs, "groups_")
-    for group in named:
+    require(isinstance(named, tuple) and len(groups) == len(named) + n_runs, "groups_")
+    for group, text in zip(named, groups["rule"], strict=False):
         require(isinstance(group, NamedGroup) and isinstance(group.rule, Rule), "named_groups_")
         group.rule.check()
-        numbers = {name: value for name, value in vars(group).items() if name != "rule"}
-        require(all(isinstance(value, int | float) for value in numbers.values()), "named_groups_")
         require(set(group.rule.features) <= features, "named_groups_")
-    require(list(groups["rule"][: len(named)]) == [one.rule.text for one in named], "groups_.rule")
+        numbers = [value for name, value in vars(group).items() if name != "rule"]
+        require(all(isinstance(value, int | float) for value in numbers), "named_groups_")
+        require(group.rule.text == text, "groups_.rule")

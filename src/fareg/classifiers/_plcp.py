@@ -16,8 +16,8 @@ from fareg.calibration import (
     RegionSearch,
     learn_region_cells,
 )
-from fareg.classifiers._base import ConformalClassifier
-from fareg.classifiers._learning import Training, divide_rows
+from fareg.classifiers._classifier import ConformalClassifier
+from fareg.classifiers._teachers import Training, divide_rows
 
 
 @dataclass(eq=False, repr=False)
@@ -103,8 +103,8 @@ class PLCPClassifier(ConformalClassifier):
 
     def predict_region(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the region whose threshold each row gets, shape (n_samples,)."""
-        given = self._given(X, "predict_region", sensitive_features=sensitive_features)
-        cells = [self.calibration_.groups.cells(batch) for batch in self._batches(given)]
+        batches = self._batches(X, None, sensitive_features)
+        cells = [self.calibration_.groups.cells(batch) for batch in batches]
         return self.kept_[np.concatenate(cells)]
 
     @property
@@ -119,7 +119,7 @@ class PLCPClassifier(ConformalClassifier):
         return kept
 
     def _promised_to(self) -> str | None:
-        return "every learned region" if self.parameters_["learn_from"] == "split" else None
+        return "every learned region" if self.learn_from == "split" else None
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Any:
         # Regions draw other numbers than the scores and the split in fit.

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from fareg._validation import FloatArray, one_of
 from fareg.calibration import Labelled, Rectified, learn_quantile
-from fareg.classifiers._base import ConformalClassifier, Folds
-from fareg.classifiers._learning import Training, divide_rows
+from fareg.classifiers._classifier import ConformalClassifier, Folds
+from fareg.classifiers._teachers import Training, divide_rows
 
 
 @dataclass(eq=False, repr=False)
@@ -65,7 +65,7 @@ allow_empty, random_state
 
     def predict_shift(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Return ``tau(x)``, the learned quantile of the score, for each row: (n_samples,)."""
-        people = self._people_of(X, "predict_shift", sensitive_features)
+        people = self._people_of(X, sensitive_features)
         tau: FloatArray = self.calibration_.tau.predict(people)
         return tau
 

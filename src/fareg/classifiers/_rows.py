@@ -1,231 +1,286 @@
-"""The rows of a call: read as fit read its own, scored by the estimator, with random numbers."""
+"""The rows of a call: checked once, each column read once, with what lies beside the table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
 
-from fareg._columns import code_table, column_names, columns_at, in_order, is_frame
-from fareg._drift import Summary, check_strange
-from fareg._hashing import numbered_hashes, row_hashes, uniforms_of
-from fareg._labels import label_codes
-from fareg._selection import select_columns
-from fareg._validation import (
-    FloatArray,
-    IntArray,
-    InvalidInputError,
-    NotConformalizedError,
-    check_proba,
+from fareg._columns import (
+    CodedTable,
+    Texts,
+    check_same_order,
+    check_table,
+    code_table,
+    column_names,
+    in_order,
+    is_frame,
 )
-from fareg._words import shown
-from fareg.calibration import Batch, Labelled
-from fareg.classifiers._inputs import (
-    Given,
-    check_names,
-    check_numbers,
-    checked_ids,
-    given_proba,
-    sensitive_beside,
-    validated_table,
-    warn_of_swapped,
-)
-from fareg.classifiers._learning import asked, hidden_columns
-from fareg.scores import get_score, is_randomised
+from fareg._labels import column_classes, frame_names, label_codes, refuse_missing
+from fareg._selection import check_columns
+from fareg._validation import IntArray, InvalidInputError, check_same_length, warn
+from fareg._words import first_line, percent, shown
 
-BLOCK = 1 << 22  # probabilities that are scored at a time: 32 megabytes
+WHOLE = re.compile(r"(?<=\d)\.0+$")  # what a whole number has more if it is stored as a float
+MANY_REPEATED = 0.1  # share of rows that equal an earlier one from which there is a warning
+SURELY = 1e-6  # the chance that a warning of swapped columns is a false alarm
 
 
-class ScoredRows:
-    """From tables to batches: how a classifier reads the rows that it is called with.
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of one call after checks."""
 
-    What it needs is left by ``fit`` and ``conformalize``: the estimator, the kinds of columns, and
-    the parameters as they were then.
+    table: CodedTable
+    beside: CodedTable | None = None  # the sensitive features, if X does not hold them
+    ids: Any = None  # (n,) texts that say whose row it is
+    proba: Any = None  # (n, n_classes) class probabilities, if the estimator is not asked
+    y: Any = None  # (n,) labels
+    clusters: IntArray | None = None  # (n,) number of the person or place with several rows
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def X(self) -> Any:
+        """The table as it came, for the estimator."""
+        return self.table.source
+
+    def take(self, rows: Any) -> Rows:
+        """Return some of the rows."""
+        arrays = (self.ids, self.proba, self.y, self.clusters)
+        beside = None if self.beside is None else self.beside.take(rows)
+        own = (None if array is None else array[rows] for array in arrays)
+        return Rows(self.table.take(rows), beside, *own)
+
+
+def labelled(rows: Rows, y: Any, clusters: Any) -> Rows:
+    """Return the rows with their labels, and the people or places with several rows."""
+    clusters = None if clusters is None else read_clusters(clusters, rows.X)
+    return replace(rows, y=read_labels(y, rows.X), clusters=clusters)
+
+
+def read_table(clf: Any, X: Any, *, reset: bool = False) -> CodedTable:
+    """Return X if the classifier can read it; without ``reset``, its columns must be as in fit."""
+    X = check_table(X)
+    if not reset and is_frame(X):
+        X = in_order(X, getattr(clf, "feature_names_in_", None))
+    try:
+        validate_data(clf, X, reset=reset, skip_check_array=True)
+    except TypeError as error:  # some names are texts and some are not
+        raise InvalidInputError(
+            f"column names must be of one type, got {shown(map(repr, X.columns))}; make them texts "
+            "with X.rename(columns=str)"
+        ) from error
+    except ValueError as error:
+        check_names(clf, X, "clf")
+        reason = first_line(error).rstrip(".")
+        raise InvalidInputError(f"{reason}; pass the columns that fit had") from error
+    if len(X) == 0:
+        raise InvalidInputError("X must have at least one row, got 0 sample(s)")
+    if reset:
+        return code_table(X)
+    names = list(clf.column_kinds_ or ())
+    if not names and is_frame(X):
+        X = np.asarray(X)  # fit had an array, so what it learned knows columns by position
+    if names and column_names(X) != names:  # without names to compare, position counts
+        is_named = isinstance(X, pd.DataFrame)
+        X = X.set_axis(names, axis=1) if is_named else pd.DataFrame(X, columns=names)
+    table = code_table(X)
+    for name in names:
+        if clf.column_kinds_[name] != "text" and isinstance(table.columns[name], Texts):
+            _refuse_texts(table.columns[name], name, clf.column_kinds_[name])
+    return table
+
+
+def _refuse_texts(column: Texts, name: str, kind: str) -> None:
+    """Refuse texts where fit had numbers or dates; if only some are no numbers, warn."""
+    texts, counts = column.values[:-1], column.counts()
+    is_lost = np.isnan(column.numbers()[:-1])
+    if not is_lost.any():
+        return
+    n, n_lost = int(counts.sum()), int(counts[is_lost].sum())
+    found = (
+        f"column {name} held {kind}s in fit, got {n_lost} texts in {n} values such "
+        f"as {texts[int(is_lost.argmax())][:30]!r}"
+    )
+    if n_lost == n:
+        raise InvalidInputError(f"{found}; convert it")
+    warn(f"{found}, which count as missing; convert it")
+
+
+def check_names(model: Any, X: Any, name: str) -> None:
+    """Refuse a frame that lacks columns which a model was fitted on, or has more."""
+    names = [str(column) for column in getattr(model, "feature_names_in_", ())]
+    own = column_names(X) if is_frame(X) and names else names
+    check_columns(names, own, "X")
+    extra = [column for column in own if column not in names]
+    if extra:
+        raise InvalidInputError(
+            f"X must have the {len(names)} columns of fit, got {len(own)}; leave out "
+            f"{shown(extra)} with X[list({name}.feature_names_in_)]"
+        )
+
+
+def read_beside(clf: Any, frame: Any, X: Any, *, reset: bool = False) -> CodedTable:
+    """Return the sensitive features beside X: without ``reset``, the columns of fit."""
+    frame = frame.to_frame() if isinstance(frame, pd.Series) else frame
+    if not is_frame(frame):
+        raise InvalidInputError(
+            f"sensitive_features beside X must be a frame, got {type(frame).__name__}; names of "
+            "columns of X belong into the constructor"
+        )
+    _check_beside("sensitive_features", frame, X)
+    table = code_table(frame)
+    if reset:
+        return table
+    kinds = clf.sensitive_kinds_
+    if kinds is None:
+        raise InvalidInputError(
+            "this classifier was calibrated without sensitive_features beside X; leave them out"
+        )
+    names = list(table.columns)
+    check_columns(list(kinds), names, "sensitive_features")
+    return table.select([names.index(name) for name in kinds])
+
+
+def read_labels(y: Any, X: Any) -> Any:
+    """Return the labels of X in one type, after checks that they are labels."""
+    if y is None:
+        raise InvalidInputError("requires y to be passed, but the target y is None")
+    try:
+        # scikit-learn reads nullable numbers of pandas as floats, which merges large labels
+        labels = column_or_1d(y.to_numpy() if hasattr(y, "to_numpy") else y, warn=True)
+        _check_beside("y", y, X, labels)
+        labels = _one_type(refuse_missing(labels), "y must hold labels")
+        check_classification_targets(labels)
+    except (TypeError, ValueError) as error:  # labels that are bytes are a TypeError
+        raise InvalidInputError(str(error)) from error
+    return labels
+
+
+def read_clusters(clusters: Any, X: Any) -> Any:
+    """Return the number of the person or place behind each row."""
+    ids = _one_type(_read_ids("clusters", clusters, X), "clusters must hold ids")
+    return np.unique(ids, return_inverse=True)[1]
+
+
+def read_ids(ids: Any, X: Any) -> Any:
+    """Return who each row is about as texts, in which 7, 7.0 and "7" are one person."""
+    number, persons = pd.factorize(_read_ids("ids", ids, X))
+    return np.array([WHOLE.sub("", str(one).strip()) for one in persons], dtype=object)[number]
+
+
+def _read_ids(name: str, given: Any, X: Any) -> Any:
+    ids = np.asarray(given)
+    if ids.ndim != 1:
+        raise InvalidInputError(f"{name} must be one id per row, got shape {ids.shape}")
+    _check_beside(name, given, X, ids)
+    if n_missing := int(pd.isna(ids).sum()):
+        raise InvalidInputError(
+            f"{name} must not be missing, got {n_missing} missing ids of {len(ids)}; give each "
+            "such row an id of its own"
+        )
+    return ids
+
+
+def _one_type(values: Any, rule: str) -> Any:
+    """Return values in the dtype that they have in common: objects that are all int become int."""
+    if values.dtype != object:
+        return values
+    if pd.api.types.infer_dtype(values, skipna=False) in ("mixed", "mixed-integer"):
+        types = sorted({type(value).__name__ for value in values})
+        raise InvalidInputError(f"{rule} of one type, got {', '.join(types)}; convert them to text")
+    return pd.Series(values).infer_objects().to_numpy()
+
+
+def _check_beside(name: str, given: Any, X: Any, values: Any = None) -> None:
+    """Refuse what has other rows than X, or the same in another order."""
+    check_same_length(**{"X": X, name: given if values is None else values})
+    check_same_order(**{"X": X, name: given})
+
+
+def proba_classes(proba: Any, y: Any, classes: Any) -> list[Any]:
+    """Return the label of each column: from ``classes``, a frame's names, or the sorted y."""
+    n_columns = _as_numbers(proba).shape[1]
+    names = frame_names(proba)
+    return column_classes(y, n_columns, names=names, classes=classes, table="proba").classes
+
+
+def read_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> Any:
+    """Return probabilities beside X with columns in the order of ``classes``.
+
+    ``labels`` names the label of each column. If it is None, the names of a frame do, and the
+    columns of an array are in the order of ``classes``. An array in a file stays there.
     """
+    table = _as_numbers(proba)
+    _check_beside("proba", proba, X, table)
+    if table.shape[1] != len(classes):
+        raise InvalidInputError(
+            f"proba must have a column for each of the {len(classes)} classes ({shown(classes)}), "
+            f"got {table.shape[1]}"
+        )
+    names = frame_names(proba)
+    labels = list(classes) if labels is None and names is None else labels
+    found = column_classes(classes, len(classes), names=names, classes=labels, table="proba")
+    order = label_codes(classes, found.classes)
+    if (order < 0).any():
+        raise InvalidInputError(
+            f"the columns of proba are {shown(found.classes)}, but the classes are "
+            f"{shown(classes)}; name each class once"
+        )
+    return table if (np.diff(order) == 1).all() else table[:, order]
 
-    classes_: Any
-    estimator_: Any
-    key_: int
-    parameters_: dict[str, Any]
-    seen_values_: Summary
 
-    _has_groups = True  # whether the sensitive features matter to this method
+def _as_numbers(proba: Any) -> Any:
+    """Return probabilities as a table of numbers, without reading them."""
+    table = np.asarray(proba)
+    if table.ndim != 2:
+        raise InvalidInputError(
+            f"proba must have a column for each class, got shape {table.shape}; with two classes "
+            "and the probability p of the second, pass np.column_stack([1 - p, p])"
+        )
+    if table.dtype.kind not in "fiu":
+        raise InvalidInputError(f"proba must hold numbers, got {table.dtype}")
+    return table
 
-    def _given(
-        self,
-        X: Any,
-        caller: str,
-        proba: Any = None,
-        sensitive_features: Any = None,
-        ids: Any = None,
-    ) -> Given:
-        """Return the rows that a method was called with, after checks."""
-        self._check_fitted(caller)
-        if is_frame(X):
-            hidden_columns(self.estimator_, X)  # refuses a table without a column of probabilities
-        given = self._read(X, proba, sensitive_features, ids)
-        check_strange(self.seen_values_, given.table, given.beside)
-        return given
 
-    def _read(
-        self, X: Any, proba: Any, sensitive_features: Any, ids: Any, labels: Any = None
-    ) -> Given:
-        """Return rows like those of fit; ``labels`` names the columns of their probabilities."""
-        X = validated_table(self, X, reset=False)
-        given = given_proba(proba, X, self.classes_, labels)
-        beside = sensitive_beside(sensitive_features, X, getattr(self, "sensitive_kinds_", None))
-        table = code_table(X)
-        check_numbers(table, getattr(self, "column_kinds_", None))
-        return Given(table, beside=beside, ids=checked_ids(X, ids), proba=given)
+def warn_of_repeated(n_repeated: int, n_rows: int) -> None:
+    """Warn if many calibration rows equal an earlier one, as rows to come will."""
+    if n_repeated > MANY_REPEATED * n_rows:
+        warn(
+            f"{percent(n_repeated / n_rows)} of {n_rows} calibration rows equal an earlier one, "
+            "label included: people to come whose rows are equal share a random number if they are "
+            "asked one at a time, and are covered together or not at all; give every person an id "
+            "of their own"
+        )
 
-    def _batches(
-        self, given: Given, role: str = "prediction", hashes: Any = None, before: Any = None
-    ) -> Iterator[Batch]:
-        """Yield the rows, so few at a time that all their scores fit into memory.
 
-        ``hashes`` are those of the rows, if they are known; ``before`` is how many equal rows stand
-        before each, if there are others than these.
-        """
-        if given.ids is not None and role == "prediction":
-            before = np.zeros(len(given), dtype=np.int64)  # the answer to a person is one answer
-        hashes = self.row_hashes(given) if hashes is None else hashes
-        u = uniforms_of(numbered_hashes(hashes, role, before))
-        people, blocks = self._people(given), self._blocks(len(given))
-        if len(blocks) == 1:
-            yield self._scored(given, people, u, 0)
-            return
-        for place in blocks:
-            own = people.iloc[place].reset_index(drop=True)
-            yield self._scored(given.take(place), own, u[place], place.start)
+def warn_of_swapped(top: IntArray, y: IntArray, classes: Any) -> None:
+    """Warn if the most probable label would be right far more often with two columns exchanged.
 
-    def _scored(self, given: Given, people: pd.DataFrame, u: FloatArray, start: int) -> Batch:
-        """Score every label of some rows."""
-        if given.proba is None:
-            proba = check_proba(self._ask("predict_proba", given.X))
-        else:
-            proba = check_proba(given.proba, first_row=start)
-        score = get_score(self.parameters_["conformity_score"])
-        scores = np.asarray(score(proba, u if is_randomised(score) else None), dtype=np.float64)
-        if scores.shape != proba.shape or np.isnan(scores).any():
-            raise InvalidInputError(
-                f"conformity_score must return an array of shape {proba.shape} without NaN, "
-                f"got shape {scores.shape}"
-            )
-        return Batch(people, proba, scores, u)
-
-    def _labelled(
-        self, given: Given, codes: IntArray, role: str, hashes: Any = None, before: Any = None
-    ) -> Labelled:
-        """Return rows with known labels, reduced to what they teach."""
-        hashes = self.row_hashes(given, codes) if hashes is None else hashes
-        clusters = None
-        if given.clusters is not None:
-            clusters = np.unique(given.clusters, return_inverse=True)[1]
-        batches, parts = self._batches(given, role, hashes, before), list[Labelled]()
-        for batch, place in zip(batches, self._blocks(len(given)), strict=True):
-            if not parts and (given.proba is not None or hidden_columns(self.estimator_, given.X)):
-                warn_of_swapped(batch.proba.argmax(axis=1), codes[place], self.classes_)
-            own = None if clusters is None else clusters[place]
-            parts.append(batch.labelled(codes[place], own))
-        return Labelled.joined(parts)
-
-    def labelled_rows(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, ids: Any = None, before: Any = None
-    ) -> Labelled:
-        """Return labelled rows with the random numbers that they have where they calibrate.
-
-        ``before`` says how many equal rows stand before each one, if some are in other tables.
-        """
-        given = self._given(X, "labelled_rows", None, sensitive_features, ids)
-        return self._labelled(given, label_codes(y, self.classes_), "calibration", before=before)
-
-    def labelled_hashes(
-        self, X: Any, y: Any, *, sensitive_features: Any = None, ids: Any = None
-    ) -> Any:
-        """Return what equal rows have in common, labels and ids included: 64 bits per row."""
-        given = self._given(X, "labelled_hashes", None, sensitive_features, ids)
-        return self.row_hashes(given, label_codes(y, self.classes_))
-
-    def row_hashes(self, given: Given, codes: IntArray | None = None) -> Any:
-        """Return 64 bits per row that equal rows have in common, by values, ids and labels."""
-        if given.proba is None:
-            return row_hashes(given.table, self.key_, None, given.ids, codes)
-        parts = []
-        for place in self._blocks(len(given)):
-            part, own = given.take(place), None if codes is None else codes[place]
-            parts.append(row_hashes(part.table, self.key_, part.proba, part.ids, own))
-        return np.concatenate(parts)
-
-    def _blocks(self, n: int) -> list[slice]:
-        """Return slices of rows, so few at a time that all their scores fit into memory."""
-        size = max(1, BLOCK // len(self.classes_))
-        return [slice(start, start + size) for start in range(0, n, size)]
-
-    def _people(self, given: Given) -> pd.DataFrame:
-        """Return the sensitive columns of the rows in canonical form."""
-        if not self._has_groups:
-            return pd.DataFrame(index=range(len(given)))
-        kinds = getattr(self, "sensitive_kinds_", None)
-        if kinds is not None and given.beside is None:
-            raise InvalidInputError(
-                f"this classifier was calibrated with sensitive features beside X ({shown(kinds)});"
-                " pass them again: sensitive_features=frame"
-            )
-        return self._sensitive_columns(given, self.parameters_["sensitive_features"])
-
-    def _people_of(self, X: Any, caller: str, sensitive_features: Any) -> pd.DataFrame:
-        """Return the sensitive columns of the rows that a method was called with."""
-        return self._people(self._given(X, caller, None, sensitive_features))
-
-    def _sensitive_columns(self, given: Given, selection: Any) -> pd.DataFrame:
-        """Return selected columns of the rows in canonical form."""
-        table = given.table if given.beside is None else given.beside
-        hidden = hidden_columns(self.estimator_, given.X)
-        return select_columns(table, selection, hidden=hidden)
-
-    def _features(self, X: Any) -> Any:
-        """Return what the estimator may read of X."""
-        excluded = getattr(self, "excluded_", [])
-        kept = [p for p in range(len(column_names(X))) if p not in excluded] if excluded else []
-        return columns_at(X, kept) if excluded else X
-
-    def _ask(self, method: str, X: Any) -> Any:
-        """Return what the estimator says about rows; if it refuses them, say so in one line."""
-        X = self._features(X)
-        if is_frame(X):  # in the order in which the estimator knows the columns, if it does
-            X = in_order(X, getattr(self.estimator_, "feature_names_in_", None))
-        try:
-            with asked(self.estimator_, X, "refuses these rows"):
-                return getattr(self.estimator_, method)(X)
-        except InvalidInputError as error:
-            if "feature names" in str(error):  # scikit-learn says which on further lines
-                check_names(self.estimator_, X, "estimator")
-            raise
-
-    def changed_parameters(self) -> list[str]:
-        """Return the parameters that were set to something else after fit.
-
-        Answers are refused until the next fit: they would be those of the old parameters.
-        """
-        return [
-            name
-            for name, value in self.parameters_.items()
-            if (now := getattr(self, name)) is not value and repr(now) != repr(value)
-        ]
-
-    def _check_fitted(self, caller: str) -> None:
-        if not self.__sklearn_is_fitted__():
-            raise NotConformalizedError(
-                f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
-                f"conformalize(X, y) with a fitted estimator, before {caller}"
-            )
-        if changed := self.changed_parameters():
-            raise NotConformalizedError(
-                f"{', '.join(changed)} was changed after fit, and sets would still be those of the "
-                f"old value; call fit or conformalize again before {caller}, or set it back"
-            )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "n_calibration_")
+    ``top`` and ``y`` are the columns of the most probable and of the true label of each row.
+    """
+    top, y = top[y >= 0], y[y >= 0]
+    wrong = pd.DataFrame({"a": np.minimum(top, y), "b": np.maximum(top, y)})[top != y]
+    if wrong.empty:
+        return
+    wrong = wrong.value_counts().reset_index()
+    right = np.bincount(y[top == y], minlength=len(classes))
+    # an exchange of a and b makes these wrong rows right, and makes the right rows of both wrong
+    wrong["right"] = right[wrong["a"]] + right[wrong["b"]]
+    a, b, gained, lost = wrong.loc[(wrong["count"] - wrong["right"]).idxmax()]
+    n_pairs = len(classes) * (len(classes) - 1) / 2
+    chance = binomtest(lost, lost + gained, 0.5, alternative="less").pvalue * n_pairs
+    if chance < SURELY:
+        now, then = (percent((right.sum() + more) / len(y)) for more in (0, gained - lost))
+        warn(
+            f"the most probable label is right for {now} of {len(y)} rows, and for {then} if "
+            f"the columns of {classes[a]} and {classes[b]} were exchanged: check that no columns "
+            "of probabilities are swapped"
+        )

@@ -129,7 +129,7 @@ numbers
 
     def with_draws(self, n_draws: int) -> Self:
         """Return this fitted classifier with only the first of its random draws."""
-        self._check_fitted("with_draws")
+        self._check_fitted()
         other = copy(self).set_params(n_draws=n_draws)
         drawn = self._drawn.first(n_draws)
         other.calibration_ = (
@@ -140,16 +140,16 @@ numbers
 
     def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Return the membership of each row in the learned group, shape (n_samples,)."""
-        return self.learner_.predict(self._people_of(X, "predict_group", sensitive_features))
+        return self.learner_.predict(self._people_of(X, sensitive_features))
 
     def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return 1 for rows in the learned group and 0 for others, shape (n_samples,)."""
-        people = self._people_of(X, "predict_level", sensitive_features)
+        people = self._people_of(X, sensitive_features)
         return (self.learner_.predict(people) > self.cut_).astype(np.int64)
 
     def explain(self, X: Any, *, sensitive_features: Any = None) -> Explanation:
         """Say which features make the group, and how, on some rows such as those of a test."""
-        people = self._people_of(X, "explain", sensitive_features)
+        people = self._people_of(X, sensitive_features)
         return explain_network(self.learner_, people, self.key_ % 2**32)
 
     def plot_groups(
@@ -172,7 +172,7 @@ numbers
         sensitive_features : default=None
             As in :meth:`predict_set`.
         """
-        people = self._people_of(X, "plot_groups", sensitive_features)
+        people = self._people_of(X, sensitive_features)
         return plot_membership(self.learner_, people, features=features, steps=steps)
 
     @property

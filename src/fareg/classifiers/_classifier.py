@@ -1,0 +1,426 @@
+"""The base of all conformal classifiers: rows in, a calibration between, prediction sets out."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from abc import abstractmethod
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+
+from fareg._columns import KINDS, code_table, is_frame
+from fareg._drift import Summary, is_summary, summarise
+from fareg._encoding import gradient_boosting
+from fareg._hashing import check_seed, hash_key
+from fareg._labels import calibration_codes
+from fareg._levels import doubtful_columns
+from fareg._selection import check_selection, selected_positions
+from fareg._validation import (
+    Confidence,
+    FaregError,
+    Flag,
+    InvalidInputError,
+    NotConformalizedError,
+    OpenFraction,
+    all_or_nothing,
+    check_confidence_level,
+    check_count,
+    check_flag,
+    check_parameters,
+    require,
+    warn,
+)
+from fareg.calibration import Batch, Labelled, warn_of_full_sets
+from fareg.classifiers._answers import FittedAnswers
+from fareg.classifiers._models import (
+    check_estimator,
+    check_model,
+    is_fitted,
+    is_given,
+    out_of_fold_proba,
+    readable,
+    refuse_weights,
+    routed_weights,
+    trained,
+    unfrozen,
+)
+from fareg.classifiers._probabilities import ProbabilityArrays, ProbabilityColumns
+from fareg.classifiers._rows import (
+    Rows,
+    labelled,
+    proba_classes,
+    read_beside,
+    read_ids,
+    read_proba,
+    read_table,
+    warn_of_repeated,
+)
+from fareg.classifiers._teachers import Training, split_rows
+from fareg.scores import get_score, is_randomised
+
+if TYPE_CHECKING:
+    pass
+
+Model = Annotated[Any, check_model]
+Score = Annotated[Any, lambda name, value: get_score(value)]
+Selection = Annotated[Any, check_selection]
+Seed = Annotated[Any, check_seed]
+Folds = Annotated[int, functools.partial(check_count, minimum=2)]
+
+BLOCK = 1 << 22  # probabilities that are scored at a time: 32 megabytes
+PARTS = ("base", "learner")  # parameters with parameters of their own, which answers depend on too
+UNKNOWN = np.array([None, 0.0, "a"], dtype=object)  # a missing value, a number, a text
+
+
+@dataclass(eq=False, repr=False)
+class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
+    """Base of the conformal classifiers: a scikit-learn shell around a calibration.
+
+    A subclass declares its parameters as fields and defines ``_calibrate(rows, training)``, which
+    returns a calibration of ``fareg.calibration``; the prediction set is
+    ``{y : V(x, y) <= threshold(x)}``.
+
+    Examples
+    --------
+    >>> from fareg import SplitConformalClassifier
+    >>> from fareg.classifiers import ConformalClassifier
+    >>> issubclass(SplitConformalClassifier, ConformalClassifier)
+    True
+    """
+
+    estimator: Model | None = None
+    _: KW_ONLY
+    confidence_level: Confidence = 0.9
+    conformity_score: Score = "aps"
+    sensitive_features: Selection = None
+    label_conditional: Flag = False
+    calibration_size: OpenFraction = 0.5
+    allow_empty: Flag = True
+    random_state: Seed = None
+
+    learn_from = "split"  # methods that may learn from training rows have such a parameter
+    cv = 5
+
+    @abstractmethod
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Any:
+        """Return a calibration of labelled rows; ``training`` is None if no such rows are known."""
+
+    @all_or_nothing
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        clusters: Any = None,
+        sample_weight: Any = None,
+        sensitive_features: Any = None,
+        exclude_sensitive: bool = False,
+        ids: Any = None,
+    ) -> Self:
+        """Split (X, y) at random, train the estimator on one part, conformalize on the other.
+
+        A ``FrozenEstimator`` is left as it is; ``ProbabilityColumns``, ``ProbabilityFunction`` and
+        what has no ``fit`` or ``get_params`` have nothing to train. All rows then calibrate, as in
+        ``conformalize``, and methods that learn groups learn them from a part of these rows. They
+        must be rows that the model was not trained on.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels of any type.
+        clusters : array-like of shape (n_samples,), default=None
+            Ids of people or places with several rows. Rows of one id stay in one part, and each id
+            counts once in calibration: the promise is made to a row drawn at random from a new one.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights with which the estimator is trained, also for out-of-fold probabilities.
+            Calibration counts every row once, because no promise is proven for weighted ranks.
+        sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
+            A frame beside X that says who the rows are about. It defines the groups, and the
+            estimator never sees it. If the method has groups, later calls need such a frame too.
+        exclude_sensitive : bool, default=False
+            Whether the estimator is trained and asked without the sensitive features among the
+            columns of X. These columns still define groups.
+        ids : array-like of shape (n_samples,), default=None
+            Whose row it is, as in :meth:`predict_set`.
+        """
+        rows = self._start(X, y, sensitive_features, clusters, ids)
+        excluded = (
+            self._hidden_from_estimator(rows)
+            if check_flag("exclude_sensitive", exclude_sensitive)
+            else []
+        )
+        if self.estimator is not None and is_given(self.estimator):
+            refuse_weights(sample_weight)
+            rows = self._begin_with(rows, None, None)
+            self.excluded_ = excluded
+            return self._conformalize(rows)
+        if len(pd.unique(rows.y)) < 2 <= len(rows):
+            raise InvalidInputError(
+                f"y must hold at least two classes, got one class: {rows.y[0]}; nothing to predict"
+            )
+        seed = hash_key(self.random_state) % 2**32
+        train, rest = split_rows(len(rows), self.calibration_size, rows.clusters, seed)
+        weights = routed_weights(self, sample_weight, len(rows))
+        weights = None if weights is None else weights[train]
+        model = gradient_boosting(seed) if self.estimator is None else clone(self.estimator)
+        self.excluded_, own = excluded, rows.take(train)
+        X = readable(own.X, self.excluded_)
+        self._begin(trained(clone(model), X, own.y, weights))
+        return self._conformalize(rows.take(rest), self._training(model, own, seed, weights))
+
+    @all_or_nothing
+    def conformalize(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        proba: Any = None,
+        classes: Any = None,
+        clusters: Any = None,
+        sensitive_features: Any = None,
+        ids: Any = None,
+        sample_weight: None = None,
+    ) -> Self:
+        """Calibrate a fitted estimator on rows that it was not trained on.
+
+        Parameters
+        ----------
+        X : frame or array of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        proba : array or frame of shape (n_samples, n_classes), default=None
+            Class probabilities of these rows by anyone's model, for example softmax outputs beside
+            a table of who they are about; the estimator may then be None. Pass the probabilities of
+            new rows to later calls, also as ``proba``. An array in a file (``numpy.memmap``) stays
+            there and is read in blocks. If None, the estimator is asked.
+        classes : list of labels, default=None
+            The label of each column of ``proba``. If None, these are the classes of the estimator,
+            the names of a frame, or the sorted labels of y if there are as many as columns.
+        clusters, sensitive_features, ids : default=None
+            As in :meth:`fit`.
+        sample_weight : None
+            Weights are refused: no promise is proven for weighted ranks.
+        """
+        refuse_weights(sample_weight)
+        rows = self._start(X, y, sensitive_features, clusters, ids)
+        return self._conformalize(self._begin_with(rows, proba, classes))
+
+    def _start(self, X: Any, y: Any, sensitive_features: Any, clusters: Any, ids: Any) -> Rows:
+        """Check all arguments, and note what the columns are like; return the rows."""
+        self._check_parameters()
+        table = read_table(self, X, reset=True)
+        X, beside = table.source, None
+        if sensitive_features is not None:
+            beside = read_beside(self, sensitive_features, X, reset=True)
+        rows = Rows(table, beside, None if ids is None else read_ids(ids, X))
+        rows = labelled(rows, y, clusters)
+        self.column_kinds_ = table.kinds() if is_frame(X) else None
+        self.sensitive_kinds_ = None if beside is None else beside.kinds()
+        selection = self.sensitive_features
+        if selection is not None and not callable(selection):  # before any work is done
+            selected_positions(table if beside is None else beside, selection)
+        for sentence in doubtful_columns(table, beside):
+            warn(sentence)
+        self._note_values(rows)
+        return rows
+
+    def _note_values(self, *rows: Rows) -> None:
+        """Note the values of all rows that fit had, in X and in what lies beside it."""
+        clusters, self.seen_values_ = rows[0].clusters, Summary()
+        n_people = None if clusters is None else len(np.unique(clusters))
+        for tables in ([own.beside for own in rows], [own.table for own in rows]):
+            if tables[0] is not None:
+                self.seen_values_ |= summarise(*tables, n_people=n_people)
+
+    def _begin(self, estimator: Any) -> None:
+        """Note what the answers will depend on: estimator, level, key and parameters."""
+        self.estimator_ = check_estimator(estimator)
+        self.classes_ = np.asarray(estimator.classes_)
+        self.alpha_ = check_confidence_level(self.confidence_level)
+        self.key_ = hash_key(self.random_state)
+        self.freeze_parameters()
+
+    def _begin_with(self, rows: Rows, proba: Any, classes: Any) -> Rows:
+        """Begin with a fitted estimator; return the rows with the probabilities beside them."""
+        if proba is None and classes is not None:
+            raise InvalidInputError("classes names the columns of proba, got no proba")
+        if proba is not None and (self.estimator is None or not is_fitted(self.estimator)):
+            labels = np.asarray(proba_classes(proba, rows.y, classes)).tolist()
+            estimator: Any = ProbabilityArrays(labels)
+        else:
+            estimator = self._fitted_estimator(rows)
+        if estimator is not getattr(self, "estimator_", None):
+            self.excluded_ = list[int]()  # a new estimator reads all columns
+        self._begin(estimator)
+        if proba is None:
+            return rows
+        return replace(rows, proba=read_proba(proba, rows.X, self.classes_, classes))
+
+    def _fitted_estimator(self, rows: Rows) -> Any:
+        """Return the given estimator if it is fitted, else the one that ``fit`` trained from it."""
+        columns = unfrozen(self.estimator)
+        if isinstance(columns, ProbabilityColumns):
+            return clone(columns).fit(rows.X, rows.y)
+        if self.estimator is not None and is_fitted(self.estimator):
+            return self.estimator
+        if "estimator_" in vars(self) and self.parameters_["estimator"] is self.estimator:
+            return self.estimator_
+        raise NotConformalizedError(
+            "conformalize needs a fitted estimator: pass FrozenEstimator(model) or proba=, or call "
+            "fit(X, y), which trains it"
+        )
+
+    def _training(self, model: Any, rows: Rows, seed: int, weights: Any) -> Training | None:
+        """Return the training rows; where they teach, by models that were trained without them."""
+        if not self._has_groups:
+            return None
+        if self.learn_from not in ("auto", "train"):
+            return Training(self._people(rows))
+        proba = out_of_fold_proba(
+            model,
+            readable(rows.X, self.excluded_),
+            rows.y,
+            self.classes_,
+            cv=self.cv,
+            clusters=rows.clusters,
+            seed=seed,
+            weights=weights,
+        )
+        teachers = self._labelled(replace(rows, proba=proba), "learning")
+        return Training(teachers.people, teachers)
+
+    def _conformalize(self, rows: Rows, training: Training | None = None) -> Self:
+        """Calibrate on labelled rows."""
+        if self.learn_from == "train" and (training is None or training.rows is None):
+            raise InvalidInputError(
+                'learn_from="train" needs rows to learn from: call fit(X, y), pass X_learn, or '
+                'choose learn_from="split"'
+            )
+        own, n_repeated = self._calibration_rows(rows)
+        warn_of_repeated(n_repeated, len(rows))
+        return self._use(self._calibrate(own, training), n_repeated)
+
+    def _calibration_rows(self, rows: Rows) -> tuple[Labelled, int]:
+        """Return checked rows that calibrate, and how many of them equal an earlier one."""
+        codes = calibration_codes(
+            rows.y, self.classes_, alpha=self.alpha_, label_conditional=self.label_conditional
+        )
+        hashes, n_repeated = self._hashes(rows, codes), 0
+        if is_randomised(get_score(self.conformity_score)):  # else it does not matter who is equal
+            n_repeated = int(pd.Series(hashes).duplicated().sum())
+        return self._labelled(rows, "calibration", codes, hashes), n_repeated
+
+    def _use(self, calibration: Any, n_repeated: int) -> Self:
+        """Answer by a calibration from now on; warn if its sets are full for somebody."""
+        sample = calibration.sample
+        self.calibration_, self.n_repeated_ = calibration, n_repeated
+        self.n_calibration_ = len(sample)
+        self.n_calibration_clusters_ = None if sample.sizes is None else sample.n_people
+        warn_of_full_sets(calibration, self.classes_, self.alpha_)
+        return self
+
+    def _hidden_from_estimator(self, rows: Rows) -> list[int]:
+        """Return where the sensitive features stand in X; the model file remembers it."""
+        if rows.beside is not None:
+            return []  # X does not hold them
+        selection = self.sensitive_features
+        if selection is None or callable(selection):
+            raise InvalidInputError(
+                f"exclude_sensitive needs sensitive_features by name or position, got {selection}"
+            )
+        positions = selected_positions(rows.X, selection)
+        if len(positions) == self.n_features_in_:
+            raise InvalidInputError("exclude_sensitive leaves the estimator no column of X to read")
+        return positions
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Say to scikit-learn that ``fit`` hands weights on to the estimator's ``fit``."""
+        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        estimator = gradient_boosting() if self.estimator is None else self.estimator
+        fits = MethodMapping().add(caller="fit", callee="fit")
+        return router.add(estimator=estimator, method_mapping=fits)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = True
+        return tags
+
+    def _repr_html_inner(self) -> str:
+        """Return what notebooks show: a card if fitted, scikit-learn's diagram otherwise."""
+        if not self.__sklearn_is_fitted__():
+            return str(super()._repr_html_inner())
+        from fareg.classifiers._report import card_of  # only notebooks need it
+
+        return card_of(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+    def freeze_parameters(self) -> None:
+        """Note the parameters of this fit, which answers depend on."""
+        self.parameters_: dict[str, Any] = {
+            # a copy of what may be changed in place later
+            name: copy.copy(value) if isinstance(value, list) or name in PARTS else value
+            for name, value in self.get_params(deep=False).items()
+        }
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+
+    def check(self) -> None:
+        """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
+        try:
+            self._check_parameters()
+        except FaregError as error:
+            raise ValueError(str(error)) from error
+        n, names = self.n_features_in_, getattr(self, "feature_names_in_", None)
+        require(type(n) is int and n > 0, "n_features_in_")
+        require(names is None or isinstance(names, np.ndarray), "feature_names_in_")
+        require(names is None or names.shape == (n,), "feature_names_in_")
+        require(self.alpha_ == check_confidence_level(self.confidence_level), "alpha_")
+        require(type(self.key_) is int and 0 <= self.key_ < 2**64, "key_")
+        require(type(self.n_repeated_) is int and self.n_repeated_ >= 0, "n_repeated_")
+        require(isinstance(self.classes_, np.ndarray) and self.classes_.ndim == 1, "classes_")
+        require(is_summary(self.seen_values_), "seen_values_")
+        require(isinstance(self.excluded_, list), "excluded_")
+        require(all(type(p) is int and 0 <= p < n for p in self.excluded_), "excluded_")
+        for name in ("column_kinds_", "sensitive_kinds_"):
+            kinds = getattr(self, name)
+            require(kinds is None or isinstance(kinds, dict), name)
+            require(set((kinds or {}).values()) <= set(KINDS), name)
+        if (kinds := self.column_kinds_) is not None:
+            require(list(kinds) == list(kinds if names is None else names), "column_kinds_")
+            require(len(kinds) == n, "column_kinds_")
+        self._check_calibration(names)
+
+    def _check_calibration(self, names: Any) -> None:
+        """Ask the calibration about rows of which nothing is known."""
+        n = self.n_features_in_
+        X = np.repeat(UNKNOWN[:, None], n, axis=1)
+        table = code_table(X if names is None else pd.DataFrame(X, columns=names))
+        others = self.sensitive_kinds_ and pd.DataFrame(
+            dict.fromkeys(self.sensitive_kinds_, UNKNOWN)
+        )
+        rows = Rows(table, None if others is None else code_table(others))
+        own = (self.sensitive_features, getattr(self, "feature_map", None))
+        people, refusals = None, Exception if any(map(callable, own)) else FaregError
+        with suppress(refusals):  # columns or a function of the user's own may refuse such rows
+            people = self._people(rows)
+        n_classes, sample = len(self.classes_), self.calibration_.sample
+        if people is not None:
+            nothing = np.zeros((len(rows), n_classes))
+            batch = Batch(people, nothing, nothing, np.full(len(rows), 0.5))
+            n_labels = n_classes if self.label_conditional else None
+            self.calibration_.check(batch, n_labels, self.alpha_)
+        require(self.n_calibration_ == len(sample) > 0, "n_calibration_")
+        n_people = None if sample.sizes is None else sample.n_people
+        require(self.n_calibration_clusters_ == n_people, "n_calibration_clusters_")

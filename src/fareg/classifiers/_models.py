@@ -1,0 +1,264 @@
+"""The wrapped estimator: what may be one, how it is trained, and how it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GroupKFold, KFold
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from fareg._columns import column_names, in_order, is_frame, take_rows
+from fareg._labels import label_codes
+from fareg._selection import selected_positions
+from fareg._threads import few_threads
+from fareg._validation import FaregError, FloatArray, InvalidInputError
+from fareg._words import first_line
+from fareg.classifiers._probabilities import ProbabilityColumns
+from fareg.classifiers._rows import check_names
+
+
+def check_model(name: str, model: Any) -> None:
+    """Refuse what cannot be a model: a class instead of an instance, a number, a name."""
+    if callable(model) and not isinstance(model, type) and not hasattr(model, "predict_proba"):
+        raise InvalidInputError(
+            f"{name} must be a classifier, got a function; tell its labels: "
+            "ProbabilityFunction(function, classes=[...])"
+        )
+    if isinstance(model, type) or not (hasattr(model, "fit") or hasattr(model, "predict_proba")):
+        got = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
+        raise InvalidInputError(
+            f"{name} must be a classifier with predict_proba or None, got {got}; "
+            "pass one such as LogisticRegression()"
+        )
+
+
+def check_estimator(estimator: Any) -> Any:
+    """Return an estimator that has ``predict_proba`` and ``classes_``."""
+    if not hasattr(estimator, "predict_proba"):
+        raise InvalidInputError(
+            f"estimator must have predict_proba, got {type(estimator).__name__}; "
+            "wrap it in sklearn's CalibratedClassifierCV"
+        )
+    if getattr(estimator, "classes_", None) is None:
+        raise InvalidInputError(
+            f"estimator must have classes_, the label of each column of predict_proba, got "
+            f"{type(estimator).__name__} without; use "
+            "ProbabilityFunction(model.predict_proba, classes=[...])"
+        )
+    return estimator
+
+
+def is_trainable(estimator: Any) -> bool:
+    """Tell a model that scikit-learn can copy without its training, and that has a ``fit``."""
+    return hasattr(estimator, "fit") and hasattr(estimator, "get_params")
+
+
+def is_given(estimator: Any) -> bool:
+    """Tell whether there is nothing to train: a frozen model, columns, or one of another kind."""
+    is_fixed = isinstance(estimator, FrozenEstimator | ProbabilityColumns)
+    return is_fixed or not is_trainable(estimator)
+
+
+def is_fitted(estimator: Any) -> bool:
+    """Tell whether an estimator was trained."""
+    if not is_trainable(estimator):
+        return True
+    try:
+        check_is_fitted(estimator)
+    except (NotFittedError, TypeError):
+        return False
+    return True
+
+
+def unfrozen(estimator: Any) -> Any:
+    """Return the model inside a ``FrozenEstimator``, or another model as it is."""
+    return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+
+
+def hidden_columns(estimator: Any, X: Any) -> tuple[str, ...]:
+    """Return the names of the columns of X that hold the probabilities of an estimator.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from fareg import ProbabilityColumns
+    >>> model = ProbabilityColumns(["p_no", "p_yes"])
+    >>> hidden_columns(model, pd.DataFrame({"age": [40], "p_no": [0.3], "p_yes": [0.7]}))
+    ('p_no', 'p_yes')
+    """
+    model = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+    if not isinstance(model, ProbabilityColumns):
+        return ()
+    columns = [column for column in model.columns_.values() if column is not None]
+    names = column_names(X)
+    return tuple(names[p] for p in selected_positions(X, columns, "ProbabilityColumns"))
+
+
+def routed_weights(clf: Any, sample_weight: Any, n: int) -> Any:
+    """Return the weights that the estimator of a classifier is trained with, None for none.
+
+    With scikit-learn's metadata routing, an estimator gets weights only if it requests them.
+    """
+    if sample_weight is None:
+        return None
+    try:
+        weights = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        weights = np.full(1, np.nan)
+    if weights.shape != (n,) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise InvalidInputError(
+            f"sample_weight must hold {n} finite numbers of at least 0, one per row of X"
+        )
+    if get_config()["enable_metadata_routing"]:
+        return process_routing(clf, "fit", sample_weight=weights).estimator.fit.get("sample_weight")
+    return weights
+
+
+def refuse_weights(sample_weight: Any) -> None:
+    """Refuse weights where rows calibrate and nothing is trained."""
+    if sample_weight is not None:
+        raise InvalidInputError(
+            "sample_weight cannot weight calibration rows, because no promise is proven for "
+            "weighted ranks; leave it out, or call fit with an estimator to train, which gets it"
+        )
+
+
+def _weight_name(estimator: Any) -> str:
+    """Return the argument of ``fit`` that takes weights; in a pipeline, that of its last step."""
+    if get_config()["enable_metadata_routing"]:  # the requests of the steps say where they go
+        return "sample_weight"
+    if isinstance(estimator, Pipeline):
+        name, last = estimator.steps[-1]
+        return f"{name}__{_weight_name(last)}"
+    if not has_fit_parameter(estimator, "sample_weight"):
+        raise InvalidInputError(
+            f"{type(estimator).__name__} takes no training weights; leave them out, or choose "
+            "another estimator"
+        )
+    return "sample_weight"
+
+
+@contextmanager
+def _at_work(estimator: Any, X: Any, refusal: str) -> Iterator[None]:
+    """Let an estimator work on rows; if it refuses them, say so in one line."""
+    try:
+        with few_threads(X):
+            yield
+    except FaregError:
+        raise
+    except (ValueError, TypeError) as error:
+        name, reason = type(unfrozen(estimator)).__name__, first_line(error).rstrip(".")
+        if "feature names" in reason:  # scikit-learn says which on further lines
+            check_names(estimator, X, "estimator")
+        raise InvalidInputError(
+            f"the estimator {name} {refusal}: {reason}; "
+            "mend the rows, or put a step before it that does, with sklearn.pipeline.make_pipeline"
+        ) from error
+
+
+def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:
+    """Train an estimator; if it refuses the rows, say so in one sentence.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> trained(DummyClassifier(), [[0.0], [1.0]], [0, 1]).classes_.tolist()
+    [0, 1]
+    """
+    named = {} if weights is None else {_weight_name(estimator): weights}
+    with _at_work(estimator, X, f"could not be trained on {len(y)} of the rows"):
+        return check_estimator(estimator.fit(X, y, **named))
+
+
+def readable(X: Any, excluded: Sequence[int]) -> Any:
+    """Return a table without the columns at these positions."""
+    if not excluded:
+        return X
+    return columns_at(X, [p for p in range(len(column_names(X))) if p not in excluded])
+
+
+def ask(estimator: Any, X: Any, excluded: Sequence[int] = (), method: str = "predict_proba") -> Any:
+    """Return what a fitted estimator says about rows; if it refuses them, say so in one line.
+
+    ``excluded`` are the positions of columns that it may not read.
+    """
+    X = readable(X, excluded)
+    if is_frame(X):  # in the order in which the estimator knows the columns, if it does
+        X = in_order(X, getattr(estimator, "feature_names_in_", None))
+    with _at_work(estimator, X, "refuses these rows"):
+        return getattr(estimator, method)(X)
+
+
+def out_of_fold_proba(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    classes: Any,
+    *,
+    cv: int,
+    clusters: Any,
+    seed: int,
+    weights: Any = None,
+    progress: Callable[[int], Any] | None = None,
+) -> FloatArray:
+    """Return the probabilities of each row by an estimator that was trained without its fold.
+
+    Folds are drawn at random; rows of one cluster stay in one fold. A class that a fold's training
+    rows lack gets probability zero there. If all rows are one cluster, none is left to train on,
+    and all classes are equally probable.
+
+    Parameters
+    ----------
+    estimator : unfitted classifier
+    X : frame or array of shape (n_samples, n_features)
+    y : array of shape (n_samples,)
+    classes : array of shape (n_classes,)
+        The order of the columns.
+    cv : int
+        Number of folds, each of which costs one training.
+    clusters : array of shape (n_samples,) or None
+    seed : int
+    weights : array of shape (n_samples,), default=None
+        Training weights.
+    progress : function, default=None
+        Called with the number of each fold, from 1, before it is trained.
+
+    Returns
+    -------
+    proba : ndarray of shape (n_samples, n_classes)
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> y = np.array([0, 1] * 10)
+    >>> X = np.zeros((20, 1))
+    >>> out_of_fold_proba(DummyClassifier(), X, y, [0, 1], cv=5, clusters=None, seed=0).shape
+    (20, 2)
+    """
+    n_units = len(y) if clusters is None else len(np.unique(clusters))
+    if n_units < 2:
+        return np.full((len(y), len(classes)), 1 / len(classes))
+    kind: Any = KFold if clusters is None else GroupKFold
+    folds = kind(n_splits=min(cv, n_units), shuffle=True, random_state=seed)
+    proba = np.zeros((len(y), len(classes)))
+    for number, (train, test) in enumerate(folds.split(np.zeros(len(y)), groups=clusters), 1):
+        if progress is not None:
+            progress(number)
+        known = np.unique(y[train])
+        if len(known) == 1:  # many estimators refuse to learn a single class
+            proba[np.ix_(test, label_codes(known, classes))] = 1.0
+            continue
+        own = None if weights is None else weights[train]
+        fitted = trained(clone(estimator), take_rows(X, train), y[train], own)
+        columns = label_codes(fitted.classes_, classes)
+        proba[np.ix_(test, columns)] = ask(fitted, take_rows(X, test))
+    return proba
