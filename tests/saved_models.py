@@ -44,7 +44,7 @@ def scored_elsewhere(clf, X, y):
     """Return the classifier with the thresholds of rows that were scored part by part."""
     rows = clf.conformalize(X, y).labelled_rows(X, y)
     places = clf.calibration_.places(rows)
-    return clf.with_sample(Sample(rows.score, None, 1, None), places, 0)
+    return clf.with_sample(Sample(rows.score, None, 1, None), places)
 
 
 # Classifiers whose files hold what no class of classifiers needs by itself.

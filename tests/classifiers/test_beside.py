@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fareg
 from fareg import FaReGClassifier, FaregError, ProbabilityColumns, SplitConformalClassifier
-from fareg.classifiers import CLASSIFIERS, _rows
+from fareg.classifiers import CLASSIFIERS, _answers
 from fareg.metrics import coverage_score
 from registry import batch_of, short
 
@@ -137,14 +137,14 @@ def test_blocks_of_an_array_in_a_file_give_the_same_sets(cls, tmp_path, monkeypa
     np.save(tmp_path / "p.npy", P)
     np.save(tmp_path / "new.npy", P_NEW)
     seen = []
-    check = _rows.check_proba
+    check = _answers.check_proba
 
     def noted(proba, **options):
         seen.append(np.shape(proba))
         return check(proba, **options)
 
-    monkeypatch.setattr(_rows, "BLOCK", 3 * 32)
-    monkeypatch.setattr(_rows, "check_proba", noted)
+    monkeypatch.setattr(_answers, "BLOCK", 3 * 32)
+    monkeypatch.setattr(_answers, "check_proba", noted)
     mapped = np.load(tmp_path / "p.npy", mmap_mode="r")
     clf = short(cls, random_state=0, allow_empty=False).conformalize(WHO, Y, proba=mapped)
     assert seen
@@ -156,7 +156,7 @@ def test_blocks_of_an_array_in_a_file_give_the_same_sets(cls, tmp_path, monkeypa
 
 
 def test_rows_of_a_later_block_are_named_by_their_number(monkeypatch):
-    monkeypatch.setattr(_rows, "BLOCK", 3 * 32)
+    monkeypatch.setattr(_answers, "BLOCK", 3 * 32)
     wrong = P.copy()
     wrong[77] = 2.0
     with pytest.raises(FaregError, match="got 6 in row 77; pass normalised"):
@@ -307,7 +307,7 @@ def test_labels_go_by_position_unless_their_names_are_those_of_the_table():
 def test_sensitive_features_must_be_those_of_calibration():
     clf = fareg.PartialConformalClassifier(LogisticRegression().fit(DOSE, Y))
     clf.conformalize(DOSE, Y, sensitive_features=WHO["sex"])
-    with pytest.raises(FaregError, match="must have the columns sex, got age; add sex"):
+    with pytest.raises(FaregError, match="has no column sex; nearest columns: age"):
         clf.predict_set(DOSE_NEW, sensitive_features=WHO_NEW[["age"]])
     clf.conformalize(DOSE.join(WHO["sex"])[["dose"]], Y)
     with pytest.raises(FaregError, match="without sensitive_features beside X; leave them out"):

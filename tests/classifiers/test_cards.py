@@ -92,16 +92,3 @@ def test_an_audit_shows_its_verdict_findings_and_picture(fitted):
     report = fitted.report(X, y, measures=False)
     assert "<script" not in report._repr_html_()
     assert 'class="point after"' in report._repr_html_()
-
-
-def test_groups_are_written_for_people_and_stay_numbers(fitted, tmp_path):
-    shown = repr(fitted.groups_).splitlines()
-    assert len(shown) == 1 + len(fitted.groups_)
-    assert fitted.named_groups_[0].rule.text in shown[1]
-    assert f"{fitted.groups_['coverage'].iloc[0]:.1%}" in shown[1]
-    assert max(map(len, shown)) < 120
-    assert "&lt;script" in fitted.groups_._repr_html_()
-    assert type(fitted.groups_[["coverage"]]) is pd.DataFrame
-    assert fitted.groups_["coverage"].dtype == float
-    assert not hasattr(fareg.FaReGClassifier(), "groups_")
-    assert all("–" in line for line in shown[2:])  # no p-value where these rows pooled levels

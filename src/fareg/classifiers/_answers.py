@@ -81,7 +81,6 @@ class FittedAnswers:
     key_: int
     n_calibration_: int
     n_calibration_clusters_: int | None
-    n_repeated_: int
     parameters_: dict[str, Any]
     seen_values_: Summary
     sensitive_kinds_: dict[str, str] | None
@@ -239,8 +238,7 @@ class FittedAnswers:
         """Say what this classifier does for whom, on rows that it never saw.
 
         Its sets stand beside split conformal ones with the same calibration rows; an audit says
-        what is left to repair. Calibration rows among the given ones lead to a warning, if their
-        scores give them away; rows that only trained the estimator are not known.
+        what is left to repair.
 
         Parameters
         ----------

@@ -78,6 +78,11 @@ PARTS = ("base", "learner")  # parameters with parameters of their own, which an
 UNKNOWN = np.array([None, 0.0, "a"], dtype=object)  # a missing value, a number, a text
 
 
+def _are_kinds(kinds: Any) -> bool:
+    """Tell what each column held, or that no names were known, from everything else."""
+    return kinds is None or (isinstance(kinds, dict) and set(kinds.values()) <= set(KINDS))
+
+
 @dataclass(eq=False, repr=False)
 class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
     """Base of the conformal classifiers: a scikit-learn shell around a calibration.
@@ -302,24 +307,21 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
                 'learn_from="train" needs rows to learn from: call fit(X, y), pass X_learn, or '
                 'choose learn_from="split"'
             )
-        own, n_repeated = self._calibration_rows(rows)
-        warn_of_repeated(n_repeated, len(rows))
-        return self._use(self._calibrate(own, training), n_repeated)
+        return self._use(self._calibrate(self._calibration_rows(rows), training))
 
-    def _calibration_rows(self, rows: Rows) -> tuple[Labelled, int]:
-        """Return checked rows that calibrate, and how many of them equal an earlier one."""
+    def _calibration_rows(self, rows: Rows) -> Labelled:
+        """Return rows that calibrate after checks of their labels; warn if many are equal."""
         codes = calibration_codes(
             rows.y, self.classes_, alpha=self.alpha_, label_conditional=self.label_conditional
         )
-        hashes, n_repeated = self._hashes(rows, codes), 0
+        hashes = self._hashes(rows, codes)
         if is_randomised(get_score(self.conformity_score)):  # else it does not matter who is equal
-            n_repeated = int(pd.Series(hashes).duplicated().sum())
-        return self._labelled(rows, "calibration", codes, hashes), n_repeated
+            warn_of_repeated(int(pd.Series(hashes).duplicated().sum()), len(rows))
+        return self._labelled(rows, "calibration", codes, hashes)
 
-    def _use(self, calibration: Any, n_repeated: int) -> Self:
+    def _use(self, calibration: Any) -> Self:
         """Answer by a calibration from now on; warn if its sets are full for somebody."""
-        sample = calibration.sample
-        self.calibration_, self.n_repeated_ = calibration, n_repeated
+        self.calibration_, sample = calibration, calibration.sample
         self.n_calibration_ = len(sample)
         self.n_calibration_clusters_ = None if sample.sizes is None else sample.n_people
         warn_of_full_sets(calibration, self.classes_, self.alpha_)
@@ -351,19 +353,13 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = tags.input_tags.string = True
         return tags
 
-    def _repr_html_inner(self) -> str:
+    def _html_repr(self) -> str:
         """Return what notebooks show: a card if fitted, scikit-learn's diagram otherwise."""
         if not self.__sklearn_is_fitted__():
-            return str(super()._repr_html_inner())
+            return str(super()._html_repr())
         from fareg.classifiers._report import card_of  # only notebooks need it
 
         return card_of(self)
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = super()._repr_mimebundle_(**kwargs)
-        if "text/html" in bundle:
-            bundle["text/html"] = self._repr_html_inner()
-        return bundle
 
     def freeze_parameters(self) -> None:
         """Note the parameters of this fit, which answers depend on."""
@@ -382,45 +378,37 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             self._check_parameters()
         except FaregError as error:
             raise ValueError(str(error)) from error
-        n, names = self.n_features_in_, getattr(self, "feature_names_in_", None)
-        require(type(n) is int and n > 0, "n_features_in_")
-        require(names is None or isinstance(names, np.ndarray), "feature_names_in_")
-        require(names is None or names.shape == (n,), "feature_names_in_")
-        require(self.alpha_ == check_confidence_level(self.confidence_level), "alpha_")
-        require(type(self.key_) is int and 0 <= self.key_ < 2**64, "key_")
-        require(type(self.n_repeated_) is int and self.n_repeated_ >= 0, "n_repeated_")
-        require(isinstance(self.classes_, np.ndarray) and self.classes_.ndim == 1, "classes_")
-        require(is_summary(self.seen_values_), "seen_values_")
-        require(isinstance(self.excluded_, list), "excluded_")
-        require(all(type(p) is int and 0 <= p < n for p in self.excluded_), "excluded_")
-        for name in ("column_kinds_", "sensitive_kinds_"):
-            kinds = getattr(self, name)
-            require(kinds is None or isinstance(kinds, dict), name)
-            require(set((kinds or {}).values()) <= set(KINDS), name)
-        if (kinds := self.column_kinds_) is not None:
-            require(list(kinds) == list(kinds if names is None else names), "column_kinds_")
-            require(len(kinds) == n, "column_kinds_")
-        self._check_calibration(names)
-
-    def _check_calibration(self, names: Any) -> None:
-        """Ask the calibration about rows of which nothing is known."""
-        n = self.n_features_in_
+        n, kinds, sample = self.n_features_in_, self.column_kinds_, self.calibration_.sample
+        names = getattr(self, "feature_names_in_", None)
+        holds = {
+            "alpha_": self.alpha_ == check_confidence_level(self.confidence_level),
+            "key_": type(self.key_) is int and 0 <= self.key_ < 2**64,
+            "classes_": isinstance(self.classes_, np.ndarray) and self.classes_.ndim == 1,
+            "n_features_in_": type(n) is int and n > 0,
+            "feature_names_in_": names is None
+            or (isinstance(names, np.ndarray) and names.shape == (n,)),
+            "excluded_": isinstance(self.excluded_, list)
+            and all(type(p) is int and 0 <= p < n for p in self.excluded_),
+            "seen_values_": is_summary(self.seen_values_),
+            "sensitive_kinds_": _are_kinds(self.sensitive_kinds_),
+            "column_kinds_": _are_kinds(kinds)
+            and len(kinds or range(n)) == n
+            and list(kinds or ()) == list(kinds or () if names is None else names),
+            "n_calibration_": self.n_calibration_ == len(sample) > 0,
+            "n_calibration_clusters_": self.n_calibration_clusters_
+            == (None if sample.sizes is None else sample.n_people),
+        }
+        for part, is_right in holds.items():
+            require(is_right, part)
         X = np.repeat(UNKNOWN[:, None], n, axis=1)
-        table = code_table(X if names is None else pd.DataFrame(X, columns=names))
-        others = self.sensitive_kinds_ and pd.DataFrame(
-            dict.fromkeys(self.sensitive_kinds_, UNKNOWN)
-        )
-        rows = Rows(table, None if others is None else code_table(others))
+        rows = Rows(code_table(X if names is None else pd.DataFrame(X, columns=names)))
+        if self.sensitive_kinds_:
+            beside = pd.DataFrame(dict.fromkeys(self.sensitive_kinds_, UNKNOWN))
+            rows = replace(rows, beside=code_table(beside))
         own = (self.sensitive_features, getattr(self, "feature_map", None))
-        people, refusals = None, Exception if any(map(callable, own)) else FaregError
-        with suppress(refusals):  # columns or a function of the user's own may refuse such rows
-            people = self._people(rows)
-        n_classes, sample = len(self.classes_), self.calibration_.sample
-        if people is not None:
-            nothing = np.zeros((len(rows), n_classes))
+        with suppress(Exception if any(map(callable, own)) else FaregError):
+            people = self._people(rows)  # what the user selects may refuse rows of unknown values
+            nothing = np.zeros((len(rows), len(self.classes_)))
             batch = Batch(people, nothing, nothing, np.full(len(rows), 0.5))
-            n_labels = n_classes if self.label_conditional else None
+            n_labels = len(self.classes_) if self.label_conditional else None
             self.calibration_.check(batch, n_labels, self.alpha_)
-        require(self.n_calibration_ == len(sample) > 0, "n_calibration_")
-        n_people = None if sample.sizes is None else sample.n_people
-        require(self.n_calibration_clusters_ == n_people, "n_calibration_clusters_")

@@ -59,9 +59,6 @@ class SplitConformalClassifier(ConformalClassifier):
         How many rows calibrated, without those that taught.
     n_calibration_clusters_ : int or None
         How many clusters calibrated, each of which counts once; None if there were no clusters.
-    n_repeated_ : int
-        How many of the given rows equal an earlier one with its label and id; 0 without a random
-        score.
     calibration_ : a calibration of ``fareg.calibration``
     parameters_ : dict
         The parameters of the last fit. Once a parameter is set to something else, answers are

@@ -26,7 +26,7 @@ from fareg.calibration import ABSENT, Batch, Labelled, LevelThresholds, Mondrian
 from fareg.classifiers._classifier import ConformalClassifier, Folds
 from fareg.classifiers._models import refuse_weights
 from fareg.classifiers._naming import check_groups, describe_groups, verify_groups
-from fareg.classifiers._rows import labelled, warn_of_repeated
+from fareg.classifiers._rows import labelled
 from fareg.classifiers._teachers import Training, covered_by_split, divide_rows, shortfall
 from fareg.groups import (
     DisadvantageLevels,
@@ -268,7 +268,8 @@ class FaReGClassifier(ConformalClassifier):
         calibration, one_each = Union(tuple(parts)), rest.one_of_each_cluster()
         covered = covered_by_split(one_each, alpha)
         self.named_groups_ = verify_groups(found, one_each.people, covered, 1 - alpha)
-        self._describe(calibration, rest.independent_rows())
+        members = {own.rule: own.rule.inside(rest.people) for own in self.named_groups_}
+        self._describe(calibration, members, rest.independent_rows())
         return calibration
 
     def _learned_levels(
@@ -289,11 +290,9 @@ class FaReGClassifier(ConformalClassifier):
                 learned, some.people, n_levels=self.n_levels, n_calibration=n
             )
 
-    def _describe(self, calibration: Union, apart: IntArray) -> None:
-        """Make the table of groups; ``apart`` are the numbers of independent calibration rows."""
-        self.groups_ = describe_groups(
-            self.named_groups_, self.protected_, calibration, apart, self.classes_
-        )
+    def _describe(self, calibration: Union, members: Any, apart: IntArray) -> None:
+        named, classes = self.named_groups_, self.classes_
+        self.groups_ = describe_groups(named, members, calibration, apart, classes)
 
     def recalibrated(
         self,
@@ -315,14 +314,12 @@ class FaReGClassifier(ConformalClassifier):
             As in :meth:`conformalize`.
         """
         given = labelled(self._asked(X, proba, sensitive_features, ids), y, clusters)
-        rows, n_repeated = self._calibration_rows(given)
+        rows = self._calibration_rows(given)
         sample = Sample.of(rows, label_conditional=self.label_conditional)
         places, apart = self.calibration_.places(rows), rows.independent_rows()
-        return self.with_sample(sample, places, n_repeated, apart)
+        return self.with_sample(sample, places, apart)
 
-    def with_sample(
-        self, sample: Sample, places: IntArray, n_repeated: int, apart: IntArray | None = None
-    ) -> Self:
+    def with_sample(self, sample: Sample, places: IntArray, apart: IntArray | None = None) -> Self:
         """Return this classifier with the thresholds of other calibration rows.
 
         Parameters
@@ -331,15 +328,15 @@ class FaReGClassifier(ConformalClassifier):
             Their scores.
         places : int array of shape (n, n_parts)
             Where they belong, as ``calibration_.places`` says.
-        n_repeated : int
-            How many of them equal an earlier one with its label and id.
         apart : int array, default=None
             The numbers of independent rows among them; None for all.
         """
         other = copy(self)
-        warn_of_repeated(n_repeated, len(sample))
-        other._use(self.calibration_.again(sample, places), n_repeated)
-        other._describe(other.calibration_, np.arange(len(sample)) if apart is None else apart)
+        other._use(self.calibration_.again(sample, places))
+        parts = zip(self.protected_, other.calibration_.parts[1:], strict=True)
+        members = {rule: part.cells == 0 for rule, part in parts}
+        apart = np.arange(len(sample)) if apart is None else apart
+        other._describe(other.calibration_, members, apart)
         return other
 
     def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
@@ -445,4 +442,4 @@ class FaReGClassifier(ConformalClassifier):
         require(rules == self.protected_, "protected_")
         learned = self.disadvantage_
         first = learned[0] if isinstance(learned, tuple) else learned
-        check_groups(self.groups_, self.named_groups_, own, set(first.columns))
+        check_groups(self.groups_, self.named_groups_, set(first.columns))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -178,23 +178,20 @@ def evidence_of(inside: tuple[int, int], everyone: tuple[int, int]) -> dict[str,
 
 def describe_groups(
     named: Sequence[NamedGroup],
-    protected: Sequence[Rule],
+    members: Mapping[Rule, BoolArray],
     calibration: Union,
     apart: IntArray,
     classes: Any,
 ) -> pd.DataFrame:
     """Return the named groups, then those who share a threshold, the worst off first.
 
-    ``apart`` are the numbers of independent calibration rows. The rows that pooled levels cannot
-    test them, so levels have no p-value; of the rows in groups, only those of protected ones are
-    known here, so other groups have no threshold.
+    ``members`` are the calibration rows of each group, as far as they are known; ``apart`` are the
+    numbers of independent ones. The rows that pooled levels cannot test them, so levels have no
+    p-value.
     """
-    thresholds = calibration.of_rows()[apart]
-    members = dict(zip(protected, calibration.parts[1:], strict=True))
-    described = []
+    thresholds, described = calibration.of_rows()[apart], list[dict[str, Any]]()
     for group in named:
-        own = members.get(group.rule)
-        inside = np.zeros(len(apart), dtype=bool) if own is None else own.cells[apart] == 0
+        inside = members.get(group.rule, np.zeros(len(calibration.sample), dtype=bool))[apart]
         threshold = float(np.median(thresholds[inside])) if inside.any() else np.nan
         whose = {"group": "named", "named": True, "rule": group.rule.text, "threshold": threshold}
         described.append({**vars(group), **whose})
@@ -229,19 +226,13 @@ def _runs_of_levels(
             }
 
 
-def check_groups(groups: Any, named: Any, calibration: Union, features: set[Any]) -> None:
-    """Refuse a table of groups, or named groups, that do not fit each other and the calibration."""
+def check_groups(groups: Any, named: Any, features: set[Any]) -> None:
+    """Refuse a stored table of groups, or named groups, of another form or of other features."""
     require(isinstance(groups, pd.DataFrame) and list(groups) == list(GROUP_COLUMNS), "groups_")
-    for name, kind in GROUP_COLUMNS.items():
-        is_text = all(isinstance(value, str) for value in groups[name])
-        require(is_text if kind == "O" else groups[name].dtype.kind == kind, f"groups_.{name}")
-    levels = calibration.parts[0]
-    n_runs = sum(len(levels.pooled_levels(label)) for label in range(len(levels.theta)))
-    require(isinstance(named, tuple) and len(groups) == len(named) + n_runs, "groups_")
+    require([dtype.kind for dtype in groups.dtypes] == list(GROUP_COLUMNS.values()), "groups_")
+    require(isinstance(named, tuple) and len(named) <= len(groups), "groups_")
     for group, text in zip(named, groups["rule"], strict=False):
         require(isinstance(group, NamedGroup) and isinstance(group.rule, Rule), "named_groups_")
-        group.rule.check()
-        require(set(group.rule.features) <= features, "named_groups_")
+        require(group.rule.text == text and set(group.rule.features) <= features, "named_groups_")
         numbers = [value for name, value in vars(group).items() if name != "rule"]
         require(all(isinstance(value, int | float) for value in numbers), "named_groups_")
-        require(group.rule.text == text, "groups_.rule")

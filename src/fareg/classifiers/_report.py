@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from fareg._columns import check_same_order
 from fareg._labels import check_labels, label_codes
 from fareg._selection import select_columns
-from fareg._validation import FloatArray, InvalidInputError, check_same_length, warn
+from fareg._validation import InvalidInputError, check_same_length
 from fareg.auditing import Comparison, RowLevels, compare_sets, levels_before_and_after, records
 from fareg.calibration import Batch, LevelThresholds, Rectified, Union
 from fareg.classifiers._models import hidden_columns, unfrozen
@@ -26,12 +26,6 @@ CAPTION = (
     "Coverage of the calibration rows by level of disadvantage: split conformal sets (squares), "
     "these sets (discs), and the promised level (dashed). Test rows tell more: report(X, y)."
 )
-MARGIN = 0.05  # share of new rows that may have the scores of calibration rows by chance
-LOOKS = {
-    "before": ("#d55e00", "s", "split conformal", -0.12),
-    "after": ("#0072b2", "o", "FaReG", 0.12),
-}
-MAX_NAMED_LABELS = 6
 
 
 def short_name(clf: Any) -> str:
@@ -60,7 +54,6 @@ def compare(clf: Any, rows: Rows, y: Any, before: Any, listed: Any, **options: A
         sets_before = _split_sets(clf, batches)
     else:
         sets_before = _sets_of(before, rows, clf.classes_)
-    _warn_of_calibration_rows(clf, clf._labelled(rows, "calibration", codes).score)
     table, selection = rows.table if rows.beside is None else rows.beside, clf.sensitive_features
     people = select_columns(table, selection, hidden=hidden_columns(clf.estimator_, rows.X))
     is_named = rows.beside is not None or selection is not None
@@ -93,28 +86,6 @@ def compare(clf: Any, rows: Rows, y: Any, before: Any, listed: Any, **options: A
         random_state=seed if isinstance(seed, int) else clf.key_ % 2**32,
         **options,
     )
-
-
-def _warn_of_calibration_rows(clf: Any, scores: FloatArray) -> None:
-    """Warn if more rows have the scores of calibration rows than chance explains.
-
-    ``scores`` are those that the rows would have had where they calibrated. The share of
-    calibration rows whose score is not theirs alone estimates that of new rows with such a score
-    (Good 1953); of rows that equal others, random scores do not show it, but they are counted.
-    """
-    # the last digits of a probability may depend on the rows that are asked together with it
-    used, new = (
-        some[np.isfinite(some)].round(12) for some in (clf.calibration_.sample.score, scores)
-    )
-    counts = np.unique(used, return_counts=True)[1]
-    n_alone = max(0, int((counts == 1).sum()) - 2 * clf.n_repeated_)
-    n_found = int(np.isin(new, used).sum())
-    if n_found > (2 * (1 - n_alone / max(1, len(used))) + MARGIN) * len(new):
-        warn(
-            f"{n_found} of {len(scores)} rows have the scores of calibration rows, more "
-            "than chance explains: coverage of rows that calibrated is not that of new rows; pass "
-            "rows that took no part in training and calibration"
-        )
 
 
 def _sets_of(before: Any, rows: Rows, classes: Any) -> Any:
@@ -176,61 +147,29 @@ def plot_levels(clf: Any, rows: Rows, y: Any) -> Any:
     """Draw thresholds by level on the left, coverage by level before and after on the right."""
     from matplotlib.figure import Figure
 
-    batches, own = list(clf._score(rows)), clf.calibration_.parts[0]
+    own, batches = clf.calibration_.parts[0], list(clf._score(rows))
     people = pd.concat([batch.people for batch in batches], ignore_index=True)
     levels = clf.levels_of(people, label_codes(y, clf.classes_))
-    sets = {
-        "before": _split_sets(clf, batches),
-        "after": np.concatenate([clf._sets(batch) for batch in batches]),
-    }
-    covered = {when: is_covered(y, some, classes=clf.classes_) for when, some in sets.items()}
-    n_levels, pools = max(map(len, own.theta)), own.pooled_levels()
+    n_levels, split = max(map(len, own.theta)), own.sample.split_thresholds(own.alpha)
+    before = _split_sets(clf, batches)
+    after = np.concatenate([clf._sets(batch) for batch in batches])
     figure = Figure(figsize=(9.5, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True)
-    _draw_thresholds(left, own, clf.classes_)
-    for when, (colour, marker, name, shift) in LOOKS.items():
-        table = coverage_by_level(levels, covered[when], n_levels=n_levels)
+    names = [""] if own.sample.labels is None else [f", {label}" for label in clf.classes_]
+    for name, theta, threshold in zip(names, own.theta, split, strict=True):
+        # a level with too few rows has an infinite threshold, which is not drawn: a full set
+        (line,) = left.step(range(len(theta)), theta, where="mid", lw=2, label=f"FaReG{name}")
+        left.axhline(threshold, color=line.get_color(), ls=":", label=f"split conformal{name}")
+    for name, sets, shift in (("split conformal", before, -0.12), ("FaReG", after, 0.12)):
+        covered = is_covered(y, sets, classes=clf.classes_)
+        table = coverage_by_level(levels, covered, n_levels=n_levels)
         table = table[table["n"] > 0]
         gaps = [table["coverage"] - table["low"], table["high"] - table["coverage"]]
-        look = {"color": colour, "marker": marker, "label": name}
-        right.errorbar(table["level"] + shift, table["coverage"], gaps, ms=5, lw=1.2, **look)
+        right.errorbar(table["level"] + shift, table["coverage"], gaps, fmt="o", label=name)
     promised = f"promised {words.confidence(1 - own.alpha)}"
-    right.axhline(1 - own.alpha, color="black", lw=1, ls="--", label=promised)
-    right.set_ylabel("coverage, 95% intervals")
-    right.legend(loc="best", frameon=False, fontsize=9)
-    together = own.sample.labels is None
-    for ax in (left, right):
-        for first, last in pools[1::2] if together else ():
-            ax.axvspan(first - 0.5, last + 0.5, color="#eeeeee", lw=0, zorder=0)
-        ax.set_xlim(-0.5, n_levels - 0.5)
+    right.axhline(1 - own.alpha, color="black", ls="--", label=promised)
+    for ax, what in ((left, "threshold of the score"), (right, "coverage, 95% intervals")):
         ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-        ax.set_xlabel("level of disadvantage")
-        ax.spines[["top", "right"]].set_visible(False)
-    shared = (
-        "Levels under one shade share a threshold" if len(pools) > 1 else "One threshold for all"
-    )
-    figure.suptitle(shared if together else "Every label has levels of its own", fontsize=10)
+        ax.set(xlabel="level of disadvantage", ylabel=what, xlim=(-0.5, n_levels - 0.5))
+        ax.legend(frameon=False, fontsize=9)
     return figure
-
-
-def _draw_thresholds(ax: Any, own: LevelThresholds, classes: Any) -> None:
-    """Draw one step line per label; an infinite threshold stands at the top as a triangle."""
-    split, thresholds = own.sample.split_thresholds(own.alpha), own.theta
-    known = np.concatenate([*thresholds, split])
-    top = 1.05 * known[np.isfinite(known)].max(initial=0.0) or 1.0
-    full = set[int]()
-    for column, theta in enumerate(thresholds):
-        looks = [(look[0], look[2]) for look in LOOKS.values()]
-        if own.sample.labels is not None:  # an empty name is left out of the legend
-            name = str(classes[column]) if column < MAX_NAMED_LABELS else ""
-            looks = [(f"C{column % 10}", ""), (f"C{column % 10}", name)]
-        (split_colour, split_name), (colour, name) = looks
-        full.update(np.flatnonzero(np.isinf(theta)).tolist())
-        steps, edges = np.where(np.isinf(theta), top, theta), np.arange(len(theta) + 1) - 0.5
-        ax.stairs(steps, edges, baseline=None, color=colour, lw=2, label=name)
-        ax.axhline(min(split[column], top), color=split_colour, lw=2, ls=":", label=split_name)
-    if full:
-        heights = np.full(len(full), top)
-        ax.plot(sorted(full), heights, "^", color="black", label="too few rows: full set")
-    ax.set_ylabel("threshold of the score" + (", dotted: split" if len(thresholds) > 1 else ""))
-    ax.legend(loc="best", frameon=False, fontsize=9)

@@ -120,10 +120,9 @@ def calibrate_folder(
     found = PartScores.joined(scored[part] for part in parts)  # in order, whichever came first
     stamp.check()
     _check(found, clf, str(data))
-    n_repeated = sum(len(repeated[0]) for _, _, repeated in tasks if repeated is not None)
     labels = found.labels if clf.label_conditional else None
     sample = Sample(found.score, labels, len(clf.classes_) if clf.label_conditional else 1, None)
-    calibrated = clf.with_sample(sample, found.places, n_repeated)
+    calibrated = clf.with_sample(sample, found.places)
     counted = {"rows": found.n, "left_out": found.n_seen}
     is_small = root is None and found.n + found.n_seen <= MAX_REMEMBERED
     told = describe(model)
