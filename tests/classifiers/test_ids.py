@@ -162,11 +162,10 @@ def test_a_warning_tells_of_many_equal_rows_once_and_only_where_they_matter(read
     with pytest.warns(FaregWarning, match="66.7% of 300 calibration rows equal an earlier") as told:
         clf.conformalize(X, y)
     assert len(told) == 1
-    assert clf.n_repeated_ == X.assign(y=y).duplicated().sum()
     with pytest.warns(FaregWarning, match="give every person an id of their own"):
         clf.conformalize(X, y, ids=np.zeros(300))
     recwarn.clear()
-    assert clf.conformalize(X, y, ids=np.arange(300)).n_repeated_ == 0
+    clf.conformalize(X, y, ids=np.arange(300))
     clf.set_params(conformity_score="lac").conformalize(X, y)
     noisy = X.assign(who=np.random.default_rng(0).normal(size=300))
     clf.set_params(conformity_score="aps").conformalize(noisy, y)
@@ -178,35 +177,9 @@ def test_fit_takes_ids_along(tmp_path):
     X, y = people(600, 0)
     ids = np.random.default_rng(0).permutation(10_000)[:600]
     clf = FaReGClassifier(confidence_level=0.8, random_state=0).fit(X, y, ids=ids)
-    assert clf.n_repeated_ == 0
     new, _ = people(50, 1)
     fareg.save(clf, tmp_path / "m.fareg")
     loaded = fareg.load(tmp_path / "m.fareg")
     np.testing.assert_array_equal(
         loaded.predict_set(new, ids=np.arange(50)), clf.predict_set(new, ids=np.arange(50))
     )
-
-
-@pytest.mark.parametrize("n_kinds", [12, 4000, 10**9])
-def test_a_report_knows_calibration_rows_and_accuses_no_new_ones(n_kinds, reader, recwarn):
-    (X, y), (new, y_new) = (
-        people(3000, 0, n_kinds=min(n_kinds, 9000)),
-        people(1000, 1, n_kinds=min(n_kinds, 9000)),
-    )
-    if n_kinds == 10**9:
-        X, new = (
-            some.assign(who=np.random.default_rng(len(some)).normal(size=len(some)))
-            for some in (X, new)
-        )
-    clf = SplitConformalClassifier(reader(), sensitive_features=["who"], random_state=0)
-    clf.conformalize(X, y)
-    common = {"measures": False}
-    recwarn.clear()
-    clf.report(new, y_new, **common)
-    assert not any("scores of calibration rows" in str(w.message) for w in recwarn)
-    if n_kinds == 10**9:
-        with pytest.warns(FaregWarning, match="have the scores of calibration rows"):
-            clf.report(X[:1000], y[:1000], **common)
-    clf.conformalize(X, y, ids=np.arange(3000))
-    with pytest.warns(FaregWarning, match="have the scores of calibration rows"):
-        clf.report(X[:1000], y[:1000], ids=np.arange(1000), **common)

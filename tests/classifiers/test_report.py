@@ -1,14 +1,11 @@
 """What a classifier says of itself on rows that it never saw, in Python as in the shell."""
 
 import json
-import warnings
 from copy import copy
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg._encoding import gradient_boosting
@@ -121,34 +118,5 @@ def test_bad_rows_and_another_models_classes_are_refused(clf, split, model):
     other.classes_ = split.classes_[::-1]
     with pytest.raises(fareg.FaregError, match="same classes"):
         clf.report(X["test"], y["test"], before=other)
-    with pytest.raises(fareg.FaregError, match="before report"):
+    with pytest.raises(fareg.FaregError, match="not conformalized yet"):
         fareg.FaReGClassifier(model).report(X["test"], y["test"])
-
-
-@pytest.mark.parametrize("method", [*short_classifiers()])
-def test_a_report_on_calibration_rows_says_so(method, model):
-    made = clone(short_classifiers()[method]).set_params(estimator=model, random_state=0)
-    calibrate, test = ((X[part][:400], y[part][:400]) for part in ("calibrate", "test"))
-    before = fareg.SplitConformalClassifier(model, random_state=0).conformalize(*calibrate)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fareg.FaregWarning)
-        made.conformalize(*calibrate)
-    told = {}
-    for name, rows in (("old", calibrate), ("new", test)):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", fareg.FaregWarning)
-            made.report(*rows, before=before, measures=False)
-        told[name] = sum("scores of calibration rows" in str(w.message) for w in caught)
-    assert not told["new"]
-    assert told["old"] == (method != "RectifiedConformalClassifier")  # it keeps residuals
-
-
-def test_scores_that_many_rows_share_accuse_nobody():
-    rng = np.random.default_rng(0)
-    table, labels = rng.integers(2, size=(600, 1)), rng.integers(2, size=600)
-    tree = DecisionTreeClassifier().fit(table, labels)
-    clf = fareg.SplitConformalClassifier(tree, conformity_score="lac", random_state=0)
-    clf.conformalize(table[:300], labels[:300])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", fareg.FaregWarning)
-        clf.report(table[300:], labels[300:], measures=False)

@@ -21,7 +21,6 @@ from fareg._selection import select_columns
 from fareg._validation import (
     BoolArray,
     FloatArray,
-    IntArray,
     InvalidInputError,
     NotConformalizedError,
     check_confidence_level,
@@ -408,20 +407,17 @@ class FittedAnswers:
             place = slice(start, start + size)
             yield place, rows if len(rows) <= size else rows.take(place)
 
-    def _hashes(self, rows: Rows, codes: IntArray | None = None) -> Any:
+    def _hashes(self, rows: Rows) -> Any:
         """Return 64 bits per row that equal rows have in common, by values, ids and labels."""
-        parts = []
-        for place, own in self._blocks(rows):
-            labels = None if codes is None else codes[place]
-            parts.append(row_hashes(own.table, self.key_, own.proba, own.ids, labels))
+        parts = [
+            row_hashes(own.table, self.key_, own.proba, own.ids, own.codes)
+            for _, own in self._blocks(rows)
+        ]
         return np.concatenate(parts)
 
-    def _labelled(
-        self, rows: Rows, role: str, codes: Any = None, hashes: Any = None, before: Any = None
-    ) -> Labelled:
+    def _labelled(self, rows: Rows, role: str, hashes: Any = None, before: Any = None) -> Labelled:
         """Return rows with known labels, reduced to what they teach."""
-        codes = label_codes(rows.y, self.classes_) if codes is None else codes
-        hashes = self._hashes(rows, codes) if hashes is None else hashes
+        codes: Any = rows.codes
         parts, start = list[Labelled](), 0
         for batch in self._score(rows, role, hashes, before):
             place = slice(start, start + len(batch))
@@ -439,7 +435,8 @@ class FittedAnswers:
 
         ``before`` says how many equal rows stand before each one, if some are in other tables.
         """
-        rows = replace(self._asked(X, None, sensitive_features, ids), y=y)
+        rows = self._asked(X, None, sensitive_features, ids)
+        rows = replace(rows, codes=label_codes(y, self.classes_))
         return self._labelled(rows, "calibration", before=before)
 
     def labelled_hashes(
@@ -447,7 +444,7 @@ class FittedAnswers:
     ) -> Any:
         """Return what equal rows have in common, labels and ids included: 64 bits per row."""
         rows = self._asked(X, None, sensitive_features, ids)
-        return self._hashes(rows, label_codes(y, self.classes_))
+        return self._hashes(replace(rows, codes=label_codes(y, self.classes_)))
 
     def _batches(
         self, X: Any, proba: Any = None, sensitive_features: Any = None, ids: Any = None

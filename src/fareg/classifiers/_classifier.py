@@ -18,7 +18,7 @@ from fareg._columns import KINDS, code_table, is_frame
 from fareg._drift import Summary, is_summary, summarise
 from fareg._encoding import gradient_boosting
 from fareg._hashing import check_seed, hash_key
-from fareg._labels import calibration_codes
+from fareg._labels import calibration_codes, label_codes
 from fareg._levels import doubtful_columns
 from fareg._selection import check_selection, selected_positions
 from fareg._validation import (
@@ -297,7 +297,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             seed=seed,
             weights=weights,
         )
-        teachers = self._labelled(replace(rows, proba=proba), "learning")
+        codes = label_codes(rows.y, self.classes_)
+        teachers = self._labelled(replace(rows, proba=proba, codes=codes), "learning")
         return Training(teachers.people, teachers)
 
     def _conformalize(self, rows: Rows, training: Training | None = None) -> Self:
@@ -314,10 +315,11 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         codes = calibration_codes(
             rows.y, self.classes_, alpha=self.alpha_, label_conditional=self.label_conditional
         )
-        hashes = self._hashes(rows, codes)
+        rows = replace(rows, codes=codes)
+        hashes = self._hashes(rows)
         if is_randomised(get_score(self.conformity_score)):  # else it does not matter who is equal
             warn_of_repeated(int(pd.Series(hashes).duplicated().sum()), len(rows))
-        return self._labelled(rows, "calibration", codes, hashes)
+        return self._labelled(rows, "calibration", hashes)
 
     def _use(self, calibration: Any) -> Self:
         """Answer by a calibration from now on; warn if its sets are full for somebody."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
 
+from fareg._labels import label_codes
 from fareg._selection import check_columns
 from fareg._validation import (
     FloatArray,
@@ -245,6 +246,7 @@ class FaReGClassifier(ConformalClassifier):
         other = self._read(X_learn, proba_learn, sensitive_learn, ids_learn, labels=classes)
         other = labelled(other, y_learn, clusters_learn)
         self._note_values(rows, other)
+        other = replace(other, codes=label_codes(other.y, self.classes_))
         teachers = self._labelled(other, "learning")
         return self._conformalize(rows, Training(teachers.people, teachers))
 

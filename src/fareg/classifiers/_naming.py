@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -73,6 +73,17 @@ class NamedGroup:
     high: float
     p_value: float
 
+    @classmethod
+    def of(cls, rule: Rule, inside: BoolArray, covered: BoolArray, others: BoolArray) -> Self:
+        """Compare the rows inside with others, by masks of shape (n_samples,)."""
+        hit, n = int((covered & inside).sum()), int(inside.sum())
+        low, high = clopper_pearson(hit, n)
+        outside = others & ~inside
+        table = [[hit, n - hit], [(covered & outside).sum(), (~covered & outside).sum()]]
+        p = float(fisher_exact(np.array(table), alternative="less").pvalue)
+        coverage = hit / n if n else float("nan")
+        return cls(rule, n / max(1, len(covered)), n, coverage, float(low), float(high), p)
+
     def in_words(self) -> list[str]:
         """Return words, rows, coverage, its interval and the p-value as texts."""
         return [
@@ -119,9 +130,10 @@ def verify_groups(
     left = np.ones(len(covered), dtype=bool)
     # Candidates are fixed, so the rows of all of them may be left out of the comparison.
     others = ~np.logical_or.reduce([rows for _, rows in candidates], initial=False)
+    others = others if others.sum() >= MIN_ROWS else np.ones_like(left)  # if there are enough
     named: list[NamedGroup] = []
     while candidates:
-        tested = [_tested(rule, rows & left, covered, others) for rule, rows in candidates]
+        tested = [NamedGroup.of(rule, rows & left, covered, others) for rule, rows in candidates]
         adjusted = holm(np.array([group.p_value for group in tested]))
         low = [
             i
@@ -133,7 +145,7 @@ def verify_groups(
         ]
         joint = ~left | np.logical_or.reduce([candidates[i][1] for i in low], initial=False)
         # the gap is large, by the interval of the group or by that of all such groups together
-        high = _tested(Rule(()), joint, covered, others).high
+        high = NamedGroup.of(Rule(()), joint, covered, others).high
         far = [
             i
             for i in low
@@ -142,38 +154,11 @@ def verify_groups(
         if not far:
             break
         rule, rows = candidates.pop(min(far, key=lambda i: tested[i].p_value))
-        whole = _tested(rule, rows, covered, others)
+        whole = NamedGroup.of(rule, rows, covered, others)
         named.append(replace(whole, p_value=min(1.0, len(tested) * whole.p_value)))
         left = left & ~rows
         candidates = [(r, m) for r, m in candidates if (m & left).sum() >= MIN_NEW * m.sum()]
     return tuple(named)
-
-
-def _tested(rule: Rule, inside: BoolArray, covered: BoolArray, others: BoolArray) -> NamedGroup:
-    """Compare the rows inside with others, or with all others if there are hardly any."""
-    n = int(inside.sum())
-    among = inside | others if others.sum() >= MIN_ROWS else np.ones_like(inside)
-    everyone = (int((covered & among).sum()), int(among.sum()))
-    evidence = evidence_of((int((covered & inside).sum()), n), everyone)
-    return NamedGroup(rule, share=n / max(1, len(covered)), **evidence)
-
-
-def evidence_of(inside: tuple[int, int], everyone: tuple[int, int]) -> dict[str, Any]:
-    """Return coverage, its 95% interval and Fisher's test that it is lower than that of the others.
-
-    ``inside`` and ``everyone`` are the numbers of covered rows and of rows.
-    """
-    (hit, n), (hit_all, n_all) = inside, everyone
-    low, high = clopper_pearson(hit, n)
-    hit_outside = hit_all - hit
-    table = np.array([[hit, n - hit], [hit_outside, n_all - n - hit_outside]])
-    return {
-        "n_calibration": n,
-        "coverage": hit / n if n else float("nan"),
-        "low": float(low),
-        "high": float(high),
-        "p_value": float(fisher_exact(table, alternative="less").pvalue),
-    }
 
 
 def describe_groups(
@@ -210,17 +195,15 @@ def _runs_of_levels(
     for label, theta in enumerate(levels.theta):
         whose = "" if sample.labels is None else f", label {classes[label]}"
         for first, last in levels.pooled_levels(label)[::-1]:
-            inside = (labels == label) & (row_levels >= first) & (row_levels <= last)
-            hit, n = int(covered[inside].sum()), int(inside.sum())
-            levels_in_words = f"level {first}" if first == last else f"levels {first} to {last}"
+            name = f"level {first}" if first == last else f"levels {first} to {last}"
             if (first, last) == (0, len(theta) - 1):
-                levels_in_words = "everyone"
+                name = "everyone"
+            inside = (labels == label) & (row_levels >= first) & (row_levels <= last)
             yield {
-                **evidence_of((hit, n), (int(covered.sum()), len(apart))),
-                "group": f"{levels_in_words}{whose}",
+                **vars(NamedGroup.of(Rule(()), inside, covered, ~inside)),
+                "group": f"{name}{whose}",
                 "named": False,
                 "rule": "",
-                "share": n / max(1, len(apart)),
                 "p_value": float("nan"),
                 "threshold": float(theta[first]),
             }

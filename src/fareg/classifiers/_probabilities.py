@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
-from fareg._columns import as_text, column_names, spelled_numbers
+from fareg._columns import as_text, column_names
 from fareg._labels import check_classes, column_classes, shared_length
 from fareg._selection import select_columns, selected_positions
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
@@ -87,7 +87,7 @@ class ProbabilityColumns(ProbabilisticClassifier):
             With it, "1" is the label 1 if y holds numbers, and the names in a list are shortened
             to labels of y.
         """
-        found = self._read(column_names(X), y)
+        found = self._found(column_names(X), y)
         selected_positions(X, _named(found), TABLE)  # refuses columns that X does not have
         validate_data(self, X, skip_check_array=True)  # notes the names of the columns
         self.found_ = found
@@ -96,8 +96,7 @@ class ProbabilityColumns(ProbabilisticClassifier):
     @property
     def columns_(self) -> dict[Any, Any]:
         """The column of each label, None for the label without one."""
-        known: dict[Any, Any] | None = vars(self).get("found_")
-        return self._read(None, None) if known is None else known
+        return self.found_ if "found_" in vars(self) else self._found(None, None)
 
     @property
     def classes_(self) -> Any:
@@ -112,38 +111,40 @@ class ProbabilityColumns(ProbabilisticClassifier):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probabilities that X holds, shape (n_samples, n_classes)."""
-        n_classes = len(self.classes_)
         table = select_columns(X, _named(self.columns_), TABLE)
         name = f"columns {shown(table)}"
         for _, column in table.items():
             if column.dtype != np.float64:
-                raise InvalidInputError(f"{name} must hold numbers, got {_no_number(column)}")
-        proba = table.to_numpy(np.float64)
-        if n_classes > proba.shape[1]:
-            if np.nanmax(proba, initial=0.0) > 1:
                 raise InvalidInputError(
-                    f"{name} must hold numbers of at most 1, got {np.nanmax(proba):g}; "
+                    f"{name} must hold numbers, got {as_text(column).dropna().unique()[0]!r}; "
+                    "write 0.5, not 50% or 0,5, and convert the columns with astype(float)"
+                )
+        proba = table.to_numpy(np.float64)
+        if len(self.classes_) > proba.shape[1]:
+            if (largest := np.nanmax(proba, initial=0.0)) > 1:
+                raise InvalidInputError(
+                    f"{name} must hold numbers of at most 1, got {largest:g}; "
                     "divide percent by 100, apply softmax to logits"
                 )
             proba = np.hstack([proba, np.fmax(1 - proba.sum(axis=1, keepdims=True), 0.0)])
         return check_proba(proba, name)
 
-    def _read(self, names: list[str] | None, y: Any) -> dict[Any, Any]:
+    def _found(self, names: list[str] | None, y: Any) -> dict[Any, Any]:
         """Return the column of each label; ``names`` are those of a table, if there is one."""
         if (self.columns is None) == (self.prefix is None):
             raise InvalidInputError(f"{TABLE} needs either columns or prefix, got {self.columns!r}")
         if isinstance(self.columns, dict):
             labels, columns = list(self.columns), list(self.columns.values())
-        elif self.prefix is not None:
-            if names is None:
-                raise NotConformalizedError(
-                    f'{TABLE}(prefix="{self.prefix}") needs a table to look for columns: '
-                    "call fit(X) first"
-                )
+        elif self.prefix is None:
+            columns, labels = _listed(self.columns, y)
+        elif names is None:
+            raise NotConformalizedError(
+                f'{TABLE}(prefix="{self.prefix}") needs a table to look for columns: '
+                "call fit(X) first"
+            )
+        else:
             columns = [name for name in names if name.startswith(self.prefix)]
             labels = [name.removeprefix(self.prefix) for name in columns]
-        else:
-            columns, labels = _listed(self.columns, y)
         if not columns:
             raise InvalidInputError(
                 f"{TABLE} names no columns, got {self.columns or self.prefix!r}; "
@@ -249,18 +250,6 @@ def _listed(columns: Any, y: Any) -> tuple[list[Any], list[Any]]:
     # labels such as "mid" and "min" share letters of their own, so only whole words are cut
     prefix = re.sub(r"[^\W_]*$", "", columns[0][:n_shared]) if columns else ""
     return columns, [name.removeprefix(prefix) for name in columns]
-
-
-def _no_number(column: Any) -> str:
-    """Return a text of a column that should hold numbers, and how to write it instead."""
-    texts = as_text(column).dropna().unique()
-    strange = texts[np.isnan(spelled_numbers(texts))]
-    if not len(strange):
-        return "texts that spell them; convert the columns with astype(float)"
-    fix = "write 0.5, not 50%"
-    if not np.isnan(spelled_numbers(text.replace(",", ".") for text in strange)).any():
-        fix = "it has a decimal comma: write 0.5, not 0,5"
-    return f"the text {strange[0]!r}; {fix}"
 
 
 def _named(columns: dict[Any, Any]) -> list[Any]:

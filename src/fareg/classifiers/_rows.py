@@ -42,6 +42,7 @@ class Rows:
     proba: Any = None  # (n, n_classes) class probabilities, if the estimator is not asked
     y: Any = None  # (n,) labels
     clusters: IntArray | None = None  # (n,) number of the person or place with several rows
+    codes: IntArray | None = None  # (n,) columns of the labels, -1 if the estimator knows none
 
     def __len__(self) -> int:
         return len(self.table)
@@ -53,7 +54,7 @@ class Rows:
 
     def take(self, rows: Any) -> Rows:
         """Return some of the rows."""
-        arrays = (self.ids, self.proba, self.y, self.clusters)
+        arrays = (self.ids, self.proba, self.y, self.clusters, self.codes)
         beside = None if self.beside is None else self.beside.take(rows)
         own = (None if array is None else array[rows] for array in arrays)
         return Rows(self.table.take(rows), beside, *own)
