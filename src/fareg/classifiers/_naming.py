@@ -216,6 +216,7 @@ def check_groups(groups: Any, named: Any, features: set[Any]) -> None:
     require(isinstance(named, tuple) and len(named) <= len(groups), "groups_")
     for group, text in zip(named, groups["rule"], strict=False):
         require(isinstance(group, NamedGroup) and isinstance(group.rule, Rule), "named_groups_")
+        group.rule.check()
         require(group.rule.text == text and set(group.rule.features) <= features, "named_groups_")
         numbers = [value for name, value in vars(group).items() if name != "rule"]
         require(all(isinstance(value, int | float) for value in numbers), "named_groups_")
