@@ -166,7 +166,6 @@ def test_equal_rows_are_numbered_over_all_parts(ids, batch_size, place, tmp_path
             jobs=1,
         )
         assert told["thresholds"] == by_label(expected)
-        repeated = rows[[*X, "outcome"]].duplicated().sum() if ids is None else 0
 
 
 def test_a_worker_that_dies_changes_nothing(place, tmp_path):

@@ -179,9 +179,8 @@ class CoverageMonitor:
     def _judged(self, X: Any, y: Any, *, proba: Any, **beside: Any) -> tuple[Labelled, BoolArray]:
         """Return the rows with the scores that decide about their sets, and which are covered."""
         codes = label_codes(y, self.clf.classes_)
-        given = self.clf._given(X, "update", proba, *beside.values())
         parts, covered, start = [], [], 0
-        for batch in self.clf._batches(given):
+        for batch in self.clf._batches(X, proba, *beside.values()):
             own = codes[start : start + len(batch)]
             parts.append(batch.labelled(own))
             sets = self.clf._sets(batch)
