@@ -24,7 +24,6 @@ from fareg.groups._disadvantage import (
     Signal,
     cross_fitted,
     draw_folds,
-    learn_given,
     measure_signal,
     read_columns,
     stack_weights,
@@ -33,10 +32,9 @@ from fareg.groups._features import N_FOLDS, READS
 from fareg.groups._members import (
     PENALTIES,
     ColumnReading,
-    category_means,
-    kernel,
+    KernelSum,
+    learn_given,
     learn_smooth,
-    learn_trees,
 )
 from fareg.persistence._codec import Reader, Writer
 
@@ -73,7 +71,7 @@ def both_models():
     target = np.clip(target, 0, 1).to_numpy()
     people["j"] = np.where(people["j"] > 0.5, "high", None)
     fitted = learn_disadvantage(canonical(people), target, seed=0)
-    assert len(fitted.models) == 2
+    assert len(fitted.models) > 1  # trees, and the parts of the smooth model
     return fitted, canonical(people)
 
 
@@ -97,19 +95,6 @@ def test_those_worse_off_have_more_of_it(learned):
     assert b[fresh_hard].mean() == pytest.approx(target[hard].mean(), abs=0.05)
 
 
-def test_smooth_regions_of_numbers_are_learned():
-    rng = np.random.default_rng(0)
-
-    def draw(n):
-        people = pd.DataFrame(rng.uniform(-1, 1, (n, 3)), columns=["a", "b", "c"])
-        return people, np.hypot(people["a"], people["b"]).to_numpy() < 0.6
-
-    (people, hard), (fresh, inside) = draw(1500), draw(2000)
-    target = np.clip(rng.random(1500) + 0.5 * hard - 0.25, 0, 1)
-    b = learn_disadvantage(people, target, seed=0).predict(fresh)
-    assert (b[inside][:, None] > b[~inside]).mean() > 0.93
-
-
 def test_a_row_never_depends_on_the_rows_beside_it(learned):
     fitted, people, _, _ = learned
     together = fitted.predict(people)
@@ -127,103 +112,6 @@ def test_a_row_of_missing_values_is_read_as_in_a_table(learned):
     alone = canonical(pd.DataFrame({**with_missing.iloc[[1]], "Color": [np.nan]}))
     assert alone["Color"].dtype == np.float64
     assert fitted.predict(alone)[0] == fitted.predict(with_missing)[1]
-
-
-def test_same_seed_same_answer():
-    people, target, _ = people_of(300)
-    first, again = (learn_disadvantage(people, target, seed=3) for _ in "ab")
-    np.testing.assert_array_equal(first.predict(people), again.predict(people))
-    assert first.signal == again.signal
-
-
-def trees_alone(people, matrix, sizes, target, fold):
-    return learn_trees(matrix, sizes, target, fold)[0]
-
-
-def smooth_alone(people, matrix, sizes, target, fold):
-    is_category, columns = np.array([True, True, False, True]), [np.array([0, 2])] * len(READS)
-    return learn_smooth(matrix, is_category, target, fold, columns, 0)[0]
-
-
-def given_alone(people, matrix, sizes, target, fold):
-    forest = RandomForestRegressor(10, min_samples_leaf=10)
-    return learn_given(forest, matrix, target, fold, 0)[0]
-
-
-@pytest.mark.parametrize("learn", [trees_alone, smooth_alone, given_alone])
-def test_no_row_is_predicted_by_what_its_fold_taught(learn):
-    people, target, _ = people_of(300)
-    people["Region"] = [f"r{j}" for j in np.arange(300) // 3]  # each mean is of three rows
-    people = canonical(people)
-    readings = tuple(ColumnReading.learn(column) for _, column in people.items())
-    matrix, sizes = read_columns(readings, people), {0: 2, 1: 2, 3: 100}
-    rng = np.random.default_rng(0)
-    _, fold = draw_folds(300, np.arange(300) // 2, rng)
-    honest = learn(people, matrix, sizes, target, fold)
-    for k in range(N_FOLDS):
-        other = np.where(fold == k, 5 * rng.random(300), target)
-        again = learn(people, matrix, sizes, other, fold)
-        np.testing.assert_allclose(again[fold == k], honest[fold == k], atol=1e-9)
-        assert not np.allclose(again[fold != k], honest[fold != k], atol=1e-3)
-
-
-def test_category_means_are_those_of_their_definition():
-    rng = np.random.default_rng(0)
-    codes, target, fold = rng.integers(0, 6, 90), rng.random(90), rng.permutation(90) % N_FOLDS
-    for reads in READS:
-        means = category_means(codes, 7, target, fold, reads)
-        for left_out in range(N_FOLDS + 1):
-            rows = (reads[fold] > 0) & (fold != left_out)
-            mean = target[rows].mean()
-            for code in range(7):  # the last one does not occur
-                near = rows & (codes == code)
-                expected = (target[near].sum() + members.PRIOR_ROWS * mean) / (
-                    near.sum() + members.PRIOR_ROWS
-                )
-                assert means[left_out, code] == pytest.approx(expected)
-            assert means[left_out, -1] == pytest.approx(mean)
-
-
-def test_trees_read_the_means_of_their_categories():
-    people, target, _ = people_of(400)
-    people.loc[::5, "Region"] = None
-    readings = tuple(ColumnReading.learn(column) for _, column in people.items())
-    matrix, fold = read_columns(readings, people), np.arange(400) % N_FOLDS
-    sizes = {0: 2, 1: 2, 3: 6}
-    _, trees = learn_trees(matrix, sizes, target, fold)
-    x = matrix.copy()
-    for j in sizes:
-        for code in np.unique(matrix[:, j]):
-            near = matrix[:, j] == code
-            x[near, j] = (target[near].sum() + 8 * target.mean()) / (near.sum() + 8)
-    np.testing.assert_allclose(trees.predict(matrix), trees.boosting.predict(x))
-
-
-def test_few_kinds_of_rows_have_the_exact_kernel_regression():
-    """If every kind of row is a centre, the regression is ``k(x, X) (K + c I)^-1 y``."""
-    people, target, _ = people_of(300)
-    rows = people[["Color", "Region"]]
-    readings = tuple(ColumnReading.learn(column) for _, column in rows.items())
-    matrix, fold = read_columns(readings, rows), np.arange(300) % N_FOLDS
-    is_category = np.array([True, True])
-    out_of_fold, fitted = learn_smooth(matrix, is_category, target, fold, [np.arange(2)] * 6, 0)
-    K = kernel(matrix, matrix, is_category, 1.0)
-    average = np.zeros(300)
-    for k in range(N_FOLDS + 1):
-        trains = fold != k
-        own, mean = K[np.ix_(trains, trains)], target[trains].mean()
-        y = target[trains] - mean
-
-        def error(c, own=own, y=y):
-            smoother = own @ np.linalg.inv(own + c * np.eye(len(y)))
-            rest = y - smoother @ y
-            return (rest @ rest) / (1 - np.trace(smoother) / (len(y) + 1)) ** 2
-
-        best = min(PENALTIES, key=error)
-        expected = mean + K[:, trains] @ np.linalg.solve(own + best * np.eye(len(y)), y)
-        np.testing.assert_allclose(out_of_fold[fold == k], expected[fold == k], atol=1e-4)
-        average += expected / (N_FOLDS + 1)
-    np.testing.assert_allclose(fitted.predict(matrix), average, atol=1e-4)
 
 
 def test_numbers_are_read_by_rank():
@@ -257,21 +145,6 @@ def test_repeated_rows_are_no_evidence():
     assert naive.signal.p_value < 1e-6
     known = learn_disadvantage(many, np.repeat(target, 10), np.repeat(np.arange(60), 10), seed=0)
     assert known.signal.p_value > 0.05
-
-
-@pytest.mark.parametrize("n_columns", [4, 12, 40])
-def test_the_p_value_of_noise_holds_its_level_for_ridge(n_columns):
-    """Models of different folds learn from each other's rows, so their products are no sum of
-    independent terms: taken as one, p <= 0.05 in 12% of all tables of noise."""
-    n, n_tables, p_values = 200, 400, []
-    for seed in range(n_tables):
-        rng = np.random.default_rng([n_columns, seed])
-        x, target = rng.normal(size=(n, n_columns)), rng.random(n)
-        cluster, fold = draw_folds(n, None, rng)
-        predicted, _ = learn_given(Ridge(20.0), x, target, fold, 0)
-        p_values.append(measure_signal(predicted, target, fold, cluster).p_value)
-    for level in (STRONG, WEAK):
-        assert np.sum(np.array(p_values) <= level) <= binom.ppf(0.999, n_tables, level)
 
 
 @pytest.mark.slow
@@ -369,50 +242,12 @@ def test_hostile_columns_give_numbers(names, learner):
         assert ((b >= 0) & (b <= 1)).all()
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0])
-def test_equal_targets_have_no_signal(value):
-    people, _, _ = people_of(200)
-    nobody_is_worse_off(learn_disadvantage(people, np.full(200, value), seed=0), people, value)
-
-
-@pytest.mark.parametrize("n", [0, 1, 12, 49])
-def test_few_rows_have_no_signal(n):
-    people, target, _ = people_of(max(n, 1))
-    fitted = learn_disadvantage(people.iloc[:n], target[:n], seed=0)
-    nobody_is_worse_off(fitted, people, target.mean() if n else 0.0)
-
-
-@pytest.mark.parametrize("n_clusters", [1, 4])
-def test_fewer_clusters_than_folds_have_no_signal(n_clusters):
-    people, target, _ = people_of(300)
-    fitted = learn_disadvantage(people, target, np.arange(300) % n_clusters, seed=0)
-    nobody_is_worse_off(fitted, people, target.mean())
-
-
 @pytest.mark.parametrize("sizes", [[60] * 5, [296, 1, 1, 1, 1], [100, 100, 98, 1, 1]])
 def test_a_cluster_for_each_fold_is_enough(sizes):
     people, target, _ = people_of(300)
     fitted = learn_disadvantage(people, target, np.repeat(np.arange(5), sizes), seed=0)
     assert fitted.models
     assert ((fitted.predict(people) >= 0) & (fitted.predict(people) <= 1)).all()
-
-
-def test_texts_of_too_many_categories_teach_nothing_and_stop_nothing(monkeypatch):
-    monkeypatch.setattr("fareg.groups._features.MAX_CELLS", 100)
-    rng = np.random.default_rng(0)
-    people = pd.DataFrame({"id": [f"p{i}" for i in range(400)]}).astype(object)
-    target = rng.random(400)
-    nobody_is_worse_off(learn_disadvantage(people, target, seed=0), people, target.mean())
-    assert learn_disadvantage(people.assign(number=target), target, seed=0).signal.credible
-
-
-def test_rare_categories_do_not_hide_a_group_of_numbers():
-    rng = np.random.default_rng(0)
-    people = pd.DataFrame({"zip": rng.integers(0, 300, 1000).astype(str), "age": rng.random(1000)})
-    people["zip"] = people["zip"].astype(object)
-    hard = people["age"].to_numpy() > 0.8
-    b = learn_disadvantage(people, rng.random(1000) * 0.7 + 0.3 * hard, seed=0).predict(people)
-    assert (b[hard][:, None] > b[~hard]).mean() > 0.9
 
 
 def test_a_group_at_the_end_of_a_long_sorted_table_is_learned(monkeypatch):
@@ -431,31 +266,6 @@ def test_a_group_at_the_end_of_a_long_sorted_table_is_learned(monkeypatch):
     assert b[wronged].min() > b[~wronged].max()
 
 
-PIPELINE = make_pipeline(ordinal_encoder(), FillEmpty(), RandomForestRegressor(20))
-
-
-@pytest.mark.parametrize("learner", [RandomForestRegressor(20), PIPELINE], ids=["bare", "pipe"])
-def test_any_regressor_learns(learner):
-    people, target, hard = people_of(600)
-    if isinstance(learner, RandomForestRegressor):
-        people.loc[::7, "Age"] = np.nan
-    first, again = (learn_disadvantage(people, target, learner=learner, seed=1) for _ in "ab")
-    b = first.predict(people)
-    assert b[hard].mean() > b[~hard].mean() + 0.2
-    assert first.signal.credible
-    assert len(first.models) == 1
-    np.testing.assert_array_equal(again.predict(people), b)  # its random_state is set
-    assert learner.get_params()["random_state" if people["Age"].isna().any() else "memory"] is None
-
-
-def test_a_learner_that_says_nothing_has_no_signal():
-    people, target, _ = people_of(300)
-    fitted = learn_disadvantage(people, target, learner=DummyRegressor(), seed=0)
-    np.testing.assert_allclose(fitted.predict(people), target.mean())
-    assert fitted.signal.n_levels(1000, 20) == 1
-    fitted.check(people)
-
-
 def test_a_learner_that_is_no_regressor_is_refused():
     people, target, _ = people_of(100)
     labels = np.where(target > 0.5, 1.0, 0.0)
@@ -466,34 +276,6 @@ def test_a_learner_that_is_no_regressor_is_refused():
 
     with pytest.raises(FaregError, match="learner must predict one finite number per row"):
         learn_disadvantage(people, labels, learner=Pairs(), seed=0)
-
-
-def stored(fitted):
-    writer = Writer()
-    written = json.loads(json.dumps(writer.write(fitted, "disadvantage")))
-    assert not writer.foreign
-    return Reader(writer.arrays, 10**6).read(written)
-
-
-def test_a_stored_disadvantage_answers_alike(both_models):
-    fitted, people = both_models
-    given = learn_disadvantage(
-        people, fitted.predict(people), learner=RandomForestRegressor(5), seed=0
-    )
-    for one in (fitted, given):
-        again = stored(one)
-        np.testing.assert_array_equal(again.predict(people), one.predict(people))
-        assert again.signal == one.signal
-        again.check(people)
-
-
-def test_many_people_take_a_moment(learned):
-    fitted, people, _, _ = learned
-    many = people.iloc[np.arange(200_000) % 40].reset_index(drop=True)
-    start = time.perf_counter()
-    b = fitted.predict(many)
-    assert time.perf_counter() - start < 5  # about 0.1 s alone on a core
-    np.testing.assert_array_equal(b[:40], fitted.predict(people.iloc[:40]))
 
 
 def test_one_row_takes_a_third_of_the_time_of_gradient_boosting(both_models):
@@ -510,3 +292,99 @@ def test_one_row_takes_a_third_of_the_time_of_gradient_boosting(both_models):
         return min(times)
 
     assert seconds(fitted.predict) < seconds(model.predict_proba) / 3
+
+
+# --- honesty, the smooth model, and learners ---
+
+
+def trees_alone(matrix, target, fold):
+    return learn_given(members.TREES, matrix, target, fold, 0)[0]
+
+
+def smooth_alone(matrix, target, fold):
+    is_category, columns = np.array([True, True, False, True]), [np.array([0, 2])] * len(READS)
+    return learn_smooth(matrix, is_category, target, fold, columns, 0)[0]
+
+
+def matrix_of(people):
+    return read_columns(tuple(ColumnReading.learn(column) for _, column in people.items()), people)
+
+
+@pytest.mark.parametrize("learn", [trees_alone, smooth_alone])
+def test_no_row_is_predicted_by_what_its_fold_taught(learn):
+    people, target, _ = people_of(300)
+    matrix, rng = matrix_of(people), np.random.default_rng(0)
+    _, fold = draw_folds(300, np.arange(300) // 2, rng)
+    honest = learn(matrix, target, fold)
+    for k in range(N_FOLDS):
+        again = learn(matrix, np.where(fold == k, 5 * rng.random(300), target), fold)
+        np.testing.assert_allclose(again[fold == k], honest[fold == k], atol=1e-9)
+        assert not np.allclose(again[fold != k], honest[fold != k], atol=1e-3)
+
+
+def test_few_kinds_of_rows_have_the_exact_kernel_regression():
+    """If every kind of row is a centre, the regression is ``k(x, X) (K + c I)^-1 y``."""
+    people, target, _ = people_of(300)
+    matrix, fold = matrix_of(people[["Color", "Region"]]), np.arange(300) % N_FOLDS
+    is_category = np.array([True, True])
+    out_of_fold, sums = learn_smooth(matrix, is_category, target, fold, [np.arange(2)] * 6, 0)
+    K = KernelSum(np.arange(2), is_category, 1.0, matrix, np.zeros(300)).kernel(matrix)
+    average = np.zeros(300)
+    for k in range(N_FOLDS + 1):
+        trains = fold != k
+        own, y = K[np.ix_(trains, trains)], target[trains] - target[trains].mean()
+
+        def error(c, own=own, y=y):
+            smoother = own @ np.linalg.inv(own + c * np.eye(len(y)))
+            rest = y - smoother @ y
+            return (rest @ rest) / (1 - np.trace(smoother) / (len(y) + 1)) ** 2
+
+        best = min(PENALTIES, key=error)
+        expected = K[:, trains] @ np.linalg.solve(own + best * np.eye(len(y)), y)
+        np.testing.assert_allclose(out_of_fold[fold == k], expected[fold == k], atol=1e-4)
+        average += expected / (N_FOLDS + 1)
+    np.testing.assert_allclose(sum(one.predict(matrix) for one in sums), average, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", ["few rows", "no rows", "clusters", "equal", "ids", "dummy"])
+def test_where_nothing_can_be_learned_there_is_no_signal(case, monkeypatch):
+    people, target, _ = people_of(300)
+    clusters = np.arange(300) % 4 if case == "clusters" else None
+    if "rows" in case:
+        people, target = people[: 49 * (case[0] == "f")], target[: 49 * (case[0] == "f")]
+    if case == "equal":
+        target = np.ones(300)
+    if case == "ids":
+        monkeypatch.setattr("fareg.groups._features.MAX_CELLS", 100)
+        people = pd.DataFrame({"id": [f"p{i}" for i in range(300)]}).astype(object)
+    learner = DummyRegressor() if case == "dummy" else None
+    fitted = learn_disadvantage(people, target, clusters, learner=learner, seed=0)
+    assert fitted.signal.n_levels(1000, 20) == 1
+    mean = target.mean() if len(target) else 0.0
+    np.testing.assert_allclose(fitted.predict(people), mean, atol=1e-9)
+    fitted.check(people)
+
+
+@pytest.mark.parametrize("kind", ["default", "regressor", "pipeline"])
+def test_any_regressor_learns_and_is_stored(kind):
+    people, target, hard = people_of(600)
+    forest = RandomForestRegressor(20)
+    learner = {"regressor": forest, "default": None}.get(
+        kind, make_pipeline(ordinal_encoder(), FillEmpty(), forest)
+    )
+    if kind != "pipeline":
+        people.loc[::7, "Age"] = np.nan
+    first, again = (learn_disadvantage(people, target, learner=learner, seed=1) for _ in "ab")
+    b = first.predict(people)
+    assert b[hard].mean() > b[~hard].mean() + 0.2
+    assert first.signal.credible
+    np.testing.assert_array_equal(again.predict(people), b)  # its random_state is set
+    assert forest.random_state is None
+    if kind == "pipeline":  # its encoder has functions, which only a whole model file names
+        return
+    writer = Writer()
+    written = json.loads(json.dumps(writer.write(first, "disadvantage")))
+    back = Reader(writer.arrays, 10**6).read(written)
+    np.testing.assert_array_equal(back.predict(people), b)
+    assert back.signal == first.signal
+    back.check(people)

@@ -3,10 +3,8 @@
 from itertools import combinations
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from fareg._levels import Levels
 from fareg.groups._features import (
     MAX_TRIPLED,
     N_FOLDS,
@@ -19,9 +17,13 @@ from fareg.groups._features import (
 
 
 def table(rng, n, n_noise=4):
-    columns = {f"noise {j}": rng.choice(list("abc"), n) for j in range(n_noise)}
-    columns |= {"a": rng.choice(["x", "y"], n), "b": rng.choice(["u", "v"], n)}
-    return pd.DataFrame(columns, dtype=object)
+    """Return codes: three levels of noise, and then two columns of two."""
+    noise, bits = rng.integers(0, 3, (n, n_noise)), rng.integers(0, 2, (n, 2))
+    return np.hstack([noise, bits]).astype(float)
+
+
+def chosen_of(codes, target, fold):
+    return choose_features(codes, np.ones(codes.shape[1], dtype=bool), target, fold)
 
 
 def folds(rng, n):
@@ -45,21 +47,18 @@ def test_gains_are_their_definition():
 @pytest.mark.parametrize("n_noise", [4, 30])
 def test_an_interaction_without_main_effects_is_found(n_noise):
     rng = np.random.default_rng(1)
-    people = table(rng, 800, n_noise)
-    target = ((people["a"] == "x") == (people["b"] == "u")) + rng.normal(size=800)
-    for names in choose_features(people, target.to_numpy(float), folds(rng, 800)):
-        assert {"a", "b"} <= set(names)
+    codes = table(rng, 800, n_noise)
+    target = (codes[:, -1] == codes[:, -2]) + rng.normal(size=800)
+    for features in chosen_of(codes, target, folds(rng, 800)):
+        assert {n_noise, n_noise + 1} <= set(features)
 
 
 def test_two_groups_of_different_features_are_both_found():
     rng = np.random.default_rng(0)
-    people = pd.DataFrame({name: rng.choice(["0", "1"], 2000) for name in "abcdefgh"}).astype(
-        object
-    )
-    first = (people["a"] == "1") & (people["b"] == "1")
-    second = (people["c"] == "1") & (people["d"] == "1")
-    target = np.clip(rng.random(2000) + 0.6 * (first | second) - 0.3, 0, 1).to_numpy()
-    assert set("abcd") <= set(choose_features(people, target, folds(rng, 2000))[-1])
+    codes = rng.integers(0, 2, (2000, 8)).astype(float)
+    hard = codes[:, :2].all(axis=1) | codes[:, 2:4].all(axis=1)
+    target = np.clip(rng.random(2000) + 0.6 * hard - 0.3, 0, 1)
+    assert {0, 1, 2, 3} <= set(chosen_of(codes, target, folds(rng, 2000))[-1])
 
 
 def test_the_best_of_all_subsets_is_chosen_if_there_are_few_features():
@@ -87,11 +86,11 @@ def test_many_features_are_searched_without_trying_every_triple():
 
 def test_a_search_without_a_fold_never_sees_its_rows():
     rng = np.random.default_rng(3)
-    people, fold, target = table(rng, 300), folds(rng, 300), rng.random(300)
+    codes, fold, target = table(rng, 300), folds(rng, 300), rng.random(300)
     n_changed = 0
     for k in range(N_FOLDS):
         other = np.where(fold == k, 10 * rng.random(300), target)
-        first, second = (choose_features(people, t, fold) for t in (target, other))
+        first, second = (chosen_of(codes, t, fold) for t in (target, other))
         assert first[k] == second[k]
         n_changed += first[-1] != second[-1]
     assert n_changed
@@ -100,20 +99,16 @@ def test_a_search_without_a_fold_never_sees_its_rows():
 def test_features_of_too_many_categories_are_not_chosen(monkeypatch):
     monkeypatch.setattr("fareg.groups._features.MAX_CELLS", 100)
     rng = np.random.default_rng(0)
-    people = pd.DataFrame({"id": [f"p{i}" for i in range(400)]}).astype(object)
-    target, fold = rng.random(400), folds(rng, 400)
-    assert set(choose_features(people, target, fold)) == {()}
-    beside = people.assign(number=target)
-    assert set(choose_features(beside, target, fold)) == {("number",)}
+    ids, target, fold = np.arange(400.0)[:, None], rng.random(400), folds(rng, 400)
+    assert set(chosen_of(ids, target, fold)) == {()}
+    beside = np.column_stack([ids, target])
+    assert set(choose_features(beside, np.array([True, False]), target, fold)) == {(1,)}
 
 
-def test_one_chosen_feature_is_the_one_of_the_largest_gain():
+def test_quarters_of_a_number_and_its_missing_values_are_told_apart():
     rng = np.random.default_rng(4)
-    n = 400
-    people = pd.DataFrame({"age": rng.random(n), "size": rng.random(n)})
-    target = (people["age"] > 0.5) + 0.1 * rng.random(n)
-    fold = folds(rng, n)
-    key = Levels.learn(people["age"]).codes(people["age"])
-    left = np.tile(target - target.mean(), (len(READS), 1))
-    assert nested_gains(key, left, fold)[-1] > 0.8 * n * target.var()
-    assert choose_features(people, target.to_numpy(), fold)[-1][0] == "age"
+    ranks, fold = rng.random((400, 2)), folds(rng, 400)
+    ranks[::4, 0] = -1.0
+    for hard in (ranks[:, 0] > 0.5, ranks[:, 0] < 0):
+        target = hard + 0.1 * rng.random(400)
+        assert choose_features(ranks, np.zeros(2, dtype=bool), target, fold)[-1][0] == 0

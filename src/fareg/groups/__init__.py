@@ -3,7 +3,7 @@
 from fareg.groups._disadvantage import Disadvantage, Signal, learn_disadvantage
 from fareg.groups._label_levels import LabelLevels, permutation_shares
 from fareg.groups._levels import DisadvantageLevels
-from fareg.groups._members import ColumnReading, KernelSum, Smooth, Trees
+from fareg.groups._members import ColumnReading, KernelSum
 from fareg.groups._pursuit import MAX_SHARE, find_groups
 from fareg.groups._rules import Condition, Rule
 
@@ -16,8 +16,6 @@ RECORDS = (
     LabelLevels,
     Rule,
     Signal,
-    Smooth,
-    Trees,
 )  # what a model file may hold
 
 __all__ = [

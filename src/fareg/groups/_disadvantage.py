@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 from scipy.stats import norm
-from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from fareg._threads import one_thread
-from fareg._validation import FloatArray, IntArray, InvalidInputError, require
-from fareg.groups._features import N_FOLDS, READS, choose_features
-from fareg.groups._members import ColumnReading, Smooth, Trees, learn_smooth, learn_trees
+from fareg._validation import FloatArray, IntArray, require
+from fareg.groups._features import N_FOLDS, choose_features
+from fareg.groups._members import TREES, ColumnReading, KernelSum, learn_given, learn_smooth
 
 DIGITS = 9  # decimals of a prediction: matrix products of other shapes differ in later ones
 MAX_LEARNING_ROWS = 50_000  # rows that a disadvantage is learned from
@@ -62,7 +61,7 @@ class Signal:
 
 @dataclass(frozen=True, eq=False)
 class Disadvantage:
-    """The expected shortfall of people: a weighted sum of models around the mean.
+    """The expected shortfall of people: a constant and a weighted sum of models.
 
     Made by :func:`learn_disadvantage`. If there was nothing to learn, it has no models.
     """
@@ -70,38 +69,27 @@ class Disadvantage:
     columns: tuple[str, ...]  # all features that it needs
     features: tuple[str, ...]  # those that matter, most important first
     signal: Signal
-    mean: float
+    constant: float
     readings: tuple[ColumnReading, ...] = ()
     models: tuple[Any, ...] = ()
     weights: tuple[float, ...] = ()
-    centres: tuple[float, ...] = ()  # mean out-of-fold prediction of each model
 
     def predict(self, people: pd.DataFrame) -> FloatArray:
         """Return the disadvantage of each row of a canonical frame, shape (n,) in [0, 1]."""
-        total = np.full(len(people), self.mean)
+        total = np.full(len(people), self.constant)
         if self.models and len(people):
             matrix = read_columns(self.readings, people)
             with one_thread():
-                for weight, centre, model in zip(
-                    self.weights, self.centres, self.models, strict=True
-                ):
+                for weight, model in zip(self.weights, self.models, strict=True):
                     table = people[list(self.columns)] if _reads_frames(model) else matrix
-                    total += weight * (model.predict(table) - centre)
+                    total += weight * model.predict(table)
         return np.asarray(np.round(np.clip(total, 0.0, 1.0), DIGITS))
 
     def check(self, people: pd.DataFrame) -> None:
         """Refuse parts that contradict each other, as those of an edited file; ask some rows."""
-        numbers = np.array([self.mean, *self.weights, *self.centres], dtype=np.float64)
-        require(np.isfinite(numbers).all(), "weights")
-        require(len(self.models) == len(self.weights) == len(self.centres), "models")
         require(set(self.features) <= set(self.columns) <= set(people.columns), "features")
         read = tuple(reading.name for reading in self.readings)
         require(read == (self.columns if self.models else ()), "readings")
-        for reading in self.readings:
-            reading.check()
-        for model in self.models:
-            if isinstance(model, Trees | Smooth):
-                model.check(self.readings)
         require(np.isfinite(self.signal.gain) and 0 <= self.signal.p_value <= 1, "signal")
         answer = self.predict(people)
         require(answer.shape == (len(people),) and np.isfinite(answer).all(), "models")
@@ -151,41 +139,37 @@ def learn_disadvantage(
     nobody = Disadvantage(names, names, Signal(0.0, 1.0), mean)
     if len(rows) < MIN_LEARNING_ROWS or len(np.unique(fold)) < N_FOLDS or np.ptp(target) == 0:
         return nobody
-    chosen = choose_features(people, target, fold)
-    if not all(chosen):
-        return nobody
     readings = tuple(ColumnReading.learn(column) for _, column in people.items())
     matrix = read_columns(readings, people)
+    is_category = np.array([reading.codes is not None for reading in readings])
+    chosen = choose_features(matrix, is_category, target, fold)
+    if not all(chosen):
+        return nobody
     if learner is None:
-        sizes = {j: len(one.codes) for j, one in enumerate(readings) if one.codes is not None}
-        reads = [np.sort([names.index(name) for name in own]) for own in chosen]
-        is_category = np.isin(np.arange(len(names)), list(sizes))
-        learned = [
-            learn_trees(matrix, sizes, target, fold),
-            learn_smooth(matrix, is_category, target, fold, reads, seed),
-        ]
+        reads = [np.sort(own) for own in chosen]
+        out_of_fold, trees = learn_given(TREES, matrix, target, fold, seed)
+        smoothed, sums = learn_smooth(matrix, is_category, target, fold, reads, seed)
+        predictions, models = np.column_stack([out_of_fold, smoothed]), [[trees], sums]
     else:
         table = people if _reads_frames(learner) else matrix
-        learned = [learn_given(learner, table, target, fold, int(rng.integers(2**31)))]
-    predictions = np.column_stack([out_of_fold for out_of_fold, _ in learned])
-    honest = cross_fitted(predictions, target, fold)
+        out_of_fold, fitted = learn_given(learner, table, target, fold, seed)
+        predictions, models = out_of_fold[:, None], [[fitted]]
     weights = stack_weights(predictions, target)
-    kept = np.flatnonzero(weights)
+    kept = [(weights[j], model) for j in np.flatnonzero(weights) for model in models[j]]
     return Disadvantage(
         columns=names,
-        features=chosen[-1],
-        signal=measure_signal(honest, target, fold, cluster),
-        mean=mean,
-        readings=readings if len(kept) else (),
-        models=tuple(learned[j][1] for j in kept),
-        weights=tuple(weights[kept].tolist()),
-        centres=tuple(predictions.mean(axis=0)[kept].tolist()),
+        features=tuple(names[j] for j in chosen[-1]),
+        signal=measure_signal(cross_fitted(predictions, target, fold), target, fold, cluster),
+        constant=mean - float(predictions.mean(axis=0) @ weights),
+        readings=readings if kept else (),
+        models=tuple(model for _, model in kept),
+        weights=tuple(float(weight) for weight, _ in kept),
     )
 
 
 def _reads_frames(model: Any) -> bool:
     """Say whether a model encodes text by itself; any other reads ranks and codes."""
-    if isinstance(model, Trees | Smooth):
+    if isinstance(model, KernelSum):
         return False
     return isinstance(model, Pipeline) or bool(get_tags(model).input_tags.string)
 
@@ -205,30 +189,6 @@ def read_columns(readings: tuple[ColumnReading, ...], people: pd.DataFrame) -> F
     for j, reading in enumerate(readings):
         matrix[:, j] = reading.read(people[reading.name])
     return matrix
-
-
-def learn_given(
-    learner: Any, table: Any, target: FloatArray, fold: IntArray, seed: int
-) -> tuple[FloatArray, Any]:
-    """Return out-of-fold predictions of any regressor, shape (n,), and the one fitted to all rows.
-
-    The parameter ``random_state`` is set, also that of a step.
-    """
-    is_seed = [name for name in learner.get_params() if f"__{name}".endswith("__random_state")]
-    out_of_fold = np.empty(len(target))
-    for k in range(N_FOLDS + 1):
-        trains = READS[k, fold] > 0
-        model = clone(learner).set_params(**dict.fromkeys(is_seed, seed))
-        model.fit(table[trains], target[trains])
-        if k < N_FOLDS:
-            answer = np.asarray(model.predict(table[~trains]), dtype=np.float64)
-            if answer.shape != (int((~trains).sum()),) or not np.isfinite(answer).all():
-                raise InvalidInputError(
-                    f"learner must predict one finite number per row, got an array of shape "
-                    f"{answer.shape} from {type(learner).__name__}; pass a regressor"
-                )
-            out_of_fold[~trains] = answer
-    return out_of_fold, model
 
 
 def stack_weights(predictions: FloatArray, target: FloatArray) -> FloatArray:

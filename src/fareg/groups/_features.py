@@ -13,12 +13,13 @@ from functools import cache, partial
 from itertools import combinations
 
 import numpy as np
-import pandas as pd
 
-from fareg._levels import Levels, joint_codes
-from fareg._validation import FloatArray, IntArray
+from fareg._levels import joint_codes
+from fareg._validation import BoolArray, FloatArray, IntArray
 
 N_FOLDS = 5
+MAX_DISCRETE = 20  # a number with more values is cut into quarters
+QUARTERS = np.array([0.0, 0.25, 0.5, 0.75])  # ranks where quarters begin; missing ones are below
 PRIOR_ROWS = 8.0  # means are shrunk as if so many more rows had the overall mean
 MAX_PAIRED = 40  # only so many of the best single features enter pairs
 MAX_TRIPLED = 10  # if there are more features, only the best pairs are extended to triples
@@ -34,36 +35,38 @@ READS = np.vstack([1.0 - np.eye(N_FOLDS), np.ones(N_FOLDS)])
 
 
 def choose_features(
-    people: pd.DataFrame, target: FloatArray, fold: IntArray
-) -> tuple[tuple[str, ...], ...]:
-    """Return the names of the features that matter, most important first, for six searches.
+    matrix: FloatArray, is_category: BoolArray, target: FloatArray, fold: IntArray
+) -> list[Subset]:
+    """Return the columns of the features that matter, most important first, for six searches.
 
     Parameters
     ----------
-    people : canonical frame of shape (n, n_features)
+    matrix : array of shape (n, n_features)
+        Codes of categories and ranks of numbers, -1 if missing.
+    is_category : bool array of shape (n_features,)
     target : array of shape (n,)
     fold : array of shape (n,)
         The fold of each row, from 0 to 4.
 
     Returns
     -------
-    tuple of tuples of str
+    list of tuples of int
         The features chosen without fold 0, ..., without fold 4, and with all rows. They are empty
         if every feature has too many categories to compare.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> people = pd.DataFrame(rng.integers(0, 2, (500, 3)).astype(float), columns=list("abc"))
-    >>> target = (people["a"] == people["c"]) + rng.random(500)
-    >>> sorted(choose_features(people, target.to_numpy(), np.arange(500) % 5)[-1])
-    ['a', 'c']
+    >>> codes = rng.integers(0, 2, (500, 3)).astype(float)
+    >>> target = (codes[:, 0] == codes[:, 2]) + rng.random(500)
+    >>> sorted(choose_features(codes, np.ones(3, dtype=bool), target, np.arange(500) % 5)[-1])
+    [0, 2]
     """
     rows = some_rows(len(target), MAX_ROWS)
-    people, target, fold = people.iloc[rows], target[rows], fold[rows]
-    levels = [Levels.learn(column) for _, column in people.items()]
-    codes = [level.codes(people[level.name]) for level in levels]
-    sizes = [len(level.values) for level in levels]
+    target, fold = target[rows], fold[rows]
+    pairs = zip(matrix[rows].T, is_category, strict=True)
+    codes = [_coded(column, by_category) for column, by_category in pairs]
+    sizes = [int(code.max()) + 1 for code in codes]
 
     def cells(subset: Subset) -> IntArray:
         return joint_codes([codes[j] for j in subset], [sizes[j] for j in subset])
@@ -72,15 +75,23 @@ def choose_features(
     n_rows = np.maximum(1, reads.sum(axis=1))
     left: FloatArray = target - (reads @ target / n_rows)[:, None]
     variances = (reads * left**2).sum(axis=1) / n_rows
-    chosen: list[dict[str, None]] = [{} for _ in READS]
+    chosen: list[dict[int, None]] = [{} for _ in READS]
     for least in (np.full(len(READS), -np.inf), LEAST_GAIN * variances):
         gains = cache(partial(_gains_of_cells, cells, left, fold))
         best = [best_subset(len(codes), gains, s) for s in range(len(READS))]
         # All gains are known before what they explain is taken away.
         for s in [s for s, subset in enumerate(best) if gains(subset)[s] > least[s]]:
-            chosen[s].update(dict.fromkeys(levels[j].name for j in best[s]))
+            chosen[s].update(dict.fromkeys(best[s]))
             left[s] -= _shrunk_means(cells(best[s]), left[s], reads[s])
-    return tuple(map(tuple, chosen))
+    return list(map(tuple, chosen))
+
+
+def _coded(column: FloatArray, by_category: bool) -> IntArray:
+    """Return the level of each row from 0: a category, one of few numbers, or a quarter of many."""
+    distinct, codes = np.unique(column, return_inverse=True)
+    if by_category or len(distinct) <= MAX_DISCRETE:
+        return codes
+    return np.searchsorted(QUARTERS, column).astype(np.int64)
 
 
 def some_rows(n: int, most: int) -> IntArray:
