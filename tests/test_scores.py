@@ -205,8 +205,8 @@ def test_raps_without_penalty_is_aps():
     ("proba", "sentence"),
     [
         ([0.5, 0.5], r"shape \(n_samples, n_classes\), got 1 dimension"),
-        ([[0.5, 0.5], [np.nan, 1.0]], "NaN in row 1; drop these rows"),
-        ([[1.5, -0.5]], "must not be negative, got -0.5 in row 0; pass probabilities, not logits"),
+        ([[0.5, 0.5], [np.nan, 1.0]], "got nan in row 1; drop the rows"),
+        ([[1.5, -0.5]], "got -0.5 in row 0; pass normalised probabilities, not logits"),
         ([[0.5, 0.5], [0.5, 0.4]], "sum to 1, got 0.9 in row 1; pass normalised"),
         ([[np.inf, 0.0]], "sum to 1, got inf"),
     ],

@@ -110,32 +110,35 @@ def _is_number(value: Any) -> bool:
 
 def check_confidence_level(confidence_level: Any) -> float:
     """Return ``alpha = 1 - confidence_level``, exact in decimals (0.9 gives 0.1)."""
-    if not _is_number(confidence_level):
+    level = confidence_level
+    if not _is_number(level):
         raise InvalidInputError(
-            f"confidence_level must be a number in (0, 1), got {confidence_level!r}; try 0.9"
+            f"confidence_level must be a number in (0, 1), got {level!r}; try 0.9"
         )
-    if not 0 < confidence_level < 1:
-        is_percent = 1 < confidence_level < 100
-        hint = f"did you mean {confidence_level / 100:g}?" if is_percent else "try 0.9"
-        raise InvalidInputError(
-            f"confidence_level must be in (0, 1), got {confidence_level}; {hint}"
-        )
-    alpha = float(1 - Fraction(str(float(confidence_level))))
+    alpha = float(1 - Fraction(str(float(level)))) if 0 < level < 1 else 1.0
     if alpha == 1:
-        raise InvalidInputError(
-            f"confidence_level is too close to 0, got {confidence_level}; try 0.9"
-        )
+        hint = f"did you mean {level / 100:g}?" if 1 < level < 100 else "try 0.9"
+        raise InvalidInputError(f"confidence_level must be in (0, 1), got {level}; {hint}")
     return alpha
 
 
 def check_fraction(
-    name: str, value: float, *, include_zero: bool = False, include_one: bool = False
+    name: str, value: Any, *, include_zero: bool = False, include_one: bool = False
 ) -> float:
     """Return ``value`` if it lies between 0 and 1, or is an end that is included."""
     ends = (include_zero and value == 0) or (include_one and value == 1)
     if not _is_number(value) or not (0 < value < 1 or ends):
         interval = f"{'[' if include_zero else '('}0, 1{']' if include_one else ')'}"
         raise InvalidInputError(f"{name} must be a number in {interval}, got {value!r}")
+    return float(value)
+
+
+def check_number(name: str, value: Any, *, include_zero: bool = False) -> float:
+    """Return ``value`` if it is a finite number above zero, or zero where that is included."""
+    is_inside = _is_number(value) and 0 <= value <= sys.float_info.max
+    if not is_inside or (value == 0 and not include_zero):
+        bound = ">= 0" if include_zero else "> 0"
+        raise InvalidInputError(f"{name} must be a number {bound}, got {value!r}")
     return float(value)
 
 
@@ -153,16 +156,6 @@ def check_choice(name: str, value: str, choices: Sequence[str] | Mapping[str, An
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
     return value
-
-
-def check_number(name: str, value: Any, *, include_zero: bool = False) -> float:
-    """Return ``value`` if it is a finite number above zero, or zero where that is included."""
-    too_large = isinstance(value, int) and abs(value) > sys.float_info.max  # for any float
-    number = float(value) if _is_number(value) and not too_large else np.nan
-    if not np.isfinite(number) or number < 0 or (number == 0 and not include_zero):
-        bound = ">= 0" if include_zero else "> 0"
-        raise InvalidInputError(f"{name} must be a number {bound}, got {value!r}")
-    return number
 
 
 def check_flag(name: str, value: Any) -> bool:
@@ -259,24 +252,19 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
     off = np.abs(sums - 1)
     if p.min(initial=0.0) >= 0 and (off <= SAME_SUM).all():
         return p
-    missing, negative = np.isnan(p).any(axis=1), (p < 0).any(axis=1)
-    if missing.any():
-        raise InvalidInputError(
-            f"{name} must not contain NaN, got NaN in {_shown_rows(missing, first_row)}; "
-            "drop these rows, or mend what made them"
-        )
-    if negative.any():
-        raise InvalidInputError(
-            f"{name} must not be negative, got {p.min():g} in {_shown_rows(negative, first_row)}; "
-            "pass probabilities, not logits: apply softmax to these"
-        )
-    wrong = off > min(0.005 * p.shape[1], 0.05) + SAME_SUM
+    # a sum of NaN is not close to 1, so these rows are wrong too
+    wrong = (p < 0).any(axis=1) | ~(off <= min(0.005 * p.shape[1], 0.05) + SAME_SUM)
     if wrong.any():
-        percent = np.abs(np.median(sums) - 100) < 1
+        row, n_more = int(wrong.argmax()), int(wrong.sum()) - 1
+        fix = "pass normalised probabilities, not logits: apply softmax to these"
+        if np.isnan(p[row]).any():
+            fix = "drop the rows with NaN, or mend what made them"
+        elif np.abs(np.median(sums) - 100) < 1:
+            fix = "divide percent by 100"
         raise InvalidInputError(
-            f"rows of {name} must sum to 1, got {sums[wrong][0]:g} in "
-            f"{_shown_rows(wrong, first_row)}; "
-            + ("divide percent by 100" if percent else "pass normalised probabilities")
+            f"rows of {name} must be numbers from 0 on that sum to 1, got "
+            f"{p[row].min() if (p[row] < 0).any() else sums[row]:g} in row {row + first_row}"
+            f"{f' and {n_more} more' if n_more else ''}; {fix}"
         )
     p = p.copy()
     rounded = off > SAME_SUM
@@ -284,10 +272,3 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
     # Rows are summed one by one: a product of matrices would round them by the rows beside them.
     p[rounded] = part / part.sum(axis=1, keepdims=True)
     return p
-
-
-def _shown_rows(marked: Any, first_row: int) -> str:
-    """Name the first few marked rows."""
-    rows = np.flatnonzero(marked) + first_row
-    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-    return f"row{'s' * (len(rows) > 1)} {', '.join(map(str, rows[:3]))}{more}"

@@ -17,17 +17,13 @@ SMALLEST_P = 1e-4  # smaller p-values are all written as below this
 # Unicode categories that steer a terminal or cannot be written: control, format (which holds the
 # marks that reverse text), lone surrogates, separators of lines and of paragraphs.
 STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
+JOINERS = "\u200c\u200d"  # format characters that words and emoji need
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 ITEM = re.compile(rf"(?:(?:^|(?<=[,=]))\s*{QUOTED.pattern}\s*(?=[,=]|$)|[^,])++")
-JOINERS = "\u200c\u200d"  # format characters that words and emoji need
 
 
 def either(endings: Sequence[str]) -> str:
-    """Return the endings of files in words.
-
-    >>> either((".csv", ".txt", ".pq"))
-    '.csv, .txt or .pq'
-    """
+    """Return the endings of files in words: ".csv, .txt or .pq"."""
     *others, last = endings
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -97,8 +93,8 @@ def shown(names: Iterable[Any]) -> str:
 def shortened(text: str, most: int) -> str:
     """Return a text of at most so many characters: two thirds from its start, the rest its end.
 
-    >>> shortened("occupation number 12", 12), shortened("Red", 12)
-    ('occupati… 12', 'Red')
+    >>> shortened("occupation number 12", 12)
+    'occupati… 12'
     """
     tail = (most - 1) // 3
     return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[-tail:]}"
@@ -126,30 +122,21 @@ def repeated(names: list[str]) -> list[str]:
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
-def percent(share: float | None, digits: int = 1) -> str:
-    """Return a share in percent, a dash for a missing one.
+# --- numbers; what is None is missing, and written as a dash ---
 
-    >>> percent(0.8567), percent(None)
-    ('85.7%', '–')
-    """
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """Return a share in percent: "85.7%"."""
     return MISSING if share is None else f"{100 * share:.{digits}f}%"
 
 
 def confidence(share: float) -> str:
-    """Return a confidence level in percent, with the decimals that it has.
-
-    >>> confidence(0.9), confidence(0.975)
-    ('90%', '97.5%')
-    """
+    """Return a confidence level in percent, with the decimals that it has: "90%", "97.5%"."""
     return f"{100 * share:.10g}%"
 
 
 def fraction(share: float) -> str:
-    """Return a share as a fraction of one, with three digits.
-
-    >>> fraction(1 - 0.1), fraction(0.0123456)
-    ('0.9', '0.0123')
-    """
+    """Return a share as a fraction of one, with three digits: "0.9"."""
     return f"{share:.3g}"
 
 
@@ -158,22 +145,14 @@ def count(n: int) -> str:
     return f"{n:,}"
 
 
-def rows(n: int) -> str:
-    """Return a number of rows.
-
-    >>> rows(1), rows(12345)
-    ('1 row', '12,345 rows')
-    """
-    return "1 row" if n == 1 else f"{count(n)} rows"
+def rows(n: int, noun: str = "row") -> str:
+    """Return a number of rows: "1 row", "12,345 rows"."""
+    return f"1 {noun}" if n == 1 else f"{count(n)} {noun}s"
 
 
 def clusters(n: int) -> str:
-    """Return a number of clusters.
-
-    >>> clusters(1), clusters(12345)
-    ('1 cluster', '12,345 clusters')
-    """
-    return "1 cluster" if n == 1 else f"{count(n)} clusters"
+    """Return a number of clusters: "1 cluster", "12,345 clusters"."""
+    return rows(n, "cluster")
 
 
 def size(labels: float | None) -> str:
@@ -181,21 +160,8 @@ def size(labels: float | None) -> str:
     return MISSING if labels is None else f"{labels:.2f}"
 
 
-def risk(excess: float | None) -> str:
-    """Return an excess risk; what rounds to zero has no sign.
-
-    >>> risk(0.0123), risk(-0.0001)
-    ('0.012', '0.000')
-    """
-    return MISSING if excess is None else f"{excess:z.3f}"
-
-
 def interval(low: float, high: float) -> str:
-    """Return an interval of shares.
-
-    >>> interval(0.812, 0.9)
-    '81.2% to 90.0%'
-    """
+    """Return an interval of shares: "81.2% to 90.0%"."""
     return f"{percent(low)} to {percent(high)}"
 
 
@@ -213,11 +179,7 @@ def probability(p: float | None) -> str:
 
 
 def p_value(p: float | None, name: str = "p") -> str:
-    """Return a p-value as an equation.
-
-    >>> p_value(0.031), p_value(0.0, "adjusted p")
-    ('p = 0.031', 'adjusted p < 0.0001')
-    """
+    """Return a p-value as an equation: "p = 0.031", "adjusted p < 0.0001"."""
     text = probability(p)
     return f"{name} {text}" if text.startswith("<") else f"{name} = {text}"
 
@@ -229,11 +191,7 @@ def counted_once(group: Mapping[str, Any]) -> str:
 
 
 def said_of(group: Mapping[str, Any]) -> list[str]:
-    """Return what test rows say of a group before and after, in a few words each.
-
-    >>> said_of({"verified": True, "made_worse": False, "few": False})
-    ['verified to be below, counted on the half of the rows that did not choose it']
-    """
+    """Return what test rows say of a group before and after, in a few words each."""
     verified = "verified to be below, counted on the half of the rows that did not choose it"
     words = {"verified": verified, "made_worse": "made worse", "few": TOO_FEW}
     return [text for name, text in words.items() if group.get(name)]
@@ -242,12 +200,8 @@ def said_of(group: Mapping[str, Any]) -> list[str]:
 def evidence(group: Mapping[str, Any]) -> str:
     """Return what must stand beside a coverage: how it is counted, its interval and p-value.
 
-    A coverage that is the mean over clusters comes with their number.
-
-    >>> evidence({"low": 0.8, "high": 0.85, "p_value": 0.001})
-    '95% interval 80.0% to 85.0%, p = 0.0010'
-    >>> evidence({"low": 0.8, "high": 0.85, "n_clusters": 1200})
-    'each of 1,200 clusters counted once, 95% interval 80.0% to 85.0%'
+    >>> evidence({"low": 0.8, "high": 0.85, "n_clusters": 1200, "p_value": 0.001})
+    'each of 1,200 clusters counted once, 95% interval 80.0% to 85.0%, p = 0.0010'
     """
     parts = [once] if (once := counted_once(group)) else []
     parts += [f"95% interval {interval(group['low'], group['high'])}"]

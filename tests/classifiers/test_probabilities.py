@@ -169,9 +169,9 @@ def spoilt(column, values, rows=slice(None)):
     ("table", "message"),
     [
         (X.drop(columns="p_mid"), "names 'p_mid', which is no column of X; columns: sex, age"),
-        (X.assign(**X[NAMES] * 100), "sum to 1, got 100 in rows 0, 1, 2 and 397 more; divide perc"),
+        (X.assign(**X[NAMES] * 100), "sum to 1, got 100 in row 0 and 399 more; divide perc"),
         (X.assign(**np.log(X[NAMES])), "not logits: apply softmax"),
-        (spoilt("p_low", np.nan, [7, 9]), "must not contain NaN, got NaN in rows 7, 9; drop these"),
+        (spoilt("p_low", np.nan, [7, 9]), "got nan in row 7 and 1 more; drop the rows with NaN"),
         (spoilt("p_low", 3.0, [5]), "got .* in row 5; pass normalised probabilities"),
         (X.assign(p_low="much"), "must hold numbers, got .much.; write 0.5"),
         (X[:0], "at least one row, got 0"),
