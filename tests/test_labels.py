@@ -39,7 +39,7 @@ def test_true_is_one_as_in_python():
 def test_unseen_labels_are_named_as_they_were_written_and_in_order():
     y = ["low"] * 88 + [f"x{i}" for i in (1, 2)]
     with pytest.warns(
-        FaregWarning, match=r"2 of 90 .* \(x1, x2\), .* at most 0\.1, in every group"
+        FaregWarning, match=r"2 of 90 .* \(x1, x2\), .* at most 0\.1 in every group"
     ):
         calibration_codes(y, ["low", "mid"], alpha=0.1)
     with pytest.warns(FaregWarning, match=r"\(2, 10\)"):
@@ -49,7 +49,7 @@ def test_unseen_labels_are_named_as_they_were_written_and_in_order():
 def test_labels_that_are_all_unseen_are_refused():
     with pytest.raises(InvalidInputError, match="no label that the estimator knows, got 7; its"):
         calibration_codes([7, 8], [0, 1], alpha=0.1)
-    with pytest.raises(InvalidInputError, match="0, 1, of type int; convert y from str"):
+    with pytest.raises(InvalidInputError, match="0, 1; these are of type int: convert y from str"):
         calibration_codes(["1", "0"], [0, 1], alpha=0.1)
 
 

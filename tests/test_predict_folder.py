@@ -218,7 +218,7 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line(place, tmp_path):
     (tmp_path / "empty" / "notes.txt").write_text("hello")
     refused("must hold Parquet files only, got notes.txt", tmp_path / "empty")
     refused("it exists", parts, out=tmp_path / "empty")
-    refused("it lies in .*parts, which is read; choose a place outside", parts, out=parts / "sets")
+    refused("it lies in .*parts, which is read; choose another name", parts, out=parts / "sets")
     (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
     refused("it exists", parts, out=tmp_path / "lost")
     refused("there is no folder", parts, out=tmp_path / "no" / "sets")

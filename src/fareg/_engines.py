@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -17,14 +18,12 @@ from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
-from fareg._validation import FaregError, LostWorkersError, check_choice, check_count
+from fareg._validation import FaregError, LostWorkersError, check_count
 from fareg._words import first_line
 
 CONNECT_SECONDS = 10
 WATCH_SECONDS = 1.0
-TLS = (
-    "tls:// needs certificates, which dask reads from its configuration under distributed.comm.tls"
-)
+ADDRESS = re.compile(r"\w+://.+")
 
 
 def run_tasks(
@@ -37,10 +36,10 @@ def run_tasks(
 ) -> Iterator[Any]:
     """Yield ``function(task)`` for every task, in the order in which they finish.
 
-    The function must be one of a module, so that other processes find it. ``engine`` is "local" or
-    "dask"; dask runs a task again on another worker if one dies. ``jobs`` are processes on this
-    machine, None for one per core; they end with this one, however it ends. ``scheduler`` is the
-    address of a running dask scheduler; None starts a cluster on this machine.
+    The function must be one of a module, so that other processes find it. ``engine`` is "local",
+    "dask" for a cluster on this machine, or the address of a running dask scheduler, which may be
+    ``scheduler`` too; dask runs a task again on another worker if one dies. ``jobs`` are processes
+    on this machine, None for one per core; they end with this one, however it ends.
 
     >>> sorted(run_tasks(abs, [-2, 1], jobs=1))
     [1, 2]
@@ -48,24 +47,25 @@ def run_tasks(
     jobs = check_engine(engine, jobs, scheduler)
     if not tasks:
         return iter(())
-    return ENGINES[engine](function, tasks, min(jobs, len(tasks)), scheduler)
+    run = ENGINES.get(engine, _run_dask)
+    return run(function, tasks, min(jobs, len(tasks)), scheduler or engine)
 
 
-def check_engine(engine: str, jobs: int | None, scheduler: str | None) -> int:
+def check_engine(engine: str, jobs: int | None, scheduler: str | None = None) -> int:
     """Return the number of processes, after checks of the arguments of :func:`run_tasks`."""
-    check_choice("engine", engine, ENGINES)
-    if scheduler is not None and engine != "dask":
+    address = "an address such as tcp://head:8786"
+    if engine not in ENGINES and not ADDRESS.fullmatch(engine):
+        raise FaregError(f"engine must be one of local, dask or {address}, got {engine!r}")
+    if scheduler is not None and (engine == "local" or not scheduler):
         raise FaregError(
-            "a scheduler is for the engine dask, got engine local; choose dask, or leave out the "
-            "scheduler"
+            f"a scheduler is for the engine dask and must be {address}, got {scheduler!r} for "
+            f"{engine}"
         )
-    if scheduler == "":
-        raise FaregError("the scheduler must be an address such as tcp://head:8786, got nothing")
     return (os.cpu_count() or 1) if jobs is None else check_count("jobs", jobs)
 
 
 def _run_local(
-    function: Callable[[Any], Any], tasks: Sequence[Any], jobs: int, scheduler: str | None
+    function: Callable[[Any], Any], tasks: Sequence[Any], jobs: int, engine: str
 ) -> Iterator[Any]:
     """Run tasks in ``jobs`` processes, or in this one if ``jobs`` is 1."""
     if jobs == 1:
@@ -101,9 +101,9 @@ def _end_with(parent: int) -> None:
 
 
 def _run_dask(
-    function: Callable[[Any], Any], tasks: Sequence[Any], jobs: int, scheduler: str | None
+    function: Callable[[Any], Any], tasks: Sequence[Any], jobs: int, engine: str
 ) -> Iterator[Any]:
-    """Run tasks on a dask cluster: that of ``scheduler``, or a local one of ``jobs`` processes."""
+    """Run tasks on the cluster of a running scheduler, or on a local one of ``jobs`` processes."""
     try:
         from distributed import KilledWorker, as_completed
         from distributed.comm import CommClosedError
@@ -113,11 +113,11 @@ def _run_dask(
             "pip install 'fareg[dask]', or use the engine local"
         ) from error
     lost = LostWorkersError(
-        f"the connection to the dask scheduler{f' at {scheduler}' if scheduler else ''} was lost; "
-        "run the same again when it is back"
+        f"the connection to the dask scheduler at {engine} was lost; run the same again when it is "
+        "back"
     )
     try:
-        with _silent("distributed"), _connected(scheduler, jobs) as client:
+        with _silent("distributed"), _connected(engine, jobs) as client:
             futures = client.map(function, tasks, pure=False)
             for future, result in as_completed(futures, loop=client.loop, with_results=True):
                 if future.cancelled():  # as a client does that has lost its scheduler
@@ -133,11 +133,11 @@ def _run_dask(
 
 
 @contextmanager
-def _connected(scheduler: str | None, jobs: int) -> Iterator[Any]:
+def _connected(engine: str, jobs: int) -> Iterator[Any]:
     """Yield a client of a running scheduler, or of a cluster that ends with the block."""
     from distributed import Client, LocalCluster
 
-    if scheduler is None:
+    if engine == "dask":
         local: dict[str, Any] = {"n_workers": jobs, "threads_per_worker": 1, "processes": True}
         with (
             LocalCluster(**local, dashboard_address=None, silence_logs=logging.CRITICAL) as cluster,
@@ -147,13 +147,11 @@ def _connected(scheduler: str | None, jobs: int) -> Iterator[Any]:
             yield client
         return
     try:
-        opened = Client(scheduler, timeout=CONNECT_SECONDS, set_as_default=False)
+        opened = Client(engine, timeout=CONNECT_SECONDS, set_as_default=False)
     except Exception as error:  # each kind of address has errors of its own
-        is_tls = isinstance(error, TypeError) and scheduler.startswith("tls://")
-        reason = TLS if is_tls else first_line(error)
         raise FaregError(
-            f"cannot reach the dask scheduler at {scheduler} ({reason}); check the address, or "
-            "leave it out to start a local cluster"
+            f"cannot reach the dask scheduler at {engine} ({first_line(error)}); check the "
+            "address, or choose dask to start a local cluster"
         ) from error
     with opened as client:
         yield client

@@ -55,8 +55,7 @@ def noting_files(written: list[Path]) -> Iterator[None]:
 
 def note_written(path: AnyPath) -> None:
     """Note that a file or a folder is finished, if somebody wants to know."""
-    written = _WRITTEN.get()
-    if written is not None:
+    if (written := _WRITTEN.get()) is not None:
         written.append(Path(path))
 
 
@@ -82,7 +81,10 @@ def writing(target: AnyPath) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InvalidInputError(f"cannot write {target}: {_reason(error)}") from error
+        reason = f"{(error.strerror or str(error)).lower()}; choose another place"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            reason = "the disk is full; free some space or choose another folder"
+        raise InvalidInputError(f"cannot write {target}: {reason}") from error
 
 
 def check_outputs(
@@ -95,22 +97,20 @@ def check_outputs(
     hard link. What is written to a folder of data would be read as data the next time, and a folder
     that is written may replace the files in it.
     """
-    written = [path for path in outputs if path is not None]
     read = [path for path in inputs if path is not None]
-    for number, output in enumerate(written):
-        wrong = [
-            f"it is the same as {other}, which is {use} too; choose another name"
-            for use, others in (("read", read), ("written", written[:number]))
-            for other in others
-            if _is_same(output, other)
+    written: list[AnyPath] = []
+    for output in (path for path in outputs if path is not None):
+        wrong = [f"it is the same as {p}, which is read too" for p in read if _is_same(output, p)]
+        wrong += [
+            f"it is the same as {path}, which is written too"
+            for path in written
+            if _is_same(output, path)
         ]
-        for source in read:
-            if _lies_in(output, source):
-                wrong.append(f"it lies in {source}, which is read; choose a place outside")
-            if _lies_in(source, output):
-                wrong.append(f"{source}, which is read, lies in it; choose another folder")
+        wrong += [f"it lies in {path}, which is read" for path in read if _lies_in(output, path)]
+        wrong += [f"{path}, which is read, lies in it" for path in read if _lies_in(path, output)]
         if wrong:
-            raise InvalidInputError(f"cannot write {output}: {wrong[0]}")
+            raise InvalidInputError(f"cannot write {output}: {wrong[0]}; choose another name")
+        written.append(output)
 
 
 def _lies_in(path: AnyPath, folder: AnyPath) -> bool:
@@ -132,53 +132,40 @@ def check_output(path: AnyPath, *, endings: Sequence[str] = ()) -> Path:
 
     Its name must have one of the ``endings``, if any are given.
     """
-    target = Path(path)
+    target, real = Path(path), Path(os.path.realpath(path))  # where a link leads to
     with writing(target):
-        _check_place(target)
-    if endings and target.suffix.lower() not in endings:
-        raise InvalidInputError(
-            f"cannot write {target}: the file must end in {either(endings)}, got "
-            f"{target.suffix or 'no ending'}; choose such a name"
-        )
+        folder = real.parent if target.is_symlink() else target.parent
+        wrong = ""
+        if target.is_dir():
+            wrong = "it is a folder; name a file in it"
+        elif not folder.is_dir():
+            wrong = f"there is no folder {folder}; create it first"
+        # Pipes and devices would be replaced, and a link that points to itself leads to no file.
+        elif real.is_symlink() or (real.exists() and not real.is_file()):
+            wrong = "it exists and is not a regular file; choose another name"
+        elif endings and target.suffix.lower() not in endings:
+            got = target.suffix or "no ending"
+            wrong = f"the file must end in {either(endings)}, got {got}; choose such a name"
+    if wrong:
+        raise InvalidInputError(f"cannot write {target}: {wrong}")
     return target
-
-
-def _check_place(target: Path) -> None:
-    """Refuse a path without a folder, or at which something else than a file stands."""
-    real = Path(os.path.realpath(target))  # a link stands for the file that it points to
-    folder = real.parent if target.is_symlink() else target.parent
-    if target.is_dir():
-        wrong = "it is a folder; name a file in it"
-    elif not folder.exists():
-        wrong = f"there is no folder {folder}; create it first"
-    elif not folder.is_dir():
-        wrong = f"{folder} is not a folder; choose another place"
-    # Pipes and devices would be replaced, and a link that points to itself leads to no file.
-    elif real.is_symlink() or (real.exists() and not real.is_file()):
-        wrong = "it exists and is not a regular file; choose another name"
-    else:
-        return
-    raise InvalidInputError(f"cannot write {target}: {wrong}")
 
 
 def check_readable(path: AnyPath) -> Path:
     """Return ``path`` if it is a file that can be opened."""
     source = Path(path)
+    wrong = ""
     if source.is_dir():
-        raise InvalidInputError(f"cannot read {source}: it is a folder; name a file")
-    if not source.exists():
-        raise InvalidInputError(f"cannot read {source}: there is no such file; check the path")
-    if not source.is_file():
-        raise InvalidInputError(f"cannot read {source}: it is not a regular file")
-    if not os.access(source, os.R_OK):
-        raise InvalidInputError(f"cannot read {source}: permission denied")
+        wrong = "it is a folder; name a file"
+    elif not source.exists():
+        wrong = "there is no such file; check the path"
+    elif not source.is_file():
+        wrong = "it is not a regular file"
+    elif not os.access(source, os.R_OK):
+        wrong = "permission denied"
+    if wrong:
+        raise InvalidInputError(f"cannot read {source}: {wrong}")
     return source
-
-
-def _reason(error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "the disk is full; free some space or choose another folder"
-    return f"{(error.strerror or str(error)).lower()}; choose another place"
 
 
 def digest_of(path: AnyPath) -> str:

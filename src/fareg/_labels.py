@@ -42,31 +42,19 @@ def label_codes(y: Any, classes: Any) -> IntArray:
     return np.asarray(codes, dtype=np.int64)
 
 
-def calibration_codes(
-    y: Any, classes: Any, *, alpha: float, label_conditional: bool = False
-) -> IntArray:
+def calibration_codes(y: Any, classes: Any, *, alpha: float) -> IntArray:
     """Return the columns of calibration labels, checked by :func:`check_known`."""
-    codes = label_codes(y, classes)
-    unknown = codes < 0
-    check_known(
-        int(unknown.sum()),
-        len(codes),
-        _values(y)[unknown],
-        classes,
-        alpha=alpha,
-        label_conditional=label_conditional,
-    )
+    codes, labels = label_codes(y, classes), _values(y)
+    check_known(int((codes < 0).sum()), len(codes), labels[codes < 0], classes, alpha=alpha)
     if len(codes) >= SUSPICIOUS_ROWS and len(classes) > 1 and (codes == codes[0]).all():
         warn(
-            f"all {len(codes)} calibration rows have the label {_values(y)[0]}: the promise is "
+            f"all {len(codes)} calibration rows have the label {labels[0]}: the promise is "
             "about rows like these; calibrate on rows with the labels that will come"
         )
     return codes
 
 
-def check_known(
-    n_unknown: int, n: int, labels: Any, classes: Any, *, alpha: float, label_conditional: bool
-) -> None:
+def check_known(n_unknown: int, n: int, labels: Any, classes: Any, *, alpha: float) -> None:
     """Warn of calibration rows whose ``labels`` the estimator never saw; refuse if all are such.
 
     No set can contain such a label, so coverage can be ``1 - alpha`` only while the share of such
@@ -75,32 +63,19 @@ def check_known(
     if n_unknown == 0:
         return
     if n_unknown == n:
-        text = f"y holds no label that the estimator knows, got {labels[0]}; its classes are "
+        kinds = [type(np.asarray(given).tolist()[0]).__name__ for given in (classes, labels)]
+        fix = "train it on rows with these labels"
         if str(labels[0]) in map(str, classes):  # 2 is known, and "2" was given
-            kind, other = (type(np.asarray(x).tolist()[0]).__name__ for x in (labels, classes))
-            raise InvalidInputError(
-                f"{text}{shown(classes)}, of type {other}; convert y from {kind}"
-            )
-        raise InvalidInputError(f"{text}{shown(classes)}; train it on rows with these labels")
-    share = n_unknown / n
-    if label_conditional:
-        effect = "the promise is kept for each label that it saw, not for these"
-    elif share <= alpha:
-        effect = (
-            f"sets of the other rows grow, and the promised {fraction(1 - alpha)} holds while "
-            f"the share of such labels is at most {fraction(alpha)}, in every group it is made "
-            "for"
-        )
-    else:
-        effect = (
-            f"the promised {fraction(1 - alpha)} needs a share of at most {fraction(alpha)}, "
-            f"here even full sets cover only {percent(1 - share)}; train the estimator on "
-            "these labels too"
+            fix = f"these are of type {kinds[0]}: convert y from {kinds[1]}"
+        raise InvalidInputError(
+            f"y holds no label that the estimator knows, got {labels[0]}; its classes are "
+            f"{shown(classes)}; {fix}"
         )
     warn(
-        f"{n_unknown} of {n} calibration rows ({percent(share)}) have labels "
-        f"that the estimator never saw ({shown(sorted_labels(labels))}), which no set "
-        f"can contain: {effect}"
+        f"{n_unknown} of {n} calibration rows ({percent(n_unknown / n)}) have labels that the "
+        f"estimator never saw ({shown(sorted_labels(labels))}), which no set can contain: the "
+        f"promised {fraction(1 - alpha)} needs a share of at most {fraction(alpha)} in every group "
+        "that it is made for; train the estimator on these labels too"
     )
 
 
@@ -185,23 +160,19 @@ def check_marks(sets: Any) -> BoolArray:
         )
     if table.ndim == 3 and table.shape[2] == 1:
         table = table[:, :, 0]
-    if table.ndim == 3:
-        raise InvalidInputError(
-            f"sets holds {table.shape[2]} confidence levels, got shape {table.shape}; "
-            "pass one at a time: sets[:, :, 0]"
-        )
     if table.ndim != 2 or table.size == 0:
+        fix = "one confidence level at a time: sets[:, :, 0]" if table.ndim == 3 else "a table"
         raise InvalidInputError(
             "sets must be a table of shape (n_samples, n_classes) and not be empty, "
-            f"got shape {table.shape}"
+            f"got shape {table.shape}; pass {fix}"
         )
-    table = table.astype(bool) if table.dtype == object else table
-    if table.dtype.kind not in "biuf" or not ((table == 0) | (table == 1)).all():
+    marks = table.astype(bool)
+    if table.dtype.kind not in "biufO" or not (table == marks).all():
         raise InvalidInputError(
             "sets must hold only True and False: is the class in the set? "
             "Pass probabilities to a conformal classifier first"
         )
-    return table.astype(bool)
+    return marks
 
 
 @dataclass(frozen=True)

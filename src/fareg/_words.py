@@ -160,6 +160,11 @@ def size(labels: float | None) -> str:
     return MISSING if labels is None else f"{labels:.2f}"
 
 
+def risk(excess: float | None) -> str:
+    """Return an excess risk; what rounds to zero has no sign."""
+    return MISSING if excess is None else f"{excess:z.3f}"
+
+
 def interval(low: float, high: float) -> str:
     """Return an interval of shares: "81.2% to 90.0%"."""
     return f"{percent(low)} to {percent(high)}"

@@ -374,7 +374,7 @@ def test_recalibration_warns_of_unknown_labels_and_of_too_few_rows(world, fitted
     _, _, test = world
     y = test.y[:400].copy()
     y[:80] = 99
-    with pytest.warns(FaregWarning, match="even full sets cover only 80.0%"):
+    with pytest.warns(FaregWarning, match="promised 0.9 needs a share of at most 0.1"):
         assert fitted.recalibrated(test.X[:400], y).predict_set(test.X).all()
     with pytest.warns(FaregWarning, match="fewer than 9 calibration points for disadvantage level"):
         few = fitted.recalibrated(test.X[:5], test.y[:5])

@@ -80,7 +80,7 @@ def test_inputs_are_never_replaced_under_any_name(files, verb, monkeypatch):
 def test_nothing_is_written_into_a_folder_that_is_read(files, line, monkeypatch):
     monkeypatch.chdir(files)
     before = contents(files)
-    assert "it lies in parts, which is read; choose a place outside" in refused(*line.split())
+    assert "it lies in parts, which is read; choose another name" in refused(*line.split())
     assert contents(files) == before
 
 
@@ -101,7 +101,7 @@ def test_results_are_not_written_around_what_is_read(files, monkeypatch):
     (files / "a.toml").write_text(toml + "sensitive = ['Color']\n")
     before = contents(files)
     told = refused("benchmark", ".", "--out", ".", "--method", "split")
-    assert "a.toml, which is read, lies in it; choose another folder" in told
+    assert "a.toml, which is read, lies in it; choose another name" in told
     told = refused("benchmark", ".", "--out", "results", "--page", "t.csv", "--method", "split")
     assert "it is the same as" in told
     told = refused("reproduce", "acs", "--acs-root", "parts", "--out", ".")

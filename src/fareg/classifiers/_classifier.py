@@ -312,9 +312,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
 
     def _calibration_rows(self, rows: Rows) -> Labelled:
         """Return rows that calibrate after checks of their labels; warn if many are equal."""
-        codes = calibration_codes(
-            rows.y, self.classes_, alpha=self.alpha_, label_conditional=self.label_conditional
-        )
+        codes = calibration_codes(rows.y, self.classes_, alpha=self.alpha_)
         rows = replace(rows, codes=codes)
         hashes = self._hashes(rows)
         if is_randomised(get_score(self.conformity_score)):  # else it does not matter who is equal

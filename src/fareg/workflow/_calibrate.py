@@ -381,5 +381,4 @@ def _check(found: PartScores, clf: Any, data: str) -> None:
         np.array(found.examples, dtype=object),
         clf.classes_,
         alpha=clf.alpha_,
-        label_conditional=clf.label_conditional,
     )
