@@ -357,9 +357,8 @@ def _times(when: Any, n: int) -> Any:
     check_same_length(X=np.empty(n), when=times)
     if not pd.api.types.is_numeric_dtype(times):
         try:
-            dates = pd.to_datetime(
-                times, utc=True, format="ISO8601" if times.dtype == object else None
-            )
+            iso = None if times.dtype.kind == "M" else "ISO8601"
+            dates = pd.to_datetime(times, utc=True, format=iso)
         except (ValueError, TypeError) as error:
             raise InvalidInputError(
                 "when must hold numbers or dates such as 2026-03-01 or 2026-03-01 08:30, got "
