@@ -106,11 +106,14 @@ class CalibrationScores:
         categories: Any = None,
         n_categories: int = 1,
         sizes: IntArray | None = None,
+        weights: IntArray | None = None,
+        new: int = 1,
     ) -> CalibrationScores:
         """Sort scores of shape (n,) with category numbers of shape (n,), None for one category.
 
         ``sizes`` of shape (n,) are the numbers of calibration points that the person of each point
-        has, in all categories together; None if every point is another person.
+        has, in all categories together; None if every point is another person. In their place,
+        ``weights`` say what each point weighs, and ``new`` what a test point weighs.
         """
         scores = np.asarray(scores, dtype=np.float64)
         if scores.ndim != 1 or np.isnan(scores).any():
@@ -126,10 +129,12 @@ class CalibrationScores:
         pooled = scores[order]
         ranks = np.searchsorted(pooled, pooled)  # sorted values are found 10 times faster
         keys = categories[order] * (len(scores) + 1) + ranks
-        if sizes is None:
-            keys, before, new = np.sort(keys), np.arange(len(keys) + 1), 1
+        if sizes is not None:
+            weights, new = _weights(sizes)
+        if weights is None:
+            keys, before = np.sort(keys), np.arange(len(keys) + 1)
         else:
-            rising, (weights, new) = np.argsort(keys), _weights(sizes)
+            rising = np.argsort(keys)
             before = np.concatenate([[0], np.cumsum(weights[order][rising])])
             keys = keys[rising]
         starts = np.searchsorted(keys, np.arange(n_categories + 1) * (len(scores) + 1))

@@ -16,7 +16,7 @@ import pandas as pd
 from fareg._hashing import row_draws
 from fareg._validation import FloatArray, IntArray
 
-ARRAYS = ("score", "y", "u", "surprise")  # the columns of labelled rows, beside people and clusters
+ARRAYS = ("score", "y", "u", "surprise", "clusters", "weights")  # the columns of labelled rows
 DRAW, PICK = 1, 2  # what further random numbers of a row are for: randomised methods, clusters
 
 
@@ -33,9 +33,18 @@ class Batch:
     proba: FloatArray  # (n, n_classes)
     scores: FloatArray  # (n, n_classes) conformity score of every label
     u: FloatArray  # (n,) the random number of each row
+    # (n, 1), or (n, n_classes) if labels weigh: how much more frequent such rows are where sets are
+    # used than where they were calibrated; None if the population is the same
+    weights: IntArray | None = None
 
     def __len__(self) -> int:
         return len(self.u)
+
+    def take(self, rows: Any) -> Batch:
+        """Return some of the rows, given by a mask."""
+        arrays = (self.proba, self.scores, self.u, self.weights)
+        own = (None if array is None else array[rows] for array in arrays)
+        return Batch(self.people[rows].reset_index(drop=True), *own)  # type: ignore[arg-type]
 
     def labelled(self, y: IntArray, clusters: IntArray | None = None) -> Labelled:
         """Keep what rows with known labels teach; ``y`` holds the column of each, -1 if unknown."""
@@ -44,7 +53,10 @@ class Batch:
         surprise = np.where(known, (self.proba**2).sum(axis=1) - p_true, 1.0)
         score = np.where(known, self.scores[rows, y], np.inf)
         n_classes = self.scores.shape[1]
-        return Labelled(self.people, score, y, n_classes, self.u, surprise, clusters)
+        weights = None
+        if self.weights is not None:
+            weights = np.broadcast_to(self.weights, self.scores.shape)[rows, y]
+        return Labelled(self.people, score, y, n_classes, self.u, surprise, clusters, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +72,7 @@ class Labelled:
     # itself; 1 if the model does not know the label
     surprise: FloatArray
     clusters: IntArray | None = None  # (n,) whose rows they are, from 0
+    weights: IntArray | None = None  # (n,) as those of a batch
 
     def __len__(self) -> int:
         return len(self.u)
@@ -76,14 +89,15 @@ class Labelled:
             return None
         return np.bincount(self.clusters)[self.clusters].astype(np.int64)
 
+    @property
+    def _arrays(self) -> list[str]:
+        """The columns that there are, beside people."""
+        return [name for name in ARRAYS if getattr(self, name) is not None]
+
     def take(self, rows: IntArray) -> Labelled:
         """Return some of the rows."""
-        return replace(
-            self,
-            people=self.people.iloc[rows].reset_index(drop=True),
-            clusters=None if self.clusters is None else self.clusters[rows],
-            **{name: getattr(self, name)[rows] for name in ARRAYS},
-        )
+        arrays = {name: getattr(self, name)[rows] for name in self._arrays}
+        return replace(self, people=self.people.iloc[rows].reset_index(drop=True), **arrays)
 
     @classmethod
     def joined(cls, parts: Sequence[Labelled]) -> Labelled:
@@ -91,9 +105,8 @@ class Labelled:
         first = parts[0]
         if len(parts) == 1:
             return first
-        names = ARRAYS if first.clusters is None else (*ARRAYS, "clusters")
         arrays: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in names
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in first._arrays
         }
         people = pd.concat([part.people for part in parts], ignore_index=True)
         return replace(first, people=people, **arrays)

@@ -28,7 +28,7 @@ from fareg._validation import (
     require,
 )
 from fareg.calibration._batch import Batch, Labelled
-from fareg.calibration._sample import Calibration, Sample
+from fareg.calibration._sample import Calibration, Sample, weight_by_weight
 from fareg.pvalues import CalibrationScores, conformal_rank
 
 MOST_LEVELS = 128  # all runs of levels are looked at, and there are nearly half as many squared
@@ -188,15 +188,15 @@ class LevelThresholds(Calibration):
     theta: tuple[FloatArray, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        sample, sizes = self.sample, self.sample.sizes
+        sample = self.sample
         n_levels = np.broadcast_to(self.levels.n_levels, sample.n_labels)
         require(n_levels.min() >= 1 and n_levels.max() <= MOST_LEVELS, "n_levels")
         sample.check_codes(self.row_levels, -1, int(n_levels.max()), "levels")
         tables = []
         for label, n in enumerate(n_levels.tolist()):
             rows = self._rows_of(label)
-            own = None if sizes is None else sizes[rows]
-            tables.append(CalibrationScores.sort(sample.score[rows], self.row_levels[rows], n, own))
+            own = (sample.score[rows], self.row_levels[rows], n, *sample.counting(rows))
+            tables.append(CalibrationScores.sort(*own))
         theta = tuple(_isotonic(interval_quantiles(table, self.alpha)) for table in tables)
         vars(self).update(tables=tuple(tables), theta=theta)
 
@@ -210,15 +210,18 @@ class LevelThresholds(Calibration):
         """Return the level of each row, in the order of its label."""
         return _own_levels(self.levels, rows)
 
-    def again(self, sample: Sample, places: IntArray) -> LevelThresholds:
-        """Return the same levels with the thresholds of other calibration rows."""
-        return LevelThresholds(self.levels, sample, places, self.alpha)
+    def again(self, sample: Sample, places: IntArray | None = None) -> LevelThresholds:
+        """Return the same levels with the thresholds of other calibration rows, or weights."""
+        own = self.row_levels if places is None else places
+        return LevelThresholds(self.levels, sample, own, self.alpha)
 
+    @weight_by_weight
     def thresholds(self, batch: Batch) -> FloatArray:
         """Return thresholds of shape (n_samples, n_labels)."""
         levels = self._levels_by_label(batch)
         return np.column_stack([own[levels[:, k]] for k, own in enumerate(self.theta)])
 
+    @weight_by_weight
     def pvalues(self, batch: Batch) -> FloatArray:
         """Return p-values of shape (n_samples, n_classes)."""
         levels = self._levels_by_label(batch)

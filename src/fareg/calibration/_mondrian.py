@@ -15,7 +15,7 @@ import numpy as np
 from fareg._levels import LevelCoding, Levels, cell_numbers
 from fareg._validation import FloatArray, IntArray
 from fareg.calibration._batch import Batch, Labelled
-from fareg.calibration._sample import Calibration, Sample, warn_of_full_rows
+from fareg.calibration._sample import Calibration, Sample, warn_of_full_rows, weight_by_weight
 from fareg.pvalues import CalibrationScores
 
 UNSEEN, ABSENT = -1, -2  # cells of rows that calibration never saw, and that no promise is about
@@ -128,19 +128,22 @@ class Mondrian(Calibration):
         """Return the cell of each row."""
         return self.groups.cells(rows)
 
-    def again(self, sample: Sample, places: IntArray) -> Mondrian:
-        """Return the same cells with the thresholds of other calibration rows."""
-        return Mondrian(self.groups, sample, places, self.alpha)
+    def again(self, sample: Sample, places: IntArray | None = None) -> Mondrian:
+        """Return the same cells with the thresholds of other calibration rows, or weights."""
+        own = self.cells if places is None else places
+        return Mondrian(self.groups, sample, own, self.alpha)
 
     def of_rows(self) -> FloatArray:
         """Return the threshold of each calibration row for its true label, shape (n,)."""
         own = self._of_cells(self.cells)[np.arange(len(self.sample)), self.sample.problems]
         return np.where((self.sample.problems < 0) & (self.cells != ABSENT), np.inf, own)
 
+    @weight_by_weight
     def thresholds(self, batch: Batch) -> FloatArray:
         """Return thresholds of shape (n_samples, n_labels); -inf for rows in no cell."""
         return self._of_cells(self._cells_of(batch))
 
+    @weight_by_weight
     def pvalues(self, batch: Batch) -> FloatArray:
         """Return p-values of shape (n_samples, n_classes); 0 for rows in no cell."""
         cells = self._cells_of(batch)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,8 +15,10 @@ from fareg._validation import BoolArray, FaregError, FloatArray, IntArray, requi
 from fareg.calibration._batch import Batch, Labelled
 from fareg.pvalues import CalibrationScores
 
+Answer = Callable[[Any, Batch], FloatArray]
 MAX_LABELS = 10**5  # that are calibrated by themselves
 MAX_CATEGORIES = 10**7  # cells times such labels
+MAX_WEIGHT = 10**6  # sums of many of them are exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,8 @@ class Sample:
     labels: IntArray | None
     n_labels: int  # how many labels are calibrated by themselves; 1 if all together
     sizes: IntArray | None  # (n,) rows of the person behind each row; None if every row counts once
+    weights: IntArray | None = None  # (n,) what each row weighs, if the population has changed
+    new: int = 1  # what a row to come weighs
 
     def __post_init__(self) -> None:
         require(self.score.dtype == np.float64 and not np.isnan(self.score).any(), "score")
@@ -39,13 +44,16 @@ class Sample:
         self.check_codes(self.problems, -1, self.n_labels, "labels")
         if self.sizes is not None:
             self.check_codes(self.sizes, 1, len(self) + 1, "sizes")
+        if self.weights is not None:
+            self.check_codes(self.weights, 0, MAX_WEIGHT + 1, "weights")
+        require(type(self.new) is int and 1 <= self.new <= MAX_WEIGHT, "new")
 
     @classmethod
     def of(cls, rows: Labelled, *, label_conditional: bool) -> Self:
         """Take the scores of rows with labels."""
-        if label_conditional:
-            return cls(rows.score, rows.y, rows.n_classes, rows.sizes)
-        return cls(rows.score, None, 1, rows.sizes)
+        labels, n_labels = (rows.y, rows.n_classes) if label_conditional else (None, 1)
+        new = 1 if rows.weights is None else max(1, round(float(rows.weights.mean())))
+        return cls(rows.score, labels, n_labels, rows.sizes, rows.weights, new)
 
     def __len__(self) -> int:
         return len(self.score)
@@ -65,7 +73,15 @@ class Sample:
         require(n_cells * self.n_labels <= MAX_CATEGORIES, "n_cells")
         inside = (self.problems >= 0) & (cells >= 0)
         categories = np.where(inside, cells * self.n_labels + self.problems, -1)
-        return CalibrationScores.sort(self.score, categories, n_cells * self.n_labels, self.sizes)
+        n_categories = n_cells * self.n_labels
+        return CalibrationScores.sort(self.score, categories, n_categories, *self.counting())
+
+    def counting(self, rows: Any = slice(None)) -> tuple[Any, Any, int]:
+        """Return what makes rows count more or less: sizes, weights, and the weight of new rows."""
+        sizes, weights = (
+            None if part is None else part[rows] for part in (self.sizes, self.weights)
+        )
+        return sizes, weights, self.new
 
     def categories(self, cells: IntArray) -> IntArray:
         """Return the categories of other rows, shape (n, n_labels); negative for no cell."""
@@ -114,6 +130,26 @@ class Calibration:
     def thresholds(self, batch: Batch) -> FloatArray:
         """Return the largest scores that get into the sets, shape (n_samples, n_labels)."""
         raise NotImplementedError
+
+
+def weight_by_weight(answer: Answer) -> Answer:
+    """Decorate answers to rows that all weigh as much as ``sample.new``: others get theirs too."""
+
+    @functools.wraps(answer)
+    def weighted(self: Any, batch: Batch) -> FloatArray:
+        if batch.weights is None:
+            return answer(self, batch)
+        found = np.empty(batch.scores.shape)
+        weights = np.broadcast_to(batch.weights, found.shape)
+        plain = replace(batch, weights=None)
+        for weight in np.unique(weights).tolist():
+            here = weights == weight
+            rows = here.any(axis=1)
+            own = answer(self.again(replace(self.sample, new=weight)), plain.take(rows))
+            found[rows] = np.where(here[rows], own, found[rows])
+        return found
+
+    return weighted
 
 
 def warn_of_full_sets(calibration: Any, classes: Any, alpha: float) -> None:
