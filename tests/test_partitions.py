@@ -24,12 +24,12 @@ def by_smoker(folder, words):
     return folder
 
 
-@pytest.mark.parametrize("words", [("false", "true"), ("False", "True"), ("0", "1")])
+@pytest.mark.parametrize("words", [("false", "true"), ("False", "True")])
 def test_folders_of_flags_are_those_of_one_file(words, tmp_path):
     whole = FRAME.sort_values("smoker", kind="stable").reset_index(drop=True)
     whole.to_parquet(tmp_path / "whole.parquet")
     folder = by_smoker(tmp_path / "parts", words)
-    assert column_kinds(read_table(folder)) == {**column_kinds(whole), "smoker": "number"}
+    assert column_kinds(read_table(folder)) == {**column_kinds(whole), "smoker": "text"}
     answers = []
     for name in ("whole.parquet", "parts"):  # a model of either answers to both
         model = tmp_path / "m.fareg"
@@ -50,7 +50,7 @@ def test_folders_with_other_words_than_numbers_are_told_as_texts(tmp_path):
     model = tmp_path / "m.fareg"
     fit_file(tmp_path / "whole.parquet", target="outcome", out=model, estimator="logistic")
     folder = by_smoker(tmp_path / "parts", ("no", "yes"))
-    with pytest.raises(FaregError, match=r"smoker .* held numbers .* here it holds texts such as"):
+    with pytest.raises(FaregError, match="smoker: 100.0% of 1,200 rows hold a value that fit"):
         predict_folder(model, folder, tmp_path / "sets", jobs=1)
 
 

@@ -135,6 +135,8 @@ def code_column(column: pd.Series) -> Any:
             "one column per item"
         ) from error
     objects = np.asarray(distinct, dtype=object)
+    if all(type(value) is str for value in objects) and len(objects):
+        return Texts(np.array([*objects, None], dtype=object), codes)
     if pd.api.types.infer_dtype(objects) in ("date", "datetime", "datetime64"):
         return np.append(_dates(objects), np.datetime64("NaT"))[codes]
     plain = [_plain(value) for value in objects]
@@ -187,14 +189,13 @@ def _seconds(dates: Any) -> FloatArray:
 
 def spelled_numbers(texts: Iterable[float | str]) -> FloatArray:
     """Return the number that each text spells, NaN where it spells none."""
-
-    def number(text: float | str) -> float:
+    numbers = []
+    for text in texts:
         try:
-            return float(text)
+            numbers.append(float(text))
         except ValueError:
-            return np.nan
-
-    return np.array([number(text) for text in texts], dtype=np.float64)
+            numbers.append(np.nan)
+    return np.array(numbers, dtype=np.float64)
 
 
 def numbers_of(column: Any) -> FloatArray:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,6 @@ __all__ = [
 LARGEST_SUM = 2**52  # up to here, floats divide sums of weights exactly enough to compare them
 
 
-@overload
-def conformal_rank(n: int, alpha: float, new: int = 1) -> int: ...
-@overload
-def conformal_rank(n: IntArray, alpha: float, new: int = 1) -> IntArray: ...
 def conformal_rank(n: Any, alpha: float, new: int = 1) -> Any:
     """Return ``k = ceil((n + 1)(1 - alpha))`` without floating-point slips.
 

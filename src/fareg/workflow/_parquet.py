@@ -23,7 +23,7 @@ from fareg.workflow._formats import check_unique, is_parquet, reading
 
 BATCH = 1 << 16  # rows that are decoded at a time
 MAX_ROWS = 1_000_000
-FLAGS = {"true": True, "false": False}  # as folders of flags are named
+FLAGS = ("true", "false")  # as folders of flags are named
 
 
 @dataclass(frozen=True)
@@ -90,21 +90,21 @@ def folder_values(path: Path, root: Path | None, kinds: Mapping[str, str]) -> di
     schema = pyarrow.schema((name, pyarrow.string()) for name in kinds)
     below = path.relative_to(root).as_posix()
     texts = dataset.get_partition_keys(dataset.partitioning(schema, flavor="hive").parse(below))
-    return {n: _spelled(t) if kinds[n] == "number" else t for n, t in texts.items()}
+    return {n: _spelled(t, kinds[n]) for n, t in texts.items()}
 
 
-def _spelled(text: str | None) -> float | bool | str | None:
-    """Return the number or the flag that a text spells, or the text."""
+def _spelled(text: str | None, kind: str = "number") -> float | str | None:
+    """Return the number that a text spells, or the text, with flags as columns hold them."""
     if text is None or text.lower() in FLAGS:
-        return None if text is None else FLAGS[text.lower()]
-    number = float(spelled_numbers([text])[0])
+        return None if text is None else text.capitalize()
+    number = float(spelled_numbers([text])[0]) if kind == "number" else np.nan
     return text if np.isnan(number) else number
 
 
 def folder_kinds(root: Path, parts: Sequence[str]) -> dict[str, str]:
     """Return the columns that the names of folders give.
 
-    They are "number" if all values are numbers, or all are ``true`` or ``false``, or else "text".
+    They are "number" if all values are numbers, or else "text".
     """
     steps = [step for part in parts for step in Path(part).parent.parts if "=" in step]
     texts = dict.fromkeys((step.partition("=")[0] for step in steps), "text")
@@ -112,7 +112,7 @@ def folder_kinds(root: Path, parts: Sequence[str]) -> dict[str, str]:
     kinds = {}
     for name in texts:
         types = {type(_spelled(row[name])) for row in found if row.get(name) is not None}
-        kinds[name] = "number" if types <= {float} or types <= {bool} else "text"
+        kinds[name] = "number" if types <= {float} else "text"
     return kinds
 
 
