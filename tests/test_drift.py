@@ -189,10 +189,3 @@ def test_a_part_that_is_strange_is_a_warning_of_every_command(place, tmp_path):
         told = run(*command).stderr
         assert "Warning: column Gender: 20.0% of 1,000 rows are empty (0.0% in fit)" in told
         assert told.count("Gender: ") == 1
-
-
-@pytest.mark.slow
-def test_a_model_file_keeps_what_fit_had(place):
-    clf = fareg.load(place / "m.fareg")
-    assert clf.seen_values_["Gender"]["known"] == ["Female", "Male"]
-    assert clf.seen_values_["Gender"]["people"] == 1200  # the test rows are left out

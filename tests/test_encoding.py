@@ -6,10 +6,8 @@ import polars as pl
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from fareg._columns import canonical
 from fareg._encoding import (
     AnySizeBoosting,
-    code_encoder,
     gradient_boosting,
     one_hot_encoder,
     ordinal_encoder,
@@ -25,13 +23,6 @@ def test_encoded_rows_do_not_depend_on_the_batch_or_the_library(encoder):
     np.testing.assert_array_equal(together, alone)
     np.testing.assert_array_equal(together, encoder.transform(polars))
     assert len(encoder[-1].get_feature_names_out()) == together.shape[1]
-
-
-@pytest.mark.parametrize("make", [ordinal_encoder, one_hot_encoder, code_encoder])
-def test_canonical_columns_need_no_first_step(make):
-    columns = canonical(polars_plain())
-    encoded = make()[1:].fit_transform(columns)
-    np.testing.assert_array_equal(encoded, make().fit_transform(columns))
 
 
 def test_unseen_text_and_numbers_in_unlike_columns_are_encoded():
@@ -71,12 +62,3 @@ def test_boosting_with_rare_classes_does_not_go_astray():
     )  # steps without bound
     assert np.log(told).mean() > np.log(shares[y]).mean()
     assert boosting.get_params()["l2_regularization"] == 0.0
-
-
-def test_boosting_that_does_not_go_astray_is_scikit_learns():
-    X, y = skewed_classes(3)
-    ours, theirs = (
-        kind(random_state=0).fit(X, y).predict_proba(X)
-        for kind in (AnySizeBoosting, HistGradientBoostingClassifier)
-    )
-    assert np.array_equal(ours, theirs)

@@ -35,18 +35,6 @@ def test_discrete_levels_are_the_distinct_values():
     assert [levels.label(code) for code in (0, 1, 2, -1)] == ["c=a", "c=b", "c missing", "c=unseen"]
 
 
-def test_missing_is_unseen_where_it_was_never_seen():
-    assert Levels.learn(column(["a", "b"])).codes(column([None, "b"])).tolist() == [-1, 1]
-
-
-def test_numbers_with_few_values_are_discrete():
-    levels = Levels.learn(column([3, 1, 1, None]))
-    assert levels.values == (1.0, 3.0, None)
-    assert levels.edges is None
-    assert levels.codes(column([1, 2, 3, None])).tolist() == [0, -1, 1, 2]
-    assert levels.label(1) == "c=3"
-
-
 @pytest.mark.parametrize(("n_distinct", "binned"), [(20, False), (21, True)])
 def test_numbers_with_many_values_are_binned(n_distinct, binned):
     assert (Levels.learn(column(range(n_distinct))).edges is not None) == binned
@@ -146,10 +134,6 @@ def test_a_value_has_its_level_whichever_values_came_with_it(values, number_heav
     learned = Levels.learn(column([*values, *range(50)] if number_heavy else values))
     alone = [int(learned.codes(column([value]))[0]) for value in values]
     assert learned.codes(column(values)).tolist() == alone
-
-
-def test_text_in_a_column_of_bins_is_unseen():
-    assert Levels.learn(column(range(50))).codes(column(["old", 3])).tolist() == [-1, 0]
 
 
 @laws

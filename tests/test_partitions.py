@@ -50,7 +50,7 @@ def test_folders_with_other_words_than_numbers_are_told_as_texts(tmp_path):
     model = tmp_path / "m.fareg"
     fit_file(tmp_path / "whole.parquet", target="outcome", out=model, estimator="logistic")
     folder = by_smoker(tmp_path / "parts", ("no", "yes"))
-    with pytest.raises(FaregError, match="smoker: 100.0% of 1,200 rows hold a value that fit"):
+    with pytest.raises(FaregError, match=r"smoker: 100\.0% of 1,200 rows hold a value that fit"):
         predict_folder(model, folder, tmp_path / "sets", jobs=1)
 
 

@@ -8,10 +8,9 @@ import threading
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from fareg import FaReGClassifier, RectifiedConformalClassifier, SplitConformalClassifier
+from fareg import SplitConformalClassifier
 from fareg._threads import MANY_VALUES, few_threads, one_thread
 from fareg.metrics import excess_risk
 
@@ -130,15 +129,6 @@ def test_estimators_are_trained_and_asked_on_one_thread(seen):
     assert set(seen) == {1}
 
 
-def test_learning_groups_leaves_threads_as_they_were(seen):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(400, 2)), np.arange(400) % 2
-    before = threadpool_info()
-    FaReGClassifier(Watcher(), random_state=0).fit(X, y).predict_set(X)
-    assert [pool for pool in threadpool_info() if pool in before] == before
-    assert set(seen) == {1}
-
-
 def seconds_of_fit(**variables):
     """Return the seconds of a small fit beside busy cores, the variable unset but for these.
 
@@ -157,18 +147,3 @@ def seconds_of_fit(**variables):
 def test_a_busy_neighbour_slows_a_fit_no_more_than_its_share_of_the_cores():
     users, single = seconds_of_fit(), seconds_of_fit(OMP_NUM_THREADS="1")
     assert users < 3 * single + 0.5  # threads that wait for each other take twenty times as long
-
-
-@pytest.mark.parametrize("verb", ["fit", "predict"])
-def test_rectified_scores_are_learned_and_asked_on_one_thread(seen, monkeypatch, verb):
-    own = getattr(HistGradientBoostingRegressor, verb)
-    counts = []
-
-    def watched(*args, **options):
-        counts.append(openmp_threads())
-        return own(*args, **options)
-
-    monkeypatch.setattr(HistGradientBoostingRegressor, verb, watched)
-    X = np.random.default_rng(0).normal(size=(200, 2))
-    RectifiedConformalClassifier(Watcher(), random_state=0).fit(X, X[:, 0] > 0).predict_set(X)
-    assert set(counts) == {1}

@@ -12,14 +12,11 @@ from fareg._validation import (
     FaregWarning,
     InvalidInputError,
     NotConformalizedError,
-    check_choice,
     check_confidence_level,
     check_count,
     check_fraction,
-    check_same_length,
     warn,
 )
-from fareg.metrics._tally import check_covered
 
 
 def test_error_tree():
@@ -64,46 +61,11 @@ def test_bad_fraction(value):
     assert str(caught.value) == f"delta must be a number in (0, 1), got {value!r}"
 
 
-def test_fraction_may_include_one():
-    assert check_fraction("delta", 1, include_one=True) == 1.0
-    assert check_fraction("delta", 0.25) == 0.25
-    with pytest.raises(InvalidInputError, match=r"delta must be a number in \(0, 1\], got 1.5"):
-        check_fraction("delta", 1.5, include_one=True)
-
-
 @pytest.mark.parametrize("value", [0, -3, 1.5, True, "3", None])
 def test_bad_count(value):
     with pytest.raises(InvalidInputError) as caught:
         check_count("n_draws", value)
     assert str(caught.value) == f"n_draws must be a whole number >= 1, got {value!r}"
-
-
-def test_good_counts():
-    assert check_count("n", np.int64(3)) == 3
-    assert check_count("n", 0, minimum=0) == 0
-
-
-def test_choice_lists_the_choices():
-    assert check_choice("kind", "b", ["a", "b"]) == "b"
-    with pytest.raises(InvalidInputError, match=r"^kind must be one of a, b; got 'c'$"):
-        check_choice("kind", "c", ["a", "b"])
-
-
-def test_lengths_are_named():
-    assert check_same_length(X=[1, 2], y=[3, 4]) == 2
-    sentence = "^X and y must have the same number of rows; X has 2, y has 3$"
-    with pytest.raises(InvalidInputError, match=sentence):
-        check_same_length(X=[1, 2], y=[3, 4, 5])
-
-
-def test_covered_is_zero_or_one():
-    np.testing.assert_array_equal(check_covered([1, 0.0, True]), [True, False, True])
-    for bad in ([], [[True]], True):
-        with pytest.raises(InvalidInputError, match="one-dimensional and not empty, got shape"):
-            check_covered(bad)
-    for bad in ([0, 2], [0.5], [np.nan]):
-        with pytest.raises(InvalidInputError, match="covered must hold only 0 and 1"):
-            check_covered(bad)
 
 
 def test_warning_points_at_the_line_outside_the_package():
