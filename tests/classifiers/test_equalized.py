@@ -11,7 +11,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from fareg import (
     ExhaustiveConformalClassifier,
-    FaregError,
     FaregWarning,
     PartialConformalClassifier,
     SplitConformalClassifier,
@@ -103,58 +102,6 @@ def test_each_level_is_calibrated_on_its_own_rows(reader, seed):
         np.testing.assert_array_equal(p[rows], own)
 
 
-@pytest.mark.parametrize("cls", BOTH)
-@laws
-@given(
-    seed=seeds,
-    label_conditional=conditional,
-    level=st.one_of(st.integers(1, 99).map(lambda k: k / 100), st.floats(0.01, 0.99)),
-)
-def test_set_is_pvalue_above_alpha(reader, cls, seed, label_conditional, level):
-    X, y = table(seed)
-    clf = cls(
-        reader(),
-        confidence_level=level,
-        sensitive_features=["color", "age"],
-        label_conditional=label_conditional,
-        random_state=0,
-    ).conformalize(X, y)
-    new = table(seed + 1)[0]
-    new.loc[:5, "color"] = "Green"
-    np.testing.assert_array_equal(clf.predict_set(new), clf.predict_p(new) > clf.alpha_)
-
-
-@pytest.mark.parametrize("cls", BOTH)
-@laws
-@given(seed=seeds, label_conditional=conditional)
-def test_order_of_calibration_rows_does_not_matter(reader, cls, seed, label_conditional):
-    X, y = table(seed)
-    order = np.random.default_rng(seed).permutation(len(y))
-    clf = cls(
-        reader(),
-        sensitive_features=["color", "age"],
-        label_conditional=label_conditional,
-        random_state=0,
-    )
-    expected = clf.conformalize(X, y).predict_p(X)
-    shuffled = clf.conformalize(X.iloc[order], y[order]).predict_p(X)
-    np.testing.assert_array_equal(shuffled, expected)
-
-
-@pytest.mark.parametrize("cls", BOTH)
-@laws
-@given(seed=seeds, levels=st.tuples(st.floats(0.01, 0.99), st.floats(0.01, 0.99)))
-def test_sets_grow_with_the_confidence_level(reader, cls, seed, levels):
-    X, y = table(seed)
-    small, large = (
-        cls(reader(), confidence_level=level, sensitive_features=["color", "age"], random_state=0)
-        .conformalize(X, y)
-        .predict_set(X)
-        for level in sorted(levels)
-    )
-    assert (small <= large).all()
-
-
 # --- levels that are missing, unseen or rare ---
 
 
@@ -163,16 +110,6 @@ def recorded(function, *arguments):
         warnings.simplefilter("always")
         result = function(*arguments)
     return result, [w for w in caught if w.category is FaregWarning]
-
-
-@pytest.mark.parametrize("cls", BOTH)
-def test_missing_values_are_a_level(reader, cls):
-    X, y = table(0, n=600)
-    clf = cls(reader(), sensitive_features=["age"], random_state=0).conformalize(X, y)
-    assert clf.levels_[0].values == (1.0, 2.0, None)
-    rows = X["age"].isna().to_numpy()
-    split = SplitConformalClassifier(reader(), random_state=0).conformalize(X[rows], y[rows])
-    np.testing.assert_array_equal(clf.predict_p(X)[rows], split.predict_p(X[rows]))
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -231,17 +168,6 @@ def test_tiny_groups_get_the_full_set_and_one_warning(reader, cls):
     assert not sets[11:].all()
 
 
-@pytest.mark.parametrize("label_conditional", [False, True])
-@pytest.mark.parametrize("cls", BOTH)
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_a_handful_of_rows_never_crashes(reader, cls, label_conditional, n):
-    X, y = table(0, n=n)
-    clf = cls(reader(), label_conditional=label_conditional, random_state=0)
-    _, caught = recorded(clf.conformalize, X, y)
-    assert len(caught) == 1
-    assert clf.predict_set(X).all()
-
-
 def test_warning_names_the_cell_and_the_label(reader):
     X, y = table(0, n=600)
     y[(X["color"] == "Red") & (X["age"] == 2)] = 0
@@ -283,14 +209,6 @@ def test_all_columns_are_sensitive_unless_told(reader):
     X, y = table(0)
     clf = PartialConformalClassifier(reader()).conformalize(X, y)
     assert [levels.name for levels in clf.levels_] == list(X.columns)
-
-
-@pytest.mark.parametrize("cls", BOTH)
-def test_unknown_sensitive_feature_is_refused(reader, cls):
-    with pytest.raises(
-        FaregError, match="sensitive_features names 'Color', which is no column of X; columns"
-    ):
-        cls(reader(), sensitive_features=["Color"]).conformalize(*table(0))
 
 
 def test_a_level_with_too_many_labels_that_the_estimator_never_saw_is_named(reader):

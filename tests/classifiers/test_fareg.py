@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.tree import DecisionTreeRegressor
 
 from fareg import (
     FaReGClassifier,
@@ -19,7 +18,7 @@ from fareg import (
 )
 from fareg._encoding import gradient_boosting
 from fareg.calibration import LevelThresholds, Union
-from fareg.classifiers._teachers import divide_rows
+from fareg.classifiers._models import divide_rows
 from fareg.datasets import make_synthetic
 from fareg.groups import Rule
 from fareg.metrics import coverage_by_level, is_covered
@@ -147,16 +146,6 @@ def test_sets_p_values_and_thresholds_agree(world, protect, label_conditional, s
     assert levels["n_calibration"].sum() == clf.n_calibration_
 
 
-@pytest.mark.parametrize("confidence_level", [0.5, 0.8, 0.95])
-def test_another_confidence_level_has_the_same_levels_and_groups(world, fitted, confidence_level):
-    _, _, test = world
-    alpha = round(1 - confidence_level, 9)
-    parts = tuple(replace(part, alpha=alpha) for part in fitted.calibration_.parts)
-    expected = Union(parts).thresholds(batch_of(fitted, test.X)) >= fitted.conformity_scores(test.X)
-    sets = fitted.predict_set(test.X, confidence_level=confidence_level)
-    np.testing.assert_array_equal(sets, expected)
-
-
 @pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
 def test_nothing_found_is_split_on_the_rows_that_calibrate(world, same_rows_split):
     _, cal, test = world
@@ -178,20 +167,6 @@ def test_rows_that_teach_do_not_calibrate(world, fitted):
     np.testing.assert_array_equal(fitted.calibration_.sample.score, rest.score)
     own = rows_that_calibrate(fitted, cal)
     np.testing.assert_array_equal(rest.score, rows.score[own])
-
-
-def test_a_row_never_depends_on_its_neighbours(world, fitted):
-    _, _, test = world
-    together = fitted.predict_set(test.X[:25])
-    alone = np.vstack([fitted.predict_set(test.X[i : i + 1]) for i in range(25)])
-    np.testing.assert_array_equal(alone, together)
-
-
-def test_polars_and_pandas_give_the_same_sets(world, fitted):
-    _, _, test = world
-    np.testing.assert_array_equal(
-        fitted.predict_set(pl.from_pandas(test.X)), fitted.predict_set(test.X)
-    )
 
 
 # --- groups with a threshold of their own ---
@@ -475,29 +450,6 @@ def test_hard_tables_get_an_answer(n, sensitive, label_conditional):
     assert np.isfinite(clf.predict_p(X)).all()
     assert np.isfinite(clf.predict_group(X)).all()
     assert np.isfinite(clf.explain(X)).all()
-
-
-def test_few_rows_fall_back_to_split_with_one_warning():
-    X, y = mixed(60)
-    with pytest.warns(FaregWarning, match="too few to look for a group") as caught:
-        FaReGClassifier(gradient_boosting(0), random_state=0).fit(X, y)
-    assert sum("too few" in str(w.message) for w in caught) == 1
-
-
-@pytest.mark.parametrize("n_clusters", [2, 3, 4, 8])
-@pytest.mark.parametrize("learn_from", ["auto", "split"])
-def test_few_clusters_fall_back_to_split_with_one_warning(n_clusters, learn_from):
-    data = make_synthetic(400, random_state=0)
-    clusters = np.arange(400) % n_clusters
-    model = DecisionTreeClassifier(max_depth=3, random_state=0)
-    X, sensitive = data.X.select_dtypes("number"), data.X[list(data.sensitive)]
-    clf = FaReGClassifier(model, learn_from=learn_from, random_state=0)
-    with pytest.warns(FaregWarning, match="clusters of .* rows are too few to look for") as caught:
-        clf.fit(X, data.y, clusters=clusters, sensitive_features=sensitive)
-    assert sum("too few" in str(w.message) for w in caught) == 1
-    split = SplitConformalClassifier(model, random_state=0).fit(X, data.y, clusters=clusters)
-    sets = clf.predict_set(X, sensitive_features=sensitive)
-    np.testing.assert_array_equal(sets, split.predict_set(X))
 
 
 @pytest.mark.parametrize("n_clusters", [1, 4, 5])

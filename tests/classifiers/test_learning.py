@@ -6,7 +6,7 @@ import pytest
 
 from fareg import FaregWarning
 from fareg.calibration import Batch, Labelled
-from fareg.classifiers._teachers import (
+from fareg.classifiers._models import (
     MAX_LEARNING_ROWS,
     covered_by_split,
     divide_rows,

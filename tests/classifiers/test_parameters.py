@@ -13,7 +13,6 @@ import fareg
 from fareg import FaReGClassifier, SplitConformalClassifier
 from fareg._validation import InvalidInputError, NotConformalizedError
 from fareg.classifiers import CLASSIFIERS
-from fareg.groups import Rule
 from fareg.metrics import coverage_score
 
 
@@ -89,15 +88,6 @@ def test_a_parameter_of_the_learner_that_is_set_after_fit_is_noticed(easy):
     np.testing.assert_array_equal(clf.predict_set(X[300:]), sets)
 
 
-def test_a_rule_that_joins_the_protected_ones_after_fit_is_noticed(easy):
-    model, X, y = easy
-    protect = [Rule.parse("a > 1")]
-    clf = FaReGClassifier(model, protect=protect, random_state=0).conformalize(X[:300], y[:300])
-    protect.append(Rule.parse("b > 1"))
-    with pytest.raises(NotConformalizedError, match=r"^protect was changed after fit"):
-        clf.predict_set(X[300:])
-
-
 def test_the_next_fit_takes_the_new_parameters(easy):
     model, X, y = easy
     clf = SplitConformalClassifier(model, random_state=0).conformalize(X[:800], y[:800])
@@ -158,20 +148,6 @@ def test_empty_sets_of_an_accurate_model_are_randomisation_on_easy_rows(easy):
     right = model.predict(X[800:]) == y[800:]
     assert empty.mean() > 0.02
     assert right[empty].mean() > right.mean()
-
-
-@pytest.mark.parametrize("selection", [lambda X: X.columns[:2], lambda X: np.array(["a", "b"])])
-@pytest.mark.parametrize("cls", CLASSIFIERS, ids=lambda cls: cls.__name__)
-def test_an_index_of_columns_selects_as_a_list_does(cls, selection, easy, tmp_path):
-    model, X, y = easy
-    common = {"random_state": 0}
-    clf = cls(model, sensitive_features=selection(X), **common).conformalize(X[:300], y[:300])
-    plain = cls(model, sensitive_features=["a", "b"], **common).conformalize(X[:300], y[:300])
-    rows = X[300:340]
-    np.testing.assert_array_equal(clf.predict_set(rows), plain.predict_set(rows))
-    fareg.save(clf, tmp_path / "model.fareg")
-    loaded = fareg.load(tmp_path / "model.fareg")
-    np.testing.assert_array_equal(loaded.predict_set(rows), plain.predict_set(rows))
 
 
 def test_a_share_that_leaves_no_row_to_train_on_is_refused(easy):

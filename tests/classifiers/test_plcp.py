@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from scipy.optimize import check_grad
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -131,7 +130,7 @@ def test_split_calibrates_regions_on_the_other_half(data):
 
 
 def test_few_rows_learn_and_all_others_calibrate(data, monkeypatch):
-    monkeypatch.setattr("fareg.classifiers._teachers.MAX_LEARNING_ROWS", 100)
+    monkeypatch.setattr("fareg.classifiers._models.MAX_LEARNING_ROWS", 100)
     assert len(conformalized(data, n_restarts=1).calibration_.sample) == 1400
 
 
@@ -142,24 +141,12 @@ def test_people_with_several_rows_learn_or_calibrate_not_both(data, monkeypatch)
         parts.extend(divide_rows(*arguments))
         return parts
 
-    monkeypatch.setattr("fareg.classifiers._plcp.divide_rows", noting)
+    monkeypatch.setattr("fareg.classifiers._learned.divide_rows", noting)
     clf = PLCPClassifier(FrozenEstimator(Sixths()), sensitive_features=["Color"], n_restarts=1)
     clf.fit(data.X[:600], data.y[:600], clusters=np.arange(600) % 100)
     learning, rest = parts
     assert len(learning) == len(rest) == len(clf.calibration_.sample) == 300
     assert not set(learning.clusters) & set(rest.clusters)
-
-
-@pytest.mark.parametrize("n_clusters", [1, 9])
-@pytest.mark.parametrize("label_conditional", [False, True])
-def test_few_clusters_have_the_sets_of_split(data, n_clusters, label_conditional):
-    table = {"X": data.X[:600], "y": data.y[:600], "clusters": np.arange(600) % n_clusters}
-    common = {"label_conditional": label_conditional, "random_state": 0}
-    with pytest.warns(FaregWarning, match="too few to learn regions from") as caught:
-        clf = PLCPClassifier(FrozenEstimator(Sixths()), **common).fit(**table)
-    assert sum("too few" in str(warning.message) for warning in caught) == 1
-    split = SplitConformalClassifier(FrozenEstimator(Sixths()), **common).fit(**table)
-    np.testing.assert_array_equal(clf.predict_set(data.X), split.predict_set(data.X))
 
 
 def test_reuse_draws_regions_and_has_no_pvalues(data):
@@ -171,24 +158,6 @@ def test_reuse_draws_regions_and_has_no_pvalues(data):
     np.testing.assert_allclose(drawn, h.mean(axis=0), atol=0.03)
     own = clf.quantiles_[clf.predict_region(X)]
     np.testing.assert_array_equal(clf.predict_set(X), clf.conformity_scores(X) <= own[:, None])
-
-
-@pytest.mark.parametrize("learn_from", ["split", "reuse"])
-@pytest.mark.parametrize("label_conditional", [False, True])
-def test_frames_rows_and_unseen_levels(data, learn_from, label_conditional):
-    clf = conformalized(
-        data, n=600, n_restarts=2, learn_from=learn_from, label_conditional=label_conditional
-    )
-    X = data.X[600:700]
-    sets = clf.predict_set(X)
-    np.testing.assert_array_equal(clf.predict_set(X.iloc[::-1])[::-1], sets)
-    np.testing.assert_array_equal(clf.predict_set(X.iloc[[5]])[0], sets[5])
-    np.testing.assert_array_equal(clf.predict_set(pl.from_pandas(X)), sets)
-    assert clf.predict_set(X[:9].assign(Color="Green")).shape == (9, 6)
-    again = conformalized(
-        data, n=600, n_restarts=2, learn_from=learn_from, label_conditional=label_conditional
-    )
-    np.testing.assert_array_equal(again.predict_set(X), sets)
 
 
 def test_small_data_gives_full_sets_and_bad_settings_are_told():

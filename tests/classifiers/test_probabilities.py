@@ -10,9 +10,8 @@ from sklearn.frozen import FrozenEstimator
 
 import fareg
 from fareg import FaregError, ProbabilityColumns, SplitConformalClassifier
-from fareg.classifiers import CLASSIFIERS, _fareg, _rectified, divide_rows
+from fareg.classifiers import CLASSIFIERS, _fareg, _learned, divide_rows
 from fareg.persistence import describe
-from fareg.workflow import predict_file
 from registry import short
 
 LABELS = np.array(["low", "mid", "top"])
@@ -203,11 +202,6 @@ def test_bad_names_are_refused_with_the_fix(columns, message):
         quiet(SplitConformalClassifier(columns))
 
 
-def test_percent_with_a_rest_is_refused():
-    with pytest.raises(FaregError, match="at most 1, got 87; divide percent by 100"):
-        ProbabilityColumns({"low": "p_low"}, rest="other").predict_proba(spoilt("p_low", 87.0))
-
-
 def test_sensitive_features_cannot_name_probabilities():
     for chosen in (["sex", "p_low"], lambda table: table[["p_low"]]):
         clf = fareg.PartialConformalClassifier(ProbabilityColumns(NAMES), sensitive_features=chosen)
@@ -234,15 +228,6 @@ def test_model_files_hold_columns_as_plain_values(cls, tmp_path):
         fareg.load(path, estimator=ProbabilityColumns(NAMES))
 
 
-def test_a_model_file_answers_in_batches(tmp_path):
-    clf = quiet(SplitConformalClassifier(ProbabilityColumns(prefix="p_"), random_state=0))
-    fareg.save(clf, tmp_path / "m.fareg")
-    X_NEW.to_csv(tmp_path / "new.csv", index=False)
-    predict_file(tmp_path / "m.fareg", tmp_path / "new.csv", tmp_path / "out.csv", batch_size=40)
-    sizes = pd.read_csv(tmp_path / "out.csv")["size"]
-    np.testing.assert_array_equal(sizes, clf.predict_set(X_NEW).sum(axis=1))
-
-
 def test_columns_are_a_classifier_of_scikit_learn():
     columns = ProbabilityColumns(NAMES)
     assert list(clone(columns).fit(X).feature_names_in_) == list(X)
@@ -256,7 +241,7 @@ def test_columns_are_a_classifier_of_scikit_learn():
 @pytest.mark.parametrize("verb", ["fit", "conformalize"])
 @pytest.mark.parametrize(
     ("cls", "home"),
-    [(fareg.RectifiedConformalClassifier, _rectified), (fareg.FaReGClassifier, _fareg)],
+    [(fareg.RectifiedConformalClassifier, _learned), (fareg.FaReGClassifier, _fareg)],
 )
 def test_people_with_several_rows_teach_or_calibrate_not_both(cls, home, verb, monkeypatch):
     parts = []
@@ -282,17 +267,6 @@ def test_clusters_mean_the_same_in_both_verbs_and_nothing_if_they_are_rows(cls):
     if "learn_from" not in clf.get_params():
         alone = quiet(clone(clf), clusters=np.arange(400)).predict_set(X_NEW)
         np.testing.assert_array_equal(quiet(clf).predict_set(X_NEW), alone)
-
-
-@pytest.mark.parametrize("cls", CLASSIFIERS)
-def test_the_order_of_rows_of_people_does_not_matter(cls):
-    if hasattr(cls(), "learn_from"):
-        pytest.skip("which rows teach is drawn by their order")
-    ids, order = np.repeat(np.arange(100), 4), np.random.default_rng(3).permutation(400)
-    clf = short(cls, ProbabilityColumns(NAMES), random_state=0)
-    sets = quiet(clone(clf), clusters=ids).predict_set(X_NEW)
-    mixed = quiet(clone(clf), X.iloc[order], Y[order], clusters=ids[order]).predict_set(X_NEW)
-    np.testing.assert_array_equal(mixed, sets)
 
 
 def test_a_column_of_probabilities_that_is_missing_later_is_told_in_one_line():

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
@@ -142,17 +141,6 @@ def test_coverage_is_more_even_than_that_of_split():
     assert np.median(tau[hard]) > np.median(tau[~hard])
 
 
-def test_rows_are_answered_alone_in_any_frame_with_unseen_levels():
-    clf, (X, _) = rectified(400), table(60, 8)
-    sets = clf.predict_set(X)
-    np.testing.assert_array_equal(clf.predict_set(X.iloc[::-1])[::-1], sets)
-    np.testing.assert_array_equal(clf.predict_set(X.iloc[[5]])[0], sets[5])
-    np.testing.assert_array_equal(clf.predict_set(pl.from_pandas(X)), sets)
-    odd = X.assign(who=np.where(X["age"] > 0, "nobody", None), age=np.inf)[:19]
-    assert np.isfinite(clf.predict_shift(odd)).all()
-    np.testing.assert_array_equal(rectified(400).predict_set(X), sets)
-
-
 def test_labels_that_the_estimator_never_saw_have_infinite_residuals():
     X, y = table(800, 9)
     y[::40] = 7
@@ -168,19 +156,6 @@ def test_labels_that_the_estimator_never_saw_have_infinite_residuals():
     assert abs(hit.mean() - 0.9) < 0.03
     foreign = clf.labelled_rows(X, np.full(800, 7))
     assert learn_quantile(foreign, 0.1, seed=0).model is None
-
-
-@pytest.mark.filterwarnings("error::fareg._validation.FaregWarning")
-def test_few_rows_are_calibrated_as_by_split_with_one_warning():
-    X, y = table(59, 11)
-    with pytest.warns(FaregWarning, match="59 calibration rows are too few") as told:
-        clf = RectifiedConformalClassifier(MODEL, random_state=0).conformalize(X, y)
-    assert len(told) == 1
-    split = SplitConformalClassifier(MODEL, random_state=0).conformalize(X, y)
-    new, _ = table(300, 12)
-    np.testing.assert_array_equal(clf.predict_p(new), split.predict_p(new))
-    np.testing.assert_array_equal(clf.predict_set(new), split.predict_set(new))
-    assert len(clf.calibration_.sample) == 59
 
 
 def test_training_rows_teach_and_all_others_calibrate(tmp_path):
@@ -221,19 +196,6 @@ def test_bad_settings_are_told():
             RectifiedConformalClassifier(MODEL, **{name: value}).conformalize(X, y)
     with pytest.raises(FaregError, match="needs rows to learn from"):
         RectifiedConformalClassifier(MODEL, learn_from="train").conformalize(X, y)
-
-
-@pytest.mark.parametrize("n_clusters", [2, 3, 8])
-def test_few_clusters_have_the_sets_of_split(n_clusters):
-    X, y = table(400, 0)
-    numbers = X.drop(columns="who")
-    common = {"estimator": DecisionTreeClassifier(max_depth=3, random_state=0), "random_state": 0}
-    clusters = np.arange(400) % n_clusters
-    with pytest.warns(FaregWarning, match="too few to learn a quantile from") as caught:
-        clf = RectifiedConformalClassifier(**common).fit(numbers, y, clusters=clusters)
-    assert sum("too few" in str(warning.message) for warning in caught) == 1
-    split = SplitConformalClassifier(**common).fit(numbers, y, clusters=clusters)
-    np.testing.assert_array_equal(clf.predict_set(numbers), split.predict_set(numbers))
 
 
 def test_the_only_cluster_leaves_nobody_to_train_on():

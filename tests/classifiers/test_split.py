@@ -8,15 +8,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from fareg import (
-    CondCPClassifier,
     ExhaustiveConformalClassifier,
     FaregError,
     FaregWarning,
@@ -87,84 +83,10 @@ def test_score_function_must_fill_the_table(reader, score):
         clf.conformalize(*table(0, 50))
 
 
-@pytest.mark.parametrize("label_conditional", [False, True])
-@laws
-@given(
-    seed=st.integers(0, 10**6),
-    n=st.integers(1, 120),
-    level=st.one_of(st.integers(1, 99).map(lambda k: k / 100), st.floats(0.01, 0.99)),
-)
-@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
-def test_set_is_pvalue_above_alpha(reader, label_conditional, seed, n, level):
-    clf = SplitConformalClassifier(
-        reader(),
-        confidence_level=level,
-        label_conditional=label_conditional,
-        random_state=seed,
-    ).conformalize(*table(seed, n))
-    X_new, _ = table(seed + 1, 30)
-    np.testing.assert_array_equal(clf.predict_set(X_new), clf.predict_p(X_new) > clf.alpha_)
-
-
-@pytest.mark.parametrize("label_conditional", [False, True])
-@pytest.mark.parametrize("allow_empty", [False, True])
-@laws
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 120), level=st.floats(0.01, 0.99))
-@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
-def test_another_confidence_level_gives_the_sets_of_a_fit_at_that_level(
-    reader, label_conditional, allow_empty, seed, n, level
-):
-    settings = {"label_conditional": label_conditional, "allow_empty": allow_empty}
-    at_level, at_default = (
-        SplitConformalClassifier(
-            reader(), confidence_level=c, random_state=seed, **settings
-        ).conformalize(*table(seed, n))
-        for c in (level, 0.9)
-    )
-    X_new, _ = table(seed + 1, 30)
-    sets = at_default.predict_set(X_new, confidence_level=level)
-    np.testing.assert_array_equal(sets, at_level.predict_set(X_new))
-    again = at_default.predict_set(X_new, confidence_level=0.9)
-    np.testing.assert_array_equal(again, at_default.predict_set(X_new))
-
-
 def test_a_confidence_level_in_percent_is_refused(reader):
     clf = SplitConformalClassifier(reader()).conformalize(*table(0, 50))
     with pytest.raises(FaregError, match=r"got 95; did you mean 0\.95"):
         clf.predict_set(table(1, 5)[0], confidence_level=95)
-
-
-def test_sets_without_pvalues_have_the_level_of_fit(reader):
-    clf = CondCPClassifier(reader()).conformalize(*table(0, 100))
-    with pytest.raises(FaregError, match=r"no p-values.* fit, 0\.9, got 0\.8; fit again"):
-        clf.predict_set(table(1, 5)[0], confidence_level=0.8)
-
-
-@pytest.mark.parametrize("label_conditional", [False, True])
-@laws
-@given(seed=st.integers(0, 10**6))
-@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
-def test_order_of_calibration_rows_does_not_matter(reader, label_conditional, seed):
-    X, y = table(seed, 60)
-    order = np.random.default_rng(seed).permutation(60)
-    clf = SplitConformalClassifier(reader(), label_conditional=label_conditional, random_state=0)
-    expected = clf.conformalize(X, y).predict_p(X)
-    shuffled = clf.conformalize(X.iloc[order], y[order]).predict_p(X)
-    np.testing.assert_array_equal(shuffled, expected)
-
-
-@laws
-@given(seed=st.integers(0, 10**6), levels=st.tuples(st.floats(0.01, 0.99), st.floats(0.01, 0.99)))
-@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
-def test_sets_grow_with_the_confidence_level(reader, seed, levels):
-    X, y = table(seed, 80)
-    small, large = (
-        SplitConformalClassifier(reader(), confidence_level=level, random_state=0)
-        .conformalize(X, y)
-        .predict_set(X)
-        for level in sorted(levels)
-    )
-    assert (small <= large).all()
 
 
 @laws
@@ -181,24 +103,6 @@ def test_label_conditional_calibrates_each_label_alone(reader, seed):
 
 
 # --- rows and randomness ---
-
-
-@pytest.mark.parametrize("cls", ALL)
-@pytest.mark.parametrize("label_conditional", [False, True])
-@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
-def test_a_row_has_its_answer_whichever_rows_come_with_it(patients, cls, label_conditional):
-    X, y = patients
-    clf = cls(
-        sensitive_features=["color", "gender", "age"],
-        label_conditional=label_conditional,
-        random_state=0,
-    ).fit(X[:600], y[:600])
-    new = X[600:640]
-    together, p = clf.predict_set(new), clf.predict_p(new)
-    alone = [clf.predict_set(new[i : i + 1])[0] for i in range(len(new))]
-    np.testing.assert_array_equal(together, alone)
-    order = np.random.default_rng(0).permutation(len(new))
-    np.testing.assert_array_equal(clf.predict_p(new.iloc[order]), p[order])
 
 
 def test_seed_decides_everything():
@@ -249,18 +153,6 @@ def test_fit_of_a_frozen_estimator_calibrates_on_all_rows():
     np.testing.assert_array_equal(fitted.predict_p(X), calibrated.predict_p(X))
 
 
-def test_conformalize_again_replaces_the_calibration_and_keeps_the_model():
-    X, y = numbers()
-    clf = SplitConformalClassifier(LogisticRegression(), random_state=0).fit(X, y)
-    model, before = clf.estimator_, clf.predict_p(X)
-    X_cal, y_cal = numbers(seed=1)
-    again = clf.conformalize(X_cal, y_cal).predict_p(X)
-    assert clf.estimator_ is model
-    assert (again != before).any()
-    frozen = SplitConformalClassifier(FrozenEstimator(model), random_state=0)
-    np.testing.assert_array_equal(again, frozen.conformalize(X_cal, y_cal).predict_p(X))
-
-
 def test_a_fitted_model_need_not_be_frozen():
     X, y = numbers()
     model = LogisticRegression().fit(X, y)
@@ -269,38 +161,12 @@ def test_a_fitted_model_need_not_be_frozen():
     np.testing.assert_array_equal(clf.classes_, model.classes_)
 
 
-def test_fit_does_not_touch_the_estimator_it_was_given():
-    model = LogisticRegression()
-    SplitConformalClassifier(model).fit(*numbers())
-    assert not hasattr(model, "classes_")
-
-
 @pytest.mark.parametrize(
     "estimator", [RidgeClassifier(), FrozenEstimator(RidgeClassifier().fit(*numbers()))]
 )
 def test_estimator_without_probabilities_is_refused(estimator):
     with pytest.raises(FaregError, match=r"must have predict_proba, got .*; wrap it in sklearn's"):
         SplitConformalClassifier(estimator).fit(*numbers())
-
-
-def test_clone_and_parameters():
-    clf = SplitConformalClassifier(LogisticRegression(C=3), confidence_level=0.8).fit(*numbers())
-    copy = clone(clf)
-    assert copy.get_params()["confidence_level"] == 0.8
-    assert copy.get_params()["estimator__C"] == 3
-    assert copy.set_params(estimator__C=5).estimator.C == 5
-    assert clf.estimator.C == 3
-    with pytest.raises(FaregError):
-        copy.predict_set([[0.0, 0.0, 0.0]])
-
-
-def test_last_step_of_a_pipeline():
-    X, y = numbers()
-    clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
-    pipeline = make_pipeline(StandardScaler(), clf).fit(X, y)
-    scaled = pipeline[0].transform(X)
-    np.testing.assert_array_equal(pipeline.predict(X), pipeline[1].predict(scaled))
-    assert pipeline[1].predict_set(scaled).shape == (len(X), 3)
 
 
 # --- bad input ---
@@ -448,15 +314,6 @@ def test_labels_that_the_estimator_never_saw_count_as_misses(reader):
     u = row_uniforms(X, clf.key_, "calibration", np.where(foreign, -1, y))
     own = aps(X.to_numpy(), u)[np.flatnonzero(~foreign), y[~foreign]]
     assert clf.thresholds_[0][0] == np.sort(own)[90 - 1]
-
-
-def test_too_many_foreign_labels_give_full_sets(reader):
-    X, y = table(0, 100)
-    y[:20] = 9
-    with pytest.warns(FaregWarning, match="promised 0.9 needs a share of at most 0.1") as caught:
-        clf = SplitConformalClassifier(reader(), random_state=0).conformalize(X, y)
-    assert len(caught) == 1  # nothing about too few points: 100 are enough
-    assert clf.predict_set(X).all()
 
 
 @pytest.mark.parametrize(("n", "full"), [(8, True), (9, False)])

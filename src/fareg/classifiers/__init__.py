@@ -1,25 +1,33 @@
 """Conformal classifiers: scikit-learn estimators with ``conformalize`` and ``predict_set``."""
 
-from fareg.classifiers._afcp import AFCPClassifier
 from fareg.classifiers._classifier import ConformalClassifier
-from fareg.classifiers._condcp import CondCPClassifier
 from fareg.classifiers._equalized import (
+    AFCPClassifier,
     ExhaustiveConformalClassifier,
     PartialConformalClassifier,
     SplitConformalClassifier,
 )
 from fareg.classifiers._fareg import FaReGClassifier
 from fareg.classifiers._fareg import Members as _Members
-from fareg.classifiers._models import hidden_columns, out_of_fold_proba, trained
+from fareg.classifiers._learned import (
+    CondCPClassifier,
+    PLCPClassifier,
+    RectifiedConformalClassifier,
+)
+from fareg.classifiers._models import (
+    Training,
+    divide_rows,
+    hidden_columns,
+    out_of_fold_proba,
+    split_rows,
+    trained,
+)
 from fareg.classifiers._naming import NamedGroup
-from fareg.classifiers._plcp import PLCPClassifier
 from fareg.classifiers._probabilities import (
     ProbabilityArrays,
     ProbabilityColumns,
     ProbabilityFunction,
 )
-from fareg.classifiers._rectified import RectifiedConformalClassifier
-from fareg.classifiers._teachers import Training, divide_rows, split_rows
 
 CLASSIFIERS = (
     AFCPClassifier,

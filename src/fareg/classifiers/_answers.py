@@ -334,8 +334,6 @@ class FittedAnswers:
         labels: Any = None,
     ) -> Rows:
         """Return rows like those of fit; ``labels`` names the columns of their probabilities."""
-        if is_frame(X):
-            hidden_columns(self.estimator_, X)  # refuses a table without a column of probabilities
         table = read_table(self, X)
         X = table.source
         return Rows(

@@ -7,7 +7,7 @@ import functools
 from abc import abstractmethod
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,7 @@ from fareg._validation import (
 from fareg.calibration import Batch, Labelled, warn_of_full_sets
 from fareg.classifiers._answers import FittedAnswers
 from fareg.classifiers._models import (
+    Training,
     check_estimator,
     check_model,
     is_fitted,
@@ -47,6 +48,7 @@ from fareg.classifiers._models import (
     readable,
     refuse_weights,
     routed_weights,
+    split_rows,
     trained,
     unfrozen,
 )
@@ -61,11 +63,7 @@ from fareg.classifiers._rows import (
     read_table,
     warn_of_repeated,
 )
-from fareg.classifiers._teachers import Training, split_rows
 from fareg.scores import get_score, is_randomised
-
-if TYPE_CHECKING:
-    pass
 
 Model = Annotated[Any, check_model]
 Score = Annotated[Any, lambda name, value: get_score(value)]
@@ -73,7 +71,6 @@ Selection = Annotated[Any, check_selection]
 Seed = Annotated[Any, check_seed]
 Folds = Annotated[int, functools.partial(check_count, minimum=2)]
 
-BLOCK = 1 << 22  # probabilities that are scored at a time: 32 megabytes
 PARTS = ("base", "learner")  # parameters with parameters of their own, which answers depend on too
 UNKNOWN = np.array([None, 0.0, "a"], dtype=object)  # a missing value, a number, a text
 

@@ -25,10 +25,15 @@ from fareg._validation import (
 )
 from fareg.calibration import ABSENT, Batch, Labelled, LevelThresholds, Mondrian, Sample, Union
 from fareg.classifiers._classifier import ConformalClassifier, Folds
-from fareg.classifiers._models import refuse_weights
+from fareg.classifiers._models import (
+    Training,
+    covered_by_split,
+    divide_rows,
+    refuse_weights,
+    shortfall,
+)
 from fareg.classifiers._naming import check_groups, describe_groups, verify_groups
 from fareg.classifiers._rows import labelled
-from fareg.classifiers._teachers import Training, covered_by_split, divide_rows, shortfall
 from fareg.groups import (
     DisadvantageLevels,
     LabelLevels,
@@ -226,23 +231,16 @@ class FaReGClassifier(ConformalClassifier):
             Whose rows these are, as in :meth:`predict_set`.
         """
         refuse_weights(sample_weight)
-        beside = (proba_learn, sensitive_learn, clusters_learn, ids_learn)
-        if (X_learn is None) != (y_learn is None):
-            raise InvalidInputError("pass X_learn and y_learn together, got only one")
+        beside = (y_learn, proba_learn, sensitive_learn, clusters_learn, ids_learn)
         if X_learn is None and any(part is not None for part in beside):
             raise InvalidInputError(
-                "proba_learn, sensitive_learn, clusters_learn and ids_learn describe X_learn, "
-                "got no X_learn"
+                "y_learn, proba_learn, sensitive_learn, clusters_learn and ids_learn describe "
+                "X_learn, got no X_learn"
             )
         rows = self._start(X, y, sensitive_features, clusters, ids)
         rows = self._begin_with(rows, proba, classes)
         if X_learn is None:
             return self._conformalize(rows)
-        if sensitive_learn is None and self.sensitive_kinds_ is not None:
-            raise InvalidInputError(
-                "sensitive features are beside X, so those of X_learn are needed too, got "
-                "none; pass sensitive_learn=frame"
-            )
         other = self._read(X_learn, proba_learn, sensitive_learn, ids_learn, labels=classes)
         other = labelled(other, y_learn, clusters_learn)
         self._note_values(rows, other)
@@ -436,10 +434,6 @@ class FaReGClassifier(ConformalClassifier):
         super().check()
         own = self.calibration_
         require(isinstance(own, Union) and isinstance(own.parts[0], LevelThresholds), "levels")
-        for part in own.parts:
-            require(np.array_equal(part.sample.score, own.sample.score), "score")
-        for part in own.parts[1:]:
-            require(isinstance(part, Mondrian) and isinstance(part.groups, Members), "parts")
         rules = tuple(part.groups.rule for part in own.parts[1:])
         require(rules == self.protected_, "protected_")
         learned = self.disadvantage_

@@ -1,0 +1,312 @@
+"""Thresholds that are learned: quantile regression on groups, on regions, and on the features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+
+from fareg._validation import Count, Flag, FloatArray, Function, IntArray, InvalidInputError, one_of
+from fareg.calibration import (
+    Batch,
+    ConditionalQuantiles,
+    GroupBasis,
+    Labelled,
+    MappedBasis,
+    Mondrian,
+    Rectified,
+    RegionQuantiles,
+    RegionSearch,
+    learn_quantile,
+    learn_region_cells,
+)
+from fareg.classifiers._classifier import ConformalClassifier, Folds
+from fareg.classifiers._models import Training, divide_rows, learn_levels
+from fareg.classifiers._rows import Rows
+
+
+@dataclass(eq=False, repr=False)
+class CondCPClassifier(ConformalClassifier):
+    """Coverage on every group of a basis at once, overlapping groups included.
+
+    ``P(Y in C(X) | X in G) >= 1 - alpha`` for every group G in the basis, by default every level of
+    every sensitive feature; exactly ``1 - alpha`` with ``randomized`` and scores without ties
+    (Gibbs, Cherian & Candès 2025).
+
+    The threshold is a quantile regression of the scores on the basis, fitted to the calibration
+    points and the test point itself. It depends on the row through its basis row only, so rows of
+    the same groups share one fit.
+
+    Parameters
+    ----------
+    estimator, confidence_level, conformity_score, sensitive_features, calibration_size, \
+allow_empty, random_state
+        As in :class:`PartialConformalClassifier`.
+    label_conditional : bool, default=False
+        Fit a regression for each label: ``P(Y in C(X) | X in G, Y = y) >= 1 - alpha``.
+    pairs : bool, default=False
+        Add the joint levels of every pair of sensitive features to the basis.
+    feature_map : callable, default=None
+        A basis of your own: a function of X that returns numbers of shape (n_samples, n_basis). The
+        guarantee then is ``E[f(X) (1{Y in C(X)} - (1 - alpha))] >= 0`` for every non-negative
+        combination f of its columns. A constant column gives marginal coverage.
+    randomized : bool, default=False
+        Cut at a random dual level, a function of the row's values and ``random_state``, so that
+        coverage is exact instead of at least ``1 - alpha``; sets get smaller, now and then empty.
+
+    Attributes
+    ----------
+    levels_ : list of Levels
+        One per sensitive feature; not there with ``feature_map``.
+
+    Notes
+    -----
+    Dependent columns of the basis change nothing and are dropped. A row outside the span of the
+    calibration rows, for example with a level never seen, gets the full set, and so does a row in
+    groups with too few points for the confidence level; one warning tells.
+
+    Labels that the estimator never saw can break the promise of a group, even if they are few in
+    it, when they are many in another group that overlaps it: the fit counts them as covered there,
+    and no set can contain them. Partial and exhaustive calibration do not have this weakness.
+
+    References
+    ----------
+    Gibbs, Cherian & Candès (2025), "Conformal prediction with conditional guarantees".
+
+    Examples
+    --------
+    >>> from fareg import CondCPClassifier
+    >>> from fareg.datasets import make_synthetic
+    >>> data = make_synthetic(3000, random_state=0)
+    >>> clf = CondCPClassifier(sensitive_features=["Color", "Gender"], pairs=True, random_state=0)
+    >>> sets = clf.fit(data.X[:2500], data.y[:2500]).predict_set(data.X[2500:])
+    >>> sets.shape
+    (500, 6)
+    """
+
+    pairs: Flag = False
+    feature_map: Function | None = None
+    randomized: Flag = False
+
+    @property
+    def levels_(self) -> list[Any]:
+        """The levels of each sensitive feature; not there with ``feature_map``."""
+        return list(self.calibration_.basis.coding.levels)
+
+    def _promised_to(self) -> str | None:
+        return "every group of the basis"
+
+    def _calibrate(self, rows: Labelled, training: Training | None) -> ConditionalQuantiles:
+        if self.feature_map is None:
+            basis: Any = GroupBasis.learn(learn_levels(rows, training), rows.people, self.pairs)
+        else:
+            basis = MappedBasis()
+        return ConditionalQuantiles.fit(
+            basis,
+            rows,
+            self.alpha_,
+            randomized=self.randomized,
+            label_conditional=self.label_conditional,
+        )
+
+    def _people(self, rows: Rows) -> pd.DataFrame:
+        if self.feature_map is None:
+            return super()._people(rows)
+        basis = np.asarray(self.feature_map(rows.X), dtype=np.float64)
+        if basis.ndim != 2 or len(basis) != len(rows) or not np.isfinite(basis).all():
+            raise InvalidInputError(
+                f"feature_map must return finite numbers of shape ({len(rows)}, n_basis), "
+                f"got shape {basis.shape}"
+            )
+        return pd.DataFrame(basis)
+
+
+@dataclass(eq=False, repr=False)
+class PLCPClassifier(ConformalClassifier):
+    """Learned regions of the sensitive features, with one threshold each.
+
+    ``P(Y in C(X) | X in region) >= 1 - alpha`` for every region with ``learn_from="split"``, where
+    regions are learned on one half of the calibration rows (50,000 at most) and calibrated on the
+    others, without dividing a cluster. As published, with ``learn_from="reuse"`` and
+    ``target="score"``, there is no guarantee in finite samples.
+
+    Soft regions ``h_i(x)`` and quantiles ``q_i`` minimise the pinball loss
+    ``mean_j sum_i h_i(x_j) pinball(q_i, V_j)`` at level ``1 - alpha`` in turns (Kiyani, Pappas &
+    Hassani 2024): rows whose scores have alike upper quantiles end up together.
+
+    Parameters
+    ----------
+    estimator, confidence_level, conformity_score, calibration_size, allow_empty
+        As in :class:`SplitConformalClassifier`.
+    sensitive_features : list of names or positions, or function of X, default=None
+        What the regions may depend on; None for all columns. Text is one-hot encoded, numbers are
+        standardised; a level never seen counts as none of the known ones.
+    label_conditional : bool, default=False
+        Calibrate every label on its own within each region.
+    random_state : int, Generator or None, default=None
+        Seeds what it seeds in :class:`SplitConformalClassifier`, the choice of the rows that learn,
+        and the restarts.
+    n_regions : int, default=4
+        An upper bound: regions that hold too few learning rows to be calibrated are left out.
+    regions : {"network", "linear"}, default="network"
+        Softmax of a network with one hidden layer of 16 units, or of a linear map.
+    learn_from : {"split", "reuse"}, default="split"
+        With "split", a row belongs to its most probable region, which is calibrated on rows that
+        the regions were not learned on. "reuse" is the published form, in which all rows learn
+        regions and quantiles; a row's region is drawn from h(x), by its values and
+        ``random_state``.
+    target : {"rank", "score"}, default="rank"
+        What the pinball loss is taken of. A score may be replaced by any rising function of it
+        without changing a set, and its rank among the learning rows, spread evenly over [0, 1],
+        tells regions apart far better where scores crowd near their maximum. "score" is as
+        published.
+    max_iter : int, default=30
+        Largest number of rounds that update regions and quantiles.
+    n_restarts : int, default=8
+        Number of random starts, of which the one with the lowest loss is kept.
+
+    Attributes
+    ----------
+    regions_ : Regions
+        The learned model of h.
+    quantiles_ : ndarray of shape (n_regions,)
+        Quantiles of the learning rows, weighted by membership.
+    kept_ : ndarray of int
+        The regions in use.
+    loss_ : float
+        The pinball loss of the target that was reached.
+    n_iter_ : int
+        Rounds that the kept restart took.
+
+    References
+    ----------
+    Kiyani, Pappas & Hassani (2024), "Conformal prediction with learned features".
+
+    Examples
+    --------
+    >>> from fareg import PLCPClassifier
+    >>> from fareg.datasets import make_synthetic
+    >>> data = make_synthetic(3000, random_state=0)
+    >>> clf = PLCPClassifier(sensitive_features=list(data.sensitive), random_state=0)
+    >>> sets = clf.fit(data.X[:2500], data.y[:2500]).predict_set(data.X[2500:])
+    >>> sets.shape
+    (500, 6)
+    >>> bool(clf.predict_region(data.X[2500:]).max() < 4)
+    True
+    """
+
+    n_regions: Count = 4
+    regions: Annotated[str, one_of("network", "linear")] = "network"
+    learn_from: Annotated[str, one_of("split", "reuse")] = "split"
+    target: Annotated[str, one_of("rank", "score")] = "rank"
+    max_iter: Count = 30
+    n_restarts: Count = 8
+
+    def predict_region(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
+        """Return the region whose threshold each row gets, shape (n_samples,)."""
+        batches = self._batches(X, None, sensitive_features)
+        cells = [self.calibration_.groups.cells(batch) for batch in batches]
+        return self.kept_[np.concatenate(cells)]
+
+    @property
+    def regions_(self) -> Any:
+        """The learned model of h."""
+        return self.calibration_.groups.regions
+
+    @property
+    def kept_(self) -> IntArray:
+        """The regions in use."""
+        kept: IntArray = self.calibration_.groups.kept
+        return kept
+
+    def _promised_to(self) -> str | None:
+        return "every learned region" if self.learn_from == "split" else None
+
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Any:
+        # Regions draw other numbers than the scores and the split in fit.
+        rng = np.random.default_rng([self.key_, 2])
+        reuse = self.learn_from == "reuse"
+        teachers, rest = rows, rows
+        if not reuse:
+            aim = "learn regions from"
+            teachers, rest = divide_rows(rows, training, "split", self.key_, aim)
+            if not len(teachers):
+                teachers = rows.take(np.arange(1))  # one row stands for the single region
+        search = RegionSearch(self.n_regions, self.regions, self.max_iter, self.n_restarts)
+        cells, self.quantiles_, self.loss_, self.n_iter_ = learn_region_cells(
+            teachers, self.alpha_, search, target=self.target, drawn=reuse, rng=rng
+        )
+        kind: Any = RegionQuantiles if reuse else Mondrian
+        return kind.fit(cells, rest, self.alpha_, label_conditional=self.label_conditional)
+
+    def _describe_rows(self, batch: Batch) -> dict[str, Any]:
+        cells = self.calibration_.groups.cells(batch)
+        return {"group": [f"region {region}" for region in self.kept_[cells]]}
+
+
+@dataclass(eq=False, repr=False)
+class RectifiedConformalClassifier(ConformalClassifier):
+    """Thresholds that follow a learned quantile of the scores.
+
+    ``P(Y in C(X)) >= 1 - alpha``, exactly and whatever was learned; with ``label_conditional``,
+    ``P(Y in C(X) | Y = y) >= 1 - alpha`` for every label. Nothing is promised at a single x. The
+    better the quantile is learned, the more evenly coverage is spread.
+
+    Boosted trees learn ``tau(x)``, the ``1 - alpha`` quantile of the score given the sensitive
+    features, on rows that do not calibrate. Then ``V(x, y) - tau(x)`` is calibrated as a score of
+    its own (Plassier et al. 2025): the threshold at x is ``tau(x)`` and a number for everyone.
+
+    Parameters
+    ----------
+    sensitive_features : list of names or positions, or function of X, default=None
+        What the quantile may depend on; None for all columns.
+    estimator, confidence_level, conformity_score, label_conditional, calibration_size, \
+allow_empty, random_state
+        As in :class:`SplitConformalClassifier`.
+    learn_from, cv
+        As in :class:`FaReGClassifier`, for the rows that teach the quantile.
+
+    Attributes
+    ----------
+    classes_, estimator_, n_calibration_
+        As in :class:`SplitConformalClassifier`.
+
+    References
+    ----------
+    Plassier, Fishkov, Dheur, Guizani, Ben Taieb, Panov & Moulines (2025), "Rectifying conformity
+    scores for better conditional coverage".
+
+    Examples
+    --------
+    >>> from fareg import RectifiedConformalClassifier
+    >>> from fareg.datasets import make_synthetic
+    >>> data = make_synthetic(3000, random_state=0)
+    >>> clf = RectifiedConformalClassifier(
+    ...     sensitive_features=list(data.sensitive), cv=2, random_state=0
+    ... )
+    >>> sets = clf.fit(data.X[:2500], data.y[:2500]).predict_set(data.X[2500:])
+    >>> sets.shape
+    (500, 6)
+    >>> tau = clf.predict_shift(data.X[2500:])
+    >>> group = data.group[2500:]
+    >>> bool(tau[group].mean() > tau[~group].mean())
+    True
+    """
+
+    learn_from: Annotated[str, one_of("auto", "train", "split")] = "auto"
+    cv: Folds = 5
+
+    def predict_shift(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
+        """Return ``tau(x)``, the learned quantile of the score, for each row: (n_samples,)."""
+        people = self._people_of(X, sensitive_features)
+        tau: FloatArray = self.calibration_.tau.predict(people)
+        return tau
+
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Rectified:
+        teachers, rest = divide_rows(
+            rows, training, self.learn_from, self.key_, "learn a quantile from"
+        )
+        tau = learn_quantile(teachers, self.alpha_, seed=self.key_ % 2**32)
+        return Rectified.fit(tau, rest, self.alpha_, label_conditional=self.label_conditional)
