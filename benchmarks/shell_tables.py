@@ -1,13 +1,13 @@
-"""Every table of a folder of TOML files goes through the shell: fit, predict, audit, with reports.
+"""Every table of a benchmark goes through the shell: fit, predict, audit, with reports.
 
-    python benchmarks/shell_tables.py benchmarks/tables --data FOLDER
-    python benchmarks/shell_tables.py benchmarks/tables --data FOLDER --only letter,oulad
-    python benchmarks/shell_tables.py benchmarks/tables --data FOLDER --speed adult-income
+    python benchmarks/shell_tables.py benchmarks/tables/benchmark.toml
+    python benchmarks/shell_tables.py benchmarks/tables/benchmark.toml --only letter,oulad
+    python benchmarks/shell_tables.py benchmarks/tables/benchmark.toml --speed adult-income
 
 A table in one file is taken as it is published: the commands are told its target, its sensitive
 columns, which columns to ignore and who has several rows. What no command can do is done before: a
 table in several files becomes one, and a target of numbers is cut into classes. Every command is a
-process of its own; ``shell.csv`` and ``shell.md`` in the folder of the TOML files take its wall and
+process of its own; ``shell.csv`` and ``shell.md`` in the folder of the settings take its wall and
 processor seconds, its peak memory and how it ended. ``--speed`` measures what fit and audit cost
 beside one training of the base model, in processor time.
 """
@@ -28,8 +28,8 @@ import pandas as pd
 import typer
 
 from fareg._encoding import gradient_boosting
-from fareg.experiments._tables import markdown_table
-from fareg.experiments.arena._tables import Table, define_tables, find_table
+from fareg.experiments._summaries import markdown_table
+from fareg.experiments._tables import Table, find_table, read_settings
 from fareg.workflow import read_table
 
 COMMANDS = ("fit", "predict", "audit")
@@ -215,26 +215,28 @@ def _speed_sentence(found: pd.DataFrame) -> str:
 
 
 def main(
-    tables: Path,
-    data: Annotated[Path, typer.Option(help="Folder of the tables.")],
-    only: Annotated[str, typer.Option(help="Names of TOML files: a,b.")] = "",
+    settings: Annotated[Path, typer.Argument(help="TOML file of a benchmark.")],
+    only: Annotated[str, typer.Option(help="Names of tables: a,b.")] = "",
     speed_of: Annotated[
         str, typer.Option("--speed", help="Measure fit and audit on this table instead.")
     ] = "",
 ) -> None:
     """Send tables through the shell."""
     names = [name for name in (speed_of or only).split(",") if name]
-    for table in define_tables(tables, names):
-        found = find_table(table, data)
+    said, folder = read_settings(settings), settings.parent
+    for table in said.tables:
+        if names and table.name not in names:
+            continue
+        found = find_table(table, folder / said.data)
         if speed_of:
-            pd.DataFrame(speed(found)).to_csv(tables / "speed.csv", index=False)
+            pd.DataFrame(speed(found)).to_csv(folder / "speed.csv", index=False)
         else:
-            path, rows = tables / "shell.csv", pd.DataFrame(through_the_shell(found))
+            path, rows = folder / "shell.csv", pd.DataFrame(through_the_shell(found))
             if path.is_file():
                 earlier = pd.read_csv(path)
                 rows = pd.concat([earlier[earlier["table"] != table.name], rows])
             rows.sort_values("table", kind="stable").to_csv(path, index=False, float_format="%.4g")
-    write_page(tables)
+    write_page(folder)
 
 
 if __name__ == "__main__":

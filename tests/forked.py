@@ -7,7 +7,7 @@ import multiprocessing
 # take longer than most of what a test lets them do.
 PRELOADED = [
     *(f"fareg.workflow._{name}" for name in ("audit", "calibrate", "fit_file", "predict_folder")),
-    *("fareg.cli", "fareg.classifiers._report", "fareg.experiments._runner"),
+    *("fareg.cli", "fareg.classifiers._report", "fareg.experiments._runs"),
     *("fareg.paper", "pyarrow.dataset", "skops.io", "distributed"),
 ]
 CONTEXT = multiprocessing.get_context("forkserver")

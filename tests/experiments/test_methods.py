@@ -1,119 +1,197 @@
-"""Rows of a comparison are what they say: identities between methods."""
+"""Rows of a comparison are what they say: identities between methods, one training for all."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss
 
-from fareg import (
-    ExhaustiveConformalClassifier,
-    FaReGClassifier,
-    FaregError,
-    SplitConformalClassifier,
-)
+from fareg import ExhaustiveConformalClassifier, FaReGClassifier, SplitConformalClassifier
 from fareg._threads import one_thread
-from fareg.experiments._cells import MethodCell
-from fareg.experiments._config import BaseConfig, Method
+from fareg.datasets import make_synthetic
+from fareg.experiments._bench import TRAIN, RememberedModel
 from fareg.experiments._methods import (
     LEVELS,
     MARGINAL,
     OUT_OF_FOLD,
+    SplitScores,
     apply_method,
     comparison,
     fitted,
+    size_matched_threshold,
 )
-from fareg.experiments._problems import DATA, prepare, train_base_model
+from fareg.experiments._network import train_network
+from fareg.experiments._paper_problems import PaperProblem, numbered
+from fareg.experiments._runs import MethodCell
+from fareg.experiments._settings import BaseModel, Method
 from fareg.experiments._store import Store
+from fareg.pvalues import conformal_quantile
 
 ORACLES = {
     name: Method(name, "oracle", (("construction", name),)) for name in ("union", "partition")
 }
+CONFIG = BaseModel(hidden=(16, 8), learning_rate=0.01, max_epochs=30, batch_size=50)
 
 
 @pytest.fixture(scope="module")
 def bench(tiny, tmp_path_factory):
     with one_thread():
-        return prepare(tiny.tiny_problem(), Store.open(tmp_path_factory.mktemp("bench")))
+        return tiny.tiny_problem().prepare(Store.open(tmp_path_factory.mktemp("bench")))
 
 
 def sets_of(method, bench):
-    return apply_method(method, bench, lambda like: 2.5)[0]
+    return apply_method(method, bench, "aps", lambda like: 2.5)[0]
 
 
-def test_a_problem_is_drawn_alike_every_time_and_split_in_halves(tiny, bench):
-    again = prepare(tiny.tiny_problem(), bench.store)
-    assert len(bench.calibration.y) == 200
-    assert len(bench.test.y) == 200
-    assert again.test.X.equals(bench.test.X)
-    assert again.training_seconds == bench.training_seconds  # remembered, not trained again
+def rows(bench, part):
+    numbers = getattr(bench, part)
+    return bench.X.iloc[numbers], bench.y[numbers]
 
 
-def test_stored_probabilities_are_those_of_the_trained_model(tiny, bench):
-    problem = tiny.tiny_problem()
-    data = DATA["xnor"].draw(problem.data, 600, problem.rng(0))
-    seed = int(problem.rng(1).integers(2**31))
+# --- problems and base models -------------------------------------------------------------------
+
+
+def test_a_problem_is_drawn_alike_every_time_and_its_model_is_trained_once(tiny, bench):
+    again = tiny.tiny_problem().prepare(bench.store)
+    assert [len(getattr(bench, part)) for part in ("train", "calibration", "test")] == [200] * 3
+    assert again.X.equals(bench.X)
+    assert again.ready_seconds == bench.ready_seconds > 0  # remembered, not trained again
+    seed = int(bench.problem.rng(TRAIN).integers(2**31))
     with one_thread():
-        parts = (data.take(np.arange(200)), data.take(np.arange(200, 400)))
-        model = train_base_model(problem.base, *parts, seed)
-        expected = model.predict_proba(data.X[400:])
-    np.testing.assert_allclose(bench.estimator.predict_proba(bench.test.X), expected, atol=1e-12)
+        expected = train_network(tiny.BASE, *rows(bench, "train"), seed).predict_proba(bench.X)
+    found = bench.estimator.predict_proba(bench.X)
+    np.testing.assert_allclose(found, expected, atol=1e-6)  # stored in single precision
 
 
 def test_a_class_that_training_never_saw_gets_probability_zero(tiny, tmp_path):
-    problem = tiny.tiny_problem("nursery", n=40)
-    bench = prepare(problem, Store.open(tmp_path))
-    assert bench.estimator.predict_proba(bench.test.X).shape == (200, 4)
+    bench = tiny.tiny_problem("nursery", n=40).prepare(Store.open(tmp_path))
+    assert bench.estimator.predict_proba(bench.X).shape == (240, 4)
+
+
+@pytest.mark.parametrize("kind", ["eight", "cut-nursery"])
+def test_codes_number_the_same_rows_and_the_cut_leaves_few_of_one_level(kind, tiny, tmp_path):
+    bench = tiny.tiny_problem(kind).prepare(Store(tmp_path))
+    if kind == "cut-nursery":
+        inside = bench.X["parents"][bench.group]
+        assert (inside == "pretentious").sum() < 0.5 * (inside == "usual").sum()
+        return
+    X = numbered(bench.X, "authors")
+    assert X["Age Group"].groupby(bench.X["Age Group"]).first().to_dict() == {
+        "Child": 6.0,
+        "Youth": 7.0,
+        "Middle": 8.0,
+        "Elder": 9.0,
+    }
+    assert sorted(X["Region"].unique()) == [1, 2, 3, 4, 5]
+    coded = replace(bench.problem, codes="ordered").prepare(Store(tmp_path))
+    assert (coded.y == bench.y).all()
+    assert (coded.X["Age Group"] == X["Age Group"] - 6).all()
+
+
+def halves(n=300):
+    data = make_synthetic(2 * n, random_state=0)
+    return data.take(np.arange(n)), data.take(np.arange(n, 2 * n))
+
+
+def test_the_epoch_of_lowest_loss_is_kept_and_unknown_classes_do_not_count():
+    train, stop = halves()
+
+    def loss(config):
+        model = train_network(config, train.X, train.y, 0, stop=(stop.X, stop.y))
+        return log_loss(stop.y, model.predict_proba(stop.X), labels=range(6))
+
+    losses = [loss(replace(CONFIG, max_epochs=epochs)) for epochs in (1, 5, 30, 60)]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] > losses[2]
+    few = train.take(np.flatnonzero(train.y != 5))
+    model = train_network(CONFIG, few.X, few.y, 0, stop=(stop.X, stop.y))
+    assert model[0].transform(stop.X).shape == stop.X.shape  # every feature is one raw number
+    assert model.classes_.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("stopped_on", "sees"), [("training", False), ("calibration", True)])
+def test_only_the_published_protocol_looks_at_calibration_labels(stopped_on, sees, tmp_path):
+    problem = PaperProblem("xnor", 300, 0, replace(CONFIG, stopped_on=stopped_on), 100)
+    bench = problem.prepare(Store(tmp_path / "one"))
+    other = problem.prepare(Store(tmp_path / "two"))
+    other.y[other.calibration] = np.random.default_rng(0).permutation(other.y[other.calibration])
+    first, second = (own.estimator.predict_proba(own.X) for own in (bench, other))
+    assert (not np.array_equal(first, second)) == sees
+
+
+def test_out_of_fold_rows_teach_so_that_every_calibration_row_calibrates(tiny, bench):
+    problem = replace(tiny.tiny_problem(), base=BaseModel("hgb"))
+    bench = problem.prepare(bench.store)
+    n_rows = {m: fitted(m, bench, "aps")[0].n_calibration_ for m in (LEVELS, OUT_OF_FOLD)}
+    assert n_rows[OUT_OF_FOLD] == len(bench.calibration)
+    assert n_rows[LEVELS] < len(bench.calibration)
+    trained = len(bench.trainings.known)
+    assert trained == 1 + 5
+    seconds = fitted(OUT_OF_FOLD, bench, "aps")[1]["training_seconds"]
+    assert seconds > fitted(LEVELS, bench, "aps")[1]["training_seconds"] == bench.ready_seconds
+
+
+def test_a_training_on_other_labels_is_another_one(bench):
+    X, y = rows(bench, "train")
+    own, other = (
+        RememberedModel(bench.trainings).fit(X, labels).predict_proba(X) for labels in (y, 5 - y)
+    )
+    assert not np.allclose(own, other)
+
+
+# --- methods ------------------------------------------------------------------------------------
 
 
 def test_marginal_is_the_split_conformal_classifier(bench):
     clf = SplitConformalClassifier(bench.estimator, random_state=bench.seed)
-    clf.conformalize(bench.calibration.X, bench.calibration.y)
-    assert (sets_of(MARGINAL, bench) == clf.predict_set(bench.test.X)).all()
+    clf.conformalize(*rows(bench, "calibration"))
+    assert (sets_of(MARGINAL, bench) == clf.predict_set(rows(bench, "test")[0])).all()
 
 
-def test_out_of_fold_rows_teach_so_that_every_calibration_row_calibrates(tiny, bench):
-    with pytest.raises(FaregError, match="gradient boosting, got mlp"):
-        bench.learning_rows()
-    bench = prepare(replace(tiny.tiny_problem(), base=BaseConfig(kind="boosting")), bench.store)
-    n_rows = {m: fitted(m, bench)[0].n_calibration_ for m in (LEVELS, OUT_OF_FOLD)}
-    assert n_rows[OUT_OF_FOLD] == len(bench.calibration.y)
-    assert n_rows[LEVELS] < len(bench.calibration.y)
-    again = prepare(bench.problem, bench.store)
-    told = [b.learning_rows()["proba_learn"] for b in (bench, again)]
-    np.testing.assert_array_equal(*told)  # remembered
-    np.testing.assert_allclose(told[0].sum(axis=1), 1.0)
-
-
-def test_the_oracle_partition_calibrates_the_true_group_and_the_rest(bench):
+def test_oracles_calibrate_the_true_group_and_the_rest(bench):
     hidden = ExhaustiveConformalClassifier(
         bench.estimator,
         sensitive_features=lambda X: (X["Color"] == "Red") == (X["Gender"] == "Female"),
         random_state=bench.seed,
     )
-    hidden.conformalize(bench.calibration.X, bench.calibration.y)
-    assert (sets_of(ORACLES["partition"], bench) == hidden.predict_set(bench.test.X)).all()
-
-
-def test_the_oracle_union_adds_the_group_to_marginal(bench):
-    union, partition = (sets_of(oracle, bench) for oracle in ORACLES.values())
-    marginal, group = sets_of(MARGINAL, bench), bench.test.group
+    hidden.conformalize(*rows(bench, "calibration"))
+    partition = sets_of(ORACLES["partition"], bench)
+    assert (partition == hidden.predict_set(rows(bench, "test")[0])).all()
+    union, marginal = sets_of(ORACLES["union"], bench), sets_of(MARGINAL, bench)
+    group = bench.group[bench.test]
     assert (union[~group] == marginal[~group]).all()
     assert (union[group] == (marginal | partition)[group]).all()
 
 
+@pytest.mark.parametrize("construction", ["partition", "union"])
+def test_oracle_sets_are_those_of_each_side(construction):
+    rng = np.random.default_rng(0)
+    inside, test_inside = rng.random(200) < 0.3, rng.random(50) < 0.3
+    split = SplitScores(rng.random(200), rng.random((50, 4)))
+    sets = split.oracle_sets(inside, test_inside, construction=construction)
+    for side in (True, False):
+        own = split.own[inside == side]
+        if not side and construction == "union":
+            own = split.own
+        threshold = conformal_quantile(own, confidence_level=0.9)
+        if side and construction == "union":
+            threshold = max(threshold, conformal_quantile(split.own, confidence_level=0.9))
+        expected = split.scores[test_inside == side] <= threshold
+        np.testing.assert_array_equal(sets[test_inside == side], expected)
+
+
 @pytest.mark.parametrize("size", [0.5, 2.5, 5.25])
-def test_a_size_matched_marginal_has_that_size(size, bench):
+def test_size_matched_sets_have_that_size(size, bench):
     method = Method("matched", "matched", (("like", LEVELS),))
-    sets, facts = apply_method(method, bench, lambda like: size)
+    sets, facts = apply_method(method, bench, "aps", lambda like: size)
     assert sets.sum(axis=1).mean() == size
     assert 0 <= facts["level"] <= 1
-
-
-def test_marginal_matched_to_marginal_is_marginal(bench):
-    method = Method("matched", "matched", (("like", MARGINAL),))
     marginal = sets_of(MARGINAL, bench)
-    sets, _ = apply_method(method, bench, lambda like: marginal.sum(axis=1).mean())
+    sets, _ = apply_method(method, bench, "aps", lambda like: marginal.sum(axis=1).mean())
     assert (sets == marginal).all()
+    scores = np.random.default_rng(0).random((50, 4))
+    threshold = size_matched_threshold(scores, 2.34)
+    assert (scores <= threshold).sum(axis=1).mean() == pytest.approx(2.34, abs=0.01)
 
 
 @pytest.mark.parametrize("n_draws", [1, 7])
@@ -126,28 +204,25 @@ def test_fewer_draws_are_the_first_of_many(n_draws, bench):
         **dict(parameters),
     )
     with one_thread():
-        clf.conformalize(bench.calibration.X, bench.calibration.y)
+        clf.conformalize(*rows(bench, "calibration"))
         sets = sets_of(Method("T", "draws", parameters), bench)
-    assert (sets == clf.predict_set(bench.test.X)).all()
+    assert (sets == clf.predict_set(rows(bench, "test")[0])).all()
 
 
-def test_a_matched_row_needs_no_other_row_to_be_there(tiny, bench, tmp_path):
+def test_a_matched_row_needs_no_other_row_to_be_there(tiny, bench):
     matched = Method("matched", "matched", (("like", LEVELS),))
-    cell = MethodCell(bench.problem, matched, tiny.METRICS)
     with one_thread():
-        row = cell.result(bench).iloc[0]
-        like = MethodCell(bench.problem, LEVELS, tiny.METRICS).result(bench).iloc[0]
+        row, like = (
+            MethodCell(bench.problem, method, metrics=tiny.METRICS).result(bench).iloc[0]
+            for method in (matched, LEVELS)
+        )
     assert row["size"] == like["size"]
 
 
-def test_selections_are_shares_and_both_is_at_most_either(bench):
-    for method in (LEVELS, Method("AFCP2", "afcp", (("n_select", 2),))):
-        _, facts = apply_method(method, bench, lambda like: 2.0)
-        told = {"selects_first", "selects_second", "selects_both"}
-        assert set(facts) == told | {"conformalize_seconds", "predict_seconds"}
-        assert 0 <= facts["selects_both"] <= min(facts["selects_first"], facts["selects_second"])
-
-
-def test_the_comparison_names_every_method_once():
+def test_selections_are_shares_and_both_is_at_most_either(tiny, bench):
+    for method in (LEVELS, tiny.AFCP2):
+        _, facts = apply_method(method, bench, "aps", lambda like: 2.0)
+        shares = [facts[f"selects_{which}"] for which in ("first", "second", "both")]
+        assert 0 <= shares[2] <= min(shares[:2]) <= 1
     names = [method.name for method in comparison()]
     assert len(set(names)) == len(names) == 15

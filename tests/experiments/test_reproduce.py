@@ -8,23 +8,25 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from fareg import FaregError
 from fareg._engines import ENGINES
 from fareg.cli import app
 from fareg.experiments import list_targets, reproduce
-from fareg.experiments._config import BaseConfig, MetricConfig
 from fareg.experiments._figures import draw_panels
+from fareg.experiments._measures import MetricSettings
 from fareg.experiments._methods import comparison
-from fareg.experiments._published import published
-from fareg.experiments._tables import beside_paper, summarise
+from fareg.experiments._settings import BaseModel
+from fareg.experiments._summaries import beside_paper, gain_per_size, printed, summarise
 from fareg.experiments._targets import DRAWS
 
 SMALLER = {
-    "fareg.experiments._plan.QUICK_BASE": BaseConfig(
+    "fareg.experiments._targets.QUICK_BASE": BaseModel(
         hidden=(8,), learning_rate=0.01, max_epochs=2, patience=2
     ),
-    "fareg.experiments._plan.QUICK_METRICS": MetricConfig(n_directions=4, n_permutations=2),
-    "fareg.experiments._plan.QUICK_STEPS": 3,
-    "fareg.experiments._cells.ERT_ROUNDS": 2,
+    "fareg.experiments._targets.QUICK_METRICS": MetricSettings(n_directions=4, n_permutations=2),
+    "fareg.experiments._targets.QUICK_STEPS": 3,
+    "fareg.experiments._targets.QUICK_SIZES": (60,),
+    "fareg.experiments._measures.ERT_ROUNDS": 2,
     "fareg.experiments._figures.DPI": 20,
     "fareg.experiments._targets.ACS_TEST": 60,
     "fareg.experiments._targets.SLAB_TEST": 100,
@@ -33,14 +35,13 @@ FIGURES = {
     "wsc-cdf": ["cdf"],
     "wsc-table": [],
     "synthetic": ["panels", "time-and-selection"],
+    "selection": ["selection"],
     "nursery": ["panels", "time-and-selection"],
-    "delta": ["panels"],
-    "draws": ["panels"],
-    "beta": ["panels"],
     "visualization": ["paper"],
-    "eight": ["comparison"],
-    "condcp": ["comparison"],
-    "acs": ["comparison"],
+    **{key: ["panels"] for key in ("delta", "delta-draws", "draws", "beta")},
+    **{key: ["comparison"] for key in ("condcp", "published")},
+    **{key: ["comparison-1", "comparison-2"] for key in ("eight", "codes", "acs")},
+    "nursery-cut": [f"comparison-{k}" for k in (1, 2, 3, 4)],
 }
 
 
@@ -113,32 +114,34 @@ def test_every_target_leaves_tables_and_figures(everything):
 
 def test_comparisons_hold_every_method_and_metric(everything):
     done, _ = everything
-    for target in ("synthetic", "nursery", "eight", "condcp", "acs"):
+    for target in ("synthetic", "nursery", "published", "condcp", "acs"):
         summary = pd.read_csv(done.folder / target / "summary.csv")
-        n_more = target == "acs"  # levels that learn out of fold
-        assert len(summary) == len(comparison()) + n_more
+        n_more = {"condcp": 1, "acs": len(comparison()) + 3}
+        assert len(summary) == len(comparison()) + n_more.get(target, 0)
         for metric in ("group_coverage", "wsc", "wsc_plus", "wsc_plus_held_out", "ert", "coverage"):
             assert summary[metric].between(-1, 1).all()
             assert f"{metric}_se" in summary
         assert (summary["size"] <= 6).all()
         assert {"wsc_plus_null_low", "wsc_plus_null_high", "seconds"} <= set(summary)
-        by_name = summary.set_index("method")["size"]
-        for like in ("FaReG (paper)", "FaReG (levels)"):
-            assert by_name[f"Marginal at the size of {like}"] == by_name[like]
+        summary["base"] = summary.get("base", "")
+        for _, own in summary.groupby("base"):
+            by_name = own.set_index("method")["size"]
+            for like in ("FaReG (paper)", "FaReG (levels)"):
+                assert by_name[f"Marginal at the size of {like}"] == by_name[like]
     assert len(pd.read_csv(done.folder / "draws" / "summary.csv")) == len(DRAWS)
 
 
 def test_the_paper_is_beside_ours_where_it_prints_numbers(everything):
     done, _ = everything
-    printed = pd.read_csv(done.folder / "wsc-table" / "paper.csv")
-    assert len(printed) == 2 * 5 * 3  # metrics, deltas, sets of features
-    assert (printed["difference"] - (printed["ours"] - printed["paper"])).abs().max() < 2e-6
-    assert set(pd.read_csv(done.folder / "acs" / "paper.csv")["method"]) == {
-        "AFCP2",
-        "FaReG (paper)",
-    }
+    table = pd.read_csv(done.folder / "wsc-table" / "paper.csv")
+    assert len(table) == 2 * 5 * 3  # metrics, deltas, sets of features
+    assert (table["difference"] - (table["ours"] - table["paper"])).abs().max() < 2e-6
+    said = pd.read_csv(done.folder / "acs" / "paper.csv")
+    assert set(said["method"]) == {"AFCP2", "FaReG (paper)"}
+    assert set(said["base"]) == {"network", "boosting"}
     report = (done.folder / "acs" / "report.md").read_text()
     assert "People of NM, HI; the paper's: CA, NY, TX, AK, AL." in report
+    assert "n_draws 100" in report.split("## Settings")[1]
 
 
 def test_a_second_run_computes_nothing_and_says_the_same(everything, monkeypatch):
@@ -165,15 +168,25 @@ def test_without_census_files_that_target_is_skipped_with_advice(smaller, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"sizes": [10]}, "sizes must be a whole number >= 40, got 10"),
+        ({"sizes": []}, "sizes must hold at least one number"),
+        ({"repeats": 0}, "repeats must be"),
+        ({"acs_root": ".", "acs_states": ["NM", "XX"]}, "such as 'CA', got 'XX'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_once(arguments, message, tmp_path):
+    with pytest.raises(FaregError, match=message):
+        reproduce(["beta", "acs"], quick=True, out=tmp_path / "results", **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         (["wsc"], "unknown target wsc; known are wsc-cdf, wsc-table, synthetic"),
-        (["beta", "--sizes", "10"], "sizes must be a whole number >= 40, got 10"),
-        (["beta", "--sizes", "a,b"], "sizes must be whole numbers such as 200,500"),
-        (["beta", "--repeats", "0"], "repeats must be"),
         (["beta", "--jobs", "0"], "jobs must be"),
         (["beta", "--engine", "ray"], "engine must be one of local, dask"),
         (["acs", "--acs-root", "nowhere"], "PUMS person files are missing"),
-        (["acs", "--acs-root", ".", "--acs-states", "NM,XX"], "such as 'CA', got 'XX'"),
-        (["beta", "--protocol", "mine"], "protocol must be one of exact, published; got 'mine'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(arguments, message, tmp_path):
@@ -188,7 +201,7 @@ def test_bad_input_is_one_line_and_exit_2(arguments, message, tmp_path):
 def test_the_command_line_lists_runs_and_reports(smaller, tmp_path):
     listed = CliRunner().invoke(app, ["reproduce", "--list"])
     assert [line.split()[0] for line in listed.stdout.splitlines()] == list(list_targets())
-    options = ["--quick", "--sizes", "60", "--jobs", "1", "--out", str(tmp_path), "--json"]
+    options = ["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]
     result = CliRunner().invoke(app, ["reproduce", "wsc-cdf", *options])
     assert result.exit_code == 0, result.stderr
     assert "wsc-cdf/summary.csv" in json.loads(result.stdout)["files"]["wsc-cdf"]
@@ -199,9 +212,7 @@ def test_interruption_keeps_what_is_there(smaller, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setitem(ENGINES, "local", interrupted)
-    result = CliRunner().invoke(
-        app, ["reproduce", "beta", "--quick", "--sizes", "60", "--out", str(tmp_path)]
-    )
+    result = CliRunner().invoke(app, ["reproduce", "beta", "--quick", "--out", str(tmp_path)])
     assert result.exit_code == 130
     assert "what was finished is kept" in result.stderr
 
@@ -214,12 +225,22 @@ def test_a_summary_holds_means_and_standard_errors():
 
 
 def test_numbers_meet_the_paper_only_at_the_papers_size():
-    table = published("eight")
+    table = printed()[printed()["target"] == "eight"]
     ours = table.pivot(index="method", columns="metric", values="paper").reset_index()
     ours = ours.assign(repeats=3, **{f"{name}_se": 0.0 for name in table["metric"].unique()})
-    assert (beside_paper(ours.assign(n=2000), table)["difference"] == 0).all()
-    assert len(beside_paper(ours.assign(n=2000), table)) == 8
-    assert len(beside_paper(ours.assign(n=500), table)) == 0
+    assert (beside_paper(ours.assign(n=2000), "eight")["difference"] == 0).all()
+    assert len(beside_paper(ours.assign(n=2000), "eight")) == 8
+    assert len(beside_paper(ours.assign(n=500), "eight")) == 0
+
+
+def test_the_gain_is_per_label_beyond_marginal_sets():
+    rows = [(200, "Marginal", 0.8, 2.0), (200, "b", 0.9, 2.5), (200, "c", 0.9, 1.9)]
+    rows += [(500, "Marginal", 0.8, 1.0), (500, "b", 0.7, 1.5), (500, "c", 0.8, 1.5)]
+    summary = pd.DataFrame(rows, columns=["n", "method", "group_coverage", "size"])
+    gains = gain_per_size(summary, ["n"])
+    assert gains.loc["b"].round(9).tolist() == [0.2, -0.2]
+    assert np.isnan(gains.loc["c", 200])
+    assert "Marginal" not in gains.index
 
 
 def test_a_panel_shows_every_method_once_in_the_legend():
@@ -239,7 +260,7 @@ def test_a_panel_shows_every_method_once_in_the_legend():
 
 
 def reproduce_command(out, *options):
-    arguments = ["beta", "--quick", "--sizes", "60", "--jobs", "1", "--out", str(out), *options]
+    arguments = ["beta", "--quick", "--jobs", "1", "--out", str(out), *options]
     return CliRunner().invoke(app, ["reproduce", *arguments])
 
 
@@ -308,7 +329,7 @@ def test_a_scheduler_out_of_reach_is_one_line_and_loses_nothing(finished, monkey
     monkeypatch.setattr("fareg._engines.CONNECT_SECONDS", 1)
     before = stored(finished)
     address = "tcp://127.0.0.1:9"
-    line = refused(finished, "--repeats", "2", "--engine", "dask", "--scheduler", address)
+    line = refused(finished, "delta", "--engine", address)
     assert f"cannot reach the dask scheduler at {address}" in line
     assert stored(finished) == before
 

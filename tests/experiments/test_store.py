@@ -10,13 +10,8 @@ import pytest
 
 from fareg import FaregError
 from fareg.experiments import _store as store_module
-from fareg.experiments._config import (
-    BaseConfig,
-    DataConfig,
-    Method,
-    Problem,
-    content_hash,
-)
+from fareg.experiments._paper_problems import PaperProblem
+from fareg.experiments._settings import BaseModel, Method, content_hash
 from fareg.experiments._store import MANIFEST, Store
 
 ROWS = pd.DataFrame({"a": [1.5], "b": ["x"]})
@@ -28,29 +23,31 @@ ROWS = pd.DataFrame({"a": [1.5], "b": ["x"]})
         {"n": 300},
         {"seed": 1},
         {"n_test": 99},
-        {"base": BaseConfig(patience=1)},
-        {"data": DataConfig("eight")},
-        {"data": DataConfig("xnor", "another file")},
+        {"base": BaseModel(patience=1)},
+        {"kind": "eight"},
+        {"codes": "authors"},
+        {"fingerprint": "another file"},
     ],
 )
 def test_any_change_of_a_configuration_changes_its_name(change):
-    problem = Problem(DataConfig("xnor"), 200, 0)
+    problem = PaperProblem("xnor", 200, 0)
     assert content_hash(problem) != content_hash(replace(problem, **change))
 
 
 def test_what_is_called_or_placed_differently_is_the_same():
-    assert content_hash(DataConfig("acs", "f", "a")) == content_hash(DataConfig("acs", "f", "b"))
+    places = (PaperProblem("acs", 200, 0, fingerprint="f", path=path) for path in "ab")
+    assert len({content_hash(problem) for problem in places}) == 1
     assert content_hash(Method("one", "afcp")) == content_hash(Method("two", "afcp"))
 
 
 def test_the_format_version_is_part_of_the_name(monkeypatch):
     before = content_hash("x")
-    monkeypatch.setattr("fareg.experiments._config.FORMAT", 99)
+    monkeypatch.setattr("fareg.experiments._settings.FORMAT", 99)
     assert content_hash("x") != before
 
 
 def test_problems_do_not_share_random_numbers():
-    problem = Problem(DataConfig("xnor"), 200, 0)
+    problem = PaperProblem("xnor", 200, 0)
     others = [replace(problem, seed=1), replace(problem, n=201)]
     first = problem.rng(0).random()
     assert first == problem.rng(0).random()
@@ -98,7 +95,7 @@ def test_a_folder_that_cannot_be_written_is_refused_at_once(tmp_path):
 def test_results_of_another_version_are_refused(tmp_path, monkeypatch):
     Store.open(tmp_path)
     monkeypatch.setattr(store_module, "FORMAT", 98)
-    with pytest.raises(FaregError, match=r"another version .*format 3.*; choose another folder"):
+    with pytest.raises(FaregError, match=r"another version .*format 4.*; choose another folder"):
         Store.open(tmp_path)
     (tmp_path / MANIFEST).write_text(json.dumps(["what?"]))
     with pytest.raises(FaregError, match="another version"):

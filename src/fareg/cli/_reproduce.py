@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import answering, names
+from fareg.cli._running import answering
 from fareg.cli._running import console as terminal
 from fareg.cli._stopping import say
 
@@ -21,24 +21,15 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="Run a small and rough version, in minutes.")
     ] = False,
-    repeats: Annotated[int | None, typer.Option(help="Repetitions (default: 10).")] = None,
-    sizes: Annotated[str | None, typer.Option(help="Values of N: 200,500,1000.")] = None,
     jobs: opt.Jobs = None,
     engine: opt.Engine = "local",
-    scheduler: opt.Scheduler = None,
     out: Annotated[Path, typer.Option(help="Results folder.")] = Path("reproduction"),
     acs_root: Annotated[Path | None, typer.Option(help="Folder of ACS PUMS files.")] = None,
-    acs_states: Annotated[
-        str | None, typer.Option(help="Its states: NM,HI (default: the paper's).")
-    ] = None,
-    protocol: Annotated[
-        str, typer.Option(help="exact, or published: calibration rows stop the base network.")
-    ] = "exact",
     json: opt.Json = False,
 ) -> None:
     """Run the paper's experiments; a stopped run continues where it stopped."""
     with answering(json) as told:
-        from fareg.experiments import list_targets, parse_sizes
+        from fareg.experiments import list_targets
         from fareg.experiments import reproduce as run
 
         told.update(targets=list_targets())
@@ -47,14 +38,9 @@ def reproduce(
                 targets or (),
                 out=out,
                 quick=quick,
-                repeats=repeats,
-                sizes=parse_sizes(sizes),
                 jobs=jobs,
                 engine=engine,
-                scheduler=scheduler,
                 acs_root=acs_root,
-                acs_states=names(acs_states),
-                protocol=protocol,
                 console=None if json else terminal(err=True),
             )
             told.update(done.to_dict())

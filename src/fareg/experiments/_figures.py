@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg.experiments._config import CONFIDENCE
+from fareg.experiments._settings import CONFIDENCE
 from fareg.experiments._store import write_file
 
 # The colours are those of Okabe and Ito; lines and markers tell methods apart too.
@@ -130,9 +130,12 @@ def draw_cdf(values: dict[str, dict[str, Any]]) -> Any:
 
 
 def save_figure(figure: Any, path: Path) -> list[Path]:
-    """Write a figure as SVG and PNG; ``path`` has no suffix."""
+    """Write a figure, or the bytes of one, as SVG and PNG; ``path`` has no suffix."""
     return [
-        write_file(path.with_suffix(f".{kind}"), draw_image(figure, kind))
+        write_file(
+            path.with_suffix(f".{kind}"),
+            figure[kind] if isinstance(figure, dict) else draw_image(figure, kind),
+        )
         for kind in ("svg", "png")
     ]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fareg._validation import BoolArray
+from fareg._validation import BoolArray, FloatArray, InvalidInputError
 from fareg.classifiers import (
     AFCPClassifier,
     CondCPClassifier,
@@ -20,112 +21,14 @@ from fareg.classifiers import (
     RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
-from fareg.experiments._config import Method, Parameters
-from fareg.experiments._problems import DATA, Bench
-from fareg.experiments._references import SplitScores, size_matched_threshold
+from fareg.experiments._bench import Bench
+from fareg.experiments._measures import once
+from fareg.experiments._peers import PEERS
+from fareg.experiments._settings import CONFIDENCE, Method, Parameters
 from fareg.paper import PublishedFaReGClassifier
+from fareg.pvalues import conformal_quantile
 
 MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of them
-
-
-def apply_method(
-    method: Method, bench: Bench, size_of: Callable[[Method], float]
-) -> tuple[BoolArray, dict[str, float]]:
-    """Return the sets of the test rows, shape (n_test, n_classes), and facts for further columns.
-
-    ``size_of`` tells the mean size of another method's sets. Seconds are processor time.
-    """
-    if method.kind not in ("matched", "oracle"):
-        return _fitted_sets(method, bench)
-    start = time.process_time()
-    split, facts = _split_scores(bench), {}
-    if method.kind == "oracle":
-        groups = bench.calibration.group, bench.test.group
-        sets = split.oracle_sets(*groups, construction=method["construction"])
-    else:  # the one threshold for everyone at which the mean size is that of another method
-        threshold = size_matched_threshold(split.scores, size_of(method["like"]))
-        sets = split.scores <= threshold
-        facts["level"] = float((split.own <= threshold).sum() / (len(split.own) + 1))
-    return sets, facts | _seconds(time.process_time() - start, 0.0)
-
-
-def classifier(method: Method, bench: Bench) -> Any:
-    """Return the unfitted classifier that a method stands for."""
-    common = {"sensitive_features": bench.sensitive, "random_state": bench.seed}
-    options: dict[str, Any] = {**common, **dict(method.parameters)}
-    if method.kind in ("paper", "draws", "condcp+paper"):
-        if method.kind == "condcp+paper":
-            options["base"] = CondCPClassifier()
-        published = DATA[bench.problem.data.kind].published
-        return FaReGClassifier.paper(bench.estimator, data=published, **options)
-    return CLASSIFIERS[method.kind](bench.estimator, **options)
-
-
-def fitted(method: Method, bench: Bench) -> tuple[Any, float]:
-    """Return the conformalized classifier and its seconds; fits are shared within a problem."""
-    key = (method.kind, method.parameters)
-    if key not in bench.fits:
-        apart = bench.learning_rows() if method == OUT_OF_FOLD else {}
-        start = time.process_time()
-        model = classifier(method, bench)
-        model.conformalize(bench.calibration.X, bench.calibration.y, **apart)
-        bench.fits[key] = model, time.process_time() - start
-    return bench.fits[key]
-
-
-def _fitted_sets(method: Method, bench: Bench) -> tuple[BoolArray, dict[str, float]]:
-    if method.kind == "draws":
-        # Every T takes the first T of many draws, so the group is learned once for all of them.
-        most = {**dict(method.parameters), "n_draws": MOST_DRAWS}
-        model, seconds = fitted(replace(method, parameters=tuple(most.items())), bench)
-        model = model.with_draws(method["n_draws"])
-    else:
-        model, seconds = fitted(method, bench)
-    start = time.process_time()
-    sets = model.predict_set(bench.test.X)
-    predict_seconds = time.process_time() - start
-    return sets, _selections(model, bench) | _seconds(seconds, predict_seconds)
-
-
-def _seconds(conformalize: float, predict: float) -> dict[str, float]:
-    return {"conformalize_seconds": conformalize, "predict_seconds": predict}
-
-
-def _selections(model: Any, bench: Bench) -> dict[str, float]:
-    """Say how often each of the two features that make the group was selected.
-
-    AFCP selects for each test row. The published FaReG learns one group for all, and its two
-    features are those that change most when the latent is perturbed; the default's are those that
-    matter most to its disadvantage.
-    """
-    wanted = DATA[bench.problem.data.kind].target_features
-    if isinstance(model, AFCPClassifier):
-        names = [levels.name for levels in model.levels_]
-        selected = model.selected_features(bench.test.X)[:, [names.index(name) for name in wanted]]
-    elif isinstance(model, FaReGClassifier | PublishedFaReGClassifier):
-        shares: Any = model.explain(bench.calibration.X)
-        if isinstance(model, PublishedFaReGClassifier):
-            shares = shares.ranking["latent"]
-        shares = shares.sort_values(ascending=False, kind="stable")[:2]
-        chosen = set(shares.index[shares > 0])
-        selected = np.array([[name in chosen for name in wanted]])
-    else:
-        return {}
-    return {
-        "selects_first": float(selected[:, 0].mean()),
-        "selects_second": float(selected[:, 1].mean()),
-        "selects_both": float(selected.all(axis=1).mean()),
-    }
-
-
-def _split_scores(bench: Bench) -> SplitScores:
-    if "scores" not in bench.fits:
-        model, _ = fitted(MARGINAL, bench)
-        rows = bench.calibration
-        bench.fits["scores"] = SplitScores.of(model, rows.X, rows.y, bench.test.X)
-    return bench.fits["scores"]
-
-
 CLASSIFIERS: dict[str, Any] = {
     "marginal": SplitConformalClassifier,
     "exhaustive": ExhaustiveConformalClassifier,
@@ -136,14 +39,33 @@ CLASSIFIERS: dict[str, Any] = {
     "rcp": RectifiedConformalClassifier,
     "default": FaReGClassifier,
 }
+PUBLISHED = ("paper", "draws", "condcp+paper")
+SLOW = {**dict.fromkeys(PUBLISHED, 6.0), "condcp": 3.0}
 
 MARGINAL = Method("Marginal", "marginal")
+SPLIT = Method("Split", "marginal")
 LEVELS = Method("FaReG (levels)", "default")
 OUT_OF_FOLD = Method("FaReG (levels, out of fold)", "default", (("learn_from", "train"),))
+ORACLE = Method("Oracle partition", "oracle", (("construction", "partition"),))
+
+# What a benchmark on tables compares, by the name in its settings.
+METHODS: dict[str, Method] = {
+    "split": SPLIT,
+    "matched": Method("Split at the size of FaReG", "matched", (("like", LEVELS),)),
+    "partial": Method("Partial", "partial"),
+    "exhaustive": Method("Exhaustive", "exhaustive"),
+    "afcp": Method("AFCP", "afcp"),
+    "condcp": Method("CondCP", "condcp"),
+    "plcp": Method("PLCP", "plcp"),
+    "rcp": Method("RCP", "rcp"),
+    "levels": LEVELS,
+    "oracle": Method("Oracle", "oracle", (("construction", "partition"),)),
+    **{name: Method(peer.title, name) for name, peer in PEERS.items()},
+}
 
 
 def comparison(steps: Parameters = (), *more: Method) -> list[Method]:
-    """Return the methods of every comparison, with ``more`` after FaReG's own.
+    """Return the methods of every comparison in the paper, with ``more`` after FaReG's own.
 
     ``steps`` shorten the training of the paper's.
     """
@@ -164,5 +86,193 @@ def comparison(steps: Parameters = (), *more: Method) -> list[Method]:
         Method("Marginal at the size of FaReG (paper)", "matched", (("like", paper),)),
         Method("Marginal at the size of FaReG (levels)", "matched", (("like", LEVELS),)),
         Method("Oracle union", "oracle", (("construction", "union"),)),
-        Method("Oracle partition", "oracle", (("construction", "partition"),)),
+        ORACLE,
     ]
+
+
+def find_methods(names: Sequence[str]) -> list[Method]:
+    """Return methods by name, or all of fareg's without names.
+
+    Other packages and ``module:Class`` are imported: what is not there is refused before any work
+    is done, as a failure would be stored and stay after it was installed.
+    """
+    if not names:
+        return [method for name, method in METHODS.items() if name not in PEERS]
+    found, named = [], {method.name: method for method in METHODS.values()}
+    for name in names:
+        if ":" in name:
+            imported(name)
+        elif name not in METHODS:
+            raise InvalidInputError(
+                f"unknown method {name}; known are {', '.join(METHODS)}, or my_module:MyClassifier"
+            )
+        elif name in PEERS:
+            PEERS[name].package()
+        method = METHODS.get(name) or Method(name.partition(":")[2], name)
+        if named.setdefault(method.name, method) != method:  # results are told apart by the name
+            raise InvalidInputError(
+                f"{method.kind} has the name of another method, {method.name}; rename the class"
+            )
+        found.append(method)
+    return found
+
+
+def imported(path: str) -> Any:
+    """Return the class that ``module:Class`` names."""
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidInputError(f"cannot import the method {path}: {error}") from error
+
+
+def apply_method(
+    method: Method, bench: Bench, score: str, size_of: Callable[[Method], float]
+) -> tuple[BoolArray, dict[str, float]]:
+    """Return the sets of the test rows, shape (n_test, n_classes), and facts for further columns.
+
+    ``size_of`` tells the mean size of another method's sets. Seconds are processor time of one
+    core, without the trainings of the base model.
+    """
+    if method.kind == "oracle":
+        split = split_scores(bench, score)
+        inside = (bench.group[rows] for rows in (bench.calibration, bench.test))
+        return split.oracle_sets(*inside, construction=method["construction"]), {}
+    if method.kind == "matched":  # one threshold for everyone, at the mean size of another method
+        split = split_scores(bench, score)
+        threshold = size_matched_threshold(split.scores, size_of(method["like"]))
+        level = float((split.own <= threshold).sum() / (len(split.own) + 1))
+        return split.scores <= threshold, {"level": level}
+    if method.kind == "draws":
+        # Every T takes the first T of many draws, so the group is learned once for all of them.
+        most = method.with_parameters(n_draws=MOST_DRAWS)
+        model, facts = fitted(most, bench, score)
+        model = model.with_draws(method["n_draws"])
+    else:
+        model, facts = fitted(method, bench, score)
+    X = bench.X.iloc[bench.test]
+    sets, seconds = _timed(bench, lambda: np.asarray(model.predict_set(X)))
+    return sets, {**facts, "predict_seconds": seconds, **_selections(model, bench)}
+
+
+def fitted(method: Method, bench: Bench, score: str) -> tuple[Any, dict[str, float]]:
+    """Return a fitted classifier, with the seconds it took; fits are shared within a problem."""
+
+    def fit() -> tuple[Any, dict[str, float]]:
+        model, trainings = classifier(method, bench, score), bench.trainings
+        trainings.charged = bench.ready_seconds
+        own = method == OUT_OF_FOLD
+        _, seconds = _timed(bench, lambda: bench.fit(model, learn_out_of_fold=own))
+        facts = {"fit_seconds": seconds, "training_seconds": trainings.charged}
+        if hasattr(model, "named_groups_"):
+            facts["n_named"] = len(model.named_groups_)
+        return model, facts
+
+    return once(bench, ("fit", method.kind, method.parameters, score), fit)
+
+
+def _timed(bench: Bench, work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what work returns, and its processor time without that of the remembered model."""
+    start, spent = time.process_time(), bench.trainings.spent
+    done = work()
+    return done, time.process_time() - start - (bench.trainings.spent - spent)
+
+
+def classifier(method: Method, bench: Bench, score: str) -> Any:
+    """Return the unfitted classifier that a method stands for."""
+    kind = method.kind
+    options: dict[str, Any] = {
+        "confidence_level": CONFIDENCE,
+        "conformity_score": score,
+        "sensitive_features": bench.sensitive,
+        "random_state": bench.seed,
+        **dict(method.parameters),
+    }
+    if kind not in PUBLISHED:
+        make = imported(kind) if ":" in kind else CLASSIFIERS.get(kind) or PEERS[kind]
+        return make(bench.estimator, **options)
+    if kind == "condcp+paper":
+        options["base"] = CondCPClassifier()
+    options.setdefault("data", bench.problem.data.published)
+    return FaReGClassifier.paper(bench.estimator, **options)
+
+
+def _selections(model: Any, bench: Bench) -> dict[str, float]:
+    """Say how often each of the two features that make the group was selected.
+
+    AFCP selects for each test row. The published FaReG learns one group for all, and its two
+    features are those that change most when the latent is perturbed; the default's are those that
+    matter most to its disadvantage.
+    """
+    data = getattr(bench.problem, "data", None)
+    if data is None:
+        return {}
+    wanted = data.target_features
+    if isinstance(model, AFCPClassifier):
+        names = [levels.name for levels in model.levels_]
+        chosen = model.selected_features(bench.X.iloc[bench.test])
+        selected = chosen[:, [names.index(name) for name in wanted]]
+    elif isinstance(model, FaReGClassifier | PublishedFaReGClassifier):
+        shares: Any = model.explain(bench.X.iloc[bench.calibration])
+        if isinstance(model, PublishedFaReGClassifier):
+            shares = shares.ranking["latent"]
+        shares = shares.sort_values(ascending=False, kind="stable")[:2]
+        named = set(shares.index[shares > 0])
+        selected = np.array([[name in named for name in wanted]])
+    else:
+        return {}
+    return {
+        "selects_first": float(selected[:, 0].mean()),
+        "selects_second": float(selected[:, 1].mean()),
+        "selects_both": float(selected.all(axis=1).mean()),
+    }
+
+
+# --- what methods are compared with -------------------------------------------------------------
+
+
+def size_matched_threshold(scores: FloatArray, mean_size: float) -> float:
+    """Return the one threshold at which sets of shape (n, n_classes) have a given mean size.
+
+    >>> scores = np.array([[0.1, 0.5], [0.3, 0.9]])
+    >>> (scores <= size_matched_threshold(scores, 1.5)).tolist()
+    [[True, True], [True, False]]
+    """
+    n_labels = round(mean_size * len(scores))
+    return float(np.sort(scores, axis=None)[max(n_labels - 1, 0)])
+
+
+@dataclass(frozen=True, eq=False)
+class SplitScores:
+    """The scores behind split conformal sets, from which the sets of a comparison follow."""
+
+    own: FloatArray  # (n_calibration,) of the true labels of the calibration rows
+    scores: FloatArray  # (n_test, n_classes)
+
+    def oracle_sets(
+        self, inside: BoolArray, test_inside: BoolArray, *, construction: str = "partition"
+    ) -> BoolArray:
+        """Return the sets of someone who knows the true group, shape (n_test, n_classes).
+
+        ``inside`` and ``test_inside`` tell which calibration and test rows are in the group. A
+        "partition" calibrates the group on its own members and the others on themselves. A "union"
+        calibrates the others on all rows, and gives the group the larger of both thresholds.
+        """
+        of_group = conformal_quantile(self.own[inside], confidence_level=CONFIDENCE)
+        others = self.own if construction == "union" else self.own[~inside]
+        of_others = conformal_quantile(others, confidence_level=CONFIDENCE)
+        if construction == "union":
+            of_group = max(of_group, of_others)
+        return self.scores <= np.where(test_inside, of_group, of_others)[:, None]
+
+
+def split_scores(bench: Bench, score: str) -> SplitScores:
+    """Return the scores of the split conformal classifier."""
+
+    def ask() -> SplitScores:
+        model, _ = fitted(SPLIT, bench, score)
+        X, y = bench.X.iloc[bench.calibration], bench.y[bench.calibration]
+        test = bench.X.iloc[bench.test]
+        return SplitScores(model.labelled_rows(X, y).score, model.conformity_scores(test))
+
+    return once(bench, ("split", score), ask)

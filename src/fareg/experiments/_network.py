@@ -12,13 +12,13 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from fareg._encoding import code_encoder, one_hot_encoder
 from fareg._validation import IntArray
-from fareg.experiments._config import BaseConfig
+from fareg.experiments._settings import BaseModel
 
 ENCODERS = {"codes": code_encoder, "standard": one_hot_encoder}
 
 
 def train_network(
-    config: BaseConfig,
+    config: BaseModel,
     X: pd.DataFrame,
     y: IntArray,
     seed: int,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ import pandas as pd
 
 from fareg.datasets import PAPER_STATES
 from fareg.experiments._figures import draw_bars, draw_cdf, draw_panels, save_figure
-from fareg.experiments._problems import DATA
-from fareg.experiments._published import METRICS, published
+from fareg.experiments._paper_problems import DATA
+from fareg.experiments._settings import BaseModel
 from fareg.experiments._store import write_file
-from fareg.experiments._tables import (
+from fareg.experiments._summaries import (
+    PANELS,
     as_csv,
     beside_paper,
+    gain_per_size,
+    in_digits,
     markdown_table,
     readable,
     readable_comparison,
@@ -23,30 +27,49 @@ from fareg.experiments._tables import (
     with_errors,
 )
 from fareg.experiments._targets import Target
+from fareg.paper import PublishedFaReGClassifier
 
 SELECTIONS = ("selects_first", "selects_second", "selects_both")
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
 SLAB_VALUES = {"value": "", "held_out": ", held out"}
 FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "the first two"}
+VARIANTS = ("base", "codes", "data")  # a comparison has a table for each value of these
+SHOWN = ("delta", "beta", "n_draws", "max_iter", "batch_size", "learning_rate", "hidden_sizes")
+
+# A summary, the parts of a page and the figures of a target.
+Report = tuple[pd.DataFrame, list[str], dict[str, Any]]
 
 
 def write_report(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
     """Write the tables and figures of a target and return their paths."""
-    if "conformalize_seconds" in rows:
-        rows = rows.assign(seconds=rows["conformalize_seconds"] + rows["predict_seconds"])
-    return REPORTS[target.report](target, rows, folder / target.name)
-
-
-def _finish(target: Target, folder: Path, summary: pd.DataFrame, parts: list[str]) -> list[Path]:
-    """Write the summary, the numbers beside the paper's, and both as one Markdown page."""
-    written = [write_file(folder / "summary.csv", as_csv(summary))]
+    if "fit_seconds" in rows:
+        rows = rows.assign(seconds=rows["fit_seconds"] + rows["predict_seconds"])
+    summary, parts, figures = REPORTS[target.report](target, rows)
+    place = folder / target.name
+    written = [path for name, own in figures.items() for path in save_figure(own, place / name)]
+    written.append(write_file(place / "summary.csv", as_csv(summary)))
     text = [f"# {target.title}", *parts]
-    compared = beside_paper(summary, published(target.name))
+    compared = beside_paper(summary, target.name)
     if len(compared):
-        written.append(write_file(folder / "paper.csv", as_csv(compared)))
+        written.append(write_file(place / "paper.csv", as_csv(compared)))
         text += ["## Beside the paper", markdown_table(readable_comparison(compared))]
-    written.append(write_file(folder / "report.md", "\n\n".join(text) + "\n"))
-    return written
+    if "fit_seconds" in rows:
+        text += ["## Settings", markdown_table(settings_table())]
+    return [*written, write_file(place / "report.md", "\n\n".join(text) + "\n")]
+
+
+def settings_table() -> pd.DataFrame:
+    """Return the hyperparameters of FaReG (paper), and those of the base network."""
+    said: dict[str, dict[str, Any]] = {}
+    for data in ("synthetic", "nursery"):
+        own = PublishedFaReGClassifier.published(data=data).get_params(deep=False)
+        said[f"FaReG (paper), {data}"] = {name: own[name] for name in SHOWN if name in own}
+    base = BaseModel()
+    said["Base network"] = {
+        item.name: getattr(base, item.name) for item in fields(base) if item.name != "kind"
+    }
+    pairs = [(name, ", ".join(f"{k} {v}" for k, v in own.items())) for name, own in said.items()]
+    return pd.DataFrame(pairs, columns=["Model", "Hyperparameters"])
 
 
 def _repeats(summary: pd.DataFrame) -> str:
@@ -55,58 +78,87 @@ def _repeats(summary: pd.DataFrame) -> str:
     return f"Mean ± standard error over {count} repetition{'s' if many > 1 else ''}."
 
 
-def _report_sizes(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+def _tables(summary: pd.DataFrame, by: str, titles: str) -> Iterable[str]:
+    """Yield a heading and a table for each value of a column."""
+    for value, own in summary.groupby(by, sort=False):
+        yield f"## {titles.format(value)}"
+        yield markdown_table(readable(own, {"method": "Method"}))
+
+
+def _report_sizes(target: Target, rows: pd.DataFrame) -> Report:
     summary = summarise(rows, ["n", "method"])
-    parts = [_repeats(summary)]
-    for n, own in summary.groupby("n", sort=True):
-        parts += [f"## N = {n}", markdown_table(readable(own, {"method": "Method"}))]
-    written = save_figure(
-        draw_panels(summary, METRICS, "n", x_label="N", log_x=True), folder / "panels"
-    )
-    kind = {"synthetic": "xnor"}.get(target.name, target.name)
-    first, second = DATA[kind].target_features
+    first, second = DATA["xnor" if target.name == "synthetic" else target.name].target_features
     titles = [f"Selects {first}", f"Selects {second}", f"Selects {first} & {second}"]
+    gains = gain_per_size(summary, ["n"]).apply(lambda column: in_digits(column, 2))
+    parts = [
+        _repeats(summary),
+        *_tables(summary, "n", "N = {}"),
+        "## Gain in group coverage per label that sets grow by, beside marginal sets",
+        markdown_table(gains.add_prefix("N = ").reset_index(names="Method")),
+        "## Selected features",
+        markdown_table(_selection_table(summary, ["n"], titles)),
+    ]
     panels = {"seconds": "Time Cost (s)", **dict(zip(SELECTIONS, titles, strict=True))}
     # Oracles and size-matched sets take no time of their own.
     working = summary[~summary["method"].str.contains("Oracle|Marginal at")]
-    figure = draw_panels(working, panels, "n", x_label="N", log_x=True)
-    written += save_figure(figure, folder / "time-and-selection")
-    parts += ["## Selected features", markdown_table(_selection_table(summary, titles))]
-    return written + _finish(target, folder, summary, parts)
+    return (
+        summary,
+        parts,
+        {
+            "panels": draw_panels(summary, PANELS, "n", x_label="N", log_x=True),
+            "time-and-selection": draw_panels(working, panels, "n", x_label="N", log_x=True),
+        },
+    )
 
 
-def _selection_table(summary: pd.DataFrame, titles: list[str]) -> pd.DataFrame:
+def _selection_table(summary: pd.DataFrame, by: list[str], titles: list[str]) -> pd.DataFrame:
     own = summary[summary["selects_both"].notna()]
-    table = own[["n", "method"]].rename(columns={"n": "N", "method": "Method"})
+    table = own[[*by, "method"]].rename(columns={"n": "N", "data": "Data", "method": "Method"})
     for name, title in zip(SELECTIONS, titles, strict=True):
         table[title] = with_errors(own, name, 2)
     return table
 
 
-def _report_comparison(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
-    summary = summarise(rows, ["n", "method"])
+def _report_selection(target: Target, rows: pd.DataFrame) -> Report:
+    summary = summarise(rows, ["data", "n", "method"])
+    titles = ["Selects Color", "Selects Gender", "Selects both"]
+    lead = f"{_repeats(summary)} A feature that is selected without any group tells nothing."
+    parts = [lead, markdown_table(_selection_table(summary, ["data", "n"], titles))]
+    panels = dict(zip(SELECTIONS, titles, strict=True))
+    drawn = summary.assign(method=summary["method"] + ", " + summary["data"])
+    figure = draw_panels(drawn, panels, "n", x_label="N", log_x=True)
+    return summary, parts, {"selection": figure}
+
+
+def _report_comparison(target: Target, rows: pd.DataFrame) -> Report:
+    variants = [name for name in VARIANTS if name in rows]
+    summary = summarise(rows, [*variants, "n", "method"])
     about = f"N = {summary['n'].iloc[0]}. {_repeats(summary)}"
     if "states" in rows:
         about += f" People of {rows['states'].iloc[0]}; the paper's: {', '.join(PAPER_STATES)}."
-    parts = [about, markdown_table(readable(summary, {"method": "Method"}))]
-    written = save_figure(draw_bars(summary, METRICS), folder / "comparison")
-    return written + _finish(target, folder, summary, parts)
+    if not variants:
+        parts = [about, markdown_table(readable(summary, {"method": "Method"}))]
+        return summary, parts, {"comparison": draw_bars(summary, PANELS)}
+    parts = [about, *_tables(summary, variants[0], variants[0].capitalize() + ": {}")]
+    own = summary.groupby(variants[0], sort=False)
+    figures = {f"comparison-{k}": draw_bars(part, PANELS) for k, (_, part) in enumerate(own, 1)}
+    return summary, parts, figures
 
 
-def _report_sweep(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+def _report_sweep(target: Target, rows: pd.DataFrame) -> Report:
     summary = summarise(rows, ["n", "method", "setting"])
-    symbol = {"draws": "T"}.get(target.name, target.name)
+    symbol = {"draws": "T", "delta-draws": "delta"}.get(target.name, target.name)
+    labels = {"method": "Method"} if summary["method"].nunique() > 1 else {}
     parts = [
         f"FaReG (paper), N = {summary['n'].iloc[0]}. {_repeats(summary)}",
-        markdown_table(readable(summary, {"setting": symbol})),
+        markdown_table(readable(summary, {**labels, "setting": symbol})),
     ]
     log_x = target.name in ("beta", "draws")
-    figure = draw_panels(summary, METRICS, "setting", x_label=symbol, log_x=log_x)
-    written = save_figure(figure, folder / "panels")
-    return written + _finish(target, folder, summary, parts)
+    figure = draw_panels(summary, PANELS, "setting", x_label=symbol, log_x=log_x)
+    return summary, parts, {"panels": figure}
 
 
-def _report_slabs(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+def _report_slabs(target: Target, rows: pd.DataFrame) -> Report:
     way = rows["search"].map({"random": "", "optimised": " optimised"})
     rows = rows.assign(method=rows["kind"].map(SLAB_NAMES) + way, setting=rows["delta"])
     by = ["features", "n", "method", "setting"]
@@ -117,7 +169,7 @@ def _report_slabs(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path
     for count, own in summary.groupby("features", sort=False):
         tables = [_slab_table(own, value, words) for value, words in SLAB_VALUES.items()]
         parts += [f"## On {FEATURES[count]}", markdown_table(pd.concat(tables))]
-    return _finish(target, folder, summary, parts)
+    return summary, parts, {}
 
 
 def _slab_table(summary: pd.DataFrame, value: str, words: str) -> pd.DataFrame:
@@ -128,42 +180,30 @@ def _slab_table(summary: pd.DataFrame, value: str, words: str) -> pd.DataFrame:
     return wide.assign(Metric=wide["Metric"] + words)
 
 
-def _report_cdf(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+def _report_cdf(target: Target, rows: pd.DataFrame) -> Report:
     own = rows[(rows["delta"] == rows["delta"].max()) & (rows["search"] == "random")]
-    own = own.assign(metric=own["kind"].map(SLAB_NAMES))
+    own = own.assign(method=own["kind"].map(SLAB_NAMES))
     values: dict[str, dict[str, object]] = {}
     for _, row in own.iterrows():
         panel = f"{FEATURES[row['features']]}, delta = {row['delta']:g}"
-        values.setdefault(panel, {})[row["metric"]] = row["values"]
-    quantiles = (
-        own.explode("values")
-        .astype({"values": float})
-        .groupby(["features", "metric"], sort=False)["values"]
-        .describe(percentiles=[0.05, 0.25, 0.5, 0.75])
-        .drop(columns=["count", "std"])
-        .reset_index()
-    )
-    written = save_figure(draw_cdf(values), folder / "cdf")
+        values.setdefault(panel, {})[row["method"]] = row["values"]
+    each = own.explode("values").astype({"values": float}).groupby(["features", "method"])["values"]
+    quantiles = each.describe(percentiles=[0.05, 0.25, 0.5, 0.75]).drop(columns=["count", "std"])
+    quantiles = quantiles.reset_index()
     lead = "Worst coverage of a direction, over the directions of one run."
-    parts = [lead, markdown_table(quantiles.round(3))]
-    return written + _finish(target, folder, quantiles, parts)
+    return quantiles, [lead, markdown_table(quantiles.round(3))], {"cdf": draw_cdf(values)}
 
 
-def _report_pictures(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
-    written = []
-    for method, own in rows.groupby("method", sort=False):
-        name = "paper" if "paper" in str(method) else "default"
-        for suffix in ("svg", "png"):
-            image = own[suffix].iloc[0]
-            if image:
-                written.append(write_file(folder / f"{name}.{suffix}", image))
+def _report_pictures(target: Target, rows: pd.DataFrame) -> Report:
     table = rows[["n", "method", "Color", "Gender", "membership"]]
     lead = "Mean membership of the test rows in the learned group."
-    return written + _finish(target, folder, table, [lead, markdown_table(table.round(3))])
+    images = {kind: rows[kind].iloc[0] for kind in ("svg", "png")}
+    return table, [lead, markdown_table(table.round(3))], {"paper": images} if images["svg"] else {}
 
 
-REPORTS: dict[str, Callable[[Target, pd.DataFrame, Path], list[Path]]] = {
+REPORTS: dict[str, Callable[[Target, pd.DataFrame], Report]] = {
     "sizes": _report_sizes,
+    "selection": _report_selection,
     "comparison": _report_comparison,
     "sweep": _report_sweep,
     "slabs": _report_slabs,

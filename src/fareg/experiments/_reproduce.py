@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from rich.console import Console
 
 from fareg._engines import check_engine
 from fareg._files import check_outputs, kept_if_stopped
-from fareg._validation import FaregError, InvalidInputError, check_choice, check_count
+from fareg._validation import FaregError, check_count
 from fareg.datasets import PAPER_STATES
-from fareg.experiments._plan import NO_ACS, PROTOCOLS, Plan
 from fareg.experiments._reports import write_report
-from fareg.experiments._runner import run_cells
+from fareg.experiments._runs import collect, run_cells
 from fareg.experiments._store import Store
-from fareg.experiments._targets import TARGETS, Target
+from fareg.experiments._targets import NO_ACS, TARGETS, Plan, Target
 
 
 @dataclass(frozen=True)
@@ -36,22 +34,6 @@ class Reproduction:
             for name, paths in self.files.items()
         }
         return {"folder": str(self.folder), "files": files, "skipped": self.skipped}
-
-
-def parse_sizes(text: str | None) -> list[int] | None:
-    """Return the numbers in ``200,500``, None for None.
-
-    >>> parse_sizes("200, 500")
-    [200, 500]
-    """
-    if text is None:
-        return None
-    try:
-        return [int(number) for number in text.split(",") if number.strip()]
-    except ValueError as error:
-        raise InvalidInputError(
-            f"sizes must be whole numbers such as 200,500, got {text!r}"
-        ) from error
 
 
 def list_targets() -> dict[str, str]:
@@ -72,10 +54,8 @@ def reproduce(
     sizes: Sequence[int] | None = None,
     jobs: int | None = None,
     engine: str = "local",
-    scheduler: str | None = None,
     acs_root: str | Path | None = None,
     acs_states: Sequence[str] | None = None,
-    protocol: str = "exact",
     console: Console | None = None,
 ) -> Reproduction:
     """Run the paper's experiments and write their tables and figures.
@@ -98,17 +78,13 @@ def reproduce(
         largest. None for the paper's.
     jobs : int, default=None
         Processes; None for one per core.
-    engine : {"local", "dask"}, default="local"
-    scheduler : str, default=None
-        Address of a dask scheduler; None starts a local cluster for ``engine="dask"``.
+    engine : str, default="local"
+        "local", "dask" for a dask cluster on this machine, or the address of a dask scheduler such
+        as ``tcp://head:8786``.
     acs_root : path, default=None
         Folder with PUMS person files, as ``fareg.datasets.load_acs_income`` reads them.
     acs_states : sequence of str, default=None
         Postal codes of the states whose people ACSIncome holds; None for the paper's.
-    protocol : {"exact", "published"}, default="exact"
-        Which rows stop the training of the base network early: some of its training rows, or, as
-        in the authors' code, the calibration rows, which breaks their exchangeability with test
-        rows and with it every guarantee. Only numbers made as the paper's were need the latter.
     console : rich Console, default=None
         Shows progress if it is a terminal.
 
@@ -128,20 +104,18 @@ def reproduce(
         sizes=None if sizes is None else _check_sizes(sizes),
         acs_root=None if acs_root is None else Path(acs_root),
         acs_states=PAPER_STATES if acs_states is None else tuple(acs_states),
-        protocol=check_choice("protocol", protocol, PROTOCOLS),
     )
     wanted, skipped = _choose(targets, plan)
     needed = {target.name: target.cells(plan) for target in wanted}
-    check_engine(engine, jobs, scheduler)  # before anything is written
+    check_engine(engine, jobs)  # before anything is written
     store = Store.open(out)
     cells = [cell for own in needed.values() for cell, _ in own]
     files = {}
     with kept_if_stopped():
-        run_cells(cells, store, jobs=jobs, engine=engine, scheduler=scheduler, console=console)
+        run_cells(cells, store, jobs=jobs, engine=engine, console=console)
         for target in wanted:
-            rows = [store.need(cell.key).assign(**labels) for cell, labels in needed[target.name]]
-            table = pd.concat(rows, ignore_index=True)
-            files[target.name] = write_report(target, table, store.folder)
+            rows = collect(needed[target.name], store)
+            files[target.name] = write_report(target, rows, store.folder)
     return Reproduction(store.folder, files, skipped)
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from fareg._files import replacing
 from fareg._validation import FaregError
-from fareg.experiments._config import FORMAT
+from fareg.experiments._settings import FORMAT
 
 MANIFEST = "fareg-results.json"
 

@@ -4,28 +4,103 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from fareg.datasets import acs_income_files
-from fareg.experiments._cells import Cell, MethodCell, PictureCell, SlabCell
-from fareg.experiments._config import BaseConfig, DataConfig, Method, Problem, fingerprint
-from fareg.experiments._methods import OUT_OF_FOLD, comparison
-from fareg.experiments._plan import ACS_ROWS, ACS_TEST, ACS_YEAR, Plan
-from fareg.experiments._published import BETAS, DELTAS
+from fareg.datasets import PAPER_STATES, acs_income_files
+from fareg.experiments._measures import MetricSettings
+from fareg.experiments._methods import LEVELS, MARGINAL, ORACLE, OUT_OF_FOLD, comparison
+from fareg.experiments._paper_problems import PaperProblem
+from fareg.experiments._runs import Cell, MethodCell, PictureCell, SlabCell
+from fareg.experiments._settings import BaseModel, Method, Parameters, fingerprint
 
+ACS_YEAR = 2018
+ACS_ROWS, ACS_TEST = 20_000, 2_000
+NO_ACS = (
+    f"no data: download the {ACS_YEAR} 1-year PUMS person files of {', '.join(PAPER_STATES)} "
+    "(csv_pca.zip and so on) from "
+    f"https://www2.census.gov/programs-surveys/acs/data/pums/{ACS_YEAR}/1-Year/, unpack them into "
+    f"FOLDER/{ACS_YEAR}/1-Year/ and name FOLDER as the root of the ACS"
+)
+BOOSTING = BaseModel("hgb")
+QUICK_BASE = BaseModel(hidden=(64, 32), learning_rate=3e-3, max_epochs=60, patience=20)
+QUICK_METRICS = MetricSettings(n_directions=100, n_permutations=9)
+QUICK_STEPS = 200
+FULL_SIZES = {"synthetic": (200, 500, 1000, 2000, 4000), "nursery": (200, 500, 1000, 2000)}
+QUICK_SIZES = (200, 500)
 N_SWEEP = 2000
 N_PICTURE = 4000
 # The paper does not say how many rows Table 1 was measured on. A simulation on two features with
 # 2,000 rows fits it and one with 500 does not, but the simulated coverage inside the group, 0.6,
 # was chosen to be near the paper's WSC+.
 SLAB_TEST = 2000
+DELTAS = (0.1, 0.2, 0.3, 0.4, 0.5)
+BETAS = (0.1, 0.2, 0.5, 1.0, 2.0)
 DRAWS = (1, 5, 10, 20, 50, 100)
+FEW_DRAWS = (1, 5, 20)
 PUBLISHED_SETTING = {"delta": 0.3, "beta": 2.0}
 FEATURE_COUNTS = (10, 3, 2)
-
+OTHER: Parameters = (("data", "synthetic"),)  # hyperparameters of another data set
+AFCP_BATCH = 25  # of the base network, in the code published with AFCP
 
 # A cell, and what its rows are called in a target's tables.
 Labelled = tuple[Cell, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run."""
+
+    quick: bool = False  # small networks, short training, few sizes: everything in minutes
+    repeats: int = 10
+    sizes: tuple[int, ...] | None = None  # values of N; targets at one size take the largest
+    acs_root: Path | None = None  # folder with files of the American Community Survey
+    acs_states: tuple[str, ...] = PAPER_STATES  # postal codes
+
+    @property
+    def base(self) -> BaseModel:
+        """The base classifier."""
+        return QUICK_BASE if self.quick else BaseModel()
+
+    @property
+    def metrics(self) -> MetricSettings:
+        """How to measure."""
+        return QUICK_METRICS if self.quick else MetricSettings()
+
+    @property
+    def steps(self) -> Parameters:
+        """The steps that train FaReG (paper), if not the published number."""
+        return (("max_iter", QUICK_STEPS),) if self.quick else ()
+
+    def sizes_of(self, target: str) -> tuple[int, ...]:
+        """Return the values of N of a target that varies it."""
+        if self.sizes is not None:
+            return tuple(sorted(set(self.sizes)))
+        return QUICK_SIZES if self.quick else FULL_SIZES[target]
+
+    def size(self, n: int) -> int:
+        """Return the N of a target at one size, the paper's ``n`` unless the plan says else."""
+        if self.sizes is not None:
+            return max(self.sizes)
+        return max(QUICK_SIZES) if self.quick else n
+
+    def problems(self, kind: str, n: int = N_SWEEP, **more: Any) -> list[PaperProblem]:
+        """Return a problem per repetition at one size."""
+        own = {"base": self.base, **more}
+        return [PaperProblem(kind, self.size(n), seed, **own) for seed in range(self.repeats)]
+
+    def compare(
+        self, problems: Sequence[PaperProblem], methods: Sequence[Method], **labels: Any
+    ) -> list[Labelled]:
+        """Return the cells of methods on problems."""
+        return [
+            (
+                MethodCell(problem, method, metrics=self.metrics),
+                {"n": problem.n, "seed": problem.seed, "method": method.name, **labels},
+            )
+            for problem in problems
+            for method in methods
+        ]
 
 
 @dataclass(frozen=True)
@@ -38,59 +113,116 @@ class Target:
     report: str  # a key of REPORTS
 
 
-def _problems(plan: Plan, kind: str, n: int, n_test: int = 500) -> list[Problem]:
-    return [Problem(DataConfig(kind), n, seed, plan.base, n_test) for seed in range(plan.repeats)]
+def _sizes(kind: str, target: str) -> Callable[[Plan], list[Labelled]]:
+    """Compare all methods at all sizes of a target."""
+
+    def cells(plan: Plan) -> list[Labelled]:
+        found = []
+        for n in plan.sizes_of(target):
+            found += plan.compare(replace(plan, sizes=(n,)).problems(kind), comparison(plan.steps))
+        return found
+
+    return cells
 
 
-def _compare(
-    plan: Plan, problems: Sequence[Problem], methods: Sequence[Method], **labels: Any
-) -> list[Labelled]:
+def _condcp(plan: Plan) -> list[Labelled]:
+    randomised = Method("CondCP, randomised", "condcp", (("randomized", True),))
+    return plan.compare(plan.problems("xnor"), comparison(plan.steps, randomised))
+
+
+def _published(plan: Plan) -> list[Labelled]:
+    base = replace(plan.base, stopped_on="calibration")
+    return plan.compare(plan.problems("xnor", base=base), comparison(plan.steps))
+
+
+def _short(plan: Plan) -> list[Method]:
+    """Return the methods that a variant of the data is asked about."""
+    paper = Method("FaReG (paper)", "paper", plan.steps)
+    matched = Method("Marginal at the size of FaReG (paper)", "matched", (("like", paper),))
+    return [MARGINAL, Method("AFCP2", "afcp", (("n_select", 2),)), paper, LEVELS, matched, ORACLE]
+
+
+def _eight(plan: Plan) -> list[Labelled]:
+    found = []
+    for codes, methods in {"ordered": comparison(plan.steps), "authors": _short(plan)}.items():
+        found += plan.compare(plan.problems("eight", codes=codes), methods, codes=codes)
+    return found
+
+
+def _codes(plan: Plan) -> list[Labelled]:
     return [
-        (
-            MethodCell(problem, method, plan.metrics),
-            {"n": problem.n, "seed": problem.seed, "method": method.name, **labels},
-        )
-        for problem in problems
-        for method in methods
+        row
+        for codes in ("alphabet", "authors")
+        for row in plan.compare(plan.problems("xnor", codes=codes), _short(plan), codes=codes)
     ]
 
 
-def _sizes(kind: str, target: str | None = None) -> Callable[[Plan], list[Labelled]]:
-    """Compare all methods at the sizes of a target, or at one size."""
-
-    def cells(plan: Plan) -> list[Labelled]:
-        sizes = (plan.size(N_SWEEP),) if target is None else plan.sizes_of(target)
-        problems = [problem for n in sizes for problem in _problems(plan, kind, n)]
-        return _compare(plan, problems, comparison(plan.steps))
-
-    return cells
+def _cut_nursery(plan: Plan) -> list[Labelled]:
+    found = []
+    for batch in (plan.base.batch_size, AFCP_BATCH):
+        base = replace(plan.base, batch_size=batch)
+        for kind in ("nursery", "cut-nursery"):
+            labels = {"data": f"{kind}, batches of {batch}"}
+            found += plan.compare(plan.problems(kind, base=base), _short(plan), **labels)
+    return found
 
 
 def _acs(plan: Plan) -> list[Labelled]:
     assert plan.acs_root is not None
     files = acs_income_files(plan.acs_root, year=ACS_YEAR, states=plan.acs_states)
-    data = DataConfig("acs", fingerprint(files), str(plan.acs_root.resolve()), plan.acs_states)
-    n = plan.size(ACS_ROWS - ACS_TEST)
-    base = BaseConfig(kind="boosting")
-    problems = [Problem(data, n, seed, base, ACS_TEST) for seed in range(plan.repeats)]
-    methods = comparison(plan.steps, OUT_OF_FOLD)
-    return _compare(plan, problems, methods, states=", ".join(plan.acs_states))
+    own: dict[str, Any] = {
+        "n_test": ACS_TEST,
+        "fingerprint": fingerprint(files),
+        "path": str(plan.acs_root.resolve()),
+        "states": plan.acs_states,
+    }
+    other = Method(
+        "FaReG (paper, synthetic settings)", "paper", (*plan.steps, ("data", "synthetic"))
+    )
+    methods = {"network": [other], "boosting": [OUT_OF_FOLD, other]}
+    found = []
+    for name, base in {"network": plan.base, "boosting": BOOSTING}.items():
+        problems = plan.problems("acs", ACS_ROWS - ACS_TEST, **own, base=base)
+        labels = {"base": name, "states": ", ".join(plan.acs_states)}
+        found += plan.compare(problems, comparison(plan.steps, *methods[name]), **labels)
+    return found
 
 
 def _sweep(parameter: str, values: Sequence[float]) -> Callable[[Plan], list[Labelled]]:
-    """Vary one parameter of FaReG (paper), beside the rows that do not depend on it."""
+    """Vary one parameter of FaReG (paper)."""
 
     def cells(plan: Plan) -> list[Labelled]:
         found = []
-        for problem in _problems(plan, "xnor", plan.size(N_SWEEP)):
+        for problem in plan.problems("xnor"):
             for value in values:
                 own = () if PUBLISHED_SETTING.get(parameter) == value else ((parameter, value),)
                 kind = "draws" if parameter == "n_draws" else "paper"
                 method = Method("FaReG (paper)", kind, (*plan.steps, *own))
-                found += _compare(plan, [problem], [method], setting=value)
+                found += plan.compare([problem], [method], setting=value)
         return found
 
     return cells
+
+
+def _delta_draws(plan: Plan) -> list[Labelled]:
+    found = []
+    for delta in DELTAS:
+        for draws in FEW_DRAWS:
+            own = (*plan.steps, ("delta", delta), ("n_draws", draws))
+            method = Method(f"FaReG (paper), T = {draws}", "draws", own)
+            found += plan.compare(plan.problems("xnor"), [method], setting=delta)
+    return found
+
+
+def _selection(plan: Plan) -> list[Labelled]:
+    """Ask which features are selected, also where there is no group at all."""
+    methods = [Method("FaReG (paper)", "paper", plan.steps), LEVELS]
+    found = []
+    for kind, words in {"xnor": "with the group", "none": "without any group"}.items():
+        for n in plan.sizes_of("synthetic"):
+            own = replace(plan, sizes=(n,)).problems(kind, codes="authors")
+            found += plan.compare(own, methods, data=words)
+    return found
 
 
 def _slabs(plan: Plan) -> list[Labelled]:
@@ -99,40 +231,37 @@ def _slabs(plan: Plan) -> list[Labelled]:
             SlabCell(problem, count, DELTAS, plan.metrics.n_directions),
             {"seed": problem.seed, "n": problem.n, "features": count},
         )
-        for problem in _problems(plan, "metric", plan.size(N_SWEEP), SLAB_TEST)
+        for problem in plan.problems("metric", n_test=SLAB_TEST)
         for count in FEATURE_COUNTS
     ]
 
 
 def _pictures(plan: Plan) -> list[Labelled]:
-    problem = Problem(DataConfig("xnor"), plan.size(N_PICTURE), 0, plan.base)
     method = Method("FaReG (paper)", "paper", plan.steps)
+    (problem,) = replace(plan, repeats=1).problems("xnor", N_PICTURE)
     return [(PictureCell(problem, method), {"n": problem.n, "method": method.name})]
 
 
-TARGETS: dict[str, Target] = {
-    target.name: target
-    for target in (
-        Target(
-            "wsc-cdf",
-            "Fig. 2: worst-slab coverage over directions",
-            lambda plan: _slabs(replace(plan, repeats=1)),
-            "cdf",
-        ),
-        Target("wsc-table", "Table 1: WSC and WSC+ against delta", _slabs, "slabs"),
-        Target(
-            "synthetic",
-            "Fig. 3 and 4: synthetic data against N",
-            _sizes("xnor", "synthetic"),
-            "sizes",
-        ),
-        Target("nursery", "Fig. 5: Nursery against N", _sizes("nursery", "nursery"), "sizes"),
-        Target("delta", "Fig. 6: group size delta", _sweep("delta", DELTAS), "sweep"),
-        Target("draws", "Fig. 7: number of draws T", _sweep("n_draws", DRAWS), "sweep"),
-        Target("beta", "Table 3: weight beta of the KL term", _sweep("beta", BETAS), "sweep"),
-        Target("visualization", "Fig. 8: the learned group", _pictures, "pictures"),
-        Target("eight", "Table 4: eight subgroups", _sizes("eight"), "comparison"),
-        Target("condcp", "Table 5: with and without CondCP", _sizes("xnor"), "comparison"),
-        Target("acs", "Table 6: ACSIncome", _acs, "comparison"),
-    )
-}
+def _one_run(plan: Plan) -> list[Labelled]:
+    return _slabs(replace(plan, repeats=1))
+
+
+ROWS: list[tuple[str, str, Callable[[Plan], list[Labelled]], str]] = [
+    ("wsc-cdf", "Fig. 2: worst-slab coverage over directions", _one_run, "cdf"),
+    ("wsc-table", "Table 1: WSC and WSC+ against delta", _slabs, "slabs"),
+    ("synthetic", "Fig. 3 and 4: synthetic data against N", _sizes("xnor", "synthetic"), "sizes"),
+    ("selection", "Fig. 4 b-d: selected features, and without a group", _selection, "selection"),
+    ("nursery", "Fig. 5: Nursery against N", _sizes("nursery", "nursery"), "sizes"),
+    ("nursery-cut", "Nursery as the code of AFCP has it", _cut_nursery, "comparison"),
+    ("delta", "Fig. 6: group size delta", _sweep("delta", DELTAS), "sweep"),
+    ("delta-draws", "Group size delta at few draws", _delta_draws, "sweep"),
+    ("draws", "Fig. 7: number of draws T", _sweep("n_draws", DRAWS), "sweep"),
+    ("beta", "Table 3: weight beta of the KL term", _sweep("beta", BETAS), "sweep"),
+    ("visualization", "Fig. 8: the learned group", _pictures, "pictures"),
+    ("eight", "Table 4: eight subgroups", _eight, "comparison"),
+    ("codes", "XNOR under two numberings of the categories", _codes, "comparison"),
+    ("condcp", "Table 5: with and without CondCP", _condcp, "comparison"),
+    ("published", "Table 5, network stopped on calibration rows", _published, "comparison"),
+    ("acs", "Table 6: ACSIncome", _acs, "comparison"),
+]
+TARGETS = {row[0]: Target(*row) for row in ROWS}

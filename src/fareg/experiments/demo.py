@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import time
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.frozen import FrozenEstimator
 
-from fareg._encoding import gradient_boosting
 from fareg._files import check_output
 from fareg._hashing import check_numpy_seed
 from fareg._threads import few_threads
-from fareg._validation import BoolArray
-from fareg.classifiers import (
-    FaReGClassifier,
-    RectifiedConformalClassifier,
-    SplitConformalClassifier,
-)
-from fareg.datasets import Dataset, make_synthetic
+from fareg.classifiers import FaReGClassifier
+from fareg.experiments._bench import Bench
 from fareg.experiments._figures import draw_image
-from fareg.experiments._problems import out_of_fold
-from fareg.experiments._references import SplitScores, size_matched_threshold
-from fareg.experiments._store import make_folder, write_file
-from fareg.metrics import is_covered
+from fareg.experiments._measures import covered_rows
+from fareg.experiments._methods import MARGINAL, ORACLE, OUT_OF_FOLD, apply_method, fitted
+from fareg.experiments._paper_problems import PaperProblem
+from fareg.experiments._settings import BaseModel, Method
+from fareg.experiments._store import Store, make_folder, write_file
 
-N_TRAIN, N_CALIBRATION, N_TEST = 1_500, 1_500, 5_000
+N_FIT, N_TEST = 3_000, 5_000
 FIGURES = ("demo.png", "demo-levels.png")
 SPLIT, LEVELS = "Split conformal", "FaReG: levels"
-METHODS: dict[str, Any] = {
-    SPLIT: SplitConformalClassifier,
-    "FaReG as published": FaReGClassifier.paper,
-    "RCP": RectifiedConformalClassifier,
-    LEVELS: FaReGClassifier,
+METHODS = {
+    SPLIT: MARGINAL,
+    "Split, size-matched": Method("matched", "matched", (("like", OUT_OF_FOLD),)),
+    "FaReG as published": Method("paper", "paper"),
+    "RCP": Method("RCP", "rcp"),
+    LEVELS: OUT_OF_FOLD,
+    "Oracle: group known": ORACLE,
 }
 
 
@@ -47,57 +43,35 @@ class Demo:
     rules: tuple[str, ...]  # the named groups in words
     base_seconds: float
     clf: FaReGClassifier = field(repr=False)
-    test: Dataset = field(repr=False)
+    bench: Bench = field(repr=False)
 
 
 def run_demo(random_state: int = 0) -> Demo:
     """Compare methods on the paper's XNOR data, beside what knowing the group would give."""
     check_numpy_seed("seed", random_state)
-    data = make_synthetic(N_TRAIN + N_CALIBRATION + N_TEST, random_state=random_state)
-    train = data.take(slice(0, N_TRAIN))
-    cal = data.take(slice(N_TRAIN, N_TRAIN + N_CALIBRATION))
-    test = data.take(slice(N_TRAIN + N_CALIBRATION, None))
-    start = time.perf_counter()
-    with few_threads(train.X):
-        model = FrozenEstimator(gradient_boosting(random_state).fit(train.X, train.y))
-    base_seconds = time.perf_counter() - start
+    problem = PaperProblem("xnor", N_FIT, random_state, BaseModel("hgb"), N_TEST)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = problem.prepare(Store(folder))
 
-    rows, fitted, sets = [], {}, {}
-    for name, method in METHODS.items():
-        start = time.perf_counter()
-        clf = method(model, sensitive_features=list(data.sensitive), random_state=random_state)
-        apart: dict[str, Any] = {}
-        if name == LEVELS:
-            proba = out_of_fold(train, model.classes_, random_state)
-            apart = {"X_learn": train.X, "y_learn": train.y, "proba_learn": proba}
-        sets[name] = clf.conformalize(cal.X, cal.y, **apart).predict_set(test.X)
-        fitted[name] = clf
-        rows.append(_row(name, sets[name], test, time.perf_counter() - start))
-    levels = fitted[LEVELS]
-    split = SplitScores.of(fitted[SPLIT], cal.X, cal.y, test.X)
-    threshold = size_matched_threshold(split.scores, sets[LEVELS].sum(axis=1).mean())
-    rows.insert(1, _row("Split, size-matched", split.scores <= threshold, test, 0.0))
-    known = split.oracle_sets(np.asarray(cal.group), np.asarray(test.group))
-    rows.append(_row("Oracle: group known", known, test, 0.0))
-    return Demo(
-        pd.DataFrame(rows),
-        tuple(group.rule.text for group in levels.named_groups_),
-        base_seconds,
-        levels,
-        test,
-    )
+        def sets_of(method: Method) -> Any:
+            return apply_method(method, bench, "aps", lambda like: sets_of(like)[0].sum(1).mean())
+
+        with few_threads(bench.X):
+            rows = [_row(name, bench, *sets_of(method)) for name, method in METHODS.items()]
+        levels, _ = fitted(OUT_OF_FOLD, bench, "aps")
+    rules = tuple(group.rule.text for group in levels.named_groups_)
+    return Demo(pd.DataFrame(rows), rules, bench.ready_seconds, levels, bench)
 
 
-def _row(name: str, sets: BoolArray, test: Dataset, seconds: float) -> dict[str, Any]:
-    covered = is_covered(test.y, sets, classes=range(sets.shape[1]))
-    group = np.asarray(test.group)
+def _row(name: str, bench: Bench, sets: Any, facts: dict[str, float]) -> dict[str, Any]:
+    covered, group = covered_rows(sets, bench), bench.group[bench.test]
     return {
         "method": name,
         "group": covered[group].mean(),
         "outside": covered[~group].mean(),
         "average": covered.mean(),
         "size": sets.sum(axis=1).mean(),
-        "seconds": seconds,
+        "seconds": facts.get("fit_seconds", 0.0) + facts.get("predict_seconds", 0.0),
     }
 
 
@@ -110,7 +84,9 @@ def make_room(folder: Path) -> None:
 
 def save_figures(demo: Demo, folder: Path) -> list[Path]:
     """Draw coverage of the group and set size of every method, and the levels by themselves."""
-    figures = (_methods_figure(demo), demo.clf.plot_levels(demo.test.X, demo.test.y))
+    test = demo.bench.test
+    levels = demo.clf.plot_levels(demo.bench.X.iloc[test], demo.bench.y[test])
+    figures = (_methods_figure(demo), levels)
     return [
         write_file(folder / name, draw_image(figure, "png"))
         for name, figure in zip(FIGURES, figures, strict=True)

@@ -1,7 +1,7 @@
-"""The arena: contests on tables, what is measured there, and the page."""
+"""Benchmarks on tables: settings, problems, what is measured there, and the page."""
 
+import json
 import os
-import shutil
 import sys
 from itertools import product
 
@@ -14,17 +14,23 @@ from fareg import SplitConformalClassifier
 from fareg._validation import InvalidInputError
 from fareg.cli import app
 from fareg.datasets import make_synthetic
-from fareg.experiments import benchmark, page_of
+from fareg.experiments import _measures, _tables, benchmark
+from fareg.experiments._bench import TRAIN, RememberedModel, Trainings
+from fareg.experiments._measures import worst_cells
+from fareg.experiments._methods import SPLIT, apply_method
+from fareg.experiments._page import write_page
+from fareg.experiments._runs import MethodCell
 from fareg.experiments._store import Store
-from fareg.experiments.arena import _contests, _measures
-from fareg.experiments.arena._contests import Contest, enter, random_group
-from fareg.experiments.arena._measures import worst_cells
-from fareg.experiments.arena._page import write_page
-from fareg.experiments.arena._rows import ArenaCell, find_methods
-from fareg.experiments.arena._tables import define_tables, find_table, read_people
+from fareg.experiments._tables import (
+    TableProblem,
+    find_table,
+    random_group,
+    read_people,
+    read_settings,
+)
 from fareg.workflow import MODELS
 
-TOML = """
+TABLE = """
 title = "Made up"
 published = "https://example.org/made-up"
 path = "people.csv"
@@ -35,7 +41,15 @@ clusters = "household"
 missing = ["?"]
 at_least = {id = 10}
 """
-SMALL = {"models": ["logistic"], "scores": ["lac"], "sizes": [400], "repeats": 1, "jobs": 1}
+SMALL = {"models": ["logistic"], "scores": ["lac"], "sizes": [400], "repeats": 1}
+
+
+def written(folder, table=TABLE, name="made-up", **said):
+    """Write the settings of a benchmark and return their path."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in {**SMALL, **said}.items()]
+    path = folder / "benchmark.toml"
+    path.write_text("\n".join([*lines, f"[tables.{name}]", table]))
+    return path
 
 
 class Nothing:
@@ -70,7 +84,7 @@ class OutsideIn(Nothing):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def people(tmp_path_factory):
     """A folder with one table of 1,000 people in households of two."""
     folder = tmp_path_factory.mktemp("tables")
     data = make_synthetic(1000, random_state=0)
@@ -79,79 +93,104 @@ def folder(tmp_path_factory):
     )
     people.loc[::50, "label"] = "?"
     people.to_csv(folder / "people.csv", index=False)
-    (folder / "made-up.toml").write_text(TOML)
+    return folder
+
+
+@pytest.fixture
+def folder(people, tmp_path):
+    """A folder for settings beside the data."""
+    folder = tmp_path / "settings"
+    folder.mkdir()
+    (folder / "people.csv").symlink_to(people / "people.csv")
     return folder
 
 
 @pytest.fixture
 def table(folder):
-    return find_table(define_tables(folder)[0], folder)
+    return find_table(read_settings(written(folder)).tables[0], folder)
 
 
-def contest(table, labels="natural", seed=0):
-    return Contest(table, labels, "logistic", 400, seed, 300)
+def problem(table, labels="natural", seed=0):
+    return TableProblem(table, labels, "logistic", 400, seed, 300)
 
 
-def test_a_toml_file_says_what_a_table_means(table):
+def run(folder, out, table=TABLE, **said):
+    return benchmark(written(folder, table, **said), out=out, jobs=1)
+
+
+def test_a_table_means_what_the_settings_say(table):
     people = read_people(table)
-    written = pd.read_csv(table.path)
-    kept = written[(written["label"] != "?") & (written["id"] >= 10)]
+    rows = pd.read_csv(table.path)
+    kept = rows[(rows["label"] != "?") & (rows["id"] >= 10)]
     assert len(people.y) == len(kept)
     assert not {"id", "household", "label"} & set(people.X)
     assert [people.classes[code] for code in people.y] == kept["label"].tolist()
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("table", "message"),
     [
-        (TOML.replace("target", "taget"), "made-up.toml lacks target"),
-        (TOML + "weights = 'w'\n", "has the unknown key weights"),
-        (TOML + "path\n", "is no TOML file"),
-        (TOML.replace("people.csv", "other.csv"), "get it from https://example.org/made-up"),
-        (TOML.replace('"Gender"', '"Gendr"'), "has no column Gendr; did you mean Gender"),
-        (TOML.replace("id = 10", "Color = 1"), "at_least of made-up needs numbers, column Color"),
-        (TOML.replace("id = 10", "Color = 'a'"), "at_least in .* must be a number for each column"),
-        (
-            TOML.replace("{id = 10}", "5"),
-            "at_least in .* must be a number for each column, .* got 5",
-        ),
-        (TOML.replace('["id"]', '"id"'), "drop in .* must be a list of texts, .* got 'id'"),
-        (TOML + "edges = ['low']", "edges in .* must be a list of numbers"),
-        (TOML.replace('["Color", "Gender"]', "[]"), "made-up.toml lacks sensitive"),
-        (
-            TOML.replace('"label"', '"Color"') + "edges = [1]",
-            "edges of made-up needs numbers, column Color holds 'Blue'",
-        ),
+        (TABLE.replace("target", "taget"), "table made-up in .* lacks target"),
+        (TABLE + "weights = 'w'\n", "has the unknown key weights"),
+        (TABLE + "path\n", "is not a TOML file"),
+        (TABLE.replace("people.csv", "other.csv"), "get it from https://example.org/made-up"),
+        (TABLE.replace('"Gender"', '"Gendr"'), "has no column Gendr; did you mean Gender"),
+        (TABLE.replace("id = 10", "Color = 1"), "at_least of made-up needs numbers, column Color"),
+        (TABLE.replace("{id = 10}", "5"), "at_least in .* a number for each column, .* got 5"),
+        (TABLE.replace('["id"]', '"id"'), "drop in .* must be a list of texts, .* got 'id'"),
+        (TABLE + "edges = ['low']", "edges in .* must be a list of numbers"),
+        (TABLE.replace('["Color", "Gender"]', "[]"), "lacks sensitive"),
     ],
 )
-def test_a_wrong_definition_is_one_sentence(folder, tmp_path, text, message):
-    (tmp_path / "made-up.toml").write_text(text)
+def test_a_wrong_table_is_one_sentence(folder, tmp_path, table, message):
     with pytest.raises(InvalidInputError, match=message):
-        benchmark(tmp_path, data=folder, out=tmp_path / "out", methods=["split"], **SMALL)
+        run(folder, tmp_path / "out", table, methods=["split"])
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"sizes": []}, "nothing can be compared"),
+        ({"methods": ["oracle"], "labels": ["natural"]}, "nothing can be compared"),
+        ({"test_rows": 10}, "test_rows must be a whole number >= 60"),
+        ({"repeats": "3"}, "repeats in .* must be a whole number, 1, got '3'"),
+        ({"seeds": 3}, "has the unknown key seeds; keys are data, labels"),
+        ({"models": ["svm"]}, "models must be one of hgb, logistic, network"),
+        ({"methods": ["spilt"]}, "unknown method spilt"),
+        ({"methods": ["no_such_module:Method"]}, "no_such_module:Method"),
+        ({"methods": ["fareg:NoMethod"]}, "fareg:NoMethod"),
+        ({"methods": [f"{__name__}:Oracle"]}, "has the name of another method, Oracle"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_at_once(folder, tmp_path, said, message):
+    with pytest.raises(InvalidInputError, match=message):
+        run(folder, tmp_path / "out", **said)
+
+
+def test_without_settings_or_tables_there_is_one_sentence(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"cannot read the settings .* no such"):
+        benchmark(tmp_path / "none.toml", out=tmp_path / "out")
+    (tmp_path / "none.toml").write_text("repeats = 1")
+    with pytest.raises(InvalidInputError, match="names no table; write a section"):
+        benchmark(tmp_path / "none.toml", out=tmp_path / "out")
 
 
 def test_the_repository_defines_its_tables(request):
-    tables = define_tables(request.config.rootpath / "benchmarks" / "tables")
-    assert len(tables) >= 10
-    assert all(table.published.startswith("https://") for table in tables)
+    said = read_settings(request.config.rootpath / "benchmarks" / "tables" / "benchmark.toml")
+    assert len(said.tables) >= 10
+    assert all(table.published.startswith("https://") for table in said.tables)
 
 
 def test_households_are_tested_or_not_and_noise_stays_in_its_group(table, tmp_path):
-    plain = enter(contest(table), Store(tmp_path))
-    noisy = enter(contest(table, "noise"), Store(tmp_path))
-    assert len(plain.y) in (400, 401)
-    assert len(plain.test.y) == 300
-    written = pd.read_csv(table.path).drop_duplicates(["Feature 1", "Feature 2"])
-    homes = written.set_index(["Feature 1", "Feature 2"])["household"]
-    fitted, tested = (
-        set(homes.loc[list(zip(X["Feature 1"], X["Feature 2"], strict=True))])
-        for X in (plain.X, plain.test.X)
-    )
-    assert not fitted & tested
-    calibration = plain.calibration
-    training = np.setdiff1d(np.arange(len(plain.y)), calibration)
-    assert not set(plain.clusters[calibration]) & set(plain.clusters[training])
-    assert noisy.group is not None
+    plain = problem(table).prepare(Store(tmp_path))
+    noisy = problem(table, "noise").prepare(Store(tmp_path))
+    n_fit = len(plain.y) - len(plain.test)
+    assert n_fit in (400, 401)
+    assert len(plain.test) == 300
+    homes, rest = plain.clusters[:n_fit], plain.clusters[plain.test]
+    assert not set(homes) & set(rest)
+    training = np.setdiff1d(np.arange(n_fit), plain.calibration)
+    assert not set(plain.clusters[plain.calibration]) & set(plain.clusters[training])
     assert 0.05 < noisy.group.mean() < 0.35
 
 
@@ -170,67 +209,59 @@ def test_noise_goes_to_a_minority_whatever_the_cells(levels, share):
 
 
 def test_noise_changes_labels_of_the_group_only(table, tmp_path, monkeypatch):
-    noisy = enter(contest(table, "noise"), Store(tmp_path))
-    monkeypatch.setattr(_contests, "RANDOM_LABELS", 0.0)
-    clean = enter(contest(table, "noise"), Store(tmp_path))
+    noisy = problem(table, "noise").prepare(Store(tmp_path))
+    monkeypatch.setattr(_tables, "RANDOM_LABELS", 0.0)
+    clean = problem(table, "noise").prepare(Store(tmp_path))
     changed = noisy.y != clean.y
     assert changed.any()
     assert not changed[~noisy.group].any()
 
 
-def test_split_in_the_arena_is_split_outside_it(table, tmp_path):
-    arena = enter(contest(table), Store(tmp_path))
-    sets, _ = ArenaCell(contest(table), "aps", find_methods(["split"])[0])._sets(arena)
-    seed = int(contest(table).rng(_contests.TRAIN).integers(2**31))
-    clf = SplitConformalClassifier(MODELS["logistic"](seed), random_state=arena.seed)
-    clf.fit(arena.X, arena.y, clusters=arena.clusters)
+def test_split_in_the_benchmark_is_split_outside_it(table, tmp_path):
+    bench = problem(table).prepare(Store(tmp_path))
+    sets, _ = apply_method(SPLIT, bench, "aps", lambda like: 1.0)
+    seed = int(problem(table).rng(TRAIN).integers(2**31))
+    clf = SplitConformalClassifier(MODELS["logistic"](seed), random_state=bench.seed)
+    rows = np.setdiff1d(np.arange(len(bench.y)), bench.test)
+    clf.fit(bench.X.iloc[rows], bench.y[rows], clusters=bench.clusters[rows])
     assert clf.classes_.tolist() == list(range(6))
-    assert (sets == clf.predict_set(arena.test.X)).mean() > 0.999  # stored in single precision
+    expected = clf.predict_set(bench.X.iloc[bench.test])
+    assert (sets == expected).mean() > 0.999  # stored in single precision
 
 
 def test_methods_and_scores_share_every_training(folder, tmp_path, monkeypatch):
     trained = []
-    real = _contests.Trainings._train
+    real = Trainings._train
 
     def counted(self, rows, y):
         trained.append(len(rows))
         return real(self, rows, y)
 
-    monkeypatch.setattr(_contests.Trainings, "_train", counted)
-    run = {**SMALL, "scores": ["lac", "aps"], "labels": ["natural"]}
-    methods = ["split", "rcp", "mapie"]
-    done = benchmark(folder, out=tmp_path, methods=methods, **run)
+    monkeypatch.setattr(Trainings, "_train", counted)
+    said = {"scores": ["lac", "aps"], "labels": ["natural"], "methods": ["split", "rcp", "mapie"]}
+    done = run(folder, tmp_path / "out", **said)
     assert len(done.results) == 6
     assert len(trained) == 6  # the model and its five folds
 
-    monkeypatch.setattr(ArenaCell, "compute", None)  # a second run computes nothing
-    again = benchmark(folder, out=tmp_path, methods=methods, **run)
+    monkeypatch.setattr(MethodCell, "compute", None)  # a second run computes nothing
+    again = run(folder, tmp_path / "out", **said)
     pd.testing.assert_frame_equal(again.results, done.results, check_exact=False, rtol=1e-4)
 
 
-def test_a_training_on_other_labels_is_another_one_and_changed_rows_are_refused(table, tmp_path):
-    arena = enter(contest(table), Store(tmp_path))
-    X, y = arena.X, arena.y
-    own, other, again = (
-        _contests.RememberedModel(arena.trainings).fit(X, labels).predict_proba(X)
-        for labels in (y, 5 - y, y)
-    )
-    assert (own == again).all()
-    assert not np.allclose(own, other)
-    model = _contests.RememberedModel(arena.trainings)
+def test_rows_that_a_method_has_changed_are_refused(table, tmp_path):
+    bench = problem(table).prepare(Store(tmp_path))
+    X, y = bench.X[:400], bench.y[:400]
+    model = RememberedModel(bench.trainings)
     for changed in (X.drop(columns="Color"), X.assign(Color="Blue"), X.set_axis(X.index + 10**6)):
         with pytest.raises(InvalidInputError, match="as it got them, got other values, columns or"):
             model.fit(changed, y)
 
 
 def test_peers_agree_with_split_and_the_oracle_covers_its_group(folder, tmp_path):
+    # without households, of which only fareg counts each once
+    rows = TABLE.replace('clusters = "household"', "").replace('["id"]', '["id", "household"]')
     methods = ["split", "mapie", "crepes", "crepes-mondrian", "oracle"]
-    rows = tmp_path / "rows"  # without households, of which only fareg counts each once
-    rows.mkdir()
-    shutil.copy(folder / "people.csv", rows)
-    text = TOML.replace('clusters = "household"', "").replace('["id"]', '["id", "household"]')
-    (rows / "made-up.toml").write_text(text)
-    done = benchmark(rows, out=tmp_path / "out", methods=methods, **SMALL)
+    done = run(folder, tmp_path / "out", rows, methods=methods)
     assert (done.results["error"] == "").all()
     for _, own in done.results.groupby("labels"):
         sizes = own.set_index("method")["mean_size"]
@@ -239,47 +270,37 @@ def test_peers_agree_with_split_and_the_oracle_covers_its_group(folder, tmp_path
         assert 0 <= sizes["crepes"] - sizes["Split"] < 0.25
     assert set(done.results.loc[done.results["method"] == "Oracle", "labels"]) == {"noise"}
     text = (tmp_path / "out" / "page.md").read_text()
-    assert "## Other packages" in text
-    assert "MAPIE split" in text
+    assert "MAPIE split" in text.split("## Other packages")[1]
 
 
 def test_methods_from_elsewhere_and_failures_are_rows(folder, tmp_path):
-    run = {**SMALL, "labels": ["natural"]}
     theirs = [f"{__name__}:{name.__name__}" for name in (Nothing, Refuses, OutsideIn)]
-    done = benchmark(folder, out=tmp_path, methods=["split", *theirs], **run)
+    done = run(folder, tmp_path / "out", labels=["natural"], methods=["split", *theirs])
     rows = done.results.set_index("method")
     assert rows.loc["Nothing", ["coverage", "mean_size", "empty"]].tolist() == [0, 0, 1]
     assert rows.loc["Refuses", "error"] == "ValueError: these rows are not for me"
     assert "with its index, got ndarray" in rows.loc["OutsideIn", "error"]
-    page = (tmp_path / "page.md").read_text()
+    page = (tmp_path / "out" / "page.md").read_text()
     assert "Refuses, 1 times (made-up): ValueError" in page
 
     (folder / "conclusions.md").write_text("## What to conclude\n\nNothing.\n")
-    page_of(folder, tmp_path, tmp_path / "again.md")
+    benchmark(written(folder, page="../again.md"), out=tmp_path / "out", page_only=True)
     assert "## What to conclude" in (tmp_path / "again.md").read_text()
 
 
 def test_a_package_that_is_missing_is_refused_at_once(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "crepes", None)  # importing it fails
     with pytest.raises(InvalidInputError, match=r"crepes .* pip install 'fareg\[bench\]'"):
-        benchmark(folder, out=tmp_path, methods=["split", "crepes-mondrian"], **SMALL)
-    assert not list(tmp_path.iterdir())
+        run(folder, tmp_path / "out", methods=["split", "crepes-mondrian"])
+    assert not (tmp_path / "out").exists()
 
 
-def test_a_second_run_adds_no_row_to_a_table_that_is_named_like_a_number(folder, tmp_path):
-    (tmp_path / "2018.toml").write_text(TOML)
-    run = {**SMALL, "methods": ["split"], "labels": ["natural"], "out": tmp_path / "out"}
+def test_a_second_run_adds_no_row_and_sizes_beyond_a_table_are_one_size(folder, tmp_path):
+    said = {"methods": ["split"], "labels": ["natural"], "name": "2018"}
     for _ in range(2):
-        assert len(benchmark(tmp_path, data=folder, **run).results) == 1
-    assert page_of(tmp_path, tmp_path / "out").results["table"].tolist() == ["2018"]
-
-
-@pytest.mark.parametrize(
-    "name", ["spilt", "no_such_module:Method", "fareg:NoMethod", f"{__name__}:Oracle"]
-)
-def test_an_unknown_method_is_refused_at_once(folder, tmp_path, name):
-    with pytest.raises(InvalidInputError, match=name.split(":")[-1]):
-        benchmark(folder, out=tmp_path, methods=[name], **SMALL)
+        assert len(run(folder, tmp_path / "out", sizes=[700, 900], **said).results) == 1
+    done = benchmark(written(folder, **said), out=tmp_path / "out", page_only=True)
+    assert done.results["table"].tolist() == ["2018"]
 
 
 @pytest.mark.parametrize(
@@ -287,9 +308,9 @@ def test_an_unknown_method_is_refused_at_once(folder, tmp_path, name):
     [(["matched"], "natural"), (["oracle"], "noise"), ([f"{__name__}:Refuses"], "natural")],
 )
 def test_a_page_without_split_sets_says_so(folder, tmp_path, methods, labels):
-    done = benchmark(folder, out=tmp_path, methods=methods, **{**SMALL, "labels": [labels]})
+    done = run(folder, tmp_path / "out", methods=methods, labels=[labels])
     assert len(done.results) == 1
-    page = (tmp_path / "page.md").read_text()
+    page = (tmp_path / "out" / "page.md").read_text()
     assert "There is nothing to compare" in page
     assert ("## Failures" in page) == methods[0].endswith("Refuses")
 
@@ -325,47 +346,29 @@ def test_a_page_has_gaps_where_a_method_failed_or_a_measure_is_missing(results, 
 
 def test_without_a_cell_of_enough_rows_other_measures_are_told(table, tmp_path, monkeypatch):
     monkeypatch.setattr(_measures, "MIN_CELL", 301)
-    arena = enter(contest(table), Store(tmp_path))
-    row = ArenaCell(contest(table), "lac", find_methods(["split"])[0]).compute(arena).iloc[0]
+    bench = problem(table).prepare(Store(tmp_path))
+    row = MethodCell(problem(table), SPLIT, "lac").compute(bench).iloc[0]
     assert row["error"] == ""
     assert np.isnan(row["worst_cells"])
     assert 0.5 < row["coverage"] < 1
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"sizes": []}, "nothing can be compared"),
-        ({"methods": ["oracle"], "labels": ["natural"]}, "nothing can be compared"),
-        ({"test_rows": 10}, "test_rows must be a whole number >= 60"),
-    ],
-)
-def test_a_benchmark_of_nothing_is_refused(folder, tmp_path, options, sentence):
-    with pytest.raises(InvalidInputError, match=sentence):
-        benchmark(folder, out=tmp_path, **{**SMALL, **options})
-
-
 def test_a_page_that_cannot_be_written_is_refused_at_once(folder, tmp_path):
     os.mkfifo(tmp_path / "page.md")
     with pytest.raises(InvalidInputError, match="it exists and is not a regular file"):
-        benchmark(folder, out=tmp_path / "out", page=tmp_path / "page.md", **SMALL)
-    assert os.listdir(tmp_path) == ["page.md"]
-
-
-def test_sizes_beyond_a_table_are_one_size(folder, tmp_path):
-    run = {**SMALL, "labels": ["natural"], "sizes": [700, 900]}
-    assert len(benchmark(folder, out=tmp_path, methods=["split"], **run).results) == 1
+        run(folder, tmp_path / "out", page="../page.md")
+    assert sorted(os.listdir(tmp_path)) == ["page.md", "settings"]
 
 
 def test_the_command_runs_a_benchmark(folder, tmp_path):
-    options = "--method split --models logistic --scores aps --sizes 300 --repeats 1 --jobs 1"
-    line = ["benchmark", str(folder), "--out", str(tmp_path / "out"), *options.split()]
+    path = written(folder, methods=["split"], scores=["aps"], sizes=[300])
+    line = ["benchmark", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"]
     answer = CliRunner().invoke(app, line)
     assert answer.exit_code == 0, answer.output
     assert "2 rows, 0 of them failures" in answer.output
-    answer = CliRunner().invoke(app, [*line, "--only", "other"])
+    answer = CliRunner().invoke(app, ["benchmark", str(tmp_path / "none.toml")])
     assert answer.exit_code == 2
-    assert "unknown table other" in answer.output
+    assert "cannot read the settings" in answer.output
 
 
 def test_worst_cells_are_unbiased_where_coverage_is_even():

@@ -12,7 +12,7 @@ import pytest
 
 from fareg import FaregError
 from fareg._engines import run_tasks
-from fareg.experiments._runner import run_cells, run_unit, units_of
+from fareg.experiments._runs import run_cells, run_unit, units_of
 from fareg.experiments._store import Store
 from forked import dask_cluster, started
 
@@ -68,7 +68,7 @@ def alive(group):
 def test_a_changed_configuration_reuses_nothing(tiny, tmp_path):
     cell = tiny.tiny_cells(1)[1]
     changed = replace(cell, metrics=replace(cell.metrics, n_directions=5))
-    retrained = replace(cell, problem=replace(cell.problem, base=tiny.BaseConfig("boosting")))
+    retrained = replace(cell, problem=replace(cell.problem, base=tiny.BaseModel("hgb")))
     store = Store.open(tmp_path)
     counts = []
     for one in (cell, cell, changed, retrained):
@@ -92,7 +92,7 @@ def test_a_dask_cluster_survives_the_death_of_a_worker(tiny, expected, numbers_o
         thread = threading.Thread(target=kill)
         thread.start()
         store = Store.open(tmp_path)
-        run_cells(cells, store, engine="dask", scheduler=cluster.scheduler_address)
+        run_cells(cells, store, engine=cluster.scheduler_address)
         thread.join()
     assert killed.is_set()
     assert len(stored(tmp_path)) == len(cells) + 4
@@ -117,7 +117,7 @@ def test_rows_from_a_machine_with_another_disk_are_stored_here(tiny, tmp_path, m
     def elsewhere(compute, units, **where):
         return (run_unit(unit, str(far)) for unit in units)
 
-    monkeypatch.setattr("fareg.experiments._runner.run_tasks", elsewhere)
+    monkeypatch.setattr("fareg.experiments._runs.run_tasks", elsewhere)
     run_cells(cells, near)
     assert near.get(cells[0].key) is not None
 
@@ -128,8 +128,6 @@ def test_a_scheduler_out_of_reach_is_one_clear_error(tiny, tmp_path, monkeypatch
     store = Store.open(tmp_path)
     address = "tcp://127.0.0.1:9"
     with pytest.raises(FaregError, match=f"cannot reach the dask scheduler at {address}"):
-        run_cells(tiny.tiny_cells(1), store, engine="dask", scheduler=address)
-    with pytest.raises(FaregError, match="a scheduler is for the engine dask"):
-        run_cells(tiny.tiny_cells(1), store, engine="local", scheduler=address)
+        run_cells(tiny.tiny_cells(1), store, engine=address)
     with pytest.raises(FaregError, match="engine must be one of local, dask"):
         run_cells(tiny.tiny_cells(1), store, engine="ray")

@@ -1,0 +1,216 @@
+"""Cells, the smallest pieces of work that are stored, and the runner that computes them.
+
+A cell is a pure function of its configuration: whoever computes it, wherever and whenever, gets
+the same numbers (all but those named ``*_seconds``). A unit is the cells of one problem: the work
+that one process does in one go.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fareg._engines import run_tasks
+from fareg._threads import one_thread
+from fareg._validation import FaregWarning, InvalidInputError
+from fareg.experiments._bench import Bench
+from fareg.experiments._figures import draw_image
+from fareg.experiments._measures import MetricSettings, covered_rows, seed_of
+from fareg.experiments._methods import MARGINAL, SLOW, apply_method, fitted
+from fareg.experiments._settings import Method, content_hash
+from fareg.experiments._store import Store
+from fareg.metrics import worst_slab_coverage
+
+SEARCHES = ("random", "optimised")
+PICTURE_STEPS = (0.0, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A piece of work on one problem."""
+
+    problem: Any
+
+    @property
+    def key(self) -> str:
+        """The name of the result: a hash of everything that it depends on."""
+        return content_hash(self)
+
+    @property
+    def cost(self) -> float:
+        """Roughly how many seconds it takes, for the progress bar."""
+        return 1.0
+
+    def compute(self, bench: Bench) -> pd.DataFrame:
+        """Return the rows of the cell."""
+        raise NotImplementedError
+
+    def result(self, bench: Bench) -> pd.DataFrame:
+        """Return the stored rows, or compute and store them."""
+        return bench.store.once(self.key, lambda: self.compute(bench))
+
+
+@dataclass(frozen=True)
+class MethodCell(Cell):
+    """One method with one score on one problem: one row of measures and facts."""
+
+    method: Method
+    score: str = "aps"
+    metrics: MetricSettings | None = None
+
+    @property
+    def cost(self) -> float:
+        return SLOW.get(self.method.kind, 1.0)
+
+    def compute(self, bench: Bench) -> pd.DataFrame:
+        """Fit, predict and measure."""
+        if not getattr(self.problem, "failures_count", False):
+            return pd.DataFrame([self._row(bench)])
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                row = self._row(bench)
+        except MemoryError:  # of this machine today, not of the method
+            raise
+        except Exception as error:  # a failure is a result; the others go on
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            row = {"error": text[:300]}
+        return pd.DataFrame([{"error": "", **row}])
+
+    def _row(self, bench: Bench) -> dict[str, Any]:
+        def size_of(method: Method) -> float:
+            other = replace(self, method=method).result(bench).iloc[0]
+            if other.get("error"):
+                raise InvalidInputError(f"{method.name} failed")
+            return float(other["size" if "size" in other else "mean_size"])
+
+        sets, facts = apply_method(self.method, bench, self.score, size_of)
+        return {**self.problem.measure(sets, bench, self), **facts}
+
+
+@dataclass(frozen=True)
+class SlabCell(Cell):
+    """WSC and WSC+ of marginal sets on the first ``n_features`` features, for several deltas.
+
+    Each is searched among random directions, as published, and by descent; once in sample, and
+    once on one half of the test rows and evaluated on the other.
+    """
+
+    n_features: int
+    deltas: tuple[float, ...]
+    n_directions: int
+
+    def compute(self, bench: Bench) -> pd.DataFrame:
+        X = bench.X.iloc[bench.test]
+        covered = covered_rows(fitted(MARGINAL, bench, "aps")[0].predict_set(X), bench)
+        options: dict[str, Any] = {
+            "n_directions": self.n_directions,
+            "random_state": seed_of(bench),
+        }
+        search = partial(worst_slab_coverage, X.iloc[:, : self.n_features], covered, **options)
+        rows = []
+        for kind, way, delta in product(("linear", "quadratic"), SEARCHES, self.deltas):
+            own: dict[str, Any] = {"kind": kind, "search": way, "delta": delta}
+            slab, held_out = search(**own), search(**own, test_size=0.5).test_value
+            values = {"value": slab.value, "held_out": held_out, "values": slab.values.tolist()}
+            rows.append({**own, **values})
+        return pd.DataFrame(rows)
+
+
+@dataclass(frozen=True)
+class PictureCell(Cell):
+    """The membership that the published method learned: by level of two features, and drawn."""
+
+    method: Method
+
+    @property
+    def cost(self) -> float:
+        return 6.0
+
+    def compute(self, bench: Bench) -> pd.DataFrame:
+        model, _ = fitted(self.method, bench, "aps")
+        features = ["Color", "Gender"]
+        X = bench.X.iloc[bench.test]
+        table = X[features].assign(membership=model.predict_group(X))
+        rows = table.groupby(features, as_index=False)["membership"].mean()
+        images = {"svg": b"", "png": b""}
+        if model.learner_.found_:
+            own = bench.X.iloc[bench.calibration]
+            figure = model.plot_groups(own, features=tuple(features), steps=PICTURE_STEPS)
+            images = {kind: draw_image(figure, kind) for kind in images}
+        return rows.assign(**images)
+
+
+# --- running them -------------------------------------------------------------------------------
+
+
+def run_cells(
+    cells: Iterable[Cell],
+    store: Store,
+    *,
+    jobs: int | None = None,
+    engine: str = "local",
+    console: Console | None = None,
+) -> None:
+    """Compute the cells that the store does not have yet.
+
+    Cells may repeat themselves; those of one problem run together and share its base model. Every
+    finished cell is in the store at once, so a run that is killed continues where it stopped. For
+    ``jobs`` and ``engine`` see :func:`run_tasks`. The progress bar is shown on ``console`` if it is
+    a terminal.
+    """
+    units = units_of(cell for cell in cells if store.get(cell.key) is None)
+    compute = partial(run_unit, folder=str(store.folder.resolve()))
+    finished = run_tasks(compute, units, jobs=jobs, engine=engine)
+    columns = (
+        TextColumn("{task.fields[done]} of {task.fields[n]} problems"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    is_quiet = console is None or not console.is_terminal
+    with Progress(*columns, console=console, disable=is_quiet) as progress:
+        task = progress.add_task("", total=sum(map(_cost, units)), done=0, n=len(units))
+        for done, (unit, rows) in enumerate(finished, start=1):
+            for key, frame in rows.items():
+                # Another machine may have stored the cell on a disk of its own.
+                if not store.path(key).exists():
+                    store.put(key, frame)
+            progress.update(task, advance=_cost(unit), done=done)
+
+
+def units_of(cells: Iterable[Cell]) -> list[list[Cell]]:
+    """Gather cells by problem, without repetitions, the longest units first."""
+    gathered: dict[Any, dict[str, Cell]] = {}
+    for cell in cells:
+        gathered.setdefault(cell.problem, {})[cell.key] = cell
+    units = [list(own.values()) for own in gathered.values()]
+    return sorted(units, key=_cost, reverse=True)
+
+
+def _cost(unit: Sequence[Cell]) -> float:
+    """Return roughly how many seconds a unit takes."""
+    return float(unit[0].problem.cost + sum(cell.cost for cell in unit))
+
+
+def run_unit(unit: list[Cell], folder: str) -> tuple[list[Cell], dict[str, pd.DataFrame]]:
+    """Compute the cells of a unit, store each at once, and return the rows by key."""
+    with one_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FaregWarning)  # full sets of small groups are expected here
+        bench = unit[0].problem.prepare(Store(folder))
+        return unit, {cell.key: cell.result(bench) for cell in unit}
+
+
+def collect(labelled: Iterable[tuple[Cell, dict[str, Any]]], store: Store) -> pd.DataFrame:
+    """Return the rows of cells, each with what it is about."""
+    rows = [store.need(cell.key).assign(**labels) for cell, labels in labelled]
+    return pd.concat(rows, ignore_index=True)

@@ -1,1 +1,0 @@
-"""Comparisons of methods on tables that others have published."""
