@@ -42,7 +42,7 @@ def test_sets_of_mapie_shape():
 @pytest.mark.parametrize(
     ("y", "sets", "classes", "message"),
     [
-        ([0], np.ones((1, 2, 3)), None, "one at a time"),
+        ([0], np.ones((1, 2, 3)), None, "level at a time"),
         ([], np.ones((0, 2)), None, "not empty"),
         ([0, 1], np.ones((1, 2)), None, "same number of rows"),
         ([[0, 1]], np.ones((1, 2)), None, "one-dimensional"),
