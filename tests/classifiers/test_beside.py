@@ -118,7 +118,7 @@ def test_rows_that_teach_bring_their_probabilities_and_who_they_are_about():
     [
         ({"clusters_learn": [1, 2]}, "clusters has 2"),
         ({"clusters_learn": np.arange(300)}, "clusters has 300"),
-        ({"sensitive_learn": None}, "sensitive_features=frame"),
+        ({"sensitive_learn": None}, "sensitive_learn=frame"),
         ({"X_learn": None, "y_learn": None}, "got no X_learn"),
     ],
 )

@@ -241,6 +241,11 @@ class FaReGClassifier(ConformalClassifier):
         rows = self._begin_with(rows, proba, classes)
         if X_learn is None:
             return self._conformalize(rows)
+        if sensitive_learn is None and rows.beside is not None:
+            raise InvalidInputError(
+                "sensitive features are beside X, so those of X_learn are needed too, got none; "
+                "pass sensitive_learn=frame"
+            )
         other = self._read(X_learn, proba_learn, sensitive_learn, ids_learn, labels=classes)
         other = labelled(other, y_learn, clusters_learn)
         self._note_values(rows, other)
