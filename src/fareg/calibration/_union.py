@@ -64,4 +64,5 @@ class Union:
         """Refuse parts that contradict each other."""
         require(isinstance(self.parts, tuple) and len(self.parts) > 0, "parts")
         for part in self.parts:
+            require(np.array_equal(part.sample.score, self.sample.score), "score")
             part.check(batch, n_labels, alpha)
