@@ -80,9 +80,9 @@ def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
         if target.abs().max() >= LARGEST_INT:
             return label_texts(target)
         target = target.astype(np.int64)
-    if kind == "number":
-        if many:
-            _ask_about_amounts(target, distinct)
+    if kind == "number" and many:
+        _ask_about_amounts(target, distinct)
+    if kind == "number" or target.dtype.kind == "b":
         return target.to_numpy()
     # Each class is turned into text once, and not each row.
     codes, labels = pd.factorize(target)
