@@ -135,8 +135,10 @@ def check_fraction(
 
 def check_number(name: str, value: Any, *, include_zero: bool = False) -> float:
     """Return ``value`` if it is a finite number above zero, or zero where that is included."""
-    is_inside = _is_number(value) and 0 <= value <= sys.float_info.max
-    if not is_inside or (value == 0 and not include_zero):
+    # numpy would squeeze the largest float into the type of a float32
+    plain = value.item() if isinstance(value, np.generic) else value
+    is_inside = _is_number(value) and 0 <= plain <= sys.float_info.max
+    if not is_inside or (plain == 0 and not include_zero):
         bound = ">= 0" if include_zero else "> 0"
         raise InvalidInputError(f"{name} must be a number {bound}, got {value!r}")
     return float(value)
