@@ -121,7 +121,7 @@ def test_every_command_works_on_calibrated_probabilities(place, rows, tmp_path):
     options = ("--out", tmp_path / "more.csv", "--batch-size", 5)
     line = refused("predict", model, tmp_path / "gap.csv", *options)
     assert "after the first 5 rows of" in line
-    assert "got NaN in row 2;" in line
+    assert "got nan in row 2;" in line
     audited = json.loads(
         run("audit", place / "test.csv", "--target", "y", "--model", model, "--json").stdout
     )
@@ -134,7 +134,7 @@ def test_an_audit_numbers_rows_as_they_stand_in_the_file(place, rows, tmp_path):
     table = pd.concat([seen, with_gap(people(9, 5).assign(**dict.fromkeys(PROBA, 1 / 3)))])
     table.to_csv(tmp_path / "t.csv", index=False)
     line = refused("audit", tmp_path / "t.csv", "--target", "y", "--model", place / "m.fareg")
-    assert "got NaN in row 12;" in line  # rows that were seen are counted
+    assert "got nan in row 12;" in line  # rows that were seen are counted
 
 
 def test_labels_and_columns_may_be_paired_or_begin_alike(place, tmp_path):
@@ -185,10 +185,10 @@ def thousand(rows):
         (None, "p_*,x", "--proba must be a list of columns"),
         (percent, "p_*", "divide percent by 100"),
         (logits, "p_*", "apply softmax"),
-        (with_gap, "p_*", "got NaN in row 7"),
+        (with_gap, "p_*", "got nan in row 7;"),
         (thousand, "q_*", "write the label before each column, such as high=q_0"),
         (lambda rows: rows[:0], "p_*", "has no rows"),
-        (lambda rows: rows.assign(p_mid="50%"), "p_*", "must hold numbers, got the text"),
+        (lambda rows: rows.assign(p_mid="50%"), "p_*", "must hold numbers, got '50%'; write"),
         (lambda rows: rows[[*PROBA, "y"]], "p_*", "has no column"),
     ],
 )
@@ -352,4 +352,4 @@ def test_decimal_commas_are_told(tmp_path):
     table.assign(y=["a", "b"] * 30).to_csv(tmp_path / "t.csv", index=False, sep=";")
     options = ("--target", "y", "--out", tmp_path / "m.fareg", "--proba", "p_a,p_b")
     line = refused("fit", tmp_path / "t.csv", *options)
-    assert "got the text '0,25'; it has a decimal comma: write 0.5, not 0,5" in line
+    assert "got '0,25'; write 0.5, not 50% or 0,5" in line

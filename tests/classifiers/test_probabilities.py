@@ -173,9 +173,12 @@ def spoilt(column, values, rows=slice(None)):
         (spoilt("p_low", np.nan, [7, 9]), "got nan in row 7 and 1 more; drop the rows with NaN"),
         (spoilt("p_low", 3.0, [5]), "got .* in row 5; pass normalised probabilities"),
         (X.assign(p_low="much"), "must hold numbers, got .much.; write 0.5"),
+        (X.assign(p_low=["0.5"] * 399 + ["50%"]), "must hold numbers, got .50%.; write 0.5"),
+        (X.assign(p_low="0.5"), r"got .0.5.; .* convert the columns with astype\(float\)"),
+        (X.assign(p_low=np.datetime64("NaT", "us")), "must hold numbers, got None; write 0.5"),
         (X[:0], "at least one row, got 0"),
     ],
-    ids=["missing", "percent", "logits", "nan", "sum", "text", "empty"],
+    ids=["missing", "percent", "logits", "nan", "sum", "text", "one", "spelled", "dates", "empty"],
 )
 def test_bad_columns_are_refused_with_the_fix(table, message):
     clf = SplitConformalClassifier(ProbabilityColumns(NAMES))
@@ -276,6 +279,6 @@ def test_a_column_of_probabilities_that_is_missing_later_is_told_in_one_line():
     y = np.where(rng.random(200) < p[:, 0], "a", "b")
     clf = SplitConformalClassifier(ProbabilityColumns(prefix="p_"), random_state=0)
     clf.conformalize(table, y)
-    with pytest.raises(FaregError, match="names 'p_b', which is no column of X") as told:
+    with pytest.raises(FaregError, match="X has no column p_b; add to age, p_a") as told:
         clf.predict_set(table.drop(columns="p_b"))
     assert "\n" not in str(told.value)

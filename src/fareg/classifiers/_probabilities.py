@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
-from fareg._columns import as_text, column_names
+from fareg._columns import as_text, column_names, spelled_numbers
 from fareg._labels import check_classes, column_classes, shared_length
 from fareg._selection import select_columns, selected_positions
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
@@ -115,8 +115,10 @@ class ProbabilityColumns(ProbabilisticClassifier):
         name = f"columns {shown(table)}"
         for _, column in table.items():
             if column.dtype != np.float64:
+                texts = as_text(column).dropna().unique()
+                strange = texts[np.isnan(spelled_numbers(texts))]
                 raise InvalidInputError(
-                    f"{name} must hold numbers, got {as_text(column).dropna().unique()[0]!r}; "
+                    f"{name} must hold numbers, got {[*strange, *texts, None][0]!r}; "
                     "write 0.5, not 50% or 0,5, and convert the columns with astype(float)"
                 )
         proba = table.to_numpy(np.float64)
