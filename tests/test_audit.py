@@ -110,7 +110,7 @@ def test_mapie_sets():
     assert result.coverage == expected
     two = SplitConformalClassifier(model, confidence_level=[0.9, 0.8], prefit=True)
     _, sets = two.conformalize(X[200:400], y[200:400]).predict_set(X[400:])
-    with pytest.raises(FaregError, match=r"2 confidence levels.*one at a time"):
+    with pytest.raises(FaregError, match=r"\(200, 3, 2\); pass one confidence level at a time"):
         audit(X[400:], y[400:], sets, classes=model.classes_)
 
 
@@ -148,7 +148,7 @@ def _numbers():
         (["a", "b|c", "", "a"], Y, CLASSES, "'a' in row 0; read texts into lists"),
         ([["a"], None, [], []], Y, CLASSES, "None in row 1"),
         (np.arange(12).reshape(4, 3), Y, CLASSES, "only True and False"),
-        (np.zeros((4, 3, 2)), Y, CLASSES, "2 confidence levels"),
+        (np.zeros((4, 3, 2)), Y, CLASSES, "pass one confidence level at a time"),
         (np.zeros(4), Y, CLASSES, "got shape"),
         ([["1"], ["2"]], [1, 2], None, "same labels, got 1 in y and '1' in sets"),
         (MARKS, [None, "a", "b", "c"], CLASSES, "missing labels"),

@@ -401,7 +401,7 @@ PARTS = ("fields", "parts", "items")
         (("state", "parameters", "label_conditional"), True, "see n_labels"),
         (("state", "fitted", "n_calibration_"), 3, "see n_calibration_"),
         (("state", "fitted", "column_kinds_"), True, "see column_kinds_"),
-        (("state", "fitted", "groups_", "held"), {"rule": "date"}, "see columns held"),
+        (("state", "fitted", "groups_", "names", 0), "crowd", "see groups_"),
         (("state", "fitted", "protected_", "items"), [None], "see protected_"),
         (("state", "fitted", "named_groups_", "items"), [None], "see named_groups_"),
         (("classes",), ["no", "yes"], "speaks of another model"),

@@ -77,7 +77,7 @@ def test_a_share_below_alpha_keeps_the_promise(reader):
 def test_a_share_of_a_fifth_is_told_and_leaves_four_fifths(reader, cls):
     X, y = draw(np.random.default_rng(0), 500, 0.2)
     options = {} if cls is SplitConformalClassifier else {"sensitive_features": ["part", "side"]}
-    with pytest.warns(FaregWarning, match="needs a share of at most 0.1, here even full") as told:
+    with pytest.warns(FaregWarning, match="promised 0.9 needs a share of at most 0.1 in") as told:
         cls(reader(), random_state=0, **options).conformalize(X, y)
     assert not any("fewer than" in str(w.message) for w in told)
     covered, _ = coverages(
