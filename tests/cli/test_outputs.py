@@ -97,13 +97,15 @@ def test_two_outputs_are_two_files(files, monkeypatch):
 
 def test_results_are_not_written_around_what_is_read(files, monkeypatch):
     monkeypatch.chdir(files)
-    toml = "title = 'a'\npublished = 'b'\npath = 't.csv'\ntarget = 'outcome'\n"
-    (files / "a.toml").write_text(toml + "sensitive = ['Color']\n")
+    table = "[tables.a]\ntitle = 'a'\npublished = 'b'\npath = 't.csv'\ntarget = 'outcome'\n"
+    settings = "data = '.'\nmethods = ['split']\n{}" + table + "sensitive = ['Color']\n"
+    (files / "a.toml").write_text(settings.format(""))
+    (files / "page.toml").write_text(settings.format("page = 't.csv'\n"))
     before = contents(files)
-    told = refused("benchmark", ".", "--out", ".", "--method", "split")
+    told = refused("benchmark", "a.toml", "--out", ".")
     assert "a.toml, which is read, lies in it; choose another name" in told
-    told = refused("benchmark", ".", "--out", "results", "--page", "t.csv", "--method", "split")
-    assert "it is the same as" in told
+    told = refused("benchmark", "page.toml", "--out", "results")
+    assert "cannot write t.csv: it is the same as" in told
     told = refused("reproduce", "acs", "--acs-root", "parts", "--out", ".")
     assert "parts, which is read, lies in it" in told
     assert contents(files) == before
