@@ -30,8 +30,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 
 from fareg import FaReGClassifier, FaregWarning, SplitConformalClassifier, audit
+from fareg._columns import select_columns
 from fareg._encoding import ordinal_encoder
-from fareg._selection import select_columns
 from fareg.datasets import make_synthetic
 from fareg.metrics import is_covered
 

@@ -11,8 +11,8 @@ from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 
 from fareg import AuditResult, FaregError, FaregWarning, audit
+from fareg._columns import select_columns
 from fareg._levels import LevelCoding
-from fareg._selection import select_columns
 from fareg.auditing._cells import cell_coverage
 from fareg.auditing._counts import Audited, Promise
 from fareg.auditing._sets import read_sets

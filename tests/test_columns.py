@@ -18,12 +18,11 @@ from fareg._columns import (
     column_names,
     columns_at,
     numbers_of,
+    select_columns,
     take_rows,
 )
-from fareg._drift import count_strange, summarise
-from fareg._hashing import row_hashes
-from fareg._levels import doubtful_columns
-from fareg._selection import select_columns
+from fareg._drift import count_strange, doubtful_columns, summarise
+from fareg._rows import row_hashes
 from same_table import COLUMNS, EPOCH, EXPECTED, TABLES, pandas_nullable, pandas_objects
 
 READERS = {

@@ -12,13 +12,9 @@ from hypothesis import strategies as st
 
 from fareg import FaregWarning, SplitConformalClassifier
 from fareg._columns import canonical
-from fareg._levels import (
-    Levels,
-    cell_numbers,
-    distinct_rows,
-    doubtful_columns,
-    joint_codes,
-)
+from fareg._drift import doubtful_columns
+from fareg._levels import Levels
+from fareg._rows import cell_numbers, distinct_rows, joint_codes
 from same_table import DAY, NOON
 
 laws = settings(max_examples=30, deadline=None)

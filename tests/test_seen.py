@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import fareg
-from fareg._hashing import row_hashes
+from fareg._rows import row_hashes
 from fareg.cli import app
 from fareg.persistence import seen_rows
 from fareg.persistence._seen import SeenRows

@@ -7,6 +7,7 @@ among new ones. Only what goes beyond that is reported or refused.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -15,9 +16,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import hypergeom
 
-from fareg._columns import KINDS, code_table, in_words, kind_of, numbers_of, texts_of
+from fareg._columns import (
+    KINDS,
+    Texts,
+    code_table,
+    in_words,
+    kind_of,
+    numbers_of,
+    spelled_numbers,
+    texts_of,
+)
 from fareg._validation import InvalidInputError, warn
 from fareg._words import percent, printable, rows, shown
 
@@ -26,6 +37,12 @@ REPORTED, REFUSED = 0.05, 0.5  # share of strange rows, beyond that of fit
 CHANCE = 1e-3  # probability of so many strange rows by chance, at which nothing is said
 MAX_KNOWN = 10_000  # distinct texts of a column; one with more names single rows
 MAX_NAMED = 3  # columns that one sentence describes
+
+MANY_MISSING = 20  # rows without a value that are no chance
+N_LOOKED_AT = 500  # texts that show whether a column holds numbers
+NEARLY_ALL = 0.95  # share of the texts of a column that must look like numbers
+# Numbers may have signs between thousands, a decimal comma, a currency or a percent sign.
+WRITTEN_NUMBER = re.compile(r"[-+]?[$€£¥]?[-+]?(\d{1,3}([,.'\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?")
 
 Summary = dict[str, dict[str, Any]]  # what each column held in fit, in plain types
 _on_drift: ContextVar[str] = ContextVar("drift", default="refuse")  # or "warn", or "ignore"
@@ -262,3 +279,46 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "known": lambda texts: _holds(texts, [str] * len(texts or ())),
     "range": lambda ends: _holds(ends, [float, float]),
 }
+
+
+def doubtful_columns(*tables: Any) -> list[str]:
+    """Return sentences about columns from which nothing is learned as they are.
+
+    One is about columns of text that are written numbers: each distinct text is a level of its own.
+    Nearly all texts must look like numbers, and more than one in ten must not be a plain number, so
+    that codes such as ``0815`` are left in peace. The other is about columns without any value; in
+    fewer than ``MANY_MISSING`` rows they may be empty by chance. A table may be None.
+
+    >>> table = pd.DataFrame({"pay": ["77,516", "516", "1,090"], "zip": ["0815", "0816", "0817"]})
+    >>> print(*doubtful_columns(table))  # doctest: +ELLIPSIS
+    pay: numbers written as text, such as 77,516, each of which is taken as a category; ...
+    >>> print(*doubtful_columns(pd.DataFrame({"age": [31.0] * 20, "pay": [None] * 20})))
+    pay: no value in 20 rows, so nothing can be learned from it; fill it in or leave it out
+    """
+    written: dict[str, str] = {}
+    empty: dict[str, int] = {}
+    for table in (code_table(table) for table in tables if table is not None):
+        for name, column in table.columns.items():
+            is_text = isinstance(column, Texts)
+            if (column.codes < 0 if is_text else pd.isna(column)).all():
+                empty |= {name: len(table)} if len(table) >= MANY_MISSING else {}
+                continue
+            texts = [text.strip() for text in column.values[:-1][:N_LOOKED_AT]] if is_text else []
+            numbers = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
+            marked = [text for text in numbers if np.isnan(spelled_numbers([text])[0])]
+            if len(numbers) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
+                written[name] = marked[0]
+    sentences = []
+    if written:
+        sentences.append(
+            f"{shown(written)}: numbers written as text, such as {next(iter(written.values()))}, "
+            "each of which is taken as a category; turn them into plain numbers first, unless they "
+            "are codes"
+        )
+    if empty:
+        it = "it" if len(empty) == 1 else "them"
+        sentences.append(
+            f"{shown(empty)}: no value in {max(empty.values()):,} rows, so nothing can be learned "
+            f"from {it}; fill {it} in or leave {it} out"
+        )
+    return sentences

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fareg._columns import (
-    Texts,
     as_numbers,
     as_text,
-    code_table,
     in_words,
     is_date,
     shortest_between,
-    spelled_numbers,
 )
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
-from fareg._words import shown
 
 MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
 N_BINS = 4
 MAX_LEVELS = 10**6  # a larger number is an identifier that was taken for a level
-
-MANY_MISSING = 20  # rows without a value that are no chance
-N_LOOKED_AT = 500  # texts that show whether a column holds numbers
-NEARLY_ALL = 0.95  # share of the texts of a column that must look like numbers
-# Numbers may have signs between thousands, a decimal comma, a currency or a percent sign.
-WRITTEN_NUMBER = re.compile(r"[-+]?[$€£¥]?[-+]?(\d{1,3}([,.'\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?")
 
 
 @dataclass(frozen=True)
@@ -166,92 +154,3 @@ def check_levels(
         )
     codes = values.astype(np.int64)
     return codes, int(codes.max(initial=-1)) + 1 if n_levels is None else n_levels
-
-
-def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
-    """Return one number per row for its combination of levels, equal for equal combinations.
-
-    ``codes`` holds the level numbers of each feature and ``sizes`` how many levels it has. The
-    number -1, for a value never seen, counts as a level of its own. The number of a combination
-    depends on its levels and ``sizes`` alone, so a table made of some rows is right for others.
-
-    >>> joint_codes([np.array([0, 1, -1]), np.array([1, 1, 0])], [2, 2]).tolist()
-    [5, 8, 1]
-    """
-    # Where 64 bits are too few for all combinations, the numbers are Python's, which have no end.
-    fits = prod(size + 1 for size in sizes) <= np.iinfo(np.int64).max
-    joint = np.zeros(len(codes[0]), dtype=np.int64 if fits else object)
-    for code, size in zip(codes, sizes, strict=True):
-        joint = joint * (size + 1) + code + 1
-    return joint
-
-
-def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
-    """Return which of the known combinations each row of level numbers is, -1 for none.
-
-    >>> cell_numbers(np.array([[0, 0], [0, 1]]), np.array([[0, 1], [1, 1]])).tolist()
-    [1, -1]
-    """
-    known = pd.MultiIndex.from_arrays(list(combinations.T))
-    return known.get_indexer(pd.MultiIndex.from_arrays(list(codes.T))).astype(np.int64)
-
-
-def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
-    """Return where each distinct row of canonical columns comes first, and which one each row is.
-
-    >>> first, which = distinct_rows(pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": ["u", "v", "u"]}))
-    >>> first.tolist(), which.tolist()
-    ([0, 1], [0, 1, 0])
-    """
-    which: IntArray = np.zeros(len(columns), dtype=np.int64)
-    for _, column in columns.items():
-        codes, distinct = pd.factorize(column)
-        which, known = pd.factorize(which * (len(distinct) + 1) + codes + 1)
-        if len(known) == len(columns):  # all rows differ already
-            break
-    # Codes count up from 0, so a row is the first of its kind where their maximum rises.
-    is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0
-    return np.flatnonzero(is_first), which
-
-
-def doubtful_columns(*tables: Any) -> list[str]:
-    """Return sentences about columns from which nothing is learned as they are.
-
-    One is about columns of text that are written numbers: each distinct text is a level of its own.
-    Nearly all texts must look like numbers, and more than one in ten must not be a plain number, so
-    that codes such as ``0815`` are left in peace. The other is about columns without any value; in
-    fewer than ``MANY_MISSING`` rows they may be empty by chance. A table may be None.
-
-    >>> table = pd.DataFrame({"pay": ["77,516", "516", "1,090"], "zip": ["0815", "0816", "0817"]})
-    >>> print(*doubtful_columns(table))  # doctest: +ELLIPSIS
-    pay: numbers written as text, such as 77,516, each of which is taken as a category; ...
-    >>> print(*doubtful_columns(pd.DataFrame({"age": [31.0] * 20, "pay": [None] * 20})))
-    pay: no value in 20 rows, so nothing can be learned from it; fill it in or leave it out
-    """
-    written: dict[str, str] = {}
-    empty: dict[str, int] = {}
-    for table in (code_table(table) for table in tables if table is not None):
-        for name, column in table.columns.items():
-            is_text = isinstance(column, Texts)
-            if (column.codes < 0 if is_text else pd.isna(column)).all():
-                empty |= {name: len(table)} if len(table) >= MANY_MISSING else {}
-                continue
-            texts = [text.strip() for text in column.values[:-1][:N_LOOKED_AT]] if is_text else []
-            numbers = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
-            marked = [text for text in numbers if np.isnan(spelled_numbers([text])[0])]
-            if len(numbers) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
-                written[name] = marked[0]
-    sentences = []
-    if written:
-        sentences.append(
-            f"{shown(written)}: numbers written as text, such as {next(iter(written.values()))}, "
-            "each of which is taken as a category; turn them into plain numbers first, unless they "
-            "are codes"
-        )
-    if empty:
-        it = "it" if len(empty) == 1 else "them"
-        sentences.append(
-            f"{shown(empty)}: no value in {max(empty.values()):,} rows, so nothing can be learned "
-            f"from {it}; fill {it} in or leave {it} out"
-        )
-    return sentences

@@ -19,7 +19,7 @@ from fareg import (
     PartialConformalClassifier,
     SplitConformalClassifier,
 )
-from fareg._hashing import numbered_hashes, row_hashes, uniforms_of
+from fareg._rows import numbered_hashes, row_hashes, uniforms_of
 from fareg.pvalues import conformal_pvalues
 from fareg.scores import SCORES, aps
 

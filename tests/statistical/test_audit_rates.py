@@ -9,8 +9,8 @@ from scipy.stats import binomtest
 from sklearn.frozen import FrozenEstimator
 
 from fareg import SplitConformalClassifier
+from fareg._columns import select_columns
 from fareg._encoding import gradient_boosting
-from fareg._selection import select_columns
 from fareg.auditing import Promise
 from fareg.auditing._counts import Audited
 from fareg.auditing._verification import discover_and_verify

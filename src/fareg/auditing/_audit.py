@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import check_same_order, check_table
+from fareg._columns import SensitiveFeatures, check_same_order, check_table, select_columns
+from fareg._drift import doubtful_columns
 from fareg._encoding import cut_huge
-from fareg._hashing import check_seed, hash_key
 from fareg._labels import check_labels
-from fareg._levels import LevelCoding, doubtful_columns
-from fareg._selection import SensitiveFeatures, select_columns
+from fareg._levels import LevelCoding
+from fareg._rows import check_seed, hash_key
 from fareg._validation import (
     MAX_COUNT,
     check_confidence_level,

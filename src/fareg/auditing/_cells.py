@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._labels import label_codes, sorted_labels
-from fareg._levels import joint_codes
+from fareg._rows import joint_codes
 from fareg._validation import IntArray
 from fareg.auditing._counts import Audited, Promise
 from fareg.metrics import clopper_pearson, tally

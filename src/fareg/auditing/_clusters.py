@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import as_numbers, canonical, column_names, is_frame, series_of
-from fareg._levels import distinct_rows
-from fareg._selection import SensitiveFeatures, selected_positions
+from fareg._columns import (
+    SensitiveFeatures,
+    as_numbers,
+    canonical,
+    column_names,
+    is_frame,
+    selected_positions,
+    series_of,
+)
+from fareg._rows import distinct_rows
 from fareg._validation import (
     BoolArray,
     FaregError,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._columns import SensitiveFeatures, select_columns
 from fareg._files import AnyPath, check_output, write_text
-from fareg._selection import SensitiveFeatures, select_columns
 from fareg._validation import BoolArray, IntArray
 from fareg._words import HTML
 from fareg.auditing._audit import audit

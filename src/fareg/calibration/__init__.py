@@ -7,7 +7,14 @@ other. None of them knows an estimator.
 """
 
 from fareg.calibration._afcp import SelectedLevels
-from fareg.calibration._batch import Batch, Labelled, further_uniforms
+from fareg.calibration._batch import (
+    Batch,
+    Calibration,
+    Labelled,
+    Sample,
+    further_uniforms,
+    warn_of_full_sets,
+)
 from fareg.calibration._condcp import ConditionalQuantiles, GroupBasis, MappedBasis
 from fareg.calibration._levels import LevelThresholds, level_pvalues, level_thresholds
 from fareg.calibration._mondrian import (
@@ -18,6 +25,7 @@ from fareg.calibration._mondrian import (
     Groups,
     JointLevels,
     Mondrian,
+    Union,
 )
 from fareg.calibration._plcp import (
     RegionCells,
@@ -27,8 +35,6 @@ from fareg.calibration._plcp import (
     learn_region_cells,
 )
 from fareg.calibration._rcp import LearnedQuantile, Rectified, learn_quantile
-from fareg.calibration._sample import Calibration, Sample, warn_of_full_sets
-from fareg.calibration._union import Union
 
 RECORDS = (
     ConditionalQuantiles,

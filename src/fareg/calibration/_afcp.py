@@ -18,10 +18,17 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fareg._levels import LevelCoding, cell_numbers, distinct_rows
+from fareg._levels import LevelCoding
+from fareg._rows import cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, require
-from fareg.calibration._batch import Batch, Labelled
-from fareg.calibration._sample import MAX_CATEGORIES, Calibration, Sample, warn_of_full_rows
+from fareg.calibration._batch import (
+    MAX_CATEGORIES,
+    Batch,
+    Calibration,
+    Labelled,
+    Sample,
+    warn_of_full_rows,
+)
 from fareg.pvalues import CalibrationScores, conformal_rank
 
 SIGNIFICANCE = 0.1  # of the one-sided t-test in the published rule

@@ -10,10 +10,18 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import qr
 
-from fareg._levels import LevelCoding, cell_numbers, distinct_rows
+from fareg._levels import LevelCoding
+from fareg._rows import cell_numbers, distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, require
-from fareg.calibration._batch import DRAW, Batch, Labelled, further_uniforms
-from fareg.calibration._sample import Calibration, Sample, warn_of_full_rows
+from fareg.calibration._batch import (
+    DRAW,
+    Batch,
+    Calibration,
+    Labelled,
+    Sample,
+    further_uniforms,
+    warn_of_full_rows,
+)
 
 TOLERANCE = 1e-9  # on dual variables, which lie in [-alpha, 1 - alpha]
 LEFT = 1e-7  # how far "just below" a dual value is; coverage is exact up to this amount

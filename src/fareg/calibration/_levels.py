@@ -27,8 +27,7 @@ from fareg._validation import (
     check_same_length,
     require,
 )
-from fareg.calibration._batch import Batch, Labelled
-from fareg.calibration._sample import Calibration, Sample, weight_by_weight
+from fareg.calibration._batch import Batch, Calibration, Labelled, Sample, weight_by_weight
 from fareg.pvalues import CalibrationScores, conformal_rank
 
 MOST_LEVELS = 128  # all runs of levels are looked at, and there are nearly half as many squared

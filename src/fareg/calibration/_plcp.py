@@ -13,10 +13,9 @@ from scipy.special import softmax
 from scipy.stats import rankdata
 
 from fareg._encoding import one_hot_encoder
-from fareg._levels import distinct_rows
+from fareg._rows import distinct_rows
 from fareg._validation import FloatArray, IntArray
-from fareg.calibration._batch import DRAW, Batch, Labelled, further_uniforms
-from fareg.calibration._sample import Calibration, Sample
+from fareg.calibration._batch import DRAW, Batch, Calibration, Labelled, Sample, further_uniforms
 
 HIDDEN_UNITS = {"linear": 0, "network": 16}
 PENALTY = 1e-4  # on squared weights; scores are scaled to unit spread

@@ -12,12 +12,11 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from fareg._encoding import FillEmpty, ordinal_encoder
-from fareg._levels import distinct_rows
+from fareg._rows import distinct_rows
 from fareg._threads import few_threads
 from fareg._validation import FloatArray
-from fareg.calibration._batch import Batch, Labelled
+from fareg.calibration._batch import Batch, Calibration, Labelled, Sample
 from fareg.calibration._mondrian import Everyone, Mondrian
-from fareg.calibration._sample import Calibration, Sample
 
 LEAF_POINTS = 5  # scores above its quantile that a leaf has about, at least
 N_ROUNDS = 60

@@ -11,13 +11,11 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
-from fareg._columns import is_frame
+from fareg._columns import is_frame, select_columns
 from fareg._drift import Summary, check_strange
 from fareg._files import AnyPath, check_output
-from fareg._hashing import numbered_hashes, row_hashes, uniforms_of
 from fareg._labels import label_codes, set_text
-from fareg._levels import distinct_rows
-from fareg._selection import select_columns
+from fareg._rows import distinct_rows, numbered_hashes, row_hashes, uniforms_of
 from fareg._validation import (
     BoolArray,
     FloatArray,

@@ -14,13 +14,11 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 
-from fareg._columns import KINDS, code_table, is_frame
-from fareg._drift import Summary, is_summary, summarise
+from fareg._columns import KINDS, check_selection, code_table, is_frame, selected_positions
+from fareg._drift import Summary, doubtful_columns, is_summary, summarise
 from fareg._encoding import gradient_boosting
-from fareg._hashing import check_seed, hash_key
 from fareg._labels import calibration_codes, label_codes
-from fareg._levels import doubtful_columns
-from fareg._selection import check_selection, selected_positions
+from fareg._rows import check_seed, hash_key
 from fareg._validation import (
     Confidence,
     FaregError,

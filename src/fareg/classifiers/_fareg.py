@@ -12,8 +12,8 @@ from typing import Annotated, Any, Self
 import numpy as np
 import pandas as pd
 
+from fareg._columns import check_columns
 from fareg._labels import label_codes
-from fareg._selection import check_columns
 from fareg._validation import (
     FloatArray,
     IntArray,

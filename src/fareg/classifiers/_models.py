@@ -19,10 +19,16 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from fareg._columns import column_names, columns_at, in_order, is_frame, take_rows
+from fareg._columns import (
+    column_names,
+    columns_at,
+    in_order,
+    is_frame,
+    selected_positions,
+    take_rows,
+)
 from fareg._labels import label_codes
 from fareg._levels import LevelCoding
-from fareg._selection import selected_positions
 from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,

@@ -10,9 +10,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
-from fareg._columns import as_text, column_names, spelled_numbers
+from fareg._columns import (
+    as_text,
+    column_names,
+    select_columns,
+    selected_positions,
+    spelled_numbers,
+)
 from fareg._labels import check_classes, column_classes, shared_length
-from fareg._selection import select_columns, selected_positions
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
 from fareg._words import shown
 

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 from sklearn.pipeline import Pipeline
 
-from fareg._columns import check_same_order
+from fareg._columns import check_same_order, select_columns
 from fareg._labels import check_labels, label_codes
-from fareg._selection import select_columns
 from fareg._validation import InvalidInputError, check_same_length
 from fareg.auditing import Comparison, RowLevels, compare_sets, levels_before_and_after, records
 from fareg.calibration import Batch, LevelThresholds, Rectified, Union

@@ -15,6 +15,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from fareg._columns import (
     CodedTable,
     Texts,
+    check_columns,
     check_same_order,
     check_table,
     code_table,
@@ -23,7 +24,6 @@ from fareg._columns import (
     is_frame,
 )
 from fareg._labels import column_classes, frame_names, label_codes, refuse_missing
-from fareg._selection import check_columns
 from fareg._validation import IntArray, InvalidInputError, check_same_length, warn
 from fareg._words import first_line, percent, shown
 

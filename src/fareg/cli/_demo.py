@@ -19,7 +19,7 @@ def demo(
 ) -> None:
     """Show the story on the paper's data: who is left out, who they are, what repairs it."""
     with answering(json) as told:
-        from fareg._hashing import check_numpy_seed
+        from fareg._rows import check_numpy_seed
         from fareg.experiments.demo import make_room, run_demo, save_figures
 
         check_numpy_seed("seed", seed)

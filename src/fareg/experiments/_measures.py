@@ -11,7 +11,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from fareg._columns import canonical
 from fareg._encoding import ordinal_encoder
-from fareg._levels import LevelCoding, joint_codes
+from fareg._levels import LevelCoding
+from fareg._rows import joint_codes
 from fareg._validation import BoolArray, FloatArray
 from fareg.experiments._bench import MEASURE, Bench
 from fareg.experiments._settings import CONFIDENCE

@@ -11,8 +11,8 @@ import pandas as pd
 from sklearn.base import clone
 
 from fareg._columns import canonical
-from fareg._hashing import hash_key
-from fareg._levels import LevelCoding, joint_codes
+from fareg._levels import LevelCoding
+from fareg._rows import hash_key, joint_codes
 from fareg._validation import BoolArray, IntArray, InvalidInputError
 from fareg._words import first_line
 from fareg.classifiers import split_rows

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import canonical
-from fareg._hashing import hash_key
-from fareg._levels import LevelCoding, joint_codes
-from fareg._selection import check_columns
+from fareg._columns import canonical, check_columns
+from fareg._levels import LevelCoding
+from fareg._rows import hash_key, joint_codes
 from fareg._validation import BoolArray, IntArray, InvalidInputError
 from fareg.classifiers import split_rows
 from fareg.experiments._bench import DRAW, NOISE, Bench

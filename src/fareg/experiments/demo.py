@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._files import check_output
-from fareg._hashing import check_numpy_seed
+from fareg._rows import check_numpy_seed
 from fareg._threads import few_threads
 from fareg.classifiers import FaReGClassifier
 from fareg.experiments._bench import Bench

@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from fareg._levels import joint_codes
+from fareg._rows import joint_codes
 from fareg._validation import BoolArray, FloatArray, IntArray
 
 N_FOLDS = 5

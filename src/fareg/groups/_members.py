@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from fareg._columns import as_numbers, as_text
-from fareg._levels import distinct_rows
+from fareg._rows import distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 from fareg.groups._features import N_FOLDS, READS, some_rows
 

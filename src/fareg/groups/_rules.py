@@ -15,6 +15,7 @@ import pandas as pd
 from fareg._columns import (
     Texts,
     as_numbers,
+    check_columns,
     check_table,
     code_column,
     column_names,
@@ -22,7 +23,6 @@ from fareg._columns import (
     series_of,
     spelled_numbers,
 )
-from fareg._selection import check_columns
 from fareg._validation import BoolArray, FloatArray, InvalidInputError, require
 
 MISSING = "missing"

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import check_table
+from fareg._columns import SensitiveFeatures, check_table, select_columns
 from fareg._labels import check_labels, label_codes, sorted_labels
 from fareg._levels import LevelCoding, check_levels
-from fareg._selection import SensitiveFeatures, select_columns
 from fareg._validation import (
     BoolArray,
     IntArray,

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 from fareg._columns import canonical, check_table, is_frame
 from fareg._encoding import AnySizeBoosting, FillEmpty, ordinal_encoder
-from fareg._hashing import check_numpy_seed
+from fareg._rows import check_numpy_seed
 from fareg._threads import few_threads
 from fareg._validation import (
     BoolArray,

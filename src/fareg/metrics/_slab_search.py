@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fareg._levels import distinct_rows
+from fareg._rows import distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg.metrics._directions import Directions
 

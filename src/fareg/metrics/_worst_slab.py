@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fareg._hashing import check_numpy_seed
+from fareg._rows import check_numpy_seed
 from fareg._validation import (
     MAX_COUNT,
     BoolArray,

@@ -9,8 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fareg._columns import column_names
-from fareg._selection import check_columns
+from fareg._columns import check_columns, column_names
 from fareg._validation import BoolArray, FloatArray, IntArray
 from fareg._words import percent
 from fareg.calibration import Labelled, LevelThresholds, Mondrian

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fareg._hashing import row_draws
+from fareg._rows import row_draws
 from fareg._validation import BoolArray, FloatArray, InvalidInputError, require
 from fareg.calibration import Batch, Calibration, Labelled, Sample, further_uniforms
 from fareg.pvalues import CalibrationScores

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from fareg._encoding import LARGEST, code_encoder, encoded_columns, one_hot_encoder
-from fareg._levels import distinct_rows
+from fareg._rows import distinct_rows
 from fareg._validation import (
     Count,
     Flag,

@@ -16,7 +16,7 @@ import safetensors.numpy
 
 from fareg._columns import column_names
 from fareg._files import AnyPath
-from fareg._hashing import holds_used, row_hashes
+from fareg._rows import holds_used, row_hashes
 from fareg._validation import BoolArray, IntArray, InvalidInputError, require
 
 SALT_BYTES = 16

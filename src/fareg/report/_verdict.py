@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fareg._gaps import is_far_below
 from fareg._words import (
     clusters,
     confidence,
     counted_once,
     evidence,
     interval,
+    is_far_below,
     p_value,
     percent,
     rows,

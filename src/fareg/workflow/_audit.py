@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._columns import check_columns, selected_positions
 from fareg._drift import accept_drift, unjudged
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._labels import column_classes, plain_text
-from fareg._selection import check_columns, selected_positions
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
 from fareg._words import HTML, shown
 from fareg.auditing import AuditResult, Promise, audit

@@ -13,8 +13,8 @@ import numpy as np
 from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output, check_outputs
-from fareg._hashing import equal_before, holds_used
 from fareg._labels import check_known
+from fareg._rows import equal_before, holds_used
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, check_count, warn
 from fareg.calibration import Sample
 from fareg.classifiers import FaReGClassifier

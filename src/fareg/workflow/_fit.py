@@ -12,9 +12,9 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
+from fareg._columns import check_columns
 from fareg._files import AnyPath, check_output, check_outputs
-from fareg._hashing import check_numpy_seed, row_hashes
-from fareg._selection import check_columns
+from fareg._rows import check_numpy_seed, row_hashes
 from fareg._validation import FloatArray, IntArray, check_choice, check_confidence_level
 from fareg._words import HTML
 from fareg.auditing import Comparison, records

@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 import pyarrow
 
-from fareg._columns import spelled_numbers
+from fareg._columns import check_columns, spelled_numbers
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_readable
-from fareg._hashing import hash_key
-from fareg._selection import check_columns
+from fareg._rows import hash_key
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
 from fareg._words import PARQUET, first_line
 from fareg.workflow._formats import check_unique, is_parquet, reading

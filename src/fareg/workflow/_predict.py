@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fareg._columns import check_columns
 from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._files import AnyPath, check_output, check_outputs
-from fareg._selection import check_columns
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
 from fareg.classifiers import SplitConformalClassifier
 from fareg.persistence import describe, load

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from fareg._selection import check_columns
+from fareg._columns import check_columns
 from fareg._validation import InvalidInputError, warn
 from fareg.workflow._ids import LooksLikeIdWarning, id_note, is_id
 

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import code_table, spelled_numbers
+from fareg._columns import check_columns, code_table, spelled_numbers
 from fareg._files import AnyPath, check_output, check_readable, replacing
-from fareg._selection import check_columns
 from fareg._validation import InvalidInputError, warn
 from fareg.workflow._csv import CsvFile, opened_csv, opened_text, safe_cells
 from fareg.workflow._formats import is_packed, is_parquet, reading

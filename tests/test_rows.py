@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from fareg import FaregError
-from fareg._hashing import ROLES, equal_before, hash_key, numbered_hashes, row_hashes, uniforms_of
+from fareg._rows import ROLES, equal_before, hash_key, numbered_hashes, row_hashes, uniforms_of
 from same_table import EXPECTED, TABLES
 
 

@@ -1,4 +1,4 @@
-"""Chance and rows: the random number of each row, and rows that were used before.
+"""Rows: the random number of each, equal ones among them, and rows that were used before.
 
 A randomised score needs a number in [0, 1) per row. It is a hash of a key, drawn once per fit, and
 of what distinguishes the row: its values, the id of the person if ids are known, what the row is
@@ -11,7 +11,9 @@ hold.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from itertools import chain
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -165,3 +167,49 @@ def holds_used(used: IntArray, given: IntArray, n_given: int, n_hidden: int = 0)
     n_alone = max(0, int((used == 1).sum()) - 2 * n_hidden)  # a row and its repetition
     by_chance = 1 - n_alone / max(1, int(used.sum()))
     return bool(given.sum() / n_given > 2 * by_chance + MARGIN)
+
+
+def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
+    """Return where each distinct row of canonical columns comes first, and which one each row is.
+
+    >>> first, which = distinct_rows(pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": ["u", "v", "u"]}))
+    >>> first.tolist(), which.tolist()
+    ([0, 1], [0, 1, 0])
+    """
+    which: IntArray = np.zeros(len(columns), dtype=np.int64)
+    for _, column in columns.items():
+        codes, distinct = pd.factorize(column)
+        which, known = pd.factorize(which * (len(distinct) + 1) + codes + 1)
+        if len(known) == len(columns):  # all rows differ already
+            break
+    # Codes count up from 0, so a row is the first of its kind where their maximum rises.
+    is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0
+    return np.flatnonzero(is_first), which
+
+
+def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
+    """Return one number per row for its combination of levels, equal for equal combinations.
+
+    ``codes`` holds the level numbers of each feature and ``sizes`` how many levels it has. The
+    number -1, for a value never seen, counts as a level of its own. The number of a combination
+    depends on its levels and ``sizes`` alone, so a table made of some rows is right for others.
+
+    >>> joint_codes([np.array([0, 1, -1]), np.array([1, 1, 0])], [2, 2]).tolist()
+    [5, 8, 1]
+    """
+    # Where 64 bits are too few for all combinations, the numbers are Python's, which have no end.
+    fits = prod(size + 1 for size in sizes) <= np.iinfo(np.int64).max
+    joint = np.zeros(len(codes[0]), dtype=np.int64 if fits else object)
+    for code, size in zip(codes, sizes, strict=True):
+        joint = joint * (size + 1) + code + 1
+    return joint
+
+
+def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
+    """Return which of the known combinations each row of level numbers is, -1 for none.
+
+    >>> cell_numbers(np.array([[0, 0], [0, 1]]), np.array([[0, 1], [1, 1]])).tolist()
+    [1, -1]
+    """
+    known = pd.MultiIndex.from_arrays(list(combinations.T))
+    return known.get_indexer(pd.MultiIndex.from_arrays(list(codes.T))).astype(np.int64)
