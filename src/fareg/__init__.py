@@ -57,6 +57,6 @@ _HOMES = {
     "groups": ["Rule", "groups"],
     "monitoring": ["CoverageMonitor", "monitoring"],
     "persistence": ["load", "persistence", "save"],
-    **{room: [room] for room in ("datasets", "metrics", "paper", "pvalues", "scores")},
+    **{room: [room] for room in ("datasets", "metrics", "paper", "pvalues", "scores", "shift")},
 }
 __getattr__, __dir__ = _lazy_names("fareg", _HOMES)

@@ -8,6 +8,8 @@ other. None of them knows an estimator.
 
 from fareg.calibration._afcp import SelectedLevels
 from fareg.calibration._batch import (
+    MAX_WEIGHT,
+    NEW_WEIGHT,
     Batch,
     Calibration,
     Labelled,
@@ -57,6 +59,8 @@ RECORDS = (
 
 __all__ = [
     "ABSENT",
+    "MAX_WEIGHT",
+    "NEW_WEIGHT",
     "RECORDS",
     "UNSEEN",
     "Batch",

@@ -135,7 +135,7 @@ class Labelled:
 Answer = Callable[[Any, Batch], FloatArray]
 MAX_LABELS = 10**5  # that are calibrated by themselves
 MAX_CATEGORIES = 10**7  # cells times such labels
-MAX_WEIGHT = 10**6  # sums of many of them are exact
+MAX_WEIGHT, NEW_WEIGHT = 10**6, 2**48  # of a calibration row, of a row to come: sums are exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +163,7 @@ class Sample:
             self.check_codes(self.sizes, 1, len(self) + 1, "sizes")
         if self.weights is not None:
             self.check_codes(self.weights, 0, MAX_WEIGHT + 1, "weights")
-        require(type(self.new) is int and 1 <= self.new <= MAX_WEIGHT, "new")
+        require(type(self.new) is int and 1 <= self.new <= NEW_WEIGHT, "new")
 
     @classmethod
     def of(cls, rows: Labelled, *, label_conditional: bool) -> Self:

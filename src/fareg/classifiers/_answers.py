@@ -81,8 +81,10 @@ class FittedAnswers:
     parameters_: dict[str, Any]
     seen_values_: Summary
     sensitive_kinds_: dict[str, str] | None
+    shift_: Any = None  # what rows weigh, if sets are for another population
 
     _has_groups = True  # whether the sensitive features matter to this method
+    _takes_weights = False  # whether its promise is proven for weighted rows
 
     def predict(self, X: Any, *, proba: Any = None) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,).
@@ -289,6 +291,8 @@ class FittedAnswers:
             return "No promise is proven in finite samples for this configuration."
         labels = ", for every true label" if self.label_conditional else ""
         row = "rows to come are like those that calibrated"
+        if self.shift_ is not None:
+            row = "the weights say how the people to come differ from those that calibrated"
         if self.n_calibration_clusters_ is not None:
             row = "a row is drawn at random from a cluster to come, like those that calibrated"
         return (
@@ -380,6 +384,9 @@ class FittedAnswers:
         hashes = self._hashes(rows) if hashes is None else hashes
         u = uniforms_of(numbered_hashes(hashes, role, before))
         people, score = self._people(rows), get_score(self.conformity_score)
+        weights = None
+        if self.shift_ is not None and role == "prediction":
+            weights = self.shift_.of_new(rows.tables, len(self.classes_))
         for place, own in self._blocks(rows):
             proba = self._probabilities(own, place.start)
             scores = np.asarray(score(proba, u[place] if is_randomised(score) else None), float)
@@ -389,7 +396,8 @@ class FittedAnswers:
                     f"got shape {scores.shape}"
                 )
             some = people if own is rows else people.iloc[place].reset_index(drop=True)
-            yield Batch(some, proba, scores, u[place])
+            heavy = None if weights is None else weights[place]
+            yield Batch(some, proba, scores, u[place], heavy)
 
     def _probabilities(self, rows: Rows, first_row: int = 0) -> FloatArray:
         """Return class probabilities: those beside the rows, or else the estimator's."""

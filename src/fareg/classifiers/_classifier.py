@@ -62,6 +62,7 @@ from fareg.classifiers._rows import (
     warn_of_repeated,
 )
 from fareg.scores import get_score, is_randomised
+from fareg.shift import Weighing
 
 Model = Annotated[Any, check_model]
 Score = Annotated[Any, lambda name, value: get_score(value)]
@@ -186,6 +187,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         clusters: Any = None,
         sensitive_features: Any = None,
         ids: Any = None,
+        shift: Any = None,
         sample_weight: None = None,
     ) -> Self:
         """Calibrate a fitted estimator on rows that it was not trained on.
@@ -204,12 +206,15 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             the names of a frame, or the sorted labels of y if there are as many as columns.
         clusters, sensitive_features, ids : default=None
             As in :meth:`fit`.
+        shift : KnownWeights, CovariateShift or LabelShift, default=None
+            How the people differ for whom sets will be made; see ``fareg.shift``. The promise is
+            then made to the new population. Split, Partial, Exhaustive and FaReG take it.
         sample_weight : None
-            Weights are refused: no promise is proven for weighted ranks.
+            Weights are refused; ``shift=KnownWeights(column)`` is for those of a new population.
         """
         refuse_weights(sample_weight)
         rows = self._start(X, y, sensitive_features, clusters, ids)
-        return self._conformalize(self._begin_with(rows, proba, classes))
+        return self._conformalize(self._begin_with(rows, proba, classes), shift=shift)
 
     def _start(self, X: Any, y: Any, sensitive_features: Any, clusters: Any, ids: Any) -> Rows:
         """Check all arguments, and note what the columns are like; return the rows."""
@@ -244,6 +249,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self.classes_ = np.asarray(estimator.classes_)
         self.alpha_ = check_confidence_level(self.confidence_level)
         self.key_ = hash_key(self.random_state)
+        self.shift_ = None
         self.freeze_parameters()
 
     def _begin_with(self, rows: Rows, proba: Any, classes: Any) -> Rows:
@@ -296,23 +302,36 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         teachers = self._labelled(replace(rows, proba=proba, codes=codes), "learning")
         return Training(teachers.people, teachers)
 
-    def _conformalize(self, rows: Rows, training: Training | None = None) -> Self:
+    def _conformalize(
+        self, rows: Rows, training: Training | None = None, shift: Any = None
+    ) -> Self:
         """Calibrate on labelled rows."""
         if self.learn_from == "train" and (training is None or training.rows is None):
             raise InvalidInputError(
                 'learn_from="train" needs rows to learn from: call fit(X, y), pass X_learn, or '
                 'choose learn_from="split"'
             )
-        return self._use(self._calibrate(self._calibration_rows(rows), training))
+        return self._use(self._calibrate(self._calibration_rows(rows, shift), training))
 
-    def _calibration_rows(self, rows: Rows) -> Labelled:
+    def _calibration_rows(self, rows: Rows, shift: Any = None) -> Labelled:
         """Return rows that calibrate after checks of their labels; warn if many are equal."""
         codes = calibration_codes(rows.y, self.classes_, alpha=self.alpha_)
         rows = replace(rows, codes=codes)
         hashes = self._hashes(rows)
         if is_randomised(get_score(self.conformity_score)):  # else it does not matter who is equal
             warn_of_repeated(int(pd.Series(hashes).duplicated().sum()), len(rows))
-        return self._labelled(rows, "calibration", hashes)
+        found = self._labelled(rows, "calibration", hashes)
+        self.shift_ = None
+        if shift is None:
+            return found
+        if not self._takes_weights or rows.clusters is not None:
+            who = "rows with clusters" if self._takes_weights else type(self).__name__
+            raise InvalidInputError(
+                f"no promise is proven for {who} with weights; leave out shift, or use Split, "
+                "Partial, Exhaustive or FaReG classifiers without clusters"
+            )
+        self.shift_, weights = Weighing.of(shift, rows.tables, codes, self.classes_)
+        return replace(found, weights=weights)
 
     def _use(self, calibration: Any) -> Self:
         """Answer by a calibration from now on; warn if its sets are full for somebody."""
@@ -389,6 +408,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             "column_kinds_": _are_kinds(kinds)
             and len(kinds or range(n)) == n
             and list(kinds or ()) == list(kinds or () if names is None else names),
+            "shift_": self.shift_ is None
+            or (isinstance(self.shift_, Weighing) and sample.weights is not None),
             "n_calibration_": self.n_calibration_ == len(sample) > 0,
             "n_calibration_clusters_": self.n_calibration_clusters_
             == (None if sample.sizes is None else sample.n_people),

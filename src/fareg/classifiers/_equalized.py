@@ -89,7 +89,7 @@ class SplitConformalClassifier(ConformalClassifier):
     (500, 6)
     """
 
-    _has_groups = False
+    _has_groups, _takes_weights = False, True
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Mondrian:
         return Mondrian.fit(Everyone(), rows, self.alpha_, label_conditional=self.label_conditional)
@@ -134,6 +134,8 @@ class PartialConformalClassifier(ConformalClassifier):
     >>> sets.shape
     (500, 6)
     """
+
+    _takes_weights = True
 
     @property
     def levels_(self) -> list[Any]:
@@ -190,6 +192,8 @@ calibration_size, allow_empty, random_state
            [1, 0],
            [1, 1]])
     """
+
+    _takes_weights = True
 
     @property
     def cells_(self) -> IntArray:

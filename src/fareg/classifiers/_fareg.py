@@ -159,6 +159,8 @@ class FaReGClassifier(ConformalClassifier):
     ['Color = Blue and Gender = Male', 'Color = Red and Gender = Female']
     """
 
+    _takes_weights = True
+
     n_levels: NumberOfLevels = 20
     learn_from: Annotated[str, one_of("auto", "train", "split")] = "auto"
     cv: Folds = 5
@@ -209,13 +211,14 @@ class FaReGClassifier(ConformalClassifier):
         sensitive_learn: Any = None,
         clusters_learn: Any = None,
         ids_learn: Any = None,
+        shift: Any = None,
         sample_weight: None = None,
     ) -> Self:
         """Calibrate a fitted estimator on rows that it was not trained on.
 
         Parameters
         ----------
-        X, y, proba, classes, clusters, sensitive_features, ids, sample_weight
+        X, y, proba, classes, clusters, sensitive_features, ids, shift, sample_weight
             As in :meth:`SplitConformalClassifier.conformalize`.
         X_learn, y_learn : as X and y, default=None
             Rows that teach who is disadvantaged, so that all rows of X calibrate. Without them, a
@@ -240,7 +243,7 @@ class FaReGClassifier(ConformalClassifier):
         rows = self._start(X, y, sensitive_features, clusters, ids)
         rows = self._begin_with(rows, proba, classes)
         if X_learn is None:
-            return self._conformalize(rows)
+            return self._conformalize(rows, shift=shift)
         if sensitive_learn is None and rows.beside is not None:
             raise InvalidInputError(
                 "sensitive features are beside X, so those of X_learn are needed too, got none; "
@@ -251,7 +254,7 @@ class FaReGClassifier(ConformalClassifier):
         self._note_values(rows, other)
         other = replace(other, codes=label_codes(other.y, self.classes_))
         teachers = self._labelled(other, "learning")
-        return self._conformalize(rows, Training(teachers.people, teachers))
+        return self._conformalize(rows, Training(teachers.people, teachers), shift)
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
         by_label, alpha = self.label_conditional, self.alpha_
@@ -308,6 +311,7 @@ class FaReGClassifier(ConformalClassifier):
         clusters: Any = None,
         sensitive_features: Any = None,
         ids: Any = None,
+        shift: Any = None,
     ) -> Self:
         """Return this classifier with the same levels and groups, and thresholds of new rows.
 
@@ -315,14 +319,15 @@ class FaReGClassifier(ConformalClassifier):
 
         Parameters
         ----------
-        X, y, proba, clusters, sensitive_features, ids
-            As in :meth:`conformalize`.
+        X, y, proba, clusters, sensitive_features, ids, shift
+            As in :meth:`conformalize`; without ``shift``, no row weighs more than another.
         """
         given = labelled(self._asked(X, proba, sensitive_features, ids), y, clusters)
-        rows = self._calibration_rows(given)
+        other = copy(self)
+        rows = other._calibration_rows(given, shift)
         sample = Sample.of(rows, label_conditional=self.label_conditional)
         places, apart = self.calibration_.places(rows), rows.independent_rows()
-        return self.with_sample(sample, places, apart)
+        return other.with_sample(sample, places, apart)
 
     def with_sample(self, sample: Sample, places: IntArray, apart: IntArray | None = None) -> Self:
         """Return this classifier with the thresholds of other calibration rows.
@@ -337,6 +342,7 @@ class FaReGClassifier(ConformalClassifier):
             The numbers of independent rows among them; None for all.
         """
         other = copy(self)
+        other.shift_ = None if sample.weights is None else self.shift_
         other._use(self.calibration_.again(sample, places))
         parts = zip(self.protected_, other.calibration_.parts[1:], strict=True)
         members = {rule: part.cells == 0 for rule, part in parts}

@@ -52,6 +52,11 @@ class Rows:
         """The table as it came, for the estimator."""
         return self.table.source
 
+    @property
+    def tables(self) -> list[CodedTable]:
+        """The sensitive features beside X, if there are any, and X."""
+        return [table for table in (self.beside, self.table) if table is not None]
+
     def take(self, rows: Any) -> Rows:
         """Return some of the rows."""
         arrays = (self.ids, self.proba, self.y, self.clusters, self.codes)

@@ -70,9 +70,11 @@ def watched(clf: Any, rules: Iterable[Rule]) -> tuple[list[Group], int]:
     """
     calibration = clf.calibration_
     parts = list(enumerate(getattr(calibration, "parts", (calibration,))))
-    # rows of one person depend on each other, and other methods keep other scores
+    # rows of one person depend on each other, weighted rows are of another population, and other
+    # methods keep other scores
     known = [(i, p) for i, p in parts if isinstance(p, LevelThresholds | Mondrian)]
-    known = [] if calibration.sample.sizes is not None else known
+    is_plain = calibration.sample.sizes is None and calibration.sample.weights is None
+    known = known if is_plain else []
     groups = [Group("everyone", _everyone, calibration.sample.score if known else None)]
     n_levels = 0
     for number, part in known:

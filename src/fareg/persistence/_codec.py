@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 
-from fareg import calibration, classifiers, groups, paper
+from fareg import calibration, classifiers, groups, paper, shift
 from fareg._levels import LevelCoding, Levels
 from fareg._validation import InvalidInputError, require
 from fareg.persistence._kinds import DTYPES, FUNCTIONS, TYPES, function_name
@@ -29,7 +29,7 @@ CLASSIFIERS: dict[str, Any] = {
 }
 OWN: dict[str, Any] = {cls.__name__: cls for cls in classifiers.OWN_ESTIMATORS}
 ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, **OWN, "NetworkLearner": paper.NetworkLearner}
-ROOMS: tuple[Any, ...] = (calibration, groups, classifiers, paper)
+ROOMS: tuple[Any, ...] = (calibration, groups, classifiers, paper, shift)
 RECORDS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (Levels, LevelCoding, *(record for room in ROOMS for record in room.RECORDS))

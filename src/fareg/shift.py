@@ -1,0 +1,359 @@
+"""Calibration for another population: what each row weighs where sets will be used.
+
+A shift gives every row a weight that is proportional to how much more frequent such rows are in the
+new population than among the calibration rows. With the true weights, sets keep their promise for
+the new population in finite samples; the proof is in docs/guarantees.md. Pass a shift to
+``conformalize(X, y, shift=...)``; rows to come get their weights as they are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import nnls
+
+from fareg._columns import (
+    CodedTable,
+    check_columns,
+    code_table,
+    numbers_of,
+    selected_positions,
+)
+from fareg._encoding import gradient_boosting
+from fareg._labels import label_codes
+from fareg._rows import numbered_hashes, row_hashes
+from fareg._validation import (
+    FloatArray,
+    IntArray,
+    InvalidInputError,
+    NotConformalizedError,
+    check_count,
+    check_number,
+    check_proba,
+    check_same_length,
+    require,
+)
+from fareg._words import count, percent, shown
+from fareg.calibration import MAX_WEIGHT, NEW_WEIGHT
+
+__all__ = ["CovariateShift", "KnownWeights", "LabelShift", "Weighing"]
+
+FEWEST = 100  # effective rows below which nothing is calibrated
+FEWEST_ROWS = 50  # old rows, and new ones, that can be told apart
+OVERLAP = 0.5  # share of the new population that must have its like among the calibration rows
+N_FOLDS = 5
+# whole numbers that weights of rows to come are rounded up to: a larger weight enlarges the set
+STEPS = np.unique(np.ceil(1.1 ** np.arange(350)))
+STEPS = STEPS[STEPS <= NEW_WEIGHT].astype(np.int64)
+BOOSTING = {"max_iter": 60, "max_leaf_nodes": 6, "min_samples_leaf": 30, "early_stopping": False}
+
+
+@dataclass(eq=False)
+class KnownWeights:
+    """Weights that stand in a column, such as those of a survey.
+
+    Parameters
+    ----------
+    column : str or int
+        A column of ``sensitive_features`` or of X with non-negative numbers; a position means X.
+        Rows to come need it too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fareg import SplitConformalClassifier
+    >>> from fareg.shift import KnownWeights
+    >>> rng = np.random.default_rng(0)
+    >>> X, proba = rng.uniform(1, 4, size=(500, 1)), rng.dirichlet([1, 1], 500)
+    >>> clf = SplitConformalClassifier(random_state=0)
+    >>> clf = clf.conformalize(X, rng.choice(["a", "b"], 500), proba=proba, shift=KnownWeights(0))
+    >>> 400 < clf.shift_.effective_rows < 500
+    True
+    """
+
+    column: Any
+
+    def ratios(self, tables: Sequence[CodedTable]) -> FloatArray:
+        """Return the weight of each row, shape (n,)."""
+        if isinstance(self.column, str):
+            fitting = [table for table in tables if self.column in table.columns]
+            table = fitting[0] if fitting else tables[-1]
+        else:
+            table = tables[-1]
+        (position,) = selected_positions(table.source, self.column, "column")
+        weights = numbers_of(list(table.columns.values())[position])
+        wrong = ~(np.isfinite(weights) & (weights >= 0))
+        if wrong.any():
+            raise InvalidInputError(
+                f"weights must be numbers from 0 on, got {weights[wrong][0]:g} in {self.column} "
+                f"and {int(wrong.sum()) - 1} more such rows"
+            )
+        return weights
+
+
+@dataclass(eq=False)
+class CovariateShift:
+    """Weights for new rows without labels: a classifier learns to tell them from the old ones.
+
+    Boosted trees, which see interactions, are cross-fitted: the weight of a row comes from a model
+    that was trained without it. The promise is exact if weights are the true ones; see the
+    guarantees for what an error of the weights costs.
+
+    Parameters
+    ----------
+    columns : list of names or positions, default=None
+        The columns of X that may differ between the populations; None for all. Leave out ids and
+        dates, which tell old from new rows and say nothing about who they are.
+    clip : float, default=20
+        Weights are cut to between ``1 / clip`` and ``clip``.
+    random_state : int, default=0
+
+    Attributes
+    ----------
+    effective_rows : float
+        ``W ** 2 / sum(w ** 2)`` of the calibration rows.
+    overlap : float
+        The mean weight of the calibration rows: about 1 if all of the new population has its like
+        among them, the share that has if not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fareg.shift import CovariateShift
+    >>> rng = np.random.default_rng(0)
+    >>> old, new = rng.normal(size=(2000, 2)), rng.normal(0.5, size=(2000, 2))
+    >>> shift = CovariateShift().fit(old, new)
+    >>> 700 < shift.effective_rows < 1300
+    True
+    """
+
+    columns: Any = None
+    clip: float = 20.0
+    random_state: int = 0
+    names: Any = None  # of the columns that the models read
+    models: tuple[Any, ...] = ()
+    odds: tuple[float, ...] = ()  # of being new among the rows of each model
+    effective_rows: float = np.nan
+    overlap: float = np.nan
+
+    def fit(self, X_cal: Any, X_new: Any) -> Self:
+        """Learn from the rows that will calibrate and from rows of the new population.
+
+        Parameters
+        ----------
+        X_cal, X_new : frames or arrays
+            X_new has the columns of X_cal, and may have more.
+        """
+        check_number("clip", self.clip - 1)
+        seed = check_count("random_state", self.random_state, minimum=0, maximum=2**32 - 1)
+        old, new = code_table(X_cal), code_table(X_new)
+        for name, table in (("X_cal", old), ("X_new", new)):
+            if len(table) < FEWEST_ROWS:
+                raise InvalidInputError(
+                    f"{name} must have at least {FEWEST_ROWS} rows to tell the populations apart, "
+                    f"got {len(table)}"
+                )
+        chosen = list(range(len(old.columns)))
+        if self.columns is not None:
+            chosen = selected_positions(old.source, self.columns, "columns")
+        self.names = [list(old.columns)[position] for position in chosen]
+        (known, of_old), (others, of_new) = self._read(old), self._read(new)
+        both = pd.concat([known, others], ignore_index=True)
+        is_new = np.arange(len(both)) >= len(known)
+        fold, models, odds = np.concatenate([of_old, of_new]), [], []
+        for k in range(N_FOLDS):
+            rows = np.flatnonzero(fold != k)
+            model = gradient_boosting(seed).set_params(
+                **{f"histgradientboostingclassifier__{name}": v for name, v in BOOSTING.items()}
+            )
+            models.append(model.fit(both.iloc[rows], is_new[rows]))
+            odds.append(float(is_new[rows].sum() / (~is_new[rows]).sum()))
+        self.models, self.odds = tuple(models), tuple(odds)
+        weights = self._ratios(known, of_old)
+        self.effective_rows, self.overlap = effective_rows(weights), float(weights.mean())
+        if self.overlap < OVERLAP:
+            raise InvalidInputError(
+                f"only {percent(self.overlap)} of the new rows have their like among the "
+                "calibration rows, so no weights can stand for the others; leave out columns that "
+                "tell old from new, such as dates and ids, with columns=, or calibrate on labelled "
+                "new rows"
+            )
+        return self
+
+    def ratios(self, tables: Sequence[CodedTable]) -> FloatArray:
+        """Return the weight of each row, shape (n,)."""
+        if not self.models:
+            raise NotConformalizedError("this CovariateShift knows no weights; call fit first")
+        return self._ratios(*self._read(tables[-1]))
+
+    def _read(self, table: CodedTable) -> tuple[pd.DataFrame, IntArray]:
+        """Return the columns that the models read, and the fold of each row.
+
+        Equal rows are numbered, so those that calibrate are in the same folds as in ``fit``.
+        """
+        names = list(table.columns)
+        check_columns(self.names, names, "X")
+        own = table.select([names.index(name) for name in self.names])
+        hashes = numbered_hashes(row_hashes(own, self.random_state), "learning")
+        return own.canonical(), (hashes % np.uint64(N_FOLDS)).astype(np.int64)
+
+    def _ratios(self, rows: pd.DataFrame, fold: IntArray) -> FloatArray:
+        ratios = np.ones(len(rows))
+        for k in np.unique(fold).tolist():
+            own = np.flatnonzero(fold == k)
+            p = self.models[k].predict_proba(rows.iloc[own])[:, 1]
+            ratios[own] = p / np.maximum(1 - p, 1e-12) / self.odds[k]
+        return np.clip(ratios, 1 / self.clip, self.clip)
+
+
+@dataclass(eq=False)
+class LabelShift:
+    """Weights by label: only the shares of the labels change, not who has a label.
+
+    Parameters
+    ----------
+    shares : dict, default=None
+        The share of every label in the new population; None if ``fit`` estimates them. Those of the
+        old population are counted among the calibration rows. With ``label_conditional`` no shift
+        is needed: the promise for each label does not depend on shares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fareg.shift import LabelShift
+    >>> y, proba = np.array(["a", "b"] * 50), np.array([[0.8, 0.2], [0.2, 0.8]] * 50)
+    >>> shift = LabelShift().fit(y, proba, np.array([[0.8, 0.2]] * 60))
+    >>> {str(label): round(share, 3) for label, share in shift.shares.items()}
+    {'a': 1.0, 'b': 0.0}
+    """
+
+    shares: Any = None
+
+    def fit(self, y: Any, proba: Any, proba_new: Any, *, classes: Any = None) -> Self:
+        """Estimate the shares: those whose mixture of the model's answers is that of the new rows.
+
+        Parameters
+        ----------
+        y, proba
+            Labels of calibration rows, and the model's class probabilities for them.
+        proba_new : array of shape (n_new, n_classes)
+            The model's class probabilities for new rows, whose labels are not known.
+        classes : list of labels, default=None
+            The label of each column; None for the sorted labels of y.
+        """
+        proba, proba_new = check_proba(proba), check_proba(proba_new, "proba_new")
+        check_same_length(y=y, proba=proba)
+        classes = np.unique(np.asarray(y)) if classes is None else np.asarray(classes)
+        if not len(classes) == proba.shape[1] == proba_new.shape[1]:
+            raise InvalidInputError(
+                f"proba and proba_new must have a column for each of the {len(classes)} labels, "
+                f"got {proba.shape[1]} and {proba_new.shape[1]}; name them with classes="
+            )
+        codes = label_codes(y, classes)
+        if absent := [classes[k] for k in range(len(classes)) if not (codes == k).any()]:
+            raise InvalidInputError(f"no calibration row has the label {shown(absent)}")
+        # column k is what the model says on average of rows with label k
+        answers = np.column_stack([proba[codes == k].mean(axis=0) for k in range(len(classes))])
+        if np.linalg.cond(answers) > 1e3:
+            raise InvalidInputError(
+                "the model's probabilities do not tell the labels apart, so shares cannot be "
+                "estimated from them; pass the shares"
+            )
+        shares, _ = nnls(answers, proba_new.mean(axis=0))
+        self.shares = dict(zip(classes.tolist(), (shares / shares.sum()).tolist(), strict=True))
+        return self
+
+    def of_labels(self, codes: IntArray, classes: Any) -> FloatArray:
+        """Return the weight of each label of ``classes``, and that of an unknown one at the end."""
+        shares = self.shares
+        if shares is None:
+            raise NotConformalizedError("this LabelShift knows no shares; pass them, or call fit")
+        numbers = list(shares.values()) if isinstance(shares, Mapping) else []
+        own = label_codes(np.array(list(shares)), classes) if numbers else np.empty(0)
+        is_whole = sorted(own.tolist()) == list(range(len(classes)))
+        if not is_whole or min(numbers) < 0 or abs(sum(numbers) - 1) > 0.01:
+            raise InvalidInputError(
+                f"shares must give every label a share, and their sum must be 1, got {shares}; "
+                f"labels: {shown(classes)}"
+            )
+        before = np.bincount(codes[codes >= 0], minlength=len(classes)) / len(codes)
+        new = np.zeros(len(classes))
+        new[own] = numbers
+        # a label that never calibrated and now occurs is in every set
+        never = np.where(new > 0, np.inf, 0.0)
+        return np.append(np.divide(new, before, out=never, where=before > 0), 1.0)
+
+
+def effective_rows(weights: FloatArray) -> float:
+    """Return how many rows of equal weight are as good as these: ``W ** 2 / sum(w ** 2)``.
+
+    >>> effective_rows(np.array([1.0, 1.0, 0.0]))
+    2.0
+    """
+    return float(weights.sum() ** 2 / np.maximum((weights**2).sum(), np.finfo(float).tiny))
+
+
+@dataclass(frozen=True, eq=False)
+class Weighing:
+    """A shift as a calibrated classifier uses it: weights as whole numbers.
+
+    Attributes
+    ----------
+    shift : KnownWeights, CovariateShift or LabelShift
+    effective_rows : float
+        How many calibration rows of equal weight would be as good.
+    """
+
+    shift: Any
+    unit: float  # the weight that is written as 1
+    by_label: FloatArray | None  # (n_classes + 1,) of a shift of labels
+    effective_rows: float
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.shift, KnownWeights | CovariateShift | LabelShift), "shift")
+        require(type(self.unit) is float and np.isfinite(self.unit) and self.unit > 0, "unit")
+        require((self.by_label is not None) == isinstance(self.shift, LabelShift), "by_label")
+        require(self.by_label is None or (self.by_label >= 0).all(), "by_label")
+
+    @classmethod
+    def of(
+        cls, shift: Any, tables: Sequence[CodedTable], codes: IntArray, classes: Any
+    ) -> tuple[Self, IntArray]:
+        """Return it, and what each calibration row weighs; refuse too few effective rows."""
+        if not isinstance(shift, KnownWeights | CovariateShift | LabelShift):
+            raise InvalidInputError(
+                "shift must be one of fareg.shift: KnownWeights(column), LabelShift(shares) or "
+                f"CovariateShift().fit(X_cal, X_new), got {shift!r}"
+            )
+        by_label = None
+        if isinstance(shift, LabelShift):
+            by_label = shift.of_labels(codes, classes)
+            weights = by_label[codes]
+        else:
+            weights = shift.ratios(tables)
+        found = effective_rows(weights)
+        if found < FEWEST:
+            raise InvalidInputError(
+                f"the weights leave {found:.0f} effective rows of {count(len(weights))}, and at "
+                f"least {FEWEST} must calibrate: the new population is too different; calibrate on "
+                "labelled rows of it"
+            )
+        unit = float(weights.max() / MAX_WEIGHT)
+        return cls(shift, unit, by_label, found), np.rint(weights / unit).astype(np.int64)
+
+    def of_new(self, tables: Sequence[CodedTable], n_classes: int) -> IntArray:
+        """Return what rows to come weigh, (n, 1), or for each candidate label, (n, n_classes)."""
+        if self.by_label is None:
+            weights = self.shift.ratios(tables)[:, None]
+        else:
+            require(len(self.by_label) == n_classes + 1, "by_label")
+            weights = np.broadcast_to(self.by_label[:-1], (len(tables[-1]), n_classes))
+        places = np.searchsorted(STEPS, weights / self.unit)
+        return STEPS[np.minimum(places, len(STEPS) - 1)]
+
+
+RECORDS = (CovariateShift, KnownWeights, LabelShift, Weighing)  # what a model file may hold
