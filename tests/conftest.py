@@ -37,7 +37,6 @@ SLOW = (
     "cli",
     "experiments",
     "groups/test_disadvantage.py",
-    "metrics/test_optimised_slab.py",
     "paper/test_draws.py",
     "paper/test_network_learner.py",
     "paper/test_published.py",

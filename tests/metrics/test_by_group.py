@@ -3,10 +3,17 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import binom
 
 from fareg._validation import FaregError, InvalidInputError
-from fareg.metrics import clopper_pearson, coverage_by_group, coverage_by_label
+from fareg.metrics import (
+    clopper_pearson,
+    coverage_by_group,
+    coverage_by_label,
+    coverage_by_level,
+)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
@@ -49,20 +56,6 @@ def test_levels_of_each_feature():
     assert table.share.tolist() == [0.25, 0.5, 0.25, 0.5, 0.5]
     assert table.coverage.tolist() == [0, 1, 0, 0.5, 0.5]
     assert ((table.low <= table.coverage) & (table.coverage <= table.high)).all()
-
-
-def test_flags_and_dates_are_named_in_their_own_words():
-    joined = pd.to_datetime(["2017-01-13", "2018-02-01"] * 2)
-    table = coverage_by_group(
-        pd.DataFrame({"urban": [True, True, False, None], "joined": joined}), [1, 0, 1, 0]
-    )
-    assert table.group.tolist() == [
-        "urban=False",
-        "urban=True",
-        "urban missing",
-        "joined=2017-01-13",
-        "joined=2018-02-01",
-    ]
 
 
 def test_each_feature_and_each_pair_partitions_the_rows():
@@ -118,3 +111,41 @@ def test_labels_of_any_kind_are_counted():
         coverage_by_label([1, 2], [True])
     with pytest.raises(FaregError, match="y must not have missing labels"):
         coverage_by_label(["a", None], [1, 0])
+
+
+GROUP = ("n", "share", "coverage", "low", "high")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=40))
+def test_levels_equal_counting_by_hand(rows):
+    levels, covered = (np.array(column) for column in zip(*rows, strict=True))
+    table = coverage_by_level(levels, covered, n_levels=7)
+    assert table["level"].tolist() == list(range(7))
+    for m in range(7):
+        for mask, names in (
+            (levels == m, GROUP),
+            (levels >= m, [f"upper_{name}" for name in GROUP]),
+        ):
+            n, share, coverage, low, high = table.loc[m, list(names)]
+            assert (n, share) == (mask.sum(), mask.mean())
+            expected = covered[mask].mean() if mask.any() else np.nan
+            np.testing.assert_array_equal(coverage, expected)
+            assert (low, high) == clopper_pearson(covered[mask].sum(), mask.sum())
+
+
+@pytest.mark.parametrize(
+    ("levels", "options", "message"),
+    [
+        ([0, -1], {}, "whole numbers from 0"),
+        ([0, 0.5], {}, "whole numbers from 0"),
+        ([0, np.nan], {}, "whole numbers from 0"),
+        ([0, 10**12], {}, "whole numbers from 0"),
+        (["a", "b"], {}, "one whole number per row"),
+        ([0, 3], {"n_levels": 3}, "levels must be whole numbers from 0 to 2, got 3"),
+        ([0, 1, 2], {}, "same number of rows"),
+    ],
+)
+def test_levels_that_are_none_are_refused(levels, options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        coverage_by_level(levels, [0, 1], **options)

@@ -77,22 +77,6 @@ def test_parts_measure_who_lacks_and_who_has_more(loss, under, over):
     assert parts.over == pytest.approx(over, rel=0.1)
 
 
-def test_the_under_part_ignores_people_who_are_covered_too_often():
-    rng = np.random.default_rng(0)
-    X = rng.random((20_000, 1))
-    covered = rng.random(20_000) < np.where(X[:, 0] < 0.5, 0.9, 1.0)
-    parts = excess_risk_parts(X, covered, estimator=DecisionTreeClassifier(max_depth=1))
-    assert parts.under < 0.004
-    assert parts.over == pytest.approx(0.05, abs=0.004)
-
-
-@pytest.mark.parametrize(("loss", "distance"), [("l1", 0.1), ("brier", 0.01)])
-def test_measures_the_distance_to_the_target(loss, distance):
-    X, covered = make(20_000)
-    stump = DecisionTreeClassifier(max_depth=1)
-    assert excess_risk(X, covered, loss=loss, estimator=stump) == pytest.approx(distance, rel=0.1)
-
-
 def test_is_not_positive_if_coverage_is_fair():
     rng = np.random.default_rng(0)
     X, covered = rng.random((5000, 3)), rng.random(5000) < 0.9
@@ -107,11 +91,6 @@ def test_a_single_outcome_has_an_answer(loss, outcome):
     level = {"l1": abs(outcome - 0.9), "brier": (outcome - 0.9) ** 2}
     found = excess_risk(X, np.full(20, outcome), loss=loss)
     assert found == pytest.approx(level.get(loss, -np.log(0.9 if outcome else 0.1)), abs=1e-5)
-
-
-def test_a_fold_with_a_single_outcome_has_an_answer():
-    X, _ = make(20)
-    assert np.isfinite(excess_risk(X, np.arange(20) == 3, loss="log", estimator=SMALL))
 
 
 def test_frames_with_text_and_missing_values():

@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 from fareg import _validation
 from fareg.datasets import make_metric_benchmark
 from fareg.metrics import _slab_search, clopper_pearson, worst_slab_coverage, worst_slab_curve
-from fareg.metrics._directions import Directions
-from fareg.metrics._fitted_directions import _Table
-from fareg.metrics._slab_search import Points, smallest_slab, worst_segments
+from fareg.metrics._slab_search import (
+    Fit,
+    Points,
+    draw_directions,
+    project,
+    smallest_slab,
+    worst_segments,
+)
 
 KINDS = ("linear", "quadratic")
 
@@ -76,15 +81,6 @@ def test_worst_segments_equal_brute_force(case, random, own_sizes):
         assert found == max(expected, Fraction(1, 3))
 
 
-def test_long_sequences_do_not_overflow():
-    n = 60_000  # n * n needs more than 32 bits
-    missed = np.zeros((1, n), dtype=np.uint8)
-    missed[0, 40_000:46_001] = 1
-    worst = worst_segments(before(missed), np.arange(n + 1), 6_000)
-    assert worst.missed[0] == worst.points[0]
-    assert worst.points[0] in (6_000, 6_001)
-
-
 # --- along many directions ----------------------------------------------------------------------
 
 
@@ -116,9 +112,9 @@ def test_equals_brute_force(problem, slab, kind):
     X, covered, delta = problem
     options = {"delta": delta, "n_directions": 3, "kind": kind, "slab": slab, "random_state": 0}
     found = worst_slab_coverage(X, covered, **options)
-    directions = Directions.draw(3, X.shape[1], kind, np.random.default_rng(0))
+    directions = draw_directions(3, X.shape[1], kind, np.random.default_rng(0))
     fewest = smallest_slab(delta, len(X))
-    for z, value in zip(directions.project(X), found.values, strict=True):
+    for z, value in zip(project(X, directions, kind), found.values, strict=True):
         assert value == float(brute_force(z, covered, fewest, merge=slab == "value"))
     fitted = worst_slab_coverage(X, covered, search="optimised", **options)
     np.testing.assert_array_equal(fitted.values[1:4], found.values)
@@ -166,47 +162,31 @@ def test_equals_covmetrics_on_the_same_directions(delta):
     rng = np.random.default_rng(7)
     X, covered = rng.normal(size=(300, 5)), rng.random(300) < 0.85
     found = worst_slab_coverage(X, covered, delta=delta, n_directions=40, random_state=2)
-    directions = Directions.draw(40, 5, "linear", np.random.default_rng(2))
-    theirs, _, _ = wsc_all_numpy(X, covered.astype(float), delta, directions.v)
+    directions = draw_directions(40, 5, "linear", np.random.default_rng(2))
+    theirs, _, _ = wsc_all_numpy(X, covered.astype(float), delta, directions)
     np.testing.assert_allclose(found.values, theirs, rtol=1e-12)
     few = worst_slab_coverage(X, covered, delta=delta, n_directions=5, random_state=2)
     np.testing.assert_array_equal(found.values[:5], few.values)
 
 
-@pytest.mark.parametrize("n_coarse", [3, 15, 256])
-@pytest.mark.parametrize("levels", [3, 12, 10**6])
-def test_null_permutations_are_searched_exactly(n_coarse, levels, monkeypatch):
-    """Whether hopeless searches are ruled out on few cuts or not, with ties and without."""
-    monkeypatch.setattr(_slab_search, "N_COARSE", n_coarse)
-    rng = np.random.default_rng(4)
-    X, covered = rng.integers(0, levels, (60, 2)).astype(float), rng.random(60) < 0.8
-    found = worst_slab_coverage(
-        X, covered, delta=0.2, n_directions=10, n_permutations=20, random_state=6
-    )
-    replay = np.random.default_rng(6)
-    directions = Directions.draw(10, 2, "linear", replay)
-    null = []
-    for _ in range(20):
-        permuted = replay.permutation(covered)
-        values = (brute_force(z, permuted, 12, merge=True) for z in directions.project(X))
-        null.append(min(map(float, values)))
-    expected = np.quantile(null, [0.05, 0.5, 0.95])
-    np.testing.assert_allclose(
-        [found.null.low, found.null.median, found.null.high], expected, rtol=1e-15
-    )
-    assert found.null.p_value == (1 + np.sum(np.array(null) <= found.value)) / 21
-
-
 @settings(max_examples=40, deadline=None)
-@given(problems(), st.sampled_from(KINDS), st.integers(2, 9))
-def test_hopeless_searches_are_ruled_out_without_changing_the_null(problem, kind, n_coarse):
+@given(problems(), st.sampled_from(KINDS), st.sampled_from([2, 7, 256]))
+def test_null_permutations_are_searched_exactly(problem, kind, n_coarse):
+    """Whether hopeless searches are ruled out on few cuts or not, with ties and without."""
     X, covered, delta = problem
-    options = {"delta": delta, "n_directions": 12, "kind": kind, "n_permutations": 8}
-    exact = worst_slab_coverage(X, covered, random_state=4, **options)
+    options = {"delta": delta, "n_directions": 6, "kind": kind, "n_permutations": 5}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_slab_search, "N_COARSE", n_coarse)
-        pruned = worst_slab_coverage(X, covered, random_state=4, **options)
-    assert exact.null == pruned.null
+        found = worst_slab_coverage(X, covered, random_state=6, **options)
+    replay = np.random.default_rng(6)
+    z = project(X, draw_directions(6, X.shape[1], kind, replay), kind)
+    fewest, null = smallest_slab(delta, len(X)), []
+    for _ in range(5):
+        permuted = replay.permutation(covered)
+        null.append(min(float(brute_force(own, permuted, fewest, merge=True)) for own in z))
+    band = [found.null.low, found.null.median, found.null.high]
+    np.testing.assert_allclose(band, np.quantile(null, [0.05, 0.5, 0.95]), rtol=1e-15)
+    assert found.null.p_value == (1 + np.sum(np.array(null) <= found.value)) / 6
 
 
 @pytest.mark.parametrize("search", ["random", "optimised"])
@@ -239,9 +219,7 @@ def held_out(covered_of, *, n_runs, n, **options):
     return np.mean([slab.test_value for slab in found]), np.mean([slab.value for slab in found])
 
 
-@pytest.mark.parametrize(
-    ("kind", "search"), [("linear", "random"), ("linear", "optimised"), ("quadratic", "optimised")]
-)
+@pytest.mark.parametrize(("kind", "search"), [("linear", "random"), ("quadratic", "optimised")])
 def test_held_out_value_is_nominal_if_coverage_is_fair(kind, search):
     fair, in_sample = held_out(
         lambda group, rng: rng.random(len(group)) < 0.9,
@@ -283,14 +261,6 @@ def test_null_band_and_p_value_hold_at_the_stated_rate(kind, search):
     assert np.sum(np.array(p_values) <= 0.2) <= 19
 
 
-def test_quadratic_finds_a_group_that_linear_does_not():
-    X = np.random.default_rng(0).random((2000, 2))
-    covered = (X[:, 0] >= 0.1) == (X[:, 1] >= 0.1)  # two arms of an L, 18% of the points
-    linear = worst_slab_coverage(X, covered, delta=0.2, random_state=0)
-    quadratic = worst_slab_coverage(X, covered, delta=0.2, kind="quadratic", random_state=0)
-    assert quadratic.value < 0.3 < 0.35 < linear.value
-
-
 def test_finds_a_slab_and_its_edges():
     x = np.linspace(0, 1, 101)[:, None]
     covered = ~((x[:, 0] >= 0.3) & (x[:, 0] <= 0.5))
@@ -307,25 +277,31 @@ def test_finds_a_slab_and_its_edges():
 
 
 def test_quadratic_projection_is_the_formula():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(20, 3))
-    directions = Directions.draw(4, 3, "quadratic", rng)
-    np.testing.assert_allclose(np.linalg.norm(directions.W, axis=1), 1)
-    expected = np.einsum("ni,mij,nj->mn", X, directions.W, X) + directions.v @ X.T
-    np.testing.assert_allclose(directions.project(X), expected, atol=1e-12)
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    options = {"kind": "quadratic", "n_directions": 4, "random_state": 0}
+    found = worst_slab_coverage(X, np.arange(20) % 3 > 0, **options)
+    expected = np.einsum("ni,ij,nj->n", X, found.W, X) + X @ found.v
+    np.testing.assert_allclose(found.project(X), expected, atol=1e-12)
+    # drawn as v and the columns of W, each on the unit sphere
+    vectors = np.random.default_rng(0).standard_normal((4, 4, 3))
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    expected = np.einsum("ni,mji,nj->mn", X, vectors[:, 1:], X) + vectors[:, 0] @ X.T
+    drawn = draw_directions(4, 3, "quadratic", np.random.default_rng(0))
+    np.testing.assert_allclose(project(X, drawn, "quadratic"), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fitted_direction_is_its_basis_in_the_units_of_the_table(kind):
     rng = np.random.default_rng(0)
-    points = Points.of(rng.normal(size=(50, 4)) * [1, 10, 0.1, 5] + [0, 3, -2, 100], merge=True)
-    table = _Table(points, kind)
-    basis = table.basis((2, 0, 3))
-    w = rng.normal(size=basis.columns.shape[1])
-    expected = basis.columns @ w
-    found = table.direction(basis, w).project(points.numbers)[0]
+    numbers = rng.normal(size=(50, 4)) * [1, 10, 0.1, 5] + [0, 3, -2, 100]
+    points = Points.of(numbers, kind, merge=True)
+    fit = Fit(points)
+    columns, _ = fit.basis((0, 2, 3))
+    w = rng.normal(size=columns.shape[1])
+    expected = columns @ w
+    found = project(points.numbers, fit.direction((0, 2, 3), w)[None], kind)[0]
     np.testing.assert_allclose(found - found.mean(), expected - expected.mean(), atol=1e-8)
-    gram = (basis.columns.T * table.weight) @ basis.columns
+    gram = (columns.T * fit.weight) @ columns
     np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-8)
 
 

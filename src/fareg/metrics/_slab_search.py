@@ -1,8 +1,9 @@
-"""The exact search for the worst slab: along given directions, for several masses at once.
+"""The exact search for the worst slab along given directions, and directions fitted to an outcome.
 
-Along one direction a slab is a segment of the points in their order, and its ends are cuts between
-points with different projections. Everything is counted before each cut: ``points`` and ``missed``,
-whose share in a segment is the largest where coverage is worst.
+A direction holds the coefficients of a projection ``pi(x) = sum_k c_k t_k(x)``, whose terms are the
+features and, if it is quadratic, their products of two. Along it a slab is a segment of the points
+in their order, and its ends are cuts between points with different projections. Counted before each
+cut are ``points`` and ``missed``, whose share in a segment is the largest where coverage is worst.
 """
 
 from __future__ import annotations
@@ -10,21 +11,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
+from itertools import combinations, combinations_with_replacement
 from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.special import expit
+from scipy.stats import chi2
 
 from fareg._rows import distinct_rows
 from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg.metrics._directions import Directions
 
 Counts = npt.NDArray[np.integer]
+Term = tuple[int, ...]  # a feature, or the product of two
 
 CHUNK_ELEMENTS = 2**16  # numbers per working array, so that memory does not grow with directions
 N_COARSE = 256  # cuts among which hopeless searches are ruled out
+MAX_FEATURES = 4  # a fitted direction uses at most so many features
+N_TRIED = 5  # sets of features whose joint fit is tried in each step
+SIGNIFICANCE = 0.05  # of further features, over all features
+N_STEPS = 4
+WIDTHS = (0.3, 0.05)  # softness of the slab's edges in standard deviations, first and last step
+LENGTHS = (0.5, 0.1)  # length of the step on the unit sphere, first and last
+N_BINS = 128  # the descent looks at projections in bins
+REACH = 4.0  # from minus to plus so many standard deviations
 
 
 def smallest_slab(delta: float, n_samples: int, *, rule: str = "ceil") -> int:
@@ -41,6 +54,42 @@ def smallest_slab(delta: float, n_samples: int, *, rule: str = "ceil") -> int:
     else:
         points = round(delta * n_samples) + 1
     return max(1, min(points, n_samples))
+
+
+def terms(features: Sequence[int], kind: str) -> list[Term]:
+    """Return the terms of a projection of some features: all of them, then all products of two."""
+    products = combinations_with_replacement(features, 2 if kind == "quadratic" else 0)
+    return [*((j,) for j in features), *(term for term in products if term)]
+
+
+def draw_directions(
+    n_directions: int, n_features: int, kind: str, rng: np.random.Generator
+) -> FloatArray:
+    """Draw ``v``, and each column of ``W`` in ``x'Wx + v'x``, uniformly on the unit sphere."""
+    n_vectors = 1 if kind == "linear" else 1 + n_features
+    vectors = rng.standard_normal((n_directions, n_vectors, n_features))
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    W = vectors[:, 1:]
+    products = [
+        W[:, j, i] + W[:, i, j] * (i != j)
+        for i, j in (term for term in terms(range(n_features), kind) if len(term) == 2)
+    ]
+    return np.column_stack([vectors[:, 0], *products])
+
+
+def project(numbers: FloatArray, directions: FloatArray, kind: str) -> FloatArray:
+    """Return the projections, shape (n_directions, n_samples), of an array of numbers.
+
+    Sums run term by term, elementwise: unlike a matrix product, whose rounding depends on how it is
+    blocked, equal rows get equal projections whatever rows and directions come with them, so ties
+    are ties.
+    """
+    x = np.ascontiguousarray(numbers.T)
+    z = np.zeros((len(directions), len(numbers)))
+    for term, c in zip(terms(range(len(x)), kind), directions.T, strict=True):
+        if c.any():
+            z += c[:, None] * (x[term[0]] if len(term) == 1 else x[term[0]] * x[term[1]])
+    return z
 
 
 class Segments(NamedTuple):
@@ -76,60 +125,48 @@ def worst_segments(
     dtype = np.int32 if n_points**2 < 2**31 else np.int64  # holds b * missed - a * points
     missed, points = missed.astype(dtype), points.astype(dtype)
     latest, rows = _latest_starts(points, fewest), np.arange(len(missed))
-    each = np.broadcast_to(points, missed.shape)
+    each, late = np.broadcast_to(points, missed.shape), np.broadcast_to(latest, missed.shape)
     start, stop = np.zeros((2, len(missed)), dtype=np.int64)
     if known is None:  # the segments that start as late as they may come close to the largest share
-        size = _between(each, each, latest, fewest)
-        share = np.full(size.shape, -1.0)
-        np.divide(_between(missed, missed, latest, fewest), size, out=share, where=size > 0)
-        stop = np.argmax(share, axis=1) + missed.shape[1] - share.shape[1]
-        late = np.arange(missed.shape[1]) - fewest if latest is None else latest
-        start = np.broadcast_to(late, missed.shape)[rows, stop]
+        size = _between(each, each, latest)
+        stop = np.argmax(_between(missed, missed, latest) / np.maximum(size, 1), axis=1)
+        stop = np.where(size[rows, stop] > 0, stop, missed.shape[1] - 1)
+        start = late[rows, stop]
         a, b = missed[rows, stop] - missed[rows, start], each[rows, stop] - each[rows, start]
     else:
         a, b = known[0].astype(dtype), known[1].astype(dtype)
     while len(rows):
-        F = b[rows, None] * missed[rows]
-        F -= a[rows, None] * (points if points.ndim == 1 else points[rows])
-        own = latest if latest is None or latest.ndim == 1 else latest[rows]
-        gain = _between(F, np.minimum.accumulate(F, axis=1), own, fewest)
+        F = b[rows, None] * missed[rows] - a[rows, None] * each[rows]
+        its = latest if latest.ndim == 1 else latest[rows]
+        gain = _between(F, np.minimum.accumulate(F, axis=1), its)
         end = np.argmax(gain, axis=1)
         most = gain[np.arange(len(rows)), end]
         better = most > 0
-        rows, end, F = rows[better], end[better] + F.shape[1] - gain.shape[1], F[better]
-        lowest = F[np.arange(len(rows)), end] - most[better]
+        rows, end, F, most = rows[better], end[better], F[better], most[better]
+        lowest = F[np.arange(len(rows)), end] - most
         start[rows], stop[rows] = np.argmax(lowest[:, None] == F, axis=1), end
         a[rows] = missed[rows, end] - missed[rows, start[rows]]
         b[rows] = each[rows, end] - each[rows, start[rows]]
     return Segments(start, stop, a.astype(np.int64), b.astype(np.int64))
 
 
-def _latest_starts(points: Counts, fewest: int) -> IntArray | None:
-    """Return for each end the latest cut to start at, -1 if none; None if each cut is one point."""
+def _latest_starts(points: Counts, fewest: int) -> IntArray:
+    """Return for each end the latest cut to start at, -1 if none."""
     n_cuts = points.shape[-1]
-    if points.ndim == 1 and n_cuts == points[-1] + 1:
-        return None
     row = np.arange(points.size // n_cuts).reshape(*points.shape[:-1], 1)
     lifted = points + 2 * points.max().astype(np.int64) * row  # one search for all rows
     found = np.searchsorted(lifted.ravel(), lifted - fewest, side="right") - 1 - n_cuts * row
     return np.asarray(found)
 
 
-def _between(ends: Any, starts: Any, latest: IntArray | None, fewest: int) -> Any:
-    """Return what lies between each end and its latest start; 0 for an end without a start.
-
-    If each cut is one point, the ends without a start are left out.
-    """
-    if latest is None:
-        return ends[:, fewest:] - starts[:, : ends.shape[1] - fewest]
-    if latest.ndim == 1:
-        first = int(np.searchsorted(latest, 0))
-        between = np.zeros_like(ends)
-        np.subtract(
-            ends[:, first:], np.take(starts, latest[first:], axis=1), out=between[:, first:]
-        )
-        return between
-    return np.where(latest < 0, 0, ends - np.take_along_axis(starts, latest, axis=1))
+def _between(ends: Any, starts: Any, latest: IntArray) -> Any:
+    """Return what lies between each end and its latest start; 0 for an end without a start."""
+    if latest.ndim > 1:
+        return np.where(latest < 0, 0, ends - np.take_along_axis(starts, latest, axis=1))
+    first, between = int(np.searchsorted(latest, 0)), np.zeros_like(ends)
+    own = np.take(starts, latest[first:], axis=1)
+    np.subtract(ends[:, first:], own, out=between[:, first:])
+    return between
 
 
 @dataclass(frozen=True)
@@ -140,22 +177,18 @@ class Points:
     row: IntArray  # (n_samples,): the distinct row of each point
     size: IntArray  # (n_distinct,): how many points share it
     merge: bool  # whether points with equal projections stay together
+    kind: str  # of the projections
 
     @classmethod
-    def of(cls, numbers: FloatArray, *, merge: bool) -> Points:
+    def of(cls, numbers: FloatArray, kind: str, *, merge: bool) -> Points:
         """Find the distinct rows, in an order that does not depend on that of the points."""
         n = len(numbers)
         if not merge:
-            return cls(np.asfortranarray(numbers), np.arange(n), np.ones(n, np.int64), merge)
+            return cls(numbers, np.arange(n), np.ones(n, np.int64), merge, kind)
         first, row = distinct_rows(pd.DataFrame(numbers))
-        distinct = numbers[first]
-        order = np.argsort(distinct[:, -1])
-        if not np.diff(distinct[order, -1]).all():  # the last column alone does not tell an order
-            order = np.lexsort(distinct.T)
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        row = place[row]
-        return cls(np.asfortranarray(distinct[order]), row, np.bincount(row), merge)
+        order = np.lexsort(numbers[first].T)
+        row = np.argsort(order)[row]
+        return cls(numbers[first[order]], row, np.bincount(row), merge, kind)
 
     def missed(self, covered: BoolArray, n_permutations: int, rng: np.random.Generator) -> Counts:
         """Count missed points per distinct row: as observed, then for each permutation."""
@@ -165,11 +198,12 @@ class Points:
             count[:] = np.bincount(self.row[~hits], minlength=len(self.size))
         return counts
 
-    def lines(self, directions: Directions) -> Iterator[Lines]:
+    def lines(self, directions: FloatArray) -> Iterator[Lines]:
         """Sort the points along each direction; a chunk of directions is projected at a time."""
         step = max(1, CHUNK_ELEMENTS // len(self.size))
-        for first in range(0, len(directions.v), step):
-            z = directions[first : first + step].project(self.numbers)
+        for first in range(0, len(directions), step):
+            some = directions[first : first + step]
+            z = project(self.numbers, some, self.kind)
             order = np.argsort(z, axis=1)
             # Indexing row by row takes a third of the time of take_along_axis.
             z_sorted = np.stack([own[rank] for own, rank in zip(z, order, strict=True)])
@@ -178,7 +212,7 @@ class Points:
             tied = not apart.all()
             if tied and not self.merge:  # points that are split keep their order of appearance
                 order = np.argsort(z, axis=1, kind="stable")
-            yield Lines(self, z_sorted, order, apart if tied and self.merge else None)
+            yield Lines(self, some, z_sorted, order, apart if tied and self.merge else None)
 
 
 @dataclass(frozen=True)
@@ -186,6 +220,7 @@ class Lines:
     """The points in their order along some directions."""
 
     of: Points
+    directions: FloatArray
     z: FloatArray  # (n_directions, n_distinct) projections in increasing order
     order: IntArray  # (n_directions, n_distinct)
     apart: BoolArray | None  # (n_directions, n_distinct + 1) which cuts separate; None if all do
@@ -205,9 +240,7 @@ class Lines:
     def before_along(self, direction: int, counts: Counts) -> Counts:
         """Count before each cut that separates points: every row along one direction."""
         counted = sums(np.take(counts, self.order[direction], axis=1))
-        if self.apart is None or self.apart[direction].all():
-            return counted
-        return counted[:, self.apart[direction]]
+        return counted if self.apart is None else counted[:, self.apart[direction]]
 
     @property
     def points(self) -> Counts:
@@ -237,7 +270,7 @@ class Search:
     points: IntArray  # (n_permutations,)
     values: list[float] = field(default_factory=list)  # worst coverage along each direction so far
     value: float = np.inf
-    direction: int = 0
+    direction: Any = None
     lower: float = -np.inf
     upper: float = np.inf
     n_points: int = 0
@@ -258,7 +291,7 @@ class Search:
         coverage = (found.points - found.missed) / found.points
         r = int(np.argmin(coverage))
         if coverage[r] < self.value:
-            self.value, self.direction = float(coverage[r]), len(self.values) + r
+            self.value, self.direction = float(coverage[r]), lines.directions[r]
             self.lower, self.upper = lines.z[r, [found.start[r], found.stop[r] - 1]].tolist()
             self.n_points = int(found.points[r])
         self.values.extend(coverage.tolist())
@@ -270,7 +303,7 @@ class Search:
 
 
 def search_shared(
-    searches: Sequence[Search], points: Points, missed: Counts, directions: Directions
+    searches: Sequence[Search], points: Points, missed: Counts, directions: FloatArray
 ) -> None:
     """Search the observed outcome and every permuted one along the same directions.
 
@@ -292,16 +325,16 @@ def search_shared(
                         search.lower_null(first + hopeful, counts[hopeful], size)
 
 
-def search_own(search: Search, points: Points, missed: Counts, directions: Directions) -> None:
+def search_own(search: Search, points: Points, missed: Counts, directions: FloatArray) -> None:
     """Search each outcome along a direction of its own: the observed one, then the permuted."""
     done = 0
     for lines in points.lines(directions):
         rows = np.arange(done, done + len(lines.order))
         counts = lines.before(missed[rows])
         size = np.broadcast_to(lines.points, counts.shape)
+        null = rows >= 1
         if done == 0:
             search.note(lines, worst_segments(counts[:1], size[:1], search.fewest))
-        null = rows >= 1
         if null.any():
             search.lower_null(rows[null] - 1, counts[null], size[null])
         done += len(rows)
@@ -333,3 +366,162 @@ def _may_be_worse(search: Search, first: int, missed: Counts, points: Counts) ->
     bound = np.maximum(bound, most - share[:, 0] * search.fewest)
     # The share is a fraction of at most n, so an excess is 0 or at least 1 / n.
     return np.flatnonzero(bound > 0.5 / p[-1])
+
+
+def fitted_directions(
+    points: Points, missed: Counts, searches: Sequence[Search]
+) -> Iterator[FloatArray]:
+    """Fit a direction to every outcome, for the size of slab of each search.
+
+    Random directions are blind beyond a few features, and descent in all coefficients fits noise.
+    So the start is least squares of the missed points on few features (with their squares and
+    products for a quadratic direction), which enter as long as their gain is more than chance would
+    give. Then the coverage of the slab with soft edges descends by gradient steps in the
+    coefficients of these features. Nothing is drawn at random.
+
+    ``missed`` of shape (n_outcomes, n_distinct) holds the missed points of each distinct row.
+    """
+    fit, total = Fit(points), len(points.row)
+    rate = missed.sum(axis=1, keepdims=True) / total
+    # By chance alone, the product of y with each column of a basis is standard normal.
+    noise = np.sqrt(total * np.maximum(rate * (1 - rate), 1 / total))
+    y = (missed - rate * points.size) / noise
+    alone, together = fit.screen(y)
+    chosen = [fit.choose(*its) for its in zip(y, alone, together, strict=True)]
+    for search in searches:
+        yield np.array(
+            [
+                fit.direction(
+                    features, _descend(fit.basis(features)[0], own, points, its, search.fewest)
+                )
+                for features, own, its in zip(chosen, y, missed, strict=True)
+            ]
+        )
+
+
+class Fit:
+    """The standardised features of a table: a few of them explain who is missed."""
+
+    def __init__(self, points: Points) -> None:
+        self.kind, self.weight = points.kind, points.size / len(points.row)
+        self.center = self.weight @ points.numbers
+        spread = np.sqrt(self.weight @ (points.numbers - self.center) ** 2)
+        self.scale = np.where(spread > 0, spread, 1.0)
+        self.z = (points.numbers - self.center) / self.scale
+        self.basis = cache(self._basis)
+
+    def _basis(self, features: Term) -> tuple[FloatArray, FloatArray]:
+        """Return the terms of features as uncorrelated columns of mean 0 and variance 1.
+
+        Also returns how terms are mixed in each column, shape (n_terms, n_columns).
+        """
+        own = terms(sorted(features), self.kind)
+        columns = np.column_stack([self.z[:, list(term)].prod(axis=1) for term in own])
+        columns -= self.weight @ columns
+        variance, vectors = np.linalg.eigh((columns.T * self.weight) @ columns)
+        real = variance > 1e-9 * max(variance[-1], 1e-300)
+        mix = vectors[:, real] / np.sqrt(variance[real])
+        return columns @ mix, mix
+
+    def direction(self, features: Term, w: FloatArray) -> FloatArray:
+        """Return coefficients in a basis as a direction in the table's own units."""
+        place = {term: k for k, term in enumerate(terms(range(len(self.center)), self.kind))}
+        c = np.zeros(len(place))
+        mixed = self.basis(features)[1] @ w
+        for term, a in zip(terms(sorted(features), self.kind), mixed, strict=True):
+            a = a / self.scale[list(term)].prod()
+            c[place[term]] += a
+            if len(term) == 2:  # a (x_i - m_i) (x_j - m_j), without its constant
+                for one, other in (term, term[::-1]):
+                    c[place[one,]] -= a * self.center[other]
+        if not c.any():
+            c[0] = 1.0  # with nothing to fit, any direction will do
+        return c
+
+    def screen(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the gain of each feature alone and of each product of two, for every outcome."""
+        d = self.z.shape[1]
+        alone = [((y @ self.basis((k,))[0]) ** 2).sum(axis=1) for k in range(d)]
+        together = np.zeros((len(y), d, d))
+        for i in range(d - 1 if self.kind == "quadratic" else 0):
+            product = self.z[:, [i]] * self.z[:, i + 1 :]
+            product -= self.weight @ product
+            variance = self.weight @ product**2
+            gain = (y @ product) ** 2 / np.where(variance > 0, variance, np.inf)
+            together[:, i, i + 1 :] = together[:, i + 1 :, i] = gain
+        return np.column_stack(alone), together
+
+    def choose(self, y: FloatArray, alone: FloatArray, together: FloatArray) -> Term:
+        """Choose the features that tell who is missed in one outcome.
+
+        The best feature, or pair for a quadratic direction, is the beginning; the best further one
+        joins while it gains more than chance would give.
+        """
+
+        def gain(features: Term) -> float:
+            return float(((y @ self.basis(features)[0]) ** 2).sum())
+
+        def promise(features: Term) -> float:
+            pairs = combinations(features, 2)
+            return -float(alone[list(features)].sum() + sum(together[pair] for pair in pairs))
+
+        d = len(alone)
+        chosen: Term = ()
+        while len(chosen) < min(MAX_FEATURES, d):
+            n_more = 2 if not chosen and self.kind == "quadratic" and d > 1 else 1
+            left = [k for k in range(d) if k not in chosen]
+            sets = [tuple(sorted(chosen + more)) for more in combinations(left, n_more)]
+            best = max(sorted(sets, key=promise)[:N_TRIED], key=gain)
+            n_columns = [self.basis(its)[0].shape[1] for its in (chosen, best) if its]
+            freedom = n_columns[-1] - n_columns[0]
+            if chosen and (freedom < 1 or gain(best) - gain(chosen) < _chance(freedom, d)):
+                break
+            chosen = best
+        return chosen
+
+
+@cache
+def _chance(freedom: int, n_features: int) -> float:
+    """Return the gain of further terms that chance alone exceeds at the stated significance."""
+    return float(chi2.isf(SIGNIFICANCE / n_features, freedom))
+
+
+def _descend(
+    columns: FloatArray, y: FloatArray, points: Points, missed: Counts, fewest: int
+) -> FloatArray:
+    """Improve the direction of an outcome by gradient steps; the best one met is kept.
+
+    With soft membership ``s(z)`` of the slab, the missed share ``M = sum(s m) / sum(s)`` changes
+    with the projection of a point by ``s'(z) (m - M) / sum(s)``. In each step the slab is the worst
+    one along the current direction, with edges between bins.
+    """
+    w = best = _unit(columns.T @ y)
+    most = -np.inf
+    edges = np.linspace(-REACH, REACH, N_BINS + 1)
+    middle = (edges[1:] + edges[:-1]) / 2
+    steps = zip(np.geomspace(*WIDTHS, N_STEPS), np.geomspace(*LENGTHS, N_STEPS), strict=True)
+    for width, length in [*map(tuple, steps), (0.0, 0.0)]:
+        cell = (columns @ w + REACH) * (N_BINS / (2 * REACH))
+        cell = np.clip(cell, 0, N_BINS - 1).astype(np.int64)
+        n, m = (np.bincount(cell, its, N_BINS).astype(np.int64) for its in (points.size, missed))
+        worst = worst_segments(sums(m[None]), sums(n[None])[0], fewest)
+        start, stop, share = worst.start[0], worst.stop[0], worst.missed[0] / worst.points[0]
+        if share > most:
+            most, best = share, w
+        if not width:  # the last direction is only looked at
+            break
+        lower = edges[start] if start else -np.inf
+        upper = edges[stop] if stop < N_BINS else np.inf
+        above, below = expit((middle - lower) / width), expit((upper - middle) / width)
+        s = above * below
+        slope = s * (below - above) / width  # s' = s (1 - above) - s (1 - below), over the width
+        M = (s @ m) / max(s @ n, 1e-300)
+        gradient = (slope[cell] * (missed - M * points.size)) @ columns
+        w = _unit(w + length * _unit(gradient - w * (w @ gradient)))
+    return best
+
+
+def _unit(w: FloatArray) -> FloatArray:
+    """Scale a vector to length one; a zero vector stays."""
+    length = float(np.linalg.norm(w))
+    return w / length if length > 0 else w

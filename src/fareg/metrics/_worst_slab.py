@@ -19,10 +19,17 @@ from fareg._validation import (
     check_fraction,
     check_same_length,
 )
-from fareg.metrics._directions import Directions
-from fareg.metrics._fitted_directions import fitted_directions
 from fareg.metrics._numbers import NumericCode
-from fareg.metrics._slab_search import Points, Search, search_own, search_shared, smallest_slab
+from fareg.metrics._slab_search import (
+    Points,
+    Search,
+    draw_directions,
+    fitted_directions,
+    project,
+    search_own,
+    search_shared,
+    smallest_slab,
+)
 from fareg.metrics._tally import check_covered, clopper_pearson
 
 KINDS = ("linear", "quadratic")
@@ -68,7 +75,7 @@ class WorstSlab:
     v : ndarray of shape (n_features,)
         Linear coefficients of ``pi``.
     W : ndarray of shape (n_features, n_features) or None
-        Quadratic coefficients of ``pi``; None for a linear one.
+        Quadratic coefficients of ``pi``, above and on the diagonal; None for a linear one.
     lower, upper : float
         The slab's edges; both belong to it.
     mass : float
@@ -95,8 +102,7 @@ class WorstSlab:
     """
 
     value: float
-    v: FloatArray
-    W: FloatArray | None
+    direction: FloatArray = field(repr=False)
     lower: float
     upper: float
     mass: float
@@ -108,6 +114,21 @@ class WorstSlab:
     test_low: float | None = None
     test_high: float | None = None
 
+    @property
+    def v(self) -> FloatArray:
+        """Linear coefficients."""
+        return self.direction[: len(self.code.columns)]
+
+    @property
+    def W(self) -> FloatArray | None:
+        """Quadratic coefficients."""
+        d = len(self.code.columns)
+        if len(self.direction) == d:
+            return None
+        W = np.zeros((d, d))
+        W[np.triu_indices(d)] = self.direction[d:]
+        return W
+
     def project(self, X: Any) -> FloatArray:
         """Return ``pi(x)`` of each row, shape (n_samples,)."""
         return self._project(self.code.transform(X))
@@ -117,8 +138,8 @@ class WorstSlab:
         return self._holds(self.code.transform(X))
 
     def _project(self, numbers: FloatArray) -> FloatArray:
-        pi = Directions(self.v[None], None if self.W is None else self.W[None])
-        projection: FloatArray = pi.project(numbers)[0]
+        kind = "linear" if len(self.direction) == numbers.shape[1] else "quadratic"
+        projection: FloatArray = project(numbers, self.direction[None], kind)[0]
         return projection
 
     def _holds(self, numbers: FloatArray) -> BoolArray:
@@ -278,36 +299,32 @@ def worst_slab_curve(
     rng = np.random.default_rng(random_state)
     code = NumericCode.learn(X)
     numbers = code.transform(X)
-    directions = Directions.draw(n_directions, numbers.shape[1], kind, rng)
+    directions = draw_directions(n_directions, numbers.shape[1], kind, rng)
     test = _held_out(len(covered), test_size, rng)
-    points = Points.of(numbers[~test], merge=slab == "value")
+    points = Points.of(numbers[~test], kind, merge=slab == "value")
     missed = points.missed(covered[~test], n_permutations, rng)
-    fewest = [smallest_slab(delta, len(points.row), rule=size_rule) for delta in deltas]
-    searches = [Search.start(points, missed, least) for least in fewest]
-    own = [directions] * len(deltas)
-    if search == "optimised":
-        directions = Directions.join(directions, Directions.axes(numbers.shape[1], kind))
-        fitted = fitted_directions(points, missed, kind, fewest)
-        for one, its in zip(searches, fitted, strict=True):
-            # Fitted directions come first, because knowing a bad slab early saves searching.
-            search_own(one, points, missed, its)
-        own = [Directions.join(its[:1], directions) for its in fitted]
-    search_shared(searches, points, missed, directions)
-    slabs = [
-        _worst_slab(one, its, len(points.row), code) for one, its in zip(searches, own, strict=True)
+    searches = [
+        Search.start(points, missed, smallest_slab(delta, len(points.row), rule=size_rule))
+        for delta in deltas
     ]
-    if test_size is None:
-        return slabs
-    return [_evaluate(found, numbers[test], covered[test]) for found in slabs]
+    if search == "optimised":
+        directions = np.vstack([directions, np.eye(numbers.shape[1], directions.shape[1])])
+        # Fitted directions come first, because knowing a bad slab early saves searching.
+        for one, fitted in zip(searches, fitted_directions(points, missed, searches), strict=True):
+            search_own(one, points, missed, fitted)
+    search_shared(searches, points, missed, directions)
+    found = [_worst_slab(one, len(points.row), code) for one in searches]
+    return (
+        found
+        if test_size is None
+        else [_judged(its, numbers[test], covered[test]) for its in found]
+    )
 
 
-def _worst_slab(
-    search: Search, directions: Directions, n_points: int, code: NumericCode
-) -> WorstSlab:
+def _worst_slab(search: Search, n_points: int, code: NumericCode) -> WorstSlab:
     return WorstSlab(
         value=search.value,
-        v=directions.v[search.direction],
-        W=None if directions.W is None else directions.W[search.direction],
+        direction=search.direction,
         lower=search.lower,
         upper=search.upper,
         mass=search.n_points / n_points,
@@ -330,7 +347,7 @@ def _held_out(n_samples: int, test_size: float | None, rng: np.random.Generator)
     return test
 
 
-def _evaluate(found: WorstSlab, numbers: FloatArray, covered: BoolArray) -> WorstSlab:
+def _judged(found: WorstSlab, numbers: FloatArray, covered: BoolArray) -> WorstSlab:
     inside = found._holds(numbers)
     n, k = int(inside.sum()), int(covered[inside].sum())
     low, high = clopper_pearson(k, n)
