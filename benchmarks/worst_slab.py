@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+from fareg.metrics._directions import Directions
 from measure import Row, in_child, in_turn, memory, seconds
 
 from fareg.metrics import worst_slab_coverage
-from fareg.metrics._directions import Directions
 
 DELTA = 0.1
 N_FEATURES = 10
