@@ -61,6 +61,7 @@ from sklearn.tree import (
 import fareg
 from fareg._encoding import FillEmpty, gradient_boosting, one_hot_encoder, ordinal_encoder
 from fareg.persistence._codec import Reader, Writer
+from fareg.shift import CovariateShift, KnownWeights, LabelShift
 from fareg.workflow._models import MODELS, reading
 
 RNG = np.random.default_rng(0)
@@ -201,6 +202,12 @@ WHO = {"sensitive_features": ["p", "q", "b"], "random_state": 0}
 TABLES = {
     "fareg of columns": PEOPLE.assign(p_no=0.3, p_yes=0.7),
     "mapped condcp": PEOPLE[["a", "b"]].abs(),
+    "split of known weights": PEOPLE.assign(weight=1 + RNG.random(N_PEOPLE)),
+}
+SHIFTS = {
+    "split of known weights": KnownWeights("weight"),
+    "exhaustive of labels": LabelShift({"no": 0.5, "yes": 0.5}),
+    "fareg of new people": CovariateShift(["a", "p"]),
 }
 CONFORMAL = {
     "split": fareg.SplitConformalClassifier(TREE, random_state=0),
@@ -217,6 +224,9 @@ CONFORMAL = {
     "fareg": fareg.FaReGClassifier(TREE, **WHO),
     "fareg by label": fareg.FaReGClassifier(TREE, label_conditional=True, **WHO),
     "fareg of columns": fareg.FaReGClassifier(fareg.ProbabilityColumns(prefix="p_"), **WHO),
+    "split of known weights": fareg.SplitConformalClassifier(TREE, random_state=0),
+    "exhaustive of labels": fareg.ExhaustiveConformalClassifier(TREE, **WHO),
+    "fareg of new people": fareg.FaReGClassifier(TREE, **WHO),
     "paper": fareg.FaReGClassifier.paper(
         TREE, max_iter=10, n_draws=3, base=fareg.PartialConformalClassifier(), **WHO
     ),
@@ -245,6 +255,10 @@ def stored(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(table) if target is None else model.fit(table, target)
+        if (shift := SHIFTS.get(name)) is not None:
+            if isinstance(shift, CovariateShift):
+                shift.fit(table, table[table["a"] > -1])
+            model.conformalize(table, target, shift=shift)
     writer = Writer()
     node = json.loads(json.dumps(writer.write(model, "model")))
     return Stored(model, table, node, writer.arrays, len(writer.foreign))

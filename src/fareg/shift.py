@@ -148,7 +148,7 @@ class CovariateShift:
         X_cal, X_new : frames or arrays
             X_new has the columns of X_cal, and may have more.
         """
-        check_number("clip", self.clip - 1)
+        self.clip = 1 + check_number("clip", self.clip - 1)
         seed = check_count("random_state", self.random_state, minimum=0, maximum=2**32 - 1)
         old, new = code_table(X_cal), code_table(X_new)
         for name, table in (("X_cal", old), ("X_new", new)):
@@ -318,6 +318,11 @@ class Weighing:
         require(type(self.unit) is float and np.isfinite(self.unit) and self.unit > 0, "unit")
         require((self.by_label is not None) == isinstance(self.shift, LabelShift), "by_label")
         require(self.by_label is None or (self.by_label >= 0).all(), "by_label")
+        if isinstance(self.shift, CovariateShift):
+            models, odds = self.shift.models, self.shift.odds
+            require(isinstance(models, tuple) and len(models) == len(odds) == N_FOLDS, "models")
+            require(all(type(one) is float and one > 0 for one in odds), "odds")
+            require(type(self.shift.clip) is float and 1 < self.shift.clip < np.inf, "clip")
 
     @classmethod
     def of(

@@ -428,3 +428,5 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             batch = Batch(people, nothing, nothing, np.full(len(rows), 0.5))
             n_labels = len(self.classes_) if self.label_conditional else None
             self.calibration_.check(batch, n_labels, self.alpha_)
+            if self.shift_ is not None:
+                self.shift_.of_new(rows.tables, len(self.classes_))
