@@ -2,8 +2,8 @@
 
     python benchmarks/shift.py PUMS_FOLDER ADULT.parquet OULAD.parquet
 
-Of the old population 2,900 rows train, 2,900 fix the number of levels and 2,900 calibrate. 2,900 new
-ones without labels teach the weights, and up to 10,000 further ones say how often sets hold their
+Of the old population 2,900 rows train, 2,900 fix the number of levels and 2,900 calibrate. Another
+2,900 new ones without labels teach the weights, and up to 10,000 more say how often sets hold their
 label. Where new rows are drawn from the old population with known weights, these stand next to the
 learned ones.
 """
