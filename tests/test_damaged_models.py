@@ -25,7 +25,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import fareg
 from fareg._encoding import ordinal_encoder
-from fareg.persistence import _archive, describe, seen_rows
+from fareg.persistence import ModelFile, _archive, describe
 from fareg.persistence._codec import Reader, Writer
 from fuzzing import cases
 from saved_models import (
@@ -124,7 +124,7 @@ def test_flipped_bytes_give_an_error_or_the_same_model(small_file, tmp_path):
 
 
 @pytest.mark.parametrize("entry", ["arrays.safetensors", "seen.safetensors"])
-@pytest.mark.parametrize("read", [fareg.load, describe, seen_rows])
+@pytest.mark.parametrize("read", [fareg.load, describe, ModelFile.open])
 def test_every_entry_is_checked_by_whoever_opens_a_file(entry, read, small_file, tmp_path):
     def change(entries):
         return {**entries, entry: entries[entry][:-1] + bytes([entries[entry][-1] ^ 1])}

@@ -1,4 +1,4 @@
-"""Rows: the random number of each, equal ones among them, and rows that were used before.
+"""Rows: the random number of each, and equal ones among them.
 
 A randomised score needs a number in [0, 1) per row. It is a hash of a key, drawn once per fit, and
 of what distinguishes the row: its values, the id of the person if ids are known, what the row is
@@ -21,8 +21,6 @@ import pandas as pd
 
 from fareg._columns import Texts, code_table, numbers_of
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
-
-MARGIN = 0.05  # share of new rows that may equal used ones where used rows never equal each other
 
 # What rows are for. Equal rows get independent numbers in each role.
 ROLES = {"calibration": 1, "learning": 2, "prediction": 3}
@@ -137,36 +135,6 @@ def hash_key(random_state: Any) -> int:
     check_seed("random_state", random_state)
     digest = hashlib.blake2b(str(int(random_state)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
-
-
-def holds_used(used: IntArray, given: IntArray, n_given: int, n_hidden: int = 0) -> bool:
-    """Tell whether a table holds used rows, or equals some of them by chance only.
-
-    The share of used rows that equal another used row estimates how many rows of a new table equal
-    a used one (Good 1953). A table in which twice as many do, and ``MARGIN`` more, holds used rows.
-    In a table of few values most rows equal others, so nothing is said about it.
-
-    Parameters
-    ----------
-    used, given : ndarray of shape (n_values,)
-        How many used rows, and how many rows of the table, have each value of the used rows.
-    n_given : int
-        Number of rows of the table.
-    n_hidden : int, default=0
-        How many further used rows equal an earlier one, though their values here do not show it.
-
-    Examples
-    --------
-    >>> holds_used(np.ones(100, dtype=int), np.ones(100, dtype=int), 150)
-    True
-    >>> holds_used(np.full(50, 20), np.full(50, 4), 200)
-    False
-    """
-    if n_given == 0:
-        return False
-    n_alone = max(0, int((used == 1).sum()) - 2 * n_hidden)  # a row and its repetition
-    by_chance = 1 - n_alone / max(1, int(used.sum()))
-    return bool(given.sum() / n_given > 2 * by_chance + MARGIN)
 
 
 def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:

@@ -19,28 +19,28 @@ def info(
 ) -> None:
     """Show what is in a model file, without running it."""
     with answering(json) as told:
-        from fareg.persistence import describe
+        from fareg.persistence import ModelFile
 
-        told.update(describe(model, sha256=sha256))
+        file = ModelFile.open(model, sha256=sha256)
+        told.update(file.describe())
     if not json:
-        _print_info(told, model)
+        _print_info(told, file)
 
 
-def _print_info(told: dict[str, Any], path: Path) -> None:
+def _print_info(told: dict[str, Any], file: Any) -> None:
     from rich.markup import escape
     from rich.table import Column, Table
 
     from fareg import _words as words
-    from fareg.workflow import calibrated_note, fit_notes
 
-    columns, fitted = told["columns"] or [], fit_notes(told)
+    columns, fitted = told["columns"] or [], file.fit_notes
     people = told["n_calibration_clusters"]
     of_clusters = "" if people is None else f" of {words.clusters(people)}"
     shown_apart = ("columns", "verdict") if fitted else ()
     stored = "yes" if told["has_estimator"] else "none: probabilities are read, not computed"
     stored = "no: pass it to fareg.load" if told["needs_estimator"] else stored
     facts = {
-        "file": f"{path} ({words.count(told['bytes'])} bytes)",
+        "file": f"{file.path} ({words.count(told['bytes'])} bytes)",
         "SHA-256": told["sha256"],
         "class": told["class"],
         "classes": ", ".join(told["classes"][:20]) + (" ..." if len(told["classes"]) > 20 else ""),
@@ -57,7 +57,7 @@ def _print_info(told: dict[str, Any], path: Path) -> None:
     notes = {name: note for name, note in told["metadata"].items() if name not in shown_apart}
     facts |= {f"{who}: {name}": _plain(note) for name, note in notes.items()}
     named = [group for group in told.get("groups", ()) if group.get("named")]
-    earlier = "earlier " if calibrated_note(told) else ""  # fareg calibrate counts levels only
+    earlier = "earlier " if file.calibrated_note else ""  # fareg calibrate counts levels only
     for number, group in enumerate(named, start=1):
         facts[f"named group {number}"] = (
             f"{group['rule']} ({words.percent(group['share'], 0)} of the {earlier}calibration "

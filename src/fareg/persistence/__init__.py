@@ -1,16 +1,15 @@
 """The model file: a fitted classifier without pickle, whole or not at all."""
 
 from fareg.persistence._foreign import read_estimator
-from fareg.persistence._model_file import describe, load, save, seen_rows
+from fareg.persistence._model_file import ModelFile, describe, load, save
 from fareg.persistence._pyfunc import load_pyfunc as _load_pyfunc  # noqa: F401, MLflow's entry
-from fareg.persistence._seen import SeenRows, first_of_each
+from fareg.persistence._seen import SeenRows
 
 __all__ = [
+    "ModelFile",
     "SeenRows",
     "describe",
-    "first_of_each",
     "load",
     "read_estimator",
     "save",
-    "seen_rows",
 ]

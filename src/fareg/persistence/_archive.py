@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,22 +39,18 @@ def write_archive(path: AnyPath, manifest: dict[str, Any], entries: dict[str, by
                     break
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Archive:
-    """An opened model file, whose manifest and checksums have been checked.
-
-    It stays open, so that all entries come from one file even if another replaces it meanwhile.
-    """
+    """What is in a model file, whose manifest and checksums have been checked."""
 
     size: int
     sha256: str  # of the whole file
     manifest: dict[str, Any]
-    content: zipfile.ZipFile
+    entries: dict[str, bytes]
 
     @classmethod
-    @contextmanager
-    def open(cls, path: AnyPath, sha256: str | None = None) -> Iterator[Archive]:
-        """Check the manifest of a model file and every entry; close the file at the end.
+    def read(cls, path: AnyPath, sha256: str | None = None) -> Archive:
+        """Read a model file once, and check its manifest and every entry.
 
         Where ``sha256`` is given, the file is compared with it before anything is parsed.
         """
@@ -70,24 +63,14 @@ class Archive:
                     f"{source} is not a fareg model file, or it was cut short; "
                     "make one with fareg.save"
                 )
-            size = os.fstat(file.fileno()).st_size
+            size = file.seek(0, 2)
             with zipfile.ZipFile(file) as content:
-                names = _checked_names(content, size, source)
-                manifest = json.loads(content.read(MANIFEST).decode("utf-8"))
-                _check_manifest(manifest, names, source)
-                _check_entries(content, manifest["entries"], source)
-                yield cls(size, digest, manifest, content)
-
-    def read(self, name: str) -> bytes:
-        """Return the content of an entry."""
-        return self.content.read(name)
-
-    def get(self, name: str) -> bytes | None:
-        """Return the content of an entry, None if the file has none of this name."""
-        return self.read(name) if name in self else None
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.manifest["entries"]
+                _check_names(content.infolist(), size, source)
+                entries = {name: content.read(name) for name in content.namelist()}
+        manifest = json.loads(entries.pop(MANIFEST).decode("utf-8"))
+        _check_manifest(manifest, source)
+        _check_entries(entries, manifest["entries"], source)
+        return cls(size, digest, manifest, entries)
 
 
 def _compare(digest: str, expected: str | None, path: Path) -> None:
@@ -104,9 +87,8 @@ def _compare(digest: str, expected: str | None, path: Path) -> None:
         )
 
 
-def _checked_names(archive: zipfile.ZipFile, size: int, path: Path) -> set[str]:
-    """Return the entry names, after checks that bound what reading them can cost."""
-    infos = archive.infolist()
+def _check_names(infos: list[zipfile.ZipInfo], size: int, path: Path) -> None:
+    """Refuse entries that do not belong, or that could cost much to read."""
     names = {info.filename for info in infos}
     if MANIFEST not in names:
         raise InvalidInputError(
@@ -118,7 +100,6 @@ def _checked_names(archive: zipfile.ZipFile, size: int, path: Path) -> set[str]:
         raise InvalidInputError(
             f"{path} is damaged: an entry claims more bytes than the file could have"
         )
-    return names
 
 
 def _is_plausible(info: zipfile.ZipInfo) -> bool:
@@ -127,7 +108,7 @@ def _is_plausible(info: zipfile.ZipInfo) -> bool:
     return known and info.file_size <= FREE_BYTES + MAX_RATIO * info.compress_size
 
 
-def _check_manifest(manifest: Any, names: set[str], path: Path) -> None:
+def _check_manifest(manifest: Any, path: Path) -> None:
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
         raise InvalidInputError(f"{path} is a zip file but no fareg model: its manifest is another")
     format_ = manifest.get("format")
@@ -147,17 +128,14 @@ def _check_manifest(manifest: Any, names: set[str], path: Path) -> None:
         raise InvalidInputError(
             f"{path} is damaged: {MANIFEST} does not match its checksum; save the model again"
         )
-    if set(manifest["entries"]) | {MANIFEST} != names:
-        raise InvalidInputError(f"{path} is damaged: its entries are not those of the manifest")
 
 
-def _check_entries(archive: zipfile.ZipFile, entries: dict[str, Any], path: Path) -> None:
+def _check_entries(entries: dict[str, bytes], listed: dict[str, Any], path: Path) -> None:
     """Refuse entries that do not match the manifest, also those that nobody may read later."""
-    for name, expected in entries.items():
-        content: Any = archive.open(name)
-        with content:
-            digest = hashlib.file_digest(content, "sha256").hexdigest()  # in blocks, not at once
-        if archive.getinfo(name).file_size != expected["bytes"] or digest != expected["sha256"]:
+    if listed.keys() != entries.keys():
+        raise InvalidInputError(f"{path} is damaged: its entries are not those of the manifest")
+    for name, content in entries.items():
+        if listed[name] != {"bytes": len(content), "sha256": _digest(content)}:
             raise InvalidInputError(
                 f"{path} is damaged: {name} does not match its checksum; save the model again"
             )

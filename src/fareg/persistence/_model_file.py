@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ import safetensors.numpy
 from fareg._files import AnyPath
 from fareg._validation import FaregError, InvalidInputError, NotConformalizedError, require, warn
 from fareg._words import first_line, json_types, shown
-from fareg.classifiers import ConformalClassifier
+from fareg.classifiers import ConformalClassifier, SplitConformalClassifier
 from fareg.persistence import _foreign
 from fareg.persistence._archive import Archive, write_archive
 from fareg.persistence._codec import CLASSIFIERS, LEFT_OUT, Reader, Writer, is_own
@@ -31,15 +34,211 @@ KINDS: dict[str, Any] = {
     "versions": dict,
     "metadata": dict,
 }
-LIBRARIES = (
-    "fareg",
-    "numpy",
-    "pandas",
-    "scikit-learn",
-    "skops",
-    "xgboost",
-    "lightgbm",
-)
+LIBRARIES = ("fareg", "numpy", "pandas", "scikit-learn", "skops", "xgboost", "lightgbm")
+# Users may note what they like beside fareg's own notes, which are told by their shape: what fareg
+# fit always notes (fareg calibrate keeps it), a verdict, and what fareg calibrate notes.
+FIT = {"columns", "target", "data", "estimator", "date", "seed"}
+VERDICT = {"label", "sentence", "next_steps"}
+CALIBRATED = {"data", "rows", "left_out"}
+COLUMN_KINDS = {"number", "text", "date"}
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFile:
+    """A model file that was opened once; the classifier is made when it is first asked for.
+
+    It is handed to other processes as its path and its SHA-256: each opens the file by itself, once
+    for all its tasks, and refuses one that was changed meanwhile.
+
+    Attributes
+    ----------
+    classifier : the fitted classifier, as :func:`fareg.load` returns it
+    columns : dict of name -> kind, or None
+        The columns that the classifier reads, beside its table too, and whether they hold
+        ``"number"``, ``"text"`` or ``"date"``; None if it was fitted on an array without names.
+    notes : dict
+        The ``metadata`` that was saved.
+    seen : SeenRows or None
+        What the file remembers of the rows that trained or calibrated the model.
+    sha256 : str
+
+    Examples
+    --------
+    >>> import tempfile, fareg
+    >>> from fareg.datasets import make_synthetic
+    >>> from fareg.persistence import ModelFile
+    >>> data = make_synthetic(1000, random_state=0)
+    >>> clf = fareg.SplitConformalClassifier(random_state=0).fit(data.X[:900], data.y[:900])
+    >>> path = tempfile.mkdtemp() + "/model.fareg"
+    >>> fareg.save(clf, path, metadata={"by": "me"}, seen=(data.X[:900], data.y[:900]))
+    >>> file = ModelFile.open(path)
+    >>> file.notes, list(file.columns) == list(data.X), file.describe()["n_calibration"]
+    ({'by': 'me'}, True, 450)
+    >>> int(file.seen.contains(data.X, data.y).sum())
+    900
+    """
+
+    path: str
+    trusted: tuple[str, ...]
+    estimator: Any  # the fitted model that was given, if any
+    archive: Archive
+
+    @classmethod
+    def open(
+        cls,
+        path: AnyPath,
+        *,
+        sha256: str | None = None,
+        trusted: Sequence[str] | None = None,
+        estimator: Any = None,
+    ) -> ModelFile:
+        """Read a model file, and check it against its checksums; see :func:`fareg.load`."""
+        if isinstance(trusted, str):
+            raise InvalidInputError(f"trusted must be a list of type names, got {trusted!r}")
+        with _one_error(path):
+            archive = Archive.read(path, sha256)
+            _check_manifest(archive.manifest)
+        return cls(str(path), tuple(trusted or ()), estimator, archive)
+
+    def __reduce__(self) -> Any:
+        return _opened_again, (str(Path(self.path).resolve()), self.sha256, self.trusted)
+
+    @property
+    def sha256(self) -> str:
+        return self.archive.sha256
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        notes: dict[str, Any] = self.archive.manifest["metadata"]
+        return notes
+
+    @cached_property
+    def fit_notes(self) -> dict[str, Any]:
+        """The notes of ``fareg fit``, {} if there are none.
+
+        They tell of every column of the model what it held, which no other note is taken for.
+        """
+        columns, verdict = self.notes.get("columns"), self.notes.get("verdict")
+        is_own = (
+            self.notes.keys() >= FIT
+            and isinstance(columns, dict)
+            and list(columns) == self.archive.manifest["columns"]
+            and set(map(str, columns.values())) <= COLUMN_KINDS
+            and ("verdict" not in self.notes or _is_verdict(verdict))
+        )
+        return self.notes if is_own else {}
+
+    @property
+    def calibrated_note(self) -> dict[str, Any]:
+        """The note of ``fareg calibrate``, {} if there is none."""
+        note = self.notes.get("calibrated")
+        return note if isinstance(note, dict) and note.keys() >= CALIBRATED else {}
+
+    @cached_property
+    def seen(self) -> SeenRows | None:
+        with _one_error(self.path):
+            content = self.archive.entries.get(SEEN)
+            return None if content is None else SeenRows.from_bytes(content)
+
+    @cached_property
+    def columns(self) -> dict[str, str] | None:
+        # A file of ``fareg fit`` tells what the columns held in all rows, not in some of them.
+        kinds = self.fit_notes.get("columns", self.classifier.column_kinds_)
+        return None if kinds is None else {**kinds, **self.beside}
+
+    @property
+    def beside(self) -> dict[str, str]:
+        """Sensitive features beside the table that the sets depend on, with what they hold."""
+        kinds = getattr(self.classifier, "sensitive_kinds_", None)
+        split = isinstance(self.classifier, SplitConformalClassifier)
+        return {} if kinds is None or split else kinds
+
+    @cached_property
+    def classifier(self) -> Any:
+        with _one_error(self.path):
+            return self._made()
+
+    def _made(self) -> Any:
+        state, estimator = self.archive.manifest["state"], self.estimator
+        fitted, parameters = dict(state["fitted"]), dict(state["parameters"])
+        if estimator is not None and fitted["estimator_"]["$"] == "object":
+            raise InvalidInputError(
+                f"{self.path} reads its probabilities from the table; load it without estimator"
+            )
+        if estimator is not None:
+            fitted["estimator_"] = parameters["estimator"] = LEFT_OUT
+        elif fitted["estimator_"] == LEFT_OUT:
+            raise InvalidInputError(
+                f"{self.path} holds no estimator; pass the fitted one: load(path, estimator=model)"
+            )
+        state = {**state, "fitted": fitted, "parameters": parameters}
+        if unknown := [name for name in self._untrusted(state) if name not in self.trusted]:
+            raise _foreign.UntrustedTypesError(unknown)
+        foreign = functools.cache(
+            lambda: _foreign.load(self.archive.entries[FOREIGN], self.trusted)
+        )
+        clf = Reader(self._arrays, self.archive.size, foreign, estimator).read(state)
+        is_fitted = type(clf).__name__ in CLASSIFIERS and clf.__sklearn_is_fitted__()
+        require(is_fitted, "the classifier")
+        _check_estimator(clf)
+        if any(self.archive.manifest[key] != value for key, value in _words(clf).items()):
+            raise ValueError("its manifest speaks of another model")
+        clf.check()
+        return clf
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the file says about itself, without making the estimator.
+
+        Returns
+        -------
+        dict
+            ``class``, ``parameters``, ``columns``, ``classes``, ``versions``, ``metadata``,
+            ``has_estimator``, ``needs_estimator`` (whether it was left out and :func:`fareg.load`
+            needs it; a model that reads probabilities neither has nor needs one), ``untrusted``
+            (types that :func:`fareg.load` asks to name), ``n_calibration``,
+            ``n_calibration_clusters`` (None if there were no clusters), ``bytes``, ``sha256``, and
+            for FaReG ``groups``, a list of dicts.
+        """
+        with _one_error(self.path):
+            manifest = self.archive.manifest
+            fitted, parameters = manifest["state"]["fitted"], manifest["state"]["parameters"]
+            estimator = fitted["estimator_"]
+            is_left_out = estimator == LEFT_OUT
+            reads_probabilities = isinstance(estimator, dict) and estimator.get("class") in READERS
+            told = {
+                **{key: manifest[key] for key in KINDS},
+                "parameters": {k: _told(v) for k, v in parameters.items() if k != "estimator"},
+                "n_calibration": fitted["n_calibration_"],
+                "n_calibration_clusters": fitted["n_calibration_clusters_"],
+                "has_estimator": not (is_left_out or reads_probabilities),
+                "needs_estimator": is_left_out,
+                "untrusted": self._untrusted(manifest["state"]),
+                "bytes": self.archive.size,
+                "sha256": self.sha256,
+            }
+            require(type(told["n_calibration"]) is int, "n_calibration_")
+            people = told["n_calibration_clusters"]
+            require(people is None or type(people) is int, "n_calibration_clusters_")
+            if "groups_" in fitted:
+                groups = Reader(self._arrays, self.archive.size).read(fitted["groups_"])
+                require(isinstance(groups, pd.DataFrame), "groups_")
+                told["groups"] = json_types(groups.to_dict("records"))
+            return told
+
+    @cached_property
+    def _arrays(self) -> dict[str, Any]:
+        # Arrays over the bytes of an entry cannot be written to, so they are copied.
+        arrays = safetensors.numpy.load(self.archive.entries.pop(ARRAYS))
+        return {name: array.copy() for name, array in arrays.items()}
+
+    def _untrusted(self, state: dict[str, Any]) -> list[str]:
+        return _untrusted(state, self.archive.entries.get(FOREIGN))
+
+
+@functools.lru_cache(maxsize=1)
+def _opened_again(path: str, sha256: str, trusted: tuple[str, ...]) -> ModelFile:
+    """Open a model file in another process, once for all its tasks."""
+    return ModelFile.open(path, sha256=sha256, trusted=trusted)
 
 
 def save(
@@ -68,7 +267,8 @@ def save(
         Notes of your own (names, numbers, lists), shown by ``fareg info``.
     seen : tuple (X, y) or SeenRows, default=None
         Rows that trained or calibrated the model, with their labels. The file remembers a
-        fingerprint of them, eight bytes a row, and ``fareg audit`` leaves them out.
+        fingerprint of them, eight bytes a row, and ``fareg audit`` leaves them out; if more than a
+        tenth of them equal another one, it remembers nothing.
 
     Examples
     --------
@@ -111,9 +311,9 @@ def save(
             "the estimator holds types that load refuses unless they are named, because it runs "
             f"their code: fareg.load(path, trusted={names})"
         )
+    if seen is not None and not isinstance(seen, SeenRows):
+        seen = SeenRows.of(*check_seen(seen, clf.n_features_in_, path))
     if seen is not None:
-        if not isinstance(seen, SeenRows):
-            seen = SeenRows.of(*check_seen(seen, clf.n_features_in_, path))
         entries[SEEN] = seen.to_bytes()
     entries[ARRAYS] = safetensors.numpy.save(writer.arrays)
     manifest = {
@@ -170,114 +370,19 @@ def load(
     ...     print(error)
     cannot read no-such-file.fareg: there is no such file; check the path
     """
-    if isinstance(trusted, str):
-        raise InvalidInputError(f"trusted must be a list of type names, got {trusted!r}")
-    with _one_error(path, sha256) as archive:
-        state = archive.manifest["state"]
-        if estimator is not None and _is_plain(state):
-            raise InvalidInputError(
-                f"{path} reads its probabilities from the table; load it without estimator"
-            )
-        if estimator is not None:
-            state["fitted"]["estimator_"] = state["parameters"]["estimator"] = LEFT_OUT
-        elif state["fitted"]["estimator_"] == LEFT_OUT:
-            raise InvalidInputError(
-                f"{path} holds no estimator; pass the fitted one: load(path, estimator=model)"
-            )
-        needed = _untrusted(state, archive.get(FOREIGN))
-        if unknown := [name for name in needed if name not in (trusted or ())]:
-            raise _foreign.UntrustedTypesError(unknown)
-        foreign = functools.cache(lambda: _foreign.load(archive.read(FOREIGN), trusted or ()))
-        clf = Reader(_arrays(archive), archive.size, foreign, estimator).read(state)
-        is_fitted = type(clf).__name__ in CLASSIFIERS and clf.__sklearn_is_fitted__()
-        require(is_fitted, "the classifier")
-        _check_estimator(clf)
-        if any(archive.manifest[key] != value for key, value in _words(clf).items()):
-            raise ValueError("its manifest speaks of another model")
-        clf.check()
-    return clf
+    return ModelFile.open(path, sha256=sha256, trusted=trusted, estimator=estimator).classifier
 
 
 def describe(path: AnyPath, *, sha256: str | None = None) -> dict[str, Any]:
-    """Return what a model file says about itself, without loading the estimator.
-
-    The file must have the SHA-256 that is given, if one is.
-
-    Returns
-    -------
-    dict
-        ``class``, ``parameters``, ``columns``, ``classes``, ``versions``, ``metadata``,
-        ``has_estimator``, ``needs_estimator`` (whether it was left out and :func:`load` needs it;
-        a model that reads probabilities neither has nor needs one), ``untrusted`` (types that
-        :func:`load` asks to name), ``n_calibration``,
-        ``n_calibration_clusters`` (None if there were no clusters),
-        ``sha256`` of the file, and for FaReG ``groups``, a list of dicts.
-
-    Examples
-    --------
-    >>> import tempfile, fareg
-    >>> from fareg.datasets import make_synthetic
-    >>> from fareg.persistence import describe
-    >>> data = make_synthetic(1000, random_state=0)
-    >>> path = tempfile.mkdtemp() + "/model.fareg"
-    >>> fareg.save(fareg.SplitConformalClassifier(random_state=0).fit(data.X, data.y), path)
-    >>> describe(path)["class"], describe(path)["n_calibration"]
-    ('SplitConformalClassifier', 500)
-    """
-    with _one_error(path, sha256) as archive:
-        manifest = archive.manifest
-        _check_manifest(manifest)
-        fitted = manifest["state"]["fitted"]
-        parameters = manifest["state"]["parameters"]
-        estimator = fitted["estimator_"]
-        is_left_out = estimator == LEFT_OUT
-        reads_probabilities = isinstance(estimator, dict) and estimator.get("class") in READERS
-        told = {
-            **{key: manifest[key] for key in KINDS},
-            "parameters": {k: _told(v) for k, v in parameters.items() if k != "estimator"},
-            "n_calibration": fitted["n_calibration_"],
-            "n_calibration_clusters": fitted["n_calibration_clusters_"],
-            "has_estimator": not (is_left_out or reads_probabilities),
-            "needs_estimator": is_left_out,
-            "untrusted": _untrusted(manifest["state"], archive.get(FOREIGN)),
-            "bytes": archive.size,
-            "sha256": archive.sha256,
-        }
-        require(type(told["n_calibration"]) is int, "n_calibration_")
-        people = told["n_calibration_clusters"]
-        require(people is None or type(people) is int, "n_calibration_clusters_")
-        if "groups_" in fitted:
-            groups = Reader(_arrays(archive), archive.size).read(fitted["groups_"])
-            require(isinstance(groups, pd.DataFrame), "groups_")
-            told["groups"] = json_types(groups.to_dict("records"))
-    return told
-
-
-def seen_rows(path: AnyPath) -> SeenRows | None:
-    """Return the fingerprint of the rows that a model has seen, None if its file has none.
-
-    Examples
-    --------
-    >>> import tempfile, fareg
-    >>> from fareg.datasets import make_synthetic
-    >>> from fareg.persistence import seen_rows
-    >>> data = make_synthetic(1000, random_state=0)
-    >>> clf = fareg.SplitConformalClassifier(random_state=0).fit(data.X[:900], data.y[:900])
-    >>> path = tempfile.mkdtemp() + "/model.fareg"
-    >>> fareg.save(clf, path, seen=(data.X[:900], data.y[:900]))
-    >>> int(seen_rows(path).contains(data.X, data.y).sum())
-    900
-    """
-    with _one_error(path) as archive:
-        return SeenRows.from_bytes(archive.read(SEEN)) if SEEN in archive else None
+    """Return what a model file says about itself; see :meth:`ModelFile.describe`."""
+    return ModelFile.open(path, sha256=sha256).describe()
 
 
 @contextmanager
-def _one_error(path: Any, sha256: str | None = None) -> Iterator[Archive]:
+def _one_error(path: Any) -> Iterator[None]:
     """Turn whatever a file's content leads to into one error that names the file."""
     try:
-        with Archive.open(path, sha256) as archive:
-            yield archive
+        yield
     except (FaregError, MemoryError):
         raise
     except Exception as error:  # any byte may have changed, so anything may fail
@@ -287,9 +392,13 @@ def _one_error(path: Any, sha256: str | None = None) -> Iterator[Archive]:
         ) from error
 
 
-def _is_plain(state: dict[str, Any]) -> bool:
-    """Tell whether a stored classifier reads probabilities, so that there is no other model."""
-    return bool(state["fitted"]["estimator_"]["$"] == "object")
+def _is_verdict(note: Any) -> bool:
+    """Tell whether a note has the texts of a verdict."""
+    if not isinstance(note, dict) or not note.keys() >= VERDICT:
+        return False
+    steps = note["next_steps"]
+    texts = [note["label"], note["sentence"], *(steps if isinstance(steps, list) else [None])]
+    return all(isinstance(text, str) for text in texts)
 
 
 def _words(clf: ConformalClassifier) -> dict[str, Any]:
@@ -355,11 +464,6 @@ def _check_estimator(clf: ConformalClassifier) -> None:
             f"estimator takes {n_features} features, the file was saved with "
             f"{n_read}; pass the estimator that was calibrated"
         )
-
-
-def _arrays(archive: Archive) -> dict[str, Any]:
-    # Arrays over the bytes of a file cannot be written to, so they are copied.
-    return {k: v.copy() for k, v in safetensors.numpy.load(archive.read(ARRAYS)).items()}
 
 
 @functools.cache

@@ -9,7 +9,6 @@ if _TYPE_CHECKING:
     from fareg.workflow._calibrate import calibrate_folder
     from fareg.workflow._fit import Trial, fit_file
     from fareg.workflow._models import MODELS
-    from fareg.workflow._notes import calibrated_note, fit_notes
     from fareg.workflow._parquet import MAX_ROWS, Sampling, count_rows
     from fareg.workflow._predict import predict_file
     from fareg.workflow._predict_folder import predict_folder
@@ -22,10 +21,8 @@ __all__ = [
     "Trial",
     "audit_file",
     "calibrate_folder",
-    "calibrated_note",
     "count_rows",
     "fit_file",
-    "fit_notes",
     "predict_file",
     "predict_folder",
     "read_table",
@@ -38,7 +35,6 @@ _HOMES = {
     "_calibrate": ["calibrate_folder"],
     "_fit": ["Trial", "fit_file"],
     "_models": ["MODELS"],
-    "_notes": ["calibrated_note", "fit_notes"],
     "_parquet": ["MAX_ROWS", "Sampling", "count_rows"],
     "_predict": ["predict_file"],
     "_predict_folder": ["predict_folder"],

@@ -19,11 +19,10 @@ from fareg._validation import BoolArray, InvalidInputError, check_confidence_lev
 from fareg._words import HTML, shown
 from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
-from fareg.persistence import SeenRows, describe, load, seen_rows
+from fareg.persistence import ModelFile, SeenRows
 from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._ids import id_note
 from fareg.workflow._label_texts import as_known, label_texts
-from fareg.workflow._notes import calibrated_note, fit_notes
 from fareg.workflow._parquet import Sampling
 from fareg.workflow._predict import ANSWERS, ask, id_column, label_kinds, model_columns
 from fareg.workflow._set_texts import read_set_texts
@@ -126,8 +125,9 @@ def audit_file(
     if model is None:
         audited = _audited_columns(asked)
     else:
-        clf = load(model, trusted=trusted, sha256=sha256)
-        audited = _audited_model(asked, clf, model, progress)
+        file = ModelFile.open(model, trusted=trusted, sha256=sha256)
+        clf = file.classifier
+        audited = _audited_model(asked, file, progress)
         confidence_level = clf.confidence_level if confidence_level is None else confidence_level
         if n_calibration is None and confidence_level == clf.confidence_level:
             people = clf.calibration_.sample.n_people  # of clusters, each counts once
@@ -250,17 +250,17 @@ def _audited_columns(asked: _Asked) -> _Audited:
     return _Audited(X, y, sets, clusters, asked.sensitive)
 
 
-def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) -> _Audited:
+def _audited_model(asked: _Asked, model: ModelFile, progress: Progress) -> _Audited:
     """Ask a model for the sets of the rows that it has not seen."""
-    told, seen, names = describe(model), seen_rows(model), table_columns(asked.data)
-    fitted = fit_notes(told)
+    clf, seen, names = model.classifier, model.seen, table_columns(asked.data)
+    fitted = model.fit_notes
     notes: list[str] = []
     if asked.clusters is None:
         own = [name for name, role in fitted.get("left_out", {}).items() if role == "clusters"]
         free = [name for name in own if name in names and name not in asked.named]
         notes += _not_free(own, free, names)
         asked = replace(asked, clusters=free[0] if free else None)
-    kinds, ids = model_columns(clf, model), id_column(asked.ids, model, asked.data)
+    kinds, ids = model_columns(model), id_column(asked.ids, model, asked.data)
     further = [] if seen is None else [name for name in seen.names if name in names]
     needed = [*asked.named, *kinds, *further, *([] if ids is None else [ids])]
     frame = asked.read(needed, kinds | label_kinds(clf, asked.target))
@@ -272,12 +272,12 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
     # All rows are asked, so that errors count rows as the file does.
     persons = None if ids is None else frame[ids].to_numpy()
     with accept_drift():  # what such rows do to coverage is for the audit to say
-        sets = ask(clf.predict_set, clf, X, ids=persons)[new]
+        sets = ask(model, "predict_set", X, ids=persons)[new]
     with unjudged():
         top = clf.predict(X[list(clf.column_kinds_ or X)])[new]
     about = {
         "accuracy": float((label_texts(top) == y[new]).mean()),
-        "model": Path(model).name,
+        "model": Path(model.path).name,
         "base_model": str(fitted.get("estimator", type(clf.estimator_).__name__)),
     }
     X = X.drop(columns=list(hidden_columns(clf.estimator_, X)))
@@ -291,7 +291,8 @@ def _audited_model(asked: _Asked, clf: Any, model: AnyPath, progress: Progress) 
     if sensitive is None:
         sensitive, note = _own_sensitive(clf, X)
         notes += note
-    notes += _not_remembered(calibrated_note(told))
+    notes += _not_remembered(model.calibrated_note)
+    notes += _not_compared(model, frame)
     return _Audited(X, y[new], sets, clusters, sensitive, classes, about, notes)
 
 
@@ -317,6 +318,18 @@ def _not_remembered(calibrated: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
+def _not_compared(model: ModelFile, frame: pd.DataFrame) -> tuple[str, ...]:
+    """Return a note if nobody can tell which rows of a table the model was fitted on."""
+    if model.seen is None and model.fit_notes:
+        why = "many rows that the model was fitted on equal each other, so its file remembers none"
+    elif model.seen is not None and not model.seen.knows(frame):
+        lacking = [name for name in model.seen.names if name not in frame]
+        why = f"rows that the model was fitted on are known by {shown(lacking)}, not columns here"
+    else:
+        return ()
+    return (f"{why}: if some are among the audited rows, they are not left out",)
+
+
 def _own_sensitive(clf: Any, X: pd.DataFrame) -> tuple[list[str] | None, tuple[str, ...]]:
     """Return the sensitive features that a model was given, and a note if they are not all columns.
 
@@ -340,7 +353,7 @@ def _unseen(
     X: pd.DataFrame, y: Any, frame: pd.DataFrame, seen: SeenRows | None, data: str
 ) -> BoolArray:
     """Tell the rows that neither trained nor calibrated a model, as far as its file remembers."""
-    used = np.zeros(len(y), dtype=bool) if seen is None else seen.used_among(X, y, frame)
+    used = np.zeros(len(y), dtype=bool) if seen is None else seen.contains(X, y, frame)
     if used.all():
         raise InvalidInputError(
             f"all {len(y)} rows of {data} equal rows that were used to train or calibrate this "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +14,23 @@ from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._labels import check_known
-from fareg._rows import equal_before, holds_used
+from fareg._rows import equal_before
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, check_count, warn
 from fareg.calibration import Sample
 from fareg.classifiers import FaReGClassifier
-from fareg.persistence import SeenRows, describe, first_of_each, save, seen_rows
+from fareg.persistence import ModelFile, SeenRows, save
 from fareg.scores import get_score, is_randomised
 from fareg.workflow._formats import Progress, quiet
 from fareg.workflow._label_texts import as_known, label_texts
-from fareg.workflow._notes import fit_notes
 from fareg.workflow._parquet import folder_parts
-from fareg.workflow._predict import ask, check_any, id_column, ids_in, label_kinds
-from fareg.workflow._predict_folder import ModelFile, loaded
+from fareg.workflow._predict import ask, check_any, id_column, ids_in, label_kinds, model_columns
 from fareg.workflow._stamps import Stamp
 from fareg.workflow._tables import as_kinds, read_batches, read_table, table_columns
 from fareg.workflow._target import check_missing
 
 Repeated = tuple[IntArray, IntArray]  # places of rows that equal earlier ones, and how many do
 ID = "the id of the row"  # the column of a batch that holds ids, whatever they are called
-Quota = tuple[IntArray, IntArray]  # places of used values, and how many rows to leave out of each
-Task = tuple[str, Quota | None, Repeated | None]  # a part, and what is known of its rows
+Task = tuple[str, Repeated | None]  # a part, and what is known of its rows
 MAX_REMEMBERED = 10**6  # rows of a file that the model file remembers
 N_EXAMPLES = 6  # labels that the estimator never saw, as many as a warning may show
 OUTDATED = ("verdict", "rows", "after", "groups")  # what fareg fit noted of the old thresholds
@@ -96,22 +93,21 @@ def calibrate_folder(
     root, stamp = source if source.is_dir() else None, Stamp.of(source)
     parts = folder_parts(source) if root else [str(source)]
     batch_size = check_count("batch_size", batch_size)
-    file = ModelFile.of(model, trusted, sha256)
-    ids = id_column(ids, model, source)
-    rows = LabelledParts(file, root, target, batch_size, ids)
+    file = ModelFile.open(model, trusted=trusted, sha256=sha256)
+    ids = id_column(ids, file, source)
+    known_by = () if file.seen is None else file.seen.names
+    known_by = known_by if set(known_by) <= set(table_columns(source)) else ()
+    rows = LabelledParts(file, root, target, batch_size, ids, known_by)
     run = partial(run_tasks, engine=engine, jobs=jobs, scheduler=scheduler)
-    clf, _ = loaded(rows.model)
+    clf = file.classifier
+    model_columns(file)
     progress("looking for missing labels")
     missing = list(run(partial(_missing_in_part, rows=rows), parts))
     n_missing, n_rows = (sum(counts) for counts in zip(*missing, strict=True))
     check_any(n_rows, data)
     check_missing(n_missing, n_rows, target, drop_missing=drop_missing_target)
     _check_levels(clf)
-    seen, quotas = seen_rows(model), {}
-    if seen is not None:
-        progress("comparing rows with those that were used")
-        quotas = _quotas(seen.values[1], parts, run(partial(_match_part, rows=rows), parts))
-    tasks: list[Task] = [(part, quotas.get(part), None) for part in parts]
+    tasks: list[Task] = [(part, None) for part in parts]
     if is_randomised(get_score(clf.conformity_score)):
         progress("numbering equal rows")
         tasks = _numbered(tasks, run(partial(_hashes_of_part, rows=rows), tasks))
@@ -125,20 +121,19 @@ def calibrate_folder(
     calibrated = clf.with_sample(sample, found.places)
     counted = {"rows": found.n, "left_out": found.n_seen}
     is_small = root is None and found.n + found.n_seen <= MAX_REMEMBERED
-    told = describe(model)
-    outdated = OUTDATED if fit_notes(told) else ()
-    notes = {k: v for k, v in told["metadata"].items() if k not in outdated}
-    notes["calibrated"] = {"data": source.name, **counted, "remembered": is_small}
-    seen = _with_rows(seen, rows, source) if is_small else seen
+    outdated = OUTDATED if file.fit_notes else ()
+    notes = {k: v for k, v in file.notes.items() if k not in outdated}
+    more = _with_rows(file.seen, rows, source) if is_small else None
+    notes["calibrated"] = {"data": source.name, **counted, "remembered": more is not None}
     stamp.check()
-    save(calibrated, out, metadata=notes, seen=seen)
+    save(calibrated, out, metadata=notes, seen=file.seen if more is None else more)
     theta = calibrated.calibration_.parts[0].theta
     return {**counted, "thresholds": [own.tolist() for own in theta]}
 
 
-def _with_rows(seen: SeenRows | None, rows: LabelledParts, source: Path) -> SeenRows:
+def _with_rows(seen: SeenRows | None, rows: LabelledParts, source: Path) -> SeenRows | None:
     """Return what the new model has seen: the rows of a file too, read as an audit does."""
-    target, (clf, kinds) = rows.target, loaded(rows.model)
+    target, (clf, kinds) = rows.target, rows.known
     further = [] if seen is None else [name for name in seen.names if name in table_columns(source)]
     columns = list(dict.fromkeys([target, *kinds, *further]))
     frame = read_table(
@@ -163,46 +158,16 @@ def _check_levels(clf: Any) -> None:
         )
 
 
-def _quotas(used: IntArray, parts: list[str], found: Iterable[PartMatches]) -> dict[str, Quota]:
-    """Return which rows each part leaves out, so that each used row is left out once in all parts.
-
-    If the table holds no used rows, nothing is left out.
-    """
-    by_part = {matches.part: matches for matches in found}
-    given, left = np.zeros_like(used), used.copy()
-    for matches in by_part.values():
-        given[matches.places] += matches.counts
-    if not holds_used(used, given, sum(matches.n for matches in by_part.values())):
-        return {}
-    quotas = {}
-    for part in parts:  # the order of the parts decides, whichever was found first
-        places, counts = by_part[part].places, by_part[part].counts
-        taken = np.minimum(counts, left[places])
-        left[places] -= taken
-        quotas[part] = places, taken
-    return quotas
-
-
 def _numbered(tasks: list[Task], found: Iterable[tuple[str, Any]]) -> list[Task]:
     """Tell each task which of its rows equal earlier ones, of all parts in their order."""
     hashes = dict(found)
-    before = equal_before(np.concatenate([hashes[part] for part, _, _ in tasks]))
-    starts = np.cumsum([0, *(len(hashes[part]) for part, _, _ in tasks)])
+    before = equal_before(np.concatenate([hashes[part] for part, _ in tasks]))
+    starts = np.cumsum([0, *(len(hashes[part]) for part, _ in tasks)])
     numbered: list[Task] = []
-    for (part, quota, _), own in zip(tasks, np.split(before, starts[1:-1]), strict=True):
+    for (part, _), own in zip(tasks, np.split(before, starts[1:-1]), strict=True):
         places = np.flatnonzero(own)
-        numbered.append((part, quota, (places, own[places])))
+        numbered.append((part, (places, own[places])))
     return numbered
-
-
-@dataclass(frozen=True, eq=False)
-class PartMatches:
-    """How many rows of a part have a value of used rows."""
-
-    part: str
-    n: int  # rows of the part
-    places: IntArray  # where the values that occur stand among those of used rows
-    counts: IntArray  # how many rows of the part have each of these values
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,16 +212,22 @@ class LabelledParts:
     target: str
     batch_size: int
     ids: str | None = None
+    known_by: tuple[str, ...] = ()  # further columns that tell whether a row was used
+
+    @property
+    def known(self) -> tuple[Any, dict[str, str]]:
+        """The classifier, and the columns that it needs."""
+        return self.model.classifier, model_columns(self.model)
 
     @property
     def read(self) -> list[str]:
         """The columns of the table, without sensitive features beside it."""
-        clf, kinds = loaded(self.model)
+        clf, kinds = self.known
         return list(clf.column_kinds_ or kinds)
 
     def batches(self, part: str) -> Iterator[Any]:
         """Yield some rows of a part that have a label at a time, texts as the model knows them."""
-        clf, kinds = loaded(self.model)
+        clf, kinds = self.known
         is_text = label_kinds(clf, self.target)[self.target] == "text"
         for batch in self._read(part, kinds):
             batch = batch[batch[self.target].notna()].reset_index(drop=True)
@@ -270,45 +241,31 @@ class LabelledParts:
         return (batch[self.target] for batch in self._read(part, {}))
 
     def _read(self, part: str, kinds: dict[str, str]) -> Iterator[Any]:
-        told = label_kinds(loaded(self.model)[0], self.target)
+        told = label_kinds(self.model.classifier, self.target)
         path, wanted = Path(self.root or "", part), {**kinds, **told}
         common: dict[str, Any] = {"labels": [self.target], "root": self.root}
-        keep = [] if self.ids is None else [self.ids]
+        beside = {name: name for name in self.known_by}
+        beside |= {} if self.ids is None else {ID: self.ids}
+        keep = list(dict.fromkeys(beside.values()))
         for batch, kept in read_batches(path, wanted, self.batch_size, keep=keep, **common):
-            yield batch if self.ids is None else batch.assign(**{ID: ids_in(kept, self.ids)})
+            yield batch.assign(**{own: ids_in(kept, name) for own, name in beside.items()})
 
     def asked(self, method: str, batch: Any, chosen: BoolArray, **named: Any) -> Any:
         """Call a method of the model with some labelled rows of a batch."""
-        X = batch.loc[chosen, list(loaded(self.model)[1])].reset_index(drop=True)
+        X = batch.loc[chosen, list(self.known[1])].reset_index(drop=True)
         ids = None if self.ids is None else batch[ID].to_numpy()[chosen]
-        labels, clf = batch[self.target].to_numpy()[chosen], loaded(self.model)[0]
+        labels = batch[self.target].to_numpy()[chosen]
         with unjudged():
-            return ask(getattr(clf, method), clf, X, y=labels, ids=ids, **named)
+            return ask(self.model, method, X, y=labels, ids=ids, **named)
 
-    def new_rows(self, part: str, quota: Quota | None) -> Iterator[tuple[Any, BoolArray]]:
+    def new_rows(self, part: str) -> Iterator[tuple[Any, BoolArray]]:
         """Yield some rows of a part at a time, and which of them are new."""
-        if quota is None:
-            yield from ((batch, np.ones(len(batch), dtype=bool)) for batch in self.batches(part))
-            return
-        left = np.zeros_like(_seen(self.model).values[1])
-        left[quota[0]] = quota[1]
         for batch in self.batches(part):
-            places = self.places(batch)
-            used = first_of_each(places, left)
-            left -= np.bincount(places[used], minlength=len(left))
+            used = np.zeros(len(batch), dtype=bool)
+            if self.model.seen is not None:
+                y = label_texts(batch[self.target].to_numpy())
+                used = self.model.seen.contains(batch[self.read], y, batch)
             yield batch, ~used
-
-    def places(self, batch: Any) -> IntArray:
-        """Return where the values of rows stand among those of used rows, -1 for nowhere."""
-        y = label_texts(batch[self.target].to_numpy())
-        return _seen(self.model).places(batch[self.read], y)
-
-
-@lru_cache(maxsize=1)
-def _seen(model: ModelFile) -> SeenRows:
-    seen = seen_rows(model.path)
-    assert seen is not None
-    return seen
 
 
 def _missing_in_part(part: str, rows: LabelledParts) -> tuple[int, int]:
@@ -317,17 +274,11 @@ def _missing_in_part(part: str, rows: LabelledParts) -> tuple[int, int]:
     return sum(n for n, _ in counts), sum(n for _, n in counts)
 
 
-def _match_part(part: str, rows: LabelledParts) -> PartMatches:
-    """Compare the rows of a part with the used ones."""
-    places = np.concatenate([np.empty(0, int), *map(rows.places, rows.batches(part))])
-    return PartMatches(part, len(places), *np.unique(places[places >= 0], return_counts=True))
-
-
 def _hashes_of_part(task: Task, rows: LabelledParts) -> tuple[str, Any]:
     """Return what the equal ones of the new rows of a part have in common, and its name."""
-    part, quota, _ = task
+    part, _ = task
     found = [np.empty(0, dtype=np.uint64)]
-    for batch, is_new in rows.new_rows(part, quota):
+    for batch, is_new in rows.new_rows(part):
         if is_new.any():
             found.append(rows.asked("labelled_hashes", batch, is_new))
     return part, np.concatenate(found)
@@ -335,12 +286,12 @@ def _hashes_of_part(task: Task, rows: LabelledParts) -> tuple[str, Any]:
 
 def _score_part(task: Task, rows: LabelledParts) -> tuple[str, PartScores]:
     """Score the rows of a part, without the used ones in it; return its name with them."""
-    part, quota, repeated = task
+    part, repeated = task
     places, counts = repeated or (np.empty(0, np.int64), np.empty(0, np.int64))
-    clf = loaded(rows.model)[0]
+    clf = rows.model.classifier
     nowhere = np.empty((0, len(clf.calibration_.parts)), np.int64)
     found, start = [PartScores(np.empty(0), np.empty(0, np.int64), nowhere)], 0
-    for batch, is_new in rows.new_rows(part, quota):
+    for batch, is_new in rows.new_rows(part):
         before = np.zeros(int(is_new.sum()), dtype=np.int64)
         own = slice(*np.searchsorted(places, [start, start + len(before)]))
         before[places[own] - start] = counts[own]
@@ -351,7 +302,7 @@ def _score_part(task: Task, rows: LabelledParts) -> tuple[str, PartScores]:
 
 def _score(batch: Any, is_new: BoolArray, before: IntArray, rows: LabelledParts) -> PartScores:
     """Score new rows; ``before`` says how many equal ones were read earlier."""
-    clf, kinds = loaded(rows.model)
+    clf, kinds = rows.known
     y = batch[rows.target].to_numpy()[is_new]
     n_seen = len(batch) - len(y)
     if not len(y):

@@ -14,9 +14,7 @@ from fareg._columns import check_columns
 from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
-from fareg.classifiers import SplitConformalClassifier
-from fareg.persistence import describe, load
-from fareg.workflow._notes import fit_notes
+from fareg.persistence import ModelFile
 from fareg.workflow._tables import check_safe_csv, read_batches, table_columns, table_writer
 
 ANSWERS = ("set", "size", "top", "probability", "level", "group")
@@ -75,12 +73,12 @@ def predict_file(
     check_outputs([out], inputs=[model, data])
     check_safe_csv(out, safe_csv)
     check_kept(keep)
-    clf = load(model, trusted=trusted, sha256=sha256)
-    kinds = model_columns(clf, model)
-    ids = id_column(ids, model, data)
+    file = ModelFile.open(model, trusted=trusted, sha256=sha256)
+    kinds = model_columns(file)
+    ids = id_column(ids, file, data)
     batches = read_batches(data, kinds, batch_size, keep=with_ids(keep, ids))
     told = write_answers(
-        clf,
+        file,
         batches,
         out,
         keep=keep,
@@ -120,7 +118,7 @@ class Answered:
 
 
 def write_answers(
-    clf: Any,
+    model: ModelFile,
     batches: Iterable[tuple[pd.DataFrame, pd.DataFrame]],
     out: AnyPath,
     *,
@@ -137,13 +135,14 @@ def write_answers(
     A Parquet file holds the ``notes`` too. If ``accept_drift`` is None, it is for others to judge
     the columns, of this table and of further ones.
     """
+    clf = model.classifier
     n_classes = len(clf.classes_)
     told = Answered(count_sizes([], n_classes))
     with table_writer(out, notes, safe_csv=safe_csv) as append, unjudged():
         for X, kept in batches:
             with rows_after(int(told.sizes.sum()), source):
                 own = None if ids is None else ids_in(kept, ids)
-                table = ask(clf.predict_table, clf, X, ids=own).reset_index(drop=True)
+                table = ask(model, "predict_table", X, ids=own).reset_index(drop=True)
             kept = kept.drop(columns=[name for name in kept if name not in keep])
             append(pd.concat([kept, table], axis=1))
             told += Answered(
@@ -166,21 +165,21 @@ def rows_after(n_before: int, source: Any) -> Iterator[None]:
         raise InvalidInputError(f"{where}{error}") from error
 
 
-def ask(method: Callable[..., Any], clf: Any, table: pd.DataFrame, **named: Any) -> Any:
+def ask(model: ModelFile, method: str, table: pd.DataFrame, **named: Any) -> Any:
     """Call a method of a classifier with a table of the columns that it needs.
 
     Sensitive features that lay beside the table when it was calibrated are handed over apart.
     """
-    beside = _beside(clf)
-    if not beside:
-        return method(table, **named)
-    own = table[list(clf.column_kinds_)]
-    return method(own, sensitive_features=table[list(beside)], **named)
+    call = getattr(model.classifier, method)
+    if not model.beside:
+        return call(table, **named)
+    own = table[list(model.classifier.column_kinds_)]
+    return call(own, sensitive_features=table[list(model.beside)], **named)
 
 
-def id_column(asked: str | None, model: AnyPath, data: AnyPath) -> str | None:
+def id_column(asked: str | None, model: ModelFile, data: AnyPath) -> str | None:
     """Return the column that tells whose row it is: as asked, or that of the fit if it is here."""
-    own = fit_notes(describe(model)).get("ids") if asked is None else asked
+    own = model.fit_notes.get("ids") if asked is None else asked
     if own is None:
         return None  # the table is not opened for that
     names = table_columns(data)
@@ -206,21 +205,13 @@ def ids_in(kept: pd.DataFrame, ids: str) -> Any:
     return kept[ids].astype(object).where(kept[ids].notna() & (kept[ids] != ""), None).to_numpy()
 
 
-def _beside(clf: Any) -> dict[str, str]:
-    """Return the sensitive features beside the table that the sets of a classifier depend on."""
-    kinds = getattr(clf, "sensitive_kinds_", None)
-    return {} if kinds is None or isinstance(clf, SplitConformalClassifier) else kinds
-
-
-def model_columns(clf: Any, model: AnyPath) -> dict[str, str]:
-    """Return the columns that a loaded model needs, with what they hold."""
-    # A file of ``fareg fit`` tells what the columns held in all rows, not in some of them.
-    kinds = fit_notes(describe(model)).get("columns", clf.column_kinds_)
-    if kinds is None:
+def model_columns(model: ModelFile) -> dict[str, str]:
+    """Return the columns that a model needs, with what they hold."""
+    if model.columns is None:
         raise InvalidInputError(
-            f"{model} was fitted on an array without column names; load it in Python instead"
+            f"{model.path} was fitted on an array without column names; load it in Python instead"
         )
-    return {**kinds, **_beside(clf)}
+    return model.columns
 
 
 def label_kinds(clf: Any, target: str) -> dict[str, str]:

@@ -8,8 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from fareg._files import (
     writing,
 )
 from fareg._validation import InvalidInputError, check_count
-from fareg.persistence import describe, load
+from fareg.persistence import ModelFile
 from fareg.workflow._parquet import count_rows, folder_parts
 from fareg.workflow._predict import (
     Answered,
@@ -95,10 +94,12 @@ def predict_folder(
     if os.path.lexists(target):  # a link that leads nowhere is there too
         raise InvalidInputError(f"cannot write {out}: it exists; remove it, or name a new folder")
     check_output(target)
-    stamp, file, parts = Stamp.of(root), ModelFile.of(model, trusted, sha256), folder_parts(root)
-    ids = id_column(ids, model, root)
-    plan = repr((file.digest, batch_size, list(keep), ids, parts)).encode()
-    clf, _ = loaded(file)
+    stamp, parts = Stamp.of(root), folder_parts(root)
+    file = ModelFile.open(model, trusted=trusted, sha256=sha256)
+    ids = id_column(ids, file, root)
+    plan = repr((file.sha256, batch_size, list(keep), ids, parts)).encode()
+    clf = file.classifier
+    model_columns(file)
     told = Answered(count_sizes([], len(clf.classes_)))
     with _filling(target, plan) as unfinished:
         common: dict[str, Any] = {"keep": keep, "ids": ids, "batch_size": batch_size}
@@ -161,7 +162,7 @@ def _answer_part(
     batch_size: int,
 ) -> Answered:
     """Write the answers to a part of a folder, and count the sets of each size."""
-    clf, kinds = loaded(model)
+    clf, kinds = model.classifier, model_columns(model)
     source, target, n_classes = root / part, out / part, len(clf.classes_)
     stamp, read = Stamp.of(source), {SOURCE: digest_of(source)}
 
@@ -179,32 +180,4 @@ def _answer_part(
         target.unlink(missing_ok=True)  # the part held other rows then
     if count_rows(source) == 0:
         return Answered(count_sizes([], n_classes))
-    return write_answers(clf, batches(), target, keep=keep, ids=ids, source=source, notes=read)
-
-
-@dataclass(frozen=True)
-class ModelFile:
-    """A model file that every process loads by itself; it must stay the same in mid-run."""
-
-    path: str
-    digest: str  # of its content
-    trusted: tuple[str, ...]
-
-    @classmethod
-    def of(
-        cls, path: AnyPath, trusted: Sequence[str] | None, sha256: str | None = None
-    ) -> ModelFile:
-        """Note what is in a file now, which must be what is expected."""
-        digest = describe(path, sha256=sha256)["sha256"]
-        return cls(str(Path(path).resolve()), digest, tuple(trusted or ()))
-
-
-@lru_cache(maxsize=1)
-def loaded(model: ModelFile) -> tuple[Any, dict[str, str]]:
-    """Return the classifier and the kinds of its columns, loaded once per process."""
-    if digest_of(model.path) != model.digest:
-        raise InvalidInputError(
-            f"{model.path} is not the file that it was; do not change it in mid-run"
-        )
-    clf = load(model.path, trusted=model.trusted, sha256=model.digest)
-    return clf, model_columns(clf, model.path)
+    return write_answers(model, batches(), target, keep=keep, ids=ids, source=source, notes=read)
