@@ -65,9 +65,8 @@ class SeenRows:
         which rows, so that the table need not be copied.
         """
         salt = secrets.token_bytes(SALT_BYTES)
-        ways = [((), None, MAX_REPEATED / 10 if names else MAX_REPEATED)]
-        ways += [(tuple(names), further, MAX_REPEATED)] if names else []
-        for known_by, beside, limit in ways:
+        for known_by, beside in {(): None, tuple(names): further}.items():
+            limit = MAX_REPEATED if known_by == tuple(names) else MAX_REPEATED / 10
             hashes, counts = np.unique(_digests(X, y, salt, beside)[rows], return_counts=True)
             if counts[counts > 1].sum() <= limit * counts.sum():
                 return cls(salt, hashes, known_by)
