@@ -374,7 +374,19 @@ def load(
 
 
 def describe(path: AnyPath, *, sha256: str | None = None) -> dict[str, Any]:
-    """Return what a model file says about itself; see :meth:`ModelFile.describe`."""
+    """Return what a model file says about itself; see :meth:`ModelFile.describe`.
+
+    Examples
+    --------
+    >>> import tempfile, fareg
+    >>> from fareg.datasets import make_synthetic
+    >>> from fareg.persistence import describe
+    >>> data = make_synthetic(1000, random_state=0)
+    >>> path = tempfile.mkdtemp() + "/model.fareg"
+    >>> fareg.save(fareg.SplitConformalClassifier(random_state=0).fit(data.X, data.y), path)
+    >>> describe(path)["class"], describe(path)["n_calibration"]
+    ('SplitConformalClassifier', 500)
+    """
     return ModelFile.open(path, sha256=sha256).describe()
 
 
