@@ -17,7 +17,7 @@ def short(cls, *args, **parameters):
 def short_classifiers():
     """Return one classifier of each class by its name, and the published method."""
     made = {cls.__name__: short(cls) for cls in CLASSIFIERS}
-    return {**made, "paper": fareg.FaReGClassifier.paper(max_iter=3, n_draws=2)}
+    return {**made, "paper": fareg.FaReGClassifier.paper(epochs=3, n_draws=2)}
 
 
 def batch_of(clf, X, **beside):

@@ -24,9 +24,9 @@ SENSITIVE = list(DATA.sensitive)
 TRAINED = make_pipeline(one_hot_encoder(), LogisticRegression()).fit(X[:800], Y[:800])
 CLASSIFIERS = {
     **{cls.__name__: cls for cls in fareg.classifiers.CLASSIFIERS},
-    "paper": functools.partial(fareg.FaReGClassifier.paper, max_iter=30),
+    "paper": functools.partial(fareg.FaReGClassifier.paper, epochs=30),
     "paper on condcp": functools.partial(
-        fareg.FaReGClassifier.paper, max_iter=30, base=fareg.CondCPClassifier()
+        fareg.FaReGClassifier.paper, epochs=30, base=fareg.CondCPClassifier()
     ),
     "plcp as published": functools.partial(fareg.PLCPClassifier, learn_from="reuse"),
     "label by label": functools.partial(fareg.FaReGClassifier, label_conditional=True),

@@ -228,7 +228,7 @@ CONFORMAL = {
     "exhaustive of labels": fareg.ExhaustiveConformalClassifier(TREE, **WHO),
     "fareg of new people": fareg.FaReGClassifier(TREE, **WHO),
     "paper": fareg.FaReGClassifier.paper(
-        TREE, max_iter=10, n_draws=3, base=fareg.PartialConformalClassifier(), **WHO
+        TREE, epochs=10, n_draws=3, base=fareg.PartialConformalClassifier(), **WHO
     ),
 }
 

@@ -40,7 +40,7 @@ QUICK = {
 TRAINED = {
     "plcp": fareg.PLCPClassifier(max_iter=2, n_restarts=1, sensitive_features=[0]),
     "fareg": fareg.FaReGClassifier(),
-    "paper": fareg.FaReGClassifier.paper(max_iter=3, n_draws=2),
+    "paper": fareg.FaReGClassifier.paper(epochs=3, n_draws=2),
 }
 CLASSIFIERS = {**QUICK, **TRAINED}
 
@@ -162,7 +162,7 @@ warnings.simplefilter("ignore")
 X = np.random.default_rng(0).normal(size=(300, 2))
 y = X[:, 0] > 0
 split = fareg.SplitConformalClassifier(LogisticRegression(), random_state=0).fit(X, y)
-network = fareg.FaReGClassifier.paper(LogisticRegression(), max_iter=2)
+network = fareg.FaReGClassifier.paper(LogisticRegression(), epochs=2)
 start, done = threading.Barrier(2), []
 
 def train():

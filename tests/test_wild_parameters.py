@@ -33,7 +33,7 @@ COLUMNS = X[["c", "d"]].astype(float)
 COVERED = np.where(X["d"] == 0, 0.7, 1.0)
 EVERY = (*CLASSIFIERS, PublishedFaReGClassifier)
 TABLES = ("y", "classes", "clusters")  # data, not settings
-QUICK = {"max_iter": 1, "n_restarts": 1}
+QUICK = {"epochs": 1, "n_restarts": 1}
 
 # Numbers are small or huge: those between are valid and take their time.
 NUMBERS = st.one_of(
@@ -84,7 +84,7 @@ def names(cls):
 @given(data=st.data())
 def test_a_classifier_answers_or_refuses_before_its_estimator_is_asked(cls, data):
     model = Watched().fit(None)
-    own = {"n_restarts": 1, "max_iter": 1, "learner": Ridge(), "random_state": 0}
+    own = {"n_restarts": 1, "max_iter": 1, "epochs": 1, "learner": Ridge(), "random_state": 0}
     given_ = {name: value for name, value in own.items() if name in names(cls)}
     name = data.draw(st.sampled_from(names(cls)))
     clf = cls(**{"estimator": FrozenEstimator(model), **given_, name: data.draw(WILD)})
@@ -144,7 +144,7 @@ def test_a_function_answers_or_refuses(function, data):
         ("learning_rate", -1, "number > 0"),
         ("published_scale", "no", "True or False"),
         ("numbers", "letters", "one of"),
-        ("max_iter", 10**12, "at most 1000000"),
+        ("epochs", 10**12, "at most 1000000"),
         ("random_state", -1, "whole number >= 0"),
     ],
 )

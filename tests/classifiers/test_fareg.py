@@ -254,7 +254,7 @@ def test_what_cannot_be_protected_is_refused_in_one_sentence(world, protect, sen
     [
         RandomForestRegressor(n_estimators=30, min_samples_leaf=20),
         DecisionTreeRegressor(min_samples_leaf=50),
-        NetworkLearner(max_iter=20, delta=0.4),
+        NetworkLearner(epochs=20, delta=0.4),
     ],
     ids=lambda learner: type(learner).__name__,
 )

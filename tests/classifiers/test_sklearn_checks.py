@@ -20,7 +20,7 @@ VARIANTS = [
     short(fareg.PLCPClassifier, TREE, learn_from="reuse"),
     fareg.RectifiedConformalClassifier(TREE, label_conditional=True, learn_from="split"),
     fareg.FaReGClassifier(TREE, label_conditional=True, learner=TREE_OF_NUMBERS, protect="nothing"),
-    fareg.FaReGClassifier.paper(TREE, max_iter=10, n_draws=3),
+    fareg.FaReGClassifier.paper(TREE, epochs=10, n_draws=3),
 ]
 
 EXPECTED = {

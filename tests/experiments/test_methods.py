@@ -196,7 +196,7 @@ def test_size_matched_sets_have_that_size(size, bench):
 
 @pytest.mark.parametrize("n_draws", [1, 7])
 def test_fewer_draws_are_the_first_of_many(n_draws, bench):
-    parameters = (("max_iter", 10), ("n_draws", n_draws))
+    parameters = (("epochs", 10), ("n_draws", n_draws))
     clf = FaReGClassifier.paper(
         bench.estimator,
         sensitive_features=bench.sensitive,

@@ -24,7 +24,7 @@ SMALLER = {
         hidden=(8,), learning_rate=0.01, max_epochs=2, patience=2
     ),
     "fareg.experiments._targets.QUICK_METRICS": MetricSettings(n_directions=4, n_permutations=2),
-    "fareg.experiments._targets.QUICK_STEPS": 3,
+    "fareg.experiments._targets.QUICK_EPOCHS": 3,
     "fareg.experiments._targets.QUICK_SIZES": (60,),
     "fareg.experiments._measures.ERT_ROUNDS": 2,
     "fareg.experiments._figures.DPI": 20,

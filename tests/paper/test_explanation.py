@@ -19,7 +19,7 @@ from paper_rows import xnor
 def learned():
     people, shortfall, _ = xnor(3000)
     people = people.drop(columns="Age")
-    return NetworkLearner(max_iter=150).fit(people, shortfall), people
+    return NetworkLearner(epochs=150).fit(people, shortfall), people
 
 
 def test_rankings_name_the_features_that_matter(learned):
@@ -97,8 +97,13 @@ def test_a_features_latent_share_is_a_mean_over_its_inputs_in_any_unit(unit):
         def reconstruct(self, z):
             return z * np.array([1.0, 1, 1, 1, 1, 1, 2 * unit])
 
-    shares = latent_importance(Decoder(), pd.DataFrame(index=range(50)))
-    assert shares.to_dict() == pytest.approx({"Color": 0.25, "Region": 0.25, "Age": 0.5})
+    rows = pd.DataFrame(index=range(50))
+    for size in (None, 1e-3):
+        shares = latent_importance(Decoder(), rows, size=size)
+        assert shares.to_dict() == pytest.approx({"Color": 0.25, "Region": 0.25, "Age": 0.5})
+    # as a share of the value, which is proportional to the change here, all features move alike
+    ratios = latent_importance(Decoder(), rows, size=1e-3, unit="value")
+    assert ratios.to_dict() == pytest.approx(dict.fromkeys(shares.index, 1 / 3))
 
 
 def test_one_panel_per_step_with_the_mean_membership_of_each_cell(learned):

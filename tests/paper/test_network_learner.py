@@ -26,7 +26,7 @@ PUBLISHED = {
 @pytest.fixture(scope="module")
 def learned():
     people, shortfall, hard = xnor(800)
-    return NetworkLearner(max_iter=200).fit(people, shortfall), people, shortfall, hard
+    return NetworkLearner(epochs=200).fit(people, shortfall), people, shortfall, hard
 
 
 def test_finds_an_interaction(learned):
@@ -38,7 +38,7 @@ def test_finds_an_interaction(learned):
 
 def test_is_a_regressor_that_scikit_learn_clones_and_cross_fits():
     people, shortfall, hard = xnor(2000)
-    learner = clone(NetworkLearner(max_iter=60)).set_params(random_state=3)
+    learner = clone(NetworkLearner(epochs=60)).set_params(random_state=3)
     assert learner.get_params()["random_state"] == 3
     q = cross_val_predict(learner, people, shortfall, cv=3)
     assert q[hard].mean() > q[~hard].mean() + 0.2
@@ -76,7 +76,7 @@ def test_a_row_never_depends_on_the_rows_beside_it(learned):
 def test_mean_membership_is_at_least_delta():
     people, shortfall, _ = xnor(400)
     for delta in (0.1, 0.5, 1.0):
-        learner = NetworkLearner(max_iter=20, delta=delta, n_restarts=2).fit(people, shortfall)
+        learner = NetworkLearner(epochs=20, delta=delta, n_restarts=2).fit(people, shortfall)
         assert learner.predict(people).mean() >= delta - 1e-9
 
 
@@ -153,7 +153,7 @@ def test_weights_are_drawn_within_one_over_the_root_of_their_inputs():
 
 def test_same_seed_same_answer_other_seed_another():
     people, shortfall, _ = xnor(300)
-    fits = [NetworkLearner(max_iter=20, random_state=s).fit(people, shortfall) for s in (1, 1, 2)]
+    fits = [NetworkLearner(epochs=20, random_state=s).fit(people, shortfall) for s in (1, 1, 2)]
     first, again, other = (fit.predict(people) for fit in fits)
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
@@ -161,15 +161,29 @@ def test_same_seed_same_answer_other_seed_another():
 
 def test_history_follows_both_stages():
     people, shortfall, _ = xnor(300)
-    learner = NetworkLearner(max_iter=45).fit(people, shortfall)
-    assert [h["step"] for h in learner.history_] == [10, 20, 30, 40, 45, 10, 20, 22]
+    learner = NetworkLearner(epochs=45).fit(people, shortfall)
+    assert [h["step"] for h in learner.history_] == 2 * [10, 20, 30, 40, 45]
     errors = [h["train_loss"] for h in learner.history_ if h["stage"] == "reconstruction"]
     assert errors[-1] < errors[0]
+    learner = NetworkLearner(epochs=5, batch_size=100).fit(people, shortfall)
+    assert learner.history_[-1]["step"] == 5 * 2  # 150 rows train in batches of 100
+
+
+@pytest.mark.parametrize("first", [0, 6])
+def test_the_published_network_reconstructs_its_inputs_whatever_their_scale(first):
+    people, shortfall, _ = xnor(1000)
+    ages = pd.Series(np.random.default_rng(0).integers(4, size=1000) + first).astype(float)
+    people = people.assign(Age=ages)
+    learner = NetworkLearner(**PUBLISHED, epochs=1000, learning_rate=1e-3).fit(people, shortfall)
+    x, z = learner.inputs(people), learner.latent(people)
+    assert z.std() < 0.1
+    errors = ((x - learner.reconstruct(z)[0]) ** 2).sum(axis=0)
+    assert (1 - errors / ((x - x.mean(axis=0)) ** 2).sum(axis=0) > 0.9).all()
 
 
 def test_published_scale_has_nearly_noiseless_latents():
     people, shortfall, hard = xnor(400)
-    learner = NetworkLearner(**PUBLISHED, max_iter=400, learning_rate=1e-3)
+    learner = NetworkLearner(**PUBLISHED, epochs=400, learning_rate=1e-3)
     learner.fit(people[["Color", "Gender"]], shortfall)
     assert learner.latent(people).std() < 0.1
     q = learner.predict(people)
@@ -178,7 +192,7 @@ def test_published_scale_has_nearly_noiseless_latents():
 
 def test_mini_batches_and_many_rows():
     people, shortfall, hard = xnor(5000)
-    q = NetworkLearner(max_iter=60, batch_size=128).fit(people, shortfall).predict(people)
+    q = NetworkLearner(epochs=60, batch_size=128).fit(people, shortfall).predict(people)
     assert q[hard].mean() > q[~hard].mean() + 0.3
 
 
@@ -197,7 +211,7 @@ def recorded(monkeypatch):
 def test_a_half_trains_and_the_other_half_stops(monkeypatch):
     seen = recorded(monkeypatch)
     people, shortfall, _ = xnor(401)
-    NetworkLearner(max_iter=2).fit(people, shortfall)
+    NetworkLearner(epochs=2).fit(people, shortfall)
     for trains, stops in seen:
         assert trains.shape == (4, 200)
         for some in (*trains, *stops):
@@ -209,7 +223,7 @@ def test_rows_of_one_person_are_in_one_half(monkeypatch):
     seen = recorded(monkeypatch)
     people, shortfall, _ = xnor(400)
     clusters = np.arange(400) % 50
-    NetworkLearner(max_iter=2).fit(people, shortfall, clusters)
+    NetworkLearner(epochs=2).fit(people, shortfall, clusters)
     trains, stops = seen[0]
     assert not set(clusters[trains[0]]) & set(clusters[stops[0]])
     assert not NetworkLearner().fit(people, shortfall, np.zeros(400)).found_
@@ -219,7 +233,7 @@ def test_a_sorted_table_is_stopped_on_rows_from_all_of_it(monkeypatch):
     seen = recorded(monkeypatch)
     monkeypatch.setattr(_training, "MAX_STOP_ROWS", 50)
     people, shortfall, _ = xnor(2000)
-    NetworkLearner(max_iter=2).fit(people, shortfall)
+    NetworkLearner(epochs=2).fit(people, shortfall)
     stops = seen[0][1]
     assert stops.shape == (4, 50)
     assert ((stops < 1000).mean(axis=1) > 0.2).all()
@@ -231,13 +245,13 @@ def test_missing_counts_as_a_category(n_levels):
     rng = np.random.default_rng(0)
     levels = [f"l{i}" for i in range(n_levels)] * 3
     people = pd.DataFrame({"a": pd.Series([*levels, *[None] * 3], dtype=object)})
-    learner = NetworkLearner(max_iter=2).fit(people, rng.random(len(people)))
+    learner = NetworkLearner(epochs=2).fit(people, rng.random(len(people)))
     assert len(learner.input_features()) == min(n_levels + 1, 100)
 
 
 def test_codes_are_one_raw_number_per_column():
     people = pd.DataFrame({"a": ["u", "v", "w", None] * 20, "b": [7.0, 8.0, np.nan, 1.0] * 20})
-    learner = NetworkLearner(max_iter=2, numbers="codes")
+    learner = NetworkLearner(epochs=2, numbers="codes")
     learner.fit(people.astype({"a": object}), np.arange(80) / 80)
     expected = [[0, 7], [1, 8], [2, 7], [3, 1]]  # a missing number is the median
     np.testing.assert_array_equal(learner.inputs(people.iloc[:4]), expected)
@@ -265,7 +279,7 @@ def test_hostile_columns_give_numbers():
         }
     )
     for numbers in ("standard", "codes"):
-        learner = NetworkLearner(max_iter=10, numbers=numbers).fit(people, rng.random(n))
+        learner = NetworkLearner(epochs=10, numbers=numbers).fit(people, rng.random(n))
         assert np.isfinite(learner.predict(people)).all()
         assert np.isfinite(learner.predict(people.assign(many="never seen"))).all()
 
@@ -278,7 +292,7 @@ def test_hostile_columns_give_numbers():
         ("beta", -1),
         ("beta", "a"),
         ("n_restarts", 0),
-        ("max_iter", 1.5),
+        ("epochs", 1.5),
         ("batch_size", -3),
         ("hidden_sizes", ()),
         ("hidden_sizes", (8, 0)),
@@ -294,7 +308,7 @@ def test_bad_parameters_are_named(parameter, value):
 
 def test_a_shortfall_that_is_no_number_is_refused_and_leaves_the_learner_as_it_was():
     people, shortfall, _ = xnor(100)
-    learner = NetworkLearner(max_iter=2).fit(people, shortfall)
+    learner = NetworkLearner(epochs=2).fit(people, shortfall)
     before = learner.predict(people)
     for wrong, said in ((np.full(100, np.nan), "finite"), (shortfall[:50], "same number of rows")):
         with pytest.raises(FaregError, match=said):

@@ -14,7 +14,7 @@ from fareg.datasets import make_synthetic
 from fareg.paper import PublishedFaReGClassifier
 from fareg.paper._published import best_cut
 
-FAST = {"max_iter": 60, "learning_rate": 0.01, "random_state": 0}
+FAST = {"epochs": 60, "learning_rate": 0.01, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +39,12 @@ def fitted(world):
 def test_paper_is_the_published_configuration():
     clf = FaReGClassifier.paper()
     assert isinstance(clf, PublishedFaReGClassifier)
-    assert (clf.beta, clf.delta, clf.n_draws, clf.max_iter) == (2.0, 0.3, 20, 2000)
+    assert (clf.beta, clf.delta, clf.n_draws, clf.epochs) == (2.0, 0.3, 20, 2000)
     assert (clf.batch_size, clf.learning_rate, clf.hidden_sizes) == (500, 1e-3, (64, 32))
     assert (clf.numbers, clf.published_scale, clf.n_restarts) == ("codes", True, 1)
     nursery = FaReGClassifier.paper(data="nursery")
     assert (nursery.beta, nursery.delta, nursery.n_draws) == (0.1, 0.1, 100)
-    assert (nursery.max_iter, nursery.learning_rate) == (800, 1e-2)
+    assert (nursery.epochs, nursery.learning_rate) == (800, 1e-2)
     assert FaReGClassifier.paper(data="nursery", delta=0.4).delta == 0.4
     with pytest.raises(FaregError, match="data must be one of"):
         FaReGClassifier.paper(data="mnist")
@@ -148,13 +148,13 @@ def test_levels_are_memberships_above_the_cut(world, fitted):
 
 @pytest.mark.parametrize(
     ("part", "value"),
-    [("cut_", -1.0), ("n_draws", 19), ("beta", 1.0), ("base", Partial()), ("max_iter", 0)],
+    [("cut_", -1.0), ("n_draws", 19), ("beta", 1.0), ("base", Partial()), ("epochs", 0)],
 )
 def test_a_state_that_contradicts_itself_is_refused(fitted, part, value):
     fitted.check()
     edited = copy.copy(fitted)
     vars(edited)[part] = value
-    with pytest.raises(ValueError, match=r"contradict each other|max_iter"):
+    with pytest.raises(ValueError, match=r"contradict each other|epochs"):
         edited.check()
 
 

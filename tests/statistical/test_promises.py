@@ -199,7 +199,7 @@ def test_groups_that_are_given_have_a_promise(reader, protect, is_kept):
 def test_a_base_adds_its_promise_to_the_published_method(reader, is_added):
     def make(index):
         base = ExhaustiveConformalClassifier() if is_added else None
-        options = {"max_iter": 1, "n_draws": 1, **shared(index)}
+        options = {"epochs": 1, "n_draws": 1, **shared(index)}
         return FaReGClassifier.paper(reader(), base=base, **options)
 
     ratio, error = worst_cell(make)

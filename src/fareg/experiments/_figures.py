@@ -129,6 +129,26 @@ def draw_cdf(values: dict[str, dict[str, Any]]) -> Any:
     return figure
 
 
+def draw_moves(rows: pd.DataFrame) -> Any:
+    """Draw reconstructed Color and Gender: a row of panels per seed, a panel per latent step."""
+    from matplotlib.figure import Figure
+
+    seeds, steps = rows["seed"].unique(), rows["step"].unique()
+    figure = Figure(figsize=(2.2 * len(steps), 2.1 * len(seeds)), layout="constrained")
+    axes = figure.subplots(len(seeds), len(steps), sharex=True, sharey=True, squeeze=False)
+    for ax, (_, own) in zip(axes.flat, rows.iterrows(), strict=True):
+        ax.scatter(own["color"], own["gender"], s=3, alpha=0.4, color="#0072b2")
+        title = f"+{own['step']:g}: |G|/N {own['membership']:.2f}, in group {own['inside']:.2f}"
+        ax.set_title(title, fontsize=7)
+        ax.axhline(0.5, color="#999999", lw=0.6)
+        ax.axvline(0.5, color="#999999", lw=0.6)
+    for ax, seed in zip(axes[:, 0], seeds, strict=True):
+        ax.set_ylabel(f"seed {seed}: Gender")
+    for ax in axes[-1]:
+        ax.set_xlabel("Color")
+    return figure
+
+
 def save_figure(figure: Any, path: Path) -> list[Path]:
     """Write a figure, or the bytes of one, as SVG and PNG; ``path`` has no suffix."""
     return [

@@ -6,10 +6,13 @@ import importlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from fareg._columns import canonical
 from fareg._validation import BoolArray, FloatArray, InvalidInputError
 from fareg.classifiers import (
     AFCPClassifier,
@@ -25,9 +28,10 @@ from fareg.experiments._bench import Bench
 from fareg.experiments._measures import once
 from fareg.experiments._peers import PEERS
 from fareg.experiments._settings import CONFIDENCE, Method, Parameters
-from fareg.paper import PublishedFaReGClassifier
+from fareg.paper import PublishedFaReGClassifier, drawn_members, latent_importance
 from fareg.pvalues import conformal_quantile
 
+PROBE = 1e-3  # the paper's perturbation of a latent dimension
 MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of them
 CLASSIFIERS: dict[str, Any] = {
     "marginal": SplitConformalClassifier,
@@ -39,7 +43,7 @@ CLASSIFIERS: dict[str, Any] = {
     "rcp": RectifiedConformalClassifier,
     "default": FaReGClassifier,
 }
-PUBLISHED = ("paper", "draws", "condcp+paper")
+PUBLISHED = ("paper", "draws", "condcp+paper", "condcp-for-marginal")
 SLOW = {**dict.fromkeys(PUBLISHED, 6.0), "condcp": 3.0}
 
 MARGINAL = Method("Marginal", "marginal")
@@ -151,8 +155,22 @@ def apply_method(
     else:
         model, facts = fitted(method, bench, score)
     X = bench.X.iloc[bench.test]
-    sets, seconds = _timed(bench, lambda: np.asarray(model.predict_set(X)))
+    ask = partial(_sets_without_marginal, method, bench, score, model)
+    ask = ask if method.kind == "condcp-for-marginal" else model.predict_set
+    sets, seconds = _timed(bench, lambda: np.asarray(ask(X)))
     return sets, {**facts, "predict_seconds": seconds, **_selections(model, bench)}
+
+
+def _sets_without_marginal(
+    method: Method, bench: Bench, score: str, model: Any, X: Any
+) -> BoolArray:
+    """Return the union of the sets of CondCP and of the random groups, without the marginal set."""
+    base, _ = fitted(Method("", "condcp", method.parameters[-1:]), bench, score)
+    rows = model.labelled_rows(X, bench.y[bench.test])
+    of_draws = model.thresholds_[1:, 0, None]  # one threshold for all labels
+    joined = drawn_members(model.learner_, rows, len(of_draws))
+    largest = np.where(joined, of_draws, -np.inf).max(axis=0)
+    return base.predict_set(X) | (model.conformity_scores(X) <= largest[:, None])
 
 
 def fitted(method: Method, bench: Bench, score: str) -> tuple[Any, dict[str, float]]:
@@ -191,8 +209,8 @@ def classifier(method: Method, bench: Bench, score: str) -> Any:
     if kind not in PUBLISHED:
         make = imported(kind) if ":" in kind else CLASSIFIERS.get(kind) or PEERS[kind]
         return make(bench.estimator, **options)
-    if kind == "condcp+paper":
-        options["base"] = CondCPClassifier()
+    if kind.startswith("condcp"):
+        options["base"] = CondCPClassifier(randomized=options.pop("randomized", False))
     options.setdefault("data", bench.problem.data.published)
     return FaReGClassifier.paper(bench.estimator, **options)
 
@@ -201,31 +219,41 @@ def _selections(model: Any, bench: Bench) -> dict[str, float]:
     """Say how often each of the two features that make the group was selected.
 
     AFCP selects for each test row. The published FaReG learns one group for all, and its two
-    features are those that change most when the latent is perturbed; the default's are those that
-    matter most to its disadvantage.
+    features are those whose reconstruction changes most when the latent is perturbed, as a share of
+    the feature's range, or of its value (``ratio``), as the paper has it; the default's are those
+    that matter most to its disadvantage.
     """
     data = getattr(bench.problem, "data", None)
     if data is None:
         return {}
-    wanted = data.target_features
+    wanted = list(data.target_features)
+    people = bench.X.iloc[bench.calibration]
     if isinstance(model, AFCPClassifier):
         names = [levels.name for levels in model.levels_]
         chosen = model.selected_features(bench.X.iloc[bench.test])
-        selected = chosen[:, [names.index(name) for name in wanted]]
-    elif isinstance(model, FaReGClassifier | PublishedFaReGClassifier):
-        shares: Any = model.explain(bench.X.iloc[bench.calibration])
-        if isinstance(model, PublishedFaReGClassifier):
-            shares = shares.ranking["latent"]
-        shares = shares.sort_values(ascending=False, kind="stable")[:2]
-        named = set(shares.index[shares > 0])
-        selected = np.array([[name in named for name in wanted]])
-    else:
+        return _shares("selects", chosen[:, [names.index(name) for name in wanted]])
+    if isinstance(model, FaReGClassifier):
+        return _shares("selects", _two_largest(model.explain(people), wanted))
+    if not isinstance(model, PublishedFaReGClassifier) or not model.learner_.found_:
         return {}
-    return {
-        "selects_first": float(selected[:, 0].mean()),
-        "selects_second": float(selected[:, 1].mean()),
-        "selects_both": float(selected.all(axis=1).mean()),
-    }
+    found: dict[str, float] = {}
+    for name, unit in (("selects", "range"), ("ratio", "value")):
+        people = canonical(people[bench.sensitive])
+        changes = latent_importance(model.learner_, people, size=PROBE, unit=unit)
+        found |= _shares(name, _two_largest(changes, wanted))
+    return found
+
+
+def _two_largest(shares: pd.Series, wanted: list[str]) -> BoolArray:
+    """Tell which of the wanted features are among the two with the largest positive shares."""
+    largest = shares.sort_values(ascending=False, kind="stable")[:2]
+    return np.array([[name in largest.index[largest > 0] for name in wanted]])
+
+
+def _shares(name: str, selected: BoolArray) -> dict[str, float]:
+    first, second = selected.mean(axis=0)
+    both = selected.all(axis=1).mean()
+    return {f"{name}_first": first, f"{name}_second": second, f"{name}_both": both}
 
 
 # --- what methods are compared with -------------------------------------------------------------

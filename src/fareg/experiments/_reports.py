@@ -7,10 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from fareg.datasets import PAPER_STATES
-from fareg.experiments._figures import draw_bars, draw_cdf, draw_panels, save_figure
+from fareg.experiments._figures import draw_bars, draw_cdf, draw_moves, draw_panels, save_figure
 from fareg.experiments._paper_problems import DATA
 from fareg.experiments._settings import BaseModel
 from fareg.experiments._store import write_file
@@ -29,12 +30,12 @@ from fareg.experiments._summaries import (
 from fareg.experiments._targets import Target
 from fareg.paper import PublishedFaReGClassifier
 
-SELECTIONS = ("selects_first", "selects_second", "selects_both")
+SELECTIONS = ("first", "second", "both")
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
 SLAB_VALUES = {"value": "", "held_out": ", held out"}
 FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "the first two"}
 VARIANTS = ("base", "codes", "data")  # a comparison has a table for each value of these
-SHOWN = ("delta", "beta", "n_draws", "max_iter", "batch_size", "learning_rate", "hidden_sizes")
+SHOWN = ("delta", "beta", "n_draws", "epochs", "batch_size", "learning_rate", "hidden_sizes")
 
 # A summary, the parts of a page and the figures of a target.
 Report = tuple[pd.DataFrame, list[str], dict[str, Any]]
@@ -88,7 +89,7 @@ def _tables(summary: pd.DataFrame, by: str, titles: str) -> Iterable[str]:
 def _report_sizes(target: Target, rows: pd.DataFrame) -> Report:
     summary = summarise(rows, ["n", "method"])
     first, second = DATA["xnor" if target.name == "synthetic" else target.name].target_features
-    titles = [f"Selects {first}", f"Selects {second}", f"Selects {first} & {second}"]
+    titles = [first, second, f"{first} & {second}"]
     gains = gain_per_size(summary, ["n"]).apply(lambda column: in_digits(column, 2))
     parts = [
         _repeats(summary),
@@ -98,7 +99,8 @@ def _report_sizes(target: Target, rows: pd.DataFrame) -> Report:
         "## Selected features",
         markdown_table(_selection_table(summary, ["n"], titles)),
     ]
-    panels = {"seconds": "Time Cost (s)", **dict(zip(SELECTIONS, titles, strict=True))}
+    panels = {"seconds": "Time Cost (s)"}
+    panels |= {f"selects_{w}": f"Selects {t}" for w, t in zip(SELECTIONS, titles, strict=True)}
     # Oracles and size-matched sets take no time of their own.
     working = summary[~summary["method"].str.contains("Oracle|Marginal at")]
     return (
@@ -114,18 +116,30 @@ def _report_sizes(target: Target, rows: pd.DataFrame) -> Report:
 def _selection_table(summary: pd.DataFrame, by: list[str], titles: list[str]) -> pd.DataFrame:
     own = summary[summary["selects_both"].notna()]
     table = own[[*by, "method"]].rename(columns={"n": "N", "data": "Data", "method": "Method"})
-    for name, title in zip(SELECTIONS, titles, strict=True):
-        table[title] = with_errors(own, name, 2)
+    for which, title in zip(SELECTIONS, titles, strict=True):
+        table[f"{title[0].upper()}{title[1:]}"] = with_errors(own, f"selects_{which}", 2)
+    for which, title in zip(SELECTIONS, titles, strict=True):
+        table[f"{title[0].upper()}{title[1:]}, by ratio"] = with_errors(own, f"ratio_{which}", 2)
     return table
 
 
 def _report_selection(target: Target, rows: pd.DataFrame) -> Report:
     summary = summarise(rows, ["data", "n", "method"])
-    titles = ["Selects Color", "Selects Gender", "Selects both"]
-    lead = f"{_repeats(summary)} A feature that is selected without any group tells nothing."
+    titles = ["Color", "Gender", "Both"]
+    lead = (
+        f"{_repeats(summary)} Selected by the change of reconstruction as a share of the feature's "
+        "range, and as a ratio to its value. A feature that is selected without any group says "
+        "nothing."
+    )
     parts = [lead, markdown_table(_selection_table(summary, ["data", "n"], titles))]
-    panels = dict(zip(SELECTIONS, titles, strict=True))
-    drawn = summary.assign(method=summary["method"] + ", " + summary["data"])
+    panels = {f"selects_{which}": title for which, title in zip(SELECTIONS, titles, strict=True)}
+    paper = summary[summary["method"].str.contains("paper")]
+    ratio = paper.assign(method=paper["method"] + ", by ratio")
+    for which in SELECTIONS:
+        for end in ("", "_se"):
+            ratio[f"selects_{which}{end}"] = paper[f"ratio_{which}{end}"]
+    drawn = pd.concat([summary, ratio])
+    drawn = drawn.assign(method=drawn["method"] + ", " + drawn["data"])
     figure = draw_panels(drawn, panels, "n", x_label="N", log_x=True)
     return summary, parts, {"selection": figure}
 
@@ -195,10 +209,33 @@ def _report_cdf(target: Target, rows: pd.DataFrame) -> Report:
 
 
 def _report_pictures(target: Target, rows: pd.DataFrame) -> Report:
-    table = rows[["n", "method", "Color", "Gender", "membership"]]
-    lead = "Mean membership of the test rows in the learned group."
-    images = {kind: rows[kind].iloc[0] for kind in ("svg", "png")}
-    return table, [lead, markdown_table(table.round(3))], {"paper": images} if images["svg"] else {}
+    summary = rows[["n", "seed", "step", "inside", "membership"]]
+    pairs = zip(summary["inside"], summary["membership"], strict=True)
+    cells = [f"{inside:.2f} ({membership:.2f})" for inside, membership in pairs]
+    wide = summary.assign(cell=cells).pivot(index="seed", columns="step", values="cell")
+    lead = (
+        f"N = {rows['n'].iloc[0]}. Share of reconstructed rows that are in the true group, and mean "
+        "membership in brackets, by the step along the latent."
+    )
+    table = wide.add_prefix("+").reset_index(names="Seed")
+    return summary, [lead, markdown_table(table)], {"reconstructions": draw_moves(rows)}
+
+
+def _report_time(target: Target, rows: pd.DataFrame) -> Report:
+    summary = summarise(rows, ["method", "n"])
+    fits = []
+    for method, own in summary.groupby("method", sort=False):
+        n, seconds = own["n"].to_numpy(float), own["seconds"].to_numpy(float)
+        slope, fixed = np.polyfit(n, seconds, 1)
+        left = ((seconds - slope * n - fixed) ** 2).sum() / ((seconds - seconds.mean()) ** 2).sum()
+        exponent = np.polyfit(np.log(n), np.log(seconds), 1)[0]
+        times = dict(zip(own["n"].map("N = {}".format), in_digits(seconds), strict=True))
+        fit = (1000 * slope, fixed, 1 - left, exponent)
+        names = ("Seconds per 1,000 rows", "Fixed seconds", "R2 of the line", "Exponent")
+        fits.append({"Method": method, **times, **dict(zip(names, in_digits(fit), strict=True))})
+    parts = [_repeats(summary), markdown_table(pd.DataFrame(fits))]
+    panels = {"seconds": "Time Cost (s)"}
+    return summary, parts, {"time": draw_panels(summary, panels, "n", x_label="N", log_x=True)}
 
 
 REPORTS: dict[str, Callable[[Target, pd.DataFrame], Report]] = {
@@ -209,4 +246,5 @@ REPORTS: dict[str, Callable[[Target, pd.DataFrame], Report]] = {
     "slabs": _report_slabs,
     "cdf": _report_cdf,
     "pictures": _report_pictures,
+    "time": _report_time,
 }

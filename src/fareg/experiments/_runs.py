@@ -18,19 +18,19 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fareg._columns import canonical
 from fareg._engines import run_tasks
 from fareg._threads import one_thread
 from fareg._validation import FaregWarning, InvalidInputError
 from fareg.experiments._bench import Bench
-from fareg.experiments._figures import draw_image
 from fareg.experiments._measures import MetricSettings, covered_rows, seed_of
-from fareg.experiments._methods import MARGINAL, SLOW, apply_method, fitted
+from fareg.experiments._methods import MARGINAL, PROBE, SLOW, apply_method, fitted
 from fareg.experiments._settings import Method, content_hash
 from fareg.experiments._store import Store
 from fareg.metrics import worst_slab_coverage
+from fareg.paper import influential_steps
 
 SEARCHES = ("random", "optimised")
-PICTURE_STEPS = (0.0, 1.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -127,26 +127,37 @@ class SlabCell(Cell):
 
 @dataclass(frozen=True)
 class PictureCell(Cell):
-    """The membership that the published method learned: by level of two features, and drawn."""
+    """What the published network reconstructs of two features while its latent is perturbed.
+
+    The latent moves by each step along the dimension that moves membership most, upwards. A row
+    per step: the share of reconstructions inside the true group, the mean membership, and the
+    reconstructed features.
+    """
 
     method: Method
+    steps: tuple[float, ...]
 
     @property
     def cost(self) -> float:
         return 6.0
 
     def compute(self, bench: Bench) -> pd.DataFrame:
-        model, _ = fitted(self.method, bench, "aps")
-        features = ["Color", "Gender"]
-        X = bench.X.iloc[bench.test]
-        table = X[features].assign(membership=model.predict_group(X))
-        rows = table.groupby(features, as_index=False)["membership"].mean()
-        images = {"svg": b"", "png": b""}
-        if model.learner_.found_:
-            own = bench.X.iloc[bench.calibration]
-            figure = model.plot_groups(own, features=tuple(features), steps=PICTURE_STEPS)
-            images = {kind: draw_image(figure, kind) for kind in images}
-        return rows.assign(**images)
+        learner = fitted(self.method, bench, "aps")[0].learner_
+        people = canonical(bench.X.iloc[bench.test][bench.sensitive])
+        z = learner.latent(people)
+        step, _ = influential_steps(learner, z, PROBE)
+        rise = learner.membership_of_latent(z + step) - learner.membership_of_latent(z - step)
+        unit = step / PROBE * (1 if rise.mean() >= 0 else -1)
+        places = [learner.input_features().index(name) for name in ("Color", "Gender")]
+        rows = []
+        for size in self.steps:
+            moved = z + size * unit
+            color, gender = learner.reconstruct(moved)[0][:, places].T
+            inside = (color > 0.5) == (gender > 0.5)  # red and female, or blue and male
+            membership = learner.membership_of_latent(moved)[0].mean()
+            own = {"step": size, "inside": inside.mean(), "membership": membership}
+            rows.append({**own, "color": color.tolist(), "gender": gender.tolist()})
+        return pd.DataFrame(rows)
 
 
 # --- running them -------------------------------------------------------------------------------

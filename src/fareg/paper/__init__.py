@@ -6,8 +6,14 @@ the union over the draws and the marginal set (:class:`DrawnGroups`). ``FaReGCla
 returns :class:`PublishedFaReGClassifier`, which puts both together.
 """
 
-from fareg.paper._draws import DrawnGroups
-from fareg.paper._explanation import Explanation, explain_network, plot_membership
+from fareg.paper._draws import DrawnGroups, drawn_members
+from fareg.paper._explanation import (
+    Explanation,
+    explain_network,
+    influential_steps,
+    latent_importance,
+    plot_membership,
+)
 from fareg.paper._learner import NetworkLearner
 from fareg.paper._projection import project_to_mass
 from fareg.paper._published import PublishedFaReGClassifier
@@ -20,7 +26,10 @@ __all__ = [
     "Explanation",
     "NetworkLearner",
     "PublishedFaReGClassifier",
+    "drawn_members",
     "explain_network",
+    "influential_steps",
+    "latent_importance",
     "plot_membership",
     "project_to_mass",
 ]

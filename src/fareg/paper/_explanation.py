@@ -49,14 +49,17 @@ def explain_network(learner: NetworkLearner, people: pd.DataFrame, seed: int = 0
     return Explanation(ranking, _traversal(learner, people))
 
 
-def influential_steps(learner: NetworkLearner, z: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return per restart the unit step along the latent dimension that moves membership most.
+def influential_steps(
+    learner: NetworkLearner, z: FloatArray, size: float | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Return per restart the step along the latent dimension that moves membership most.
 
     A step is one standard deviation of that dimension over the rows, so that probes fit the
-    latent's own scale. Steps have shape (n_restarts, 1, latent_dim); also returns how far
-    membership moves, shape (n_restarts,).
+    latent's own scale, or of a given ``size``, as published. Steps have shape (n_restarts, 1,
+    latent_dim); also returns how far membership moves, shape (n_restarts,).
     """
-    base, spread = learner.membership_of_latent(z), z.std(axis=1)
+    base = learner.membership_of_latent(z)
+    spread = z.std(axis=1) if size is None else np.full(z.shape[::2], size)
     steps = spread[:, None] * np.eye(z.shape[2])  # (n_restarts, dimension, latent_dim)
     moved = [learner.membership_of_latent(z + step[:, None]) for step in steps.swapaxes(0, 1)]
     moves = np.abs(np.array(moved) - base).mean(axis=2)  # (dimension, n_restarts)
@@ -64,18 +67,22 @@ def influential_steps(learner: NetworkLearner, z: FloatArray) -> tuple[FloatArra
     return steps[restarts, chosen][:, None], moves[chosen, restarts]
 
 
-def latent_importance(learner: NetworkLearner, people: pd.DataFrame) -> pd.Series:
+def latent_importance(
+    learner: NetworkLearner, people: pd.DataFrame, *, size: float | None = None, unit: str = "range"
+) -> pd.Series:
     """Return each feature's share of the change in reconstruction along that dimension.
 
-    A change counts as a share of the input's range, so that an indicator, a number and the code of
-    a level can be compared, and the change of a feature is the mean over its inputs: a sum would
-    favour features of many levels.
+    A change counts as a share of the input's range (``unit="range"``), so that an indicator, a
+    number and the code of a level can be compared, or of the reconstructed value itself
+    (``"value"``), the paper's change ratio, which is large where codes are near zero. The change of
+    a feature is the mean over its inputs: a sum would favour features of many levels.
     """
     z = learner.latent(people)
-    steps, moves = influential_steps(learner, z)
-    change = np.abs(learner.reconstruct(z + steps) - learner.reconstruct(z - steps)).mean(axis=1)
-    reach = np.ptp(learner.inputs(people), axis=0)
-    weighted = (change * moves[:, None]).sum(axis=0) / np.where(reach > 0, reach, np.inf)
+    steps, moves = influential_steps(learner, z, size)
+    low, at, high = (learner.reconstruct(z + k * steps) for k in (-1, 0, 1))
+    reach = np.ptp(learner.inputs(people), axis=0) if unit == "range" else np.abs(at)
+    change = (np.abs(high - low) / np.where(reach > 0, reach, np.inf)).mean(axis=1)
+    weighted = (change * moves[:, None]).sum(axis=0)
     by_feature = pd.Series(weighted).groupby(learner.input_features()).mean()
     return by_feature / (by_feature.sum() or 1.0)
 

@@ -67,8 +67,9 @@ class NetworkLearner(RegressorMixin, BaseEstimator):
         Weight of the KL term.
     n_restarts : int, default=4
         Networks trained together as one batched network; membership is their average.
-    max_iter : int, default=100
-        Gradient steps of the group stage; the reconstruction stage takes half as many.
+    epochs : int, default=100
+        Passes over the training rows in either stage: ``epochs * ceil(rows / batch_size)`` gradient
+        steps.
     batch_size : int, default=1024
     learning_rate : float, default=0.01
     hidden_sizes : tuple of int, default=(16, 8)
@@ -109,7 +110,7 @@ class NetworkLearner(RegressorMixin, BaseEstimator):
     delta: Fraction01 = 0.2
     beta: NonNegative = 0.01
     n_restarts: Count = 4
-    max_iter: Count = 100
+    epochs: Count = 100
     batch_size: Count = 1024
     learning_rate: Positive = 0.01
     hidden_sizes: Sizes = (16, 8)

@@ -35,7 +35,7 @@ from fareg.paper._learner import ENCODERS, NetworkLearner, Sizes
 # the published hyperparameters of each data set; the defaults of the class are those of "synthetic"
 SETTINGS: dict[str, dict[str, Any]] = {
     "synthetic": {},
-    "nursery": {"max_iter": 800, "learning_rate": 1e-2, "beta": 0.1, "delta": 0.1, "n_draws": 100},
+    "nursery": {"epochs": 800, "learning_rate": 1e-2, "beta": 0.1, "delta": 0.1, "n_draws": 100},
 }
 NETWORK = tuple(name for name in NetworkLearner().get_params() if name != "random_state")
 SHARED = ("confidence_level", "conformity_score", "sensitive_features")
@@ -72,7 +72,7 @@ allow_empty, random_state
     base : conformal classifier, default=None
         Another method of this package that reads the same features. Its sets define who is covered,
         and join the union.
-    delta, beta, n_restarts, max_iter, batch_size, learning_rate, hidden_sizes, published_scale, \
+    delta, beta, n_restarts, epochs, batch_size, learning_rate, hidden_sizes, published_scale, \
 numbers
         As in :class:`fareg.paper.NetworkLearner`, with the published values for synthetic data.
 
@@ -82,8 +82,6 @@ numbers
         The fitted network.
     cut_ : float
         Rows with a larger membership are said to belong to the group.
-    n_iter_ : int
-        Number of gradient steps that learning the group took, 1 if it took none.
     thresholds_ : ndarray of shape (1 + n_draws, n_labels)
         Of everyone, and of each draw.
 
@@ -93,7 +91,7 @@ numbers
     >>> from fareg.datasets import make_synthetic
     >>> data = make_synthetic(1500, random_state=0)
     >>> known = {"sensitive_features": list(data.sensitive), "random_state": 0}
-    >>> clf = FaReGClassifier.paper(max_iter=200, **known).fit(data.X[:1000], data.y[:1000])
+    >>> clf = FaReGClassifier.paper(epochs=200, **known).fit(data.X[:1000], data.y[:1000])
     >>> clf.predict_set(data.X[1000:]).shape
     (500, 6)
     >>> bool((clf.predict_set(data.X[1000:]) >= clf.with_draws(5).predict_set(data.X[1000:])).all())
@@ -105,7 +103,7 @@ numbers
     delta: Fraction01 = 0.3
     beta: NonNegative = 2.0
     n_restarts: Count = 1
-    max_iter: Count = 2000
+    epochs: Count = 2000
     batch_size: Count = 500
     learning_rate: Positive = 1e-3
     hidden_sizes: Sizes = (64, 32)
@@ -113,11 +111,21 @@ numbers
     numbers: Annotated[str, one_of(*ENCODERS)] = "codes"
 
     @classmethod
-    def published(cls, estimator: Any = None, *, data: str = "synthetic", **settings: Any) -> Self:
+    def published(
+        cls,
+        estimator: Any = None,
+        *,
+        data: str = "synthetic",
+        epochs: int | None = None,
+        **settings: Any,
+    ) -> Self:
         """Return the classifier with the published hyperparameters of a data set.
 
-        ``settings`` change single parameters of the class.
+        ``settings`` change single parameters of the class; ``epochs`` are the published ones if
+        None.
         """
+        if epochs is not None:
+            settings["epochs"] = epochs
         known = cls().get_params(deep=False)
         for name in settings:
             if name not in known:
@@ -197,7 +205,6 @@ numbers
         network = {name: getattr(self, name) for name in NETWORK}
         learner = NetworkLearner(**network, random_state=self.key_ % 2**32)
         learner.fit(rows.people, 1.0 - covered, rows.clusters)
-        self.n_iter_ = int(self.max_iter) if learner.found_ else 1
         self.cut_ = best_cut(learner.predict(rows.people), covered)
         drawn = DrawnGroups.fit(
             learner,

@@ -6,6 +6,7 @@ is small, and a library that derives them takes longer to load than this to trai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -57,7 +58,7 @@ def train_network(
     sizes = layer_sizes(x.shape[1], tuple(learner.hidden_sizes))
     last = {"reconstruction": sizes.pop("reconstruction")}
     group, decoder = (Part(some, learner.n_restarts, rng) for some in (sizes, last))
-    weights, delta, n_steps = group.weights, float(learner.delta), int(learner.max_iter)
+    weights, delta = group.weights, float(learner.delta)
 
     def stop_loss(rows: IntArray) -> Any:
         q = soft_group(latent_mean(X[which[rows]], weights), weights)
@@ -68,19 +69,39 @@ def train_network(
 
     stops = np.tile(np.flatnonzero(~trains), (learner.n_restarts, 1))
     rows = np.tile(np.flatnonzero(trains), (learner.n_restarts, 1))
+    n_steps = int(learner.epochs) * math.ceil(rows.shape[1] / learner.batch_size)
     common = rows, _batch(stops, MAX_STOP_ROWS, rng), learner, rng
     history = _minimise("group", loss, stop_loss, group, n_steps, *common)
-    latent, restart = latent_mean(X, weights), np.arange(learner.n_restarts)[:, None]
+    restart = np.arange(learner.n_restarts)[:, None]
+    z, z_mean, z_spread = _standardised(latent_mean(X, weights), which)
+    target, mean, spread = _standardised(X[None], which)
 
     def error(rows: IntArray) -> Floats:
-        return reconstruction_loss(decoder, latent[restart, which[rows]], X[which[rows]])
+        return reconstruction_loss(decoder, z[restart, which[rows]], target[0, which[rows]])
 
-    history += _minimise("reconstruction", error, error, decoder, n_steps // 2, *common)
-    trained = weights | decoder.weights
-    return {
+    history += _minimise("reconstruction", error, error, decoder, n_steps, *common)
+    trained = {
         name: [(w.astype(np.float64), b.astype(np.float64)) for w, b in layers]
-        for name, layers in trained.items()
-    }, history
+        for name, layers in (weights | decoder.weights).items()
+    }
+    # The layers at both ends take over the scales, so that the decoder reads z and answers x.
+    (w, b), *inner, (last_w, last_b) = trained["reconstruction"]
+    w = w / z_spread.swapaxes(1, 2)
+    ends = (w, b - z_mean @ w), (last_w * spread, last_b * spread + mean)
+    trained["reconstruction"] = [ends[0], *inner, ends[1]]
+    return trained, history
+
+
+def _standardised(values: Floats, which: IntArray) -> tuple[Floats, FloatArray, FloatArray]:
+    """Standardise the last axis over rows; also return mean and spread.
+
+    The latents of the authors' scale spread by a few thousandths, from which a decoder that reads
+    them as they are learns nothing.
+    """
+    rows = values[:, which].astype(np.float64)
+    mean, spread = rows.mean(axis=1, keepdims=True), rows.std(axis=1, keepdims=True)
+    spread[spread == 0] = 1
+    return ((values - mean) / spread).astype(np.float32), mean, spread
 
 
 class Part:
