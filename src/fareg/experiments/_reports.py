@@ -214,7 +214,7 @@ def _report_pictures(target: Target, rows: pd.DataFrame) -> Report:
     cells = [f"{inside:.2f} ({membership:.2f})" for inside, membership in pairs]
     wide = summary.assign(cell=cells).pivot(index="seed", columns="step", values="cell")
     lead = (
-        f"N = {rows['n'].iloc[0]}. Share of reconstructed rows that are in the true group, and mean "
+        f"N = {rows['n'].iloc[0]}. Share of reconstructed rows in the true group, and mean "
         "membership in brackets, by the step along the latent."
     )
     table = wide.add_prefix("+").reset_index(names="Seed")
