@@ -1,6 +1,7 @@
 """Every target leaves its tables and figures; bad input leaves one clear line."""
 
 import json
+import shutil
 import subprocess
 
 import numpy as np
@@ -15,6 +16,7 @@ from fareg.experiments import list_targets, reproduce
 from fareg.experiments._figures import draw_panels
 from fareg.experiments._measures import MetricSettings
 from fareg.experiments._methods import comparison
+from fareg.experiments._reports import write_page
 from fareg.experiments._settings import BaseModel
 from fareg.experiments._summaries import beside_paper, gain_per_size, printed, summarise
 from fareg.experiments._targets import DRAWS
@@ -34,12 +36,12 @@ SMALLER = {
 FIGURES = {
     "wsc-cdf": ["cdf"],
     "wsc-table": [],
-    "synthetic": ["panels", "time-and-selection"],
+    **{key: ["panels", "time"] for key in ("synthetic", "nursery")},
     "selection": ["selection"],
-    "nursery": ["panels", "time-and-selection"],
-    "visualization": ["paper"],
+    "visualization": ["reconstructions"],
+    "time": ["time"],
     **{key: ["panels"] for key in ("delta", "delta-draws", "draws", "beta")},
-    **{key: ["comparison"] for key in ("condcp", "published")},
+    **{key: ["comparison-1"] for key in ("condcp", "published")},
     **{key: ["comparison-1", "comparison-2"] for key in ("eight", "codes", "acs")},
     "nursery-cut": [f"comparison-{k}" for k in (1, 2, 3, 4)],
 }
@@ -99,24 +101,22 @@ def test_every_target_leaves_tables_and_figures(everything):
     assert set(done.files) == set(list_targets())
     assert done.skipped == {}
     for target, paths in done.files.items():
-        names = {path.name for path in paths}
-        assert {"summary.csv", "report.md"} <= names
-        assert {
-            f"{figure}.{kind}" for figure in FIGURES[target] for kind in ("svg", "png")
-        } <= names
+        assert {path.name for path in paths} == {
+            "summary.csv",
+            *(f"{figure}.svg" for figure in FIGURES[target]),
+        }
         for path in paths:
-            content = path.read_bytes()
-            starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".md": b"# "}
-            assert content.startswith(starts.get(path.suffix, b""))
             if path.suffix == ".csv":
                 assert len(pd.read_csv(path))
+            else:
+                assert path.read_bytes().startswith(b"<?xml")
 
 
 def test_comparisons_hold_every_method_and_metric(everything):
     done, _ = everything
     for target in ("synthetic", "nursery", "published", "condcp", "acs"):
-        summary = pd.read_csv(done.folder / target / "summary.csv")
-        n_more = {"condcp": 1, "acs": len(comparison()) + 3}
+        summary = summary_of(done, target)
+        n_more = {"condcp": 3, "acs": len(comparison()) + 3}
         assert len(summary) == len(comparison()) + n_more.get(target, 0)
         for metric in ("group_coverage", "wsc", "wsc_plus", "wsc_plus_held_out", "ert", "coverage"):
             assert summary[metric].between(-1, 1).all()
@@ -125,23 +125,47 @@ def test_comparisons_hold_every_method_and_metric(everything):
         assert {"wsc_plus_null_low", "wsc_plus_null_high", "seconds"} <= set(summary)
         summary["base"] = summary.get("base", "")
         for _, own in summary.groupby("base"):
-            by_name = own.set_index("method")["size"]
+            rows = own.set_index("method")
             for like in ("FaReG (paper)", "FaReG (levels)"):
-                assert by_name[f"Marginal at the size of {like}"] == by_name[like]
-    assert len(pd.read_csv(done.folder / "draws" / "summary.csv")) == len(DRAWS)
+                matched = rows.loc[f"Marginal at the size of {like}"]
+                assert matched["size"] == rows.loc[like, "size"]
+                gain = rows.loc[like, "group_coverage"] - matched["group_coverage"]
+                assert rows.loc[like, "gain"] == pytest.approx(gain, abs=2e-6)
+    assert len(summary_of(done, "draws")) == len(DRAWS)
 
 
-def test_the_paper_is_beside_ours_where_it_prints_numbers(everything):
+def summary_of(done, target):
+    return pd.read_csv(done.page.with_suffix("") / target / "summary.csv")
+
+
+def test_the_page_says_what_the_summaries_say(everything, tmp_path):
     done, _ = everything
-    table = pd.read_csv(done.folder / "wsc-table" / "paper.csv")
-    assert len(table) == 2 * 5 * 3  # metrics, deltas, sets of features
-    assert (table["difference"] - (table["ours"] - table["paper"])).abs().max() < 2e-6
-    said = pd.read_csv(done.folder / "acs" / "paper.csv")
-    assert set(said["method"]) == {"AFCP2", "FaReG (paper)"}
-    assert set(said["base"]) == {"network", "boosting"}
-    report = (done.folder / "acs" / "report.md").read_text()
-    assert "People of NM, HI; the paper's: CA, NY, TX, AK, AL." in report
-    assert "n_draws 100" in report.split("## Settings")[1]
+    text = done.page.read_text()
+    for target, paths in done.files.items():
+        for figure in (path for path in paths if path.suffix == ".svg"):
+            assert f"(page/{target}/{figure.name})" in text
+    assert "People of NM, HI; the paper's: CA, NY, TX, AK, AL." in text
+    assert "n_draws 100" in text.split("## Settings")[1]
+    assert text.count("| WSC+ | 0.5 |") == 1  # beside the paper
+    assert "## Not run" not in text
+
+    folder = tmp_path / "other"
+    shutil.copytree(done.page.with_suffix("") / "beta", folder / "beta")
+    notes = (
+        "beta = \"{{ value('beta', 'size', setting=0.5) }} and {{ mean('beta', 'n', setting=2) }}\""
+    )
+    (folder / "notes.toml").write_text(notes)
+    page = write_page(folder.with_suffix(".md")).read_text()
+    size = summary_of(done, "beta").set_index("setting").loc[0.5, "size"]
+    assert f"{size:.2f} and 100" in page
+    assert "- Fig. 8" in page.split("## Not run")[1]
+
+
+def test_the_page_of_this_repository_is_that_of_its_summaries(request, tmp_path):
+    docs = request.config.rootpath / "docs"
+    shutil.copytree(docs / "reproduction", tmp_path / "reproduction")
+    page = write_page(tmp_path / "reproduction.md")
+    assert page.read_text() == (docs / "reproduction.md").read_text()
 
 
 def test_a_second_run_computes_nothing_and_says_the_same(everything, monkeypatch):
@@ -204,7 +228,7 @@ def test_the_command_line_lists_runs_and_reports(smaller, tmp_path):
     options = ["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]
     result = CliRunner().invoke(app, ["reproduce", "wsc-cdf", *options])
     assert result.exit_code == 0, result.stderr
-    assert "wsc-cdf/summary.csv" in json.loads(result.stdout)["files"]["wsc-cdf"]
+    assert json.loads(result.stdout)["files"]["wsc-cdf"][0].endswith("wsc-cdf/summary.csv")
 
 
 def test_interruption_keeps_what_is_there(smaller, tmp_path, monkeypatch):
@@ -228,8 +252,9 @@ def test_numbers_meet_the_paper_only_at_the_papers_size():
     table = printed()[printed()["target"] == "eight"]
     ours = table.pivot(index="method", columns="metric", values="paper").reset_index()
     ours = ours.assign(repeats=3, **{f"{name}_se": 0.0 for name in table["metric"].unique()})
-    assert (beside_paper(ours.assign(n=2000), "eight")["difference"] == 0).all()
-    assert len(beside_paper(ours.assign(n=2000), "eight")) == 8
+    same = beside_paper(ours.assign(n=2000), "eight")
+    assert len(same) == 8
+    assert (same["ours"] == same["paper"]).all()
     assert len(beside_paper(ours.assign(n=500), "eight")) == 0
 
 

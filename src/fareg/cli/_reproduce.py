@@ -55,6 +55,4 @@ def _print_reproduction(told: dict[str, Any]) -> None:
         return
     for name, reason in told["skipped"].items():
         say(f"{name} skipped, {reason}", err=True)
-    for name, files in told["files"].items():
-        say(f"{name}: {', '.join(files)}")
-    say(f"in {told['folder']}")
+    say(f"{', '.join(told['files'])}: {told['page']}")

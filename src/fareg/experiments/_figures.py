@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fareg.experiments._settings import CONFIDENCE
-from fareg.experiments._store import write_file
 
 # The colours are those of Okabe and Ito; lines and markers tell methods apart too.
 STYLES: dict[str, dict[str, Any]] = {
@@ -147,17 +145,6 @@ def draw_moves(rows: pd.DataFrame) -> Any:
     for ax in axes[-1]:
         ax.set_xlabel("Color")
     return figure
-
-
-def save_figure(figure: Any, path: Path) -> list[Path]:
-    """Write a figure, or the bytes of one, as SVG and PNG; ``path`` has no suffix."""
-    return [
-        write_file(
-            path.with_suffix(f".{kind}"),
-            figure[kind] if isinstance(figure, dict) else draw_image(figure, kind),
-        )
-        for kind in ("svg", "png")
-    ]
 
 
 def draw_image(figure: Any, kind: str) -> bytes:

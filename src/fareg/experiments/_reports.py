@@ -1,62 +1,130 @@
-"""What a target leaves in the results folder: CSV and Markdown tables, SVG and PNG figures."""
+"""What a target leaves, a summary and figures, and the page, which is written from the summaries.
+
+What is said around the tables stands in ``reproduction.md.jinja``; what people conclude stands in
+``notes.toml`` beside the summaries, and takes every number from them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import fields
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from fareg.datasets import PAPER_STATES
-from fareg.experiments._figures import draw_bars, draw_cdf, draw_moves, draw_panels, save_figure
-from fareg.experiments._paper_problems import DATA
+from fareg.experiments._figures import draw_bars, draw_cdf, draw_image, draw_moves, draw_panels
 from fareg.experiments._settings import BaseModel
 from fareg.experiments._store import write_file
 from fareg.experiments._summaries import (
+    LABELS,
     PANELS,
     as_csv,
     beside_paper,
+    digits_of,
     gain_per_size,
     in_digits,
     markdown_table,
     readable,
     readable_comparison,
     summarise,
+    with_error,
     with_errors,
 )
-from fareg.experiments._targets import Target
+from fareg.experiments._targets import TARGETS, Target
 from fareg.paper import PublishedFaReGClassifier
 
-SELECTIONS = ("first", "second", "both")
+SELECTIONS = {"first": "Color", "second": "Gender", "both": "Both"}
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
 SLAB_VALUES = {"value": "", "held_out": ", held out"}
 FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "the first two"}
 VARIANTS = ("base", "codes", "data")  # a comparison has a table for each value of these
+DECIDING = ("group_coverage", "size")  # what is shown at every size
 SHOWN = ("delta", "beta", "n_draws", "epochs", "batch_size", "learning_rate", "hidden_sizes")
+MATCHED = "Marginal at the size of "
+NOTES = "notes.toml"
 
-# A summary, the parts of a page and the figures of a target.
-Report = tuple[pd.DataFrame, list[str], dict[str, Any]]
+Parts = list[str]
+Figures = dict[str, Any]
 
 
-def write_report(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
-    """Write the tables and figures of a target and return their paths."""
+@dataclass(frozen=True)
+class Report:
+    """How a kind of target is summarised, told and drawn."""
+
+    summary: Callable[[pd.DataFrame], pd.DataFrame]
+    parts: Callable[[pd.DataFrame], Parts]
+    figures: Callable[[pd.DataFrame, pd.DataFrame], Figures]
+
+
+def write_target(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write the summary and the figures of a target and return their paths."""
     if "fit_seconds" in rows:
         rows = rows.assign(seconds=rows["fit_seconds"] + rows["predict_seconds"])
-    summary, parts, figures = REPORTS[target.report](target, rows)
-    place = folder / target.name
-    written = [path for name, own in figures.items() for path in save_figure(own, place / name)]
-    written.append(write_file(place / "summary.csv", as_csv(summary)))
-    text = [f"# {target.title}", *parts]
-    compared = beside_paper(summary, target.name)
-    if len(compared):
-        written.append(write_file(place / "paper.csv", as_csv(compared)))
-        text += ["## Beside the paper", markdown_table(readable_comparison(compared))]
-    if "fit_seconds" in rows:
-        text += ["## Settings", markdown_table(settings_table())]
-    return [*written, write_file(place / "report.md", "\n\n".join(text) + "\n")]
+    report = REPORTS[target.report]
+    summary, place = report.summary(rows), folder / target.name
+    figures = report.figures(summary, rows)
+    drawn = [write_file(place / f"{k}.svg", draw_image(own, "svg")) for k, own in figures.items()]
+    return [write_file(place / "summary.csv", as_csv(summary)), *drawn]
+
+
+def write_page(page: Path) -> Path:
+    """Write the page of the summaries in the folder of the same name beside it."""
+    folder = page.with_suffix("")
+    found = {name: folder / name / "summary.csv" for name in TARGETS}
+    summaries = {name: pd.read_csv(path) for name, path in found.items() if path.is_file()}
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown
+    )
+    numbers = {
+        "mean": lambda *args, **where: _value(summaries, *args, **where)[0],
+        "value": lambda *args, **where: with_error(*_value(summaries, *args, **where)),
+    }
+    notes = folder / NOTES
+    said = tomllib.loads(notes.read_text(encoding="utf-8")) if notes.is_file() else {}
+    said = {k: environment.from_string(v).render(numbers).strip() for k, v in said.items()}
+    sections = [
+        {
+            "title": TARGETS[name].title,
+            "note": said.get(name, ""),
+            "parts": REPORTS[TARGETS[name].report].parts(summary),
+            "figures": sorted(path.stem for path in (folder / name).glob("*.svg")),
+            "paper": _paper_table(summary, name),
+            "name": name,
+        }
+        for name, summary in summaries.items()
+    ]
+    text = environment.get_template("reproduction.md.jinja").render(
+        folder=folder.name,
+        sections=sections,
+        settings=markdown_table(settings_table()),
+        lead=said.get("lead", ""),
+        missing=[TARGETS[name].title for name in TARGETS if name not in summaries],
+    )
+    return write_file(page, text)
+
+
+def _paper_table(summary: pd.DataFrame, target: str) -> str:
+    table = beside_paper(summary, target)
+    return markdown_table(readable_comparison(table)) if len(table) else ""
+
+
+def _value(
+    summaries: dict[str, pd.DataFrame], target: str, metric: str, **where: Any
+) -> tuple[float, float, int]:
+    """Return mean, standard error and digits of the one row of a summary that is meant."""
+    own = summaries[target]
+    for name, value in where.items():
+        own = own[own[name] == value]
+    ((_, row),) = own.iterrows()
+    return row[metric], row.get(f"{metric}_se", np.nan), digits_of(metric)
 
 
 def settings_table() -> pd.DataFrame:
@@ -64,7 +132,7 @@ def settings_table() -> pd.DataFrame:
     said: dict[str, dict[str, Any]] = {}
     for data in ("synthetic", "nursery"):
         own = PublishedFaReGClassifier.published(data=data).get_params(deep=False)
-        said[f"FaReG (paper), {data}"] = {name: own[name] for name in SHOWN if name in own}
+        said[f"FaReG (paper), {data}"] = {name: own[name] for name in SHOWN}
     base = BaseModel()
     said["Base network"] = {
         item.name: getattr(base, item.name) for item in fields(base) if item.name != "kind"
@@ -73,178 +141,189 @@ def settings_table() -> pd.DataFrame:
     return pd.DataFrame(pairs, columns=["Model", "Hyperparameters"])
 
 
-def _repeats(summary: pd.DataFrame) -> str:
+# --- kinds of targets ---------------------------------------------------------------------------
+
+
+def _summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """Summarise rows by all that labels them, with what a method gains on sets of equal size."""
+    by = [name for name in LABELS if name in rows]
+    if "method" in rows and rows["method"].str.startswith(MATCHED).any():
+        keys = [*(name for name in by if name != "method"), "seed"]
+        matched = rows[rows["method"].str.startswith(MATCHED)]
+        matched = matched.assign(method=matched["method"].str.removeprefix(MATCHED))
+        own = matched[[*keys, "method", "group_coverage"]].rename(columns={"group_coverage": "of"})
+        rows = rows.merge(own, on=[*keys, "method"], how="left")
+        rows = rows.assign(gain=rows["group_coverage"] - rows.pop("of"))
+    return summarise(rows, by)
+
+
+def _lead(summary: pd.DataFrame) -> str:
     few, many = summary["repeats"].min(), summary["repeats"].max()
     count = f"{many}" if few == many else f"{few} to {many}"
-    return f"Mean ± standard error over {count} repetition{'s' if many > 1 else ''}."
+    text = f"Mean ± standard error over {count} repetition{'s' if many > 1 else ''}."
+    if "n" in summary and summary["n"].nunique() == 1:
+        text = f"N = {summary['n'].iloc[0]}. {text}"
+    if "states" in summary:
+        ours = summary["states"].iloc[0]
+        text += f" People of {ours}; the paper's: {', '.join(PAPER_STATES)}."
+    return text
 
 
-def _tables(summary: pd.DataFrame, by: str, titles: str) -> Iterable[str]:
-    """Yield a heading and a table for each value of a column."""
-    for value, own in summary.groupby(by, sort=False):
-        yield f"## {titles.format(value)}"
-        yield markdown_table(readable(own, {"method": "Method"}))
-
-
-def _report_sizes(target: Target, rows: pd.DataFrame) -> Report:
-    summary = summarise(rows, ["n", "method"])
-    first, second = DATA["xnor" if target.name == "synthetic" else target.name].target_features
-    titles = [first, second, f"{first} & {second}"]
+def _size_parts(summary: pd.DataFrame) -> Parts:
+    parts = [_lead(summary)]
+    names = list(summary["method"].unique())
+    for metric in DECIDING:
+        shown = summary.assign(text=with_errors(summary, metric))
+        wide = shown.pivot(index="method", columns="n", values="text").reindex(names)
+        parts.append(_wide(wide, f"{PANELS[metric]}:"))
     gains = gain_per_size(summary, ["n"]).apply(lambda column: in_digits(column, 2))
-    parts = [
-        _repeats(summary),
-        *_tables(summary, "n", "N = {}"),
-        "## Gain in group coverage per label that sets grow by, beside marginal sets",
-        markdown_table(gains.add_prefix("N = ").reset_index(names="Method")),
-        "## Selected features",
-        markdown_table(_selection_table(summary, ["n"], titles)),
-    ]
-    panels = {"seconds": "Time Cost (s)"}
-    panels |= {f"selects_{w}": f"Selects {t}" for w, t in zip(SELECTIONS, titles, strict=True)}
+    title = "Gain in group coverage per label that sets grow by, over marginal sets:"
+    return [*parts, _wide(gains, title)]
+
+
+def _wide(table: pd.DataFrame, title: str) -> str:
+    shown = table.fillna("").add_prefix("N = ").reset_index(names="Method")
+    return f"{title}\n\n{markdown_table(shown)}"
+
+
+def _size_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
     # Oracles and size-matched sets take no time of their own.
     working = summary[~summary["method"].str.contains("Oracle|Marginal at")]
-    return (
-        summary,
-        parts,
-        {
-            "panels": draw_panels(summary, PANELS, "n", x_label="N", log_x=True),
-            "time-and-selection": draw_panels(working, panels, "n", x_label="N", log_x=True),
-        },
-    )
+    time = {"seconds": "Time Cost (s)"}
+    return {
+        "panels": draw_panels(summary, PANELS, "n", x_label="N", log_x=True),
+        "time": draw_panels(working, time, "n", x_label="N", log_x=True),
+    }
 
 
-def _selection_table(summary: pd.DataFrame, by: list[str], titles: list[str]) -> pd.DataFrame:
-    own = summary[summary["selects_both"].notna()]
-    table = own[[*by, "method"]].rename(columns={"n": "N", "data": "Data", "method": "Method"})
-    for which, title in zip(SELECTIONS, titles, strict=True):
-        table[f"{title[0].upper()}{title[1:]}"] = with_errors(own, f"selects_{which}", 2)
-    for which, title in zip(SELECTIONS, titles, strict=True):
-        table[f"{title[0].upper()}{title[1:]}, by ratio"] = with_errors(own, f"ratio_{which}", 2)
-    return table
+def _variant(summary: pd.DataFrame) -> str:
+    return next((name for name in VARIANTS if name in summary), "n")
 
 
-def _report_selection(target: Target, rows: pd.DataFrame) -> Report:
-    summary = summarise(rows, ["data", "n", "method"])
-    titles = ["Color", "Gender", "Both"]
-    lead = (
-        f"{_repeats(summary)} Selected by the change of reconstruction as a share of the feature's "
-        "range, and as a ratio to its value. A feature that is selected without any group says "
-        "nothing."
-    )
-    parts = [lead, markdown_table(_selection_table(summary, ["data", "n"], titles))]
-    panels = {f"selects_{which}": title for which, title in zip(SELECTIONS, titles, strict=True)}
-    paper = summary[summary["method"].str.contains("paper")]
-    ratio = paper.assign(method=paper["method"] + ", by ratio")
-    for which in SELECTIONS:
-        for end in ("", "_se"):
-            ratio[f"selects_{which}{end}"] = paper[f"ratio_{which}{end}"]
-    drawn = pd.concat([summary, ratio])
-    drawn = drawn.assign(method=drawn["method"] + ", " + drawn["data"])
-    figure = draw_panels(drawn, panels, "n", x_label="N", log_x=True)
-    return summary, parts, {"selection": figure}
-
-
-def _report_comparison(target: Target, rows: pd.DataFrame) -> Report:
-    variants = [name for name in VARIANTS if name in rows]
-    summary = summarise(rows, [*variants, "n", "method"])
-    about = f"N = {summary['n'].iloc[0]}. {_repeats(summary)}"
-    if "states" in rows:
-        about += f" People of {rows['states'].iloc[0]}; the paper's: {', '.join(PAPER_STATES)}."
-    if not variants:
-        parts = [about, markdown_table(readable(summary, {"method": "Method"}))]
-        return summary, parts, {"comparison": draw_bars(summary, PANELS)}
-    parts = [about, *_tables(summary, variants[0], variants[0].capitalize() + ": {}")]
-    own = summary.groupby(variants[0], sort=False)
-    figures = {f"comparison-{k}": draw_bars(part, PANELS) for k, (_, part) in enumerate(own, 1)}
-    return summary, parts, figures
-
-
-def _report_sweep(target: Target, rows: pd.DataFrame) -> Report:
-    summary = summarise(rows, ["n", "method", "setting"])
-    symbol = {"draws": "T", "delta-draws": "delta"}.get(target.name, target.name)
-    labels = {"method": "Method"} if summary["method"].nunique() > 1 else {}
-    parts = [
-        f"FaReG (paper), N = {summary['n'].iloc[0]}. {_repeats(summary)}",
-        markdown_table(readable(summary, {**labels, "setting": symbol})),
+def _comparison_parts(summary: pd.DataFrame) -> Parts:
+    by = _variant(summary)
+    return [_lead(summary)] + [
+        ("" if by == "n" else f"{by.capitalize()}: {value}.\n\n")
+        + markdown_table(readable(own, {"method": "Method"}))
+        for value, own in summary.groupby(by, sort=False)
     ]
-    log_x = target.name in ("beta", "draws")
-    figure = draw_panels(summary, PANELS, "setting", x_label=symbol, log_x=log_x)
-    return summary, parts, {"panels": figure}
 
 
-def _report_slabs(target: Target, rows: pd.DataFrame) -> Report:
+def _comparison_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
+    own = enumerate(summary.groupby(_variant(summary), sort=False), 1)
+    return {f"comparison-{k}": draw_bars(part, PANELS) for k, (_, part) in own}
+
+
+def _sweep_parts(summary: pd.DataFrame) -> Parts:
+    labels = {"method": "Method", "setting": "Value"}
+    return [_lead(summary), markdown_table(readable(summary, labels))]
+
+
+def _sweep_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
+    log_x = summary["setting"].max() > 1
+    return {"panels": draw_panels(summary, PANELS, "setting", x_label="value", log_x=log_x)}
+
+
+def _selection_parts(summary: pd.DataFrame) -> Parts:
+    table = summary[["data", "n", "method"]].set_axis(["Data", "N", "Method"], axis=1)
+    for kind, words in (("selects", ""), ("ratio", ", by ratio")):
+        for which, title in SELECTIONS.items():
+            table[title + words] = with_errors(summary, f"{kind}_{which}", 2)
+    return [_lead(summary), markdown_table(table)]
+
+
+def _selection_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
+    ratio = summary[summary["ratio_both"].notna()]
+    names = {f"ratio_{w}{end}": f"selects_{w}{end}" for w in SELECTIONS for end in ("", "_se")}
+    ratio = ratio.drop(columns=list(names.values())).rename(columns=names)
+    drawn = pd.concat([summary, ratio.assign(method=ratio["method"] + ", by ratio")])
+    drawn = drawn.assign(method=drawn["method"] + ", " + drawn["data"])
+    panels = {f"selects_{which}": title for which, title in SELECTIONS.items()}
+    return {"selection": draw_panels(drawn, panels, "n", x_label="N", log_x=True)}
+
+
+def _slab_summary(rows: pd.DataFrame) -> pd.DataFrame:
     way = rows["search"].map({"random": "", "optimised": " optimised"})
     rows = rows.assign(method=rows["kind"].map(SLAB_NAMES) + way, setting=rows["delta"])
-    by = ["features", "n", "method", "setting"]
-    summary = summarise(rows[[*by, "seed", *SLAB_VALUES]], by)
-    deviation = rows.groupby(by, sort=False)["value"].std().reset_index(name="value_sd")
-    summary = summary.merge(deviation, on=by)
-    parts = [_repeats(summary)]
+    return _summary(rows.drop(columns=["delta", "values"]))
+
+
+def _slab_parts(summary: pd.DataFrame) -> Parts:
+    parts = [_lead(summary)]
     for count, own in summary.groupby("features", sort=False):
-        tables = [_slab_table(own, value, words) for value, words in SLAB_VALUES.items()]
-        parts += [f"## On {FEATURES[count]}", markdown_table(pd.concat(tables))]
-    return summary, parts, {}
+        tables = []
+        for value, words in SLAB_VALUES.items():
+            shown = own.assign(text=with_errors(own, value), method=own["method"] + words)
+            wide = shown.pivot(index="method", columns="setting", values="text")
+            tables.append(wide.add_prefix("delta = ").reset_index(names="Metric"))
+        parts.append(f"On {FEATURES[count]}:\n\n{markdown_table(pd.concat(tables))}")
+    return parts
 
 
-def _slab_table(summary: pd.DataFrame, value: str, words: str) -> pd.DataFrame:
-    """Return a row per metric and a column per delta; ``words`` say which value it is."""
-    shown = summary.assign(text=with_errors(summary, value))
-    wide = shown.pivot(index="method", columns="setting", values="text").reset_index()
-    wide.columns = pd.Index(["Metric", *(f"delta = {d:g}" for d in wide.columns[1:])])
-    return wide.assign(Metric=wide["Metric"] + words)
-
-
-def _report_cdf(target: Target, rows: pd.DataFrame) -> Report:
+def _cdf_rows(rows: pd.DataFrame) -> pd.DataFrame:
     own = rows[(rows["delta"] == rows["delta"].max()) & (rows["search"] == "random")]
-    own = own.assign(method=own["kind"].map(SLAB_NAMES))
-    values: dict[str, dict[str, object]] = {}
-    for _, row in own.iterrows():
+    return own.assign(method=own["kind"].map(SLAB_NAMES))
+
+
+def _cdf_summary(rows: pd.DataFrame) -> pd.DataFrame:
+    own = _cdf_rows(rows).explode("values").astype({"values": float})
+    each = own.groupby(["features", "method"], sort=False)["values"]
+    quantiles = each.describe(percentiles=[0.05, 0.25, 0.5, 0.75])
+    return quantiles.drop(columns=["count", "std"]).reset_index()
+
+
+def _cdf_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
+    curves: dict[str, dict[str, object]] = {}
+    for _, row in _cdf_rows(rows).iterrows():
         panel = f"{FEATURES[row['features']]}, delta = {row['delta']:g}"
-        values.setdefault(panel, {})[row["method"]] = row["values"]
-    each = own.explode("values").astype({"values": float}).groupby(["features", "method"])["values"]
-    quantiles = each.describe(percentiles=[0.05, 0.25, 0.5, 0.75]).drop(columns=["count", "std"])
-    quantiles = quantiles.reset_index()
-    lead = "Worst coverage of a direction, over the directions of one run."
-    return quantiles, [lead, markdown_table(quantiles.round(3))], {"cdf": draw_cdf(values)}
+        curves.setdefault(panel, {})[row["method"]] = row["values"]
+    return {"cdf": draw_cdf(curves)}
 
 
-def _report_pictures(target: Target, rows: pd.DataFrame) -> Report:
-    summary = rows[["n", "seed", "step", "inside", "membership"]]
+def _picture_parts(summary: pd.DataFrame) -> Parts:
     pairs = zip(summary["inside"], summary["membership"], strict=True)
     cells = [f"{inside:.2f} ({membership:.2f})" for inside, membership in pairs]
     wide = summary.assign(cell=cells).pivot(index="seed", columns="step", values="cell")
     lead = (
-        f"N = {rows['n'].iloc[0]}. Share of reconstructed rows in the true group, and mean "
+        f"N = {summary['n'].iloc[0]}. Share of reconstructed rows in the true group, and mean "
         "membership in brackets, by the step along the latent."
     )
-    table = wide.add_prefix("+").reset_index(names="Seed")
-    return summary, [lead, markdown_table(table)], {"reconstructions": draw_moves(rows)}
+    return [lead, markdown_table(wide.add_prefix("+").reset_index(names="Seed"))]
 
 
-def _report_time(target: Target, rows: pd.DataFrame) -> Report:
-    summary = summarise(rows, ["method", "n"])
-    fits = []
+def _time_parts(summary: pd.DataFrame) -> Parts:
+    lines = []
     for method, own in summary.groupby("method", sort=False):
         n, seconds = own["n"].to_numpy(float), own["seconds"].to_numpy(float)
-        slope, fixed = np.polyfit(n, seconds, 1)
-        left = ((seconds - slope * n - fixed) ** 2).sum() / ((seconds - seconds.mean()) ** 2).sum()
-        exponent = np.polyfit(np.log(n), np.log(seconds), 1)[0]
-        times = dict(zip(own["n"].map("N = {}".format), in_digits(seconds), strict=True))
-        fit = (1000 * slope, fixed, 1 - left, exponent)
-        names = ("Seconds per 1,000 rows", "Fixed seconds", "R2 of the line", "Exponent")
-        fits.append({"Method": method, **times, **dict(zip(names, in_digits(fit), strict=True))})
-    parts = [_repeats(summary), markdown_table(pd.DataFrame(fits))]
+        line = {"Method": method}
+        line |= dict(zip(own["n"].map("N = {}".format), in_digits(seconds, 2), strict=True))
+        if len(n) > 2:
+            slope, fixed = np.polyfit(n, seconds, 1)
+            r2 = 1 - ((seconds - slope * n - fixed) ** 2).mean() / seconds.var()
+            exponent = np.polyfit(np.log(n), np.log(seconds), 1)[0]
+            names = ("Seconds per 1,000 rows", "Fixed seconds", "R2 of the line", "Exponent")
+            fit = in_digits((1000 * slope, fixed, r2, exponent))
+            line |= dict(zip(names, fit, strict=True))
+        lines.append(line)
+    return [_lead(summary), markdown_table(pd.DataFrame(lines))]
+
+
+def _time_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
     panels = {"seconds": "Time Cost (s)"}
-    return summary, parts, {"time": draw_panels(summary, panels, "n", x_label="N", log_x=True)}
+    return {"time": draw_panels(summary, panels, "n", x_label="N", log_x=True)}
 
 
-REPORTS: dict[str, Callable[[Target, pd.DataFrame], Report]] = {
-    "sizes": _report_sizes,
-    "selection": _report_selection,
-    "comparison": _report_comparison,
-    "sweep": _report_sweep,
-    "slabs": _report_slabs,
-    "cdf": _report_cdf,
-    "pictures": _report_pictures,
-    "time": _report_time,
+REPORTS = {
+    "sizes": Report(_summary, _size_parts, _size_figures),
+    "selection": Report(_summary, _selection_parts, _selection_figures),
+    "comparison": Report(_summary, _comparison_parts, _comparison_figures),
+    "sweep": Report(_summary, _sweep_parts, _sweep_figures),
+    "slabs": Report(_slab_summary, _slab_parts, lambda summary, rows: {}),
+    "cdf": Report(_cdf_summary, lambda summary: [markdown_table(summary.round(3))], _cdf_figures),
+    "pictures": Report(
+        lambda rows: rows[["n", "seed", "step", "inside", "membership"]],
+        _picture_parts,
+        lambda summary, rows: {"reconstructions": draw_moves(rows)},
+    ),
+    "time": Report(_summary, _time_parts, _time_figures),
 }

@@ -13,7 +13,7 @@ from fareg._engines import check_engine
 from fareg._files import check_outputs, kept_if_stopped
 from fareg._validation import FaregError, check_count
 from fareg.datasets import PAPER_STATES
-from fareg.experiments._reports import write_report
+from fareg.experiments._reports import write_page, write_target
 from fareg.experiments._runs import collect, run_cells
 from fareg.experiments._store import Store
 from fareg.experiments._targets import NO_ACS, TARGETS, Plan, Target
@@ -24,16 +24,15 @@ class Reproduction:
     """What a run left behind."""
 
     folder: Path
+    page: Path
     files: dict[str, list[Path]]  # tables and figures of each target
     skipped: dict[str, str]  # targets that were left out, with the reason and what to do about it
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same in plain types, with paths relative to the folder."""
-        files = {
-            name: [path.relative_to(self.folder).as_posix() for path in paths]
-            for name, paths in self.files.items()
-        }
-        return {"folder": str(self.folder), "files": files, "skipped": self.skipped}
+        """Return the same in plain types."""
+        files = {name: [str(path) for path in paths] for name, paths in self.files.items()}
+        page, folder = str(self.page), str(self.folder)
+        return {"folder": folder, "page": page, "files": files, "skipped": self.skipped}
 
 
 def list_targets() -> dict[str, str]:
@@ -56,9 +55,10 @@ def reproduce(
     engine: str = "local",
     acs_root: str | Path | None = None,
     acs_states: Sequence[str] | None = None,
+    page: str | Path | None = None,
     console: Console | None = None,
 ) -> Reproduction:
-    """Run the paper's experiments and write their tables and figures.
+    """Run the paper's experiments and write their tables and figures, and a page of them.
 
     Finished work is stored at once: a run that was stopped, in whatever way, continues where it
     stopped when the same call is made again, and ends with the same numbers.
@@ -68,7 +68,7 @@ def reproduce(
     targets : sequence of str, default=()
         Names from ``list_targets()``; none for all.
     out : path, default="reproduction"
-        Folder for results, one subfolder per target.
+        Folder for finished work.
     quick : bool, default=False
         Small networks, short training and small data: minutes for everything, rough numbers.
     repeats : int, default=None
@@ -85,6 +85,9 @@ def reproduce(
         Folder with PUMS person files, as ``fareg.datasets.load_acs_income`` reads them.
     acs_states : sequence of str, default=None
         Postal codes of the states whose people ACSIncome holds; None for the paper's.
+    page : path, default=None
+        The page to write, ``page.md`` in ``out`` if None. Tables and figures lie in a folder of the
+        same name beside it; it also shows those of earlier runs there.
     console : rich Console, default=None
         Shows progress if it is a terminal.
 
@@ -95,9 +98,10 @@ def reproduce(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     done = reproduce(["wsc-table"], out=folder, quick=True, sizes=[40], jobs=1)
     ...     print(sorted(path.name for path in done.files["wsc-table"]))
-    ['paper.csv', 'report.md', 'summary.csv']
+    ['summary.csv']
     """
-    check_outputs([out], inputs=[acs_root])
+    page = Path(out) / "page.md" if page is None else Path(page)
+    check_outputs([out, page], inputs=[acs_root])
     plan = Plan(
         quick=quick,
         repeats=(1 if quick else 10) if repeats is None else check_count("repeats", repeats),
@@ -115,8 +119,8 @@ def reproduce(
         run_cells(cells, store, jobs=jobs, engine=engine, console=console)
         for target in wanted:
             rows = collect(needed[target.name], store)
-            files[target.name] = write_report(target, rows, store.folder)
-    return Reproduction(store.folder, files, skipped)
+            files[target.name] = write_target(target, rows, page.with_suffix(""))
+        return Reproduction(store.folder, write_page(page), files, skipped)
 
 
 def _choose(names: Sequence[str], plan: Plan) -> tuple[list[Target], dict[str, str]]:

@@ -49,6 +49,7 @@ FEW_DRAWS = (1, 5, 20)
 PUBLISHED_SETTING = {"delta": 0.3, "beta": 2.0}
 FEATURE_COUNTS = (10, 3, 2)
 OTHER: Parameters = (("data", "synthetic"),)  # hyperparameters of another data set
+AFCPS = [Method(f"AFCP{k}", "afcp", (("n_select", k),)) for k in (1, 2)]
 AFCP_BATCH = 25  # of the base network, in the code published with AFCP
 
 # A cell, and what its rows are called in a target's tables.
@@ -154,7 +155,7 @@ def _short(plan: Plan) -> list[Method]:
     """Return the methods that a variant of the data is asked about."""
     paper = Method("FaReG (paper)", "paper", plan.epochs)
     matched = Method("Marginal at the size of FaReG (paper)", "matched", (("like", paper),))
-    return [MARGINAL, Method("AFCP2", "afcp", (("n_select", 2),)), paper, LEVELS, matched, ORACLE]
+    return [MARGINAL, AFCPS[1], paper, LEVELS, matched, ORACLE]
 
 
 def _eight(plan: Plan) -> list[Labelled]:
@@ -231,7 +232,7 @@ def _delta_draws(plan: Plan) -> list[Labelled]:
 
 def _selection(plan: Plan) -> list[Labelled]:
     """Ask which features are selected, also where there is no group at all."""
-    methods = [Method("FaReG (paper)", "paper", plan.epochs), LEVELS]
+    methods = [*AFCPS, Method("FaReG (paper)", "paper", plan.epochs), LEVELS]
     found = []
     for kind, words in {"xnor": "with the group", "none": "without any group"}.items():
         for n in plan.sizes_of("synthetic"):
@@ -259,8 +260,7 @@ def _pictures(plan: Plan) -> list[Labelled]:
 
 def _time(plan: Plan) -> list[Labelled]:
     """Compare seconds; boosting trains the base model, which takes no part in them."""
-    methods = [Method("FaReG (paper)", "paper", plan.epochs), LEVELS]
-    methods += [Method(f"AFCP{k}", "afcp", (("n_select", k),)) for k in (1, 2)]
+    methods = [*AFCPS, Method("FaReG (paper)", "paper", plan.epochs), LEVELS]
     found = []
     for n in plan.sizes_of("time"):
         own = replace(plan, sizes=(n,), repeats=min(plan.repeats, TIMED)).problems(
