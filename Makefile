@@ -4,6 +4,7 @@
 # make check   format, lint, types
 # make bench   timings and ratios against peers
 # make docs    the documentation site
+# make pages   every page with numbers, from the stored rows of benchmarks
 # make gallery the page of examples, with what they print and draw
 # make dist    wheel and sdist, and the quick tests on the installed wheel
 PYTHON ?= python3
@@ -12,7 +13,7 @@ BIN := .venv/bin
 OPTIONS := install --quiet --disable-pip-version-check -c $(CONSTRAINTS)
 INSTALL := $(BIN)/pip $(OPTIONS)
 
-.PHONY: demo quick test check bench docs gallery dist clean
+.PHONY: demo quick test check bench docs pages gallery dist clean
 
 demo: .venv/installed
 	$(BIN)/fareg demo
@@ -35,9 +36,12 @@ check: .venv/installed-dev
 bench: .bench-venv/installed
 	OMP_NUM_THREADS=1 .bench-venv/bin/python benchmarks/run.py
 
-docs: .venv/installed-dev
+docs: pages
 	$(INSTALL) -e ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pages: .venv/installed-dev
+	$(BIN)/python docs/_build.py
 
 gallery: .venv/installed-dev
 	$(BIN)/python docs/_gallery.py

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+# of this tree, whatever is installed: stored rows say what they were measured with
+VERSION = ".".join(tomllib.loads(PROJECT.read_text())["project"]["version"].split(".")[:2])
 N_LABELS = 6
 ENOUGH = 2.0  # seconds of repeats after which the shortest run is short enough
 

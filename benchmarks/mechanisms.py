@@ -1,7 +1,6 @@
 """Levels on a table that shares nothing with the shapes of ``quality.py``, in five ways to be hard.
 
-    python benchmarks/mechanisms.py all --rows 2000 --seeds 3
-    python benchmarks/mechanisms.py summary
+    python benchmarks/mechanisms.py --rows 2000 --seeds 3
 
 Eight sensitive columns (ages, fifty states, wages, missing degrees, ...) and four numbers that tell
 the label. In a group, labels are drawn at random, or are noisier than elsewhere, or follow another
@@ -22,7 +21,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import typer
-from quality import FEW, LEVELS, ORACLE, markdown
+from measure import VERSION
+from quality import FEW
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -36,7 +36,10 @@ from fareg._encoding import one_hot_encoder
 from fareg.metrics import is_covered
 
 RESULTS = Path(__file__).with_name("mechanisms.csv")
-COLUMNS = ("mechanism", "group", "N", "seed", "method", "worst", "average", "size", "named")
+COLUMNS = (
+    *("mechanism", "group", "N", "seed", "method"),
+    *("worst", "average", "size", "named", "version"),
+)
 SENSITIVE = ["age", "sex", "race", "state", "degree", "wage", "disabled", "children"]
 SIGNAL = ["x0", "x1", "x2", "x3"]
 STRENGTH = 2.2  # of the numbers that tell the label
@@ -151,36 +154,21 @@ def measure(mechanism: Mechanism, group: str, n_rows: int, seed: int) -> list[di
                 "average": round(float(covered.mean()), 4),
                 "size": round(float(sets.sum(axis=1).mean()), 4),
                 "named": "; ".join(named.rule.text for named in found),
+                "version": VERSION,
             }
         )
     return rows
 
 
-def summary(rows: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Return levels beside split and the oracle, by mechanism or by group."""
-    rows = rows[(rows["group"] != "nobody") | (key == "group")]
-    mean = rows.pivot_table(["worst", "size"], ["N", key], "method", sort=False)
-    is_named = rows[rows["method"] == LEVELS]["named"].notna()
-    n_named = is_named.groupby([rows["N"], rows[key]]).agg(["sum", "size"])
-    table = pd.DataFrame({method: mean["worst", method] for method in FEW})
-    table["short"] = table[ORACLE] - table[LEVELS]
-    table["larger"] = mean["size", LEVELS] / mean["size", ORACLE] - 1
-    table["split larger"] = mean["size", "split"] / mean["size", ORACLE] - 1
-    table["named"] = [f"{a} of {b}" for a, b in n_named.loc[table.index].to_numpy()]
-    return table.reset_index()
-
-
-def main(which: str, rows: int = 2000, seeds: int = 3) -> None:
-    """Measure everything, or show the summary."""
+def main(rows: int = 2000, seeds: int = 3) -> None:
+    """Measure what is missing in the version of this tree."""
     warnings.simplefilter("ignore", FaregWarning)
     done = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=COLUMNS)
-    if which == "summary":
-        print("\n\n".join(markdown(summary(done, key)) for key in ("mechanism", "group")))
-        return
+    done = done[done["version"].astype(str) == VERSION]
     finished = set(done[["mechanism", "group", "N", "seed"]].itertuples(index=False, name=None))
     with RESULTS.open("a", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if not len(done):
+        if not RESULTS.stat().st_size:
             writer.writeheader()
         for seed in range(seeds):
             for mechanism in MECHANISMS:

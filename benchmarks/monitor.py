@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from measure import VERSION
 from scipy.stats import norm
 
 from fareg import CoverageMonitor, FaregWarning, PartialConformalClassifier
@@ -68,6 +69,7 @@ def main() -> None:
                     "false_alarms": float((delays <= 0).mean()),
                     "found": float(found.mean()) if misses else None,
                     "median_rows": middle if np.isfinite(middle) else None,
+                    "version": VERSION,
                 }
             )
             print(rows[-1], flush=True)

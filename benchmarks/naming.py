@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 import typer
 from degrees import draw
+from measure import VERSION
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
@@ -36,7 +37,10 @@ from fareg.datasets import make_synthetic
 from fareg.metrics import is_covered
 
 RESULTS = Path(__file__).with_name("naming.csv")
-COLUMNS = ("part", "table", "seed", "named", "groups", "true_coverage", "levels", "agreement")
+COLUMNS = (
+    *("part", "table", "seed", "named", "groups"),
+    *("true_coverage", "levels", "agreement", "version"),
+)
 N = 2000
 CLEAR = ("xnor", "band by gender", "minority", "parity", "jobs")
 Columns = Callable[[np.random.Generator, int], dict[str, Any]]
@@ -242,6 +246,7 @@ def main(part: str, seeds: int = 3, folder: Path | None = None, only: str = "") 
     """Measure one part and add what is new to the table of results."""
     warnings.simplefilter("ignore", FaregWarning)
     done = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=COLUMNS)
+    done = done[done["version"].astype(str) == VERSION]
     finished = set(done[["part", "table", "seed"]].itertuples(index=False, name=None))
 
     def add(table: str, seed: int, row: dict[str, Any]) -> None:
@@ -250,7 +255,7 @@ def main(part: str, seeds: int = 3, folder: Path | None = None, only: str = "") 
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             if is_new:
                 writer.writeheader()
-            writer.writerow({"part": part, "table": table, "seed": seed, **row})
+            writer.writerow({"part": part, "table": table, "seed": seed, **row, "version": VERSION})
         print(part, table, seed, row, flush=True)
 
     if part == "published":

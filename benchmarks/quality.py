@@ -7,14 +7,13 @@
     python benchmarks/quality.py tuning,held-out,later --rows 2000 --seeds 5 --few --base boosting
     python benchmarks/quality.py rare --rows 20000 --seeds 5 --few
     python benchmarks/quality.py noise --rows 2000 --seeds 5 --test-rows 20000
-    python benchmarks/quality.py summary
 
 Every method is fitted on the same N rows: half of them train the base model, the others calibrate.
 The oracle knows the true degree of hardship of every row and calibrates each degree by itself. A
-finished case is added to ``quality.csv`` at once and is not measured again; ``--few`` measures
-split, levels and the oracle only. The base model is a small forest, or with ``--base boosting`` the
-default of the package. ``docs/quality.md`` tells what the figures say. Seeds below 20 and from 1000
-on were used while the learner was built.
+finished case is added to ``quality.csv`` at once and not measured again with the same version;
+``--few`` measures split, levels and the oracle only. The base model is a small forest, or with
+``--base boosting`` the default of the package. Seeds below 20 and from 1000 on were used while the
+learner was built. ``docs/results.md`` shows what decides.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ import numpy as np
 import pandas as pd
 import typer
 from degrees import HELD_OUT, LATER, NOISE, RANDOM, RARE, TUNING, Graded, draw
-from random_groups import random_union
+from measure import VERSION
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
@@ -62,17 +61,9 @@ SHAPES = {
     "noise": NOISE,
     "random": RANDOM,
 }
-SMOOTH = (  # regions of numbers alone
-    *("corner", "stripe", "slope", "disc", "ring", "tilt"),
-    *("checkerboard", "steps of age", "tails", "wedge", "forties"),
-)
-TENTH = (  # groups of about a tenth
-    *("minority", "two groups", "tenth", "box", "three groups", "minority in noise"),
-    *(f"random groups: {n}" for n in range(1, 5)),
-)
 COLUMNS = (
     *("base", "shape", "held_out", "N", "seed", "method"),
-    *("worst", "average", "size", "seconds", "n_levels", "level_off"),
+    *("worst", "average", "size", "seconds", "n_levels", "level_off", "version"),
 )
 LEVELS, ORACLE = "FaReG (levels)", "oracle partition"
 NOISE_METHODS = ("split", LEVELS)
@@ -208,83 +199,6 @@ def measure_case(
             yield row("split of the size of levels", scores <= threshold, 0.0)
 
 
-def by_method(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return means over shapes, per number of rows and method, of tables with all methods."""
-    known = rows[~rows["shape"].isin(NOISE) & (rows["base"] == "forest")]
-    case = ["shape", "N", "seed"]
-    n_methods = known.groupby(case)["method"].transform("nunique")
-    known = known[n_methods == n_methods.groupby(known["N"]).transform("max")]
-    oracle = known[known["method"] == ORACLE].set_index(case)[["worst", "size"]]
-    known = known.join(oracle.add_suffix("_oracle"), on=case)
-    known["short of oracle"] = known["worst_oracle"] - known["worst"]
-    known["size to oracle"] = known["size"] / known["size_oracle"]
-    per_shape = known.groupby(["N", "shape", "method"], sort=False).mean(numeric_only=True)
-    table = per_shape.groupby(["N", "method"], sort=False)[
-        ["worst", "average", "size", "short of oracle", "size to oracle", "seconds"]
-    ].mean()
-    lowest = per_shape["worst"].groupby(["N", "method"], sort=False).min()
-    return table.assign(**{"lowest worst": lowest}).reset_index()
-
-
-def with_random_joined(rows: pd.DataFrame) -> pd.DataFrame:
-    """Let random tables of the same number of groups count as seeds of one shape."""
-    number = rows["shape"].where(rows["shape"].isin(RANDOM)).str.removeprefix("random ")
-    tables = {text: int(text) for text in number.dropna().unique()}
-    shapes = {text: f"random groups: {random_union(k)[1]}" for text, k in tables.items()}
-    return rows.assign(
-        shape=number.map(shapes).fillna(rows["shape"]), seed=number.map(tables).fillna(rows["seed"])
-    )
-
-
-def by_shape(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return levels beside the oracle, per number of rows and shape, and whether goals are met."""
-    keys = ["base", "N", "held_out", "shape"]
-    known = with_random_joined(rows[~rows["shape"].isin(NOISE)])
-    mean = known.groupby([*keys, "method"])[["worst", "size"]].mean().unstack("method")
-    table = pd.DataFrame({"seeds": known.groupby(keys)["seed"].nunique()})
-    for method in FEW:
-        table[method] = mean["worst", method]
-    table["short"] = table[ORACLE] - table[LEVELS]
-    by_seed = known.pivot_table("worst", [*keys, "seed"], "method")
-    table["error"] = (by_seed[ORACLE] - by_seed[LEVELS]).groupby(keys).sem()  # of short, over seeds
-    table["larger"] = mean["size", LEVELS] / mean["size", ORACLE] - 1
-    table = table.reset_index()
-    large, smooth = table["N"] >= 8000, table["shape"].isin(SMOOTH)
-    small = smooth | table["shape"].isin(TENTH)
-    goal = np.select([large & smooth, large, small], [0.02, 0.01, 0.04], 0.02)
-    goal_size = np.select([large & smooth, large, smooth], [0.04, 0.03, 0.10], 0.04)
-    table["coverage goal"], table["met"] = goal, table["short"] <= goal
-    table["size goal"], table["size met"] = goal_size, table["larger"] <= goal_size
-    return table
-
-
-def without_signal(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return per table of noise the size relative to split, and how far coverage is off."""
-    noise = rows[rows["shape"].isin(NOISE)].set_index(["shape", "N", "seed"])
-    split, levels = (noise[noise["method"] == m] for m in ("split", LEVELS))
-    table = pd.DataFrame(
-        {
-            "size to split": levels["size"] / split["size"],
-            "levels": levels["n_levels"],
-            "level off": levels["level_off"],
-            "split off": split["level_off"],
-        }
-    )
-    kinds = {"size to split": ["mean", "max"], "levels": ["max"]}
-    kinds |= {"level off": ["mean", "max"], "split off": ["mean", "max"]}
-    found = table.groupby(["shape", "N"]).agg(kinds)
-    found.columns = [" ".join(pair) for pair in found.columns]
-    return found.reset_index()
-
-
-def markdown(table: pd.DataFrame) -> str:
-    """Return a table for the page."""
-    table = table.replace({True: "yes", False: "no"})
-    rows = [table.columns, ["---"] * table.shape[1], *table.itertuples(index=False)]
-    cells = [[f"{v:.3f}" if isinstance(v, float) else str(v) for v in row] for row in rows]
-    return "\n".join("| " + " | ".join(row) + " |" for row in cells)
-
-
 def main(
     which: str,
     rows: int = 2000,
@@ -293,14 +207,11 @@ def main(
     few: bool = False,
     base: str = "forest",
 ) -> None:
-    """Measure sets of shapes or named ones, or show the summary."""
+    """Measure sets of shapes, or named ones."""
     warnings.simplefilter("ignore", FaregWarning)
     done = pd.read_csv(RESULTS) if RESULTS.exists() else pd.DataFrame(columns=COLUMNS)
-    if which == "summary":
-        parts = (by_method(done), by_shape(done), without_signal(done))
-        print("\n\n".join(markdown(part) for part in parts))
-        return
     case = ["base", "shape", "N", "seed", "method"]
+    done = done[done["version"].astype(str) == VERSION]
     finished = set(done[case].itertuples(index=False, name=None))
     names = [name for part in which.split(",") for name in SHAPES.get(part, [part])]
     for seed in range(FIRST_SEED, FIRST_SEED + seeds):  # all shapes before any is repeated
@@ -320,7 +231,7 @@ def main(
                     rounded = {
                         k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()
                     }
-                    writer.writerow(rounded)
+                    writer.writerow({**rounded, "version": VERSION})
 
 
 if __name__ == "__main__":

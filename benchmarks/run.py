@@ -1,7 +1,7 @@
 """Every timing in one run: ``make bench``, or ``python benchmarks/run.py [SECTION]...``.
 
 Each finished section is stored in ``results.json`` at once, so a stopped run keeps what it has, and
-single sections can be measured again. The page ``docs/performance.md`` is written from that file.
+single sections can be measured again. ``make pages`` writes ``docs/scale.md`` from that file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ import growth
 import learning
 import mapped
 import million
-import page
 import pvalues
 import split
 import stages
 import start
 import typer
 import worst_slab
+from measure import VERSION
 from rich.console import Console
+from rich.table import Table
 
 from fareg._files import replacing
 
@@ -62,12 +63,27 @@ def machine() -> dict:
     }
 
 
+def table(sections: dict) -> Table:
+    """Return everything as one table."""
+    view = Table("what", "fareg, s", "peer", "peer, s", "ratio", "MiB", "note")
+    for name, section in sections.items():
+        view.add_section()
+        view.add_row(f"[bold]{name}")
+        for row in section["rows"]:
+            seconds = [row["ours_seconds"], row["peer_seconds"], row["ratio"]]
+            ours, peers, ratio = ["" if value is None else f"{value:,.3g}" for value in seconds]
+            peaks = [row[key] for key in ("ours_peak_mib", "peer_peak_mib")]
+            mib = " | ".join(f"{peak:,.0f}" for peak in peaks if peak is not None)
+            view.add_row(row["what"], ours, row["peer"], peers, ratio, mib, row["note"])
+    return view
+
+
 def main(
     sections: Annotated[
         list[str] | None, typer.Argument(help=f"Of: {', '.join(SECTIONS)} (default: all).")
     ] = None,
 ) -> None:
-    """Measure, store, print one table, write the page."""
+    """Measure, store, print one table."""
     chosen = sections or list(SECTIONS)
     unknown = sorted(set(chosen) - set(SECTIONS))
     if unknown:
@@ -80,14 +96,17 @@ def main(
             found = SECTIONS[name].measure()
         rows = [row.to_dict() for row in found.pop("rows")]
         others = max(load, os.getloadavg()[0] - 1)  # afterwards, one of it is this process
-        known[name] = {"load_of_others": round(others, 2), "rows": rows, **found}
+        known[name] = {
+            "version": VERSION,
+            "load_of_others": round(others, 2),
+            "rows": rows,
+            **found,
+        }
         ordered = {section: known[section] for section in SECTIONS if section in known}
         with replacing(RESULTS) as temporary:
             text = json.dumps({"machine": machine(), "sections": ordered}, indent=1)
             temporary.write_text(text + "\n")
-    results = json.loads(RESULTS.read_text())
-    console.print(page.table(results))
-    page.write(results)
+    console.print(table(ordered))
 
 
 if __name__ == "__main__":

@@ -156,13 +156,12 @@ def write_page(folder: Path) -> None:
     parts = ["## Through the shell"]
     if (folder / "shell.csv").is_file():
         found = pd.read_csv(folder / "shell.csv", dtype={"said": "str"}).fillna({"said": ""})
-        parts += [
+        parts.append(
             "`fareg fit --report`, `predict` of the test rows and `audit --report` on "
-            f"{found['table'].nunique()} tables as they are published "
-            "(`python benchmarks/shell_tables.py`). Seconds are wall time / "
-            f"processor time, {_beside(found)}; MiB are the peak.",
-            markdown_table(_shown(found)),
-        ]
+            f"{found['table'].nunique()} tables as they are published, {_beside(found)} "
+            "(`benchmarks/shell_tables.py`; rows in `benchmarks/tables/shell.csv`). "
+            f"{int((found['exit'] != 0).sum())} commands failed.\n\n{markdown_table(_shown(found))}"
+        )
     if (folder / "speed.csv").is_file():
         parts.append(_speed_sentence(pd.read_csv(folder / "speed.csv").set_index("what")))
     (folder / "shell.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
@@ -178,23 +177,18 @@ def _beside(found: pd.DataFrame) -> str:
 
 
 def _shown(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the smallest, the middle and the largest of each command over tables."""
     rows = []
-    for name, own in found.groupby("table"):
-        first = own.iloc[0]
-        row = {
-            "Table": name,
-            "Rows": f"{first['rows']:,}",
-            "Columns": first["columns"],
-            "Classes": first["classes"],
-            "Missing": f"{first['missing']:.0%}",
-        }
-        for command in COMMANDS:
-            cells = own[own["command"] == command].to_dict("records")
-            row[f"{command} (s)"] = "".join(
-                f"{c['seconds']:.0f} / {c['processor_seconds']:.0f}" for c in cells
-            )
-            row[f"{command} (MiB)"] = "".join(f"{c['peak_mib']:.0f}" for c in cells)
-        row["Failed"] = " ".join(own["said"]).strip()
+    for command in COMMANDS:
+        own = found[found["command"] == command]
+        row = {"Command": f"`{command}`"}
+        for title, name in (
+            ("seconds", "seconds"),
+            ("processor seconds", "processor_seconds"),
+            ("peak, MiB", "peak_mib"),
+        ):
+            low, middle, high = own[name].quantile([0, 0.5, 1])
+            row[f"{title}: median (range)"] = f"{middle:.0f} ({low:.0f} to {high:.0f})"
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -116,11 +116,16 @@ def test_examples_in_docstrings_are_collected():
     assert sum(">>> " in text for text in texts) >= 65
 
 
-def api_entries():
-    spec = importlib.util.spec_from_file_location("entries", ROOT / "docs" / "_api_entries.py")
+def script(name):
+    """Import a script of the documentation."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def api_entries():
+    return script("_api_entries")
 
 
 @pytest.mark.parametrize("thing", list(public_things()))
@@ -144,3 +149,15 @@ def test_shared_entries_are_split_and_roles_become_code():
         "beta : float\n    See `a.b`.\n\n    More.\nn : int\n\nAttributes\n----------\n"
         "low, high : float\n"
     )
+
+
+def test_pages_and_tables_are_those_of_the_stored_rows(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    build = script("_build")
+    stale = [
+        name
+        for name, text in build.texts().items()
+        if (ROOT / "docs" / name).read_text(encoding="utf-8") != text
+    ]
+    assert not stale, "run make pages"
+    assert all((ROOT / "docs" / name).is_file() for name in build.PICTURES)

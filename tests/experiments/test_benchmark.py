@@ -283,9 +283,14 @@ def test_methods_from_elsewhere_and_failures_are_rows(folder, tmp_path):
     page = (tmp_path / "out" / "page.md").read_text()
     assert "Refuses, 1 times (made-up): ValueError" in page
 
-    (folder / "conclusions.md").write_text("## What to conclude\n\nNothing.\n")
+    note = folder / "conclusions.md"
+    note.write_text("## What to conclude\n\nSplit sets cover {{ natural.Split.coverage }}%.\n")
     benchmark(written(folder, page="../again.md"), out=tmp_path / "out", page_only=True)
-    assert "## What to conclude" in (tmp_path / "again.md").read_text()
+    covered = 100 * rows.loc["Split", "coverage"]
+    assert f"Split sets cover {covered:.1f}%." in (tmp_path / "again.md").read_text()
+    note.write_text("{{ natural.Spilt.coverage }}")
+    with pytest.raises(InvalidInputError, match=r"conclusions\.md is not a template that can be"):
+        benchmark(written(folder), out=tmp_path / "out", page_only=True)
 
 
 def test_a_package_that_is_missing_is_refused_at_once(folder, tmp_path, monkeypatch):
@@ -332,16 +337,17 @@ def test_a_page_has_gaps_where_a_method_failed_or_a_measure_is_missing(results, 
     results.loc[failed, "error"] = "RuntimeError: no"
     results.loc[failed, ["coverage", "worst_cells", "mean_size"]] = np.nan
     write_page(results, [], tmp_path, tmp_path / "failed.md")
-    text = (tmp_path / "failed.md").read_text()
-    assert "| a | 0.900 | 2.00 | 0.900 | 0.900 | 1.00 | 1 of 1 |" in text
-    assert "| b | 0.900 | 2.00 | 0.900 |  |  |  |" in text
+    shown = pd.read_csv(tmp_path / "failed" / "tables.csv").set_index(["table", "method"])
+    assert shown.loc[("a", "FaReG (levels)"), ["size_ratio", "share_named"]].tolist() == [1, 1]
+    assert ("b", "Split") in shown.index
+    assert ("b", "FaReG (levels)") not in shown.index
 
     results = results.assign(error="", worst_cells=np.nan, matched_worst_cells=np.nan)
     results["worst_cells"] = results["worst_cells"].mask(results["table"] == "a", 0.8)
     write_page(results, [], tmp_path, tmp_path / "empty.md")
-    text = (tmp_path / "empty.md").read_text()
-    assert "| b | 0.900 | 2.00 |  |" in text
-    assert "nan" not in text
+    shown = pd.read_csv(tmp_path / "empty" / "tables.csv").set_index(["table", "method"])
+    assert np.isnan(shown.loc[("b", "Split"), "worst_cells"])
+    assert "nan" not in (tmp_path / "empty.md").read_text()
 
 
 def test_without_a_cell_of_enough_rows_other_measures_are_told(table, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from rich.console import Console
 from fareg._engines import check_engine
 from fareg._files import check_output, check_outputs, kept_if_stopped
 from fareg._validation import InvalidInputError, check_choice, check_count
+from fareg._version import __version__
 from fareg.experiments._measures import MIN_CELL
 from fareg.experiments._methods import find_methods
 from fareg.experiments._page import SETTING, write_page
@@ -81,7 +82,8 @@ def benchmark(
         ``data`` and ``page``; and a section ``[tables.NAME]`` for each table: ``title``,
         ``published``, ``path``, ``target`` and ``sensitive``; ``drop``, ``clusters``, ``missing``,
         ``at_least`` and ``edges`` if needed. What people conclude, in ``conclusions.md`` beside it,
-        becomes part of the page.
+        becomes part of the page; it may
+        take numbers from the results, such as ``{{ natural.Split.coverage }}``.
     out : path, default="benchmark"
         Folder for results.
     page_only : bool, default=False
@@ -110,7 +112,8 @@ def benchmark(
     with kept_if_stopped():
         run_cells(cells, store, jobs=jobs, engine=engine, console=console)
         labelled = [(cell, _labels(cell)) for cell in cells]
-        results = _with_earlier(collect(labelled, store), store.folder / RESULTS)
+        new = collect(labelled, store).assign(version=__version__)
+        results = _with_earlier(new, store.folder / RESULTS)
         return Benchmark(
             store.folder, results, _write(results, said, path.parent, store.folder, page)
         )
@@ -195,7 +198,7 @@ def _with_earlier(results: pd.DataFrame, path: Path) -> pd.DataFrame:
 
 def _read(path: Path) -> pd.DataFrame:
     # A table may be called 2018, and a method NA.
-    texts = dict.fromkeys(["error", *KEYS], "str") | {"n": "int", "seed": "int"}
+    texts = dict.fromkeys(["error", "version", *KEYS], "str") | {"n": "int", "seed": "int"}
     results = pd.read_csv(path, keep_default_na=False, na_values=[""], dtype=texts)
     return results.assign(error=results["error"].fillna(""))
 

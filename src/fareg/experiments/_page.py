@@ -11,20 +11,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import FileSystemLoader, StrictUndefined, TemplateError
+from jinja2.sandbox import SandboxedEnvironment
 
-from fareg._validation import FloatArray
+from fareg._validation import FloatArray, InvalidInputError
 from fareg.experiments._figures import draw_image
 from fareg.experiments._methods import METHODS
 from fareg.experiments._peers import PEERS
 from fareg.experiments._store import write_file
-from fareg.experiments._summaries import in_digits, markdown_table, with_error
+from fareg.experiments._summaries import as_csv, in_digits, markdown_table
 from fareg.experiments._tables import LABELS, Table
 
 SETTING = ["table", "labels", "model", "score", "n", "seed"]
-SPLIT, MATCHED, ORACLE, LEVELS = (
-    METHODS[name].name for name in ("split", "matched", "oracle", "levels")
-)
+SPLIT, MATCHED, ORACLE = (METHODS[name].name for name in ("split", "matched", "oracle"))
 N_RESAMPLES = 2000
 ENOUGH = 0.5  # share of the settings in which a method must have been run
 PAIRED = {"coverage": "Coverage", "mean_size": "Size", "worst_cells": "Worst cells"}
@@ -34,39 +33,63 @@ GAIN = "Gain at equal size"
 def write_page(
     results: pd.DataFrame, tables: Sequence[Table], notes: Path, page: Path
 ) -> list[Path]:
-    """Write the page; figures and the tidy file lie in a folder of the same name beside it.
+    """Write the page; figures and the table by table lie in a folder of the same name beside it."""
+    folder = page.with_suffix("")
+    parts = {labels: compared(results, labels) for labels in LABELS}
+    figures = [
+        write_file(folder / f"{labels}.svg", draw_image(gains_figure(rows), "svg"))
+        for labels, rows in parts.items()
+        if len(rows)
+    ]
+    text = page_text(results, tables, notes, folder.name)
+    tidy = write_file(folder / "tables.csv", as_csv(table_by_table(results)))
+    return [write_file(page, text), tidy, *figures]
+
+
+def page_text(results: pd.DataFrame, tables: Sequence[Table], notes: Path, folder: str) -> str:
+    """Return the page as Markdown; it links what lies in ``folder``.
 
     ``notes`` is a folder that may hold ``conclusions.md``, what people conclude from the figures,
-    and ``shell.md``, further measurements; they become parts of the page.
+    and ``shell.md``, further measurements; they become parts of the page. Both are templates, which
+    take their numbers from ``natural`` and ``noise``: means over tables, by method and measure.
     """
-    folder = page.with_suffix("")
-    parts, written = [], []
-    for labels in LABELS:
-        rows = compared(results, labels)
-        if len(rows):
-            written.append(_figure(rows, folder / f"{labels}.svg"))
-            parts.append({"labels": labels, **_part(rows, tables)})
-    said = {}
-    for name in ("conclusions", "shell"):
-        note = notes / f"{name}.md"
-        said[name] = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
-    environment = Environment(
+    environment = SandboxedEnvironment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         autoescape=False,  # Markdown
     )
-    text = environment.get_template("page.md.jinja").render(
+    parts = {labels: compared(results, labels) for labels in LABELS}
+    facts = {labels: _facts(rows) for labels, rows in parts.items() if len(rows)}
+    said = {}
+    for name in ("conclusions", "shell"):
+        note = notes / f"{name}.md"
+        text = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
+        try:
+            said[name] = environment.from_string(text).render(facts)
+        except TemplateError as error:
+            raise InvalidInputError(
+                f"{note} is not a template that can be filled: {error}"
+            ) from error
+    return environment.get_template("page.md.jinja").render(
         spelled={name: sorted(results[name].unique()) for name in SETTING},
         n_rows=len(results),
-        folder=folder.name,
-        parts=parts,
+        folder=folder,
+        parts=[
+            {
+                "labels": labels,
+                "n_settings": len(rows.drop_duplicates(SETTING)),
+                "n_tables": rows["table"].nunique(),
+                "overview": markdown_table(_overview(rows)),
+            }
+            for labels, rows in parts.items()
+            if len(rows)
+        ],
         peers=_peers(results),
         failures=_failures(results),
         tables=tables,
         **said,
     )
-    return [write_file(page, text), *written]
 
 
 def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
@@ -120,15 +143,41 @@ def with_interval(values: pd.Series) -> tuple[float, float, float]:
     return float(present.mean()), float(low), float(high)
 
 
-def _part(rows: pd.DataFrame, tables: Sequence[Table]) -> dict[str, Any]:
-    titles = {table.name: table.title for table in tables}
-    return {
-        "n_settings": len(rows.drop_duplicates(SETTING)),
-        "n_tables": rows["table"].nunique(),
-        "overview": markdown_table(_overview(rows)),
-        "gains": markdown_table(_gains(rows, titles)),
-        "levels": markdown_table(_levels(rows, titles)),
+def table_by_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Return means per kind of labels, table and method; the error of the gain is over seeds."""
+    found = []
+    for labels in LABELS:
+        rows = compared(results, labels)
+        keys = ["labels", "table", "method"]
+        shown = ["coverage", "mean_size", "size_ratio", "worst_cells", "group_coverage", "gain"]
+        means = rows.groupby(keys)[shown].mean()
+        seeds = rows.groupby([*keys, "seed"])["gain"].mean()  # runs of one seed are one
+        means["gain_error"] = seeds.groupby(keys).sem()
+        named = (rows["n_named"] > 0).where(rows["n_named"].notna())
+        means["share_named"] = named.groupby([rows[key] for key in keys]).mean()
+        found.append(means.reset_index())
+    return pd.concat(found, ignore_index=True)
+
+
+def _facts(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Return coverage, size and gains of every method in percent and points, as text."""
+    measures = {
+        "coverage": by_table(rows, "coverage").mean(),
+        "worst": by_table(rows, "worst_cells").mean(),
+        "group": by_table(rows, "group_coverage").mean(),
+        "larger": _size_ratios(rows) - 1,
+        "gain": by_table(rows, "gain").mean(),
     }
+    return {
+        method: {name: f"{100 * means[method]:.1f}" for name, means in measures.items()}
+        for method in rows["method"].unique()
+    }
+
+
+def _size_ratios(rows: pd.DataFrame) -> pd.Series:
+    """Return geometric means over tables of sizes relative to split sets."""
+    with np.errstate(divide="ignore"):  # sets of a method may all be empty
+        return np.exp(np.log(by_table(rows, "size_ratio")).mean())
 
 
 def _overview(rows: pd.DataFrame) -> pd.DataFrame:
@@ -137,8 +186,6 @@ def _overview(rows: pd.DataFrame) -> pd.DataFrame:
     # The oracle takes no part in the ranks, nor do split sets of another method's size.
     entered = gain.drop(columns=[ORACLE, MATCHED], errors="ignore")
     ranks = entered.rank(axis=1, ascending=False).reindex(columns=gain.columns)
-    with np.errstate(divide="ignore"):  # sets of a method may all be empty
-        ratio = np.exp(np.log(by_table(rows, "size_ratio")).mean())
 
     def mean(name: str, digits: int = 3) -> list[str]:
         return in_digits(by_table(rows, name).mean(), digits)
@@ -146,48 +193,11 @@ def _overview(rows: pd.DataFrame) -> pd.DataFrame:
     shown = pd.DataFrame({"Method": list(gain), "Coverage": mean("coverage")})
     if rows["group_coverage"].notna().any():
         shown["Group with noise"] = mean("group_coverage")
-    shown["Size"] = in_digits(ratio)
+    shown["Size"] = in_digits(_size_ratios(rows))
     shown["Worst cells"] = mean("worst_cells")
     shown[GAIN] = _intervals(gain, 3, "+")
     shown["Rank"] = _intervals(ranks, 1)
-    shown["ERT under"] = mean("ert_under", 4)
-    shown["WSC+ held out"] = mean("wsc_plus_held_out")
     shown["Seconds"] = mean("seconds", 2)
-    shown["Trainings (s)"] = mean("training_seconds", 1)
-    return shown
-
-
-def _gains(rows: pd.DataFrame, titles: dict[str, str]) -> pd.DataFrame:
-    means = by_table(rows, "gain")
-    # Runs of one seed are averaged before the error over seeds.
-    seeds = rows.groupby(["table", "method", "seed"])["gain"].mean()
-    errors = seeds.groupby(["table", "method"]).sem().unstack("method")
-    shown = pd.DataFrame({"Table": [titles.get(name, name) for name in means.index]})
-    for method in means.columns.drop([SPLIT, MATCHED], errors="ignore"):
-        pairs = zip(100 * means[method], 100 * errors[method], strict=True)
-        shown[method] = [_points(mean, error) for mean, error in pairs]
-    return shown
-
-
-def _points(mean: float, error: float) -> str:
-    text = with_error(mean, error, 1)
-    clear = abs(mean) > max(2 * (0.0 if pd.isna(error) else error), 0.5)
-    return f"**{text}**" if text and clear else text
-
-
-def _levels(rows: pd.DataFrame, titles: dict[str, str]) -> pd.DataFrame:
-    """Return split sets beside levels, table by table."""
-    worst, ratio = by_table(rows, "worst_cells"), by_table(rows, "size_ratio")
-    shown = pd.DataFrame({"Table": [titles.get(name, name) for name in worst.index]})
-    shown["Split: coverage"] = in_digits(by_table(rows, "coverage")[SPLIT])
-    shown["size"] = in_digits(by_table(rows, "mean_size")[SPLIT], 2)
-    shown["worst cells"] = in_digits(worst[SPLIT])
-    if LEVELS in worst:
-        shown["Levels: worst cells"] = in_digits(worst[LEVELS])
-        shown["size relative to split"] = in_digits(ratio[LEVELS], 2)
-        named = rows[rows["method"] == LEVELS].groupby("table")["n_named"]
-        shares = named.apply(lambda count: f"{(count > 0).sum()} of {len(count)}")
-        shown["runs with a named group"] = shares.reindex(worst.index, fill_value="").to_numpy()
     return shown
 
 
@@ -222,7 +232,7 @@ def _intervals(table: pd.DataFrame, digits: int, sign: str = "") -> list[str]:
     return shown
 
 
-def _figure(rows: pd.DataFrame, path: Path) -> Path:
+def gains_figure(rows: pd.DataFrame) -> Any:
     """Draw the gain of each method: a grey dot per table, the mean with its interval in colour."""
     from matplotlib.figure import Figure
 
@@ -239,4 +249,4 @@ def _figure(rows: pd.DataFrame, path: Path) -> Path:
     ax.set_yticks(places, list(gain.columns))
     ax.set_xlabel("coverage of the worst cells, points above split sets of the same size")
     ax.grid(axis="x", alpha=0.25)
-    return write_file(path, draw_image(figure, "svg"))
+    return figure

@@ -1,0 +1,334 @@
+"""What pages say of the stored rows: one function per study, from a file to a table or facts.
+
+Every row says with which version it was measured; where a case was measured with two, the newer one
+counts, and pages show which it is.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fareg.experiments import _page as real_tables
+from fareg.experiments._tables import read_settings
+
+ROOT = Path(__file__).parents[1]
+SPLIT, FAREG, ORACLE = "split", "FaReG", "oracle"
+NAMES = {"FaReG (levels)": FAREG, "oracle partition": ORACLE}
+MODELS = {"boosting": "boosting (default)", "forest": "small forest"}
+RANDOM = "random groups"
+METHODS = {  # in the order of the page
+    **{name: name for name in (SPLIT, "k-means cells", "PLCP", "CondCP", "RCP")},
+    "split of the size of levels": "split, as large as FaReG",
+    **{name: name for name in (FAREG, ORACLE)},
+}
+
+
+@cache
+def stored(name: str) -> pd.DataFrame:
+    """Return stored rows; versions are text."""
+    return pd.read_csv(ROOT / name, dtype={"version": "str", "learner": "str"})
+
+
+def newest(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return the rows of the newest version of each case."""
+    number = rows["version"].map(lambda text: tuple(map(int, text.split("."))))
+    return rows[number == number.groupby([rows[key] for key in by]).transform("max")]
+
+
+def quality() -> pd.DataFrame:
+    """Return the rows of synthetic tables, with the short names of methods and kinds."""
+    rows = stored("benchmarks/quality.csv").replace({"method": NAMES})
+    is_random = rows["shape"].str.match(r"random \d")
+    kind = np.select([is_random, rows["shape"].str.startswith("noise")], [RANDOM, "noise"], "shape")
+    return rows.assign(kind=kind)
+
+
+def beside_oracle(rows: pd.DataFrame, by: list[str], case: list[str]) -> pd.DataFrame:
+    """Return coverage of the worst off and size beside the oracle's; errors are over cases."""
+    wide = rows.pivot_table(["worst", "size"], [*by, *case], "method")
+    per_case = pd.DataFrame(
+        {
+            **{method: wide["worst", method] for method in (SPLIT, FAREG, ORACLE)},
+            "short": wide["worst", ORACLE] - wide["worst", FAREG],
+            "size to oracle": wide["size", FAREG] / wide["size", ORACLE] - 1,
+            "split size to oracle": wide["size", SPLIT] / wide["size", ORACLE] - 1,
+        }
+    )
+    groups = per_case.groupby(by, sort=False)
+    found = groups.mean()
+    found.insert(0, "tables", groups.size())
+    found.insert(5, "error", groups["short"].sem())
+    return found.reset_index()
+
+
+def shapes() -> pd.DataFrame:
+    """Return every shape: coverage of the worst off by split sets, FaReG and the oracle."""
+    rows = quality()
+    rows = newest(rows[rows["kind"] == "shape"], ["base", "N", "shape"])
+    return beside_oracle(rows, ["base", "N", "shape", "held_out", "version"], ["seed"])
+
+
+def random_groups() -> pd.DataFrame:
+    """Return every table of random groups."""
+    rows = quality()
+    rows = newest(rows[rows["kind"] == RANDOM], ["base", "N", "shape"])
+    return beside_oracle(rows, ["base", "N", "shape", "version"], ["seed"])
+
+
+def mechanisms() -> pd.DataFrame:
+    """Return the tables of ``mechanisms.py``, by group."""
+    rows = stored("benchmarks/mechanisms.csv").replace({"method": NAMES})
+    rows = newest(rows, ["N", "group"])
+    return beside_oracle(rows, ["N", "group", "version"], ["mechanism", "seed"])
+
+
+def methods() -> pd.DataFrame:
+    """Return all methods, means over shapes, of the tables on which all were measured."""
+    rows = quality()
+    rows = rows[(rows["kind"] == "shape") & (rows["base"] == "forest")]
+    case = ["shape", "N", "seed", "version"]
+    everyone = rows["method"].eq("PLCP").groupby([rows[key] for key in case]).transform("any")
+    rows = rows[everyone & rows["method"].isin(METHODS)].replace({"method": METHODS})
+    oracle = rows[rows["method"] == ORACLE].set_index(case)[["worst", "size"]]
+    rows = rows.join(oracle.add_suffix(" of oracle"), on=case)
+    rows["short"] = rows["worst of oracle"] - rows["worst"]
+    rows["size to oracle"] = rows["size"] / rows["size of oracle"] - 1
+    keys = ["N", "version", "method"]
+    measures = ["worst", "average", "short", "size to oracle", "seconds"]
+    per_shape = rows.groupby([*keys, "shape"], sort=False)[measures].mean()
+    found = per_shape.groupby(keys, sort=False).mean()
+    found.insert(1, "lowest over shapes", per_shape["worst"].groupby(keys, sort=False).min())
+    place = {name: number for number, name in enumerate(METHODS.values())}
+    return found.reset_index().sort_values(
+        ["N", "method"], key=lambda column: column.replace(place)
+    )
+
+
+def overview() -> list[dict[str, Any]]:
+    """Return one line per study of planted groups; means and errors are over shapes or tables."""
+    lines = []
+    for table, name in ((shapes(), "shapes"), (random_groups(), "random groups")):
+        for (base, n), part in table.groupby(["base", "N"]):
+            lines.append(_line(part, f"{part['shape'].nunique()} {name}", MODELS[base], n))
+    for n, part in mechanisms().groupby("N"):
+        hard = part[part["group"] != "nobody"]
+        lines.append(_line(hard, f"{len(hard)} groups, 5 mechanisms", "boosting, logistic", n))
+    return lines
+
+
+def _line(part: pd.DataFrame, what: str, model: str, n: int) -> dict[str, Any]:
+    keys = [SPLIT, FAREG, ORACLE, "short", "size to oracle", "split size to oracle"]
+    return {
+        "what": what,
+        "model": model,
+        "n": n,
+        "version": ", ".join(sorted(part["version"].unique())),
+        "error": part["short"].sem(),
+        **part[keys].mean(),
+    }
+
+
+def noise() -> dict[str, Any]:
+    """Return what happens where nothing can be learned."""
+    rows = quality()
+    rows = newest(rows[rows["kind"] == "noise"], ["base", "N", "shape"])
+    wide = rows.pivot_table(["size", "n_levels"], ["shape", "N", "seed"], "method")
+    ratio = wide["size", FAREG] / wide["size", SPLIT] - 1
+    return {
+        "tables": len(wide),
+        "one_level": int((wide["n_levels", FAREG] == 1).sum()),
+        "mean": ratio.mean(),
+        "most": ratio.max(),
+        "version": rows["version"].iloc[0],
+    }
+
+
+def naming() -> dict[str, dict[str, Any]]:
+    """Return per part of ``naming.py`` how often groups were named, and how well."""
+    rows = newest(stored("benchmarks/naming.csv"), ["part"])
+    return {
+        str(part): {
+            "runs": len(own),
+            "named": int((own["named"] > 0).sum()),
+            "agreement": own["agreement"].mean(),
+            "version": own["version"].iloc[0],
+        }
+        for part, own in rows.groupby("part")
+    }
+
+
+def learners() -> dict[str, dict[str, float]]:
+    """Return how much better 0.3 alone learns than 0.2, at 2,000 rows, paired."""
+    rows = stored("benchmarks/learners.csv").query("N == 2000 and learner != 'oracle'")
+    wide = rows.pivot_table("worst", ["tables", "base", "shape", "seed"], "learner")
+    gains = (wide["0.3"] - wide["0.2"]).groupby("tables")
+    return pd.DataFrame({"gain": gains.mean(), "error": gains.sem()}).to_dict("index")
+
+
+def versions() -> list[dict[str, Any]]:
+    """Return the defaults of 0.3 beside those of 0.2, on the same rows of the same tables."""
+    rows = stored("benchmarks/defaults.csv")
+    wide = rows.pivot_table(
+        ["worst", "size", "seconds"], ["tables", "base", "shape", "N", "seed"], "version"
+    )
+    old, new = sorted(rows["version"].unique())
+    lines = []
+    for tables, part in wide.groupby("tables"):
+        gain = part["worst", new] - part["worst", old]
+        ratio = part["size", new] / part["size", old] - 1
+        lines.append(
+            {
+                "tables": f"{len(part)} {tables}",
+                "old": part["worst", old].mean(),
+                "new": part["worst", new].mean(),
+                "gain": gain.mean(),
+                "error": gain.sem(),
+                "size": ratio.mean(),
+                "size_error": ratio.sem(),
+                "old_seconds": part["seconds", old].mean(),
+                "new_seconds": part["seconds", new].mean(),
+            }
+        )
+    return lines
+
+
+def real_results() -> pd.DataFrame:
+    """Return the rows of published tables."""
+    results = stored("docs/real-data/results.csv")
+    return results.assign(error=results["error"].fillna(""))
+
+
+def real_page() -> str:
+    """Return the page of published tables, as ``fareg benchmark`` writes it."""
+    settings = ROOT / "benchmarks" / "tables" / "benchmark.toml"
+    tables = read_settings(settings).tables
+    return real_tables.page_text(real_results(), tables, settings.parent, "real-data")
+
+
+def real_by_table() -> pd.DataFrame:
+    """Return published tables one by one."""
+    return real_tables.table_by_table(real_results())
+
+
+def real_figure(labels: str) -> Any:
+    """Draw gains on published tables."""
+    return real_tables.gains_figure(real_tables.compared(real_results(), labels))
+
+
+@cache
+def real() -> dict[str, Any]:
+    """Return the methods on published tables, with labels as they are and with planted noise."""
+    results = real_results()
+    found: dict[str, Any] = {"version": ", ".join(sorted(results["version"].unique()))}
+    for labels in ("natural", "noise"):
+        rows = real_tables.compared(results, labels)
+        gain = real_tables.by_table(rows, "gain")
+        parts = {
+            "coverage": real_tables.by_table(rows, "coverage").mean(),
+            "worst": real_tables.by_table(rows, "worst_cells").mean(),
+            "group": real_tables.by_table(rows, "group_coverage").mean(),
+            "size": np.exp(np.log(real_tables.by_table(rows, "size_ratio")).mean()) - 1,
+            "gain": gain.mean(),
+        }
+        table = pd.DataFrame(parts)
+        bounds = {name: real_tables.with_interval(gain[name]) for name in gain}
+        table["low"] = pd.Series({name: low for name, (_, low, _) in bounds.items()})
+        table["high"] = pd.Series({name: high for name, (_, _, high) in bounds.items()})
+        named = rows[rows["method"] == "FaReG (levels)"]["n_named"]
+        found[labels] = {
+            "methods": table.to_dict("index"),
+            "tables": rows["table"].nunique(),
+            "runs": len(named),
+            "named": int((named > 0).sum()),
+        }
+    return found
+
+
+def monitor() -> dict[str, Any]:
+    """Return how soon a monitor finds lost coverage, and how often it is wrong."""
+    rows = stored("benchmarks/monitor.csv")
+    lost = rows[rows["misses_after"].notna()].replace({np.nan: None})
+    pairs = lost.groupby(["what_changes", "misses_after"], sort=False)
+    return {
+        "lines": [(*case, *own.sort_values("groups").to_dict("records")) for case, own in pairs],
+        "false": rows["false_alarms"].max(),
+        "runs": int(rows["runs"].iloc[0]),
+        "version": rows["version"].iloc[0],
+    }
+
+
+def results() -> dict[str, Any]:
+    """Return what the page of results shows."""
+    rivals, lines = methods(), overview()
+    default = [line for line in lines if "shapes" in line["what"] and "default" in line["model"]]
+    return {
+        "overview": lines,
+        "shapes": {line["n"]: line for line in default},
+        "methods": rivals,
+        "few_methods": rivals[rivals["N"] == 500].set_index("method").to_dict("index"),
+        "learners": learners(),
+        "noise": noise(),
+        "naming": naming(),
+        "versions": versions(),
+        "real": real(),
+        "monitor": monitor(),
+    }
+
+
+def first_picture() -> pd.DataFrame:
+    """Return coverage and size by group, split sets beside those of FaReG, with errors."""
+    rows = stored("benchmarks/groups.csv")
+    rows = rows.assign(group=rows["Color"] + ", " + rows["Gender"].str.lower())
+    groups = rows.groupby(["group", "method"])[["coverage", "size"]]
+    return groups.mean().join(groups.sem().add_suffix("_error")).unstack("method")
+
+
+def timing() -> dict[str, Any]:
+    """Return the stored timings."""
+    return json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+
+
+def timings() -> pd.DataFrame:
+    """Return every line that was timed."""
+    lines = [
+        {"section": name, **row, "version": section["version"]}
+        for name, section in timing()["sections"].items()
+        for row in section["rows"]
+    ]
+    return pd.DataFrame(lines)
+
+
+def growth() -> pd.DataFrame:
+    """Return seconds by number of rows."""
+    curves = timing()["sections"]["growth"]["curves"]
+    return pd.DataFrame(
+        [
+            {"method": c["name"], "rows of": c["axis"], "rows": n, "seconds": s}
+            for c in curves
+            for n, s in zip(c["sizes"], c["seconds"], strict=True)
+        ]
+    )
+
+
+def scale() -> dict[str, Any]:
+    """Return what the page of scale and speed shows."""
+    found = timing()
+    sections = found["sections"]
+    lines = {row["what"]: row for part in sections.values() for row in part["rows"]}
+    pairs = [row for part in sections.values() for row in part["rows"] if row["ratio"] is not None]
+    curves = {(c["name"], c["axis"]): c for c in sections["growth"]["curves"]}
+    return {
+        **found,
+        "lines": lines,
+        "pairs": pairs,
+        "behind": [row for row in pairs if row["ratio"] < 1],
+        "curves": curves,
+        "load": max(part["load_of_others"] for part in sections.values()),
+        "version": ", ".join(sorted({part["version"] for part in sections.values()})),
+    }
