@@ -145,16 +145,19 @@ def with_interval(values: pd.Series) -> tuple[float, float, float]:
 
 def table_by_table(results: pd.DataFrame) -> pd.DataFrame:
     """Return means per kind of labels, table and method; the error of the gain is over seeds."""
-    found = []
+    keys = ["labels", "table", "method"]
+    found = [pd.DataFrame(columns=keys)]
     for labels in LABELS:
         rows = compared(results, labels)
-        keys = ["labels", "table", "method"]
+        if rows.empty:
+            continue
         shown = ["coverage", "mean_size", "size_ratio", "worst_cells", "group_coverage", "gain"]
         means = rows.groupby(keys)[shown].mean()
         seeds = rows.groupby([*keys, "seed"])["gain"].mean()  # runs of one seed are one
         means["gain_error"] = seeds.groupby(keys).sem()
-        named = (rows["n_named"] > 0).where(rows["n_named"].notna())
-        means["share_named"] = named.groupby([rows[key] for key in keys]).mean()
+        if "n_named" in rows:  # only some methods name groups
+            named = (rows["n_named"] > 0).where(rows["n_named"].notna())
+            means["share_named"] = named.groupby([rows[key] for key in keys]).mean()
         found.append(means.reset_index())
     return pd.concat(found, ignore_index=True)
 
