@@ -44,8 +44,9 @@ def groups() -> Figure:
         title = "split conformal" if method == "split" else method
         bars = ax.barh(places + shift, coverage - 0.7, 0.36, left=0.7, color=color, label=title)
         texts = [f"{100 * c:.0f}%, {s:.1f} labels" for c, s in zip(coverage, size, strict=True)]
-        ax.bar_label(bars, texts, padding=4, fontsize=9)
-    ax.axvline(ASKED, color="black", linewidth=1, linestyle="--")
+        white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        ax.bar_label(bars, texts, padding=4, fontsize=9, bbox=white)
+    ax.axvline(ASKED, color="black", linewidth=1, linestyle="--", zorder=0)
     ax.set_yticks(places, found.index)
     ax.set_xlim(0.7, 1.09)
     ax.set_xticks([0.7, 0.8, 0.9, 1.0], ["70%", "80%", "90% promised", "100%"])

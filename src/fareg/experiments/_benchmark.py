@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from rich.console import Console
 from fareg._engines import check_engine
 from fareg._files import check_output, check_outputs, kept_if_stopped
 from fareg._validation import InvalidInputError, check_choice, check_count
-from fareg._version import __version__
 from fareg.experiments._measures import MIN_CELL
 from fareg.experiments._methods import find_methods
 from fareg.experiments._page import SETTING, write_page
@@ -112,7 +112,7 @@ def benchmark(
     with kept_if_stopped():
         run_cells(cells, store, jobs=jobs, engine=engine, console=console)
         labelled = [(cell, _labels(cell)) for cell in cells]
-        new = collect(labelled, store).assign(version=__version__)
+        new = collect(labelled, store).assign(version=version("fareg"))
         results = _with_earlier(new, store.folder / RESULTS)
         return Benchmark(
             store.folder, results, _write(results, said, path.parent, store.folder, page)
