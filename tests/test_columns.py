@@ -9,36 +9,14 @@ import polars as pl
 import pytest
 from pandas.testing import assert_frame_equal
 
-from fareg import FaregError, _columns
+from fareg import FaregError
 from fareg._columns import (
     as_numbers,
     as_text,
     canonical,
-    code_table,
-    column_names,
-    columns_at,
-    numbers_of,
     select_columns,
-    take_rows,
 )
-from fareg._drift import count_strange, doubtful_columns, summarise
-from fareg._rows import row_hashes
 from same_table import COLUMNS, EPOCH, EXPECTED, TABLES, pandas_nullable, pandas_objects
-
-READERS = {
-    "canonical": canonical,
-    "names": column_names,
-    "kinds": lambda X: code_table(X).kinds(),
-    "hashes": lambda X: row_hashes(X, 7, X, labels=np.arange(len(X))),
-    "summary": lambda X: summarise(X, X),
-    "strange": lambda X: count_strange(summarise(X), take_rows(X, [1, 0])),
-    "doubtful": doubtful_columns,
-    "all columns": lambda X: select_columns(X, None, hidden=["span"]),
-    "by position": lambda X: select_columns(X, [-1, 0]),
-    "others": lambda X: canonical(columns_at(X, [0, 2])),
-    "mask": lambda X: canonical(take_rows(X, np.arange(len(X)) % 2 == 1)),
-    "slice": lambda X: canonical(take_rows(X, slice(1, 3))),
-}
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -46,20 +24,6 @@ def test_canonical_form_does_not_depend_on_the_library(table):
     found = canonical(table())
     assert_frame_equal(found, EXPECTED, check_exact=True)
     assert_frame_equal(canonical(found), EXPECTED)
-    assert code_table(found).kinds() == code_table(table()).kinds()
-
-
-@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
-def test_a_coded_table_is_to_every_reader_what_the_table_is(read, monkeypatch):
-    for table in TABLES:
-        coded, expected = code_table(table()), read(table())
-        with monkeypatch.context() as patched:
-            patched.setattr(_columns, "code_column", None)  # nothing is coded again
-            found = read(coded)
-        if isinstance(expected, pd.DataFrame):
-            assert_frame_equal(found, expected)
-        else:
-            np.testing.assert_equal(found, expected)
 
 
 def test_canonical_form_of_an_array():
@@ -100,7 +64,7 @@ def test_moments_do_not_depend_on_their_unit(unit):
 def test_far_dates_are_dates_too():
     far = [dt.date(1, 1, 1), dt.date(9999, 12, 31)]
     for frame in (pd.DataFrame({"day": far}), pl.DataFrame({"day": far})):
-        numbers = numbers_of(code_table(frame).columns["day"])
+        numbers = as_numbers(canonical(frame)["day"])
         assert np.diff(numbers) == (far[1] - far[0]).days * 86400
 
 
@@ -108,8 +72,6 @@ def test_objects_that_mix_kinds_become_text():
     values = [1, "1", "a", 2.5, None, dt.date(2024, 1, 1)]
     mixed = canonical(pd.DataFrame({"c": values}, dtype=object))["c"]
     assert mixed.tolist() == ["1", "1", "a", "2.5", None, "1704067200"]
-    coded = code_table(pd.DataFrame({"c": values}, dtype=object)).columns["c"]
-    assert dict(zip(coded.values, coded.counts(), strict=False))["1"] == 2
 
 
 def test_text_and_numbers_translate_back_and_forth():
@@ -158,8 +120,8 @@ def test_columns_of_an_array_are_chosen_by_position_or_number_name():
 
 def test_columns_are_chosen_by_a_function_of_the_table_as_it_came():
     frame = pandas_nullable()
-    for table in (frame, code_table(frame)):
-        found = select_columns(table, lambda X: X[["count", "text"]])
+    for columns in (None, canonical(frame)):
+        found = select_columns(frame, lambda X: X[["count", "text"]], columns=columns)
         assert_frame_equal(found, EXPECTED[["count", "text"]])
     flat = select_columns(frame, lambda X: X["count"].fillna(0) + 1)
     assert_frame_equal(flat, pd.DataFrame({"x0": [4.0, 1.0, -6.0, 1.0]}))

@@ -10,6 +10,7 @@ import pytest
 
 import fareg
 from fareg import FaregError, FaregWarning, SplitConformalClassifier
+from fareg._columns import canonical
 from fareg._drift import MAX_KNOWN, Strange, count_strange, judge, summarise
 from shell import FRAME, refused, run
 
@@ -105,11 +106,11 @@ def test_a_few_rows_are_never_judged():
 
 @pytest.mark.filterwarnings("error")
 def test_values_that_name_single_rows_are_new_in_every_table():
-    seen = summarise(X)["name"]
+    seen = summarise(canonical(X))["name"]
     assert seen["known"] is None  # nor are they in the model file
     fitted().predict_set(X.assign(name=[f"other {i}" for i in range(N)]))
     many = pd.DataFrame({"code": np.arange(MAX_KNOWN + 1).repeat(3).astype(str)})
-    assert summarise(many)["code"]["known"] is None
+    assert summarise(canonical(many))["code"]["known"] is None
 
 
 @pytest.mark.filterwarnings("error")
@@ -126,16 +127,16 @@ def test_rows_like_those_of_fit_are_not_told():
                 "flag": rng.random(2 * n) < 0.01,
             }
         )
-        summary = summarise(table[:n])
-        judge(summary, count_strange(summary, table[n:]), accept=False)
+        summary = summarise(canonical(table[:n]))
+        judge(summary, count_strange(summary, canonical(table[n:])), accept=False)
 
 
 def test_parts_of_a_table_add_up():
-    summary = summarise(X)
+    summary = summarise(canonical(X))
     odd = X.assign(sex=some(0.3, "x", "sex"), age=some(0.6, -1, "age"))
-    whole, parts = count_strange(summary, odd), [Strange()] * 2
+    whole, parts = count_strange(summary, canonical(odd)), [Strange()] * 2
     for first in range(0, N, 7):
-        found = count_strange(summary, odd[first : first + 7])
+        found = count_strange(summary, canonical(odd[first : first + 7]))
         parts = [parts[0] + found["sex"], parts[1] + found["age"]]
     assert parts == [whole["sex"], whole["age"]]
     assert whole["sex"].shares() == {"unseen": 0.3, "empty": 0.0}

@@ -12,6 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 import fareg
+from fareg._columns import canonical
+from fareg._columns import canonical
 from fareg._rows import row_hashes
 from fareg.cli import app
 from fareg.persistence import ModelFile, SeenRows
@@ -195,7 +197,7 @@ def test_further_rows_are_remembered_by_the_columns_that_tell_rows_apart(names):
     frame = pd.DataFrame({"p": np.arange(400) % 3, "id": np.arange(400)})
     X, y = frame[["p"]], np.zeros(400)
     assert SeenRows.of(X[:200], y[:200]) is None
-    seen = SeenRows.of(X[:200], y[:200], ["id"], row_hashes(frame[["id"]][:200], 0))
+    seen = SeenRows.of(X[:200], y[:200], ["id"], row_hashes(canonical(frame[["id"]][:200]), 0))
     more = seen.with_rows(X[100:300], y[100:300], frame[100:300][["p", *names]])
     assert (more is None) == (not names)
     if more is not None:

@@ -1,14 +1,14 @@
-"""Tables of any library as canonical columns.
+"""Tables of any library as canonical columns, and which of the columns are meant.
 
-Whoever is called with a table codes it once, with :func:`code_table`, and hands the result on:
-the functions of this room that take a table take a :class:`CodedTable` as well.
+A canonical table is a pandas frame whose columns are float64 with NaN, ``datetime64[us]`` with NaT,
+or object: text with None. So a value has one form, whichever library and dtype held it. Whoever is
+called with a table makes it canonical once, at the edge; what takes *columns* takes canonical ones.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, timedelta
 from decimal import Decimal
 from numbers import Real
@@ -18,7 +18,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from fareg._validation import FloatArray, IntArray, InvalidInputError, refuse_sparse
+from fareg._validation import FloatArray, InvalidInputError, refuse_sparse
 from fareg._words import quoted, repeated, shown
 
 PANDAS = pd.DataFrame | pd.Series
@@ -26,108 +26,39 @@ KINDS = ("number", "text", "date")
 DATES = "datetime64[us]"
 FLAGS = {"True": 1.0, "False": 0.0}
 DIGITS = 4  # significant digits of a bound, unless it takes more to separate the values
+SAME_WORD = 0.75  # share of matching letters from which a name is taken for a slip of the pen
+
+SensitiveFeatures = Any  # names, positions, a function of X, a frame beside X, or None for all
 
 
-@dataclass(frozen=True, eq=False)
-class Texts:
-    """A column of text: each distinct value once, and which of them each row has."""
-
-    values: Any  # distinct texts, and None after them
-    codes: IntArray  # (n,) place among the values, -1 for a missing one
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, rows: Any) -> Texts:
-        return Texts(self.values, self.codes[rows])
-
-    def numbers(self) -> FloatArray:
-        """Return the number that each value spells, NaN for missing and other text; True is 1."""
-        return np.append(spelled_numbers(FLAGS.get(t, t) for t in self.values[:-1]), np.nan)
-
-    def counts(self) -> IntArray:
-        """Return how many rows have each text."""
-        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values) - 1)
-
-
-@dataclass(frozen=True, eq=False)
-class CodedTable:
-    """A table whose columns were coded, once for everything that reads them.
-
-    Numbers and durations (in seconds) are arrays of float64 with NaN, dates arrays of
-    ``datetime64[us]`` with NaT, and everything else, booleans too, is :class:`Texts`.
-    """
-
-    source: Any  # the table as it came
-    columns: dict[str, Any]
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def canonical(self) -> pd.DataFrame:
-        """Return the columns as a pandas frame; see :func:`canonical`."""
-        rows = {  # numbers may be those of the table itself, so they are copied
-            name: column.values[column.codes] if isinstance(column, Texts) else column.copy()
-            for name, column in self.columns.items()
-        }
-        # The dtype is named, because pandas would turn bare object arrays of text into "str".
-        return pd.DataFrame({name: pd.Series(own, dtype=own.dtype) for name, own in rows.items()})
-
-    def take(self, rows: Any) -> CodedTable:
-        """Return some of the rows, by their numbers, a mask or a slice."""
-        columns = {name: column[rows] for name, column in self.columns.items()}
-        return CodedTable(take_rows(self.source, rows), columns)
-
-    def select(self, positions: list[int]) -> CodedTable:
-        """Return some of the columns, in this order."""
-        columns = list(self.columns.items())
-        source = columns_at(self.source, positions)
-        return CodedTable(source, dict(columns[position] for position in positions))
-
-    def kinds(self) -> dict[str, str]:
-        """Return what each column holds, one of ``KINDS``.
-
-        >>> born = pd.to_datetime(["1980-01-31"] * 2)
-        >>> code_table(pd.DataFrame({"age": [40, 50], "born": born})).kinds()
-        {'age': 'number', 'born': 'date'}
-        """
-        return {name: kind_of(column) for name, column in self.columns.items()}
-
-
-def code_table(X: Any, names: Sequence[str] | None = None) -> CodedTable:
-    """Code every column of a table; one that is coded already stays as it is.
-
-    ``names`` are those of the columns, if X has others.
-
-    >>> code_table([[1.0, "u"], [None, "v"]]).columns["x1"].values.tolist()
-    ['u', 'v', None]
-    """
-    if isinstance(X, CodedTable):
-        return X
-    X = X if is_frame(X) else np.asarray(X)
-    names = names or column_names(X)
-    columns = [code_column(series) for series in series_of(X)]
-    return CodedTable(X, dict(zip(names, columns, strict=True)))
-
-
-def canonical(X: Any) -> pd.DataFrame:
+def canonical(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     """Copy any table into a pandas frame whose columns are float64, datetime64[us] or object.
 
-    Numbers and durations are float64, everything but these and dates becomes text with None. So a
-    value has one form, whichever library and dtype held it. A column of objects that mixes numbers
-    and text becomes text; :func:`as_text` and :func:`as_numbers` give its rows the same form
-    whichever rows came with them.
+    Numbers and durations are float64, everything but these and dates becomes text with None. A
+    column of objects that mixes numbers and text becomes text; :func:`as_text` and
+    :func:`as_numbers` give its rows the same form whichever rows came with them. ``names`` are
+    those of the columns, if X has others.
+
+    >>> canonical([[1.0, "u"], [None, 2]])["x1"].tolist()
+    ['u', '2']
     """
-    return code_table(X).canonical()
+    X = X if is_frame(X) else np.asarray(X)
+    own = {
+        name: _canonical(column)
+        for name, column in zip(names or column_names(X), series_of(X), strict=True)
+    }
+    # The dtype is named, because pandas would turn bare object arrays of text into "str".
+    series = {name: pd.Series(one, dtype=one.dtype) for name, one in own.items()}
+    return pd.DataFrame(series, index=pd.RangeIndex(len(X)))
 
 
-def code_column(column: pd.Series) -> Any:
-    """Return a column as a :class:`CodedTable` holds it."""
+def _canonical(column: pd.Series) -> Any:
+    """Return one column as an array of its canonical type."""
     is_kind = pd.api.types
     if is_kind.is_numeric_dtype(column.dtype) and not is_kind.is_bool_dtype(column.dtype):
-        return column.to_numpy(np.float64, na_value=np.nan)
+        return column.to_numpy(np.float64, na_value=np.nan, copy=True)
     if isinstance(column.dtype, np.dtype | pd.DatetimeTZDtype) and column.dtype.kind == "M":
-        return column.to_numpy(DATES)  # in UTC, if it has a time zone
+        return column.to_numpy(DATES, copy=True)  # in UTC, if it has a time zone
     try:
         codes, distinct = pd.factorize(column)  # each distinct value is converted once
     except TypeError as error:  # the value has no hash
@@ -136,24 +67,14 @@ def code_column(column: pd.Series) -> Any:
             "one column per item"
         ) from error
     objects = np.asarray(distinct, dtype=object)
-    if all(type(value) is str for value in objects) and len(objects):
-        return Texts(np.array([*objects, None], dtype=object), codes)
-    if pd.api.types.infer_dtype(objects) in ("date", "datetime", "datetime64"):
+    if len(objects) and all(type(value) is str for value in objects):
+        return np.array([*objects, None], dtype=object)[codes]
+    if is_kind.infer_dtype(objects) in ("date", "datetime", "datetime64"):
         return np.append(_dates(objects), np.datetime64("NaT"))[codes]
     plain = [_plain(value) for value in objects]
     if all(isinstance(value, float) for value in plain):
         return np.array([*plain, np.nan])[codes]
-    texts = list(map(_text, plain))
-    if len(set(texts)) < len(texts):  # such as 1 and "1"
-        codes = np.append(pd.factorize(np.array(texts, dtype=object))[0], -1)[codes]
-        texts = list(dict.fromkeys(texts))
-    return Texts(np.array([*texts, None], dtype=object), codes)
-
-
-def kind_of(column: Any) -> str:
-    """Return what a coded column holds, one of ``KINDS``."""
-    is_text = isinstance(column, Texts)
-    return "text" if is_text else "date" if column.dtype.kind == "M" else "number"
+    return np.array([*map(_text, plain), None], dtype=object)[codes]
 
 
 def _dates(objects: Any) -> Any:
@@ -188,6 +109,15 @@ def _seconds(dates: Any) -> FloatArray:
     return np.asarray((dates - np.datetime64(0, "us")) / np.timedelta64(1, "s"), dtype=np.float64)
 
 
+def kind_of(column: pd.Series) -> str:
+    """Return what a canonical column holds, one of ``KINDS``.
+
+    >>> {name: kind_of(column) for name, column in canonical([["a", 1], ["b", 2]]).items()}
+    {'x0': 'text', 'x1': 'number'}
+    """
+    return {"O": "text", "M": "date"}.get(column.dtype.kind, "number")
+
+
 def spelled_numbers(texts: Iterable[float | str]) -> FloatArray:
     """Return the number that each text spells, NaN where it spells none."""
     numbers = []
@@ -199,42 +129,28 @@ def spelled_numbers(texts: Iterable[float | str]) -> FloatArray:
     return np.array(numbers, dtype=np.float64)
 
 
-def numbers_of(column: Any) -> FloatArray:
-    """Return the number of each row of a coded column, NaN for missing values and other text."""
-    if isinstance(column, Texts):
-        return column.numbers()[column.codes]
-    return _seconds(column) if column.dtype.kind == "M" else np.asarray(column)
-
-
 def as_numbers(column: pd.Series) -> pd.Series:
-    """Return a column as float64: "1" becomes 1.0, other text and missing values NaN.
+    """Return a canonical column as float64: "1" and "True" become 1.0, other text NaN.
 
     Dates become seconds since 1970.
     """
     if column.dtype == np.float64:
         return column
-    return pd.Series(numbers_of(code_column(column)), column.index, np.float64, column.name)
-
-
-def texts_of(column: Any) -> Texts:
-    """Return a coded column as texts: 1.0 becomes "1", a date its seconds since 1970."""
-    if isinstance(column, Texts):
-        return column
-    codes, distinct = pd.factorize(numbers_of(column))
-    return Texts(np.array([*map(_text, distinct), None], dtype=object), codes)
+    if column.dtype.kind == "M":
+        numbers = _seconds(column.to_numpy())
+    else:
+        codes, texts = pd.factorize(column)
+        numbers = np.append(spelled_numbers(FLAGS.get(text, text) for text in texts), np.nan)[codes]
+    return pd.Series(numbers, column.index, np.float64, column.name)
 
 
 def as_text(column: pd.Series) -> pd.Series:
-    """Return a column as text: 1.0 becomes "1", missing values None."""
+    """Return a canonical column as text: 1.0 becomes "1", missing values None."""
     if column.dtype == object:
         return column
-    texts = texts_of(code_column(column))
-    return pd.Series(texts.values[texts.codes], column.index, object, column.name)
-
-
-def is_date(column: pd.Series) -> bool:
-    """Tell whether a canonical column holds dates."""
-    return bool(column.dtype.kind == "M")
+    codes, distinct = pd.factorize(as_numbers(column))
+    texts = np.array([*map(_text, distinct), None], dtype=object)
+    return pd.Series(texts[codes], column.index, object, column.name)
 
 
 def in_words(value: float, kind: str | None = None) -> str:
@@ -324,16 +240,14 @@ def check_same_order(**tables: Any) -> None:
 
 def column_names(X: Any) -> list[str]:
     """Return the column names of a frame, ``x0, x1, ...`` for an array; none may stand twice."""
-    if isinstance(X, CodedTable):
-        return list(X.columns)
     if not is_frame(X):
         return [f"x{j}" for j in range(np.shape(X)[1])]
     # Pandas comes first, because narwhals refuses duplicate names with another error.
     frame = X if isinstance(X, pd.DataFrame) else nw.from_native(X, eager_only=True)
     names = [str(name) for name in frame.columns]
-    if twice := repeated(names):
+    if len(set(names)) < len(names):
         raise InvalidInputError(
-            f"column names must be unique, got {', '.join(twice)} twice; rename one"
+            f"column names must be unique, got {', '.join(repeated(names))} twice; rename one"
         )
     return names
 
@@ -348,8 +262,6 @@ def series_of(X: Any) -> list[pd.Series]:
 
 def take_rows(X: Any, rows: Any) -> Any:
     """Return the given rows of a table, as a table of its type; a mask may mark them."""
-    if isinstance(X, CodedTable):
-        return X.take(rows)
     if is_frame(X):
         if not isinstance(rows, slice):
             rows = np.asarray(rows)
@@ -361,8 +273,6 @@ def take_rows(X: Any, rows: Any) -> Any:
 
 def columns_at(X: Any, positions: Sequence[int]) -> Any:
     """Return some columns of a table, as a table of its type."""
-    if isinstance(X, CodedTable):
-        return X.select(list(positions))
     if isinstance(X, pd.DataFrame):
         return X.iloc[:, list(positions)]
     if is_frame(X):
@@ -380,9 +290,6 @@ def in_order(X: Any, names: Any) -> Any:
 
 # --- which columns are meant ---
 
-SensitiveFeatures = Any  # names, positions, a function of X, a frame beside X, or None for all
-SAME_WORD = 0.75  # share of matching letters from which a name is taken for a slip of the pen
-
 
 def select_columns(
     X: Any,
@@ -390,16 +297,17 @@ def select_columns(
     name: str = "sensitive_features",
     *,
     hidden: Sequence[str] = (),
+    columns: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return the selected columns in canonical form.
 
     ``selection`` holds names, positions (negative ones count from the end), or is a frame beside
     X or a function of X that returns columns; None means all but the ``hidden`` ones, columns of
-    probabilities that nothing may select. Errors call the selection ``name``.
+    probabilities that nothing may select. Errors call the selection ``name``. ``columns`` are those
+    of X in canonical form, if they are known.
     """
     if callable(selection) or is_frame(selection):
-        source = X.source if isinstance(X, CodedTable) else X
-        chosen: Any = selection(source) if callable(selection) else selection
+        chosen: Any = selection(X) if callable(selection) else selection
         if not is_frame(chosen):
             chosen = np.atleast_1d(np.asarray(chosen))
             chosen = chosen[:, None] if chosen.ndim == 1 else chosen
@@ -407,69 +315,64 @@ def select_columns(
             raise InvalidInputError(
                 f"{name} must have one row per row of X, got {len(chosen)} for {len(X)}"
             )
-        names = column_names(chosen)
+        names, found = column_names(chosen), canonical(chosen)
     else:
-        columns = column_names(X)
+        known = column_names(X if columns is None else columns)
         if selection is None:
-            positions = [p for p, column in enumerate(columns) if column not in hidden]
+            positions = [p for p, column in enumerate(known) if column not in hidden]
             if hidden and not positions:
                 raise InvalidInputError(
                     "X holds only probabilities, which define no groups; add columns that tell who "
                     "the rows are about, or use SplitConformalClassifier"
                 )
         else:
-            positions = selected_positions(X, selection, name)
-        names = [columns[p] for p in positions]
-        chosen = code_table(columns_at(X, positions), names)
+            positions = selected_positions(known, selection, name)
+        names = [known[p] for p in positions]
+        whole = columns is None
+        found = canonical(columns_at(X, positions), names) if whole else columns[names]  # type: ignore[index]
     if taken := [column for column in names if column in hidden]:
         raise InvalidInputError(
             f"{name} must not hold columns of probabilities, got {', '.join(taken)}; leave them out"
         )
-    return canonical(chosen)
+    return found
 
 
-def selected_positions(X: Any, selection: Any, name: str = "sensitive_features") -> list[int]:
-    """Return the positions of the columns that names or positions select; X must have them."""
-    names = column_names(X)
+def selected_positions(
+    names: Iterable[Any], selection: Any, name: str = "sensitive_features"
+) -> list[int]:
+    """Return where the columns stand that names or positions select; ``names`` are those of X."""
+    names = list(names)
+    is_one = np.isscalar(selection) or not np.iterable(selection)
     positions = []
-    for item in _items(selection, name):
+    for item in [selection] if is_one else selection:
+        # True and False are refused, because a mask of columns is no list of positions.
+        is_position = isinstance(item, int | np.integer) and not isinstance(item, bool)
         if isinstance(item, str) and item in names:
             positions.append(names.index(item))
-        elif _is_position(item) and -len(names) <= item < len(names):
+        elif is_position and -len(names) <= item < len(names):
             positions.append(int(item) % len(names))
         else:
             raise InvalidInputError(
                 f"{name} names {item!r}, which is no column of X; columns: {shown(names)}"
             )
-    if twice := repeated([names[p] for p in positions]):
-        raise InvalidInputError(f"{name} names {', '.join(twice)} twice; once is enough")
+    if not positions:
+        raise InvalidInputError(f"{name} must name at least one column, got none")
+    if len(set(positions)) < len(positions):
+        twice = ", ".join(repeated([names[p] for p in positions]))
+        raise InvalidInputError(f"{name} names {twice} twice; once is enough")
     return positions
 
 
-def _items(selection: Any, name: str) -> list[Any]:
-    is_one = np.isscalar(selection) or not np.iterable(selection)
-    items = [selection] if is_one else list(selection)
-    if not items:
-        raise InvalidInputError(f"{name} must name at least one column, got none")
-    return items
-
-
-def _is_position(item: Any) -> bool:
-    # True and False are refused, because a mask of columns is no list of positions.
-    return isinstance(item, int | np.integer) and not isinstance(item, bool)
-
-
 def check_selection(name: str, selection: Any) -> None:
-    """Refuse what can select no columns of any table."""
+    """Refuse a table, which belongs beside the rows, and what can name no columns of any table."""
+    if selection is None or callable(selection) or isinstance(selection, str):
+        return
     if is_frame(selection):
         got = f"a table; pass it beside the rows: fit(X, y, {name}=table)"
-    elif (
-        selection is None
-        or callable(selection)
-        or all(isinstance(item, str) or _is_position(item) for item in _items(selection, name))
-    ):
-        return
     else:
+        items = list(selection) if np.iterable(selection) else [selection]
+        if all(isinstance(item, str | int | np.integer) for item in items):
+            return
         got = repr(selection)
     raise InvalidInputError(
         f"{name} must be column names, positions, a function of X or None, got {got}"

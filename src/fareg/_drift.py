@@ -1,4 +1,4 @@
-"""Columns whose values are no longer those of fit: what fit had, what new rows have, a verdict.
+"""Columns that nothing can be learned from, and columns whose values are no longer those of fit.
 
 A text is strange if fit never had it, a number or date if it lies outside of those in fit; so is a
 missing value. Some rows of fit are strange to the others in this sense, and as many are expected
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,16 +19,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import hypergeom
 
-from fareg._columns import (
-    KINDS,
-    Texts,
-    code_table,
-    in_words,
-    kind_of,
-    numbers_of,
-    spelled_numbers,
-    texts_of,
-)
+from fareg._columns import KINDS, as_numbers, as_text, in_words, kind_of, spelled_numbers
 from fareg._validation import InvalidInputError, warn
 from fareg._words import percent, printable, rows, shown
 
@@ -38,7 +29,6 @@ CHANCE = 1e-3  # probability of so many strange rows by chance, at which nothing
 MAX_KNOWN = 10_000  # distinct texts of a column; one with more names single rows
 MAX_NAMED = 3  # columns that one sentence describes
 
-MANY_MISSING = 20  # rows without a value that are no chance
 N_LOOKED_AT = 500  # texts that show whether a column holds numbers
 NEARLY_ALL = 0.95  # share of the texts of a column that must look like numbers
 # Numbers may have signs between thousands, a decimal comma, a currency or a percent sign.
@@ -114,8 +104,8 @@ def _on(action: str) -> Iterator[None]:
         _on_drift.reset(token)
 
 
-def summarise(*tables: Any, n_people: int | None = None) -> Summary:
-    """Return what each column of the rows of fit holds, which may come in several tables.
+def summarise(columns: pd.DataFrame, n_people: int | None = None) -> Summary:
+    """Return what each canonical column of the rows of fit holds.
 
     ``rare`` counts rows that are strange to all others: a text of which there is one, the smallest
     and the largest number if there is one of each. Texts are listed unless there are too many of
@@ -123,84 +113,69 @@ def summarise(*tables: Any, n_people: int | None = None) -> Summary:
 
     Rows of one person are alike, so ``n_people`` says how many count, None if all rows do.
     """
-    parts = list(map(code_table, tables))
-    return {
-        name: _summary([part.columns[name] for part in parts], n_people)
-        for name in parts[0].columns
-    }
+    summary: Summary = {}
+    for name, column in columns.items():
+        known, ends, rare, kind = None, None, 0, kind_of(column)
+        present = column.dropna()
+        if kind == "text":
+            counts = Counter(present.tolist())
+            n_alone = sum(n == 1 for n in counts.values())
+            if len(counts) <= MAX_KNOWN and 2 * n_alone < len(column):
+                known, rare = sorted(counts), n_alone
+        elif len(present):
+            numbers = as_numbers(present).to_numpy()
+            ends = [float(numbers.min()), float(numbers.max())]
+            # rows do not say how many people have the smallest and the largest number: one, maybe
+            rare = sum(n_people is not None or int((numbers == end).sum()) == 1 for end in ends)
+        summary[str(name)] = {
+            "kind": kind,
+            "people": n_people or len(column),
+            "rare": rare,
+            "empty": 1 - len(present) / len(column),
+            "known": known,
+            "range": ends,
+        }
+    return summary
 
 
-def _summary(columns: list[Any], n_people: int | None) -> dict[str, Any]:
-    n_rows = sum(map(len, columns))
-    kind = max(map(kind_of, columns), key=["date", "number", "text"].index)
-    known, ends = None, None
-    if kind == "text":
-        counts: Counter[str] = Counter()
-        for texts in map(texts_of, columns):
-            counts.update(dict(zip(texts.values, texts.counts().tolist(), strict=False)))
-        counts = +counts  # without texts of other rows
-        n_present, rare = counts.total(), sum(n == 1 for n in counts.values())
-        if len(counts) <= MAX_KNOWN and 2 * rare < n_rows:
-            known = sorted(counts)
-    else:
-        numbers = np.concatenate([numbers_of(column) for column in columns])
-        present = numbers[~np.isnan(numbers)]
-        n_present = len(present)
-        ends = [float(present.min()), float(present.max())] if n_present else None
-        # how many people have the smallest and the largest number, the rows do not tell: one, maybe
-        rare = sum(n_people is not None or int((present == end).sum()) == 1 for end in ends or ())
-    return {
-        "kind": kind,
-        "people": n_people or n_rows,
-        "rare": 0 if kind == "text" and known is None else rare,
-        "empty": 1 - n_present / n_rows,
-        "known": known,
-        "range": ends,
-    }
+def count_strange(summary: Summary, columns: pd.DataFrame) -> Drift:
+    """Count the strange rows in each canonical column that fit had.
 
-
-def count_strange(summary: Summary, *tables: Any) -> Drift:
-    """Count the strange rows in each column that fit had, in tables side by side.
-
-    >>> import pandas as pd
-    >>> summary = summarise(pd.DataFrame({"sex": ["F", "F", "M", "M"], "age": [18, 40, 40, 90]}))
-    >>> found = count_strange(summary, pd.DataFrame({"sex": ["F", "f", None], "age": [1, 2, 50]}))
-    >>> for name, strange in found.items():
+    >>> from fareg._columns import canonical
+    >>> fit = canonical(pd.DataFrame({"sex": ["F", "F", "M", "M"], "age": [18, 40, 40, 90]}))
+    >>> new = canonical(pd.DataFrame({"sex": ["F", "f", None], "age": [1, 2, 50]}))
+    >>> for name, strange in count_strange(summarise(fit), new).items():
     ...     print(name, strange)
     sex Strange(rows=3, unseen=1, empty=1, example='f')
     age Strange(rows=3, unseen=2, empty=0, example='1')
     """
-    columns: dict[str, Any] = {}
-    for table in reversed(tables):
-        if table is not None:
-            columns |= code_table(table).columns
     return {
         name: _strange(columns[name], seen) for name, seen in summary.items() if name in columns
     }
 
 
-def _strange(column: Any, seen: Mapping[str, Any]) -> Strange:
-    n = len(column)
+def _strange(column: pd.Series, seen: Mapping[str, Any]) -> Strange:
     if seen["kind"] == "text":
-        texts = texts_of(column)
-        counts, values = texts.counts(), texts.values[:-1]
-        known = set(values if seen["known"] is None else seen["known"])
-        is_new = np.array([text not in known for text in values], dtype=bool) & (counts > 0)
-        example = str(values[is_new.argmax()]) if is_new.any() else ""
-        return Strange(n, int(counts[is_new].sum()), n - int(counts.sum()), example)
-    numbers = numbers_of(column)
-    low, high = seen["range"] or (-np.inf, np.inf)
-    is_new = (numbers < low) | (numbers > high)
-    example = in_words(float(numbers[is_new.argmax()]), seen["kind"]) if is_new.any() else ""
-    return Strange(n, int(is_new.sum()), int(np.isnan(numbers).sum()), example)
+        codes, texts = pd.factorize(as_text(column))
+        known = set(texts if seen["known"] is None else seen["known"])
+        is_new = np.array([text not in known for text in texts] + [False])[codes]
+        n_empty = int((codes < 0).sum())
+        example = str(texts[codes[is_new.argmax()]]) if is_new.any() else ""
+    else:
+        numbers = as_numbers(column).to_numpy()
+        low, high = seen["range"] or (-np.inf, np.inf)
+        is_new = (numbers < low) | (numbers > high)
+        n_empty = int(np.isnan(numbers).sum())
+        example = in_words(float(numbers[is_new.argmax()]), seen["kind"]) if is_new.any() else ""
+    return Strange(len(column), int(is_new.sum()), n_empty, example)
 
 
-def check_strange(summary: Summary, *tables: Any) -> None:
-    """Judge tables side by side that a classifier answers to, unless someone else does."""
+def check_strange(summary: Summary, columns: pd.DataFrame, beside: pd.DataFrame | None) -> None:
+    """Judge the canonical columns that a classifier answers to, unless someone else does."""
     action = _on_drift.get()
-    n_rows = max(len(table) for table in tables if table is not None)
-    if action != "ignore" and n_rows >= MIN_ROWS:
-        judge(summary, count_strange(summary, *tables), accept=action == "warn")
+    if action != "ignore" and len(columns) >= MIN_ROWS:
+        drift = {} if beside is None else count_strange(summary, beside)
+        judge(summary, drift | count_strange(summary, columns), accept=action == "warn")
 
 
 def added(drift: Drift, other: Drift) -> Drift:
@@ -228,8 +203,7 @@ def judge(summary: Summary, drift: Drift, *, accept: bool) -> None:
 
 def _excess(seen: Mapping[str, Any], strange: Strange) -> float:
     """Return the share of strange rows beyond that in fit, 0 if chance explains it."""
-    n, k = strange.rows, strange.unseen + strange.empty
-    n_fit = seen["people"]
+    n, k, n_fit = strange.rows, strange.unseen + strange.empty, seen["people"]
     k_fit = min(n_fit, seen["rare"] + round(seen["empty"] * n_fit))
     excess = k / n - k_fit / n_fit if n >= MIN_ROWS else 0.0
     # given how many of all rows are strange, each is as likely to be a new one
@@ -240,74 +214,62 @@ def _excess(seen: Mapping[str, Any], strange: Strange) -> float:
 def _sentence(name: str, seen: Mapping[str, Any], strange: Strange) -> str:
     n, parts = strange.rows, []
     if strange.unseen:
-        told = f"{percent(strange.unseen / n)} of {rows(n)}"
+        share = f"{percent(strange.unseen / n)} of {rows(n)}"
         if seen["kind"] == "text":
             known = shown(map(printable, seen["known"])) or "none"
             parts.append(
-                f"{told} hold a value that fit never had, such as "
+                f"{share} hold a value that fit never had, such as "
                 f"{printable(strange.example)[:30]!r} (fit had {known})"
             )
         else:
             low, high = (in_words(end, seen["kind"]) for end in seen["range"])
-            parts.append(f"{told} lie outside of {low} to {high}, such as {strange.example}")
+            parts.append(f"{share} lie outside of {low} to {high}, such as {strange.example}")
     if strange.empty / n > seen["empty"]:
-        told = f"{percent(strange.empty / n)} of {rows(n)}"
-        parts.append(f"{told} are empty ({percent(seen['empty'])} in fit)")
+        share = f"{percent(strange.empty / n)} of {rows(n)}"
+        parts.append(f"{share} are empty ({percent(seen['empty'])} in fit)")
     return f"column {printable(name)}: {' and '.join(parts)}"
 
 
 def is_summary(stored: Any) -> bool:
     """Tell whether a stored value is what :func:`summarise` returns; a file may be edited."""
+
+    def holds(values: Any, kind: type) -> bool:
+        return values is None or (type(values) is list and all(type(v) is kind for v in values))
+
+    def is_seen(kind: Any, people: Any, rare: Any, empty: Any, known: Any, range: Any) -> bool:
+        are_counts = type(people) is int and people > 0 and type(rare) is int and rare >= 0
+        are_ends = holds(range, float) and len(range or "ab") == 2
+        is_share = type(empty) is float and 0 <= empty <= 1
+        return kind in KINDS and are_counts and is_share and holds(known, str) and are_ends
+
+    keys = {"kind", "people", "rare", "empty", "known", "range"}
     return isinstance(stored, dict) and all(
-        type(name) is str
-        and isinstance(seen, dict)
-        and seen.keys() == CHECKS.keys()
-        and all(check(seen[key]) for key, check in CHECKS.items())
+        type(name) is str and isinstance(seen, dict) and seen.keys() == keys and is_seen(**seen)
         for name, seen in stored.items()
     )
 
 
-def _holds(values: Any, types: list[type]) -> bool:
-    return values is None or (type(values) is list and list(map(type, values)) == types)
-
-
-CHECKS: dict[str, Callable[[Any], bool]] = {
-    "kind": lambda kind: kind in KINDS,
-    "people": lambda n: type(n) is int and n > 0,
-    "rare": lambda n: type(n) is int and n >= 0,
-    "empty": lambda share: type(share) is float and 0 <= share <= 1,
-    "known": lambda texts: _holds(texts, [str] * len(texts or ())),
-    "range": lambda ends: _holds(ends, [float, float]),
-}
-
-
-def doubtful_columns(*tables: Any) -> list[str]:
-    """Return sentences about columns from which nothing is learned as they are.
+def doubtful_columns(columns: pd.DataFrame) -> list[str]:
+    """Return sentences about canonical columns from which nothing is learned as they are.
 
     One is about columns of text that are written numbers: each distinct text is a level of its own.
     Nearly all texts must look like numbers, and more than one in ten must not be a plain number, so
     that codes such as ``0815`` are left in peace. The other is about columns without any value; in
-    fewer than ``MANY_MISSING`` rows they may be empty by chance. A table may be None.
+    fewer than ``MIN_ROWS`` rows they may be empty by chance.
 
-    >>> table = pd.DataFrame({"pay": ["77,516", "516", "1,090"], "zip": ["0815", "0816", "0817"]})
-    >>> print(*doubtful_columns(table))  # doctest: +ELLIPSIS
+    >>> pay = pd.DataFrame({"pay": ["77,516", "516", "1,090"], "zip": ["0815", "0816", "0817"]})
+    >>> print(*doubtful_columns(pay.astype(object)))  # doctest: +ELLIPSIS
     pay: numbers written as text, such as 77,516, each of which is taken as a category; ...
-    >>> print(*doubtful_columns(pd.DataFrame({"age": [31.0] * 20, "pay": [None] * 20})))
-    pay: no value in 20 rows, so nothing can be learned from it; fill it in or leave it out
     """
     written: dict[str, str] = {}
-    empty: dict[str, int] = {}
-    for table in (code_table(table) for table in tables if table is not None):
-        for name, column in table.columns.items():
-            is_text = isinstance(column, Texts)
-            if (column.codes < 0 if is_text else pd.isna(column)).all():
-                empty |= {name: len(table)} if len(table) >= MANY_MISSING else {}
-                continue
-            texts = [text.strip() for text in column.values[:-1][:N_LOOKED_AT]] if is_text else []
+    empty = [str(name) for name, column in columns.items() if column.isna().all()]
+    for name, column in columns.items():
+        if column.dtype == object and name not in empty:
+            texts = [text.strip() for text in column.dropna().unique()[:N_LOOKED_AT]]
             numbers = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
             marked = [text for text in numbers if np.isnan(spelled_numbers([text])[0])]
             if len(numbers) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
-                written[name] = marked[0]
+                written[str(name)] = marked[0]
     sentences = []
     if written:
         sentences.append(
@@ -315,10 +277,10 @@ def doubtful_columns(*tables: Any) -> list[str]:
             "each of which is taken as a category; turn them into plain numbers first, unless they "
             "are codes"
         )
-    if empty:
+    if empty and len(columns) >= MIN_ROWS:
         it = "it" if len(empty) == 1 else "them"
         sentences.append(
-            f"{shown(empty)}: no value in {max(empty.values()):,} rows, so nothing can be learned "
+            f"{shown(empty)}: no value in {len(columns):,} rows, so nothing can be learned "
             f"from {it}; fill {it} in or leave {it} out"
         )
     return sentences

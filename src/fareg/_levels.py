@@ -13,7 +13,7 @@ from fareg._columns import (
     as_numbers,
     as_text,
     in_words,
-    is_date,
+    kind_of,
     shortest_between,
 )
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
@@ -39,7 +39,7 @@ class Levels:
         A numeric column with more than 20 distinct values is cut into quartiles, those of
         ``reference`` if given: edges from other rows keep the levels independent of ``column``.
         """
-        name, has_dates = str(column.name), is_date(column)
+        name, has_dates = str(column.name), kind_of(column) == "date"
         missing: tuple[Any, ...] = (None,) if column.isna().any() else ()
         if column.dtype == object:
             return cls(name, (*sorted(column.dropna().unique().tolist()), *missing))

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from itertools import chain
 from math import prod
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fareg._columns import Texts, code_table, numbers_of
+from fareg._columns import as_numbers
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
 
 # What rows are for. Equal rows get independent numbers in each role.
@@ -27,18 +26,19 @@ ROLES = {"calibration": 1, "learning": 2, "prediction": 3}
 
 
 def row_hashes(
-    X: Any, key: int, beside: Any = None, ids: Any = None, labels: IntArray | None = None
+    columns: pd.DataFrame, key: int, beside: Any = None, ids: Any = None, labels: Any = None
 ) -> Any:
     """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone.
 
-    The values are those of X and of a table ``beside`` it, as if both were one table, those of
-    ``ids``, an array of texts that tell whose row it is, and ``labels``, the number of each label.
+    The values are those of canonical columns, of numbers ``beside`` them, as if both were one
+    table, those of ``ids``, an array of texts that tell whose row it is, and ``labels``, the number
+    of each label.
     """
-    state = _mix(np.full(len(X), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
-    tables = [code_table(table) for table in (X, beside) if table is not None]
-    columns = chain.from_iterable(table.columns.values() for table in tables)
-    for position, column in enumerate(columns):
-        state = _mix(state ^ (_hashes(column) + np.uint64(position)))
+    state = _mix(np.full(len(columns), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
+    hashes = [_hashes(column) for _, column in columns.items()]
+    hashes += [] if beside is None else [_bits(column) for column in np.asarray(beside, float).T]
+    for position, own in enumerate(hashes):
+        state = _mix(state ^ (own + np.uint64(position)))
     state = state if ids is None else _mix(state ^ _text_hashes(ids))
     return state if labels is None else _mix(state ^ _mix(labels.astype(np.uint64)))
 
@@ -82,13 +82,14 @@ def row_draws(uniforms: FloatArray, n_draws: int) -> list[FloatArray]:
     return [uniforms_of(_mix(state + offset)) for offset in offsets]
 
 
-def _hashes(column: Any) -> Any:
-    """Hash the rows of a coded column to 64 bits, a number alike whether it is float64 or text."""
-    if not isinstance(column, Texts):
-        return _bits(numbers_of(column))
-    numbers = column.numbers()
-    hashes = np.append(_text_hashes(column.values[:-1]), _bits(numbers[-1:]))
-    return np.where(np.isnan(numbers), hashes, _bits(numbers))[column.codes]
+def _hashes(column: pd.Series) -> Any:
+    """Hash a canonical column to 64 bits, a number alike whether it is float64 or text."""
+    if column.dtype != object:
+        return _bits(as_numbers(column).to_numpy())
+    codes, texts = pd.factorize(column)
+    numbers = as_numbers(pd.Series([*texts, None], dtype=object)).to_numpy()
+    is_text = np.append(np.isnan(numbers[:-1]), False)
+    return np.where(is_text, np.append(_text_hashes(texts), np.uint64(0)), _bits(numbers))[codes]
 
 
 def _text_hashes(texts: Any) -> Any:

@@ -17,10 +17,9 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from fareg._columns import (
-    CodedTable,
+    as_numbers,
+    canonical,
     check_columns,
-    code_table,
-    numbers_of,
     selected_positions,
 )
 from fareg._encoding import gradient_boosting
@@ -77,15 +76,15 @@ class KnownWeights:
 
     column: Any
 
-    def ratios(self, tables: Sequence[CodedTable]) -> FloatArray:
+    def ratios(self, tables: Sequence[pd.DataFrame]) -> FloatArray:
         """Return the weight of each row, shape (n,)."""
         if isinstance(self.column, str):
-            fitting = [table for table in tables if self.column in table.columns]
+            fitting = [table for table in tables if self.column in table]
             table = fitting[0] if fitting else tables[-1]
         else:
             table = tables[-1]
-        (position,) = selected_positions(table.source, self.column, "column")
-        weights = numbers_of(list(table.columns.values())[position])
+        (position,) = selected_positions(table, self.column, "column")
+        weights = as_numbers(table.iloc[:, position]).to_numpy()
         wrong = ~(np.isfinite(weights) & (weights >= 0))
         if wrong.any():
             raise InvalidInputError(
@@ -150,7 +149,7 @@ class CovariateShift:
         """
         self.clip = 1 + check_number("clip", self.clip - 1)
         seed = check_count("random_state", self.random_state, minimum=0, maximum=2**32 - 1)
-        old, new = code_table(X_cal), code_table(X_new)
+        old, new = canonical(X_cal), canonical(X_new)
         for name, table in (("X_cal", old), ("X_new", new)):
             if len(table) < FEWEST_ROWS:
                 raise InvalidInputError(
@@ -159,7 +158,7 @@ class CovariateShift:
                 )
         chosen = list(range(len(old.columns)))
         if self.columns is not None:
-            chosen = selected_positions(old.source, self.columns, "columns")
+            chosen = selected_positions(old, self.columns, "columns")
         self.names = [list(old.columns)[position] for position in chosen]
         (known, of_old), (others, of_new) = self._read(old), self._read(new)
         both = pd.concat([known, others], ignore_index=True)
@@ -184,22 +183,21 @@ class CovariateShift:
             )
         return self
 
-    def ratios(self, tables: Sequence[CodedTable]) -> FloatArray:
+    def ratios(self, tables: Sequence[pd.DataFrame]) -> FloatArray:
         """Return the weight of each row, shape (n,)."""
         if not self.models:
             raise NotConformalizedError("this CovariateShift knows no weights; call fit first")
         return self._ratios(*self._read(tables[-1]))
 
-    def _read(self, table: CodedTable) -> tuple[pd.DataFrame, IntArray]:
+    def _read(self, table: pd.DataFrame) -> tuple[pd.DataFrame, IntArray]:
         """Return the columns that the models read, and the fold of each row.
 
         Equal rows are numbered, so those that calibrate are in the same folds as in ``fit``.
         """
-        names = list(table.columns)
-        check_columns(self.names, names, "X")
-        own = table.select([names.index(name) for name in self.names])
+        check_columns(self.names, list(table.columns), "X")
+        own = table[self.names]
         hashes = numbered_hashes(row_hashes(own, self.random_state), "learning")
-        return own.canonical(), (hashes % np.uint64(N_FOLDS)).astype(np.int64)
+        return own, (hashes % np.uint64(N_FOLDS)).astype(np.int64)
 
     def _ratios(self, rows: pd.DataFrame, fold: IntArray) -> FloatArray:
         ratios = np.ones(len(rows))
@@ -326,7 +324,7 @@ class Weighing:
 
     @classmethod
     def of(
-        cls, shift: Any, tables: Sequence[CodedTable], codes: IntArray, classes: Any
+        cls, shift: Any, tables: Sequence[pd.DataFrame], codes: IntArray, classes: Any
     ) -> tuple[Self, IntArray]:
         """Return it, and what each calibration row weighs; refuse too few effective rows."""
         if not isinstance(shift, KnownWeights | CovariateShift | LabelShift):
@@ -350,7 +348,7 @@ class Weighing:
         unit = float(weights.max() / MAX_WEIGHT)
         return cls(shift, unit, by_label, found), np.rint(weights / unit).astype(np.int64)
 
-    def of_new(self, tables: Sequence[CodedTable], n_classes: int) -> IntArray:
+    def of_new(self, tables: Sequence[pd.DataFrame], n_classes: int) -> IntArray:
         """Return what rows to come weigh, (n, 1), or for each candidate label, (n, n_classes)."""
         if self.by_label is None:
             weights = self.shift.ratios(tables)[:, None]

@@ -19,6 +19,7 @@ from fareg import (
     PartialConformalClassifier,
     SplitConformalClassifier,
 )
+from fareg._columns import canonical
 from fareg._rows import numbered_hashes, row_hashes, uniforms_of
 from fareg.pvalues import conformal_pvalues
 from fareg.scores import SCORES, aps
@@ -37,7 +38,7 @@ def table(seed, n, labels=(0, 1, 2)):
 
 def row_uniforms(X, key, role, codes=None):
     """Return the random number that each row has in a role."""
-    return uniforms_of(numbered_hashes(row_hashes(X, key, labels=codes), role))
+    return uniforms_of(numbered_hashes(row_hashes(canonical(X), key, labels=codes), role))
 
 
 def numbers(seed=0, n=300):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fareg import FaregError
-from fareg._columns import canonical, numbers_of
+from fareg._columns import as_numbers, canonical
 from fareg.groups import Condition, Rule
 
 NASTY = ["and", "a and b", "x = 1", '6" pipe', "a, b", "{a}", "", " a", "a  b", "missing", "not in"]
@@ -36,7 +36,9 @@ TEXTS = st.one_of(st.sampled_from(NASTY), st.lists(LETTERS, max_size=6).map("".j
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 MICROSECONDS = st.integers(-(9 * 10**15), 9 * 10**15)
 # dates as a canonical column holds them
-SECONDS = MICROSECONDS.map(lambda us: float(numbers_of(np.array([us], dtype="M8[us]"))[0]))
+SECONDS = MICROSECONDS.map(
+    lambda us: float(as_numbers(pd.Series(np.array([us], dtype="M8[us]")))[0])
+)
 
 
 @st.composite

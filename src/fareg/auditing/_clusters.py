@@ -43,15 +43,15 @@ def read_clusters(
     if clusters is None:
         return None, selection
     if np.isscalar(clusters):
-        (position,) = selected_positions(X, clusters, "clusters")
         names = column_names(X)
+        (position,) = selected_positions(names, clusters, "clusters")
         if len(names) == 1:
             raise InvalidInputError("X must have a column besides the clusters, got none")
         clusters = np.asarray(series_of(X)[position])
         if selection is None:
             selection = [p for p in range(len(names)) if p != position]
         by_name = not (callable(selection) or is_frame(selection))
-        if by_name and position in selected_positions(X, selection):
+        if by_name and position in selected_positions(names, selection):
             raise InvalidInputError(
                 f"sensitive_features must not hold the clusters, got {names[position]}; drop it"
             )

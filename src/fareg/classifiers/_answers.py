@@ -25,22 +25,13 @@ from fareg._validation import (
     check_proba,
 )
 from fareg._words import HTML, confidence, shown
-from fareg.calibration import Batch, Labelled
+from fareg.calibration import Batch, Calibration, Labelled
 from fareg.classifiers._models import ask, hidden_columns
-from fareg.classifiers._rows import (
-    Rows,
-    read_beside,
-    read_ids,
-    read_proba,
-    read_table,
-    warn_of_swapped,
-)
+from fareg.classifiers._rows import Rows, read_rows, warn_of_swapped
 from fareg.scores import get_score, is_randomised
 
 if TYPE_CHECKING:
     from fareg.auditing import Comparison
-
-BLOCK = 1 << 22  # probabilities that are scored at a time: 32 megabytes
 
 
 def frame_like(X: Any, table: pd.DataFrame) -> Any:
@@ -51,11 +42,6 @@ def frame_like(X: Any, table: pd.DataFrame) -> Any:
         return table
     columns = {str(name): column.tolist() for name, column in table.items()}
     return nw.from_dict(columns, backend=nw.get_native_namespace(X).__name__).to_native()
-
-
-def _may_have_pvalues(clf: FittedAnswers) -> bool:
-    calibration = getattr(clf, "calibration_", None)
-    return calibration is None or bool(calibration.has_pvalues)
 
 
 class FittedAnswers:
@@ -154,7 +140,7 @@ class FittedAnswers:
         batches = self._batches(X, proba, sensitive_features, ids)
         return np.concatenate([self._sets(batch, alpha) for batch in batches])
 
-    @available_if(_may_have_pvalues)
+    @available_if(lambda clf: getattr(clf, "calibration_", Calibration).has_pvalues)
     def predict_p(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
     ) -> FloatArray:
@@ -326,31 +312,12 @@ class FittedAnswers:
             sets[empty, batch.proba[empty].argmax(axis=1)] = True
         return sets
 
-    def _read(
-        self,
-        X: Any,
-        proba: Any = None,
-        sensitive_features: Any = None,
-        ids: Any = None,
-        *,
-        labels: Any = None,
-    ) -> Rows:
-        """Return rows like those of fit; ``labels`` names the columns of their probabilities."""
-        table = read_table(self, X)
-        X = table.source
-        return Rows(
-            table,
-            None if sensitive_features is None else read_beside(self, sensitive_features, X),
-            None if ids is None else read_ids(ids, X),
-            None if proba is None else read_proba(proba, X, self.classes_, labels),
-        )
-
     def _asked(
         self, X: Any, proba: Any = None, sensitive_features: Any = None, ids: Any = None
     ) -> Rows:
         """Return the rows that a method was called with, after checks."""
         self._check_fitted()
-        rows = self._read(X, proba, sensitive_features, ids)
+        rows = read_rows(self, X, proba, sensitive_features, ids)
         check_strange(self.seen_values_, rows.table, rows.beside)
         return rows
 
@@ -363,9 +330,13 @@ class FittedAnswers:
                 "this classifier was calibrated with sensitive features beside X "
                 f"({shown(self.sensitive_kinds_)}); pass them again: sensitive_features=frame"
             )
-        table = rows.table if rows.beside is None else rows.beside
-        hidden = hidden_columns(self.estimator_, rows.X)
-        return select_columns(table, self.sensitive_features, hidden=hidden)
+        hidden = self._hidden(rows)
+        X, own = (rows.X, rows.table) if rows.beside is None else (rows.beside, rows.beside)
+        return select_columns(X, self.sensitive_features, hidden=hidden, columns=own)
+
+    def _hidden(self, rows: Rows) -> tuple[str, ...]:
+        """Return the columns that hold the probabilities of the estimator."""
+        return hidden_columns(self.estimator_, rows.table)
 
     def _people_of(self, X: Any, sensitive_features: Any) -> pd.DataFrame:
         """Return the sensitive columns of the rows that a method was called with."""
@@ -387,7 +358,7 @@ class FittedAnswers:
         weights = None
         if self.shift_ is not None and role == "prediction":
             weights = self.shift_.of_new(rows.tables, len(self.classes_))
-        for place, own in self._blocks(rows):
+        for place, own in rows.blocks(len(self.classes_)):
             proba = self._probabilities(own, place.start)
             scores = np.asarray(score(proba, u[place] if is_randomised(score) else None), float)
             if scores.shape != proba.shape or np.isnan(scores).any():
@@ -405,17 +376,11 @@ class FittedAnswers:
             return check_proba(rows.proba, first_row=first_row)
         return check_proba(ask(self.estimator_, rows.X, self.excluded_))
 
-    def _blocks(self, rows: Rows) -> Iterator[tuple[slice, Rows]]:
-        size = max(1, BLOCK // len(self.classes_))
-        for start in range(0, len(rows), size):
-            place = slice(start, start + size)
-            yield place, rows if len(rows) <= size else rows.take(place)
-
     def _hashes(self, rows: Rows) -> Any:
         """Return 64 bits per row that equal rows have in common, by values, ids and labels."""
         parts = [
             row_hashes(own.table, self.key_, own.proba, own.ids, own.codes)
-            for _, own in self._blocks(rows)
+            for _, own in rows.blocks(len(self.classes_))
         ]
         return np.concatenate(parts)
 
@@ -425,7 +390,11 @@ class FittedAnswers:
         parts, start = list[Labelled](), 0
         for batch in self._score(rows, role, hashes, before):
             place = slice(start, start + len(batch))
-            if not start and (rows.proba is not None or hidden_columns(self.estimator_, rows.X)):
+            if (
+                role == "calibration"
+                and not start
+                and (rows.proba is not None or self._hidden(rows))
+            ):
                 warn_of_swapped(batch.proba.argmax(axis=1), codes[place], self.classes_)
             clusters = None if rows.clusters is None else rows.clusters[place]
             parts.append(batch.labelled(codes[place], clusters))

@@ -14,8 +14,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 
-from fareg._columns import KINDS, check_selection, code_table, is_frame, selected_positions
-from fareg._drift import Summary, doubtful_columns, is_summary, summarise
+from fareg._columns import KINDS, canonical, check_selection, is_frame, selected_positions
+from fareg._drift import doubtful_columns, is_summary, summarise
 from fareg._encoding import gradient_boosting
 from fareg._labels import calibration_codes, label_codes
 from fareg._rows import check_seed, hash_key
@@ -53,12 +53,11 @@ from fareg.classifiers._models import (
 from fareg.classifiers._probabilities import ProbabilityArrays, ProbabilityColumns
 from fareg.classifiers._rows import (
     Rows,
+    kinds_of,
     labelled,
     proba_classes,
-    read_beside,
-    read_ids,
     read_proba,
-    read_table,
+    read_rows,
     warn_of_repeated,
 )
 from fareg.scores import get_score, is_randomised
@@ -219,29 +218,24 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
     def _start(self, X: Any, y: Any, sensitive_features: Any, clusters: Any, ids: Any) -> Rows:
         """Check all arguments, and note what the columns are like; return the rows."""
         self._check_parameters()
-        table = read_table(self, X, reset=True)
-        X, beside = table.source, None
-        if sensitive_features is not None:
-            beside = read_beside(self, sensitive_features, X, reset=True)
-        rows = Rows(table, beside, None if ids is None else read_ids(ids, X))
+        rows = read_rows(self, X, None, sensitive_features, ids, reset=True)
         rows = labelled(rows, y, clusters)
-        self.column_kinds_ = table.kinds() if is_frame(X) else None
-        self.sensitive_kinds_ = None if beside is None else beside.kinds()
-        selection = self.sensitive_features
+        table, beside, selection = rows.table, rows.beside, self.sensitive_features
+        self.column_kinds_ = kinds_of(table) if is_frame(X) else None
+        self.sensitive_kinds_ = None if beside is None else kinds_of(beside)
         if selection is not None and not callable(selection):  # before any work is done
             selected_positions(table if beside is None else beside, selection)
-        for sentence in doubtful_columns(table, beside):
-            warn(sentence)
-        self._note_values(rows)
+        for columns in (table,) if beside is None else (table, beside):
+            for sentence in doubtful_columns(columns):
+                warn(sentence)
+        self._note_values(table, beside, rows.clusters)
         return rows
 
-    def _note_values(self, *rows: Rows) -> None:
+    def _note_values(self, table: pd.DataFrame, beside: Any, clusters: Any) -> None:
         """Note the values of all rows that fit had, in X and in what lies beside it."""
-        clusters, self.seen_values_ = rows[0].clusters, Summary()
         n_people = None if clusters is None else len(np.unique(clusters))
-        for tables in ([own.beside for own in rows], [own.table for own in rows]):
-            if tables[0] is not None:
-                self.seen_values_ |= summarise(*tables, n_people=n_people)
+        self.seen_values_ = {} if beside is None else summarise(beside, n_people)
+        self.seen_values_ |= summarise(table, n_people)
 
     def _begin(self, estimator: Any) -> None:
         """Note what the answers will depend on: estimator, level, key and parameters."""
@@ -319,7 +313,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         rows = replace(rows, codes=codes)
         hashes = self._hashes(rows)
         if is_randomised(get_score(self.conformity_score)):  # else it does not matter who is equal
-            warn_of_repeated(int(pd.Series(hashes).duplicated().sum()), len(rows))
+            warn_of_repeated(hashes)
         found = self._labelled(rows, "calibration", hashes)
         self.shift_ = None
         if shift is None:
@@ -350,7 +344,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             raise InvalidInputError(
                 f"exclude_sensitive needs sensitive_features by name or position, got {selection}"
             )
-        positions = selected_positions(rows.X, selection)
+        positions = selected_positions(rows.table, selection)
         if len(positions) == self.n_features_in_:
             raise InvalidInputError("exclude_sensitive leaves the estimator no column of X to read")
         return positions
@@ -417,10 +411,11 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         for part, is_right in holds.items():
             require(is_right, part)
         X = np.repeat(UNKNOWN[:, None], n, axis=1)
-        rows = Rows(code_table(X if names is None else pd.DataFrame(X, columns=names)))
+        unknown = pd.DataFrame(X, columns=names)
+        rows = Rows(X if names is None else unknown, canonical(X if names is None else unknown))
         if self.sensitive_kinds_:
             beside = pd.DataFrame(dict.fromkeys(self.sensitive_kinds_, UNKNOWN))
-            rows = replace(rows, beside=code_table(beside))
+            rows = replace(rows, beside=canonical(beside))
         own = (self.sensitive_features, getattr(self, "feature_map", None))
         with suppress(Exception if any(map(callable, own)) else FaregError):
             people = self._people(rows)  # what the user selects may refuse rows of unknown values

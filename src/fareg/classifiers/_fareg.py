@@ -33,7 +33,7 @@ from fareg.classifiers._models import (
     shortfall,
 )
 from fareg.classifiers._naming import check_groups, describe_groups, verify_groups
-from fareg.classifiers._rows import labelled
+from fareg.classifiers._rows import labelled, read_rows
 from fareg.groups import (
     DisadvantageLevels,
     LabelLevels,
@@ -249,9 +249,11 @@ class FaReGClassifier(ConformalClassifier):
                 "sensitive features are beside X, so those of X_learn are needed too, got none; "
                 "pass sensitive_learn=frame"
             )
-        other = self._read(X_learn, proba_learn, sensitive_learn, ids_learn, labels=classes)
+        other = read_rows(self, X_learn, proba_learn, sensitive_learn, ids_learn, labels=classes)
         other = labelled(other, y_learn, clusters_learn)
-        self._note_values(rows, other)
+        table = pd.concat([rows.table, other.table])
+        also = None if rows.beside is None else pd.concat([rows.beside, other.beside])
+        self._note_values(table, also, rows.clusters)
         other = replace(other, codes=label_codes(other.y, self.classes_))
         teachers = self._labelled(other, "learning")
         return self._conformalize(rows, Training(teachers.people, teachers), shift)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -106,23 +106,20 @@ def unfrozen(estimator: Any) -> Any:
     return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
 
 
-def hidden_columns(estimator: Any, X: Any) -> tuple[str, ...]:
-    """Return the names of the columns of X that hold the probabilities of an estimator.
+def hidden_columns(estimator: Any, names: Iterable[Any]) -> tuple[str, ...]:
+    """Return those of the columns of a table that hold the probabilities of an estimator.
 
     Examples
     --------
-    >>> import pandas as pd
     >>> from fareg import ProbabilityColumns
-    >>> model = ProbabilityColumns(["p_no", "p_yes"])
-    >>> hidden_columns(model, pd.DataFrame({"age": [40], "p_no": [0.3], "p_yes": [0.7]}))
+    >>> hidden_columns(ProbabilityColumns(["p_no", "p_yes"]), ["age", "p_no", "p_yes"])
     ('p_no', 'p_yes')
     """
-    model = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
+    model = unfrozen(estimator)
     if not isinstance(model, ProbabilityColumns):
         return ()
-    columns = [column for column in model.columns_.values() if column is not None]
-    names = column_names(X)
-    return tuple(names[p] for p in selected_positions(X, columns, "ProbabilityColumns"))
+    columns, names = [c for c in model.columns_.values() if c is not None], list(names)
+    return tuple(names[p] for p in selected_positions(names, columns, "ProbabilityColumns"))
 
 
 def routed_weights(clf: Any, sample_weight: Any, n: int) -> Any:

@@ -93,7 +93,9 @@ class ProbabilityColumns(ProbabilisticClassifier):
             to labels of y.
         """
         found = self._found(column_names(X), y)
-        selected_positions(X, _named(found), TABLE)  # refuses columns that X does not have
+        selected_positions(
+            column_names(X), _named(found), TABLE
+        )  # refuses columns that X does not have
         validate_data(self, X, skip_check_array=True)  # notes the names of the columns
         self.found_ = found
         return self

@@ -53,8 +53,8 @@ def compare(clf: Any, rows: Rows, y: Any, before: Any, listed: Any, **options: A
         sets_before = _split_sets(clf, batches)
     else:
         sets_before = _sets_of(before, rows, clf.classes_)
-    table, selection = rows.table if rows.beside is None else rows.beside, clf.sensitive_features
-    people = select_columns(table, selection, hidden=hidden_columns(clf.estimator_, rows.X))
+    selection, X = clf.sensitive_features, rows.X if rows.beside is None else rows.beside
+    people = select_columns(X, selection, hidden=hidden_columns(clf.estimator_, rows.table))
     is_named = rows.beside is not None or selection is not None
     if listed is None:  # where none was named, the levels that are covered least will do
         listed = list(people) if is_named else []
@@ -91,7 +91,7 @@ def _sets_of(before: Any, rows: Rows, classes: Any) -> Any:
     """Return the sets of another classifier for the same rows."""
     # split conformal sets need no sensitive features, and may know none
     is_read = rows.beside is not None and before.sensitive_kinds_ is not None
-    beside = rows.beside.source if rows.beside is not None and is_read else None
+    beside = rows.beside if is_read else None
     sets = before.predict_set(rows.X, proba=rows.proba, sensitive_features=beside, ids=rows.ids)
     if list(before.classes_) != list(classes):
         raise InvalidInputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,20 +14,23 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from fareg._columns import (
-    CodedTable,
-    Texts,
+    as_numbers,
+    as_text,
+    canonical,
     check_columns,
     check_same_order,
     check_table,
-    code_table,
     column_names,
     in_order,
     is_frame,
+    kind_of,
+    take_rows,
 )
 from fareg._labels import column_classes, frame_names, label_codes, refuse_missing
 from fareg._validation import IntArray, InvalidInputError, check_same_length, warn
 from fareg._words import first_line, percent, shown
 
+BLOCK = 1 << 22  # probabilities that are scored at a time: 32 megabytes
 WHOLE = re.compile(r"(?<=\d)\.0+$")  # what a whole number has more if it is stored as a float
 MANY_REPEATED = 0.1  # share of rows that equal an earlier one from which there is a warning
 SURELY = 1e-6  # the chance that a warning of swapped columns is a false alarm
@@ -36,8 +40,9 @@ SURELY = 1e-6  # the chance that a warning of swapped columns is a false alarm
 class Rows:
     """The rows of one call after checks."""
 
-    table: CodedTable
-    beside: CodedTable | None = None  # the sensitive features, if X does not hold them
+    X: Any  # the table as it came, for the estimator
+    table: pd.DataFrame  # its columns in canonical form
+    beside: pd.DataFrame | None = None  # the sensitive features, if X does not hold them
     ids: Any = None  # (n,) texts that say whose row it is
     proba: Any = None  # (n, n_classes) class probabilities, if the estimator is not asked
     y: Any = None  # (n,) labels
@@ -48,31 +53,56 @@ class Rows:
         return len(self.table)
 
     @property
-    def X(self) -> Any:
-        """The table as it came, for the estimator."""
-        return self.table.source
-
-    @property
-    def tables(self) -> list[CodedTable]:
+    def tables(self) -> list[pd.DataFrame]:
         """The sensitive features beside X, if there are any, and X."""
         return [table for table in (self.beside, self.table) if table is not None]
 
     def take(self, rows: Any) -> Rows:
-        """Return some of the rows."""
+        """Return some of the rows, by their numbers or a slice."""
+        frames = (
+            None if frame is None else frame.iloc[rows].reset_index(drop=True)
+            for frame in (self.table, self.beside)
+        )
         arrays = (self.ids, self.proba, self.y, self.clusters, self.codes)
-        beside = None if self.beside is None else self.beside.take(rows)
         own = (None if array is None else array[rows] for array in arrays)
-        return Rows(self.table.take(rows), beside, *own)
+        return Rows(take_rows(self.X, rows), *frames, *own)  # type: ignore[arg-type]
+
+    def blocks(self, n_classes: int) -> Iterator[tuple[slice, Rows]]:
+        """Yield parts whose scores fit into memory, and where they stand."""
+        size = max(1, BLOCK // n_classes)
+        for start in range(0, len(self), size):
+            place = slice(start, start + size)
+            yield place, self if len(self) <= size else self.take(place)
 
 
-def labelled(rows: Rows, y: Any, clusters: Any) -> Rows:
-    """Return the rows with their labels, and the people or places with several rows."""
-    clusters = None if clusters is None else read_clusters(clusters, rows.X)
-    return replace(rows, y=read_labels(y, rows.X), clusters=clusters)
+def read_rows(
+    clf: Any,
+    X: Any,
+    proba: Any = None,
+    sensitive_features: Any = None,
+    ids: Any = None,
+    *,
+    reset: bool = False,
+    labels: Any = None,
+) -> Rows:
+    """Return rows like those of fit, or those of fit itself with ``reset``.
+
+    ``labels`` names the columns of their probabilities.
+    """
+    X, table = read_table(clf, X, reset=reset)
+    beside = None
+    if sensitive_features is not None:
+        beside = read_beside(clf, sensitive_features, X, reset=reset)
+    ids = None if ids is None else read_ids(ids, X)
+    proba = None if proba is None else read_proba(proba, X, clf.classes_, labels)
+    return Rows(X, table, beside, ids, proba)
 
 
-def read_table(clf: Any, X: Any, *, reset: bool = False) -> CodedTable:
-    """Return X if the classifier can read it; without ``reset``, its columns must be as in fit."""
+def read_table(clf: Any, X: Any, *, reset: bool = False) -> tuple[Any, pd.DataFrame]:
+    """Return X if the classifier can read it, and its columns in canonical form.
+
+    Without ``reset``, the columns must be those of fit, and values take the kind they had there.
+    """
     X = check_table(X)
     if not reset and is_frame(X):
         X = in_order(X, getattr(clf, "feature_names_in_", None))
@@ -90,34 +120,33 @@ def read_table(clf: Any, X: Any, *, reset: bool = False) -> CodedTable:
     if len(X) == 0:
         raise InvalidInputError("X must have at least one row, got 0 sample(s)")
     if reset:
-        return code_table(X)
-    names = list(clf.column_kinds_ or ())
-    if not names and is_frame(X):
+        return X, canonical(X)
+    kinds = clf.column_kinds_ or {}
+    if not kinds and is_frame(X):
         X = np.asarray(X)  # fit had an array, so what it learned knows columns by position
-    if names and column_names(X) != names:  # without names to compare, position counts
+    elif kinds and column_names(X) != list(kinds):  # without names to compare, position counts
         is_named = isinstance(X, pd.DataFrame)
-        X = X.set_axis(names, axis=1) if is_named else pd.DataFrame(X, columns=names)
-    table = code_table(X)
-    for name in names:
-        if clf.column_kinds_[name] != "text" and isinstance(table.columns[name], Texts):
-            _refuse_texts(table.columns[name], name, clf.column_kinds_[name])
-    return table
+        X = X.set_axis(list(kinds), axis=1) if is_named else pd.DataFrame(X, columns=list(kinds))
+    table = canonical(X)
+    for name, kind in kinds.items():
+        if (kind == "text") != (table[name].dtype == object):
+            table[name] = as_text(table[name]) if kind == "text" else _numbers(table[name], kind)
+    return X, table
 
 
-def _refuse_texts(column: Texts, name: str, kind: str) -> None:
-    """Refuse texts where fit had numbers or dates; if only some are no numbers, warn."""
-    texts, counts = column.values[:-1], column.counts()
-    is_lost = np.isnan(column.numbers()[:-1])
-    if not is_lost.any():
-        return
-    n, n_lost = int(counts.sum()), int(counts[is_lost].sum())
-    found = (
-        f"column {name} held {kind}s in fit, got {n_lost} texts in {n} values such "
-        f"as {texts[int(is_lost.argmax())][:30]!r}"
-    )
-    if n_lost == n:
-        raise InvalidInputError(f"{found}; convert it")
-    warn(f"{found}, which count as missing; convert it")
+def _numbers(column: pd.Series, kind: str) -> pd.Series:
+    """Return texts as numbers, as fit had them; refuse them if none is a number, or else warn."""
+    numbers, n = as_numbers(column), int(column.notna().sum())
+    lost = column[column.notna() & numbers.isna()]
+    if len(lost):
+        found = (
+            f"column {column.name} held {kind}s in fit, got {len(lost)} texts in {n} values such "
+            f"as {lost.iloc[0][:30]!r}"
+        )
+        if len(lost) == n:
+            raise InvalidInputError(f"{found}; convert it")
+        warn(f"{found}, which count as missing; convert it")
+    return numbers
 
 
 def check_names(model: Any, X: Any, name: str) -> None:
@@ -133,7 +162,7 @@ def check_names(model: Any, X: Any, name: str) -> None:
         )
 
 
-def read_beside(clf: Any, frame: Any, X: Any, *, reset: bool = False) -> CodedTable:
+def read_beside(clf: Any, frame: Any, X: Any, *, reset: bool = False) -> pd.DataFrame:
     """Return the sensitive features beside X: without ``reset``, the columns of fit."""
     frame = frame.to_frame() if isinstance(frame, pd.Series) else frame
     if not is_frame(frame):
@@ -142,38 +171,39 @@ def read_beside(clf: Any, frame: Any, X: Any, *, reset: bool = False) -> CodedTa
             "columns of X belong into the constructor"
         )
     _check_beside("sensitive_features", frame, X)
-    table = code_table(frame)
+    table = canonical(frame)
     if reset:
         return table
-    kinds = clf.sensitive_kinds_
-    if kinds is None:
+    if clf.sensitive_kinds_ is None:
         raise InvalidInputError(
             "this classifier was calibrated without sensitive_features beside X; leave them out"
         )
-    names = list(table.columns)
-    check_columns(list(kinds), names, "sensitive_features")
-    return table.select([names.index(name) for name in kinds])
+    names = list(clf.sensitive_kinds_)
+    check_columns(names, column_names(table), "sensitive_features")
+    return table[names]
 
 
-def read_labels(y: Any, X: Any) -> Any:
-    """Return the labels of X in one type, after checks that they are labels."""
+def kinds_of(table: pd.DataFrame) -> dict[str, str]:
+    """Return what each canonical column holds."""
+    return {str(name): kind_of(column) for name, column in table.items()}
+
+
+def labelled(rows: Rows, y: Any, clusters: Any) -> Rows:
+    """Return the rows with their labels, and the people or places with several rows."""
     if y is None:
         raise InvalidInputError("requires y to be passed, but the target y is None")
     try:
         # scikit-learn reads nullable numbers of pandas as floats, which merges large labels
         labels = column_or_1d(y.to_numpy() if hasattr(y, "to_numpy") else y, warn=True)
-        _check_beside("y", y, X, labels)
+        _check_beside("y", y, rows.X, labels)
         labels = _one_type(refuse_missing(labels), "y must hold labels")
         check_classification_targets(labels)
     except (TypeError, ValueError) as error:  # labels that are bytes are a TypeError
         raise InvalidInputError(str(error)) from error
-    return labels
-
-
-def read_clusters(clusters: Any, X: Any) -> Any:
-    """Return the number of the person or place behind each row."""
-    ids = _one_type(_read_ids("clusters", clusters, X), "clusters must hold ids")
-    return np.unique(ids, return_inverse=True)[1]
+    if clusters is not None:
+        ids = _one_type(_read_ids("clusters", clusters, rows.X), "clusters must hold ids")
+        clusters = np.unique(ids, return_inverse=True)[1]
+    return replace(rows, y=labels, clusters=clusters)
 
 
 def read_ids(ids: Any, X: Any) -> Any:
@@ -211,20 +241,13 @@ def _check_beside(name: str, given: Any, X: Any, values: Any = None) -> None:
     check_same_order(**{"X": X, name: given})
 
 
-def proba_classes(proba: Any, y: Any, classes: Any) -> list[Any]:
-    """Return the label of each column: from ``classes``, a frame's names, or the sorted y."""
-    n_columns = _as_numbers(proba).shape[1]
-    names = frame_names(proba)
-    return column_classes(y, n_columns, names=names, classes=classes, table="proba").classes
-
-
 def read_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> Any:
     """Return probabilities beside X with columns in the order of ``classes``.
 
     ``labels`` names the label of each column. If it is None, the names of a frame do, and the
     columns of an array are in the order of ``classes``. An array in a file stays there.
     """
-    table = _as_numbers(proba)
+    table = _as_array(proba)
     _check_beside("proba", proba, X, table)
     if table.shape[1] != len(classes):
         raise InvalidInputError(
@@ -243,7 +266,13 @@ def read_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> Any:
     return table if (np.diff(order) == 1).all() else table[:, order]
 
 
-def _as_numbers(proba: Any) -> Any:
+def proba_classes(proba: Any, y: Any, classes: Any) -> list[Any]:
+    """Return the label of each column: from ``classes``, a frame's names, or the sorted y."""
+    n_columns, names = _as_array(proba).shape[1], frame_names(proba)
+    return column_classes(y, n_columns, names=names, classes=classes, table="proba").classes
+
+
+def _as_array(proba: Any) -> Any:
     """Return probabilities as a table of numbers, without reading them."""
     table = np.asarray(proba)
     if table.ndim != 2:
@@ -256,11 +285,12 @@ def _as_numbers(proba: Any) -> Any:
     return table
 
 
-def warn_of_repeated(n_repeated: int, n_rows: int) -> None:
+def warn_of_repeated(hashes: Any) -> None:
     """Warn if many calibration rows equal an earlier one, as rows to come will."""
-    if n_repeated > MANY_REPEATED * n_rows:
+    share = float(pd.Series(hashes).duplicated().mean())
+    if share > MANY_REPEATED:
         warn(
-            f"{percent(n_repeated / n_rows)} of {n_rows} calibration rows equal an earlier one, "
+            f"{percent(share)} of {len(hashes)} calibration rows equal an earlier one, "
             "label included: people to come whose rows are equal share a random number if they are "
             "asked one at a time, and are covered together or not at all; give every person an id "
             "of their own"
@@ -272,21 +302,18 @@ def warn_of_swapped(top: IntArray, y: IntArray, classes: Any) -> None:
 
     ``top`` and ``y`` are the columns of the most probable and of the true label of each row.
     """
-    top, y = top[y >= 0], y[y >= 0]
-    wrong = pd.DataFrame({"a": np.minimum(top, y), "b": np.maximum(top, y)})[top != y]
-    if wrong.empty:
-        return
-    wrong = wrong.value_counts().reset_index()
-    right = np.bincount(y[top == y], minlength=len(classes))
+    n = len(classes)
+    table = np.zeros((n, n), dtype=np.int64)
+    np.add.at(table, (top[y >= 0], y[y >= 0]), 1)
     # an exchange of a and b makes these wrong rows right, and makes the right rows of both wrong
-    wrong["right"] = right[wrong["a"]] + right[wrong["b"]]
-    a, b, gained, lost = wrong.loc[(wrong["count"] - wrong["right"]).idxmax()]
-    n_pairs = len(classes) * (len(classes) - 1) / 2
-    chance = binomtest(lost, lost + gained, 0.5, alternative="less").pvalue * n_pairs
-    if chance < SURELY:
-        now, then = (percent((right.sum() + more) / len(y)) for more in (0, gained - lost))
+    gained, right = np.triu(table + table.T, 1), np.diag(table)
+    lost = right[:, None] + right
+    a, b = np.unravel_index((gained - lost).argmax(), table.shape) if n > 1 else (0, 0)
+    more, fewer, n_pairs = int(gained[a, b]), int(lost[a, b]), n * (n - 1) / 2
+    if a < b and binomtest(fewer, fewer + more, alternative="less").pvalue * n_pairs < SURELY:
+        now, then = (percent((right.sum() + g) / table.sum()) for g in (0, more - fewer))
         warn(
-            f"the most probable label is right for {now} of {len(y)} rows, and for {then} if "
+            f"the most probable label is right for {now} of {table.sum()} rows, and for {then} if "
             f"the columns of {classes[a]} and {classes[b]} were exchanged: check that no columns "
             "of probabilities are swapped"
         )

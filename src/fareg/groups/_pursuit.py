@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaln
 
-from fareg._columns import as_numbers, as_text, is_date, shortest_between, spelled_numbers
+from fareg._columns import as_numbers, as_text, kind_of, shortest_between, spelled_numbers
 from fareg._validation import BoolArray, FloatArray, IntArray, check_same_length
 from fareg.groups._rules import Condition, Rule
 
@@ -109,7 +109,7 @@ class _Feature:
     @classmethod
     def of(cls, column: pd.Series) -> _Feature:
         """Code a canonical column, from its values alone."""
-        name, has_dates = str(column.name), is_date(column)
+        name, has_dates = str(column.name), kind_of(column) == "date"
         if column.dtype != object:
             numbers = np.asarray(as_numbers(column))
             finite = np.sort(numbers[np.isfinite(numbers)])

@@ -13,11 +13,10 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import (
-    Texts,
     as_numbers,
+    canonical,
     check_columns,
     check_table,
-    code_column,
     column_names,
     in_words,
     series_of,
@@ -199,11 +198,9 @@ class Rule:
 
 
 def _holds(condition: Condition, columns: Mapping[str, Any]) -> BoolArray:
-    """Ask each distinct value of a text, and every value of a number."""
-    column = code_column(columns[condition.feature])
-    values = column.values if isinstance(column, Texts) else column
-    holds = condition.holds(pd.Series(values, dtype=values.dtype))
-    return holds[column.codes] if isinstance(column, Texts) else holds
+    """Ask the values of a column as it came."""
+    column = columns[condition.feature].to_frame("x")
+    return condition.holds(canonical(column)["x"])
 
 
 def _numbers_of(levels: Sequence[str]) -> FloatArray:

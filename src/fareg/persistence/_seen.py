@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import safetensors.numpy
 
-from fareg._columns import column_names
+from fareg._columns import canonical, column_names
 from fareg._files import AnyPath
 from fareg._rows import row_hashes
 from fareg._validation import BoolArray, InvalidInputError, require
@@ -93,7 +93,7 @@ class SeenRows:
         return set(self.names) <= set(columns)
 
     def _hashed(self, X: Any, y: Any, beside: Any) -> Any:
-        further = row_hashes(beside[list(self.names)], 0) if self.names else None
+        further = row_hashes(canonical(beside[list(self.names)]), 0) if self.names else None
         return _digests(X, y, self.salt, further)
 
     @staticmethod
@@ -142,7 +142,11 @@ def _digests(X: Any, y: Any, salt: bytes, further: Any = None) -> Any:
     """Return one 64-bit hash per row, alike for a number whichever type held it."""
     # Labels are compared as text, so 1, 1.0 and "1" are one label, and True is "True".
     labels = np.array([str(label) for label in y], dtype=object).reshape(-1, 1)
-    parts = [row_hashes(X, 0), row_hashes(labels, 0), *([] if further is None else [further])]
+    parts = [
+        row_hashes(canonical(X), 0),
+        row_hashes(canonical(labels), 0),
+        *([] if further is None else [further]),
+    ]
     words, width = np.column_stack(parts).tobytes(), 8 * len(parts)
     hashes = [
         hashlib.blake2b(words[start : start + width], digest_size=8, key=salt).digest()

@@ -338,7 +338,7 @@ def _own_sensitive(clf: Any, X: pd.DataFrame) -> tuple[list[str] | None, tuple[s
     own, selection = getattr(clf, "sensitive_kinds_", None) or (), clf.sensitive_features
     if not own and selection is not None and not callable(selection):
         table = pd.DataFrame(columns=list(clf.column_kinds_ or X))
-        own = table.columns[selected_positions(table, selection)]
+        own = table.columns[selected_positions(list(map(str, table.columns)), selection)]
     own = [name for name in own if name in X]
     if len(own) in (0, X.shape[1]):
         return own or None, ()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fareg._columns import canonical
 from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output, check_outputs
@@ -311,7 +312,7 @@ def _score(batch: Any, is_new: BoolArray, before: IntArray, rows: LabelledParts)
     labelled = rows.asked("labelled_rows", batch, is_new, before=before)
     unknown = tuple(dict.fromkeys(y[labelled.y < 0].tolist()))[:N_EXAMPLES]
     X = batch.loc[is_new, list(kinds)].reset_index(drop=True)
-    drift = count_strange(clf.seen_values_, X)
+    drift = count_strange(clf.seen_values_, canonical(X))
     places = clf.calibration_.places(labelled)
     return PartScores(labelled.score, labelled.y, places, n_seen, unknown, drift)
 

@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from fareg._columns import check_columns
+from fareg._columns import canonical, check_columns
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._rows import check_numpy_seed, row_hashes
 from fareg._validation import FloatArray, IntArray, check_choice, check_confidence_level
@@ -204,7 +204,7 @@ def fit_file(
     persons = None if ids is None else frame[ids].to_numpy()
     weighed = None if weights is None else check_weights(frame[weights])
     others = [str(name) for name in frame if name != target and name not in X]
-    further = row_hashes(frame[others], 0)
+    further = row_hashes(canonical(frame[others]), 0)
     del frame  # X is a copy, and one is enough to train with
     clf = FaReGClassifier(
         base.estimator,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import check_columns
+from fareg._columns import canonical, check_columns
 from fareg._drift import Drift, added, count_strange, judge, unjudged
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._validation import IntArray, InvalidInputError, check_count, warn
@@ -146,7 +146,7 @@ def write_answers(
             kept = kept.drop(columns=[name for name in kept if name not in keep])
             append(pd.concat([kept, table], axis=1))
             told += Answered(
-                count_sizes(table["size"], n_classes), count_strange(clf.seen_values_, X)
+                count_sizes(table["size"], n_classes), count_strange(clf.seen_values_, canonical(X))
             )
             if progress is not None:
                 progress(len(X))

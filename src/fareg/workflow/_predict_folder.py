@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.parquet
 
+from fareg._columns import canonical
 from fareg._drift import count_strange
 from fareg._engines import run_tasks
 from fareg._files import (
@@ -175,7 +176,9 @@ def _answer_part(
             sizes = pyarrow.parquet.read_table(target, columns=["size"])["size"]
             told = Answered(count_sizes(sizes.to_numpy(), n_classes))
             for X, _ in batches():
-                told += Answered(count_sizes([], n_classes), count_strange(clf.seen_values_, X))
+                told += Answered(
+                    count_sizes([], n_classes), count_strange(clf.seen_values_, canonical(X))
+                )
             return told
         target.unlink(missing_ok=True)  # the part held other rows then
     if count_rows(source) == 0:

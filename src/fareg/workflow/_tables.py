@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import check_columns, code_table, spelled_numbers
+from fareg._columns import canonical, check_columns, kind_of, spelled_numbers
 from fareg._files import AnyPath, check_output, check_readable, replacing
 from fareg._validation import InvalidInputError, warn
 from fareg.workflow._csv import CsvFile, opened_csv, opened_text, safe_cells
@@ -309,7 +309,7 @@ def _with_dates(column: pd.Series) -> pd.Series:
 
 def _kind(column: pd.Series) -> str | None:
     """Return the kind of a column, None if all values are missing."""
-    return None if column.isna().all() else code_table(column.to_frame()).kinds()[str(column.name)]
+    return None if column.isna().all() else kind_of(canonical(column.to_frame("x"))["x"])
 
 
 def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.DataFrame:
