@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import pandas as pd
 from scipy.stats import hypergeom
 
 from fareg._columns import KINDS, as_numbers, as_text, in_words, kind_of, spelled_numbers
-from fareg._validation import InvalidInputError, warn
+from fareg._validation import IntArray, InvalidInputError, warn
 from fareg._words import percent, printable, rows, shown
 
 MIN_ROWS = 20  # fewer rows are not judged: one strange row is all of one
@@ -104,17 +105,18 @@ def _on(action: str) -> Iterator[None]:
         _on_drift.reset(token)
 
 
-def summarise(columns: pd.DataFrame, n_people: int | None = None) -> Summary:
-    """Return what each canonical column of the rows of fit holds.
+def summarise(*tables: pd.DataFrame, clusters: IntArray | None = None) -> Summary:
+    """Return what each canonical column of the rows of fit holds, in tables side by side.
 
     ``rare`` counts rows that are strange to all others: a text of which there is one, the smallest
     and the largest number if there is one of each. Texts are listed unless there are too many of
     them, or most stand in one row only: new rows are expected to have new ones then.
 
-    Rows of one person are alike, so ``n_people`` says how many count, None if all rows do.
+    Rows of one person are alike, so people count where ``clusters`` are known, and not rows.
     """
     summary: Summary = {}
-    for name, column in columns.items():
+    n_people = None if clusters is None else len(np.unique(clusters))
+    for name, column in chain.from_iterable(table.items() for table in tables):
         known, ends, rare, kind = None, None, 0, kind_of(column)
         present = column.dropna()
         if kind == "text":

@@ -40,12 +40,12 @@ def _all_text(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _all_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     numbers = pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
-    return cut_huge(numbers)
+    return numbers.clip(-LARGEST, LARGEST)
 
 
 def _finite_numbers(frame: pd.DataFrame) -> pd.DataFrame:
     numbers = pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
-    return cut_huge(numbers.replace([np.inf, -np.inf], np.nan))
+    return numbers.replace([np.inf, -np.inf], np.nan).clip(-LARGEST, LARGEST)
 
 
 # the functions inside encoders, to which model files refer by name
@@ -55,6 +55,11 @@ ENCODER_FUNCTIONS = (canonical, _all_text, _all_numbers, _finite_numbers)
 _TO_TEXT = FunctionTransformer(_all_text, feature_names_out="one-to-one")
 _TO_NUMBERS = FunctionTransformer(_all_numbers, feature_names_out="one-to-one")
 _TO_FINITE_NUMBERS = FunctionTransformer(_finite_numbers, feature_names_out="one-to-one")
+_UNKNOWN: dict[str, Any] = {  # missing and unseen values are NaN
+    "handle_unknown": "use_encoded_value",
+    "unknown_value": np.nan,
+    "encoded_missing_value": np.nan,
+}
 
 
 def ordinal_encoder() -> Pipeline:
@@ -62,7 +67,7 @@ def ordinal_encoder() -> Pipeline:
 
     Numbers beyond 1e30, infinite ones too, are cut there: their order is all that trees need.
     """
-    return _encoder(make_pipeline(_TO_TEXT, _level_numbers()), _TO_NUMBERS)
+    return _encoder(make_pipeline(_TO_TEXT, OrdinalEncoder(**_UNKNOWN)), _TO_NUMBERS)
 
 
 def _encoder(text: Any, numbers: Any) -> Pipeline:
@@ -72,15 +77,6 @@ def _encoder(text: Any, numbers: Any) -> Pipeline:
     """
     columns = ColumnTransformer([("text", text, _TEXT), ("numbers", numbers, _NUMBERS)])
     return make_pipeline(FunctionTransformer(canonical), columns)
-
-
-def _level_numbers(max_categories: int | None = None) -> OrdinalEncoder:
-    return OrdinalEncoder(
-        handle_unknown="use_encoded_value",
-        unknown_value=np.nan,
-        encoded_missing_value=np.nan,
-        max_categories=max_categories,
-    )
 
 
 def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
@@ -108,7 +104,9 @@ def code_encoder(max_categories: int | None = None) -> Pipeline:
     infinite values are the median.
     """
     median = SimpleImputer(strategy="median", keep_empty_features=True)
-    text = make_pipeline(_TO_TEXT, _level_numbers(max_categories), median)
+    text = make_pipeline(
+        _TO_TEXT, OrdinalEncoder(**_UNKNOWN, max_categories=max_categories), median
+    )
     return _encoder(text, make_pipeline(_TO_FINITE_NUMBERS, median))
 
 
@@ -120,31 +118,22 @@ def encoded_columns(encoder: Pipeline) -> list[tuple[str, str]]:
     """
     sources: list[str] = []
     for name, transformer, columns in encoder[-1].transformers_:
-        if len(columns):
-            count = _outputs_of_text if name == "text" else _outputs_of_numbers
-            sources += [columns[position] for position in count(transformer, len(columns))]
+        step = transformer[1] if len(columns) else None
+        outputs = list(range(len(columns)))
+        if isinstance(step, OneHotEncoder):
+            shared = step.infrequent_categories_ if step.max_categories else [None] * len(columns)
+            outputs = [
+                position
+                for position, (known, rare) in enumerate(zip(step.categories_, shared, strict=True))
+                for _ in range(len(known) if rare is None else len(known) - len(rare) + 1)
+            ]
+        elif name == "numbers" and step is not None and step.add_indicator:
+            outputs += step.indicator_.features_.tolist()
+        sources += [columns[position] for position in outputs]
     full = [str(name) for name in encoder[-1].get_feature_names_out()]
     short = [name.split("__", 1)[1] for name in full]
     names = short if len(set(short)) == len(short) else full
     return list(zip(map(str, sources), names, strict=True))
-
-
-def _outputs_of_text(transformer: Pipeline, n_columns: int) -> list[int]:
-    """Return for each output the position of its column."""
-    levels = transformer[1]
-    if not isinstance(levels, OneHotEncoder):
-        return list(range(n_columns))
-    rare = levels.infrequent_categories_ if levels.max_categories else [None] * n_columns
-    outputs: list[int] = []
-    for position, (known, shared) in enumerate(zip(levels.categories_, rare, strict=True)):
-        n_outputs = len(known) if shared is None else len(known) - len(shared) + 1
-        outputs += [position] * n_outputs
-    return outputs
-
-
-def _outputs_of_numbers(transformer: Pipeline, n_columns: int) -> list[int]:
-    missing = transformer[1].indicator_.features_ if transformer[1].add_indicator else []
-    return [*range(n_columns), *missing]
 
 
 class FillEmpty(TransformerMixin, BaseEstimator):
@@ -167,8 +156,6 @@ def lone_rows_twice(X: FloatArray, y: Any, weights: Any = None) -> tuple[FloatAr
     """
     labels = np.asarray(y)
     _, first, counts = np.unique(labels, return_index=True, return_counts=True)
-    if counts.min(initial=2) > 1:
-        return X, labels, weights
     rows = np.concatenate([np.arange(len(labels)), first[counts == 1]])
     return np.asarray(X)[rows], labels[rows], None if weights is None else weights[rows]
 
@@ -183,8 +170,9 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
         training does not stop early. If steps grow without bound, as they may with rare classes,
         training is repeated with damped steps.
         """
-        X, y, weights = lone_rows_twice(X, y, sample_weight)
-        given = self.get_params()
+        y, weights, given = np.asarray(y), sample_weight, self.get_params()
+        if np.unique(y, return_counts=True)[1].min() == 1:
+            X, y, weights = lone_rows_twice(X, y, weights)
         n_held_out = (given["validation_fraction"] or 0) * len(y)
         if given["early_stopping"] == "auto" and len(np.unique(y)) > n_held_out:
             self.set_params(early_stopping=False)

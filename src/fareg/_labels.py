@@ -45,7 +45,8 @@ def label_codes(y: Any, classes: Any) -> IntArray:
 def calibration_codes(y: Any, classes: Any, *, alpha: float) -> IntArray:
     """Return the columns of calibration labels, checked by :func:`check_known`."""
     codes, labels = label_codes(y, classes), _values(y)
-    check_known(int((codes < 0).sum()), len(codes), labels[codes < 0], classes, alpha=alpha)
+    if (unknown := codes < 0).any():
+        check_known(int(unknown.sum()), len(codes), labels[unknown], classes, alpha=alpha)
     if len(codes) >= SUSPICIOUS_ROWS and len(classes) > 1 and (codes == codes[0]).all():
         warn(
             f"all {len(codes)} calibration rows have the label {labels[0]}: the promise is "

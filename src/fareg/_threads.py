@@ -38,52 +38,34 @@ def few_threads(table: Any) -> Iterator[None]:
         yield
 
 
+_LOCK = threading.RLock()
+_BLOCKS = [0]  # how many blocks keep linear algebra to one thread
+_LIMITS: dict[str, Any] = {}  # by path of the library
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Keep OpenMP and linear algebra to one thread: cores are shared, and sums keep their order.
 
     Linear algebra has one number of threads for the whole process: the first of several blocks that
-    overlap in different threads lowers it, and the last one restores it.
+    overlap in different threads lowers it, and the last one restores it. Newer versions of
+    threadpoolctl ignore all threads but the first that sets it, until that one has left its last
+    block of limits; hence the blocks that limit no library.
     """
-    with _libraries("openmp").limit(limits=1), _ALGEBRA.on_one_thread():
-        yield
-
-
-class _Algebra:
-    """The number of threads of linear algebra, which all threads of this process share."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._n_blocks = 0
-        self._limits: dict[str, Any] = {}  # by path of the library
-
-    @contextmanager
-    def on_one_thread(self) -> Iterator[None]:
-        """Keep to one thread until the last of the overlapping blocks ends."""
-        with self._lock, self._in_control():
-            self._n_blocks += 1
+    with _libraries("openmp").limit(limits=1):
+        with _LOCK, _libraries("none").limit(limits=1):
+            _BLOCKS[0] += 1
             libraries = _libraries("blas")
             # A library that only an inner block finds was loaded after the outer one began.
-            for path in {library["filepath"] for library in libraries.info()} - set(self._limits):
-                self._limits[path] = libraries.select(filepath=path).limit(limits=1)
+            for path in {library["filepath"] for library in libraries.info()} - set(_LIMITS):
+                _LIMITS[path] = libraries.select(filepath=path).limit(limits=1)
         try:
             yield
         finally:
-            with self._lock, self._in_control():
-                self._n_blocks -= 1
-                while not self._n_blocks and self._limits:
-                    self._limits.popitem()[1].restore_original_limits()
-
-    def _in_control(self) -> Any:
-        """Return a block at whose end other threads may set the number again.
-
-        Newer versions of threadpoolctl ignore all threads but the first that sets it, until that
-        one has left its last block of limits; so this is a block that limits no library.
-        """
-        return _libraries("none").limit(limits=1)
-
-
-_ALGEBRA = _Algebra()
+            with _LOCK, _libraries("none").limit(limits=1):
+                _BLOCKS[0] -= 1
+                while not _BLOCKS[0] and _LIMITS:
+                    _LIMITS.popitem()[1].restore_original_limits()
 
 
 def _libraries(kind: str) -> Any:

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fareg
 from fareg import FaReGClassifier, FaregError, ProbabilityColumns, SplitConformalClassifier
-from fareg.classifiers import CLASSIFIERS, _answers
+from fareg.classifiers import CLASSIFIERS, _answers, _rows
 from fareg.metrics import coverage_score
 from registry import batch_of, short
 
@@ -143,7 +143,7 @@ def test_blocks_of_an_array_in_a_file_give_the_same_sets(cls, tmp_path, monkeypa
         seen.append(np.shape(proba))
         return check(proba, **options)
 
-    monkeypatch.setattr(_answers, "BLOCK", 3 * 32)
+    monkeypatch.setattr(_rows, "BLOCK", 3 * 32)
     monkeypatch.setattr(_answers, "check_proba", noted)
     mapped = np.load(tmp_path / "p.npy", mmap_mode="r")
     clf = short(cls, random_state=0, allow_empty=False).conformalize(WHO, Y, proba=mapped)
@@ -156,7 +156,7 @@ def test_blocks_of_an_array_in_a_file_give_the_same_sets(cls, tmp_path, monkeypa
 
 
 def test_rows_of_a_later_block_are_named_by_their_number(monkeypatch):
-    monkeypatch.setattr(_answers, "BLOCK", 3 * 32)
+    monkeypatch.setattr(_rows, "BLOCK", 3 * 32)
     wrong = P.copy()
     wrong[77] = 2.0
     with pytest.raises(FaregError, match="got 6 in row 77; pass normalised"):

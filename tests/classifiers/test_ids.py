@@ -124,7 +124,7 @@ def test_blocks_and_files_of_probabilities_have_the_numbers_of_one_table(monkeyp
     sets, threshold = clf.predict_set(X, proba=P), clf.thresholds_[0]
     np.save(tmp_path / "p.npy", P)
     stored = np.load(tmp_path / "p.npy", mmap_mode="r")
-    monkeypatch.setattr("fareg.classifiers._answers.BLOCK", 100)
+    monkeypatch.setattr("fareg.classifiers._rows.BLOCK", 100)
     clf = SplitConformalClassifier(random_state=0).conformalize(X, y, proba=stored)
     np.testing.assert_array_equal(clf.thresholds_[0], threshold)
     np.testing.assert_array_equal(clf.predict_set(X, proba=stored), sets)

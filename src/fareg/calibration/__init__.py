@@ -26,6 +26,7 @@ from fareg.calibration._mondrian import (
     FeatureLevels,
     Groups,
     JointLevels,
+    Members,
     Mondrian,
     Union,
 )
@@ -47,6 +48,7 @@ RECORDS = (
     LearnedQuantile,
     LevelThresholds,
     MappedBasis,
+    Members,
     Mondrian,
     Rectified,
     RegionCells,
@@ -75,6 +77,7 @@ __all__ = [
     "LearnedQuantile",
     "LevelThresholds",
     "MappedBasis",
+    "Members",
     "Mondrian",
     "Rectified",
     "RegionCells",

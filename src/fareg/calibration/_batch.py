@@ -1,6 +1,6 @@
-"""The rows of one call, as calibrations see them: rows that ask for sets, rows with known labels.
+"""The rows of one call, as calibrations see them, and what calibration rows leave behind.
 
-Both are made once, at the edge, and never change. Of a row that calibrates only the score of its
+Rows are made once, at the edge, and never change. Of a row that calibrates only the score of its
 true label matters, so a table that is too large for all of its scores is reduced block by block.
 """
 
@@ -22,6 +22,11 @@ from fareg.pvalues import CalibrationScores
 
 ARRAYS = ("score", "y", "u", "surprise", "clusters", "weights")  # the columns of labelled rows
 DRAW, PICK = 1, 2  # what further random numbers of a row are for: randomised methods, clusters
+MAX_LABELS = 10**5  # that are calibrated by themselves
+MAX_CATEGORIES = 10**7  # cells times such labels
+MAX_WEIGHT, NEW_WEIGHT = 10**6, 2**48  # of a calibration row, of a row to come: sums are exact
+
+Answer = Callable[[Any, "Batch"], FloatArray]
 
 
 def further_uniforms(u: FloatArray, purpose: int) -> FloatArray:
@@ -52,14 +57,12 @@ class Batch:
 
     def labelled(self, y: IntArray, clusters: IntArray | None = None) -> Labelled:
         """Keep what rows with known labels teach; ``y`` holds the column of each, -1 if unknown."""
-        rows, known = np.arange(len(y)), y >= 0
-        p_true = self.proba[rows, y]
-        surprise = np.where(known, (self.proba**2).sum(axis=1) - p_true, 1.0)
+        rows, known, weights = np.arange(len(y)), y >= 0, self.weights
+        surprise = np.where(known, (self.proba**2).sum(axis=1) - self.proba[rows, y], 1.0)
         score = np.where(known, self.scores[rows, y], np.inf)
+        if weights is not None:
+            weights = np.broadcast_to(weights, self.scores.shape)[rows, y]
         n_classes = self.scores.shape[1]
-        weights = None
-        if self.weights is not None:
-            weights = np.broadcast_to(self.weights, self.scores.shape)[rows, y]
         return Labelled(self.people, score, y, n_classes, self.u, surprise, clusters, weights)
 
 
@@ -86,34 +89,23 @@ class Labelled:
         """Number of clusters, or of rows if there are none."""
         return len(self) if self.clusters is None else len(np.unique(self.clusters))
 
-    @property
-    def sizes(self) -> IntArray | None:
-        """Number of rows in the cluster of each row; None without clusters."""
-        if self.clusters is None:
-            return None
-        return np.bincount(self.clusters)[self.clusters].astype(np.int64)
-
-    @property
-    def _arrays(self) -> list[str]:
-        """The columns that there are, beside people."""
-        return [name for name in ARRAYS if getattr(self, name) is not None]
-
     def take(self, rows: IntArray) -> Labelled:
         """Return some of the rows."""
-        arrays = {name: getattr(self, name)[rows] for name in self._arrays}
-        return replace(self, people=self.people.iloc[rows].reset_index(drop=True), **arrays)
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        own = {name: array[rows] for name, array in arrays.items() if array is not None}
+        return replace(self, people=self.people.iloc[rows].reset_index(drop=True), **own)
 
     @classmethod
     def joined(cls, parts: Sequence[Labelled]) -> Labelled:
         """Put parts of one table together again."""
         first = parts[0]
-        if len(parts) == 1:
-            return first
         arrays: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in first._arrays
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in ARRAYS
+            if getattr(first, name) is not None
         }
         people = pd.concat([part.people for part in parts], ignore_index=True)
-        return replace(first, people=people, **arrays)
+        return first if len(parts) == 1 else replace(first, people=people, **arrays)
 
     def independent_rows(self) -> IntArray:
         """Return the numbers of rows of which no two belong together: one at random per cluster.
@@ -130,12 +122,6 @@ class Labelled:
     def one_of_each_cluster(self) -> Labelled:
         """Return one row of each cluster, drawn at random; all rows without clusters."""
         return self if self.clusters is None else self.take(self.independent_rows())
-
-
-Answer = Callable[[Any, Batch], FloatArray]
-MAX_LABELS = 10**5  # that are calibrated by themselves
-MAX_CATEGORIES = 10**7  # cells times such labels
-MAX_WEIGHT, NEW_WEIGHT = 10**6, 2**48  # of a calibration row, of a row to come: sums are exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,19 +144,20 @@ class Sample:
         require(self.score.dtype == np.float64 and not np.isnan(self.score).any(), "score")
         most = 1 if self.labels is None else MAX_LABELS
         require(type(self.n_labels) is int and 1 <= self.n_labels <= most, "n_labels")
-        self.check_codes(self.problems, -1, self.n_labels, "labels")
-        if self.sizes is not None:
-            self.check_codes(self.sizes, 1, len(self) + 1, "sizes")
-        if self.weights is not None:
-            self.check_codes(self.weights, 0, MAX_WEIGHT + 1, "weights")
         require(type(self.new) is int and 1 <= self.new <= NEW_WEIGHT, "new")
+        bounds = {"labels": (-1, self.n_labels), "sizes": (1, len(self) + 1)}
+        for name, (lowest, end) in {**bounds, "weights": (0, MAX_WEIGHT + 1)}.items():
+            if (codes := getattr(self, name)) is not None:
+                self.check_codes(codes, lowest, end, name)
 
     @classmethod
     def of(cls, rows: Labelled, *, label_conditional: bool) -> Self:
         """Take the scores of rows with labels."""
         labels, n_labels = (rows.y, rows.n_classes) if label_conditional else (None, 1)
+        of = rows.clusters
+        sizes = None if of is None else np.bincount(of)[of].astype(np.int64)
         new = 1 if rows.weights is None else max(1, round(float(rows.weights.mean())))
-        return cls(rows.score, labels, n_labels, rows.sizes, rows.weights, new)
+        return cls(rows.score, labels, n_labels, sizes, rows.weights, new)
 
     def __len__(self) -> int:
         return len(self.score)
@@ -185,20 +172,22 @@ class Sample:
         """The label that each row calibrates, or zero if all are calibrated together: (n,)."""
         return np.zeros(len(self), dtype=np.int64) if self.labels is None else self.labels
 
-    def sorted_by(self, cells: IntArray, n_cells: int) -> CalibrationScores:
-        """Sort the scores by category: a cell, or a label in one; negative cells do not count."""
-        require(n_cells * self.n_labels <= MAX_CATEGORIES, "n_cells")
-        inside = (self.problems >= 0) & (cells >= 0)
-        categories = np.where(inside, cells * self.n_labels + self.problems, -1)
-        n_categories = n_cells * self.n_labels
-        return CalibrationScores.sort(self.score, categories, n_categories, *self.counting())
-
-    def counting(self, rows: Any = slice(None)) -> tuple[Any, Any, int]:
-        """Return what makes rows count more or less: sizes, weights, and the weight of new rows."""
+    def sorted(self, cells: IntArray, n_cells: int, rows: Any = slice(None)) -> CalibrationScores:
+        """Sort the scores of some rows, given by a mask, by their cell."""
         sizes, weights = (
             None if part is None else part[rows] for part in (self.sizes, self.weights)
         )
-        return sizes, weights, self.new
+        own = self.score[rows], cells[rows], n_cells
+        return CalibrationScores.sort(*own, sizes, weights, self.new)
+
+    def sorted_by(self, cells: IntArray, n_cells: int) -> CalibrationScores:
+        """Sort the scores by category: a cell, or a label in one; negative cells do not count."""
+        n_categories = n_cells * self.n_labels
+        require(n_categories <= MAX_CATEGORIES, "n_cells")
+        inside = (self.problems >= 0) & (cells >= 0)
+        return self.sorted(
+            np.where(inside, cells * self.n_labels + self.problems, -1), n_categories
+        )
 
     def categories(self, cells: IntArray) -> IntArray:
         """Return the categories of other rows, shape (n, n_labels); negative for no cell."""

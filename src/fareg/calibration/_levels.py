@@ -191,23 +191,22 @@ class LevelThresholds(Calibration):
         n_levels = np.broadcast_to(self.levels.n_levels, sample.n_labels)
         require(n_levels.min() >= 1 and n_levels.max() <= MOST_LEVELS, "n_levels")
         sample.check_codes(self.row_levels, -1, int(n_levels.max()), "levels")
-        tables = []
-        for label, n in enumerate(n_levels.tolist()):
-            rows = self._rows_of(label)
-            own = (sample.score[rows], self.row_levels[rows], n, *sample.counting(rows))
-            tables.append(CalibrationScores.sort(*own))
+        tables = tuple(
+            sample.sorted(self.row_levels, n, (sample.problems == label) & (self.row_levels >= 0))
+            for label, n in enumerate(n_levels.tolist())
+        )
         theta = tuple(_isotonic(interval_quantiles(table, self.alpha)) for table in tables)
-        vars(self).update(tables=tuple(tables), theta=theta)
+        vars(self).update(tables=tables, theta=theta)
 
     @classmethod
     def fit(cls, levels: Any, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate levels that were fixed before these rows were seen."""
         sample = Sample.of(rows, label_conditional=label_conditional)
-        return cls(levels, sample, _own_levels(levels, rows), alpha)
+        return cls(levels, sample, _places(levels, rows), alpha)
 
     def places(self, rows: Labelled) -> IntArray:
         """Return the level of each row, in the order of its label."""
-        return _own_levels(self.levels, rows)
+        return _places(self.levels, rows)
 
     def again(self, sample: Sample, places: IntArray | None = None) -> LevelThresholds:
         """Return the same levels with the thresholds of other calibration rows, or weights."""
@@ -230,9 +229,9 @@ class LevelThresholds(Calibration):
 
     def of_rows(self) -> FloatArray:
         """Return the threshold of each calibration row for its true label, shape (n,)."""
-        thresholds = np.full(len(self.sample), np.inf)
+        thresholds, labels = np.full(len(self.sample), np.inf), self.sample.problems
         for label, theta in enumerate(self.theta):
-            rows = self._rows_of(label)
+            rows = (labels == label) & (self.row_levels >= 0)
             thresholds[rows] = theta[self.row_levels[rows]]
         return thresholds
 
@@ -265,17 +264,13 @@ class LevelThresholds(Calibration):
         require((self._levels_by_label(batch) >= 0).all(), "levels")
         super().check(batch, n_labels, alpha)
 
-    def _rows_of(self, label: int) -> Any:
-        """Tell which calibration rows one label is calibrated on."""
-        return (self.sample.problems == label) & (self.row_levels >= 0)
-
     def _levels_by_label(self, batch: Batch) -> IntArray:
         """Return the level of each row for every label, or once for all: (n, n_labels)."""
         levels = self.levels.levels(batch.people)
         return levels[:, None].repeat(len(self.theta), axis=1) if levels.ndim == 1 else levels
 
 
-def _own_levels(levels: Any, rows: Labelled) -> IntArray:
+def _places(levels: Any, rows: Labelled) -> IntArray:
     """Return the level of each row for its own label; -1 for a label that has no order."""
     found: IntArray = levels.levels(rows.people)
     if found.ndim == 1:

@@ -27,6 +27,7 @@ from fareg.calibration._batch import (
 from fareg.pvalues import CalibrationScores
 
 UNSEEN, ABSENT = -1, -2  # cells of rows that calibration never saw, and that no promise is about
+NEVER_SEEN = "have a value or combination of sensitive features that calibration never saw"
 
 
 class Groups(Protocol):
@@ -71,6 +72,21 @@ class FeatureLevels:
 
     def describe(self, cell: int) -> str:
         return self.levels.label(cell)
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """The rows that a rule means; nothing is said of others."""
+
+    rule: Any  # ``rule.inside(people)`` says which rows are meant, ``rule.text`` who they are
+    n_cells = 1
+
+    def cells(self, rows: Batch | Labelled) -> IntArray:
+        return np.where(self.rule.inside(rows.people), 0, ABSENT)
+
+    def describe(self, cell: int) -> str:
+        text: str = self.rule.text
+        return text
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +150,8 @@ class Mondrian(Calibration):
 
     def places(self, rows: Labelled) -> IntArray:
         """Return the cell of each row."""
-        return self.groups.cells(rows)
+        cells: IntArray = self.groups.cells(rows)
+        return cells
 
     def again(self, sample: Sample, places: IntArray | None = None) -> Mondrian:
         """Return the same cells with the thresholds of other calibration rows, or weights."""
@@ -149,12 +166,15 @@ class Mondrian(Calibration):
     @weight_by_weight
     def thresholds(self, batch: Batch) -> FloatArray:
         """Return thresholds of shape (n_samples, n_labels); -inf for rows in no cell."""
-        return self._of_cells(self._cells_of(batch))
+        cells = self.groups.cells(batch)
+        warn_of_full_rows(cells == UNSEEN, NEVER_SEEN)
+        return self._of_cells(cells)
 
     @weight_by_weight
     def pvalues(self, batch: Batch) -> FloatArray:
         """Return p-values of shape (n_samples, n_classes); 0 for rows in no cell."""
-        cells = self._cells_of(batch)
+        cells = self.groups.cells(batch)
+        warn_of_full_rows(cells == UNSEEN, NEVER_SEEN)
         p = self.table.pvalues(batch.scores, self.sample.categories(cells))
         return np.where(cells[:, None] == ABSENT, 0.0, p)
 
@@ -168,13 +188,6 @@ class Mondrian(Calibration):
         # ABSENT and UNSEEN point to the last two rows
         ends = np.repeat([[-np.inf], [np.inf]], self.sample.n_labels, axis=1)
         return np.vstack([self.quantiles, ends])[cells]
-
-    def _cells_of(self, batch: Batch) -> IntArray:
-        """Return the cell of each row; warn of values that calibration never saw."""
-        cells = self.groups.cells(batch)
-        never = "have a value or combination of sensitive features that calibration never saw"
-        warn_of_full_rows(cells == UNSEEN, never)
-        return cells
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ from fareg.classifiers._equalized import (
     SplitConformalClassifier,
 )
 from fareg.classifiers._fareg import FaReGClassifier
-from fareg.classifiers._fareg import Members as _Members
 from fareg.classifiers._learned import (
     CondCPClassifier,
     PLCPClassifier,
@@ -43,7 +42,7 @@ CLASSIFIERS = (
 # estimators that a model file holds as plain values
 OWN_ESTIMATORS = (ProbabilityArrays, ProbabilityColumns)
 
-RECORDS = (NamedGroup, _Members)  # what a model file may hold beside them
+RECORDS = (NamedGroup,)  # what a model file may hold beside them
 
 __all__ = [
     "CLASSIFIERS",

@@ -225,17 +225,11 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self.sensitive_kinds_ = None if beside is None else kinds_of(beside)
         if selection is not None and not callable(selection):  # before any work is done
             selected_positions(table if beside is None else beside, selection)
-        for columns in (table,) if beside is None else (table, beside):
+        for columns in rows.tables:
             for sentence in doubtful_columns(columns):
                 warn(sentence)
-        self._note_values(table, beside, rows.clusters)
+        self.seen_values_ = summarise(*rows.tables, clusters=rows.clusters)
         return rows
-
-    def _note_values(self, table: pd.DataFrame, beside: Any, clusters: Any) -> None:
-        """Note the values of all rows that fit had, in X and in what lies beside it."""
-        n_people = None if clusters is None else len(np.unique(clusters))
-        self.seen_values_ = {} if beside is None else summarise(beside, n_people)
-        self.seen_values_ |= summarise(table, n_people)
 
     def _begin(self, estimator: Any) -> None:
         """Note what the answers will depend on: estimator, level, key and parameters."""

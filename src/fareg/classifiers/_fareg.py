@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import check_columns
+from fareg._drift import summarise
 from fareg._labels import label_codes
 from fareg._validation import (
     FloatArray,
@@ -23,7 +24,7 @@ from fareg._validation import (
     one_of,
     require,
 )
-from fareg.calibration import ABSENT, Batch, Labelled, LevelThresholds, Mondrian, Sample, Union
+from fareg.calibration import Batch, Labelled, LevelThresholds, Members, Mondrian, Sample, Union
 from fareg.classifiers._classifier import ConformalClassifier, Folds
 from fareg.classifiers._models import (
     Training,
@@ -72,20 +73,6 @@ def _rule_of(group: Any) -> Any:
 
 
 NumberOfLevels = Annotated[int, partial(check_count, maximum=100)]
-
-
-@dataclass(frozen=True, eq=False)
-class Members:
-    """The rows that a rule means; nothing is said of others."""
-
-    rule: Rule
-    n_cells = 1
-
-    def cells(self, rows: Batch | Labelled) -> IntArray:
-        return np.where(self.rule.inside(rows.people), 0, ABSENT)
-
-    def describe(self, cell: int) -> str:
-        return self.rule.text
 
 
 @dataclass(eq=False, repr=False)
@@ -251,9 +238,8 @@ class FaReGClassifier(ConformalClassifier):
             )
         other = read_rows(self, X_learn, proba_learn, sensitive_learn, ids_learn, labels=classes)
         other = labelled(other, y_learn, clusters_learn)
-        table = pd.concat([rows.table, other.table])
-        also = None if rows.beside is None else pd.concat([rows.beside, other.beside])
-        self._note_values(table, also, rows.clusters)
+        pairs = zip(rows.tables, other.tables, strict=True)
+        self.seen_values_ = summarise(*map(pd.concat, pairs), clusters=rows.clusters)
         other = replace(other, codes=label_codes(other.y, self.classes_))
         teachers = self._labelled(other, "learning")
         return self._conformalize(rows, Training(teachers.people, teachers), shift)
