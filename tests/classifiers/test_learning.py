@@ -8,7 +8,6 @@ from fareg import FaregWarning
 from fareg.calibration import Batch, Labelled
 from fareg.classifiers._models import (
     MAX_LEARNING_ROWS,
-    covered_by_split,
     divide_rows,
     shortfall,
 )
@@ -106,4 +105,3 @@ def test_labels_that_no_set_holds_are_never_covered(label_conditional, adaptive)
     missed = shortfall(rows, 0.1, adaptive=adaptive, label_conditional=label_conditional)
     assert missed[2:].tolist() == [1, 1]
     assert 0 <= missed[0] < 1
-    assert covered_by_split(rows, 0.1).tolist() == [True, True, False, False]  # full sets

@@ -105,7 +105,7 @@ class Labelled:
             if getattr(first, name) is not None
         }
         people = pd.concat([part.people for part in parts], ignore_index=True)
-        return first if len(parts) == 1 else replace(first, people=people, **arrays)
+        return replace(first, people=people, **arrays)
 
     def independent_rows(self) -> IntArray:
         """Return the numbers of rows of which no two belong together: one at random per cluster.

@@ -330,13 +330,9 @@ class FittedAnswers:
                 "this classifier was calibrated with sensitive features beside X "
                 f"({shown(self.sensitive_kinds_)}); pass them again: sensitive_features=frame"
             )
-        hidden = self._hidden(rows)
+        hidden = hidden_columns(self.estimator_, rows.table)
         X, own = (rows.X, rows.table) if rows.beside is None else (rows.beside, rows.beside)
         return select_columns(X, self.sensitive_features, hidden=hidden, columns=own)
-
-    def _hidden(self, rows: Rows) -> tuple[str, ...]:
-        """Return the columns that hold the probabilities of the estimator."""
-        return hidden_columns(self.estimator_, rows.table)
 
     def _people_of(self, X: Any, sensitive_features: Any) -> pd.DataFrame:
         """Return the sensitive columns of the rows that a method was called with."""
@@ -387,19 +383,16 @@ class FittedAnswers:
     def _labelled(self, rows: Rows, role: str, hashes: Any = None, before: Any = None) -> Labelled:
         """Return rows with known labels, reduced to what they teach."""
         codes: Any = rows.codes
-        parts, start = list[Labelled](), 0
+        parts, start, is_given = list[Labelled](), 0, rows.proba is not None
+        is_given = is_given or bool(hidden_columns(self.estimator_, rows.table))
         for batch in self._score(rows, role, hashes, before):
             place = slice(start, start + len(batch))
-            if (
-                role == "calibration"
-                and not start
-                and (rows.proba is not None or self._hidden(rows))
-            ):
+            if is_given and role == "calibration" and not start:
                 warn_of_swapped(batch.proba.argmax(axis=1), codes[place], self.classes_)
             clusters = None if rows.clusters is None else rows.clusters[place]
             parts.append(batch.labelled(codes[place], clusters))
             start += len(batch)
-        return Labelled.joined(parts)
+        return Labelled.joined(parts) if len(parts) > 1 else parts[0]
 
     def labelled_rows(
         self, X: Any, y: Any, *, sensitive_features: Any = None, ids: Any = None, before: Any = None

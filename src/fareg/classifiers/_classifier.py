@@ -167,8 +167,10 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             )
         seed = hash_key(self.random_state) % 2**32
         train, rest = split_rows(len(rows), self.calibration_size, rows.clusters, seed)
-        weights = routed_weights(self, sample_weight, len(rows))
-        weights = None if weights is None else weights[train]
+        weights = None
+        if sample_weight is not None:
+            weights = routed_weights(self, sample_weight, len(rows))
+            weights = None if weights is None else weights[train]
         model = gradient_boosting(seed) if self.estimator is None else clone(self.estimator)
         self.excluded_, own = excluded, rows.take(train)
         X = readable(own.X, self.excluded_)

@@ -28,7 +28,6 @@ from fareg.calibration import Batch, Labelled, LevelThresholds, Members, Mondria
 from fareg.classifiers._classifier import ConformalClassifier, Folds
 from fareg.classifiers._models import (
     Training,
-    covered_by_split,
     divide_rows,
     refuse_weights,
     shortfall,
@@ -261,11 +260,13 @@ class FaReGClassifier(ConformalClassifier):
             Mondrian.fit(Members(rule), rest, alpha, label_conditional=by_label)
             for rule in self.protected_
         ]
-        calibration, one_each = Union(tuple(parts)), rest.one_of_each_cluster()
-        covered = covered_by_split(one_each, alpha)
+        calibration, apart = Union(tuple(parts)), rest.independent_rows()
+        one_each = rest.take(apart)
+        split = Sample.of(one_each, label_conditional=False).split_thresholds(alpha)
+        covered = (one_each.y >= 0) & (one_each.score <= split)
         self.named_groups_ = verify_groups(found, one_each.people, covered, 1 - alpha)
         members = {own.rule: own.rule.inside(rest.people) for own in self.named_groups_}
-        self._describe(calibration, members, rest.independent_rows())
+        self._describe(calibration, members, apart)
         return calibration
 
     def _learned_levels(

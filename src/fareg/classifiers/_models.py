@@ -31,7 +31,6 @@ from fareg._labels import label_codes
 from fareg._levels import LevelCoding
 from fareg._threads import few_threads
 from fareg._validation import (
-    BoolArray,
     FaregError,
     FloatArray,
     IntArray,
@@ -39,7 +38,7 @@ from fareg._validation import (
     warn,
 )
 from fareg._words import first_line
-from fareg.calibration import Labelled, Sample
+from fareg.calibration import Labelled
 from fareg.classifiers._probabilities import ProbabilityColumns
 from fareg.classifiers._rows import check_names
 
@@ -49,32 +48,34 @@ MIN_LEARNING_CLUSTERS = 5  # learning holds out whole clusters, one in each of f
 
 
 def check_model(name: str, model: Any) -> None:
-    """Refuse what cannot be a model: a class instead of an instance, a number, a name."""
-    if callable(model) and not isinstance(model, type) and not hasattr(model, "predict_proba"):
+    """Refuse what cannot be a model: a class instead of an instance, a function, a name."""
+    is_class = isinstance(model, type)
+    if not is_class and (hasattr(model, "fit") or hasattr(model, "predict_proba")):
+        return
+    if callable(model) and not is_class:
         raise InvalidInputError(
             f"{name} must be a classifier, got a function; tell its labels: "
             "ProbabilityFunction(function, classes=[...])"
         )
-    if isinstance(model, type) or not (hasattr(model, "fit") or hasattr(model, "predict_proba")):
-        got = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
-        raise InvalidInputError(
-            f"{name} must be a classifier with predict_proba or None, got {got}; "
-            "pass one such as LogisticRegression()"
-        )
+    raise InvalidInputError(
+        f"{name} must be a classifier with predict_proba or None, got "
+        f"{f'the class {model.__name__}' if is_class else repr(model)}; "
+        "pass one such as LogisticRegression()"
+    )
 
 
 def check_estimator(estimator: Any) -> Any:
     """Return an estimator that has ``predict_proba`` and ``classes_``."""
+    name = type(estimator).__name__
     if not hasattr(estimator, "predict_proba"):
         raise InvalidInputError(
-            f"estimator must have predict_proba, got {type(estimator).__name__}; "
+            f"estimator must have predict_proba, got {name}; "
             "wrap it in sklearn's CalibratedClassifierCV"
         )
     if getattr(estimator, "classes_", None) is None:
         raise InvalidInputError(
-            f"estimator must have classes_, the label of each column of predict_proba, got "
-            f"{type(estimator).__name__} without; use "
-            "ProbabilityFunction(model.predict_proba, classes=[...])"
+            "estimator must have classes_, the label of each column of predict_proba, got "
+            f"{name} without; use ProbabilityFunction(model.predict_proba, classes=[...])"
         )
     return estimator
 
@@ -115,7 +116,7 @@ def hidden_columns(estimator: Any, names: Iterable[Any]) -> tuple[str, ...]:
     >>> hidden_columns(ProbabilityColumns(["p_no", "p_yes"]), ["age", "p_no", "p_yes"])
     ('p_no', 'p_yes')
     """
-    model = unfrozen(estimator)
+    model = getattr(estimator, "estimator", estimator)  # a FrozenEstimator holds it
     if not isinstance(model, ProbabilityColumns):
         return ()
     columns, names = [c for c in model.columns_.values() if c is not None], list(names)
@@ -123,12 +124,10 @@ def hidden_columns(estimator: Any, names: Iterable[Any]) -> tuple[str, ...]:
 
 
 def routed_weights(clf: Any, sample_weight: Any, n: int) -> Any:
-    """Return the weights that the estimator of a classifier is trained with, None for none.
+    """Return the weights that the estimator of a classifier is trained with.
 
     With scikit-learn's metadata routing, an estimator gets weights only if it requests them.
     """
-    if sample_weight is None:
-        return None
     try:
         weights = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError):
@@ -231,35 +230,20 @@ def out_of_fold_proba(
 ) -> FloatArray:
     """Return the probabilities of each row by an estimator that was trained without its fold.
 
-    Folds are drawn at random; rows of one cluster stay in one fold. A class that a fold's training
-    rows lack gets probability zero there. If all rows are one cluster, none is left to train on,
-    and all classes are equally probable.
-
-    Parameters
-    ----------
-    estimator : unfitted classifier
-    X : frame or array of shape (n_samples, n_features)
-    y : array of shape (n_samples,)
-    classes : array of shape (n_classes,)
-        The order of the columns.
-    cv : int
-        Number of folds, each of which costs one training.
-    clusters : array of shape (n_samples,) or None
-    seed : int
-    weights : array of shape (n_samples,), default=None
-        Training weights.
-    progress : function, default=None
-        Called with the number of each fold, from 1, before it is trained.
+    Folds are drawn at random; rows of one cluster stay in one fold. Each costs one training with
+    ``weights``, before which ``progress`` is called with its number, from 1. A class that a fold's
+    training rows lack gets probability zero there. If all rows are one cluster, none is left to
+    train on, and all classes are equally probable.
 
     Returns
     -------
     proba : ndarray of shape (n_samples, n_classes)
+        Columns in the order of ``classes``.
 
     Examples
     --------
     >>> from sklearn.dummy import DummyClassifier
-    >>> y = np.array([0, 1] * 10)
-    >>> X = np.zeros((20, 1))
+    >>> y, X = np.array([0, 1] * 10), np.zeros((20, 1))
     >>> out_of_fold_proba(DummyClassifier(), X, y, [0, 1], cv=5, clusters=None, seed=0).shape
     (20, 2)
     """
@@ -341,31 +325,14 @@ def divide_rows(
 ) -> tuple[Labelled, Labelled]:
     """Return the rows that teach, in random order, and the rows that calibrate.
 
-    With too few rows or clusters to learn from, none teach and all calibrate, with a warning.
-
-    Parameters
-    ----------
-    rows : Labelled
-        All calibration rows.
-    training : Training or None
-        Rows that do not calibrate; they teach if they are labelled.
-    learn_from : {"auto", "train", "split"}
-        "train" learns from ``training``, "split" from half of ``rows`` (whole clusters, if they
-        have some), "auto" from ``training`` where it can teach.
-    key : int
-        Seeds the order.
-    aim : str
-        What the rows shall teach, for messages: "look for a group".
-
-    Returns
-    -------
-    teachers, rest : Labelled
+    "train" learns from ``training``, if it is labelled, "split" from half of ``rows`` (whole
+    clusters, if they have some), "auto" from ``training`` where it can teach. With too few rows or
+    clusters to learn from, none teach and all calibrate, with a warning; ``aim`` says for it what
+    the rows shall teach. ``key`` seeds the order.
 
     Examples
     --------
-    >>> import numpy as np, pandas as pd
-    >>> from fareg.calibration import Labelled, Sample
-    >>> from fareg.classifiers import divide_rows
+    >>> from fareg.calibration import Labelled
     >>> nothing = np.zeros(80)
     >>> people = pd.DataFrame({"age": nothing})
     >>> rows = Labelled(people, nothing, np.zeros(80, dtype=int), 2, nothing, nothing)
@@ -419,9 +386,3 @@ def shortfall(rows: Labelled, alpha: float, *, adaptive: bool, label_conditional
     rank = (alike.rank() / (alike.transform("size") + 1)).to_numpy()
     missed = 1 - np.clip((1 - rank) / min(1.0, 5 * alpha), 0.0, 1.0)
     return np.where(rows.y >= 0, missed, 1.0)
-
-
-def covered_by_split(rows: Labelled, alpha: float) -> BoolArray:
-    """Say which rows the split conformal sets of these very rows cover."""
-    threshold = Sample.of(rows, label_conditional=False).split_thresholds(alpha)[0]
-    return (rows.y >= 0) & (rows.score <= threshold)
