@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import chisquare, kstest, spearmanr
 
-from fareg.calibration import Labelled, further_uniforms
+from fareg.calibration import Labelled, Sample, further_uniforms
 from tied_rows import make_batch, make_rows
 
 FALSE_ALARM = 1e-4
@@ -33,7 +33,7 @@ def test_labels_leave_their_score_and_their_surprise():
             p = batch.proba[i]
             assert rows.score[i] == batch.scores[i, label]
             assert rows.surprise[i] == pytest.approx(sum(p * p) - p[label])
-    assert (rows.n_classes, rows.n_people, rows.sizes) == (3, 30, None)
+    assert (rows.n_classes, rows.n_people) == (3, 30)
 
 
 def test_surprise_is_zero_on_average_where_the_model_is_right():
@@ -70,7 +70,8 @@ def test_people_count_once():
     rows = make_rows(5, 60, 4, n_clusters=25)
     counts = pd.Series(rows.clusters).value_counts()
     assert rows.n_people == len(counts)
-    np.testing.assert_array_equal(rows.sizes, counts[rows.clusters])
+    sizes = Sample.of(rows, label_conditional=False).sizes
+    np.testing.assert_array_equal(sizes, counts[rows.clusters])
 
 
 # --- one row of each cluster ---

@@ -286,7 +286,8 @@ def test_the_calibration_of_rows_equals_the_functions(label_conditional, alpha):
 @pytest.mark.parametrize("alpha", [0.1, 1 / 3])
 def test_an_order_for_every_label_equals_fitting_each_label_by_itself(alpha, n_clusters):
     rows, batch = make_rows(2, 300, 4, n_clusters=n_clusters), make_batch(3, 60, 4)
-    orders, sizes = LevelsByLabel(4), rows.sizes
+    sizes = Sample.of(rows, label_conditional=True).sizes
+    orders = LevelsByLabel(4)
     found = LevelThresholds.fit(orders, rows, alpha, label_conditional=True)
     found.check(batch, 3, alpha)
     thresholds, p = found.thresholds(batch), found.pvalues(batch)
@@ -408,7 +409,8 @@ def test_parts_that_contradict_each_other_are_refused():
     nan = np.where(np.arange(100) == 3, np.nan, rows.score)
     changes = [("score", nan), ("score", rows.score[1:]), ("labels", rows.y + 1)]
     changes += [("labels", rows.y - 1), ("labels", None), ("n_labels", 2), ("alpha", 0.2)]
-    changes += [("sizes", rows.sizes[1:]), ("sizes", rows.sizes - rows.sizes.max())]
+    sizes = Sample.of(rows, label_conditional=True).sizes
+    changes += [("sizes", sizes[1:]), ("sizes", sizes - sizes.max())]
     changes += [("row_levels", whole.row_levels + step) for step in (1, -2, 0.5)]
     for part, change in changes:
         with pytest.raises(ValueError, match="contradict"):
