@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 import fareg
 from fareg._columns import canonical
-from fareg._columns import canonical
 from fareg._rows import row_hashes
 from fareg.cli import app
 from fareg.persistence import ModelFile, SeenRows
