@@ -31,7 +31,7 @@ class DrawnGroups(Calibration):
 
     If other rows taught the learner, ``P(Y in C(X) | s_t = 1) >= 1 - alpha`` for every draw t, and
     ``P(Y in C(X)) >= 1 - alpha``. The paper learns and calibrates on the same rows, for which
-    nothing is proven.
+    only the latter is proven.
     """
 
     learner: Any  # fitted; ``predict(people)`` returns memberships in [0, 1]
