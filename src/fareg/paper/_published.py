@@ -58,8 +58,8 @@ class PublishedFaReGClassifier(ConformalClassifier):
     A network learns a membership from the rows that calibrate: half of them train it, and it is
     stopped early on the other half (4,096 rows of it at most). ``n_draws`` random groups are drawn
     from the membership, each is calibrated on its members, and the set is the union over the row's
-    groups and the marginal set (Eq. Construct). ``P(Y in C(X)) >= 1 - alpha``, as the marginal set is
-    part of it; for the groups, which the rows that calibrate have learned, nothing is proven.
+    groups and the marginal set (Eq. Construct). ``P(Y in C(X)) >= 1 - alpha``, as the marginal set
+    is part of it; for the groups, which the rows that calibrate have learned, nothing is proven.
 
     Parameters
     ----------
