@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from fareg.metrics._directions import Directions
 from measure import Row, in_child, in_turn, memory, seconds
 
 from fareg.metrics import worst_slab_coverage
+from fareg.metrics._slab_search import draw_directions
 
 DELTA = 0.1
 N_FEATURES = 10
@@ -42,13 +42,9 @@ def as_linear(X, kind, n_directions):
     ``x' W x + v' x`` is linear in the products of two features, so a package with linear slabs
     only can be asked for the quadratic ones.
     """
-    drawn = Directions.draw(n_directions, N_FEATURES, kind, np.random.default_rng(0))
-    if drawn.W is None:
-        return X, drawn.v
-    i, j = np.triu_indices(N_FEATURES)
-    both = drawn.W + drawn.W.transpose(0, 2, 1)
-    both[:, range(N_FEATURES), range(N_FEATURES)] /= 2
-    return np.hstack([X, X[:, i] * X[:, j]]), np.hstack([drawn.v, both[:, i, j]])
+    drawn = draw_directions(n_directions, N_FEATURES, kind, np.random.default_rng(0))
+    i, j = np.triu_indices(N_FEATURES if kind == "quadratic" else 0)
+    return np.hstack([X, X[:, i] * X[:, j]]), drawn
 
 
 def beside_covmetrics(kind: str, n_samples: int = 2000, n_directions: int = 100) -> list[Row]:
