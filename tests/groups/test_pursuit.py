@@ -44,7 +44,7 @@ def test_products_of_matrices_score_as_counting_does(clusters):
     features = [pursuit._Feature.of(table[name]) for name in table]
     number = np.arange(400) if clusters is None else clusters
     search = pursuit._Search(features, shortfall, number)
-    terms = pursuit._Terms.of(search, [*search.conditions, *search.listed()])
+    terms = pursuit._Terms(search, [*search.conditions, *search._listed()])
     masks = np.array([meant[features[j].codes] for j, meant in terms.terms])
     weight = 1 / np.bincount(number)[number]
     excess = shortfall - np.average(shortfall, weights=weight)

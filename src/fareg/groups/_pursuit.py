@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import log
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.linalg import block_diag
 from scipy.special import gammaln
 
 from fareg._columns import as_numbers, as_text, kind_of, shortest_between, spelled_numbers
@@ -21,7 +21,7 @@ MIN_ROWS = 30  # rows of a group, clusters if there are any
 MAX_GROUPS = 8
 MAX_ROWS = 20_000  # a larger table is searched in as many rows, drawn at random
 MAX_CONDITIONS = 180  # that are combined with each other, without their opposites
-MAX_TRIPLED = 300  # pairs that are extended by a third condition; all of them if there are few
+MAX_TRIPLED = 150  # pairs that are extended by a third condition; all of them if there are few
 N_TRIED = 8  # pairs, and triples, whose bounds and lists are improved before one is chosen
 FINE = 80  # quantiles at which a number may be cut
 COARSE = (4, 10, 20, 30, 40, 50, 60, 70, 76)  # those of them at which the search begins
@@ -84,9 +84,6 @@ def find_groups(people: pd.DataFrame, shortfall: Any, clusters: Any = None) -> l
         rules.append(search.rule(found))
         search.explain(found)
     return rules
-
-
-Parts = dict[int, BoolArray]  # a conjunction: which codes of a feature are meant, by its position
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,16 +160,27 @@ class _Feature:
         return np.asarray(np.arange(self.n_codes + 2) != self.n_codes)
 
     def conditions(self) -> Iterator[BoolArray]:
-        """Yield the conditions that are tried, of each two opposites one."""
+        """Yield the conditions that are tried, of each two opposites at least one."""
+        one: BoolArray = np.eye(self.n_codes, self.n_codes + 2, dtype=bool)
         if self.has_missing:
             yield self.present
-        one: BoolArray = np.eye(self.n_codes, self.n_codes + 2, dtype=bool)
-        if self.bounds is not None:
-            for j in self.coarse:
-                yield np.asarray(one[j + 1 :].any(axis=0))
-        is_halved = self.n_codes == 2 and (self.bounds is not None or not self.has_rare)
-        if self.levels is not None and not (self.bounds is not None and self.n_codes == 2):
-            yield from one[:1] if is_halved else one
+        for j in self.coarse:
+            yield np.asarray(one[j + 1 :].any(axis=0))
+        if self.levels is not None:
+            yield from one
+
+    def other_bounds(self, meant: BoolArray) -> BoolArray:
+        """Return intervals with other bounds on the same sides, one in each row."""
+        known, place = meant[: self.n_codes], np.arange(self.n_codes + 2)
+        if self.bounds is None or not _is_interval(known) or known.all():
+            return np.empty((0, len(place)), dtype=bool)
+        inside = np.flatnonzero(known)
+        low, high = int(inside[0]), int(inside[-1]) + 1
+        lows = np.arange(1, high if low else 1)[:, None]
+        highs = np.arange(low + 1, self.n_codes if high < self.n_codes else low + 1)[:, None]
+        return np.concatenate(
+            [(place >= lows) & (place < high), (place >= low) & (place < highs)], dtype=bool
+        )
 
     @property
     def has_rare(self) -> bool:
@@ -224,16 +232,6 @@ class _Feature:
         )
 
 
-def _log_comb(n: Any, k: Any) -> Any:
-    """Return the logarithm of the number of ways to choose k of n."""
-    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-
-
-def _is_presence(meant: BoolArray) -> bool:
-    """Tell whether a condition means all but missing values."""
-    return not meant[-2] and int(meant.sum()) == len(meant) - 1
-
-
 def _is_interval(known: BoolArray) -> bool:
     inside = np.flatnonzero(known)
     return len(inside) > 0 and int(np.ptp(inside)) + 1 == len(inside)
@@ -251,6 +249,9 @@ def _bound(values: FloatArray, first: int, last: int, is_date: bool) -> float:
     return shortest_between(below, above, below, middle) if round_one is None else round_one
 
 
+Parts = dict[int, BoolArray]  # a conjunction: which codes of a feature are meant, by its position
+
+
 class _Search:
     """The rows that are searched, and how much of their shortfall is explained so far."""
 
@@ -262,21 +263,12 @@ class _Search:
         self.is_plain = len(np.unique(shortfall)) <= 2 and bool((self.weight == 1).all())
         self.cell = np.zeros(len(cluster), dtype=np.int64)  # of the groups found so far
         self._expect()
-        self._choose_conditions()
-
-    def rule(self, parts: Parts) -> Rule:
-        """Return a conjunction in words."""
-        return Rule(tuple(self.features[j].condition(parts[j]) for j in sorted(parts)))
+        self.conditions = self._promising()
 
     def explain(self, parts: Parts) -> None:
         """Let the shortfall that is expected be that of the cells of all groups so far."""
         _, self.cell = np.unique(2 * self.cell + self.inside(parts), return_inverse=True)
         self._expect()
-
-    def inside(self, parts: Parts) -> BoolArray:
-        """Tell which rows fulfil all conditions."""
-        meant = [parts[j][self.features[j].codes] for j in parts]
-        return np.logical_and.reduce(meant) if meant else np.ones(len(self.weight), dtype=bool)
 
     def _expect(self) -> None:
         weight = np.bincount(self.cell, self.weight)
@@ -287,6 +279,15 @@ class _Search:
         self.variance = float(of_cluster @ of_cluster) / max(1.0, self.total)
         self.largest = float(self.excess.max(initial=0.0))
         self.summed = np.array([self.weight, self.weight * self.excess])
+
+    def rule(self, parts: Parts) -> Rule:
+        """Return a conjunction in words."""
+        return Rule(tuple(self.features[j].condition(parts[j]) for j in sorted(parts)))
+
+    def inside(self, parts: Parts) -> BoolArray:
+        """Tell which rows fulfil all conditions."""
+        meant = [parts[j][self.features[j].codes] for j in parts]
+        return np.logical_and.reduce(meant) if meant else np.ones(len(self.weight), dtype=bool)
 
     def evidence(self, weight: Any, excess: Any, own: Any = 0.0) -> Any:
         """Return minus the logarithm of the chance of so much excess in groups of this weight.
@@ -302,71 +303,63 @@ class _Search:
         is_minority = (share >= MIN_SHARE) & (share <= MAX_SHARE) & (weight >= MIN_ROWS - 0.01)
         return np.where(is_minority, worth, -np.inf)
 
-    def _price(self, parts: Parts) -> float:
-        """Return the logarithm of the number of conjunctions of this kind."""
-        each = sum(self.features[j].prices(meant[None])[0] for j, meant in parts.items())
-        return float(each) + self.price_of_features(len(parts))
-
     def price_of_features(self, k: int) -> float:
-        """Return that of choosing k features, with the price of any group at all."""
+        """Return the price of choosing k features, with that of any group at all."""
         n = max(k, len(self.features))
         return NOTHING_FOUND + float(_log_comb(n, k))
 
-    def _choose_conditions(self) -> None:
-        """Keep the most promising conditions by themselves, if there are too many to combine."""
+    def worth(self, parts: Parts) -> float:
+        """Return what one conjunction is worth beyond its price.
+
+        Misses have the variance that their mean says. Another shortfall may vary more in some
+        groups, and rows of a cluster vary together, so the variance of their own rows counts, too.
+        """
+        rows, spread = self.inside(parts), 0.0
+        weight, excess = self.summed[:, rows].sum(axis=1)
+        if not self.is_plain and weight:
+            own = self.excess[rows] - excess / weight
+            of_cluster = np.bincount(self.cluster[rows], self.weight[rows] * own)
+            spread = float(of_cluster @ of_cluster)
+        each = sum(self.features[j].prices(meant[None])[0] for j, meant in parts.items())
+        return float(self.evidence(weight, excess, spread) - each) - self.price_of_features(
+            len(parts)
+        )
+
+    def _by_code(self, feature: _Feature, inside: Any = slice(None)) -> FloatArray:
+        """Return the sums over the rows inside that have each code, shape (2, n_codes + 2)."""
+        codes, size = feature.codes[inside], feature.n_codes + 2
+        return np.array([np.bincount(codes, own[inside], size) for own in self.summed])
+
+    def _promising(self) -> list[tuple[int, BoolArray]]:
+        """Return the conditions that matter most by themselves, if there are too many."""
         found: list[tuple[float, int, BoolArray]] = []
+        least = max(MIN_ROWS - 0.01, MIN_SHARE * self.total)
         for j, feature in enumerate(self.features):
             weight, excess = self._by_code(feature)
             for meant in feature.conditions():
-                n = min(max(meant @ weight, 1.0), self.total - 1.0)
-                promise = abs(meant @ excess) / np.sqrt(max(n * (1 - n / self.total), 1e-9))
-                if self._may_matter(meant @ weight):
-                    found.append((-float(promise), j, meant))
-        kept = sorted(range(len(found)), key=lambda i: round(found[i][0], 9))[:MAX_CONDITIONS]
-        chosen = [found[i][1:] for i in sorted(kept)]
-        absent = sorted({j for j, _ in chosen if self.features[j].has_missing})
-        others = [(j, meant) for j, meant in chosen if not _is_presence(meant)]
-        self.conditions = [*((j, self.features[j].present) for j in absent), *others]
-
-    @cached_property
-    def rows(self) -> Any:
-        """Everyone, and the rows of each condition that is tried in every round."""
-        return np.concatenate(
-            [np.ones((1, len(self.weight)), np.float32), self.rows_of(self.conditions)]
-        )
-
-    def rows_of(self, conditions: list[tuple[int, BoolArray]]) -> Any:
-        """Return which rows fulfil each condition, in single precision for fast products."""
-        rows = np.empty((len(conditions), len(self.weight)), dtype=np.float32)
-        for i, (j, meant) in enumerate(conditions):
-            rows[i] = meant.astype(np.float32)[self.features[j].codes]
-        return rows
-
-    def _may_matter(self, weight: float) -> bool:
-        least = max(MIN_ROWS - 0.01, MIN_SHARE * self.total)
-        return bool(least <= weight <= self.total - min(least, 1.0))
-
-    def _by_code(self, feature: _Feature, inside: Any = 1.0) -> FloatArray:
-        """Return the sums over the rows inside that have each code, shape (2, n_codes + 2)."""
-        size = feature.n_codes + 2
-        return np.array([np.bincount(feature.codes, own * inside, size) for own in self.summed])
+                n = float(meant @ weight)
+                if least <= n <= self.total - min(least, 1.0):
+                    promise = abs(meant @ excess) / np.sqrt(max(n * (1 - n / self.total), 1e-9))
+                    found.append((-round(float(promise), 9), j, meant))
+        kept = sorted(range(len(found)), key=lambda i: found[i][0])[:MAX_CONDITIONS]
+        return [found[i][1:] for i in sorted(kept)]
 
     def best(self) -> Parts | None:
         """Return the conjunction that is worth most beyond its price, or None."""
-        if self.largest < NOTHING_LEFT or not self.features:
+        if self.largest < NOTHING_LEFT:
             return None
-        terms = _Terms.of(self, [*self.conditions, *self.listed()])
-        if not terms.terms:
+        conditions = [*self.conditions, *self._listed()]
+        if not conditions:
             return None
-        tried = _distinct(map(self._improved, self._candidates(terms)))
+        terms = _Terms(self, conditions)
+        tried = _distinct(map(self._improved, terms.candidates()))
         if not tried:
             return None
-        tried = _distinct(map(self._improved, terms.longer(tried)))
+        tried = _distinct(map(self._improved, terms.extended(tried)))
         worth = [(round(self.worth(parts), 6), parts) for parts in tried]
         # Of equally good conjunctions the one that comes first in the alphabet.
-        best = sorted(worth, key=lambda pair: (-pair[0], self.rule(pair[1]).text))
-        found = next((p for own, p in best if own > 0 and self._is_credible(p)), None)
-        return found and self._plain(found)
+        value, best = min(worth, key=lambda pair: (-pair[0], self.rule(pair[1]).text))
+        return self._plain(best) if value > 0 else None
 
     def _plain(self, parts: Parts) -> Parts:
         """Leave out conditions that exclude hardly anyone, who may have been lucky."""
@@ -377,39 +370,6 @@ class _Search:
                 parts = shorter
         return parts
 
-    def worth(self, parts: Parts) -> float:
-        """Return what one conjunction is worth beyond its price."""
-        sums = self.summed[:, self.inside(parts)].sum(axis=1)
-        return float(self.evidence(*sums)) - self._price(parts)
-
-    def _is_credible(self, parts: Parts) -> bool:
-        """Tell whether a group is worth its price with the variance of its own rows, too.
-
-        Misses have the variance that their mean says. Another shortfall may vary more in some
-        groups, and rows of a cluster vary together.
-        """
-        if self.is_plain:
-            return True
-        rows = self.inside(parts)
-        weight, excess = (np.bincount(self.cluster[rows], own[rows]) for own in self.summed)
-        own = excess - excess.sum() / weight.sum() * weight
-        return bool(self.evidence(weight.sum(), excess.sum(), own @ own) > self._price(parts))
-
-    def _candidates(self, terms: _Terms) -> list[Parts]:
-        """Return the best conjunctions of one, two and three conditions, by matrix products."""
-        worth = terms.pairs()
-        pairs = np.transpose(np.unravel_index(_largest(worth, MAX_TRIPLED), worth.shape))
-        found: list[tuple[int, ...]] = [(int(i), int(k)) for i, k in pairs[:N_TRIED]]
-        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-        if len(pairs):
-            worth = terms.triples(pairs)
-            best = np.unravel_index(_largest(worth, 3 * N_TRIED), worth.shape)
-            triples = {
-                tuple(sorted({*pairs[i].tolist(), k})): None for i, k in zip(*best, strict=True)
-            }
-            found += [t for t in triples if len(t) == 3][:N_TRIED]
-        return [terms.parts(chosen) for chosen in found]
-
     def _improved(self, parts: Parts) -> Parts:
         """Move bounds and lists of levels, one feature at a time, while that is worth more."""
         for _ in range(2):
@@ -418,11 +378,11 @@ class _Search:
                 feature, others = self.features[j], {i: m for i, m in parts.items() if i != j}
                 sums = self._by_code(feature, self.inside(others))
                 lists = self._lists(feature, *sums)
-                table = np.array([parts[j], *_other_bounds(feature, parts[j]), *lists])
+                table = np.array([parts[j], *feature.other_bounds(parts[j]), *lists])
                 worth = self.evidence(*(table @ own for own in sums)) - feature.prices(table)
                 best = int(np.argmax(np.round(worth, 6)))
                 parts = {**parts, j: table[best] if best else parts[j]}
-            if all(parts[j] is before[j] for j in parts):
+            if len(parts) == 1 or all(parts[j] is before[j] for j in parts):
                 break
         return parts
 
@@ -438,7 +398,7 @@ class _Search:
         lists = np.tri(len(order), dtype=bool)
         return list(lists @ np.eye(n + 2, dtype=bool)[order]) if len(order) else []
 
-    def listed(self) -> Iterator[tuple[int, BoolArray]]:
+    def _listed(self) -> Iterator[tuple[int, BoolArray]]:
         """Yield for each text the list of levels that is worth most by itself."""
         for j, feature in enumerate(self.features):
             sums = self._by_code(feature)
@@ -448,24 +408,99 @@ class _Search:
                 yield j, lists[int(np.argmax(np.round(worth, 6)))]
 
 
+class _Terms:
+    """The conditions of one round and their opposites, and sums over any two of them.
+
+    Codes of a feature between which no condition tells a difference are one atom. The sums over the
+    rows of every pair of atoms, a matrix product, are all that pairs of conditions need.
+    """
+
+    def __init__(self, search: _Search, conditions: list[tuple[int, BoolArray]]) -> None:
+        self.search = search
+        by_feature: dict[int, dict[bytes, BoolArray]] = {}
+        for j, meant in conditions:
+            present = search.features[j].present
+            opposite = ~meant if np.array_equal(meant, present) else present & ~meant
+            by_feature.setdefault(j, {}).update({m.tobytes(): m for m in (meant, opposite)})
+        self.terms = [(j, meant) for j, own in by_feature.items() for meant in own.values()]
+        tables = {j: np.array(list(own.values())) for j, own in by_feature.items()}
+        atoms = {j: np.unique(table, axis=1, return_inverse=True) for j, table in tables.items()}
+        self.means = block_diag(*(own for own, _ in atoms.values())).astype(np.float32)
+        codes = [which.ravel()[search.features[j].codes] for j, (_, which) in atoms.items()]
+        sizes = [own.shape[1] for own, _ in atoms.values()]
+        self.rows = np.concatenate(  # which rows each atom means, in single precision: fast
+            [np.arange(k)[:, None] == code for k, code in zip(sizes, codes, strict=True)],
+            dtype=np.float32,
+            casting="unsafe",
+        )
+        self.feature = np.array([j for j, _ in self.terms])
+        prices = [search.features[j].prices(table) for j, table in tables.items()]
+        self.price = np.concatenate(prices)
+
+    def sums(self, rows: Any) -> list[FloatArray]:
+        """Return weight and excess of the rows of each conjunction that fulfil each term."""
+        summed = self.search.summed.astype(np.float32)
+        return [((rows * own) @ self.rows.T @ self.means.T).astype(np.float64) for own in summed]
+
+    def pairs(self) -> FloatArray:
+        """Return what each pair of terms is worth; a term with itself is a term alone."""
+        both = [self.means @ own.astype(np.float32) for own in self.sums(self.rows)]
+        n_features = 1 + (self.feature[:, None] != self.feature)
+        price = self.price[:, None] + self.price + self._by_number(n_features)
+        np.fill_diagonal(price, self.price + self._by_number(np.ones(len(price), dtype=int)))
+        worth = self.search.evidence(*(own.astype(np.float64) for own in both)) - price
+        worth[np.tri(len(worth), k=-1, dtype=bool)] = -np.inf
+        return np.asarray(worth)
+
+    def triples(self, pairs: IntArray) -> FloatArray:
+        """Return what each of these pairs is worth with each further term, shape (m, n_terms)."""
+        rows = np.array([self.search.inside(self.parts(pair)) for pair in pairs.tolist()])
+        first, second = self.feature[pairs].T[:, :, None]
+        n_features = 1 + (first != second) + ((first != self.feature) & (second != self.feature))
+        price = self.price[pairs].sum(axis=1)[:, None] + self.price + self._by_number(n_features)
+        return np.asarray(self.search.evidence(*self.sums(rows)) - price)
+
+    def _by_number(self, n_features: IntArray) -> FloatArray:
+        return np.array([self.search.price_of_features(k) for k in range(4)])[n_features]
+
+    def candidates(self) -> list[Parts]:
+        """Return the best conjunctions of one, two and three terms."""
+        worth = self.pairs()
+        pairs = np.transpose(np.unravel_index(_largest(worth, MAX_TRIPLED), worth.shape))
+        found = [tuple(pair) for pair in pairs[:N_TRIED].tolist()]
+        pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+        if len(pairs):
+            worth = self.triples(pairs)
+            best = zip(*np.unravel_index(_largest(worth, 3 * N_TRIED), worth.shape), strict=True)
+            triples = dict.fromkeys(tuple(sorted({*pairs[i].tolist(), int(k)})) for i, k in best)
+            found += [triple for triple in triples if len(triple) == 3][:N_TRIED]
+        return [self.parts(chosen) for chosen in found]
+
+    def extended(self, several: list[Parts]) -> Iterator[Parts]:
+        """Yield conjunctions with one more condition or one less, where that is worth more."""
+        worth = self.search.worth
+        sums = self.sums(np.array([self.search.inside(parts) for parts in several]))
+        gains = np.round(self.search.evidence(*sums) - self.price, 6)
+        for parts, gain in zip(several, gains, strict=True):
+            options = [parts, *({j: m for j, m in parts.items() if j != left} for left in parts)]
+            if len(parts) < MAX_FEATURES:
+                j, meant = self.terms[int(np.argmax(gain))]
+                options.append({**parts, j: meant & parts.get(j, True)})
+            yield max(filter(None, options), key=lambda own: round(worth(own), 6))
+
+    def parts(self, chosen: Iterable[int]) -> Parts:
+        """Return a conjunction of terms."""
+        parts: Parts = {}
+        for i in chosen:
+            j, meant = self.terms[i]
+            parts[j] = parts[j] & meant if j in parts else meant
+        return parts
+
+
 def _distinct(several: Iterable[Parts]) -> list[Parts]:
     """Return each conjunction once."""
     by_codes = {tuple((j, p[j].tobytes()) for j in sorted(p)): p for p in several}
     return list(by_codes.values())
-
-
-def _other_bounds(feature: _Feature, meant: BoolArray) -> BoolArray:
-    """Return intervals with other bounds on the same sides, one in each row."""
-    known, place = meant[: feature.n_codes], np.arange(feature.n_codes + 2)
-    if feature.bounds is None or not _is_interval(known) or known.all():
-        return np.empty((0, len(place)), dtype=bool)
-    inside = np.flatnonzero(known)
-    low, high = int(inside[0]), int(inside[-1]) + 1
-    lows = np.arange(1, high if low else 1)[:, None]
-    highs = np.arange(low + 1, feature.n_codes if high < feature.n_codes else low + 1)[:, None]
-    return np.concatenate(
-        [(place >= lows) & (place < high), (place >= low) & (place < highs)], dtype=bool
-    )
 
 
 def _largest(worth: FloatArray, most: int) -> IntArray:
@@ -476,96 +511,6 @@ def _largest(worth: FloatArray, most: int) -> IntArray:
     return few[np.lexsort((few, -flat[few]))]
 
 
-@dataclass(frozen=True, eq=False)
-class _Terms:
-    """The conditions of one round and their opposites, of which only the conditions need rows.
-
-    A sum over the rows that fulfil the opposite of a condition is the sum over all rows that have a
-    value minus that over the rows that fulfil the condition.
-    """
-
-    search: _Search
-    rows: Any  # (1 + n_conditions, n) in single precision; everyone comes first
-    parent: IntArray  # (n_conditions,) in which row those with a value of the feature are
-    terms: list[tuple[int, BoolArray]]  # feature and codes of each condition, then of each opposite
-
-    @classmethod
-    def of(cls, search: _Search, conditions: list[tuple[int, BoolArray]]) -> _Terms:
-        """Code conditions; the first of them say that a value is not missing."""
-        place = {j: i + 1 for i, (j, m) in enumerate(conditions) if _is_presence(m)}
-        parent = [0 if _is_presence(m) else place.get(j, 0) for j, m in conditions]
-        opposites = [
-            (j, ~m if _is_presence(m) else search.features[j].present & ~m) for j, m in conditions
-        ]
-        further = search.rows_of(conditions[len(search.conditions) :])
-        rows = np.concatenate([search.rows, further])
-        return cls(search, rows, np.array(parent, dtype=np.int64), [*conditions, *opposites])
-
-    def _row(self, i: Any) -> Any:
-        n = len(self.parent)
-        own = self.rows[1 + np.asarray(i) % n]
-        return np.where((i < n)[:, None], own, self.rows[self.parent[i % n]] - own)
-
-    def _with_opposites(self, sums: Any) -> FloatArray:
-        own = sums[:, 1:]
-        return np.concatenate([own, sums[:, self.parent] - own], axis=1, dtype=np.float64)
-
-    def _sums(self, rows: Any) -> list[FloatArray]:
-        """Return the sums over the rows that fulfil each conjunction and each term."""
-        return [
-            self._with_opposites((rows * own.astype(np.float32)) @ self.rows.T)
-            for own in self.search.summed
-        ]
-
-    def pairs(self) -> FloatArray:
-        """Return what each pair of terms is worth; a term with itself is a term alone."""
-        sums = [self._with_opposites(part.T) for part in self._sums(self.rows)]
-        worth = self.search.evidence(*sums) - self._prices([(i,) for i in range(len(self.terms))])
-        # a term alone has its own price once
-        singles = np.arange(len(worth))
-        worth[singles, singles] += self.price
-        worth[np.tri(len(worth), k=-1, dtype=bool)] = -np.inf
-        return np.asarray(worth)
-
-    def triples(self, pairs: IntArray) -> FloatArray:
-        """Return what each of these pairs is worth with each further term, shape (m, n_terms)."""
-        rows = self._row(pairs[:, 0]) * self._row(pairs[:, 1])
-        return np.asarray(self.search.evidence(*self._sums(rows)) - self._prices(pairs))
-
-    @cached_property
-    def price(self) -> FloatArray:
-        """The price of each term, without that of choosing features."""
-        return np.array([self.search.features[j].prices(meant[None])[0] for j, meant in self.terms])
-
-    def _prices(self, chosen: Any) -> FloatArray:
-        """Return the prices of some conjunctions of terms with each further one."""
-        chosen = np.asarray(chosen)
-        feature = np.array([j for j, _ in self.terms])
-        is_new = (feature[chosen][:, :, None] != feature).all(axis=1)
-        n_before = 1 + (feature[chosen[:, :1]] != feature[chosen[:, 1:]]).sum(axis=1)
-        n_features = n_before[:, None] + is_new
-        by_number = np.array([self.search.price_of_features(k) for k in range(1, 4)])
-        prices = self.price[chosen].sum(axis=1)[:, None] + self.price + by_number[n_features - 1]
-        return np.asarray(prices)
-
-    def longer(self, several: list[Parts]) -> list[Parts]:
-        """Return conjunctions with one more condition or one less, where that is worth more."""
-        sums = self._sums(np.array([self.search.inside(parts) for parts in several]))
-        gains = np.asarray(self.search.evidence(*sums) - self.price).round(6)
-        chosen = []
-        for parts, gain in zip(several, gains, strict=True):
-            shorter = [{j: m for j, m in parts.items() if j != left} for left in parts]
-            options = [parts, *(own for own in shorter if own)]
-            if len(parts) < MAX_FEATURES:
-                j, meant = self.terms[int(np.argmax(gain))]
-                options.append({**parts, j: meant & parts.get(j, True)})
-            chosen.append(max(options, key=lambda own: round(self.search.worth(own), 6)))
-        return chosen
-
-    def parts(self, chosen: Iterable[int]) -> Parts:
-        """Return a conjunction of terms."""
-        parts: Parts = {}
-        for i in chosen:
-            j, meant = self.terms[i]
-            parts[j] = parts[j] & meant if j in parts else meant
-        return parts
+def _log_comb(n: Any, k: Any) -> Any:
+    """Return the logarithm of the number of ways to choose k of n."""
+    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
