@@ -1,14 +1,11 @@
 """Dataset: lengths agree, rows travel together."""
 
-import dataclasses
-
 import numpy as np
 import pandas as pd
 import pytest
 
-import fareg.datasets
 from fareg._validation import InvalidInputError
-from fareg.datasets import Dataset, make_synthetic
+from fareg.datasets import Dataset
 
 
 def small(**changes):
@@ -53,25 +50,3 @@ def test_take_keeps_rows_together(rows, positions):
     assert part.group.tolist() == [data.group[i] for i in positions]
     assert part.X.index.tolist() == list(range(len(part)))
     assert (part.sensitive, part.name) == (data.sensitive, data.name)
-
-
-def test_take_without_a_group():
-    assert small(group=None).take([1]).group is None
-
-
-def test_is_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        small().name = "other"
-
-
-def test_parts_partition_the_whole():
-    data = make_synthetic(60, random_state=0)
-    inside, outside = data.take(data.group), data.take(~data.group)
-    assert len(inside) + len(outside) == len(data)
-    assert inside.group.all()
-    assert not outside.group.any()
-
-
-def test_public_names_exist():
-    names = fareg.datasets.__all__
-    assert all(hasattr(fareg.datasets, name) for name in names)

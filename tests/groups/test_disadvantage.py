@@ -22,7 +22,6 @@ from fareg.groups._disadvantage import (
     STRONG,
     WEAK,
     Signal,
-    cross_fitted,
     draw_folds,
     measure_signal,
     read_columns,
@@ -75,13 +74,6 @@ def both_models():
     return fitted, canonical(people)
 
 
-def nobody_is_worse_off(fitted, people, mean):
-    assert fitted.signal == Signal(0.0, 1.0)
-    assert fitted.signal.n_levels(1000, 20) == 1
-    np.testing.assert_allclose(fitted.predict(people), mean, atol=1e-9)
-    fitted.check(people)
-
-
 def test_those_worse_off_have_more_of_it(learned):
     fitted, _, target, hard = learned
     fresh, _, fresh_hard = people_of(2000, seed=1)
@@ -103,15 +95,6 @@ def test_a_row_never_depends_on_the_rows_beside_it(learned):
     np.testing.assert_array_equal(fitted.predict(people.iloc[::-1])[::-1], together)
     assert fitted.predict(people.iloc[:0]).shape == (0,)
     np.testing.assert_array_equal(np.round(together, 9), together)
-
-
-def test_a_row_of_missing_values_is_read_as_in_a_table(learned):
-    """A column of one missing text has no type of its own: it is numbers then."""
-    fitted, people, _, _ = learned
-    with_missing = people.iloc[:2].assign(Color=pd.Series(["Red", None], dtype=object))
-    alone = canonical(pd.DataFrame({**with_missing.iloc[[1]], "Color": [np.nan]}))
-    assert alone["Color"].dtype == np.float64
-    assert fitted.predict(alone)[0] == fitted.predict(with_missing)[1]
 
 
 def test_numbers_are_read_by_rank():
@@ -161,16 +144,6 @@ def test_the_p_value_of_noise_holds_its_level(n_columns, n_tables):
         assert np.sum(np.array(p_values) <= level) <= binom.ppf(0.999, n_tables, level)
 
 
-def test_a_weak_order_deserves_levels_although_a_constant_predicts_better():
-    rng = np.random.default_rng(0)
-    target = rng.random(1000)
-    cluster, fold = draw_folds(1000, None, rng)
-    weak = 0.3 * target + rng.normal(0.35, 0.3, 1000)
-    signal = measure_signal(weak, target, fold, cluster)
-    assert signal.gain < 0
-    assert signal.n_levels(1000, 20) == 20
-
-
 def test_folds_that_differ_in_their_mean_are_no_evidence():
     """The others' mean, as a prediction, falls where a fold's own mean rises."""
     rng = np.random.default_rng(0)
@@ -209,15 +182,6 @@ def test_weights_are_the_best_of_all_allowed():
     assert error(weights) <= min(map(error, others)) + 1e-6
 
 
-def test_a_useless_stack_is_the_mean():
-    rng = np.random.default_rng(0)
-    target = rng.random(500)
-    cluster, fold = draw_folds(500, None, rng)
-    honest = cross_fitted(-target[:, None], target, fold)  # it may only be subtracted
-    np.testing.assert_allclose(honest, target.mean(), atol=0.02)
-    assert measure_signal(honest, target, fold, cluster).p_value > 0.05
-
-
 HOSTILE = {
     "constant": lambda rng, n: np.zeros(n),
     "missing": lambda rng, n: np.full(n, np.nan),
@@ -240,14 +204,6 @@ def test_hostile_columns_give_numbers(names, learner):
     for table in (people, changed):
         b = fitted.predict(canonical(table))
         assert ((b >= 0) & (b <= 1)).all()
-
-
-@pytest.mark.parametrize("sizes", [[60] * 5, [296, 1, 1, 1, 1], [100, 100, 98, 1, 1]])
-def test_a_cluster_for_each_fold_is_enough(sizes):
-    people, target, _ = people_of(300)
-    fitted = learn_disadvantage(people, target, np.repeat(np.arange(5), sizes), seed=0)
-    assert fitted.models
-    assert ((fitted.predict(people) >= 0) & (fitted.predict(people) <= 1)).all()
 
 
 def test_a_group_at_the_end_of_a_long_sorted_table_is_learned(monkeypatch):

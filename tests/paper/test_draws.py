@@ -78,14 +78,6 @@ def test_groups_of_everyone_and_of_nobody_are_split(label_conditional):
         np.testing.assert_array_equal(calibration.pvalues(here), plain.pvalues(batch))
 
 
-def test_the_union_contains_the_marginal_sets():
-    rng = np.random.default_rng(0)
-    rows, batch = calibration_rows(300, rng.random(300)), asking_rows(200, rng.random(200))
-    union, marginal = fitted(rows).thresholds(batch), split(rows).thresholds(batch)
-    assert (union >= marginal).all()
-    assert (union > marginal).any()
-
-
 def test_the_first_draws_are_those_of_fewer():
     rng = np.random.default_rng(0)
     rows, batch = calibration_rows(100, rng.random(100)), asking_rows(50, rng.random(50))
@@ -108,17 +100,6 @@ def test_rows_join_as_often_as_their_membership_says_and_independently():
     )
     together = np.corrcoef([*(joins - q), batch.u])
     np.testing.assert_allclose(together, np.eye(5), atol=4 / np.sqrt(len(q)))
-
-
-def test_a_row_never_depends_on_the_rows_beside_it():
-    rng = np.random.default_rng(0)
-    q = rng.random(30)
-    calibration, batch = fitted(calibration_rows(100, rng.random(100))), asking_rows(30, q)
-    order = rng.permutation(30)
-    turned = type(batch)(batch.people.iloc[order], batch.proba, batch.scores[order], batch.u[order])
-    np.testing.assert_array_equal(
-        calibration.thresholds(turned), calibration.thresholds(batch)[order]
-    )
 
 
 def test_small_draws_give_full_sets_and_say_so():

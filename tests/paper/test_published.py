@@ -69,13 +69,6 @@ def test_the_union_contains_the_marginal_sets(world, fitted):
     np.testing.assert_array_equal(union, fitted.predict_p(test.X) > fitted.alpha_)
 
 
-def test_everyone_in_every_draw_is_split(world):
-    model, cal, test = world
-    clf = FaReGClassifier.paper(model, delta=1.0, **FAST).conformalize(cal.X, cal.y)
-    split = SplitConformalClassifier(model, random_state=0).conformalize(cal.X, cal.y)
-    np.testing.assert_array_equal(clf.predict_set(test.X), split.predict_set(test.X))
-
-
 def test_fewer_draws_are_those_of_a_fit_with_fewer(world, fitted):
     model, cal, test = world
     known = {"sensitive_features": list(cal.sensitive), "n_draws": 3}
@@ -156,13 +149,6 @@ def test_a_state_that_contradicts_itself_is_refused(fitted, part, value):
     vars(edited)[part] = value
     with pytest.raises(ValueError, match=r"contradict each other|epochs"):
         edited.check()
-
-
-def test_a_row_never_depends_on_its_neighbours(world, fitted):
-    _, _, test = world
-    together = fitted.predict_set(test.X[:60])
-    alone = np.vstack([fitted.predict_set(test.X[i : i + 1]) for i in range(60)])
-    np.testing.assert_array_equal(alone, together)
 
 
 def test_rows_are_handed_in_to_be_explained(world, fitted):
