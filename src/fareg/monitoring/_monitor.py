@@ -31,14 +31,15 @@ from fareg._words import HTML, JSON, count, percent, shown
 from fareg.calibration import Labelled
 from fareg.groups import Rule
 from fareg.monitoring._bets import interval_at_all_times
-from fareg.monitoring._page import band, curve, render
+from fareg.monitoring._page import bands, curve, render
 from fareg.monitoring._streams import LEARNING, Alarm, Rows, Stream, watched
 
 SCHEMA = "fareg-watch-1"
 MOST_KNOWN = 4096  # batches that are known again
 NEXT = {
-    "alarm": "Look at the rows of that group since the change: recalibrate on rows from after it "
-    "(fareg calibrate), refit the model if its probabilities are off, and repair the data if not.",
+    "alarm": "Look at the rows of the group from after the change: are their values and labels "
+    "right? If so, recalibrate on labelled rows from after it (fareg calibrate, or recalibrated in "
+    "Python); refit the model if the sets are too large then.",
     "watch": "Collect more labels there before you act.",
     "holding": "Nothing needs to be done.",
 }
@@ -225,13 +226,17 @@ class CoverageMonitor:
         }
 
     def _facts(self, stream: Stream) -> dict[str, Any]:
-        n, missed = stream.n_rows - stream.fresh[0], stream.n_missed - stream.fresh[1]
+        n_before, missed_before = stream.begins[-1]
+        n, missed = stream.n_rows - n_before, stream.n_missed - missed_before
         low, high = interval_at_all_times(np.array(n), np.array(missed), self.error).tolist()
         status, words = "holding", "holding"
         if stream.is_alarmed:
             status, alarm = "alarm", stream.alarms[-1]
-            since = f"row {count(alarm.since)}" if alarm.since_when is None else alarm.since_when
-            words = f"alarm since {since}: {percent(1 - alarm.n_missed / alarm.n_rows)} covered"
+            since = f"row {count(alarm.since)}"
+            if alarm.since_when is not None:
+                is_text = isinstance(alarm.since_when, str)
+                since = alarm.since_when if is_text else f"time {alarm.since_when:g}"
+            words = f"alarm since {since}"
         elif stream.wager is None:
             status = "learning"
             words = f"learning from its first {LEARNING} rows"
@@ -240,14 +245,14 @@ class CoverageMonitor:
             status = words = "watch"
         return {
             "stream": stream.name,
-            "rows": stream.n_rows,
+            "rows": n,
             "coverage": 1 - missed / n if n else None,
             "low": low,
             "high": high,
             "status": status,
             "verdict": words,
             "curve": curve(stream.points),
-            "band": band(stream.points, stream.fresh, self.error).tolist(),
+            "bands": bands(stream.points, stream.begins, self.error),
         }
 
     def _unlucky(self, stream: Stream) -> float:
@@ -261,9 +266,9 @@ class CoverageMonitor:
     def summary(self) -> pd.DataFrame:
         """Return rows, coverage, its interval and the verdict of each stream.
 
-        Coverage is that of all rows since the watch began, or since the last alarm was over. The
-        interval ``low`` to ``high`` holds the mean coverage of these rows at every moment with
-        probability ``1 - error``, however coverage moves.
+        Coverage is that of all rows since the watch began, since the last alarm, or since it was
+        over. The interval ``low`` to ``high`` holds the mean coverage of these rows at every moment
+        with probability ``1 - error``, however coverage moves.
         """
         columns = ["stream", "rows", "coverage", "low", "high", "verdict"]
         return pd.DataFrame(self.to_dict()["streams"])[columns].set_index("stream")
@@ -295,10 +300,12 @@ class CoverageMonitor:
         with only_writer(target):
             now = digest_of(target) if target.exists() else None
             if now != self._read:
-                raise InvalidInputError(
-                    f"cannot write {target}: it changed after it was read, so somebody else fed "
-                    "rows; nothing was written, run the same update again"
+                why = (
+                    "it changed after it was read, so somebody else fed rows; run the update again"
                 )
+                if self._read is None:
+                    why = "it exists, and this monitor does not come from it; load it, or remove it"
+                raise InvalidInputError(f"cannot write {target}: {why}")
             write_text(target, text)
         self._read = hashlib.sha256(text.encode()).hexdigest()
 
@@ -334,9 +341,11 @@ class CoverageMonitor:
 
 def _sentence(streams: Sequence[Mapping[str, Any]], verdict: str) -> str:
     """Say in a sentence what the table says."""
-    names = [row["stream"] for row in streams if row["status"] == verdict]
+    own = [row for row in streams if row["status"] == verdict]
+    worst = sorted(own, key=lambda row: 1.0 if row["coverage"] is None else row["coverage"])
+    names = [f"{row['stream']} ({percent(row['coverage'] or 0)})" for row in worst]
     if verdict == "holding":
-        return f"Coverage holds for {len(names)} of {len(streams)} watched groups."
+        return f"Coverage holds for {len(own)} of {len(streams)} watched groups."
     if verdict == "watch":
         return f"No alarm, but look at {shown(names)}."
     return f"Coverage is lost for {shown(names)}."

@@ -16,19 +16,23 @@ WINDOW = 8  # points of the curve that are joined
 
 
 def curve(points: Sequence[Sequence[Any]]) -> list[tuple[int, float]]:
-    """Return (row, coverage of the latest rows) from (row, rows, misses, ...) of a stream."""
+    """Return (row, coverage of the latest rows) from (row, rows, misses) of a stream."""
     found = []
-    for i, (row, n, missed, *_) in enumerate(points):
-        _, n_before, missed_before, *_ = points[i - WINDOW] if i >= WINDOW else (0, 0, 0)
+    for i, (row, n, missed) in enumerate(points):
+        _, n_before, missed_before = points[i - WINDOW] if i >= WINDOW else (0, 0, 0)
         found.append((int(row), 1 - (missed - missed_before) / (n - n_before)))
     return found
 
 
-def band(points: Sequence[Sequence[Any]], fresh: Sequence[int], error: float) -> Any:
-    """Return (row, low, high) of the interval for all rows since the estimate began."""
-    own = np.array([p[:3] for p in points if p[1] > fresh[0]], dtype=np.int64).reshape(-1, 3)
-    ends = interval_at_all_times(own[:, 1] - fresh[0], own[:, 2] - fresh[1], error)
-    return np.column_stack([own[:, 0], ends])
+def bands(points: Sequence[Sequence[Any]], begins: Sequence[Sequence[int]], error: float) -> Any:
+    """Return (row, low, high) of the interval for all rows of each estimate, one after another."""
+    found = []
+    for i, (n, missed) in enumerate(begins):
+        end = begins[i + 1][0] if i + 1 < len(begins) else np.inf
+        own = np.array([p for p in points if n < p[1] <= end], dtype=np.int64).reshape(-1, 3)
+        ends = interval_at_all_times(own[:, 1] - n, own[:, 2] - missed, error)
+        found.append(np.column_stack([own[:, 0], ends]).tolist())
+    return found
 
 
 def render(facts: Mapping[str, Any]) -> str:

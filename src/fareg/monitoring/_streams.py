@@ -18,8 +18,8 @@ from fareg.monitoring._bets import Reference, Wager, misses_since
 
 LEARNING = 200  # first rows of a stream that are its reference, if the model knows no other
 FEWEST, MOST = 50, 40  # calibration rows of a cell that is watched, and number of such cells
-BACK = 1000.0  # how much likelier rows must be if coverage is back than if it is still low:
-FELL = 2.25  # if the odds of a miss are this many times what they should be
+BACK = 1000.0  # how much likelier rows must be if coverage is back than if it is still low: if the
+FELL = (1.4, 2.25)  # odds of a miss are those of the alarm, or so many times what they should be
 MOST_POINTS = 128  # of the picture
 
 
@@ -180,7 +180,7 @@ class Stream:
     learned: list[list[float]] = field(default_factory=list)  # scores and ties of a reference
     n_rows: int = 0
     n_missed: int = 0
-    fresh: list[int] = field(default_factory=lambda: [0, 0])  # both, where the estimate begins
+    begins: list[list[int]] = field(default_factory=lambda: [[0, 0]])  # both, where estimates begin
     change: tuple[float, int, int] = (0.0, 0, 0)  # gain, rows and misses since it was lowest
     since: tuple[int, Any] = (0, None)  # number and time of the first of these rows
     wealth: float = 1.0
@@ -262,13 +262,16 @@ class Stream:
         if lost.any():
             row, when = rows.place(own[n - 1])
             self.alarms.append(Alarm(self.name, row, when, *self.since, *self.change[1:]))
+            self._begin_estimate(missed, n)
         return n
 
     def _wait(self, rows: Rows, own: IntArray, missed: BoolArray) -> int:
         """Look for the end of an alarm; from there on, everything begins anew."""
         assert self.reference is not None
         alarm, alpha = self.alarms[-1], self.alpha
-        low = FELL * alpha / (1 - alpha + FELL * alpha)
+        odds = alarm.n_missed / max(1, alarm.n_rows - alarm.n_missed)
+        odds = float(np.clip(odds * (1 - alpha) / alpha, *FELL)) * alpha / (1 - alpha)
+        low = odds / (1 + odds)
         hit, miss = np.log((1 - alpha) / (1 - low)), np.log(alpha / low)
         evidence, *_ = misses_since(np.where(missed, miss, hit), missed, (self.evidence, 0, 0))
         over = np.flatnonzero(evidence >= np.log(BACK))
@@ -280,5 +283,10 @@ class Stream:
         self.alarms[-1] = replace(alarm, back=row, back_when=when)
         self.wager, self.wealth, self.evidence = Wager.start(self.reference), 1.0, 0.0
         self.change = (0.0, 0, 0)
-        self.fresh = [self.n_rows - (len(own) - n), self.n_missed - int(missed[n:].sum())]
+        self._begin_estimate(missed, n)
         return n
+
+    def _begin_estimate(self, missed: BoolArray, n: int) -> None:
+        """Estimate coverage anew from here, where an alarm began or is over: n rows are done."""
+        done = [self.n_rows - (len(missed) - n), self.n_missed - int(missed[n:].sum())]
+        self.begins.append(done)
