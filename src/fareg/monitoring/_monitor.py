@@ -342,8 +342,8 @@ class CoverageMonitor:
 def _sentence(streams: Sequence[Mapping[str, Any]], verdict: str) -> str:
     """Say in a sentence what the table says."""
     own = [row for row in streams if row["status"] == verdict]
-    worst = sorted(own, key=lambda row: 1.0 if row["coverage"] is None else row["coverage"])
-    names = [f"{row['stream']} ({percent(row['coverage'] or 0)})" for row in worst]
+    worst = sorted(own, key=lambda row: row["low"])  # the surest one first
+    names = [row["stream"] for row in worst]
     if verdict == "holding":
         return f"Coverage holds for {len(own)} of {len(streams)} watched groups."
     if verdict == "watch":
