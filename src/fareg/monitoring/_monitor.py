@@ -27,7 +27,7 @@ from fareg._validation import (
     check_same_length,
     require,
 )
-from fareg._words import HTML, JSON, count, percent, shown
+from fareg._words import HTML, JSON, count, shown
 from fareg.calibration import Labelled
 from fareg.groups import Rule
 from fareg.monitoring._bets import interval_at_all_times
