@@ -2,17 +2,17 @@
 
 from fareg.auditing._audit import audit
 from fareg.auditing._comparison import Comparison, compare_sets
-from fareg.auditing._counts import Promise
+from fareg.auditing._rate import Promise
 from fareg.auditing._result import AuditResult, records
 from fareg.auditing._story import RowLevels, levels_before_and_after
-from fareg.auditing._verification import VerifiedGroup
+from fareg.auditing._search import Finding
 
 __all__ = [
     "AuditResult",
     "Comparison",
     "Promise",
     "RowLevels",
-    "VerifiedGroup",
+    "Finding",
     "audit",
     "compare_sets",
     "levels_before_and_after",

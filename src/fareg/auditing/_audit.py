@@ -26,17 +26,18 @@ from fareg._validation import (
 )
 from fareg.auditing._cells import cell_coverage, label_coverage
 from fareg.auditing._clusters import one_row_of_each, read_clusters, warn_of_repeats
-from fareg.auditing._counts import Audited, Count, Promise
+from fareg.auditing._rate import Audited, Promise, Rate
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult
 from fareg.auditing._sets import read_sets
 from fareg.auditing._slabs import COLUMNS as SLAB_COLUMNS
 from fareg.auditing._slabs import slab_curve
-from fareg.auditing._verification import detectable_coverage, discover_and_verify
+from fareg.auditing._search import search, simulated_power
 from fareg.metrics import ExcessRisk, excess_risk_parts, tally
-from fareg.report import headline_group, words
+from fareg.report import words
 
 MAX_CALIBRATION = 2**53  # larger whole numbers are not exact as floats
+MAX_SPLITS = 10_000
 MAX_ROWS_ERT = 50_000  # more rows are sampled
 
 
@@ -51,6 +52,8 @@ def audit(
     significance: float = 0.05,
     clusters: Any = None,
     n_calibration: int | None = None,
+    n_splits: int = 20,
+    predicted: Any = None,
     n_directions: int = 100,
     n_permutations: int = 100,
     measures: bool = True,
@@ -59,10 +62,10 @@ def audit(
 ) -> AuditResult:
     """Find who is covered less often than promised, whoever made the prediction sets.
 
-    Groups are proposed on one random half of the rows: by models that learn where coverage is low,
-    and by the worst levels and pairs of features. The other half puts them to an exact
-    binomial test. If the rows are independent and coverage is at least ``confidence_level`` in
-    every group, ``P(any finding) <= significance``, whatever was searched.
+    Groups are proposed on random halves of the rows and tested on the other halves, exactly. If the
+    rows are independent and coverage is at least ``confidence_level`` in every group,
+    ``P(any finding) <= significance``, whatever was searched. Groups whose sets are much larger than
+    those of others are looked for in the same way.
 
     Parameters
     ----------
@@ -95,6 +98,10 @@ def audit(
         then has the coverage that it promises on average over calibrations, and is not accused of
         the difference that its own calibration rows make. If None, coverage must reach
         ``confidence_level`` itself.
+    n_splits : int, default=20
+        How many random halves propose and test. More make the answer depend less on the seed.
+    predicted : array of shape (n_samples,), optional
+        The top label of each row, to tell how often it is right in each group.
     n_directions, n_permutations : int, default=100 and 100
         Effort of the worst-slab search: random directions beside the fitted one, and shuffles
         behind its null band.
@@ -122,6 +129,7 @@ def audit(
     """
     check_confidence_level(confidence_level)
     check_fraction("significance", significance)
+    check_count("n_splits", n_splits, maximum=MAX_SPLITS)
     check_count("n_directions", n_directions, maximum=MAX_COUNT)
     check_count("n_permutations", n_permutations, minimum=0, maximum=MAX_COUNT)
     check_flag("measures", measures)
@@ -143,15 +151,13 @@ def audit(
         notes += warn_of_repeats(X, y)
     rng = np.random.default_rng(hash_key(random_state))
     tell = progress or (lambda stage: None)
-    tell("looking for groups on one half, testing them on the other")
-    groups, discovery = discover_and_verify(
-        people, promise=promise, significance=significance, rng=rng
-    )
-    everyone = people.count()
-    low, high = everyone.interval()
-    least = promise.least_coverage
-    overall = {"coverage": everyone.coverage, "high": high, "least_coverage": least}
-    main = headline_group([vars(group) for group in groups], overall, confidence_level)
+    tell("looking for groups on random halves, testing them on the others")
+    asked: dict[str, Any] = {
+        "promise": promise, "significance": significance, "n_splits": n_splits, "rng": rng
+    }
+    groups, unequal = search(people, **asked)
+    overall = people.rate()
+    main = next((group for group in groups if group.is_finding), None)
     # Measures that assume independent rows see one row of each cluster.
     apart = one_row_of_each(cluster, len(people), rng)
     drawn = people[apart]
@@ -174,44 +180,34 @@ def audit(
         confidence_level=float(confidence_level),
         significance=float(significance),
         n_samples=len(people),
-        n_discovery=int(discovery.sum()),
-        n_verification=int((~discovery).sum()),
+        n_splits=n_splits,
         classes=table.classes,
         sensitive_features=tuple(map(str, columns.columns)),
-        coverage=everyone.coverage,
-        low=low,
-        high=high,
+        rate=overall,
         mean_size=people.mean_size(),
         set_sizes=_set_sizes(people),
         groups=groups,
+        unequal=unequal,
         levels=levels,
         pairs=pairs,
         by_label=_shown(label_coverage(check_labels(y), people, confidence_level), people),
         slabs=slabs,
         excess_risk=risk.total,
         excess_risk_under=risk.under,
-        detectable_coverage=detectable_coverage(
-            int((apart & ~discovery).sum()),
-            # With clusters p-values are doubled, which costs as much as twice the candidates.
-            len(groups) * (1 if cluster is None else 2),
-            promise,
-            significance,
-        ),
-        picture=main and group_picture(people, main["mask"], main["features"]),
-        notes=(*table.notes, *notes, *_told(people, everyone, promise)),
-        least_coverage=least,
-        n_clusters=None if cluster is None else everyone.n,
-        verifying=~discovery,
+        power=tuple(simulated_power(people, **asked)),
+        picture=main and group_picture(people, main.mask, main.features),
+        notes=(*table.notes, *notes, *_told(people, overall, promise)),
+        least_coverage=promise.least_coverage,
         about={"date": date.today().isoformat(), "seed": seed},
     )
 
 
-def _told(people: Audited, everyone: Count, promise: Promise) -> tuple[str, ...]:
+def _told(people: Audited, overall: Rate, promise: Promise) -> tuple[str, ...]:
     """Return what the audit was told about its rows and about the predictor."""
     notes = []
-    if people.clusters is not None:
+    if overall.n_clusters is not None:
         notes.append(
-            f"{words.rows(len(people))} in {words.clusters(everyone.n)}: in every coverage each "
+            f"{words.rows(len(people))} in {words.clusters(overall.n_clusters)}: in every coverage each "
             "cluster counts once, so a row of a cluster with m rows counts 1/m"
         )
     if promise.n_calibration is not None:

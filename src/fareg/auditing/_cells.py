@@ -12,7 +12,7 @@ import pandas as pd
 from fareg._labels import label_codes, sorted_labels
 from fareg._rows import joint_codes
 from fareg._validation import IntArray
-from fareg.auditing._counts import Audited, Promise
+from fareg.auditing._rate import Audited, Promise
 from fareg.metrics import clopper_pearson, tally
 
 MAX_PAIRED = 40  # if there are more features, those with the worst levels are paired

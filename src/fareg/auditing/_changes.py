@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from fareg._levels import LevelCoding
 from fareg._validation import BoolArray, FloatArray, IntArray
-from fareg.auditing._counts import Promise
+from fareg.auditing._rate import Promise
 from fareg.metrics import tally, with_intervals
 from fareg.pvalues import holm
 from fareg.report import MIN_HEADLINE_ROWS, MIN_SHOWN_ROWS

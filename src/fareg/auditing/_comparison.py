@@ -16,7 +16,7 @@ from fareg._words import HTML
 from fareg.auditing._audit import audit
 from fareg.auditing._changes import groups_before_and_after
 from fareg.auditing._clusters import read_clusters
-from fareg.auditing._counts import Audited, Promise
+from fareg.auditing._rate import Audited, Promise
 from fareg.auditing._picture import group_picture
 from fareg.auditing._result import AuditResult, records
 from fareg.auditing._story import RowLevels, level_story

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fareg._levels import LevelCoding, frequent
 from fareg._validation import BoolArray
-from fareg.auditing._counts import Audited
+from fareg.auditing._rate import Audited
 from fareg.auditing._result import records
 from fareg.metrics import tally, with_intervals
 

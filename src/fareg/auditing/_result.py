@@ -14,8 +14,8 @@ import pandas as pd
 from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import BoolArray
 from fareg._words import HTML, JSON, json_types
-from fareg.auditing._counts import Promise
-from fareg.auditing._verification import VerifiedGroup
+from fareg.auditing._rate import Promise
+from fareg.auditing._search import Finding
 from fareg.report import (
     audit_verdict,
     headline_group,
@@ -48,7 +48,7 @@ class AuditResult:
         Overall coverage, its 95% Clopper-Pearson interval and the mean size of the sets.
     set_sizes : DataFrame
         Columns size, n, share, coverage.
-    groups : tuple of VerifiedGroup
+    groups : tuple of Finding
         Every group that was put to the test, most significant first.
     levels, pairs : DataFrame
         Every level and every two levels that occur: group, n, share, coverage, low, high,
@@ -108,7 +108,7 @@ verifies.
     high: float
     mean_size: float
     set_sizes: pd.DataFrame
-    groups: tuple[VerifiedGroup, ...]
+    groups: tuple[Finding, ...]
     levels: pd.DataFrame
     pairs: pd.DataFrame
     by_label: pd.DataFrame
@@ -125,7 +125,7 @@ verifies.
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def findings(self) -> tuple[VerifiedGroup, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """The groups whose coverage was verified to be below the level."""
         return tuple(group for group in self.groups if group.is_finding)
 
@@ -280,7 +280,7 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return json_types(table.to_dict("records"))
 
 
-def _group_dict(group: VerifiedGroup) -> dict[str, Any]:
+def _group_dict(group: Finding) -> dict[str, Any]:
     return {name: value for name, value in vars(group).items() if name not in ("mask", "group")}
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from fareg.auditing._counts import Audited
+from fareg.auditing._rate import Audited
 from fareg.metrics import on_one_scale, worst_slab_curve
 
 DELTAS = (0.1, 0.2, 0.3, 0.5)

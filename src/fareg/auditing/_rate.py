@@ -24,6 +24,7 @@ from fareg._validation import (
     InvalidInputError,
     check_confidence_level,
 )
+from fareg._words import evidence, json_types, percent, rows
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import conformal_rank
 
@@ -31,6 +32,67 @@ FEWEST_DEVIATIONS = 10.0  # a law is cut off where it is this many standard devi
 INTERVAL_TAIL = 0.025  # probability outside each end of a 95% interval
 N_DRAWS = 20  # of the clusters that are drawn with a row in a group, if they have others outside
 FEWEST_TOLD, MAX_TOLD = 100, 10**7  # numbers of calibration rows that an audit may speak of
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share of rows that are covered: k of n, with its 95% interval and a p-value of the promise.
+
+    Attributes
+    ----------
+    n : int
+        Rows.
+    share : float
+        Of the rows that are covered. With clusters each of them counts once, so this need not be a
+        share of rows.
+    low, high : float
+        95% interval of the share: Clopper-Pearson, or averaged over draws of one row per cluster.
+    p_value : float or None
+        That coverage is as promised; small if it is lower. None if it was not tested.
+    n_clusters : int or None
+        Clusters with a row among them; None if rows are independent.
+
+    Examples
+    --------
+    >>> rate = Rate.of(Count.of(np.array([True] * 80 + [False] * 20)), 100, Promise(0.9))
+    >>> print(rate)
+    80.0% of 100 rows (95% interval 70.8% to 87.3%, p = 0.0020)
+    """
+
+    n: int
+    share: float
+    low: float
+    high: float
+    p_value: float | None = None
+    n_clusters: int | None = None
+
+    @classmethod
+    def of(cls, count: Count, n: int, promise: Promise | None = None, *, clustered: bool = False) -> Rate:
+        """Return the rate of counted rows, tested against a promise if there is one."""
+        low, high = count.interval()
+        p = None if promise is None else count.p_value(promise)
+        return cls(n, count.coverage, low, high, p, count.n if clustered else None)
+
+    @property
+    def k(self) -> int:
+        """How many of the rows are covered."""
+        return round(self.share * self.n) if self.n else 0
+
+    @property
+    def independent(self) -> int:
+        """How many clusters there are, or rows if these are independent."""
+        return self.n if self.n_clusters is None else self.n_clusters
+
+    def told(self) -> dict[str, Any]:
+        """Return the columns of tables and of JSON; NaN becomes None."""
+        names = {"n": self.n, "coverage": self.share, "low": self.low, "high": self.high}
+        more = {} if self.n_clusters is None else {"n_clusters": self.n_clusters}
+        tested = {} if self.p_value is None else {"p_value": self.p_value}
+        return json_types({**names, **tested, **more})
+
+    def __str__(self) -> str:
+        told = self.told()
+        return f"{percent(told['coverage'])} of {rows(self.n)} ({evidence(told)})"
 
 
 @dataclass(frozen=True)
@@ -168,13 +230,13 @@ class Count:
         if clusters is None or n == 0:
             return cls(n, k / n if n else float("nan"), (_Law(n, k, np.ones(1)),), False)
         _, first, which, inside = np.unique(
-            clusters, return_index=True, return_inverse=True, return_counts=True
+            clusters, return_index=True, return_inverse=True, return_rate=True
         )
         own = inside if sizes is None else sizes[first]
         hits = np.bincount(which, weights=covered).astype(np.int64)
         coverage = float((hits / own).sum() / (inside / own).sum())
         # clusters that are alike, and how many there are
-        alike, many = np.unique(np.stack([own, inside, hits]), axis=1, return_counts=True)
+        alike, many = np.unique(np.stack([own, inside, hits]), axis=1, return_rate=True)
         is_partial = bool((inside < own).any())
         rng = np.random.default_rng(0)
         drawn = rng.binomial(many, alike[1] / alike[0], (N_DRAWS if is_partial else 1, len(many)))
@@ -233,6 +295,11 @@ class Audited:
             return Count.of(self.covered[rows])
         sizes = np.bincount(self.clusters)[self.clusters]
         return Count.of(self.covered[rows], self.clusters[rows], sizes[rows])
+
+    def rate(self, rows: Any = slice(None), promise: Promise | None = None) -> Rate:
+        """Return how many of some rows are covered, tested if there is a promise."""
+        clustered = self.clusters is not None
+        return Rate.of(self.count(rows), len(self.covered[rows]), promise, clustered=clustered)
 
     def mean_size(self, rows: Any = slice(None)) -> float:
         """Return the mean number of labels in the sets of some rows; every cluster counts once."""

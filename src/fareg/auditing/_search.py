@@ -1,0 +1,357 @@
+"""Groups found on random halves of the rows and tested on the other halves.
+
+Each half proposes groups and the rows outside it test them, exactly and corrected for their number
+(Holm): whatever was proposed, some group that keeps its promise is rejected at level t with
+probability at most t. A group found on all rows says in words what the proposals of many halves
+mean. It is a finding if at least k of B halves proposed nearly the same people and rejected them
+at level ``k / B * significance``. Whatever halves have to do with each other, on average at most
+``B * k / B * significance`` of them reject wrongly, so by Markov's inequality k do so with
+probability at most ``significance`` (Meinshausen, Meier & Buehlmann 2009, for any set of variants).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from fareg._validation import BoolArray, FloatArray
+from fareg.auditing._rate import Audited, Promise, Rate
+from fareg.groups import Rule, find_groups
+from fareg.pvalues import holm
+
+MIN_ROWS = 20  # a half with fewer rows proposes nothing
+SHARE_OF_HALVES = 0.2  # a finding is rejected in so many halves or more
+MIN_OVERLAP = 0.5  # proposals that share this much of their people with a group are variants of it
+MOST_TOLD = 5  # findings, unless there are more that hold mostly other people
+MOSTLY_NEW = 0.5
+SIZE_RATIO = 1.25  # sets are called unequal if they hold this many times the labels of the others'
+MIN_SIZED = 30  # rows that mean sizes are compared on
+POWER, TYPICAL_SHARE, STEP = 0.8, 0.1, 0.04
+N_STEPS = 14  # planted groups of each kind by which the power is simulated
+
+Test = Callable[[BoolArray, BoolArray], float]  # of a group, on some rows: its p-value
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """A group that was found on all rows, and what random halves say of it.
+
+    Attributes
+    ----------
+    rule : Rule
+        The group in words: ``print(finding.rule)``; ``finding.rule.inside(X)`` finds it elsewhere.
+    rate : Rate
+        Coverage, averaged over the halves that proposed the group, each counted on the rows that
+        played no part in proposing it.
+    share : float
+        Of all rows that lie in the group.
+    mean_size : float
+        Mean number of labels in their sets, all rows of the group.
+    adjusted_p_value : float
+        Corrected for the search: the chance of any false finding is at most the significance if
+        findings are the groups for which this is no larger.
+    is_finding : bool
+        Whether it is no larger.
+    n_found, n_splits : int
+        In how many of the random halves the group, or nearly the same people, was proposed.
+    n_new : int
+        Rows of the group that are in no finding before it.
+    others_size : float
+        Mean size of the sets of all other rows.
+    mask : bool ndarray of shape (n_samples,)
+        The group among all audited rows.
+    counted : ndarray of shape (n_samples,)
+        In how many halves each row was counted in ``rate``.
+
+    Examples
+    --------
+    >>> from fareg import audit
+    >>> from fareg.datasets import make_synthetic
+    >>> data = make_synthetic(400, random_state=0)
+    >>> sets = [[] if hard else [label] for label, hard in zip(data.y, data.group)]
+    >>> result = audit(data.X, data.y, sets, sensitive_features=data.sensitive, random_state=0)
+    >>> finding = result.findings[0]
+    >>> finding.rule.text, finding.rate.share, finding.stability
+    ('Color = Red and Gender = Female', 0.0, 1.0)
+    """
+
+    rule: Rule
+    rate: Rate
+    share: float
+    mean_size: float
+    others_size: float
+    adjusted_p_value: float
+    is_finding: bool
+    n_found: int
+    n_splits: int
+    n_new: int
+    mask: BoolArray = field(repr=False)
+    counted: FloatArray = field(repr=False)
+
+    @property
+    def stability(self) -> float:
+        """The share of the halves that found the group."""
+        return self.n_found / self.n_splits
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that the rule names."""
+        return self.rule.features
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the rows, in plain types."""
+        own = ("share", "mean_size", "others_size", "adjusted_p_value", "is_finding", "n_found")
+        told = {name: getattr(self, name) for name in (*own, "n_splits", "n_new")}
+        features = list(self.features)
+        return {"rule": self.rule.text, "features": features, **self.rate.told(), **told}
+
+
+@dataclass(frozen=True, eq=False)
+class _Half:
+    """What one half proposed, and what the rows outside it say."""
+
+    masks: list[BoolArray]  # of the proposed groups, among all rows
+    testing: BoolArray  # the rows that did not propose
+    p_values: FloatArray  # corrected for the number of proposals
+
+
+def search(
+    people: Audited,
+    *,
+    promise: Promise,
+    significance: float,
+    n_splits: int,
+    rng: np.random.Generator,
+) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Return groups that may be covered less than promised, and those that may have larger sets.
+
+    With probability at least ``1 - significance``, every finding has a variant, a group that shares
+    at least half of its people with it, whose coverage is really below the promise. The same holds
+    for sizes, but for the approximation by Student's t.
+    """
+    halves = [_some_half(people, rng) for _ in range(n_splits)]
+    missed = 1.0 - people.covered
+    below = _found(people, missed, _coverage_test(people, promise), halves, promise, significance)
+    if people.size.max(initial=0) == people.size.min(initial=0):
+        return below, ()
+    sizes = people.size.astype(np.float64)
+    larger = _found(people, sizes, _size_test(people), halves, promise, significance)
+    larger = tuple(own for own in larger if own.mean_size > SIZE_RATIO * own.others_size)
+    return below, larger
+
+
+def _some_half(people: Audited, rng: np.random.Generator) -> BoolArray:
+    """Draw the rows that propose: half of them, or those of half of the clusters."""
+    units = np.arange(len(people)) if people.clusters is None else people.clusters
+    n_units = int(units.max(initial=-1)) + 1
+    chosen = np.zeros(n_units, dtype=bool)
+    chosen[rng.permutation(n_units)[: n_units // 2]] = True
+    return np.asarray(chosen[units])
+
+
+def _coverage_test(people: Audited, promise: Promise) -> Test:
+    return lambda inside, testing: people.count(inside & testing).p_value(promise)
+
+
+def _size_test(people: Audited) -> Test:
+    """Test that sets in a group hold at most ``SIZE_RATIO`` times the labels of the others'."""
+
+    def moments(rows: BoolArray) -> tuple[float, float, int]:
+        size = people.size[rows].astype(np.float64)
+        if people.clusters is not None:  # the rows of a cluster in the group count as one
+            _, own = np.unique(people.clusters[rows], return_inverse=True)
+            size = np.bincount(own, size) / np.maximum(np.bincount(own), 1)
+        n = len(size)
+        return (float(size.mean()), float(size.var(ddof=1)) / n, n) if n > 1 else (0.0, 0.0, n)
+
+    def p_value(inside: BoolArray, testing: BoolArray) -> float:
+        (mean, error, n), (other, other_error, m) = (
+            moments(testing & own) for own in (inside, ~inside)
+        )
+        spread = error + SIZE_RATIO**2 * other_error
+        if min(n, m) < MIN_SIZED or spread <= 0:
+            return 1.0
+        return float(student.sf((mean - SIZE_RATIO * other) / np.sqrt(spread), min(n, m) - 1))
+
+    return p_value
+
+
+def _proposed(
+    people: Audited,
+    shortfall: FloatArray,
+    test: Test,
+    proposing: BoolArray,
+) -> _Half:
+    """Propose groups on some rows and test them on the others."""
+    masks: list[BoolArray] = []
+    clusters = None if people.clusters is None else people.clusters[proposing]
+    units = int(proposing.sum()) if clusters is None else len(np.unique(clusters))
+    if units >= MIN_ROWS:
+        half = people.columns.iloc[proposing].reset_index(drop=True)
+        rules = find_groups(half, shortfall[proposing], clusters)
+        masks = [rule.inside(people.columns) for rule in rules]
+    p = np.array([test(mask, ~proposing) for mask in masks])
+    return _Half(masks, ~proposing, holm(p))
+
+
+def _found(
+    people: Audited,
+    shortfall: FloatArray,
+    test: Test,
+    halves: list[BoolArray],
+    promise: Promise,
+    significance: float,
+) -> tuple[Finding, ...]:
+    """Find groups on all rows, and ask each half for its proposals."""
+    rules = find_groups(people.columns, shortfall, people.clusters) if len(people) else []
+    if not rules:
+        return ()
+    asked = [_proposed(people, shortfall, test, proposing) for proposing in halves]
+    groups = [_judged(rule, people, asked, promise, significance) for rule in rules]
+    return _told(groups)
+
+
+def _judged(
+    rule: Rule, people: Audited, halves: list[_Half], promise: Promise, significance: float
+) -> Finding:
+    """Combine what the halves say of a group and its variants."""
+    inside = rule.inside(people.columns)
+    p, rates, counted = np.ones(len(halves)), [], np.zeros(len(people))
+    for i, half in enumerate(halves):
+        close = [j for j, mask in enumerate(half.masks) if _overlap(mask, inside) >= MIN_OVERLAP]
+        if close:
+            best = min(close, key=lambda j: float(half.p_values[j]))
+            p[i], rows = half.p_values[best], half.masks[best] & half.testing
+            rates.append(people.rate(rows, promise))
+            counted += rows
+    k = max(1, int(np.ceil(SHARE_OF_HALVES * len(halves))))
+    adjusted = float(min(1.0, np.sort(p)[k - 1] * len(halves) / k))
+    weights = people.weights
+    return Finding(
+        rule=rule,
+        rate=_averaged(rates) if rates else people.rate(inside, promise),
+        share=float(weights[inside].sum() / weights.sum()),
+        mean_size=people.mean_size(inside),
+        others_size=people.mean_size(~inside),
+        adjusted_p_value=adjusted,
+        is_finding=adjusted <= significance,
+        n_found=len(rates),
+        n_splits=len(halves),
+        n_new=int(inside.sum()),
+        mask=inside,
+        counted=counted,
+    )
+
+
+def _averaged(rates: list[Rate]) -> Rate:
+    """Return the mean over halves of n, of the share and of both ends of its interval."""
+    n, share, low, high = (
+        float(np.nanmean([getattr(rate, name) for rate in rates]))
+        for name in ("n", "share", "low", "high")
+    )
+    clusters = [rate.n_clusters for rate in rates if rate.n_clusters is not None]
+    return Rate(round(n), share, low, high, None, round(np.mean(clusters)) if clusters else None)
+
+
+def _overlap(first: BoolArray, second: BoolArray) -> float:
+    """Return the share of the rows in either group that are in both."""
+    return float((first & second).sum() / max(1, (first | second).sum()))
+
+
+def _told(groups: list[Finding]) -> tuple[Finding, ...]:
+    """Order groups, findings first, and leave out those that add little to the ones before.
+
+    Both are in the order in which they explain most of what is left. Beyond five, a finding is told
+    only if most of its people are in none before it.
+    """
+    ordered = sorted(groups, key=lambda group: not group.is_finding)
+    told: list[Finding] = []
+    before = np.zeros(len(groups[0].mask), dtype=bool)
+    for group in ordered:
+        n_new = int((group.mask & ~before).sum())
+        is_new = n_new >= MOSTLY_NEW * group.mask.sum()
+        within = [own for own in told if _overlap(own.mask & group.mask, group.mask) >= MOSTLY_NEW]
+        is_worse = all(group.rate.high < own.rate.share for own in within)
+        if not group.is_finding or (is_new or (is_worse and len(told) < MOST_TOLD)):
+            told.append(replace(group, n_new=n_new))
+            before |= group.mask & group.is_finding
+    return tuple(told)
+
+
+def simulated_power(
+    people: Audited,
+    *,
+    promise: Promise,
+    significance: float,
+    n_splits: int,
+    rng: np.random.Generator,
+) -> list[dict[str, Any]]:
+    """Simulate how badly covered a group of one and of two conditions must be to be found.
+
+    Groups that hold about a tenth of these rows are drawn, everyone else is covered as promised,
+    and one half looks for the group as an audit does. Coverage goes down after each group that is
+    missed and up after each that is found, so it settles where every second half succeeds. A
+    finding needs one half in five: it is then made in about 80% of cases.
+    """
+    told = []
+    k = max(1, int(np.ceil(SHARE_OF_HALVES * n_splits)))
+    level = significance * k / n_splits
+    for n_conditions in (1, 2):
+        coverage, tried = promise.confidence_level - 3 * STEP, []
+        shares = []
+        for _ in range(N_STEPS):
+            inside = _some_group(people, n_conditions, rng)
+            if inside is None:
+                break
+            hit = rng.random(len(people)) < np.where(inside, coverage, promise.confidence_level)
+            planted = replace(people, covered=hit)
+            half = _proposed(
+                planted, 1.0 - hit, _coverage_test(planted, promise), _some_half(people, rng)
+            )
+            is_found = any(
+                p <= level and _overlap(mask, inside) >= MIN_OVERLAP
+                for mask, p in zip(half.masks, half.p_values, strict=True)
+            )
+            tried.append(coverage)
+            shares.append(float(inside.mean()))
+            step = STEP if len(tried) < N_STEPS // 2 else STEP / 2
+            coverage = min(promise.confidence_level, max(0.0, coverage + (step if is_found else -step)))
+        if tried and (settled := float(np.mean(tried[N_STEPS // 3 :]))) > 2 * STEP:
+            share = float(np.median(shares))
+            told.append({"conditions": n_conditions, "share": share, "coverage": settled})
+    return told
+
+
+def _some_group(people: Audited, n_conditions: int, rng: np.random.Generator) -> BoolArray | None:
+    """Draw a conjunction of so many conditions that holds about a tenth of the rows."""
+    names, best = list(people.columns), None
+    if len(names) < n_conditions:
+        return None
+    wanted = TYPICAL_SHARE ** (1 / n_conditions)
+    for _ in range(10):
+        inside = np.ones(len(people), dtype=bool)
+        for place in rng.choice(len(names), n_conditions, replace=False):
+            inside &= _some_condition(people.columns.iloc[:, place], wanted, rng)
+        if best is None or abs(inside.mean() - TYPICAL_SHARE) < abs(best.mean() - TYPICAL_SHARE):
+            best = inside
+        if abs(best.mean() - TYPICAL_SHARE) < TYPICAL_SHARE / 4:
+            break
+    return best if best is not None and 0 < best.mean() <= 3 * TYPICAL_SHARE else None
+
+
+def _some_condition(column: pd.Series, share: float, rng: np.random.Generator) -> BoolArray:
+    """Draw a condition on a column that holds about such a share of the rows."""
+    if column.dtype == object:
+        shares = column.value_rate(normalize=True, dropna=False)
+        near = np.exp(-np.abs(np.log(shares.to_numpy() / share)))
+        level = shares.index[rng.choice(len(shares), p=near / near.sum())]
+        return np.asarray(column.isna() if pd.isna(level) else column == level)
+    numbers = column.to_numpy(np.float64)
+    is_above = rng.random() < 0.5
+    cut = np.nanquantile(numbers, 1 - share if is_above else share) if len(numbers) else 0.0
+    return np.asarray(numbers > cut if is_above else numbers <= cut)
