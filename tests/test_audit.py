@@ -12,11 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 from fareg import AuditResult, FaregError, FaregWarning, audit
 from fareg._columns import select_columns
-from fareg._levels import LevelCoding
-from fareg.auditing._cells import cell_coverage
-from fareg.auditing._counts import Audited, Promise
+from fareg.auditing._rate import Audited
 from fareg.auditing._sets import read_sets
-from fareg.auditing._verification import detectable_coverage
+from fareg.auditing._tables import level_tables
 from fareg.metrics import clopper_pearson, coverage_by_group, coverage_score, mean_set_size
 from fareg.pvalues import holm
 from fareg.report import render_report
@@ -171,10 +169,8 @@ def test_cells_agree_with_coverage_by_group():
     X, y, sets = some_rows()
     covered = read_sets(sets, y, CLASSES).covered
     columns = select_columns(X, None)
-    coding = LevelCoding.learn(columns)
     people = Audited(columns, covered, sets.sum(axis=1))
-    ours = cell_coverage(coding.codes(columns), people, 0.9)
-    ours["group"] = [coding.describe(*cell) for cell in ours[["features", "codes"]].to_numpy()]
+    ours = pd.concat(level_tables(people, 0.9))
     expected = coverage_by_group(X, covered, pairs=True)
     both = ours.merge(expected, on="group", suffixes=("", "_expected"))
     assert len(both) == len(ours) == len(expected)
@@ -182,24 +178,34 @@ def test_cells_agree_with_coverage_by_group():
         np.testing.assert_allclose(both[name], both[f"{name}_expected"])
 
 
-def test_groups_are_counted_on_the_other_half():
+def test_a_finding_is_counted_where_it_was_not_proposed():
     X, y, sets = some_rows(1000)
     result = audit(X, y, sets, classes=CLASSES, **FAST)
     covered = read_sets(sets, y, CLASSES).covered
-    assert result.n_discovery + result.n_verification == 1000
-    assert len(result.groups) <= 10
-    group = result.findings[0]
-    assert group.rule == group.group.text == "region = north"
-    np.testing.assert_array_equal(group.mask, X["region"] == "north")
-    assert group.n + group.discovery_n == group.mask.sum()
-    k = round(group.coverage * group.n)
-    assert k + round(group.discovery_coverage * group.discovery_n) == covered[group.mask].sum()
-    test = binomtest(k, group.n, 0.9, alternative="less")
-    assert group.p_value == pytest.approx(test.pvalue)
-    assert (group.low, group.high) == tuple(map(float, clopper_pearson(k, group.n)))
-    adjusted = holm(np.array([group.p_value for group in result.groups]))
-    assert [group.adjusted_p_value for group in result.groups] == adjusted.tolist()
-    assert [group.is_finding for group in result.groups] == (adjusted <= 0.05).tolist()
+    (found,) = result.findings
+    assert str(found.rule) == "region = north"
+    np.testing.assert_array_equal(found.mask, X["region"] == "north")
+    assert (found.n_found, found.n_splits, found.stability) == (20, 20, 1.0)
+    assert found.n_new == found.mask.sum()
+    # every half counted about half of the group, and each row in about every second half
+    assert found.rate.n == pytest.approx(found.mask.sum() / 2, rel=0.1)
+    assert found.counted.sum() == pytest.approx(20 * found.rate.n, abs=10)
+    held_out = found.counted @ covered / found.counted.sum()
+    assert found.rate.share == pytest.approx(held_out, abs=0.01)
+    assert found.rate.low < found.rate.share < found.rate.high < 0.9
+    one = audit(X, y, sets, classes=CLASSES, n_splits=1, **FAST).findings[0]
+    k, n = round(one.rate.share * one.rate.n), one.rate.n
+    test = binomtest(k, n, 0.9, alternative="less")
+    assert one.adjusted_p_value == pytest.approx(test.pvalue)  # a single proposal in a single half
+    ends = tuple(map(float, clopper_pearson(k, n)))
+    assert (one.rate.low, one.rate.high) == pytest.approx(ends)
+
+
+def test_another_seed_finds_the_same():
+    X, y, sets = some_rows(1000)
+    options = {"classes": CLASSES, "measures": False}
+    several = [audit(X, y, sets, random_state=seed, **options).findings for seed in range(4)]
+    assert {tuple(str(own.rule) for own in found) for found in several} == {("region = north",)}
 
 
 def ring(n=3000, seed=0):
@@ -217,7 +223,7 @@ def test_the_numbers_of_a_finding_are_those_of_its_words():
     result = audit(X, y, sets, classes=[0, 1], **FAST)
     assert result.groups
     for group in result.groups:
-        rows = [eval(group.rule, row) for row in X.to_dict("records")]
+        rows = [eval(str(group.rule), row) for row in X.to_dict("records")]
         np.testing.assert_array_equal(group.mask, rows)
 
 
@@ -225,7 +231,7 @@ def test_a_group_that_equals_a_level_is_listed_once():
     for seed in range(4):
         X, y, sets = some_rows(1000, seed)
         groups = audit(X, y, sets, classes=CLASSES, **FAST).groups
-        assert len({group.rule for group in groups}) == len(groups)
+        assert len({str(group.rule) for group in groups}) == len(groups)
         assert len({group.mask.tobytes() for group in groups}) == len(groups)
 
 
@@ -233,16 +239,6 @@ def test_holm_is_holm():
     p = np.array([0.012, 0.001, 0.5, 0.02])
     assert holm(p) == pytest.approx([0.036, 0.004, 0.5, 0.04])
     assert holm(np.array([])).size == 0
-
-
-def test_detectable_coverage_has_the_power_it_states():
-    from scipy.stats import binom
-
-    coverage = detectable_coverage(1000, 5, Promise(0.9), 0.05)
-    counts = np.arange(301)
-    significant = counts[binom.cdf(counts, 300, 0.9) <= 0.01]
-    assert binom.cdf(significant.max(), 300, coverage) == pytest.approx(0.8)
-    assert detectable_coverage(5, 5, Promise(0.9), 0.05) is None
 
 
 def test_same_seed_same_audit_and_rows_of_any_library():
@@ -423,7 +419,7 @@ def test_a_level_is_told_once_and_not_with_every_other_feature():
     covered = rng.random(n) < np.where(X["sex"] == "F", 0.8, 0.97)
     sets = [[label] if hit else [] for label, hit in zip(y, covered, strict=True)]
     result = audit(X, y, sets, measures=False, random_state=0)
-    assert [group.rule for group in result.findings] == ["sex = F"]
+    assert [str(group.rule) for group in result.findings] == ["sex = F"]
     worse = covered & ~((X["sex"] == "F") & (X["age"] > 70) & (rng.random(n) < 0.4)).to_numpy()
     sets = [[label] if hit else [] for label, hit in zip(y, worse, strict=True)]
     result = audit(X, y, sets, measures=False, random_state=0)

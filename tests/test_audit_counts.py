@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from scipy.stats import beta, betabinom, binom, binomtest
+from scipy.stats import betabinom, binom, binomtest
 
 from fareg import (
     FaregError,
@@ -18,8 +18,8 @@ from fareg import (
 )
 from fareg.auditing import RowLevels, compare_sets
 from fareg.auditing._clusters import one_row_of_each, read_clusters, warn_of_repeats
-from fareg.auditing._counts import Audited, Count, Promise
-from fareg.auditing._verification import discover_and_verify
+from fareg.auditing._rate import Audited, Count, Promise
+from fareg.auditing._search import search
 from fareg.metrics import clopper_pearson
 
 NINETY = Promise(0.9)
@@ -191,10 +191,11 @@ def copies(n, times, rng):
 
 
 def accused(columns, covered, seed, clusters=None):
-    groups, _ = discover_and_verify(
+    groups, _ = search(
         Audited(columns, covered, np.ones(len(covered), dtype=np.int64), clusters),
         promise=Promise(0.9),
         significance=0.05,
+        n_splits=20,
         rng=np.random.default_rng(seed),
     )
     return any(group.is_finding for group in groups)
@@ -249,8 +250,7 @@ def test_an_audit_of_clusters_says_so_and_counts_each_once():
     assert (of_sex["n"].sum(), of_sex["n_clusters"].sum()) == (600, 150)
     assert result.coverage == pytest.approx(covered.mean())
     for group in result.groups:
-        assert group.n_clusters <= 75
-        assert group.n <= 4 * group.n_clusters
+        assert group.rate.n <= 4 * group.rate.n_clusters
 
 
 def test_every_table_tells_the_same_coverage_by_cluster():
@@ -282,7 +282,8 @@ def test_every_table_tells_the_same_coverage_by_cluster():
     assert covered.mean() > by_cluster + 0.03  # counting rows would tell something else
     left, levels = told.left, told.story["rows"]
     everyone = [told.before["coverage"], told.after["coverage"], left.coverage]
-    tables = [told.groups.rename(columns={"after": "coverage"}), left.levels, left.set_sizes]
+    sexes = told.groups[told.groups["kind"] == "level"]
+    tables = [sexes.rename(columns={"after": "coverage"}), left.levels, left.set_sizes]
     tables += [pd.DataFrame(told.by_label), pd.DataFrame(levels).assign(coverage=left.coverage)]
     everyone += [(table["share"] * table["coverage"]).sum() for table in tables]
     everyone += [sum(row["share"] * row["before"] for row in levels)]
@@ -350,9 +351,9 @@ def test_too_few_calibration_rows_excuse_nothing(n_calibration, least):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "an exact binomial test on the other half, with"),
-        ({"clusters": "who"}, "an exact binomial test on the other half that counts one row"),
-        ({"n_calibration": 100}, "an exact beta-binomial test on the other half, with"),
+        ({}, "an exact binomial test on the rows outside, with"),
+        ({"clusters": "who"}, "an exact binomial test on the rows outside that counts one row"),
+        ({"n_calibration": 100}, "an exact beta-binomial test on the rows outside, with"),
     ],
 )
 def test_a_report_says_which_test_was_made(tmp_path, options, words):
@@ -362,29 +363,3 @@ def test_a_report_says_which_test_was_made(tmp_path, options, words):
     result = audit(X, y, [[label] for label in y], measures=False, random_state=0, **options)
     result.to_html(tmp_path / "audit.html")
     assert words in (tmp_path / "audit.html").read_text()
-
-
-@pytest.mark.parametrize("coverage", [0.899, 0.89, 0.88])
-def test_the_draw_of_as_many_calibration_rows_explains_a_coverage(coverage):
-    n = Promise(0.9).rows_that_excuse(coverage)
-    # the number is a rough one, but a tenth fewer rows excuse the coverage and a tenth more do not
-    assert beta.cdf(coverage, *Promise(0.9, int(0.9 * n))._beta) > 0.025
-    assert beta.cdf(coverage, *Promise(0.9, int(1.1 * n))._beta) < 0.025
-
-
-def test_no_calibration_excuses_what_needs_no_excuse_or_has_none():
-    assert Promise(0.9).rows_that_excuse(0.7) is None
-    assert Promise(0.9).rows_that_excuse(0.9) is None
-    assert Promise(0.9, 200).rows_that_excuse(0.89) is None
-    assert Promise(0.999).rows_that_excuse(0.998) > 1000  # 100 rows would give full sets
-
-
-def test_an_audit_asks_for_calibration_rows_unless_it_was_told():
-    n = 4000
-    X, y = pd.DataFrame({"x": np.arange(n) % 7}), np.array(["a", "b"] * (n // 2))
-    sets = [[label] if row % 25 < 22 else [] for row, label in enumerate(y)]  # 88% are covered
-    steps = audit(X, y, sets, measures=False, random_state=0).decided["next_steps"]
-    assert steps[0].startswith("Ask how many rows calibrated these sets: with about 3,400 or")
-    told = audit(X, y, sets, measures=False, random_state=0, n_calibration=10**6)
-    assert told.status == "low"
-    assert not any("Ask how many" in step for step in told.decided["next_steps"])

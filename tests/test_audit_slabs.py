@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fareg.auditing._counts import Audited
+from fareg.auditing._rate import Audited
 from fareg.auditing._slabs import COLUMNS, DELTAS, slab_curve
 from fareg.datasets import make_metric_benchmark
 

@@ -20,6 +20,7 @@ from fareg.report._figures import (
 from fareg.report._render import embedded_json
 from fareg.report._svg import tag, ticks
 
+SIZES = {"mean_size": 1.5, "singletons": 0.5, "empty": 0.0}
 EVIL = "<script>alert(1)</script>"
 
 
@@ -36,7 +37,7 @@ def test_a_summary_needs_little():
     assert "None" not in page
 
 
-@pytest.mark.parametrize("status", ["finding", "low", "label", "pass", "unclear"])
+@pytest.mark.parametrize("status", ["finding", "low", "label", "unequal", "pass", "unclear"])
 def test_every_status_has_colour_and_words(status):
     verdict = {"status": status, "label": "In words", "sentence": "A sentence."}
     page = render_report(minimal(verdict=verdict))
@@ -46,10 +47,10 @@ def test_every_status_has_colour_and_words(status):
 
 def test_before_and_after_are_matched_by_group():
     before = [
-        {"group": name, "n": 50, "coverage": 0.7, "low": 0.6, "high": 0.8}
+        {"group": name, "n": 50, "coverage": 0.7, "low": 0.6, "high": 0.8, **SIZES}
         for name in ("north", "only before")
     ]
-    after = [{"group": "north", "n": 50, "coverage": 0.9, "low": 0.8, "high": 0.95}]
+    after = [{"group": "north", "n": 50, "coverage": 0.9, "low": 0.8, "high": 0.95, **SIZES}]
     labels = ["Split conformal", "FaReG"]
     page = render_report(minimal(before=before, after=after, comparison_labels=labels))
     table = re.search(r'<table id="changes">.*?</table>', page, re.S).group()

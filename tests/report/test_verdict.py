@@ -1,18 +1,21 @@
 """One verdict for a fit and one for an audit: what is bad leads, few rows never do."""
 
 import re
+import shlex
 
 import pytest
 
-from fareg.report import (
+from fareg.auditing._verdict import (
+    LABELS,
     MIN_HEADLINE_ROWS,
-    MIN_SHOWN_ROWS,
+    Facts,
     audit_verdict,
     fit_verdict,
-    headline_group,
+    protect_command,
     worst_label,
 )
-from fareg.report._verdict import LABELS
+from fareg.groups import Rule
+from fareg.report import MIN_SHOWN_ROWS
 
 FEW, ENOUGH = MIN_HEADLINE_ROWS - 1, MIN_HEADLINE_ROWS
 
@@ -22,18 +25,8 @@ def overall(coverage=0.9, low=0.88, high=0.92, n=2000):
 
 
 def group(rule="north", n=400, **more):
-    return {
-        "rule": rule,
-        "source": "learned",
-        "fidelity": 0.97,
-        "n": n,
-        "coverage": 0.7,
-        "low": 0.65,
-        "high": 0.75,
-        "p_value": 1e-9,
-        "adjusted_p_value": 2e-9,
-        "is_finding": True,
-    } | more
+    counted = {"rule": rule, "n": n, "coverage": 0.7, "low": 0.65, "high": 0.75}
+    return counted | {"adjusted_p_value": 2e-9, "n_found": 18, "n_splits": 20} | more
 
 
 def label(name="rare", n=400, coverage=0.3):
@@ -44,14 +37,13 @@ def label(name="rare", n=400, coverage=0.3):
 COMMON = label("common", 4000, 0.97)
 
 
-def audited(groups=(), by_label=(), detectable=0.8, **everyone):
-    return audit_verdict(
-        confidence_level=0.9,
-        overall=overall(**everyone),
-        groups=list(groups),
-        by_label=list(by_label),
-        detectable_coverage=detectable,
-    )
+def facts(groups=(), by_label=(), detectable=0.8, unequal=(), **everyone):
+    power = [{"conditions": 1, "share": 0.3, "coverage": detectable}] if detectable else []
+    return Facts(0.9, overall(**everyone), list(groups), list(unequal), list(by_label), power)
+
+
+def audited(*args, **more):
+    return audit_verdict(facts(*args, **more), "FIX")
 
 
 def repair(**row):
@@ -69,7 +61,6 @@ SLIGHT = {
     "coverage": 0.876,
     "low": 0.872,
     "high": 0.88,
-    "p_value": 1e-30,
     "adjusted_p_value": 1e-29,
 }
 
@@ -90,7 +81,7 @@ def test_a_finding_on_few_rows_drives_no_headline(n):
     assert told["status"] == "unclear"
     assert "north" not in told["label"]
     assert "too few for a verdict" in told["sentence"]
-    assert headline_group([group(n=n)], overall(), 0.9) is None
+    assert facts([group(n=n)]).main is None
     assert audited([group(n=ENOUGH)])["status"] == "finding"
 
 
@@ -151,7 +142,7 @@ def test_the_headline_skips_small_findings():
 
 def test_a_gap_that_is_never_named_makes_no_headline_and_is_not_denied():
     """The documents say that one to three points are not named, however many the rows."""
-    assert headline_group([group(n=40_000, **SLIGHT)], overall(), 0.9) is None
+    assert facts([group(n=40_000, **SLIGHT)]).main is None
     left = audited([group(n=40_000, **SLIGHT)])
     for told in (left, fitted(left=left), fit_verdict(None, left, confidence_level=0.9)):
         assert (told["status"], told["label"]) == ("pass", "Only a slight gap found")
@@ -167,7 +158,7 @@ def test_few_rows_say_what_they_could_not_show():
     assert (weak["status"], weak["label"]) == ("unclear", LABELS["unclear"])
     for told in (weak, fitted(left=weak)):
         step = told["next_steps"][0]
-        assert "442 rows show a group only if it is as badly off as 76.6% covered" in step
+        assert "442 rows show a group only if it is as badly off as 77% covered" in step
         assert "Use the model" not in step
     repaired = fitted([repair()], weak)
     assert repaired["status"] == "pass"
@@ -235,19 +226,15 @@ def test_the_worst_label_is_one_with_rows_to_show_if_there_is_one():
 
 
 def test_a_pass_says_what_would_have_been_noticed():
-    assert "if its coverage were 80.0% or less" in audited()["sentence"]
-    assert "if its coverage were 80.0% or less" in fitted()["sentence"]
+    assert "if its coverage were 80% or less" in audited()["sentence"]
+    assert "if its coverage were 80% or less" in fitted()["sentence"]
 
 
 def test_a_coverage_says_whether_it_counts_rows_or_clusters():
     clustered = overall() | {"n_clusters": 700}
-    told = audit_verdict(
-        confidence_level=0.9,
-        overall=clustered,
-        groups=[],
-        by_label=[label() | {"n_clusters": 300}, COMMON | {"n_clusters": 500}],
-        detectable_coverage=0.8,
-    )["sentence"]
+    labels = [label() | {"n_clusters": 300}, COMMON | {"n_clusters": 500}]
+    power = [{"conditions": 1, "share": 0.3, "coverage": 0.8}]
+    told = audit_verdict(Facts(0.9, clustered, [], [], labels, power))["sentence"]
     assert told.startswith("90.0% of 2,000 rows are covered (each of 700 clusters counted once;")
     assert (
         "sets cover only 30.0% of 400 rows whose true label is rare (each of 300 clusters" in told
@@ -298,7 +285,7 @@ def test_several_groups_are_told_as_several():
 def test_without_a_group_the_verdict_says_so_and_what_would_have_been_noticed():
     told = fitted()
     assert (told["status"], told["label"]) == ("pass", "No under-covered group found")
-    assert "would probably have been noticed" in told["sentence"]
+    assert "would have found a group of 30%" in told["sentence"]
 
 
 @pytest.mark.parametrize("repairs", [[], [repair()], [repair(), repair(group="OTHER")]])
@@ -360,12 +347,6 @@ def test_too_few_test_rows_are_not_called_a_pass():
     assert "more rows" in told["next_steps"][0]
 
 
-def test_noise_below_the_level_is_no_suspect():
-    shy = group(is_finding=False, coverage=0.89, high=0.93, adjusted_p_value=1.0)
-    assert headline_group([{**shy, "p_value": 0.4}], overall(), 0.9) is None
-    assert headline_group([{**shy, "p_value": 0.03}], overall(), 0.9) is not None
-
-
 def test_empty_sets_are_explained_once_there_are_more_than_one_in_a_hundred():
     few = {"share": 0.01, "right": 1.0, "accuracy": 0.96}
     assert fitted(empty=few) == fitted()
@@ -383,3 +364,32 @@ def test_a_repair_is_not_partial_where_the_draw_of_calibration_rows_explains_it(
     short = repair(after=0.87, after_high=0.89)
     assert fitted([short])["status"] == "finding"
     assert fitted([short | {"least_coverage": 0.86}])["status"] == "pass"
+
+
+# --- what the issue of sizes adds ----------------------------------------------------------------
+
+
+def test_unequal_sizes_are_said_after_coverage_and_decide_only_where_nothing_else_does():
+    larger = group(mean_size=2.0, others_size=1.2)
+    told = audited(unequal=[larger])
+    assert told["status"] == "unequal"
+    assert (
+        "those of north hold 2.00 labels on average, those of everyone else 1.20"
+        in (told["sentence"])
+    )
+    assert audited([group()], unequal=[larger])["status"] == "finding"
+    assert fitted(left=told)["status"] == "unequal"
+
+
+def test_the_next_step_holds_the_line_that_protects_the_group():
+    assert audited([group()])["next_steps"][0].endswith(": FIX")
+    words = """job = "Bob's" and age > 60"""
+    shell = protect_command(words, "fareg fit a.csv --target y --out m.fareg")
+    assert shlex.split(shell)[-2:] == ["--protect", words]
+    python = protect_command(words)
+    rule = eval(python, {"Rule": Rule, "FaReGClassifier": lambda protect: protect})
+    assert rule == Rule.parse(words)
+
+
+def test_a_finding_says_in_how_many_halves_it_was_found():
+    assert "found in 18 of 20 random halves" in audited([group()])["sentence"]

@@ -12,8 +12,8 @@ from fareg import SplitConformalClassifier
 from fareg._columns import select_columns
 from fareg._encoding import gradient_boosting
 from fareg.auditing import Promise
-from fareg.auditing._counts import Audited
-from fareg.auditing._verification import discover_and_verify
+from fareg.auditing._rate import Audited
+from fareg.auditing._search import search
 from fareg.datasets import make_synthetic
 from fareg.metrics import is_covered
 
@@ -23,10 +23,11 @@ SIGNIFICANCE = 0.05
 
 
 def verified(columns, covered, seed):
-    groups, _ = discover_and_verify(
+    groups, _ = search(
         Audited(columns, covered, np.ones(len(covered), dtype=np.int64)),
         promise=Promise(LEVEL),
         significance=SIGNIFICANCE,
+        n_splits=20,
         rng=np.random.default_rng(seed),
     )
     return groups

@@ -2,19 +2,23 @@
 
 from fareg.auditing._audit import audit
 from fareg.auditing._comparison import Comparison, compare_sets
-from fareg.auditing._rate import Promise
+from fareg.auditing._rate import Promise, Rate
 from fareg.auditing._result import AuditResult, records
-from fareg.auditing._story import RowLevels, levels_before_and_after
 from fareg.auditing._search import Finding
+from fareg.auditing._story import RowLevels, levels_before_and_after
+from fareg.auditing._verdict import MIN_HEADLINE_ROWS, worst_label
 
 __all__ = [
+    "MIN_HEADLINE_ROWS",
     "AuditResult",
     "Comparison",
-    "Promise",
-    "RowLevels",
     "Finding",
+    "Promise",
+    "Rate",
+    "RowLevels",
     "audit",
     "compare_sets",
     "levels_before_and_after",
     "records",
+    "worst_label",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -13,7 +14,6 @@ from fareg._columns import SensitiveFeatures, check_same_order, check_table, sel
 from fareg._drift import doubtful_columns
 from fareg._encoding import cut_huge
 from fareg._labels import check_labels
-from fareg._levels import LevelCoding
 from fareg._rows import check_seed, hash_key
 from fareg._validation import (
     MAX_COUNT,
@@ -24,15 +24,24 @@ from fareg._validation import (
     check_function,
     check_same_length,
 )
-from fareg.auditing._cells import cell_coverage, label_coverage
 from fareg.auditing._clusters import one_row_of_each, read_clusters, warn_of_repeats
-from fareg.auditing._rate import Audited, Promise, Rate
 from fareg.auditing._picture import group_picture
+from fareg.auditing._rate import Audited, Promise, Rate
 from fareg.auditing._result import AuditResult
+from fareg.auditing._search import search, simulated_power
 from fareg.auditing._sets import read_sets
 from fareg.auditing._slabs import COLUMNS as SLAB_COLUMNS
 from fareg.auditing._slabs import slab_curve
-from fareg.auditing._search import search, simulated_power
+from fareg.auditing._tables import (
+    Group,
+    chosen_levels,
+    first_groups,
+    group_table,
+    label_table,
+    level_tables,
+    shown,
+)
+from fareg.auditing._verdict import MIN_HEADLINE_ROWS
 from fareg.metrics import ExcessRisk, excess_risk_parts, tally
 from fareg.report import words
 
@@ -62,10 +71,10 @@ def audit(
 ) -> AuditResult:
     """Find who is covered less often than promised, whoever made the prediction sets.
 
-    Groups are proposed on random halves of the rows and tested on the other halves, exactly. If the
-    rows are independent and coverage is at least ``confidence_level`` in every group,
-    ``P(any finding) <= significance``, whatever was searched. Groups whose sets are much larger than
-    those of others are looked for in the same way.
+    Groups are proposed on random halves of the rows and tested on the other halves, exactly. If
+    the rows are independent and coverage is at least ``confidence_level`` in every group,
+    ``P(any finding) <= significance``, whatever was searched. Groups whose sets are much larger
+    than those of others are looked for in the same way.
 
     Parameters
     ----------
@@ -146,22 +155,29 @@ def audit(
     check_same_order(X=X, y=y, sets=sets, clusters=clusters, sensitive_features=sensitive_features)
     notes += tuple(doubtful_columns(columns))
     table = read_sets(sets, y, classes)
-    people = Audited(columns, table.covered, table.size, cluster)
+    labels = check_labels(y)
+    right = None if predicted is None else np.asarray(predicted) == labels
+    people = Audited(columns, table.covered, table.size, cluster, right)
     if clusters is None:
         notes += warn_of_repeats(X, y)
     rng = np.random.default_rng(hash_key(random_state))
     tell = progress or (lambda stage: None)
     tell("looking for groups on random halves, testing them on the others")
     asked: dict[str, Any] = {
-        "promise": promise, "significance": significance, "n_splits": n_splits, "rng": rng
+        "promise": promise,
+        "significance": significance,
+        "n_splits": n_splits,
+        "rng": rng,
     }
     groups, unequal = search(people, **asked)
     overall = people.rate()
-    main = next((group for group in groups if group.is_finding), None)
     # Measures that assume independent rows see one row of each cluster.
     apart = one_row_of_each(cluster, len(people), rng)
     drawn = people[apart]
-    levels, pairs = _cell_tables(people, confidence_level)
+    levels, pairs = level_tables(people, confidence_level)
+    by_label = label_table(y, people, confidence_level)
+    listed = None if selection is None else list(map(str, columns.columns))
+    first = _first_table(people, groups, unequal, by_label, listed)
     slabs, risk = pd.DataFrame(columns=list(SLAB_COLUMNS)), ExcessRisk(*[float("nan")] * 3)
     if measures and len(drawn) > 1:
         tell("searching for the worst slabs")
@@ -176,7 +192,7 @@ def audit(
             random_state=rng,
         )
     seed = int(random_state) if isinstance(random_state, int | np.integer) else None
-    return AuditResult(
+    result = AuditResult(
         confidence_level=float(confidence_level),
         significance=float(significance),
         n_samples=len(people),
@@ -188,18 +204,22 @@ def audit(
         set_sizes=_set_sizes(people),
         groups=groups,
         unequal=unequal,
-        levels=levels,
-        pairs=pairs,
-        by_label=_shown(label_coverage(check_labels(y), people, confidence_level), people),
+        table=first,
+        levels=shown(levels, people, first="group"),
+        pairs=shown(pairs, people, first="group"),
+        by_label=by_label,
         slabs=slabs,
         excess_risk=risk.total,
         excess_risk_under=risk.under,
         power=tuple(simulated_power(people, **asked)),
-        picture=main and group_picture(people, main.mask, main.features),
+        picture=None,
         notes=(*table.notes, *notes, *_told(people, overall, promise)),
         least_coverage=promise.least_coverage,
         about={"date": date.today().isoformat(), "seed": seed},
     )
+    if (main := result.main) is None:
+        return result
+    return replace(result, picture=group_picture(people, main.mask, main.features))
 
 
 def _told(people: Audited, overall: Rate, promise: Promise) -> tuple[str, ...]:
@@ -207,8 +227,8 @@ def _told(people: Audited, overall: Rate, promise: Promise) -> tuple[str, ...]:
     notes = []
     if overall.n_clusters is not None:
         notes.append(
-            f"{words.rows(len(people))} in {words.clusters(overall.n_clusters)}: in every coverage each "
-            "cluster counts once, so a row of a cluster with m rows counts 1/m"
+            f"{words.rows(len(people))} in {words.clusters(overall.n_clusters)}: in every coverage "
+            "each cluster counts once, so a row of a cluster with m rows counts 1/m"
         )
     if promise.n_calibration is not None:
         unit = words.rows if people.clusters is None else words.clusters
@@ -232,22 +252,20 @@ def _tamed(columns: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
     return tame, (f"infinite values count as missing in {', '.join(names)}",) if names else ()
 
 
-def _cell_tables(people: Audited, confidence_level: float) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the levels and the pairs, in words, worst first."""
-    coding = LevelCoding.learn(people.columns)
-    cells = cell_coverage(coding.codes(people.columns), people, confidence_level)
-    cells = cells.sort_values("p_value", kind="stable")
-    cells.insert(0, "group", list(map(coding.describe, cells["features"], cells["codes"])))
-    single = cells["features"].str.len() == 1
-    levels, pairs = (_shown(cells[own], people) for own in (single, ~single))
-    return levels, pairs
-
-
-def _shown(table: pd.DataFrame, people: Audited) -> pd.DataFrame:
-    """Return the columns of a table of groups that readers need; the first is its name."""
-    numbers = ["n", "share", "coverage", "low", "high", "mean_size", "p_value"]
-    more = [] if people.clusters is None else ["n_clusters"]
-    return table[[table.columns[0], *numbers, *more]].reset_index(drop=True)
+def _first_table(
+    people: Audited, found: Any, unequal: Any, by_label: pd.DataFrame, listed: list[str] | None
+) -> pd.DataFrame:
+    """Return everyone, levels of the features, findings and true labels."""
+    groups = first_groups(people.columns, (), [own for own in found if own.is_finding], listed)
+    groups += [Group(own.rule.text, own.mask, "unequal") for own in unequal]
+    labels = by_label.rename(columns={"label": "group"}).assign(kind="label", column="")
+    independent = labels["n_clusters" if "n_clusters" in labels else "n"]
+    labels["few"] = independent < MIN_HEADLINE_ROWS
+    table = pd.concat([group_table(groups, people), labels], ignore_index=True)
+    if people.clusters is None:
+        table = table.drop(columns="n_clusters")
+    table = chosen_levels(table, "coverage", listed).drop(columns=["p_value", "hits", "effective"])
+    return table
 
 
 def _set_sizes(people: Audited) -> pd.DataFrame:

@@ -14,14 +14,15 @@ from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import BoolArray, IntArray
 from fareg._words import HTML
 from fareg.auditing._audit import audit
-from fareg.auditing._changes import groups_before_and_after
+from fareg.auditing._changes import BOTH, groups_before_and_after
 from fareg.auditing._clusters import read_clusters
-from fareg.auditing._rate import Audited, Promise
 from fareg.auditing._picture import group_picture
-from fareg.auditing._result import AuditResult, records
+from fareg.auditing._rate import Audited, Promise
+from fareg.auditing._result import AuditResult, records, renamed
 from fareg.auditing._story import RowLevels, level_story
+from fareg.auditing._verdict import fit_verdict
 from fareg.metrics import coverage_by_label, is_covered
-from fareg.report import fit_verdict, renamed, render_card, render_report, words
+from fareg.report import render_card, render_report, words
 
 TAGGED = ["verified", "made_worse", "few"]  # what is said of a group beside its numbers
 
@@ -118,6 +119,11 @@ class Comparison:
         return [{**row, "before": before[row["label"]]} for row in records(self.left.by_label)]
 
     @property
+    def opening(self) -> list[str]:
+        """What is promised, on which condition, and what the model did not read."""
+        return [self.promise, *self.left.opening[1:]] if self.promise else self.left.opening
+
+    @property
     def verdict(self) -> dict[str, Any]:
         """What is said first, from what was repaired and from the audit of what is left."""
         decided = fit_verdict(
@@ -184,15 +190,13 @@ class Comparison:
         summary: dict[str, Any] = self.left.to_dict()
         if not np.array_equal(self.sets["before"], self.sets["after"]):
             for moment in ("before", "after"):
-                table = self.groups[
-                    [*TAGGED, "group", "n", moment, f"{moment}_low", f"{moment}_high"]
-                ]
-                table = table.set_axis([*TAGGED, "group", "n", "coverage", "low", "high"], axis=1)
+                own = {f"{moment}{ending}": name for ending, name in BOTH.items()}
+                table = self.groups[[*TAGGED, "group", "n", *own]].rename(columns=own)
                 summary[moment] = records(table[table["n"] > 0])
         return {
             **summary,
             "title": f"{self.names[1]} model: coverage on test rows",
-            "promise": self.promise,
+            "opening": self.opening,
             "comparison_labels": list(self.names),
             "about": {**self.about, "accuracy": self.accuracy},
             "residual": summary["verdict"] if self.can_name else None,
@@ -242,7 +246,7 @@ def compare_sets(
     n_calibration: int | None = None,
     measures: bool = True,
     about: Mapping[str, Any] | None = None,
-    listed: Sequence[str] = (),
+    listed: Sequence[str] | None = None,
     promised: str = "",
     random_state: Any = None,
 ) -> Comparison:
@@ -269,6 +273,7 @@ def compare_sets(
         confidence_level=confidence_level,
         clusters=clusters,
         n_calibration=promise.n_calibration,
+        predicted=predicted,
         measures=measures,
         random_state=random_state,
     )
@@ -278,20 +283,10 @@ def compare_sets(
     nothing = sizes["after"] == 0
     ids, _ = read_clusters(X, clusters, sensitive_features)
     overall = {}
-    for moment, hit in covered.items():
-        people = Audited(columns, hit, sizes[moment], ids)
-        told = {"coverage": people.count().coverage, "mean_size": people.mean_size()}
-        overall[moment] = told
-    table = groups_before_and_after(
-        rules,
-        [(group.rule, group.mask) for group in left.findings],
-        columns,
-        covered,
-        promise=promise,
-        clusters=ids,
-        verifying=left.verifying,
-        listed=listed,
-    )
+    people = {m: Audited(columns, hit, sizes[m], ids, right) for m, hit in covered.items()}
+    for moment, own in people.items():
+        overall[moment] = {"coverage": own.count().coverage, "mean_size": own.mean_size()}
+    table = groups_before_and_after(rules, left.findings, people, promise=promise, listed=listed)
     story = None
     if levels is not None:
         masks = {rule.text: rule.inside(columns) for rule in rules}

@@ -31,7 +31,6 @@ from fareg.pvalues import conformal_rank
 FEWEST_DEVIATIONS = 10.0  # a law is cut off where it is this many standard deviations from its mean
 INTERVAL_TAIL = 0.025  # probability outside each end of a 95% interval
 N_DRAWS = 20  # of the clusters that are drawn with a row in a group, if they have others outside
-FEWEST_TOLD, MAX_TOLD = 100, 10**7  # numbers of calibration rows that an audit may speak of
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,9 @@ class Rate:
     n_clusters: int | None = None
 
     @classmethod
-    def of(cls, count: Count, n: int, promise: Promise | None = None, *, clustered: bool = False) -> Rate:
+    def of(
+        cls, count: Count, n: int, promise: Promise | None = None, *, clustered: bool = False
+    ) -> Rate:
         """Return the rate of counted rows, tested against a promise if there is one."""
         low, high = count.interval()
         p = None if promise is None else count.p_value(promise)
@@ -142,25 +143,6 @@ class Promise:
             return float(self.confidence_level)
         return float(beta.ppf(INTERVAL_TAIL, *self._beta))
 
-    def rows_that_excuse(self, coverage: float) -> int | None:
-        """Return about how many rows at most calibrated a valid predictor that covers so little.
-
-        That is the largest number by whose draw this happens 2.5% of the time or more, as if this
-        share only fell with the number, though ranks make it jump a little. None if the promise
-        allows for calibration rows already, or if it would have to be fewer than 100.
-        """
-        if self.n_calibration is not None or coverage >= self.confidence_level:
-            return None
-        # With fewer rows than the second number, valid sets hold every label.
-        fewest, most = max(FEWEST_TOLD, int(np.ceil(1 / (1 - self.confidence_level)))), MAX_TOLD
-        if Promise.of_fitted(self.confidence_level, fewest).least_coverage > coverage:
-            return None
-        while most - fewest > 1:
-            middle = (fewest + most) // 2
-            excused = Promise.of_fitted(self.confidence_level, middle).least_coverage <= coverage
-            fewest, most = (middle, most) if excused else (fewest, middle)
-        return int(float(f"{fewest:.1e}"))
-
     def at_most(self, k: Any, n: Any) -> FloatArray:
         """Return the probability that at most ``k`` of ``n`` independent rows are covered.
 
@@ -230,13 +212,13 @@ class Count:
         if clusters is None or n == 0:
             return cls(n, k / n if n else float("nan"), (_Law(n, k, np.ones(1)),), False)
         _, first, which, inside = np.unique(
-            clusters, return_index=True, return_inverse=True, return_rate=True
+            clusters, return_index=True, return_inverse=True, return_counts=True
         )
         own = inside if sizes is None else sizes[first]
         hits = np.bincount(which, weights=covered).astype(np.int64)
         coverage = float((hits / own).sum() / (inside / own).sum())
         # clusters that are alike, and how many there are
-        alike, many = np.unique(np.stack([own, inside, hits]), axis=1, return_rate=True)
+        alike, many = np.unique(np.stack([own, inside, hits]), axis=1, return_counts=True)
         is_partial = bool((inside < own).any())
         rng = np.random.default_rng(0)
         drawn = rng.binomial(many, alike[1] / alike[0], (N_DRAWS if is_partial else 1, len(many)))
@@ -276,14 +258,17 @@ class Audited:
     covered: BoolArray  # whether each set holds the true label
     size: IntArray  # the number of labels in each set
     clusters: IntArray | None = None  # the number of each row's cluster; None: all are independent
+    is_top_right: BoolArray | None = None  # whether the top label is the true one, if it is known
 
     def __len__(self) -> int:
         return len(self.covered)
 
     def __getitem__(self, rows: Any) -> Audited:
-        clusters = None if self.clusters is None else self.clusters[rows]
+        clusters, top = (
+            None if own is None else own[rows] for own in (self.clusters, self.is_top_right)
+        )
         columns = self.columns.iloc[rows].reset_index(drop=True)
-        return Audited(columns, self.covered[rows], self.size[rows], clusters)
+        return Audited(columns, self.covered[rows], self.size[rows], clusters, top)
 
     def sample(self, most: int, rng: np.random.Generator) -> Audited:
         """Return all rows, or ``most`` of them at random if there are more."""

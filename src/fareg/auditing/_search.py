@@ -29,9 +29,11 @@ SHARE_OF_HALVES = 0.2  # a finding is rejected in so many halves or more
 MIN_OVERLAP = 0.5  # proposals that share this much of their people with a group are variants of it
 MOST_TOLD = 5  # findings, unless there are more that hold mostly other people
 MOSTLY_NEW = 0.5
+MOST_PROPOSED, MOST_UNEQUAL = 8, 3  # groups that one half proposes, and whose sets are unequal
 SIZE_RATIO = 1.25  # sets are called unequal if they hold this many times the labels of the others'
 MIN_SIZED = 30  # rows that mean sizes are compared on
-POWER, TYPICAL_SHARE, STEP = 0.8, 0.1, 0.04
+KINDS = ((1, 0.3), (1, 0.1), (2, 0.1))  # conditions and share of the groups that are simulated
+STEP = 0.04
 N_STEPS = 14  # planted groups of each kind by which the power is simulated
 
 Test = Callable[[BoolArray, BoolArray], float]  # of a group, on some rows: its p-value
@@ -135,14 +137,16 @@ def search(
     for sizes, but for the approximation by Student's t.
     """
     halves = [_some_half(people, rng) for _ in range(n_splits)]
-    missed = 1.0 - people.covered
+    missed = 1.0 - people.covered.astype(np.float64)
     below = _found(people, missed, _coverage_test(people, promise), halves, promise, significance)
     if people.size.max(initial=0) == people.size.min(initial=0):
         return below, ()
     sizes = people.size.astype(np.float64)
-    larger = _found(people, sizes, _size_test(people), halves, promise, significance)
-    larger = tuple(own for own in larger if own.mean_size > SIZE_RATIO * own.others_size)
-    return below, larger
+    halves = halves[: max(1, n_splits // 2)]
+    test = _size_test(people)
+    larger = _found(people, sizes, test, halves, promise, significance, most=MOST_UNEQUAL)
+    is_new = (own.is_finding and own.n_new >= MOSTLY_NEW * own.mask.sum() for own in larger)
+    return below, tuple(own for own, is_new in zip(larger, is_new, strict=True) if is_new)
 
 
 def _some_half(people: Audited, rng: np.random.Generator) -> BoolArray:
@@ -186,6 +190,7 @@ def _proposed(
     shortfall: FloatArray,
     test: Test,
     proposing: BoolArray,
+    most: int = MOST_PROPOSED,
 ) -> _Half:
     """Propose groups on some rows and test them on the others."""
     masks: list[BoolArray] = []
@@ -193,7 +198,7 @@ def _proposed(
     units = int(proposing.sum()) if clusters is None else len(np.unique(clusters))
     if units >= MIN_ROWS:
         half = people.columns.iloc[proposing].reset_index(drop=True)
-        rules = find_groups(half, shortfall[proposing], clusters)
+        rules = find_groups(half, shortfall[proposing], clusters, most=most)
         masks = [rule.inside(people.columns) for rule in rules]
     p = np.array([test(mask, ~proposing) for mask in masks])
     return _Half(masks, ~proposing, holm(p))
@@ -206,12 +211,15 @@ def _found(
     halves: list[BoolArray],
     promise: Promise,
     significance: float,
+    most: int = MOST_PROPOSED,
 ) -> tuple[Finding, ...]:
     """Find groups on all rows, and ask each half for its proposals."""
-    rules = find_groups(people.columns, shortfall, people.clusters) if len(people) else []
+    if not len(people):
+        return ()
+    rules = find_groups(people.columns, shortfall, people.clusters, most=most)
     if not rules:
         return ()
-    asked = [_proposed(people, shortfall, test, proposing) for proposing in halves]
+    asked = [_proposed(people, shortfall, test, proposing, most) for proposing in halves]
     groups = [_judged(rule, people, asked, promise, significance) for rule in rules]
     return _told(groups)
 
@@ -293,65 +301,67 @@ def simulated_power(
 ) -> list[dict[str, Any]]:
     """Simulate how badly covered a group of one and of two conditions must be to be found.
 
-    Groups that hold about a tenth of these rows are drawn, everyone else is covered as promised,
-    and one half looks for the group as an audit does. Coverage goes down after each group that is
-    missed and up after each that is found, so it settles where every second half succeeds. A
-    finding needs one half in five: it is then made in about 80% of cases.
+    Groups that hold about a third or a tenth of these rows are drawn, everyone else is covered as
+    promised, and one half looks for the group as an audit does. Coverage goes down after each group
+    that is missed and up after each that is found, so it settles where every second half succeeds.
+    A finding needs one half in five: it is then made in about 80% of cases.
     """
-    told = []
     k = max(1, int(np.ceil(SHARE_OF_HALVES * n_splits)))
-    level = significance * k / n_splits
-    for n_conditions in (1, 2):
-        coverage, tried = promise.confidence_level - 3 * STEP, []
-        shares = []
-        for _ in range(N_STEPS):
-            inside = _some_group(people, n_conditions, rng)
+    level, promised, told = significance * k / n_splits, promise.confidence_level, []
+    for n_conditions, wanted in KINDS:
+        coverage, tried, shares, successes = promised - 3 * STEP, [], [], 0
+        for i in range(N_STEPS):
+            inside = _some_group(people, n_conditions, wanted, rng)
             if inside is None:
                 break
-            hit = rng.random(len(people)) < np.where(inside, coverage, promise.confidence_level)
-            planted = replace(people, covered=hit)
-            half = _proposed(
-                planted, 1.0 - hit, _coverage_test(planted, promise), _some_half(people, rng)
-            )
-            is_found = any(
+            covered = rng.random(len(people)) < np.where(inside, coverage, promised)
+            planted = replace(people, covered=covered)
+            test = _coverage_test(planted, promise)
+            missed = 1.0 - covered.astype(np.float64)
+            half = _proposed(planted, missed, test, _some_half(people, rng))
+            found = [
                 p <= level and _overlap(mask, inside) >= MIN_OVERLAP
                 for mask, p in zip(half.masks, half.p_values, strict=True)
-            )
+            ]
             tried.append(coverage)
             shares.append(float(inside.mean()))
-            step = STEP if len(tried) < N_STEPS // 2 else STEP / 2
-            coverage = min(promise.confidence_level, max(0.0, coverage + (step if is_found else -step)))
-        if tried and (settled := float(np.mean(tried[N_STEPS // 3 :]))) > 2 * STEP:
-            share = float(np.median(shares))
+            successes += any(found) and i >= N_STEPS // 3
+            step = (STEP if i < N_STEPS // 2 else STEP / 2) * (1 if any(found) else -1)
+            coverage = min(promised, max(0.0, coverage + step))
+        if successes >= 2:
+            settled, share = float(np.mean(tried[N_STEPS // 3 :])), float(np.median(shares))
             told.append({"conditions": n_conditions, "share": share, "coverage": settled})
     return told
 
 
-def _some_group(people: Audited, n_conditions: int, rng: np.random.Generator) -> BoolArray | None:
-    """Draw a conjunction of so many conditions that holds about a tenth of the rows."""
-    names, best = list(people.columns), None
-    if len(names) < n_conditions:
+def _some_group(
+    people: Audited, n_conditions: int, share: float, rng: np.random.Generator
+) -> BoolArray | None:
+    """Draw a conjunction of so many conditions that holds about such a share of the rows."""
+    if people.columns.shape[1] < n_conditions or len(people) < MIN_ROWS:
         return None
-    wanted = TYPICAL_SHARE ** (1 / n_conditions)
-    for _ in range(10):
-        inside = np.ones(len(people), dtype=bool)
-        for place in rng.choice(len(names), n_conditions, replace=False):
-            inside &= _some_condition(people.columns.iloc[:, place], wanted, rng)
-        if best is None or abs(inside.mean() - TYPICAL_SHARE) < abs(best.mean() - TYPICAL_SHARE):
-            best = inside
-        if abs(best.mean() - TYPICAL_SHARE) < TYPICAL_SHARE / 4:
-            break
-    return best if best is not None and 0 < best.mean() <= 3 * TYPICAL_SHARE else None
+
+    def far(group: BoolArray) -> float:
+        return abs(float(np.log(max(group.mean(), 1e-9) / share)))
+
+    drawn: list[BoolArray] = []
+    while len(drawn) < 10 and not (drawn and far(drawn[-1]) < 0.25):
+        chosen = rng.choice(people.columns.shape[1], n_conditions, replace=False)
+        each = share ** (1 / n_conditions)
+        parts = [_some_condition(people.columns.iloc[:, j], each, rng) for j in chosen]
+        drawn.append(np.asarray(np.logical_and.reduce(parts)))
+    best = min(drawn, key=far)
+    return best if far(best) < 1.0 else None
 
 
 def _some_condition(column: pd.Series, share: float, rng: np.random.Generator) -> BoolArray:
     """Draw a condition on a column that holds about such a share of the rows."""
     if column.dtype == object:
-        shares = column.value_rate(normalize=True, dropna=False)
+        shares = column.value_counts(normalize=True, dropna=False)
         near = np.exp(-np.abs(np.log(shares.to_numpy() / share)))
         level = shares.index[rng.choice(len(shares), p=near / near.sum())]
         return np.asarray(column.isna() if pd.isna(level) else column == level)
     numbers = column.to_numpy(np.float64)
-    is_above = rng.random() < 0.5
-    cut = np.nanquantile(numbers, 1 - share if is_above else share) if len(numbers) else 0.0
+    is_above, finite = rng.random() < 0.5, numbers[np.isfinite(numbers)]
+    cut = np.quantile(finite, 1 - share if is_above else share) if len(finite) else 0.0
     return np.asarray(numbers > cut if is_above else numbers <= cut)

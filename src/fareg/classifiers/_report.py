@@ -57,7 +57,7 @@ def compare(clf: Any, rows: Rows, y: Any, before: Any, listed: Any, **options: A
     people = select_columns(X, selection, hidden=hidden_columns(clf.estimator_, rows.table))
     is_named = rows.beside is not None or selection is not None
     if listed is None:  # where none was named, the levels that are covered least will do
-        listed = list(people) if is_named else []
+        listed = list(people) if is_named else None
     if rows.beside is not None:
         selection = people
     elif not callable(selection):
@@ -81,7 +81,7 @@ def compare(clf: Any, rows: Rows, y: Any, before: Any, listed: Any, **options: A
         levels=levels,
         n_calibration=clf.calibration_.sample.n_people,
         promised=clf.promise_,
-        listed=[str(name) for name in listed],
+        listed=listed and [str(name) for name in listed],
         random_state=seed if isinstance(seed, int) else clf.key_ % 2**32,
         **options,
     )

@@ -167,7 +167,8 @@ def _print_trial(told: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from fareg.report import MIN_HEADLINE_ROWS, words, worst_label
+    from fareg.auditing import MIN_HEADLINE_ROWS, worst_label
+    from fareg.report import words
 
     console = terminal()
     rows, level = told["rows"], words.confidence(told["confidence_level"])
@@ -188,6 +189,8 @@ def _print_trial(told: dict[str, Any]) -> None:
     sizes = [words.size(told[moment]["mean_size"]) for moment in ("before", "after")]
     table.add_row("labels per set", words.count(rows["test"]), *sizes)
     for group in told["groups"]:
+        if group["kind"] == "everyone":
+            continue
         cells = [words.percent(group[moment]) for moment in ("before", "after")]
         said = words.said_of({**group, "few": False})
         name = f"{group['group']} ({', '.join(said)})" if said else group["group"]

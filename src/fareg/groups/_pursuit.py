@@ -38,7 +38,9 @@ NOTHING_LEFT = 1e-9  # a smaller excess is a rounding error
 NOTHING_FOUND = 3.0  # nats that any group costs, so that noise gives nothing in 95% of tables
 
 
-def find_groups(people: pd.DataFrame, shortfall: Any, clusters: Any = None) -> list[Rule]:
+def find_groups(
+    people: pd.DataFrame, shortfall: Any, clusters: Any = None, *, most: int = MAX_GROUPS
+) -> list[Rule]:
     """Return groups whose shortfall is credibly larger than that of others, in words, best first.
 
     The search tries all conjunctions of one and two conditions, and those of three that extend the
@@ -57,6 +59,8 @@ def find_groups(people: pd.DataFrame, shortfall: Any, clusters: Any = None) -> l
         How badly each row is served, larger is worse: 1 for a miss and 0 otherwise, for example.
     clusters : array of shape (n_samples,), optional
         Rows with equal numbers depend on each other. Every cluster counts once.
+    most : int, default=8
+        Number of groups after which the search ends.
 
     Examples
     --------
@@ -80,7 +84,7 @@ def find_groups(people: pd.DataFrame, shortfall: Any, clusters: Any = None) -> l
     features = [_Feature.of(people[name]) for name in sorted(people.columns, key=str)]
     search = _Search([f for f in features if f.n_codes + f.has_missing > 1], shortfall, cluster)
     rules: list[Rule] = []
-    while len(rules) < MAX_GROUPS and (found := search.best()):
+    while len(rules) < most and (found := search.best()):
         rules.append(search.rule(found))
         search.explain(found)
     return rules

@@ -9,10 +9,10 @@ from markupsafe import Markup
 
 from fareg._words import count, percent, size
 from fareg.report._svg import Scale, linear, picture, tag, ticks
-from fareg.report._verdict import MIN_SHOWN_ROWS
 
 Row = Mapping[str, Any]
 STRIP_WIDTH, STRIP_HEIGHT = 168.0, 22.0
+MIN_SHOWN_ROWS = 20  # smaller groups and labels are not picked out, in any table or figure
 MAX_BARS = 12
 # Figures with curves have this size, and these edges of the field in which they are drawn.
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0

@@ -16,9 +16,10 @@ from fareg.report import _figures
 # A section without its key in the summary is left out.
 # fmt: off
 OPTIONAL = (
-    "about", "promise", "story", "repairs", "residual", "by_label", "overall", "set_sizes",
+    "about", "opening", "table", "unequal", "story", "repairs", "residual", "by_label", "overall",
+    "set_sizes",
     "groups", "main_group", "picture", "levels", "pairs", "slabs", "excess_risk",
-    "excess_risk_under", "detectable_coverage", "notes", "before", "after",
+    "excess_risk_under", "power", "notes", "before", "after",
     "comparison_labels", "fareg_version",
 )
 CARD = (
