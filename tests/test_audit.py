@@ -355,7 +355,7 @@ def test_tiny_groups_are_not_proposed():
     X = pd.DataFrame({"id": [f"level {i // 5}" for i in range(1000)]})
     sets = [["a"] if c else [] for c in rng.random(1000) < 0.9]
     result = audit(X, ["a"] * 1000, sets, **FAST)
-    assert all(group.discovery_n >= 10 for group in result.groups)
+    assert all(group.rate.n >= 10 for group in result.groups)
 
 
 def test_a_vanishing_p_value_is_not_called_zero():

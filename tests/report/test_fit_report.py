@@ -12,6 +12,7 @@ from fareg._columns import canonical
 from fareg._encoding import gradient_boosting
 from fareg.auditing import Promise
 from fareg.auditing._changes import groups_before_and_after
+from fareg.auditing._rate import Audited
 from fareg.auditing._story import RowLevels, level_story
 from fareg.classifiers import FaReGClassifier
 from fareg.cli import app
@@ -116,12 +117,13 @@ def test_the_page_draws_the_story_and_says_if_nobody_is_named(trial):
     assert "Learning named nobody" not in page
     told = {**summary, "story": nobody(levels=[0, 1, 2, 2]), "groups": []}
     assert "Learning named nobody" in render_report(told)
-    assert "all the same" not in render_report(told)
+    assert "all the same: " not in render_report(told)
 
 
 def test_a_page_that_names_nobody_does_not_deny_what_the_audit_found(trial):
     summary = trial.comparison.to_dict()
-    found = dict.fromkeys(("mean_size", "discovery_n", "discovery_coverage", "p_value"), 0.5)
+    found = dict.fromkeys(("mean_size", "others_size"), 0.5)
+    found |= {"n_found": 18, "n_splits": 20, "n_new": 400}
     found |= {"low": 0.6, "high": 0.8, "n": 400, "share": 0.3, "adjusted_p_value": 0.01}
     found |= {"rule": "north", "source": "level", "features": ["Color"], "is_finding": True}
     found["coverage"] = 0.7
@@ -246,13 +248,18 @@ def test_label_conditional_calibration_covers_the_rare_label(tmp_path):
     assert rare[1] > 0.8
 
 
+def people_of(columns, covered):
+    ones = np.ones(len(columns), dtype=np.int64)
+    return {moment: Audited(columns, hit, ones) for moment, hit in covered.items()}
+
+
 def test_the_numbers_of_a_group_are_those_of_the_rows_that_its_words_mean():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"age": rng.uniform(20, 80, 600), "region": rng.choice(["n", "s"], 600)})
     covered = {moment: rng.random(600) < 0.9 for moment in ("before", "after")}
     inside = ((X["age"] > 50) & (X["region"] == "n")).to_numpy()
     rule, columns = Rule.parse("age > 50 and region = n"), canonical(X)
-    table = groups_before_and_after([rule], [], columns, covered, promise=Promise(0.9))
+    table = groups_before_and_after([rule], [], people_of(columns, covered), promise=Promise(0.9))
     row = table[table["named"]].iloc[0]
     assert row["n"] == inside.sum()
     assert row["before"] == covered["before"][inside].mean()
@@ -264,6 +271,6 @@ def test_a_named_group_that_is_a_level_is_listed_once():
     covered = {"before": np.ones(200, bool), "after": np.ones(200, bool)}
     columns = canonical(X)
     rule = Rule.parse("region = n")
-    table = groups_before_and_after([rule], [], columns, covered, promise=Promise(0.9))
-    assert table["group"].tolist() == ["region = n", "region=s"]
-    assert table["named"].tolist() == [True, False]
+    table = groups_before_and_after([rule], [], people_of(columns, covered), promise=Promise(0.9))
+    assert table["group"].tolist() == ["everyone", "region = n", "region=s"]
+    assert table["kind"].tolist() == ["everyone", "named", "level"]

@@ -170,6 +170,7 @@ def audit(
         "rng": rng,
     }
     groups, unequal = search(people, **asked)
+    power = tuple(simulated_power(people, **asked))
     overall = people.rate()
     # Measures that assume independent rows see one row of each cluster.
     apart = one_row_of_each(cluster, len(people), rng)
@@ -211,7 +212,7 @@ def audit(
         slabs=slabs,
         excess_risk=risk.total,
         excess_risk_under=risk.under,
-        power=tuple(simulated_power(people, **asked)),
+        power=power,
         picture=None,
         notes=(*table.notes, *notes, *_told(people, overall, promise)),
         least_coverage=promise.least_coverage,

@@ -346,9 +346,10 @@ def _some_group(
 
     drawn: list[BoolArray] = []
     while len(drawn) < 10 and not (drawn and far(drawn[-1]) < 0.25):
-        chosen = rng.choice(people.columns.shape[1], n_conditions, replace=False)
+        # sorted, so that the order of columns does not matter
+        chosen = rng.choice(sorted(people.columns, key=str), n_conditions, replace=False)
         each = share ** (1 / n_conditions)
-        parts = [_some_condition(people.columns.iloc[:, j], each, rng) for j in chosen]
+        parts = [_some_condition(people.columns[name], each, rng) for name in chosen]
         drawn.append(np.asarray(np.logical_and.reduce(parts)))
     best = min(drawn, key=far)
     return best if far(best) < 1.0 else None
