@@ -4,10 +4,10 @@
     python benchmarks/auditing.py --folder DIRECTORY --part held-out --cases 10
 
 A small forest and split conformal sets (LAC, APS) make the sets of new rows of each table. In the
-rows of a random conjunction of one to three conditions, which holds 5% to 25% of the rows, true labels
-are taken out of some sets until 60% to 85% are covered. The rows of half the cases also have a larger
-and milder failure. Fair sets cover every row with the same probability. Constants of the search were
-chosen on the tables and seeds of ``known``. Results are added to ``auditing.csv``.
+rows of a random conjunction of one to three conditions, which holds 5% to 25% of the rows, true
+labels are taken out of some sets until 60% to 85% are covered. Half of these cases also have a
+larger and milder failure. Fair sets cover every row with the same probability. Constants of the
+search were chosen on the tables and seeds of ``known``. Results are added to ``auditing.csv``.
 """
 
 from __future__ import annotations
