@@ -341,15 +341,16 @@ def _some_group(
     if people.columns.shape[1] < n_conditions or len(people) < MIN_ROWS:
         return None
 
+    names = sorted(people.columns, key=str)  # the order of columns does not matter
+
     def far(group: BoolArray) -> float:
         return abs(float(np.log(max(group.mean(), 1e-9) / share)))
 
     drawn: list[BoolArray] = []
     while len(drawn) < 10 and not (drawn and far(drawn[-1]) < 0.25):
-        # sorted, so that the order of columns does not matter
-        chosen = rng.choice(sorted(people.columns, key=str), n_conditions, replace=False)
+        chosen = rng.choice(len(names), n_conditions, replace=False)
         each = share ** (1 / n_conditions)
-        parts = [_some_condition(people.columns[name], each, rng) for name in chosen]
+        parts = [_some_condition(people.columns[names[j]], each, rng) for j in chosen]
         drawn.append(np.asarray(np.logical_and.reduce(parts)))
     best = min(drawn, key=far)
     return best if far(best) < 1.0 else None
