@@ -384,7 +384,7 @@ def test_unequal_sizes_are_said_after_coverage_and_decide_only_where_nothing_els
 def test_the_next_step_holds_the_line_that_protects_the_group():
     assert audited([group()])["next_steps"][0].endswith(": FIX")
     words = """job = "Bob's" and age > 60"""
-    shell = protect_command(words, "fareg fit a.csv --target y --out m.fareg")
+    shell = protect_command(words, "fareg fit a.csv --target y --out m.fareg --protect")
     assert shlex.split(shell)[-2:] == ["--protect", words]
     python = protect_command(words)
     rule = eval(python, {"Rule": Rule, "FaReGClassifier": lambda protect: protect})

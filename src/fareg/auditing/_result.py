@@ -83,8 +83,8 @@ class AuditResult:
         Overall coverage below which the sets break their promise: the confidence level, unless the
         audit was told the number of calibration rows.
     settings : dict
-        What next steps call a setting, where not by its name in Python; under ``fit``, the command
-        to which ``--protect`` is added.
+        What next steps call a setting, where not by its name in Python; under ``protect``, the
+        command that ends with the words of a group.
 
     Examples
     --------
@@ -176,7 +176,7 @@ class AuditResult:
     def decided(self) -> dict[str, Any]:
         """The status, label, sentence and next_steps of the verdict."""
         facts, main = self._facts, self._facts.main
-        fix = protect_command(main["rule"], self.settings.get("fit", "")) if main else ""
+        fix = protect_command(main["rule"], self.settings.get("protect", "")) if main else ""
         return renamed(audit_verdict(facts, fix), self.settings)
 
     @property

@@ -293,9 +293,9 @@ def _audit_steps(status: str, facts: Facts, fix: str) -> list[str]:
 
 
 def protect_command(rule: str, shell: str = "") -> str:
-    """Return the line that protects a group: in Python, or after the command of a shell."""
+    """Return the line that protects a group: in Python, or the command of a shell."""
     if shell:
-        return f"{shell} --protect {shlex.quote(rule)}"
+        return f"{shell} {shlex.quote(rule)}"
     return f"FaReGClassifier(protect=Rule.parse({rule!r}))"
 
 
