@@ -1,7 +1,6 @@
 """Benchmarks on tables: settings, problems, what is measured there, and the page."""
 
 import json
-import os
 import sys
 from itertools import product
 
@@ -14,8 +13,8 @@ from fareg import SplitConformalClassifier
 from fareg._validation import InvalidInputError
 from fareg.cli import app
 from fareg.datasets import make_synthetic
-from fareg.experiments import _measures, _tables, benchmark
-from fareg.experiments._bench import TRAIN, RememberedModel, Trainings
+from fareg.experiments import benchmark
+from fareg.experiments._bench import TRAIN, Trainings
 from fareg.experiments._measures import worst_cells
 from fareg.experiments._methods import SPLIT, apply_method
 from fareg.experiments._page import write_page
@@ -167,20 +166,6 @@ def test_settings_that_make_no_sense_are_refused_at_once(folder, tmp_path, said,
         run(folder, tmp_path / "out", **said)
 
 
-def test_without_settings_or_tables_there_is_one_sentence(tmp_path):
-    with pytest.raises(InvalidInputError, match=r"cannot read the settings .* no such"):
-        benchmark(tmp_path / "none.toml", out=tmp_path / "out")
-    (tmp_path / "none.toml").write_text("repeats = 1")
-    with pytest.raises(InvalidInputError, match="names no table; write a section"):
-        benchmark(tmp_path / "none.toml", out=tmp_path / "out")
-
-
-def test_the_repository_defines_its_tables(request):
-    said = read_settings(request.config.rootpath / "benchmarks" / "tables" / "benchmark.toml")
-    assert len(said.tables) >= 10
-    assert all(table.published.startswith("https://") for table in said.tables)
-
-
 def test_households_are_tested_or_not_and_noise_stays_in_its_group(table, tmp_path):
     plain = problem(table).prepare(Store(tmp_path))
     noisy = problem(table, "noise").prepare(Store(tmp_path))
@@ -206,15 +191,6 @@ def test_noise_goes_to_a_minority_whatever_the_cells(levels, share):
         assert columns.loc[group, "who"].nunique() == 1
     with pytest.raises(InvalidInputError, match="all rows are alike in one; name another"):
         random_group(columns[["one"]], np.random.default_rng(0))
-
-
-def test_noise_changes_labels_of_the_group_only(table, tmp_path, monkeypatch):
-    noisy = problem(table, "noise").prepare(Store(tmp_path))
-    monkeypatch.setattr(_tables, "RANDOM_LABELS", 0.0)
-    clean = problem(table, "noise").prepare(Store(tmp_path))
-    changed = noisy.y != clean.y
-    assert changed.any()
-    assert not changed[~noisy.group].any()
 
 
 def test_split_in_the_benchmark_is_split_outside_it(table, tmp_path):
@@ -246,15 +222,6 @@ def test_methods_and_scores_share_every_training(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(MethodCell, "compute", None)  # a second run computes nothing
     again = run(folder, tmp_path / "out", **said)
     pd.testing.assert_frame_equal(again.results, done.results, check_exact=False, rtol=1e-4)
-
-
-def test_rows_that_a_method_has_changed_are_refused(table, tmp_path):
-    bench = problem(table).prepare(Store(tmp_path))
-    X, y = bench.X[:400], bench.y[:400]
-    model = RememberedModel(bench.trainings)
-    for changed in (X.drop(columns="Color"), X.assign(Color="Blue"), X.set_axis(X.index + 10**6)):
-        with pytest.raises(InvalidInputError, match="as it got them, got other values, columns or"):
-            model.fit(changed, y)
 
 
 def test_peers_agree_with_split_and_the_oracle_covers_its_group(folder, tmp_path):
@@ -348,22 +315,6 @@ def test_a_page_has_gaps_where_a_method_failed_or_a_measure_is_missing(results, 
     shown = pd.read_csv(tmp_path / "empty" / "tables.csv").set_index(["table", "method"])
     assert np.isnan(shown.loc[("b", "Split"), "worst_cells"])
     assert "nan" not in (tmp_path / "empty.md").read_text()
-
-
-def test_without_a_cell_of_enough_rows_other_measures_are_told(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(_measures, "MIN_CELL", 301)
-    bench = problem(table).prepare(Store(tmp_path))
-    row = MethodCell(problem(table), SPLIT, "lac").compute(bench).iloc[0]
-    assert row["error"] == ""
-    assert np.isnan(row["worst_cells"])
-    assert 0.5 < row["coverage"] < 1
-
-
-def test_a_page_that_cannot_be_written_is_refused_at_once(folder, tmp_path):
-    os.mkfifo(tmp_path / "page.md")
-    with pytest.raises(InvalidInputError, match="it exists and is not a regular file"):
-        run(folder, tmp_path / "out", page="../page.md")
-    assert sorted(os.listdir(tmp_path)) == ["page.md", "settings"]
 
 
 def test_the_command_runs_a_benchmark(folder, tmp_path):

@@ -57,18 +57,3 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_work(tmp_path, monke
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert done.exit_code == 2
     assert "it exists and is not a regular file" in done.stderr
-
-
-def test_a_seed_that_is_none_is_refused_before_a_folder_is_made(tmp_path):
-    done = CliRunner().invoke(app, ["demo", "--seed", "-1", "--out", str(tmp_path / "figures")])
-    assert done.exit_code == 2
-    assert "seed must be a whole number >= 0, got -1" in done.stderr
-    assert not (tmp_path / "figures").exists()
-
-
-@pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--engine", "none")])
-def test_a_reproduction_that_cannot_run_makes_no_folder(wrong, tmp_path):
-    options = ["reproduce", "wsc-table", "--quick", "--out", str(tmp_path / "results"), *wrong]
-    done = CliRunner().invoke(app, options)
-    assert done.exit_code == 2
-    assert not (tmp_path / "results").exists()

@@ -9,12 +9,11 @@ from sklearn.metrics import log_loss
 from fareg import ExhaustiveConformalClassifier, FaReGClassifier, SplitConformalClassifier
 from fareg._threads import one_thread
 from fareg.datasets import make_synthetic
-from fareg.experiments._bench import TRAIN, RememberedModel
+from fareg.experiments._bench import TRAIN
 from fareg.experiments._methods import (
     LEVELS,
     MARGINAL,
     OUT_OF_FOLD,
-    SplitScores,
     apply_method,
     comparison,
     fitted,
@@ -22,10 +21,8 @@ from fareg.experiments._methods import (
 )
 from fareg.experiments._network import train_network
 from fareg.experiments._paper_problems import PaperProblem, numbered
-from fareg.experiments._runs import MethodCell
 from fareg.experiments._settings import BaseModel, Method
 from fareg.experiments._store import Store
-from fareg.pvalues import conformal_quantile
 
 ORACLES = {
     name: Method(name, "oracle", (("construction", name),)) for name in ("union", "partition")
@@ -61,11 +58,6 @@ def test_a_problem_is_drawn_alike_every_time_and_its_model_is_trained_once(tiny,
         expected = train_network(tiny.BASE, *rows(bench, "train"), seed).predict_proba(bench.X)
     found = bench.estimator.predict_proba(bench.X)
     np.testing.assert_allclose(found, expected, atol=1e-6)  # stored in single precision
-
-
-def test_a_class_that_training_never_saw_gets_probability_zero(tiny, tmp_path):
-    bench = tiny.tiny_problem("nursery", n=40).prepare(Store.open(tmp_path))
-    assert bench.estimator.predict_proba(bench.X).shape == (240, 4)
 
 
 @pytest.mark.parametrize("kind", ["eight", "cut-nursery"])
@@ -131,14 +123,6 @@ def test_out_of_fold_rows_teach_so_that_every_calibration_row_calibrates(tiny, b
     assert seconds > fitted(LEVELS, bench, "aps")[1]["training_seconds"] == bench.ready_seconds
 
 
-def test_a_training_on_other_labels_is_another_one(bench):
-    X, y = rows(bench, "train")
-    own, other = (
-        RememberedModel(bench.trainings).fit(X, labels).predict_proba(X) for labels in (y, 5 - y)
-    )
-    assert not np.allclose(own, other)
-
-
 # --- methods ------------------------------------------------------------------------------------
 
 
@@ -161,23 +145,6 @@ def test_oracles_calibrate_the_true_group_and_the_rest(bench):
     group = bench.group[bench.test]
     assert (union[~group] == marginal[~group]).all()
     assert (union[group] == (marginal | partition)[group]).all()
-
-
-@pytest.mark.parametrize("construction", ["partition", "union"])
-def test_oracle_sets_are_those_of_each_side(construction):
-    rng = np.random.default_rng(0)
-    inside, test_inside = rng.random(200) < 0.3, rng.random(50) < 0.3
-    split = SplitScores(rng.random(200), rng.random((50, 4)))
-    sets = split.oracle_sets(inside, test_inside, construction=construction)
-    for side in (True, False):
-        own = split.own[inside == side]
-        if not side and construction == "union":
-            own = split.own
-        threshold = conformal_quantile(own, confidence_level=0.9)
-        if side and construction == "union":
-            threshold = max(threshold, conformal_quantile(split.own, confidence_level=0.9))
-        expected = split.scores[test_inside == side] <= threshold
-        np.testing.assert_array_equal(sets[test_inside == side], expected)
 
 
 @pytest.mark.parametrize("size", [0.5, 2.5, 5.25])
@@ -207,16 +174,6 @@ def test_fewer_draws_are_the_first_of_many(n_draws, bench):
         clf.conformalize(*rows(bench, "calibration"))
         sets = sets_of(Method("T", "draws", parameters), bench)
     assert (sets == clf.predict_set(rows(bench, "test")[0])).all()
-
-
-def test_a_matched_row_needs_no_other_row_to_be_there(tiny, bench):
-    matched = Method("matched", "matched", (("like", LEVELS),))
-    with one_thread():
-        row, like = (
-            MethodCell(bench.problem, method, metrics=tiny.METRICS).result(bench).iloc[0]
-            for method in (matched, LEVELS)
-        )
-    assert row["size"] == like["size"]
 
 
 def test_selections_are_shares_and_both_is_at_most_either(tiny, bench):

@@ -2,18 +2,15 @@
 
 import json
 import shutil
-import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from fareg import FaregError
 from fareg._engines import ENGINES
 from fareg.cli import app
 from fareg.experiments import list_targets, reproduce
-from fareg.experiments._figures import draw_panels
 from fareg.experiments._measures import MetricSettings
 from fareg.experiments._methods import comparison
 from fareg.experiments._reports import write_page
@@ -55,28 +52,26 @@ def smaller():
         yield
 
 
+RANGES = {
+    "AGEP": (17, 57),
+    "COW": (1, 8),
+    "SCHL": (1, 24),
+    "MAR": (1, 6),
+    "OCCP": (10, 30),
+    "POBP": (1, 9),
+    "RELP": (0, 5),
+    "WKHP": (10, 60),
+    "SEX": (1, 3),
+    "RAC1P": (1, 10),
+    "PINCP": (1000, 90000),
+}
+
+
 def write_people(path, n, seed):
     rng = np.random.default_rng(seed)
-    people = pd.DataFrame(
-        {
-            "AGEP": rng.integers(17, 57, n),
-            "COW": rng.integers(1, 8, n),
-            "SCHL": rng.integers(1, 24, n),
-            "MAR": rng.integers(1, 6, n),
-            "OCCP": rng.integers(10, 30, n),
-            "POBP": rng.integers(1, 9, n),
-            "RELP": rng.integers(0, 5, n),
-            "WKHP": rng.integers(10, 60, n),
-            "SEX": rng.integers(1, 3, n),
-            "RAC1P": rng.integers(1, 10, n),
-            "PINCP": rng.integers(1000, 90000, n),
-            "PWGTP": 1,
-            "ST": 6,
-        }
-    )
+    people = pd.DataFrame({name: rng.integers(*ends, n) for name, ends in RANGES.items()})
     path.parent.mkdir(parents=True, exist_ok=True)
-    people.to_csv(path, index=False)
-    return path
+    people.assign(PWGTP=1, ST=6).to_csv(path, index=False)
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +100,7 @@ def test_every_target_leaves_tables_and_figures(everything):
             "summary.csv",
             *(f"{figure}.svg" for figure in FIGURES[target]),
         }
-        for path in paths:
-            if path.suffix == ".csv":
-                assert len(pd.read_csv(path))
-            else:
-                assert path.read_bytes().startswith(b"<?xml")
+        assert all(path.read_bytes().startswith(b"<?xml") for path in paths[1:])
 
 
 def test_comparisons_hold_every_method_and_metric(everything):
@@ -182,28 +173,6 @@ def test_a_second_run_computes_nothing_and_says_the_same(everything, monkeypatch
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_without_census_files_that_target_is_skipped_with_advice(smaller, tmp_path):
-    done = reproduce(["acs", "wsc-cdf"], out=tmp_path, quick=True, sizes=[60], jobs=1)
-    assert set(done.files) == {"wsc-cdf"}
-    assert "download" in done.skipped["acs"]
-    assert "PUMS person files" in done.skipped["acs"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"sizes": [10]}, "sizes must be a whole number >= 40, got 10"),
-        ({"sizes": []}, "sizes must hold at least one number"),
-        ({"repeats": 0}, "repeats must be"),
-        ({"acs_root": ".", "acs_states": ["NM", "XX"]}, "such as 'CA', got 'XX'"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_at_once(arguments, message, tmp_path):
-    with pytest.raises(FaregError, match=message):
-        reproduce(["beta", "acs"], quick=True, out=tmp_path / "results", **arguments)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -231,16 +200,6 @@ def test_the_command_line_lists_runs_and_reports(smaller, tmp_path):
     assert json.loads(result.stdout)["files"]["wsc-cdf"][0].endswith("wsc-cdf/summary.csv")
 
 
-def test_interruption_keeps_what_is_there(smaller, tmp_path, monkeypatch):
-    def interrupted(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setitem(ENGINES, "local", interrupted)
-    result = CliRunner().invoke(app, ["reproduce", "beta", "--quick", "--out", str(tmp_path)])
-    assert result.exit_code == 130
-    assert "what was finished is kept" in result.stderr
-
-
 def test_a_summary_holds_means_and_standard_errors():
     rows = pd.DataFrame({"method": list("aab"), "seed": [0, 1, 0], "x": [1.0, 3.0, 5.0]})
     summary = summarise(rows, ["method"]).set_index("method")
@@ -266,106 +225,3 @@ def test_the_gain_is_per_label_beyond_marginal_sets():
     assert gains.loc["b"].round(9).tolist() == [0.2, -0.2]
     assert np.isnan(gains.loc["c", 200])
     assert "Marginal" not in gains.index
-
-
-def test_a_panel_shows_every_method_once_in_the_legend():
-    methods = ["Marginal", "FaReG (paper)", "unheard of"]
-    rows = [(n, m, 0, n / 1e4, 0.9) for n in (200, 500) for m in methods]
-    summary = summarise(
-        pd.DataFrame(rows, columns=["n", "method", "seed", "size", "coverage"]), ["n", "method"]
-    )
-    panels = {"coverage": "Average Coverage", "size": "Average Size"}
-    figure = draw_panels(summary, panels, "n", x_label="N", log_x=True)
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == methods
-    assert len(figure.axes) == 2
-
-
-# --- faults, through the command ----------------------------------------------------------------
-
-
-def reproduce_command(out, *options):
-    arguments = ["beta", "--quick", "--jobs", "1", "--out", str(out), *options]
-    return CliRunner().invoke(app, ["reproduce", *arguments])
-
-
-def refused(out, *options):
-    """Run the command, which must end with one line and exit code 2; return the line."""
-    result = reproduce_command(out, *options)
-    assert result.exit_code == 2, result.stderr
-    assert result.stderr.startswith("Error: ")
-    assert result.stderr.count("\n") == 1
-    return result.stderr
-
-
-def stored(folder):
-    """Return when each stored cell was written."""
-    return {path.name: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
-
-
-@pytest.fixture
-def disk(tmp_path):
-    """Return a folder on a small disk of its own, and a function that mounts it with options."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-
-    def mount(options):
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-        if subprocess.run(command, capture_output=True).returncode:
-            pytest.skip("mounting a small disk needs root")
-
-    mount("size=40k")
-    yield folder, mount
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_a_full_disk_stops_a_run_in_one_line_and_loses_nothing(smaller, disk):
-    folder, mount = disk
-    assert "the disk is full; free some space or choose another folder" in refused(folder)
-    kept = stored(folder)
-    assert kept
-    assert not list(folder.rglob("*.tmp"))
-    mount("remount,size=10m")
-    assert reproduce_command(folder).exit_code == 0
-    assert stored(folder).items() > kept.items()
-
-
-def test_a_disk_that_cannot_be_written_is_refused_at_once(disk):
-    folder, mount = disk
-    mount("remount,ro")
-    assert "read-only file system" in refused(folder)
-
-
-def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    assert "choose another folder" in refused(tmp_path / "file" / "results")
-
-
-@pytest.fixture(scope="module")
-def finished(smaller, tmp_path_factory):
-    """Return the folder of a run that ended well."""
-    folder = tmp_path_factory.mktemp("finished")
-    assert reproduce_command(folder).exit_code == 0
-    return folder
-
-
-def test_a_scheduler_out_of_reach_is_one_line_and_loses_nothing(finished, monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr("fareg._engines.CONNECT_SECONDS", 1)
-    before = stored(finished)
-    address = "tcp://127.0.0.1:9"
-    line = refused(finished, "delta", "--engine", address)
-    assert f"cannot reach the dask scheduler at {address}" in line
-    assert stored(finished) == before
-
-
-def test_results_of_another_version_are_refused_and_kept(finished):
-    manifest = finished / "fareg-results.json"
-    other = json.dumps({**json.loads(manifest.read_text()), "fareg": "0.0.1"})
-    manifest.write_text(other)
-    before = stored(finished)
-    line = refused(finished)
-    assert "holds results of another version (fareg 0.0.1" in line
-    assert "choose another folder" in line
-    assert stored(finished) == before
-    assert manifest.read_text() == other

@@ -5,14 +5,12 @@ import signal
 import threading
 import time
 from dataclasses import replace
-from functools import partial
 
 import pandas as pd
 import pytest
 
 from fareg import FaregError
-from fareg._engines import run_tasks
-from fareg.experiments._runs import run_cells, run_unit, units_of
+from fareg.experiments._runs import run_cells, units_of
 from fareg.experiments._store import Store
 from forked import dask_cluster, started
 
@@ -97,29 +95,6 @@ def test_a_dask_cluster_survives_the_death_of_a_worker(tiny, expected, numbers_o
     assert killed.is_set()
     assert len(stored(tmp_path)) == len(cells) + 4
     pd.testing.assert_frame_equal(numbers_of(cells, tmp_path), expected)
-
-
-def test_dask_starts_a_cluster_of_its_own(tiny, expected, tmp_path):
-    pytest.importorskip("distributed")
-    unit = units_of(tiny.tiny_cells(1))[0]
-    compute = partial(run_unit, folder=str(tmp_path))
-    ((_, rows),) = run_tasks(compute, [unit], engine="dask", jobs=1)
-    table = pd.concat(rows)
-    table = table[[name for name in table if not name.endswith("_seconds")]]
-    pd.testing.assert_frame_equal(table, expected.loc[list(rows)], check_like=True)
-
-
-def test_rows_from_a_machine_with_another_disk_are_stored_here(tiny, tmp_path, monkeypatch):
-    cells = tiny.tiny_cells(1)[1:2]
-    far = tmp_path / "far"
-    near = Store.open(tmp_path / "near")
-
-    def elsewhere(compute, units, **where):
-        return (run_unit(unit, str(far)) for unit in units)
-
-    monkeypatch.setattr("fareg.experiments._runs.run_tasks", elsewhere)
-    run_cells(cells, near)
-    assert near.get(cells[0].key) is not None
 
 
 def test_a_scheduler_out_of_reach_is_one_clear_error(tiny, tmp_path, monkeypatch):

@@ -40,12 +40,6 @@ def test_what_is_called_or_placed_differently_is_the_same():
     assert content_hash(Method("one", "afcp")) == content_hash(Method("two", "afcp"))
 
 
-def test_the_format_version_is_part_of_the_name(monkeypatch):
-    before = content_hash("x")
-    monkeypatch.setattr("fareg.experiments._settings.FORMAT", 99)
-    assert content_hash("x") != before
-
-
 def test_problems_do_not_share_random_numbers():
     problem = PaperProblem("xnor", 200, 0)
     others = [replace(problem, seed=1), replace(problem, n=201)]
