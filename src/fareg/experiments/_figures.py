@@ -88,24 +88,6 @@ def _share_legend(figure: Any, axes: Any) -> None:
         )
 
 
-def draw_bars(summary: pd.DataFrame, panels: dict[str, str]) -> Any:
-    """Draw a panel per metric, in which each method has a row: a dot with one standard error."""
-    width, height = 2.9 * len(panels) + 2, 0.28 * len(summary) + 1.0
-    figure, axes = _row_of_axes(len(panels), width, height, sharey=True)
-    rows = np.arange(len(summary))[::-1]
-    colours = [STYLES.get(method, PLAIN)["color"] for method in summary["method"]]
-    for ax, (metric, title) in zip(axes, panels.items(), strict=True):
-        errors = summary[f"{metric}_se"].fillna(0.0)
-        ax.errorbar(summary[metric], rows, xerr=errors, fmt="none", ecolor=colours, elinewidth=1)
-        ax.scatter(summary[metric], rows, c=colours, s=28, zorder=3)
-        if "coverage" in metric or metric.startswith("wsc"):
-            ax.axvline(CONFIDENCE, color="black", linewidth=0.8, zorder=0)
-        ax.set_title(title, fontsize=11)
-        ax.grid(alpha=0.25)
-    axes[0].set_yticks(rows, summary["method"])
-    return figure
-
-
 def draw_cdf(values: dict[str, dict[str, Any]]) -> Any:
     """Draw the distribution of worst-slab coverage over directions: a panel per set of features.
 

@@ -66,9 +66,8 @@ def paper_measures(sets: Any, bench: Bench, settings: MetricSettings) -> dict[st
         "delta": settings.delta,
         "n_directions": settings.n_directions,
         "random_state": seed,
+        "kind": "quadratic",
     }
-    line = worst_slab_coverage(codes, covered, **search)
-    search["kind"] = "quadratic"
     curve = worst_slab_coverage(codes, covered, n_permutations=settings.n_permutations, **search)
     held_out = worst_slab_coverage(codes, covered, test_size=0.5, **search)
     null = {f"wsc_plus_null_{end}": getattr(curve.null, end, np.nan) for end in NULL}
@@ -78,7 +77,6 @@ def paper_measures(sets: Any, bench: Bench, settings: MetricSettings) -> dict[st
         "rest_coverage": _mean(covered[~group]),
         "coverage": _mean(covered),
         "size": float(sets.sum(axis=1).mean()),
-        "wsc": line.value,
         "wsc_plus": curve.value,
         "wsc_plus_held_out": np.nan if held_out.test_value is None else held_out.test_value,
         **null,

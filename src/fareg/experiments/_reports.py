@@ -17,7 +17,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from fareg.datasets import PAPER_STATES
-from fareg.experiments._figures import draw_bars, draw_cdf, draw_image, draw_moves, draw_panels
+from fareg.experiments._figures import draw_cdf, draw_image, draw_moves, draw_panels
 from fareg.experiments._settings import BaseModel
 from fareg.experiments._store import write_file
 from fareg.experiments._summaries import (
@@ -45,6 +45,7 @@ FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "th
 VARIANTS = ("base", "codes", "data")  # a comparison has a table for each value of these
 DECIDING = ("group_coverage", "size")  # what is shown at every size
 SHOWN = ("delta", "beta", "n_draws", "epochs", "batch_size", "learning_rate", "hidden_sizes")
+X_LABELS = {"n": "N", "setting": "value"}
 MATCHED = "Marginal at the size of "
 NOTES = "notes.toml"
 
@@ -186,16 +187,6 @@ def _wide(table: pd.DataFrame, title: str) -> str:
     return f"{title}\n\n{markdown_table(shown)}"
 
 
-def _size_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
-    # Oracles and size-matched sets take no time of their own.
-    working = summary[~summary["method"].str.contains("Oracle|Marginal at")]
-    time = {"seconds": "Time Cost (s)"}
-    return {
-        "panels": draw_panels(summary, PANELS, "n", x_label="N", log_x=True),
-        "time": draw_panels(working, time, "n", x_label="N", log_x=True),
-    }
-
-
 def _variant(summary: pd.DataFrame) -> str:
     return next((name for name in VARIANTS if name in summary), "n")
 
@@ -209,19 +200,23 @@ def _comparison_parts(summary: pd.DataFrame) -> Parts:
     ]
 
 
-def _comparison_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
-    own = enumerate(summary.groupby(_variant(summary), sort=False), 1)
-    return {f"comparison-{k}": draw_bars(part, PANELS) for k, (_, part) in own}
-
-
 def _sweep_parts(summary: pd.DataFrame) -> Parts:
     labels = {"method": "Method", "setting": "Value"}
     return [_lead(summary), markdown_table(readable(summary, labels))]
 
 
-def _sweep_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
-    log_x = summary["setting"].max() > 1
-    return {"panels": draw_panels(summary, PANELS, "setting", x_label="value", log_x=log_x)}
+def _panels(x: str, panels: dict[str, str] = PANELS) -> Callable[..., Figures]:
+    """Draw panels over N or over a setting."""
+
+    def figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
+        log_x = bool(summary[x].max() > 1)
+        return {"panels": draw_panels(summary, panels, x, x_label=X_LABELS[x], log_x=log_x)}
+
+    return figures
+
+
+def _no_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
+    return {}
 
 
 def _selection_parts(summary: pd.DataFrame) -> Parts:
@@ -308,22 +303,17 @@ def _time_parts(summary: pd.DataFrame) -> Parts:
     return [_lead(summary), markdown_table(pd.DataFrame(lines))]
 
 
-def _time_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
-    panels = {"seconds": "Time Cost (s)"}
-    return {"time": draw_panels(summary, panels, "n", x_label="N", log_x=True)}
-
-
 REPORTS = {
-    "sizes": Report(_summary, _size_parts, _size_figures),
+    "sizes": Report(_summary, _size_parts, _panels("n")),
     "selection": Report(_summary, _selection_parts, _selection_figures),
-    "comparison": Report(_summary, _comparison_parts, _comparison_figures),
-    "sweep": Report(_summary, _sweep_parts, _sweep_figures),
-    "slabs": Report(_slab_summary, _slab_parts, lambda summary, rows: {}),
+    "comparison": Report(_summary, _comparison_parts, _no_figures),
+    "sweep": Report(_summary, _sweep_parts, _panels("setting")),
+    "slabs": Report(_slab_summary, _slab_parts, _no_figures),
     "cdf": Report(_cdf_summary, lambda summary: [markdown_table(summary.round(3))], _cdf_figures),
     "pictures": Report(
         lambda rows: rows[["n", "seed", "step", "inside", "membership"]],
         _picture_parts,
         lambda summary, rows: {"reconstructions": draw_moves(rows)},
     ),
-    "time": Report(_summary, _time_parts, _time_figures),
+    "time": Report(_summary, _time_parts, _panels("n", {"seconds": "Time Cost (s)"})),
 }
