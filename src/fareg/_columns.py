@@ -18,7 +18,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
 
-from fareg._validation import FloatArray, InvalidInputError, refuse_sparse
+from fareg._validation import FloatArray, InvalidInputError, check_same_length
 from fareg._words import quoted, repeated, shown
 
 PANDAS = pd.DataFrame | pd.Series
@@ -196,7 +196,8 @@ def check_table(X: Any) -> Any:
     """
     table = X
     if not is_frame(X):
-        refuse_sparse("X", X)
+        if hasattr(X, "toarray"):
+            check_same_length(X=X)  # refuses a sparse matrix
         try:
             table = np.asarray(X)
         except ValueError as error:

@@ -50,7 +50,7 @@ class Strange:
     rows: int = 0
     unseen: int = 0  # texts that fit never had, numbers below or above all of fit
     empty: int = 0
-    example: str = ""  # one that is unseen
+    example: Any = ""  # one that is unseen
 
     def __add__(self, other: Strange) -> Strange:
         n_rows, n_unseen = self.rows + other.rows, self.unseen + other.unseen
@@ -149,7 +149,7 @@ def count_strange(summary: Summary, columns: pd.DataFrame) -> Drift:
     >>> for name, strange in count_strange(summarise(fit), new).items():
     ...     print(name, strange)
     sex Strange(rows=3, unseen=1, empty=1, example='f')
-    age Strange(rows=3, unseen=2, empty=0, example='1')
+    age Strange(rows=3, unseen=2, empty=0, example=1.0)
     """
     return {
         name: _strange(columns[name], seen) for name, seen in summary.items() if name in columns
@@ -158,17 +158,17 @@ def count_strange(summary: Summary, columns: pd.DataFrame) -> Drift:
 
 def _strange(column: pd.Series, seen: Mapping[str, Any]) -> Strange:
     if seen["kind"] == "text":
-        codes, texts = pd.factorize(as_text(column))
+        codes, texts = pd.factorize(column if column.dtype == object else as_text(column))
         known = set(texts if seen["known"] is None else seen["known"])
         is_new = np.array([text not in known for text in texts] + [False])[codes]
         n_empty = int((codes < 0).sum())
-        example = str(texts[codes[is_new.argmax()]]) if is_new.any() else ""
+        example: Any = str(texts[codes[is_new.argmax()]]) if is_new.any() else ""
     else:
         numbers = as_numbers(column).to_numpy()
         low, high = seen["range"] or (-np.inf, np.inf)
         is_new = (numbers < low) | (numbers > high)
         n_empty = int(np.isnan(numbers).sum())
-        example = in_words(float(numbers[is_new.argmax()]), seen["kind"]) if is_new.any() else ""
+        example = float(numbers[is_new.argmax()]) if is_new.any() else ""
     return Strange(len(column), int(is_new.sum()), n_empty, example)
 
 
@@ -177,7 +177,9 @@ def check_strange(summary: Summary, columns: pd.DataFrame, beside: pd.DataFrame 
     action = _on_drift.get()
     if action != "ignore" and len(columns) >= MIN_ROWS:
         drift = {} if beside is None else count_strange(summary, beside)
-        judge(summary, drift | count_strange(summary, columns), accept=action == "warn")
+        drift |= count_strange(summary, columns)
+        if any(one.unseen + one.empty >= REPORTED * one.rows for one in drift.values()):
+            judge(summary, drift, accept=action == "warn")
 
 
 def added(drift: Drift, other: Drift) -> Drift:
@@ -225,7 +227,10 @@ def _sentence(name: str, seen: Mapping[str, Any], strange: Strange) -> str:
             )
         else:
             low, high = (in_words(end, seen["kind"]) for end in seen["range"])
-            parts.append(f"{share} lie outside of {low} to {high}, such as {strange.example}")
+            parts.append(
+                f"{share} lie outside of {low} to {high}, such as "
+                f"{in_words(strange.example, seen['kind'])}"
+            )
     if strange.empty / n > seen["empty"]:
         share = f"{percent(strange.empty / n)} of {rows(n)}"
         parts.append(f"{share} are empty ({percent(seen['empty'])} in fit)")

@@ -170,6 +170,8 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
         training does not stop early. If steps grow without bound, as they may with rare classes,
         training is repeated with damped steps.
         """
+        # It cannot split columns without a value; as zeros they are never split on later either.
+        X = np.where(np.isnan(X).all(axis=0), 0.0, X)
         y, weights, given = np.asarray(y), sample_weight, self.get_params()
         if np.unique(y, return_counts=True)[1].min() == 1:
             X, y, weights = lone_rows_twice(X, y, weights)
@@ -206,5 +208,6 @@ def gradient_boosting(random_state: int | None = None) -> Pipeline:
     boosting = AnySizeBoosting(random_state=random_state)
     if get_config()["enable_metadata_routing"]:
         boosting.set_fit_request(sample_weight=True)
-    steps = make_pipeline(ordinal_encoder(), FillEmpty()).steps
-    return Pipeline([*steps, ("histgradientboostingclassifier", boosting)])
+    return Pipeline(
+        [*make_pipeline(ordinal_encoder()).steps, ("histgradientboostingclassifier", boosting)]
+    )

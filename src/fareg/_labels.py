@@ -1,8 +1,8 @@
 """Labels and columns: which column of a table belongs to which label, in one place.
 
-A table of prediction sets has one column of True and False per class. The label of a column is,
-in this order, what ``classes`` says, the name of the column in a frame, or its place among the
-sorted labels if there are as many of them as columns. In any other case ``classes`` is required.
+The label of a column of prediction sets or probabilities is, in this order, what ``classes`` says,
+the name of the column in a frame, or its place among the sorted labels if there are as many of them
+as columns. In any other case ``classes`` is required.
 """
 
 from __future__ import annotations
@@ -271,29 +271,24 @@ def _named_columns(names: list[Any], labels: list[Any], table: str) -> ColumnCla
     classes, n_found = _as_labels(names, labels)
     if n_found:
         return ColumnClasses(classes)
-    found = _stripped(list(map(str, names)), labels, table)
-    if found is not None:
-        return found
+    texts = list(map(str, names))
+    ways: dict[int, list[ColumnClasses]] = {}
+    begins = range(shared_length(texts) + 1)
+    ends = range(shared_length([text[::-1] for text in texts]) + 1)
+    for begin, end in product(begins, ends):
+        inner = [text[begin : len(text) - end] for text in texts]
+        if all(inner):
+            classes, n_found = _as_labels(inner, labels)
+            note = f"columns {shown(names)} of the {table} are read as labels {shown(classes)}"
+            cut = texts[0][:begin], texts[0][len(texts[0]) - end :]
+            ways.setdefault(n_found, []).append(ColumnClasses(classes, *cut, (note,)))
+    most = max(ways, default=0)
+    if most and len(ways[most]) == 1:  # the reading that finds most labels
+        return ways[most][0]
     raise InvalidInputError(
         f"{table} has columns {shown(names)}, of which none is a label of y ({shown(labels)}); "
         "name its columns after the labels, or pass classes, the label of each column"
     )
-
-
-def _stripped(names: list[str], labels: list[Any], table: str) -> ColumnClasses | None:
-    """Strip a common prefix and suffix; return the reading that finds most labels, if it is one."""
-    ways: dict[int, list[ColumnClasses]] = {}
-    begins = range(shared_length(names) + 1)
-    ends = range(shared_length([name[::-1] for name in names]) + 1)
-    for begin, end in product(begins, ends):
-        inner = [name[begin : len(name) - end] for name in names]
-        if all(inner):
-            classes, n_found = _as_labels(inner, labels)
-            note = f"columns {shown(names)} of the {table} are read as labels {shown(classes)}"
-            cut = names[0][:begin], names[0][len(names[0]) - end :]
-            ways.setdefault(n_found, []).append(ColumnClasses(classes, *cut, (note,)))
-    most = max(ways, default=0)
-    return ways[most][0] if most and len(ways[most]) == 1 else None
 
 
 def shared_length(names: list[str]) -> int:

@@ -21,6 +21,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
+NUMBER = int | float | np.integer | np.floating
 
 
 class FaregError(Exception):
@@ -103,15 +104,10 @@ def all_or_nothing(method: Method) -> Method:
     return cast(Method, whole)
 
 
-def _is_number(value: Any) -> bool:
-    """Tell a real number of Python or numpy from everything else, truth values included."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 def check_confidence_level(confidence_level: Any) -> float:
     """Return ``alpha = 1 - confidence_level``, exact in decimals (0.9 gives 0.1)."""
     level = confidence_level
-    if not _is_number(level):
+    if isinstance(level, bool) or not isinstance(level, NUMBER):
         raise InvalidInputError(
             f"confidence_level must be a number in (0, 1), got {level!r}; try 0.9"
         )
@@ -127,7 +123,8 @@ def check_fraction(
 ) -> float:
     """Return ``value`` if it lies between 0 and 1, or is an end that is included."""
     ends = (include_zero and value == 0) or (include_one and value == 1)
-    if not _is_number(value) or not (0 < value < 1 or ends):
+    is_number = isinstance(value, NUMBER) and not isinstance(value, bool)
+    if not is_number or not (0 < value < 1 or ends):
         interval = f"{'[' if include_zero else '('}0, 1{']' if include_one else ')'}"
         raise InvalidInputError(f"{name} must be a number in {interval}, got {value!r}")
     return float(value)
@@ -137,7 +134,8 @@ def check_number(name: str, value: Any, *, include_zero: bool = False) -> float:
     """Return ``value`` if it is a finite number above zero, or zero where that is included."""
     # numpy would squeeze the largest float into the type of a float32
     plain = value.item() if isinstance(value, np.generic) else value
-    is_inside = _is_number(value) and 0 <= plain <= sys.float_info.max
+    is_number = isinstance(value, NUMBER) and not isinstance(value, bool)
+    is_inside = is_number and 0 <= plain <= sys.float_info.max
     if not is_inside or (plain == 0 and not include_zero):
         bound = ">= 0" if include_zero else "> 0"
         raise InvalidInputError(f"{name} must be a number {bound}, got {value!r}")
@@ -218,16 +216,13 @@ def check_parameters(estimator: Any) -> None:
                 check(name, value)
 
 
-def refuse_sparse(name: str, table: Any) -> None:
-    """Refuse a sparse matrix, with the call that makes it dense."""
-    if hasattr(table, "toarray"):
-        raise InvalidInputError(f"{name} must be dense, got a sparse matrix; pass {name}.toarray()")
-
-
 def check_same_length(**arrays: Any) -> int:
     """Return the common length of ``arrays``."""
     for name, array in arrays.items():
-        refuse_sparse(name, array)
+        if hasattr(array, "toarray"):
+            raise InvalidInputError(
+                f"{name} must be dense, got a sparse matrix; pass {name}.toarray()"
+            )
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         got = ", ".join(f"{name} has {length}" for name, length in lengths.items())

@@ -153,7 +153,7 @@ class CalibrationScores:
 
     def quantiles(self, alpha: float) -> FloatArray:
         """Return the threshold of each category, with a last entry for category -1."""
-        thresholds = np.full(len(self.counts) + 1, np.inf)
+        thresholds = np.full(len(self.starts), np.inf)
         k = conformal_rank(self.totals, alpha, self.new)
         enough = np.flatnonzero(k <= self.totals)
         wanted = self.before[self.starts[enough]] + k[enough]

@@ -51,7 +51,7 @@ def _up_to(calibration: CalibrationScores, places: Any, side: Any) -> IntArray:
 
 def interval_quantiles(calibration: CalibrationScores, alpha: float) -> FloatArray:
     """Return ``Q(A_ab)`` of shape (n_levels, n_levels), infinite where b < a."""
-    pooled, n_levels = calibration.pooled, len(calibration.counts)
+    pooled, n_levels = calibration.pooled, len(calibration.starts) - 1
     a, b = np.indices((n_levels, n_levels))
     total = calibration.before[calibration.starts]
     n = total[b + 1] - total[a]  # zero or less where b < a

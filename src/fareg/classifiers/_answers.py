@@ -386,12 +386,12 @@ class FittedAnswers:
         parts, start, is_given = list[Labelled](), 0, rows.proba is not None
         is_given = is_given or bool(hidden_columns(self.estimator_, rows.table))
         for batch in self._score(rows, role, hashes, before):
-            place = slice(start, start + len(batch))
+            place = slice(start, start + len(batch.u))
             if is_given and role == "calibration" and not start:
                 warn_of_swapped(batch.proba.argmax(axis=1), codes[place], self.classes_)
             clusters = None if rows.clusters is None else rows.clusters[place]
             parts.append(batch.labelled(codes[place], clusters))
-            start += len(batch)
+            start = place.stop
         return Labelled.joined(parts) if len(parts) > 1 else parts[0]
 
     def labelled_rows(
@@ -430,7 +430,7 @@ class FittedAnswers:
         ]
 
     def _check_fitted(self) -> None:
-        if not self.__sklearn_is_fitted__():
+        if not hasattr(self, "n_calibration_"):
             raise NotConformalizedError(
                 f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
                 "conformalize(X, y) with a fitted estimator"
@@ -443,3 +443,8 @@ class FittedAnswers:
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_calibration_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.allow_nan = tags.input_tags.string = True
+        return tags

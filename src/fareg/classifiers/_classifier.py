@@ -14,7 +14,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 
-from fareg._columns import KINDS, canonical, check_selection, is_frame, selected_positions
+from fareg._columns import KINDS, canonical, check_selection, is_frame, kind_of, selected_positions
 from fareg._drift import doubtful_columns, is_summary, summarise
 from fareg._encoding import gradient_boosting
 from fareg._labels import calibration_codes, label_codes
@@ -53,7 +53,6 @@ from fareg.classifiers._models import (
 from fareg.classifiers._probabilities import ProbabilityArrays, ProbabilityColumns
 from fareg.classifiers._rows import (
     Rows,
-    kinds_of,
     labelled,
     proba_classes,
     read_proba,
@@ -223,8 +222,9 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         rows = read_rows(self, X, None, sensitive_features, ids, reset=True)
         rows = labelled(rows, y, clusters)
         table, beside, selection = rows.table, rows.beside, self.sensitive_features
-        self.column_kinds_ = kinds_of(table) if is_frame(X) else None
-        self.sensitive_kinds_ = None if beside is None else kinds_of(beside)
+        kinds = [{str(n): kind_of(own) for n, own in some.items()} for some in rows.tables]
+        self.column_kinds_ = kinds[-1] if is_frame(X) else None
+        self.sensitive_kinds_ = None if beside is None else kinds[0]
         if selection is not None and not callable(selection):  # before any work is done
             selected_positions(table if beside is None else beside, selection)
         for columns in rows.tables:
@@ -351,11 +351,6 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         estimator = gradient_boosting() if self.estimator is None else self.estimator
         fits = MethodMapping().add(caller="fit", callee="fit")
         return router.add(estimator=estimator, method_mapping=fits)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.string = True
-        return tags
 
     def _html_repr(self) -> str:
         """Return what notebooks show: a card if fitted, scikit-learn's diagram otherwise."""

@@ -279,7 +279,7 @@ class FaReGClassifier(ConformalClassifier):
                 np.arange(len(rows)) if label is None else np.flatnonzero(rows.y == label)
                 for rows in (teachers, rest)
             )
-            some, n = teachers.take(own), rest.take(others).n_people
+            some, n = teachers.take(own), len(rest.take(others).independent_rows())
             learned = learn_disadvantage(
                 some.people, missed[own], some.clusters, learner=self.learner, seed=seed
             )

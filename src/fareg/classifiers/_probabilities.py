@@ -252,9 +252,8 @@ def _listed(columns: Any, y: Any) -> tuple[list[Any], list[Any]]:
             "give positions their labels: ProbabilityColumns({label: position})"
         )
     if y is not None and columns:
-        found = column_classes(y, len(columns), names=columns, table=TABLE)
-        ends = (len(found.prefix), -len(found.suffix) or None)
-        return columns, [name[slice(*ends)] for name in columns]
+        found = column_classes(y, len(columns), names=columns, table=TABLE).classes
+        return columns, list(map(str, found))
     n_shared = shared_length(columns) if len(columns) > 1 else 0
     # labels such as "mid" and "min" share letters of their own, so only whole words are cut
     prefix = re.sub(r"[^\W_]*$", "", columns[0][:n_shared]) if columns else ""

@@ -23,7 +23,6 @@ from fareg._columns import (
     column_names,
     in_order,
     is_frame,
-    kind_of,
     take_rows,
 )
 from fareg._labels import column_classes, frame_names, label_codes, refuse_missing
@@ -181,11 +180,6 @@ def read_beside(clf: Any, frame: Any, X: Any, *, reset: bool = False) -> pd.Data
     names = list(clf.sensitive_kinds_)
     check_columns(names, column_names(table), "sensitive_features")
     return table[names]
-
-
-def kinds_of(table: pd.DataFrame) -> dict[str, str]:
-    """Return what each canonical column holds."""
-    return {str(name): kind_of(column) for name, column in table.items()}
 
 
 def labelled(rows: Rows, y: Any, clusters: Any) -> Rows:
