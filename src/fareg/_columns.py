@@ -44,7 +44,7 @@ def canonical(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     """
     X = X if is_frame(X) else np.asarray(X)
     own = {
-        name: _canonical(column)
+        name: canonical_column(column)
         for name, column in zip(names or column_names(X), series_of(X), strict=True)
     }
     # The dtype is named, because pandas would turn bare object arrays of text into "str".
@@ -52,7 +52,7 @@ def canonical(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     return pd.DataFrame(series, index=pd.RangeIndex(len(X)))
 
 
-def _canonical(column: pd.Series) -> Any:
+def canonical_column(column: pd.Series) -> Any:
     """Return one column as an array of its canonical type."""
     is_kind = pd.api.types
     if is_kind.is_numeric_dtype(column.dtype) and not is_kind.is_bool_dtype(column.dtype):

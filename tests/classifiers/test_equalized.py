@@ -58,50 +58,6 @@ def test_partial_and_exhaustive_agree_on_one_feature(reader, feature, seed, labe
     np.testing.assert_array_equal(partial, exhaustive)
 
 
-@laws
-@given(seed=seeds, label_conditional=conditional)
-def test_partial_is_the_union_over_single_features(reader, seed, label_conditional):
-    single = [
-        pvalues(
-            PartialConformalClassifier, reader(), seed, name, label_conditional=label_conditional
-        )
-        for name in ("color", "age")
-    ]
-    union = pvalues(
-        PartialConformalClassifier,
-        reader(),
-        seed,
-        ["color", "age"],
-        label_conditional=label_conditional,
-    )
-    np.testing.assert_array_equal(union, np.maximum(*single))
-
-
-@laws
-@given(seed=seeds)
-def test_exhaustive_is_partial_on_the_joint_feature(reader, seed):
-    def joint(X):
-        return X["color"] + X["age"].fillna(0).astype(str)
-
-    np.testing.assert_array_equal(
-        pvalues(ExhaustiveConformalClassifier, reader(), seed, ["color", "age"]),
-        pvalues(PartialConformalClassifier, reader(), seed, joint),
-    )
-
-
-@laws
-@given(seed=seeds)
-def test_each_level_is_calibrated_on_its_own_rows(reader, seed):
-    X, y = table(seed)
-    clf = PartialConformalClassifier(reader(), sensitive_features="color", random_state=0)
-    p = clf.conformalize(X, y).predict_p(X)
-    split = SplitConformalClassifier(reader(), random_state=0)
-    for color in ("Red", "Blue"):
-        rows = (X["color"] == color).to_numpy()
-        own = split.conformalize(X[rows], y[rows]).predict_p(X[rows])
-        np.testing.assert_array_equal(p[rows], own)
-
-
 # --- levels that are missing, unseen or rare ---
 
 
@@ -203,12 +159,6 @@ def test_bins_are_quartiles_of_the_training_rows_in_fit_and_of_calibration_rows_
     )
     assert are_quartiles(clf.fit(X, y).levels_[0].edges, clf.estimator_.rows_)
     assert are_quartiles(clf.conformalize(X[:400], y[:400]).levels_[0].edges, X[:400])
-
-
-def test_all_columns_are_sensitive_unless_told(reader):
-    X, y = table(0)
-    clf = PartialConformalClassifier(reader()).conformalize(X, y)
-    assert [levels.name for levels in clf.levels_] == list(X.columns)
 
 
 def test_a_level_with_too_many_labels_that_the_estimator_never_saw_is_named(reader):

@@ -83,16 +83,6 @@ def test_finds_names_and_repairs_the_group(world, fitted, same_rows_split):
     assert sets.sum() < plain.sum()
 
 
-def test_degrees_of_disadvantage_separate_the_group(world, fitted):
-    _, _, test = world
-    rank, level = fitted.predict_group(test.X), fitted.predict_level(test.X)
-    assert rank.shape == level.shape == (len(test.y),)
-    assert rank[test.group].min() > rank[~test.group].max()
-    assert level[test.group].min() >= level[~test.group].max()
-    order = np.argsort(rank)
-    assert (np.diff(level[order]) >= 0).all()
-
-
 def test_ranks_are_shares_of_the_learning_rows_that_are_at_most_as_disadvantaged(world, fitted):
     _, cal, test = world
     rows = fitted.labelled_rows(cal.X, cal.y)
@@ -202,21 +192,6 @@ def test_the_larger_threshold_of_level_and_protected_groups_counts(world, protec
     np.testing.assert_array_equal(alone.thresholds_, clf.thresholds_)
     assert (clf.predict_set(test.X) >= alone.predict_set(test.X)).all()
     assert alone.named_groups_ == clf.named_groups_  # what is named does not depend on it
-
-
-def test_a_group_that_is_protected_alone_among_equals_has_its_mondrian_threshold(world):
-    """With one level, the threshold is that of split, or of the group if it is larger."""
-    _, cal, test = world
-    rule = Rule.parse("Color = Red and Gender = Female")
-    clf = made(world, n_levels=1, protect=[rule]).conformalize(
-        cal.X[1000:], cal.y[1000:], X_learn=cal.X[:1000], y_learn=cal.y[:1000]
-    )
-    score = clf.labelled_rows(cal.X[1000:], cal.y[1000:]).score
-    split = conformal_quantile(score, confidence_level=0.9)
-    group = conformal_quantile(score[rule.inside(cal.X[1000:])], confidence_level=0.9)
-    assert group > split
-    thresholds = clf.calibration_.thresholds(batch_of(clf, test.X))[:, 0]
-    np.testing.assert_array_equal(thresholds, np.where(rule.inside(test.X), group, split))
 
 
 def test_named_groups_may_be_protected(world, fitted):
@@ -356,14 +331,6 @@ def test_recalibration_warns_of_unknown_labels_and_of_too_few_rows(world, fitted
     assert few.predict_set(test.X).all()
     with pytest.raises(FaregError, match="must have the same number of rows"):
         fitted.recalibrated(test.X, test.y[:-1])
-
-
-def test_recalibration_follows_the_parameters_of_the_fit(world):
-    _, cal, test = world
-    clf = made(world).conformalize(cal.X[:600], cal.y[:600])
-    clf.set_params(label_conditional=True)
-    with pytest.raises(FaregError, match="label_conditional was changed after fit"):
-        clf.recalibrated(test.X, test.y)
 
 
 def test_recalibrated_rows_keep_the_promise_for_everyone_the_worst_off_and_the_group(world):

@@ -116,19 +116,6 @@ def test_marginal_coverage_holds_whatever_was_learned(learn_from):
     assert abs(np.mean(rates) - 0.8) < 3.5 * spread
 
 
-def test_label_conditional_coverage_holds_for_every_label():
-    rates = []
-    for seed in range(20):
-        X, y = table(900, 500 + seed)
-        clf = rectified(600, 900 + seed, label_conditional=True, confidence_level=0.8)
-        rates.append([covered(clf, X[y == k], y[y == k]).mean() for k in range(3)])
-    # about 100 calibration and 300 test rows of each label
-    spread = np.sqrt(0.8 * 0.2 * (1 / 100 + 1 / 300) / 20)
-    low = np.mean(rates, axis=0).min()
-    assert 0.8 - 3.5 * spread < low
-    assert np.mean(rates) < 0.8 + 1 / 60 + 3.5 * spread
-
-
 def test_coverage_is_more_even_than_that_of_split():
     X, y = table(6000, 7)
     hard = (X["who"] == "hard").to_numpy()

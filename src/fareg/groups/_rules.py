@@ -14,7 +14,7 @@ import pandas as pd
 
 from fareg._columns import (
     as_numbers,
-    canonical,
+    canonical_column,
     check_columns,
     check_table,
     column_names,
@@ -199,8 +199,8 @@ class Rule:
 
 def _holds(condition: Condition, columns: Mapping[str, Any]) -> BoolArray:
     """Ask the values of a column as it came."""
-    column = columns[condition.feature].to_frame("x")
-    return condition.holds(canonical(column)["x"])
+    values = canonical_column(columns[condition.feature])
+    return condition.holds(pd.Series(values, dtype=values.dtype))
 
 
 def _numbers_of(levels: Sequence[str]) -> FloatArray:
