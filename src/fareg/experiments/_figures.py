@@ -117,7 +117,7 @@ def draw_moves(rows: pd.DataFrame) -> Any:
     figure = Figure(figsize=(2.2 * len(steps), 2.1 * len(seeds)), layout="constrained")
     axes = figure.subplots(len(seeds), len(steps), sharex=True, sharey=True, squeeze=False)
     for ax, (_, own) in zip(axes.flat, rows.iterrows(), strict=True):
-        ax.scatter(own["color"], own["gender"], s=3, alpha=0.4, color="#0072b2")
+        ax.scatter(own["color"], own["gender"], s=3, alpha=0.4, color="#0072b2", rasterized=True)
         title = f"+{own['step']:g}: |G|/N {own['membership']:.2f}, in group {own['inside']:.2f}"
         ax.set_title(title, fontsize=7)
         ax.axhline(0.5, color="#999999", lw=0.6)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def write_target(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]
     if "fit_seconds" in rows:
         rows = rows.assign(seconds=rows["fit_seconds"] + rows["predict_seconds"])
     report = REPORTS[target.report]
-    summary, place = report.summary(rows), folder / target.name
+    summary = report.summary(rows).assign(version=version("fareg"))
+    place = folder / target.name
     figures = report.figures(summary, rows)
     drawn = [write_file(place / f"{k}.svg", draw_image(own, "svg")) for k, own in figures.items()]
     return [write_file(place / "summary.csv", as_csv(summary)), *drawn]
@@ -99,6 +101,7 @@ def write_page(page: Path) -> Path:
             "figures": sorted(path.stem for path in (folder / name).glob("*.svg")),
             "paper": _paper_table(summary, name),
             "name": name,
+            "version": summary["version"].iloc[0] if "version" in summary else "",
         }
         for name, summary in summaries.items()
     ]
