@@ -250,6 +250,24 @@ def real() -> dict[str, Any]:
     return found
 
 
+def by_label() -> dict[str, Any]:
+    """Return coverage by label and by stays in hospital, means over splits."""
+    rows = stored("benchmarks/by_label.csv")
+    means = rows.groupby(["method", "group"], sort=False)[["coverage", "size"]].mean()
+    return {
+        "groups": list(rows["group"].unique()),
+        "rows": {
+            method: {
+                "coverage": means.loc[method, "coverage"].to_dict(),
+                "size": means.loc[(method, "everyone"), "size"],
+            }
+            for method in rows["method"].unique()
+        },
+        "splits": rows["split"].nunique(),
+        "version": rows["version"].iloc[0],
+    }
+
+
 def monitor() -> dict[str, Any]:
     """Return how soon a monitor finds lost coverage, and how often it is wrong."""
     rows = stored("benchmarks/monitor.csv")
@@ -277,6 +295,7 @@ def results() -> dict[str, Any]:
         "naming": naming(),
         "versions": versions(),
         "real": real(),
+        "by_label": by_label(),
         "monitor": monitor(),
     }
 
