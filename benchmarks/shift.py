@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from measure import VERSION
 from sklearn.frozen import FrozenEstimator
 
 from fareg import FaReGClassifier, FaregError, FaregWarning, SplitConformalClassifier, accept_drift
@@ -108,6 +109,7 @@ def measured(name, X, y, draw, by, seed):
                     "coverage": covered.mean(),
                     "worst_off_fifth": covered[worst].mean(),
                     "size": sets.sum(axis=1).mean(),
+                    "version": VERSION,
                 }
         except FaregError as error:
             print(name, way, error, flush=True)
@@ -121,7 +123,7 @@ def main(pums, adult, oulad) -> None:
             for seed in range(N_SEEDS):
                 rows += measured(name, *problem, seed)
             found = pd.DataFrame(rows)
-            keys, values = ["problem", "weights", "method"], list(found.columns[4:])
+            keys, values = ["problem", "weights", "method"], list(found.columns[4:-1])
             one = found[found["problem"] == name].groupby(keys)
             means = one[values].mean().round(3)
             print(means.assign(error=one["coverage"].sem().round(4)), flush=True)

@@ -27,6 +27,7 @@ from fareg.experiments._figures import draw_image  # noqa: E402
 PAGES: dict[str, Callable[[], dict[str, Any]]] = {
     "results.md": _studies.results,
     "scale.md": _studies.scale,
+    "watching.md": _studies.watching,
 }
 TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "results/shapes.csv": _studies.shapes,
@@ -35,6 +36,7 @@ TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "results/mechanisms.csv": _studies.mechanisms,
     "results/timings.csv": _studies.timings,
     "results/growth.csv": _studies.growth,
+    "results/shift.csv": lambda: _studies.stored("benchmarks/shift.csv"),
     "real-data/tables.csv": _studies.real_by_table,
 }
 PICTURES: dict[str, Callable[[], Any]] = {

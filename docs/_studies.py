@@ -281,6 +281,37 @@ def monitor() -> dict[str, Any]:
     }
 
 
+def shift() -> dict[str, Any]:
+    """Return coverage of another population and size, means over seeds, by what weights were."""
+    rows = stored("benchmarks/shift.csv").replace(
+        {"method": {"levels": FAREG}, "weights": {"known": "true", "by label": "true"}}
+    )
+    keys = ["problem", "method", "weights"]
+    means = rows.groupby(keys, sort=False)[["coverage", "size"]].mean()
+    errors = rows.groupby(keys)["coverage"].sem()
+    return {
+        "lines": {
+            problem: {
+                (method, weights): means.loc[(problem, method, weights)].to_dict()
+                for method in (SPLIT, FAREG)
+                for weights in ("none", "learned", "true")
+                if (problem, method, weights) in means.index
+            }
+            for problem in rows["problem"].unique()
+        },
+        "low": errors.min(),
+        "high": errors.max(),
+        "seeds": rows["seed"].nunique(),
+        "rows": rows["effective_rows"].max(),
+        "version": rows["version"].iloc[0],
+    }
+
+
+def watching() -> dict[str, Any]:
+    """Return what the page on deployment shows."""
+    return {"monitor": monitor(), "shift": shift()}
+
+
 def results() -> dict[str, Any]:
     """Return what the page of results shows."""
     rivals, lines = methods(), overview()
