@@ -141,6 +141,23 @@ def _one_in_sixty(X: pd.DataFrame) -> np.ndarray:
     return (X["Region"] == "Asia") & (X["Gender"] == "Female") & (X["Age"] > 78)
 
 
+def _rare_jobs(X: pd.DataFrame) -> np.ndarray:
+    return X["Job"].isin(JOBS[5:8]) & (X["Color"] == "Blue") & (X["Gender"] == "Male")
+
+
+def _young_and_rich(X: pd.DataFrame) -> np.ndarray:
+    return (X["Age"] < 25) & (X["Income"] > 65_000)
+
+
+def _red_elders(X: pd.DataFrame) -> np.ndarray:
+    african = (X["Region"] == "Africa") & (X["Gender"] == "Male")
+    return african & (X["Age Group"] == "Elder") & (X["Color"] == "Red")
+
+
+def _poor_old_europeans(X: pd.DataFrame) -> np.ndarray:
+    return (X["Region"] == "Europe") & (X["Age"] > 80) & (X["Income"] < 30_000)
+
+
 Shape = tuple[Hardness, tuple[str, ...]]
 TUNING: dict[str, Shape] = {
     "xnor": (_group(_xnor), CATEGORIES),
@@ -174,7 +191,13 @@ LATER: dict[str, Shape] = {
     "weak xnor": (lambda X: np.where(_xnor(X), 0.6, 0.1), CATEGORIES),
     "forties": (_group(_forties), TABLE),
 }
-RARE: dict[str, Shape] = {"one in sixty": (_group(_one_in_sixty), TABLE)}
+RARE: dict[str, Shape] = {  # one or two of a hundred people
+    "one in sixty": (_group(_one_in_sixty), TABLE),
+    "rare jobs": (_group(_rare_jobs), ("Color", "Gender", "Region", "Job")),
+    "young and rich": (_group(_young_and_rich), TABLE),
+    "red elders": (_group(_red_elders), TABLE),
+    "poor old Europeans": (_group(_poor_old_europeans), TABLE),
+}
 NOISE: dict[str, Shape] = {
     f"noise {d}": (lambda X: np.full(len(X), 0.5), tuple(f"Noise {j}" for j in range(d)))
     for d in (3, 10, 20, 60)

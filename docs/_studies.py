@@ -171,6 +171,19 @@ def learners() -> dict[str, dict[str, float]]:
     return pd.DataFrame({"gain": gains.mean(), "error": gains.sem()}).to_dict("index")
 
 
+def rare() -> dict[str, Any]:
+    """Return what each method lacks to the oracle where one or two of a hundred are worse off."""
+    rows = stored("benchmarks/rare.csv")
+    wide = rows.pivot_table(["worst", "size"], ["shape", "seed"], "method")
+    lines = {}
+    for method in ("split", "true order", "levels", "default"):
+        short = wide["worst", "oracle"] - wide["worst", method]
+        ratio = wide["size", method] / wide["size", "oracle"] - 1
+        lines[method] = {"short": short.mean(), "error": short.sem(), "size": ratio.mean()}
+    oracle = wide["worst", "oracle"].mean()
+    return {"lines": lines, "oracle": oracle, "tables": len(wide), "n": int(rows["N"].iloc[0])}
+
+
 def versions() -> list[dict[str, Any]]:
     """Return the defaults of 0.3 beside those of 0.2, on the same rows of the same tables."""
     rows = stored("benchmarks/defaults.csv")
@@ -324,6 +337,7 @@ def results() -> dict[str, Any]:
         "learners": learners(),
         "noise": noise(),
         "naming": naming(),
+        "rare": rare(),
         "versions": versions(),
         "real": real(),
         "by_label": by_label(),

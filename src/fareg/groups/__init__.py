@@ -1,8 +1,7 @@
 """Who is worse off: as a number that models learn, as levels, and in words."""
 
 from fareg.groups._disadvantage import Disadvantage, Signal, learn_disadvantage
-from fareg.groups._label_levels import LabelLevels, permutation_shares
-from fareg.groups._levels import DisadvantageLevels
+from fareg.groups._levels import DisadvantageLevels, LabelLevels, permutation_shares
 from fareg.groups._members import ColumnReading, KernelSum
 from fareg.groups._pursuit import MAX_SHARE, find_groups
 from fareg.groups._rules import Condition, Rule
