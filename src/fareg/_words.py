@@ -29,7 +29,7 @@ def either(endings: Sequence[str]) -> str:
 
 
 CSV, PARQUET = (".csv", ".csv.gz", ".txt"), (".parquet", ".pq")
-HTML, JSON = (".html", ".htm"), (".json",)
+HTML, JSON, MARKDOWN = (".html", ".htm"), (".json",), (".md",)
 TABLE = either(CSV + PARQUET)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from fareg import _words as words
 
 HEAD = ("Group", "Rows", "Covered", "95% interval", "Labels per set", "One label", "No label")
+MAX_NAME = 44  # characters of a group in a text table
 
 
 def markdown(summary: Mapping[str, Any]) -> str:
@@ -18,7 +19,7 @@ def markdown(summary: Mapping[str, Any]) -> str:
     lines = [f"## {summary['title']}: {verdict['label']}", ""]
     lines += [_safe(sentence) for sentence in [*summary["opening"], verdict["sentence"]]]
     lines += ["", *(f"- Next: {_safe(step)}" for step in verdict["next_steps"]), ""]
-    lines += _table(HEAD, [_cells(row) for row in summary["table"]])
+    lines += _table(HEAD, [list(map(_safe, _cells(row))) for row in summary["table"]])
     lines += ["", *(f"- {_safe(note)}." for note in summary["notes"])]
     made = "; ".join([f"Made by fareg {summary['fareg_version']}", *map(_safe, where)])
     lines += ["", f"{made}."]
@@ -56,11 +57,24 @@ def model_card(summary: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "---", "", markdown(summary)])
 
 
+def text_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the first table as lines of text."""
+    cells = [list(HEAD)]
+    cells += [_cells({**row, "group": words.shortened(row["group"], MAX_NAME)}) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for first, *others in cells:
+        right = (f"{own:>{width}}" for own, width in zip(others, widths[1:], strict=True))
+        lines.append("  ".join([f"  {first:<{widths[0]}}", *right]))
+    return lines
+
+
 def _cells(row: Mapping[str, Any]) -> list[str]:
     few = words.TOO_FEW if row["few"] else words.interval(row["low"], row["high"])
-    group = f"true label {row['group']}" if row["kind"] == "label" else row["group"]
+    said = {"label": "true label {}", "finding": "{} (found)", "unequal": "{} (larger sets)"}
+    group = said.get(row["kind"], "{}").format(row["group"])
     return [
-        _safe(group),
+        group,
         words.count(row["n"]),
         words.percent(row["coverage"]),
         few,

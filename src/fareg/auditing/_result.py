@@ -13,17 +13,16 @@ from typing import Any
 import pandas as pd
 
 from fareg._files import AnyPath, check_output, write_text
-from fareg._words import HTML, JSON, json_types
-from fareg.auditing._card import markdown, model_card
+from fareg._words import HTML, JSON, MARKDOWN, json_types
+from fareg.auditing._card import markdown, model_card, text_table
 from fareg.auditing._rate import Rate
 from fareg.auditing._search import Finding
-from fareg.auditing._verdict import Facts, audit_verdict, protect_command, worst_label
+from fareg.auditing._verdict import Facts, audit_verdict, protect_command
 from fareg.report import render_card, render_report, words
 
 SCHEMA = 1  # of the JSON; a new number if a key goes or means something else
 MAX_SHOWN = 200  # rows of a table in the summary, worst first
 FEW_ROWS = 10  # smaller levels and pairs are left out of the report's tables
-MARKDOWN = (".md",)
 FAILURES = {"found": ("finding", "low"), "low": ("low",), "unequal": ("unequal",)}
 
 
@@ -229,6 +228,7 @@ class AuditResult:
             f"({words.evidence(self._overall())}), {words.size(self.mean_size)} labels per set, "
             f"{words.rows(self.n_samples)}"
         )
+        lines += text_table(records(self.table))
         for group in self.findings:
             lines.append(
                 f"  finding    {group.rule}: {words.percent(group.rate.share)} of about "
@@ -239,12 +239,6 @@ class AuditResult:
             lines.append(
                 f"  unequal    {group.rule}: {words.size(group.mean_size)} labels per set, others "
                 f"{words.size(group.others_size)}"
-            )
-        if len(self.by_label) > 1:
-            worst = worst_label(records(self.by_label)) or {}
-            lines.append(
-                f"  by label   worst is {worst['label']}: {words.percent(worst['coverage'])} of "
-                f"{words.rows(worst['n'])} ({words.evidence(worst)})"
             )
         lines += [f"  note       {note}" for note in self.notes]
         return "\n".join(map(words.printable, lines))
@@ -373,7 +367,8 @@ def renamed(verdict: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
     """
     steps = list(verdict["next_steps"])
     for python, other in names.items():
-        steps = [step.replace(python, other) for step in steps if python != "fit"] or steps
+        if python != "protect":
+            steps = [step.replace(python, other) for step in steps]
     return {**verdict, "next_steps": steps}
 
 

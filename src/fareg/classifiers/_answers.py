@@ -179,9 +179,18 @@ class FittedAnswers:
         return labels
 
     def predict_table(
-        self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
+        self,
+        X: Any,
+        *,
+        proba: Any = None,
+        sensitive_features: Any = None,
+        ids: Any = None,
+        action: bool = False,
     ) -> Any:
         """Return a line per row with its set, its size and its top label, among others.
+
+        With ``action``, the column ``action`` says "decide" if the set holds one label, or else
+        "refer": a person should look at the row.
 
         Returns
         -------
@@ -202,6 +211,8 @@ class FittedAnswers:
                 "probability": batch.proba.max(axis=1),
                 **self._describe_rows(batch),
             }
+            if action:
+                columns["action"] = np.where(columns["size"] == 1, "decide", "refer")
             parts.append(pd.DataFrame(columns))
         return frame_like(X, pd.concat(parts, ignore_index=True))
 

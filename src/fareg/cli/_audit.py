@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import SETTINGS, answering, busy, names, sampling_of
+from fareg.cli._running import SETTINGS, answering, busy, check_gate, gate, names, sampling_of
 from fareg.cli._stopping import say
 
 
@@ -51,6 +52,9 @@ def audit(
         typer.Option(help="The same seed gives the same numbers (default: the model's own, or 0)."),
     ] = None,
     report: opt.Report = None,
+    tables: opt.Tables = None,
+    card: opt.Card = None,
+    fail_on: opt.FailOn = None,
     trust: opt.Trust = None,
     sha256: opt.Sha256 = None,
     max_rows: opt.MaxRows = None,
@@ -59,6 +63,7 @@ def audit(
     json: opt.Json = False,
 ) -> None:
     """Find who is covered less often than promised, by the sets of any tool."""
+    check_gate(fail_on)
     with answering(json) as told:
         from fareg.workflow import audit_file
 
@@ -79,11 +84,24 @@ def audit(
                 n_calibration=calibration_rows,
                 sampling=sampling_of(data, max_rows, seed or 0, engine, scheduler),
                 report=report,
+                tables=tables,
+                card=card,
                 progress=progress,
-                settings=SETTINGS,
+                settings={**SETTINGS, "protect": _protect(data, target, names(sets))},
             )
         told.update(result.to_dict(), report=report)
     if not json:
         say(result.summary())
-        if report is not None:
-            say(f"report in {report}")
+        for what, path in (("report", report), ("tables", tables), ("card", card)):
+            if path is not None:
+                say(f"{what} in {path}")
+    gate(fail_on, result)
+
+
+def _protect(data: Path, target: str, sets: list[str] | None) -> str:
+    """Return the command that fits a model to the same table, up to the words of a group."""
+    from fareg._words import quoted
+
+    drop = ["--drop", ",".join(map(quoted, sets))] if sets else []
+    command = ["fareg", "fit", str(data), "--target", target, *drop, "--out", "protected.fareg"]
+    return shlex.join([*command, "--protect"])

@@ -63,3 +63,16 @@ SafeCsv = Annotated[
         help="Write CSV texts like =1+1 with an apostrophe before them, as no formulas.",
     ),
 ]
+Tables = Annotated[
+    Path | None, typer.Option(help="Also write every table to this folder, as CSV files.")
+]
+Card = Annotated[
+    Path | None, typer.Option(help="Also write a section of a model card to this .md file.")
+]
+FailOn = Annotated[
+    str | None,
+    typer.Option(
+        help="End with exit code 3 if it is so: found (a group or everyone is below), low "
+        "(everyone), unequal (sets are much larger for some)."
+    ),
+]

@@ -32,6 +32,12 @@ def predict(
             help="Only warn if half of a column is empty or holds other values than in fit.",
         ),
     ] = False,
+    action: Annotated[
+        bool,
+        typer.Option(
+            "--action", help="Also say of each row: decide (one label) or refer (several or none)."
+        ),
+    ] = False,
     trust: opt.Trust = None,
     sha256: opt.Sha256 = None,
     safe_csv: opt.SafeCsv = False,
@@ -53,6 +59,7 @@ def predict(
                 "trusted": names(trust),
                 "sha256": sha256,
                 "accept_drift": accept_drift,
+                "action": action,
                 "progress": advance,
             }
             if not data.is_dir():

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from fareg import _words as words
-from fareg.cli._stopping import WRITTEN, in_shell, printing, say
+from fareg.cli._stopping import WRITTEN, in_shell, printing, say, stop
 
 # What next steps call a setting in the shell.
 SETTINGS = {
@@ -162,3 +162,21 @@ def print_verdict(console: Any, verdict: dict[str, Any]) -> None:
     console.print(f"[bold]{escape(verdict['label'])}.[/bold] {escape(verdict['sentence'])}")
     for step in verdict["next_steps"]:
         console.print(f"Next: {escape(step)}")
+
+
+GATES = ("found", "low", "unequal")
+SHUT = 3  # the exit code of a gate that was asked for
+
+
+def check_gate(asked: str | None) -> None:
+    """Refuse a gate that there is not, before anything is done."""
+    if asked is not None:
+        from fareg._validation import check_choice
+
+        check_choice("--fail-on", asked, GATES)
+
+
+def gate(asked: str | None, result: Any) -> None:
+    """End with exit code 3 if an audit found what was asked for."""
+    if asked is not None and result.fails(asked):
+        stop(f"Failed: --fail-on {asked}, and {result.decided['label']}", SHUT)

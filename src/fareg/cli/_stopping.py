@@ -1,6 +1,7 @@
 """How a command ends that does not finish: one sentence on stderr, and an exit code.
 
 ====  ===========================================================================================
+3     the gate of --fail-on is shut
 2     what was asked for cannot be done: an argument, a table or a file must change
 1     the machine, a cluster or a library failed, so the same command may work another time
 130   Ctrl-C

@@ -16,7 +16,7 @@ from fareg._drift import accept_drift, unjudged
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._labels import column_classes, plain_text
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
-from fareg._words import HTML, shown
+from fareg._words import HTML, MARKDOWN, shown
 from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import ModelFile, SeenRows
@@ -48,6 +48,8 @@ def audit_file(
     n_calibration: int | None = None,
     sampling: Sampling | None = None,
     report: AnyPath | None = None,
+    tables: AnyPath | None = None,
+    card: AnyPath | None = None,
     progress: Progress = quiet,
     settings: Mapping[str, str] | None = None,
 ) -> AuditResult:
@@ -94,6 +96,10 @@ def audit_file(
         independently of those that a fit with the same seed draws.
     report : path of an HTML file, default=None
         Also write the result there.
+    tables : path of a folder, default=None
+        Also write every table there, as CSV files.
+    card : path of a .md file, default=None
+        Also write a section of a model card there.
     progress : function, optional
         Called with the name of each stage when it begins.
     settings : mapping, default=None
@@ -101,7 +107,9 @@ def audit_file(
     """
     if report is not None:
         check_output(report, endings=HTML)
-    check_outputs([report], inputs=[data, model])
+    if card is not None:
+        check_output(card, endings=MARKDOWN)
+    check_outputs([report, card], inputs=[data, model])
     if bool(sets) == (model is not None):
         got = "both" if sets else "none"
         raise InvalidInputError(f"pass either the columns of the sets or a model, got {got}")
@@ -154,6 +162,7 @@ def audit_file(
         clusters=audited.clusters,
         n_calibration=n_calibration,
         random_state=0 if seed is None else seed,
+        predicted=audited.predicted,
         progress=progress,
     )
     about = {"file": Path(data).name, "target": target, **audited.about, **result.about}
@@ -161,6 +170,10 @@ def audit_file(
     result = replace(result, about=about, notes=notes, settings=settings or {})
     if report is not None:
         result.to_html(report)
+    if tables is not None:
+        result.to_tables(tables)
+    if card is not None:
+        result.to_card(card)
     return result
 
 
@@ -223,6 +236,7 @@ class _Audited:
     classes: list[str] | None = None
     about: dict[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    predicted: Any = None
 
 
 def _audited_columns(asked: _Asked) -> _Audited:
@@ -275,9 +289,12 @@ def _audited_model(asked: _Asked, model: ModelFile, progress: Progress) -> _Audi
         sets = ask(model, "predict_set", X, ids=persons)[new]
     with unjudged():
         top = clf.predict(X[list(clf.column_kinds_ or X)])[new]
+    read = set(clf.column_kinds_ or ()) - set(fitted.get("not_features", ()))
     about = {
         "accuracy": float((label_texts(top) == y[new]).mean()),
         "model": Path(model.path).name,
+        "promise": clf.promise_,
+        "not_read": sorted({*fitted.get("not_features", ()), *(asked.sensitive or ())} - read),
         "base_model": str(fitted.get("estimator", type(clf.estimator_).__name__)),
     }
     X = X.drop(columns=list(hidden_columns(clf.estimator_, X)))
@@ -293,7 +310,8 @@ def _audited_model(asked: _Asked, model: ModelFile, progress: Progress) -> _Audi
         notes += note
     notes += _not_remembered(model.calibrated_note)
     notes += _not_compared(model, frame)
-    return _Audited(X, y[new], sets, clusters, sensitive, classes, about, notes)
+    predicted = label_texts(top)
+    return _Audited(X, y[new], sets, clusters, sensitive, classes, about, notes, predicted)
 
 
 def _not_free(own: Sequence[str], free: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:

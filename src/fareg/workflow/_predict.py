@@ -17,7 +17,7 @@ from fareg._validation import IntArray, InvalidInputError, check_count, warn
 from fareg.persistence import ModelFile
 from fareg.workflow._tables import check_safe_csv, read_batches, table_columns, table_writer
 
-ANSWERS = ("set", "size", "top", "probability", "level", "group")
+ANSWERS = ("set", "size", "top", "probability", "level", "group", "action")
 
 
 def predict_file(
@@ -30,6 +30,7 @@ def predict_file(
     batch_size: int = 50_000,
     trusted: Sequence[str] | None = None,
     sha256: str | None = None,
+    action: bool = False,
     safe_csv: bool = False,
     accept_drift: bool = False,
     progress: Callable[[int], None] | None = None,
@@ -53,6 +54,8 @@ def predict_file(
         Types that the stored estimator may hold beside those that ``fareg.load`` knows.
     sha256 : str, default=None
         The SHA-256 that the model file must have.
+    action : bool, default=False
+        Whether a column says "decide" of rows whose set holds one label, and "refer" of all others.
     safe_csv : bool, default=False
         Whether an apostrophe stands before each text of a CSV file that a spreadsheet might run as
         a formula. Such texts do not read back as they were; sets, numbers and all others do.
@@ -83,6 +86,7 @@ def predict_file(
         out,
         keep=keep,
         ids=ids,
+        action=action,
         source=data,
         accept_drift=accept_drift,
         progress=progress,
@@ -125,6 +129,7 @@ def write_answers(
     keep: Sequence[str],
     ids: str | None,
     source: Any,
+    action: bool = False,
     accept_drift: bool | None = None,
     progress: Callable[[int], None] | None = None,
     notes: Mapping[str, str] | None = None,
@@ -142,7 +147,8 @@ def write_answers(
         for X, kept in batches:
             with rows_after(int(told.sizes.sum()), source):
                 own = None if ids is None else ids_in(kept, ids)
-                table = ask(model, "predict_table", X, ids=own).reset_index(drop=True)
+                table = ask(model, "predict_table", X, ids=own, action=action)
+                table = table.reset_index(drop=True)
             kept = kept.drop(columns=[name for name in kept if name not in keep])
             append(pd.concat([kept, table], axis=1))
             told += Answered(

@@ -59,6 +59,7 @@ def predict_folder(
     trusted: Sequence[str] | None = None,
     sha256: str | None = None,
     accept_drift: bool = False,
+    action: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Write the sets of every row of a partitioned Parquet folder to a folder of the same parts.
@@ -70,7 +71,7 @@ def predict_folder(
 
     Parameters
     ----------
-    model, keep, ids, trusted, sha256, accept_drift
+    model, keep, ids, trusted, sha256, accept_drift, action
         As in :func:`predict_file`.
     data : path of a folder
         It holds Parquet files, also in subfolders; ``name=value`` in the name of a subfolder is a
@@ -98,12 +99,13 @@ def predict_folder(
     stamp, parts = Stamp.of(root), folder_parts(root)
     file = ModelFile.open(model, trusted=trusted, sha256=sha256)
     ids = id_column(ids, file, root)
-    plan = repr((file.sha256, batch_size, list(keep), ids, parts)).encode()
+    plan = repr((file.sha256, batch_size, list(keep), ids, action, parts)).encode()
     clf = file.classifier
     model_columns(file)
     told = Answered(count_sizes([], len(clf.classes_)))
     with _filling(target, plan) as unfinished:
         common: dict[str, Any] = {"keep": keep, "ids": ids, "batch_size": batch_size}
+        common["action"] = action
         answer = partial(_answer_part, model=file, root=root, out=unfinished, **common)
         finished = run_tasks(answer, parts, engine=engine, jobs=jobs, scheduler=scheduler)
         for folder in {(unfinished / part).parent for part in parts}:
@@ -161,6 +163,7 @@ def _answer_part(
     keep: Sequence[str],
     ids: str | None,
     batch_size: int,
+    action: bool,
 ) -> Answered:
     """Write the answers to a part of a folder, and count the sets of each size."""
     clf, kinds = model.classifier, model_columns(model)
@@ -183,4 +186,5 @@ def _answer_part(
         target.unlink(missing_ok=True)  # the part held other rows then
     if count_rows(source) == 0:
         return Answered(count_sizes([], n_classes))
-    return write_answers(model, batches(), target, keep=keep, ids=ids, source=source, notes=read)
+    more: dict[str, Any] = {"keep": keep, "ids": ids, "source": source, "action": action}
+    return write_answers(model, batches(), target, notes=read, **more)
