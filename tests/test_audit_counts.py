@@ -158,7 +158,7 @@ def test_positions_of_sensitive_features_are_those_of_the_table(frame, selection
         random_state=0,
     )
     name = "x2" if frame is np.asarray else "2"
-    assert Rule.parse(result.findings[0].rule) == Rule.parse(f'"{name}" = 1')
+    assert result.findings[0].rule == Rule.parse(f'"{name}" = 1')
     assert result.sensitive_features[-1] == name
 
 

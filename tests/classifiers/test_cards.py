@@ -86,7 +86,7 @@ def test_an_audit_shows_its_verdict_findings_and_picture(fitted):
     assert "<script" not in html
     assert "heat" in html
     for group in told.findings:
-        assert f"{group.coverage:.1%}" in html
+        assert f"{group.rate.share:.1%}" in html
     few = fareg.audit([[0.0]], ["a"], [["a", "b"]], measures=False)._repr_html_()
     assert "Too few rows to tell" in few
     report = fitted.report(X, y, measures=False)
