@@ -236,7 +236,7 @@ def run_audited(path: Path, group: str, seed: int) -> dict[str, Any]:
     covered = is_covered(y, sets, classes=clf.classes_)
     return {
         "named": len(found),
-        "groups": found[0].rule if found else "",
+        "groups": found[0].rule.text if found else "",
         "true_coverage": round(float(covered[inside].mean()), 4),
         "agreement": round(_overlap(found[0].mask, inside), 3) if found else 0.0,
     }

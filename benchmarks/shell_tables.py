@@ -197,15 +197,11 @@ def _speed_sentence(found: pd.DataFrame) -> str:
     seconds = found["processor_seconds"]
     training, start = seconds["training"], seconds["start"]
     parts = [
-        f"`{what}` of {n:,} rows takes {seconds[what]:.1f} s, {start:.1f} s of it to start: "
+        f"`{what}` of {n:,} rows takes as long as "
         f"{(seconds[what] - start) / training:.1f} trainings of the base model"
         for what, n in (("fit", FIT_ROWS), ("audit", AUDIT_ROWS))
     ]
-    return (
-        f"Processor seconds, {_beside(found)}; the ratios are what to compare. One training "
-        f"of the base model on {int(TRAINING_SHARE * FIT_ROWS):,} rows of the same table takes "
-        f"{training:.1f} s. " + "; ".join(parts) + "."
-    )
+    return " and ".join(parts) + f" on {int(TRAINING_SHARE * FIT_ROWS):,} rows of the same table."
 
 
 def main(

@@ -23,7 +23,7 @@ from fareg.experiments._summaries import as_csv, in_digits, markdown_table
 from fareg.experiments._tables import LABELS, Table
 
 SETTING = ["table", "labels", "model", "score", "n", "seed"]
-SPLIT, MATCHED, ORACLE = (METHODS[name].name for name in ("split", "matched", "oracle"))
+SPLIT, MATCHED = METHODS["split"].name, METHODS["matched"].name
 N_RESAMPLES = 2000
 ENOUGH = 0.5  # share of the settings in which a method must have been run
 PAIRED = {"coverage": "Coverage", "mean_size": "Size", "worst_cells": "Worst cells"}
@@ -184,11 +184,8 @@ def _size_ratios(rows: pd.DataFrame) -> pd.Series:
 
 
 def _overview(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per method: averages over tables, gains and ranks with intervals."""
+    """Return one row per method: averages over tables, gains with intervals."""
     gain = by_table(rows, "gain")
-    # The oracle takes no part in the ranks, nor do split sets of another method's size.
-    entered = gain.drop(columns=[ORACLE, MATCHED], errors="ignore")
-    ranks = entered.rank(axis=1, ascending=False).reindex(columns=gain.columns)
 
     def mean(name: str, digits: int = 3) -> list[str]:
         return in_digits(by_table(rows, name).mean(), digits)
@@ -199,7 +196,6 @@ def _overview(rows: pd.DataFrame) -> pd.DataFrame:
     shown["Size"] = in_digits(_size_ratios(rows))
     shown["Worst cells"] = mean("worst_cells")
     shown[GAIN] = _intervals(gain, 3, "+")
-    shown["Rank"] = _intervals(ranks, 1)
     shown["Seconds"] = mean("seconds", 2)
     return shown
 
