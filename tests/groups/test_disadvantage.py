@@ -1,7 +1,6 @@
 """A disadvantage is learned from any table, honestly: no row is predicted by what it taught."""
 
 import json
-import time
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 from fareg import FaregError
 from fareg._columns import canonical
-from fareg._encoding import FillEmpty, gradient_boosting, ordinal_encoder
+from fareg._encoding import FillEmpty, ordinal_encoder
 from fareg.groups import _disadvantage as module
 from fareg.groups import _members as members
 from fareg.groups import learn_disadvantage
@@ -58,20 +57,6 @@ def people_of(n, seed=0, gap=0.5):
 def learned():
     people, target, hard = people_of(800)
     return learn_disadvantage(people, target, seed=0), people, target, hard
-
-
-@pytest.fixture(scope="module")
-def both_models():
-    """Two features matter together, for the smooth model, and others each a little, for trees."""
-    rng = np.random.default_rng(0)
-    people = pd.DataFrame(rng.random((1000, 10)), columns=list("abcdefghij"))
-    together = (people["a"] > 0.5) == (people["b"] > 0.5)
-    target = 0.2 * together + people.mean(axis=1) - 0.1 + 0.1 * rng.normal(size=1000)
-    target = np.clip(target, 0, 1).to_numpy()
-    people["j"] = np.where(people["j"] > 0.5, "high", None)
-    fitted = learn_disadvantage(canonical(people), target, seed=0)
-    assert len(fitted.models) > 1  # trees, and the parts of the smooth model
-    return fitted, canonical(people)
 
 
 def test_those_worse_off_have_more_of_it(learned):
@@ -232,22 +217,6 @@ def test_a_learner_that_is_no_regressor_is_refused():
 
     with pytest.raises(FaregError, match="learner must predict one finite number per row"):
         learn_disadvantage(people, labels, learner=Pairs(), seed=0)
-
-
-def test_one_row_takes_a_third_of_the_time_of_gradient_boosting(both_models):
-    fitted, people = both_models
-    model = gradient_boosting(0).fit(people, fitted.predict(people) > 0.5)
-    row = people.iloc[:1]
-
-    def seconds(call):
-        times = []
-        for _ in range(20):
-            start = time.perf_counter()
-            call(row)
-            times.append(time.perf_counter() - start)
-        return min(times)
-
-    assert seconds(fitted.predict) < seconds(model.predict_proba) / 3
 
 
 # --- honesty, the smooth model, and learners ---

@@ -1,4 +1,4 @@
-"""The worst slab: brute force, laws, peers on the same directions, and what chance alone gives."""
+"""The worst slab: brute force, laws, and what chance alone gives."""
 
 from fractions import Fraction
 
@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from covmetrics.slab_metrics import wsc_all_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,18 +154,6 @@ def test_chunks_do_not_matter(monkeypatch, kind):
     again = worst_slab_coverage(X, covered, **options)
     np.testing.assert_array_equal(found.values, again.values)
     assert (found.lower, found.upper, found.null) == (again.lower, again.upper, again.null)
-
-
-@pytest.mark.parametrize("delta", [0.1, 0.25, 0.5])
-def test_equals_covmetrics_on_the_same_directions(delta):
-    rng = np.random.default_rng(7)
-    X, covered = rng.normal(size=(300, 5)), rng.random(300) < 0.85
-    found = worst_slab_coverage(X, covered, delta=delta, n_directions=40, random_state=2)
-    directions = draw_directions(40, 5, "linear", np.random.default_rng(2))
-    theirs, _, _ = wsc_all_numpy(X, covered.astype(float), delta, directions)
-    np.testing.assert_allclose(found.values, theirs, rtol=1e-12)
-    few = worst_slab_coverage(X, covered, delta=delta, n_directions=5, random_state=2)
-    np.testing.assert_array_equal(found.values[:5], few.values)
 
 
 @settings(max_examples=40, deadline=None)
