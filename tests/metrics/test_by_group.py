@@ -58,6 +58,16 @@ def test_levels_of_each_feature():
     assert ((table.low <= table.coverage) & (table.coverage <= table.high)).all()
 
 
+def test_each_feature_and_each_pair_partitions_the_rows():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.integers(0, 3, 200), "b": rng.random(200), "c": rng.random(200) < 1})
+    covered = rng.random(200) < 0.9
+    table = coverage_by_group(X, covered, pairs=True)
+    assert table.n.sum() == 200 * (3 + 3)
+    assert (table.coverage * table.n).sum() == pytest.approx(covered.sum() * (3 + 3))
+    assert "a=0 and c=True" in set(table.group)
+
+
 def test_masks_and_empty_groups():
     masks = {"none": np.zeros(4, dtype=bool), "first": np.arange(4) == 0}
     with warnings.catch_warnings():
