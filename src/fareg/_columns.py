@@ -48,8 +48,8 @@ def canonical(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
         for name, column in zip(names or column_names(X), series_of(X), strict=True)
     }
     # The dtype is named, because pandas would turn bare object arrays of text into "str".
-    series = {name: pd.Series(one, dtype=one.dtype) for name, one in own.items()}
-    return pd.DataFrame(series, index=pd.RangeIndex(len(X)))
+    texts = {name: pd.Series(one, dtype=object) for name, one in own.items() if one.dtype == object}
+    return pd.DataFrame(own | texts, index=pd.RangeIndex(len(X)))
 
 
 def canonical_column(column: pd.Series) -> Any:

@@ -208,6 +208,4 @@ def gradient_boosting(random_state: int | None = None) -> Pipeline:
     boosting = AnySizeBoosting(random_state=random_state)
     if get_config()["enable_metadata_routing"]:
         boosting.set_fit_request(sample_weight=True)
-    return Pipeline(
-        [*make_pipeline(ordinal_encoder()).steps, ("histgradientboostingclassifier", boosting)]
-    )
+    return Pipeline([*ordinal_encoder().steps, ("histgradientboostingclassifier", boosting)])

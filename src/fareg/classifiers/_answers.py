@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import narwhals.stable.v2 as nw
 import numpy as np
 import pandas as pd
+from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
 from fareg._columns import is_frame, select_columns
@@ -50,6 +51,7 @@ class FittedAnswers:
     Attributes that end in an underscore were left by ``fit`` or ``conformalize``.
     """
 
+    estimator: Any
     allow_empty: bool
     conformity_score: Any
     label_conditional: bool
@@ -381,7 +383,10 @@ class FittedAnswers:
         """Return class probabilities: those beside the rows, or else the estimator's."""
         if rows.proba is not None:
             return check_proba(rows.proba, first_row=first_row)
-        return check_proba(ask(self.estimator_, rows.X, self.excluded_))
+        model, X = self.estimator_, rows.X
+        if self.estimator is None and isinstance(model, Pipeline) and not self.excluded_:
+            model, X = model[1:], rows.table  # the first step makes columns canonical
+        return check_proba(ask(model, X, self.excluded_))
 
     def _hashes(self, rows: Rows) -> Any:
         """Return 64 bits per row that equal rows have in common, by values, ids and labels."""
