@@ -187,6 +187,12 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         clusters: Any = None,
         sensitive_features: Any = None,
         ids: Any = None,
+        X_learn: Any = None,
+        y_learn: Any = None,
+        proba_learn: Any = None,
+        sensitive_learn: Any = None,
+        clusters_learn: Any = None,
+        ids_learn: Any = None,
         shift: Any = None,
         sample_weight: None = None,
     ) -> Self:
@@ -206,6 +212,14 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             the names of a frame, or the sorted labels of y if there are as many as columns.
         clusters, sensitive_features, ids : default=None
             As in :meth:`fit`.
+        X_learn, y_learn : as X and y, default=None
+            Rows that teach FaReG who is disadvantaged, or a rectified classifier its quantile, so
+            that all rows of X calibrate. Without them, a part of X teaches.
+        proba_learn : array of shape (n_learn, n_classes), default=None
+            Class probabilities of the rows that teach, by models that were not trained on them.
+            If None, the estimator is asked; then it must not have been trained on these rows.
+        sensitive_learn, clusters_learn, ids_learn : default=None
+            As ``sensitive_features``, ``clusters`` and ``ids``, of the rows that teach.
         shift : KnownWeights, CovariateShift or LabelShift, default=None
             How the people differ for whom sets will be made; see ``fareg.shift``. The promise is
             then made to the new population. Split, Partial, Exhaustive and FaReG take it.
@@ -213,8 +227,30 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             Weights are refused; ``shift=KnownWeights(column)`` is for those of a new population.
         """
         refuse_weights(sample_weight)
+        beside = (y_learn, proba_learn, sensitive_learn, clusters_learn, ids_learn)
+        if X_learn is None and any(part is not None for part in beside):
+            raise InvalidInputError(
+                "y_learn, proba_learn, sensitive_learn, clusters_learn and ids_learn describe "
+                "X_learn, got no X_learn"
+            )
+        if X_learn is not None and self.learn_from not in ("auto", "train"):
+            raise InvalidInputError(
+                f"this {type(self).__name__} learns nothing from X_learn; leave it out"
+            )
         rows = self._start(X, y, sensitive_features, clusters, ids)
-        return self._conformalize(self._begin_with(rows, proba, classes), shift=shift)
+        rows = self._begin_with(rows, proba, classes)
+        if X_learn is None:
+            return self._conformalize(rows, shift=shift)
+        if sensitive_learn is None and rows.beside is not None:
+            raise InvalidInputError(
+                "sensitive features are beside X, so those of X_learn are needed too, got none; "
+                "pass sensitive_learn=frame"
+            )
+        other = read_rows(self, X_learn, proba_learn, sensitive_learn, ids_learn, labels=classes)
+        other = labelled(other, y_learn, clusters_learn)
+        pairs = zip(rows.tables, other.tables, strict=True)
+        self.seen_values_ = summarise(*map(pd.concat, pairs), clusters=rows.clusters)
+        return self._conformalize(rows, self._taught(other), shift)
 
     def _start(self, X: Any, y: Any, sensitive_features: Any, clusters: Any, ids: Any) -> Rows:
         """Check all arguments, and note what the columns are like; return the rows."""
@@ -288,8 +324,12 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             seed=seed,
             weights=weights,
         )
+        return self._taught(replace(rows, proba=proba))
+
+    def _taught(self, rows: Rows) -> Training:
+        """Return what labelled rows teach, with probabilities by models that never saw them."""
         codes = label_codes(rows.y, self.classes_)
-        teachers = self._labelled(replace(rows, proba=proba, codes=codes), "learning")
+        teachers = self._labelled(replace(rows, codes=codes), "learning")
         return Training(teachers.people, teachers)
 
     def _conformalize(

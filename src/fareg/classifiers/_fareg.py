@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Self
 
@@ -13,13 +13,10 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import check_columns
-from fareg._drift import summarise
-from fareg._labels import label_codes
 from fareg._validation import (
     FloatArray,
     IntArray,
     InvalidInputError,
-    all_or_nothing,
     check_count,
     one_of,
     require,
@@ -29,11 +26,10 @@ from fareg.classifiers._classifier import ConformalClassifier, Folds
 from fareg.classifiers._models import (
     Training,
     divide_rows,
-    refuse_weights,
     shortfall,
 )
 from fareg.classifiers._naming import check_groups, describe_groups, verify_groups
-from fareg.classifiers._rows import labelled, read_rows
+from fareg.classifiers._rows import labelled
 from fareg.groups import (
     DisadvantageLevels,
     LabelLevels,
@@ -179,69 +175,6 @@ class FaReGClassifier(ConformalClassifier):
         # The paper's room stands above this one; this is the only door that leads up.
         room = importlib.import_module("fareg.paper")
         return room.PublishedFaReGClassifier.published(estimator, data=data, **parameters)
-
-    @all_or_nothing
-    def conformalize(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        proba: Any = None,
-        classes: Any = None,
-        clusters: Any = None,
-        sensitive_features: Any = None,
-        ids: Any = None,
-        X_learn: Any = None,
-        y_learn: Any = None,
-        proba_learn: Any = None,
-        sensitive_learn: Any = None,
-        clusters_learn: Any = None,
-        ids_learn: Any = None,
-        shift: Any = None,
-        sample_weight: None = None,
-    ) -> Self:
-        """Calibrate a fitted estimator on rows that it was not trained on.
-
-        Parameters
-        ----------
-        X, y, proba, classes, clusters, sensitive_features, ids, shift, sample_weight
-            As in :meth:`SplitConformalClassifier.conformalize`.
-        X_learn, y_learn : as X and y, default=None
-            Rows that teach who is disadvantaged, so that all rows of X calibrate. Without them, a
-            part of X teaches.
-        proba_learn : array of shape (n_learn, n_classes), default=None
-            Class probabilities of the rows that teach, by models that were not trained on them.
-            If None, the estimator is asked; then it must not have been trained on these rows.
-        sensitive_learn : frame of shape (n_learn, n_sensitive_features), default=None
-            Who these rows are about, if ``sensitive_features`` are beside X.
-        clusters_learn : array of shape (n_learn,), default=None
-            Ids of people or places with several rows among them; they are held out together.
-        ids_learn : array-like of shape (n_learn,), default=None
-            Whose rows these are, as in :meth:`predict_set`.
-        """
-        refuse_weights(sample_weight)
-        beside = (y_learn, proba_learn, sensitive_learn, clusters_learn, ids_learn)
-        if X_learn is None and any(part is not None for part in beside):
-            raise InvalidInputError(
-                "y_learn, proba_learn, sensitive_learn, clusters_learn and ids_learn describe "
-                "X_learn, got no X_learn"
-            )
-        rows = self._start(X, y, sensitive_features, clusters, ids)
-        rows = self._begin_with(rows, proba, classes)
-        if X_learn is None:
-            return self._conformalize(rows, shift=shift)
-        if sensitive_learn is None and rows.beside is not None:
-            raise InvalidInputError(
-                "sensitive features are beside X, so those of X_learn are needed too, got none; "
-                "pass sensitive_learn=frame"
-            )
-        other = read_rows(self, X_learn, proba_learn, sensitive_learn, ids_learn, labels=classes)
-        other = labelled(other, y_learn, clusters_learn)
-        pairs = zip(rows.tables, other.tables, strict=True)
-        self.seen_values_ = summarise(*map(pd.concat, pairs), clusters=rows.clusters)
-        other = replace(other, codes=label_codes(other.y, self.classes_))
-        teachers = self._labelled(other, "learning")
-        return self._conformalize(rows, Training(teachers.people, teachers), shift)
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
         by_label, alpha = self.label_conditional, self.alpha_
