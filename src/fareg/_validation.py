@@ -180,6 +180,8 @@ def one_of(*choices: str) -> Callable[[str, Any], Any]:
 # The largest number of steps, draws or networks. More is a typing error that would run forever.
 MAX_COUNT = 1_000_000
 
+UNKNOWN = object()  # the default of a parameter that has none
+
 # The declared type of a parameter says what it may be: the check behind the type is called with
 # the name and the value of the parameter.
 Confidence = Annotated[float, lambda name, value: check_confidence_level(value)]
@@ -207,6 +209,8 @@ def check_parameters(estimator: Any) -> None:
     cls: Any = type(estimator)
     for name, hint in _declared(cls).items():
         value = getattr(estimator, name)
+        if value is getattr(cls, name, UNKNOWN):  # the default needs no check
+            continue
         is_union = typing.get_origin(hint) in (typing.Union, UnionType)
         options = typing.get_args(hint) if is_union else (hint,)
         if value is None and type(None) in options:

@@ -310,7 +310,8 @@ class FittedAnswers:
     def _sets(self, batch: Batch, alpha: float | None = None) -> BoolArray:
         """Return the sets of these rows, at the confidence level of fit or at another one."""
         if alpha is None:
-            return self._kept(batch, batch.scores <= self.calibration_.thresholds(batch))
+            sets = batch.scores <= self.calibration_.thresholds(batch)
+            return sets if self.allow_empty else self._kept(batch, sets)
         if not self.calibration_.has_pvalues:
             raise InvalidInputError(
                 f"{type(self).__name__} has no p-values, so its sets have the confidence level of "

@@ -172,9 +172,10 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             weights = None if weights is None else weights[train]
         model = gradient_boosting(seed) if self.estimator is None else clone(self.estimator)
         self.excluded_, own = excluded, rows.take(train)
-        X = readable(own.X, self.excluded_)
-        self._begin(trained(clone(model), X, own.y, weights))
-        return self._conformalize(rows.take(rest), self._training(model, own, seed, weights))
+        visible = readable(own.X, excluded) if excluded else own.X
+        self._begin(trained(clone(model), visible, own.y, weights))
+        training = self._training(model, visible, own, seed, weights)
+        return self._conformalize(rows.take(rest), training)
 
     @all_or_nothing
     def conformalize(
@@ -308,7 +309,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             "fit(X, y), which trains it"
         )
 
-    def _training(self, model: Any, rows: Rows, seed: int, weights: Any) -> Training | None:
+    def _training(self, model: Any, X: Any, rows: Rows, seed: int, weights: Any) -> Any:
         """Return the training rows; where they teach, by models that were trained without them."""
         if not self._has_groups:
             return None
@@ -316,7 +317,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             return Training(self._people(rows))
         proba = out_of_fold_proba(
             model,
-            readable(rows.X, self.excluded_),
+            X,
             rows.y,
             self.classes_,
             cv=self.cv,

@@ -199,7 +199,9 @@ class FaReGClassifier(ConformalClassifier):
         covered = (one_each.y >= 0) & (one_each.score <= split)
         self.named_groups_ = verify_groups(found, one_each.people, covered, 1 - alpha)
         members = {own.rule: own.rule.inside(rest.people) for own in self.named_groups_}
-        self._describe(calibration, members, apart)
+        self.groups_ = describe_groups(
+            self.named_groups_, members, calibration, apart, self.classes_
+        )
         return calibration
 
     def _learned_levels(
@@ -219,10 +221,6 @@ class FaReGClassifier(ConformalClassifier):
             yield DisadvantageLevels.cut(
                 learned, some.people, n_levels=self.n_levels, n_calibration=n
             )
-
-    def _describe(self, calibration: Union, members: Any, apart: IntArray) -> None:
-        named, classes = self.named_groups_, self.classes_
-        self.groups_ = describe_groups(named, members, calibration, apart, classes)
 
     def recalibrated(
         self,
@@ -269,7 +267,8 @@ class FaReGClassifier(ConformalClassifier):
         parts = zip(self.protected_, other.calibration_.parts[1:], strict=True)
         members = {rule: part.cells == 0 for rule, part in parts}
         apart = np.arange(len(sample)) if apart is None else apart
-        other._describe(other.calibration_, members, apart)
+        named, classes = self.named_groups_, self.classes_
+        other.groups_ = describe_groups(named, members, other.calibration_, apart, classes)
         return other
 
     def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:

@@ -199,8 +199,6 @@ def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:
 
 def readable(X: Any, excluded: Sequence[int]) -> Any:
     """Return a table without the columns at these positions."""
-    if not excluded:
-        return X
     return columns_at(X, [p for p in range(len(column_names(X))) if p not in excluded])
 
 
@@ -209,7 +207,7 @@ def ask(estimator: Any, X: Any, excluded: Sequence[int] = (), method: str = "pre
 
     ``excluded`` are the positions of columns that it may not read.
     """
-    X = readable(X, excluded)
+    X = readable(X, excluded) if excluded else X
     if is_frame(X):  # in the order in which the estimator knows the columns, if it does
         X = in_order(X, getattr(estimator, "feature_names_in_", None))
     with _at_work(estimator, X, "refuses these rows"):
