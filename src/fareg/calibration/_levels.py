@@ -229,10 +229,14 @@ class LevelThresholds(Calibration):
 
     def of_rows(self) -> FloatArray:
         """Return the threshold of each calibration row for its true label, shape (n,)."""
-        thresholds, labels = np.full(len(self.sample), np.inf), self.sample.problems
+        return self.at(self.row_levels, self.sample.problems)
+
+    def at(self, levels: IntArray, labels: IntArray) -> FloatArray:
+        """Return the threshold of rows of these levels for one label each, shape (n,)."""
+        thresholds = np.full(len(levels), np.inf)
         for label, theta in enumerate(self.theta):
-            rows = (labels == label) & (self.row_levels >= 0)
-            thresholds[rows] = theta[self.row_levels[rows]]
+            rows = (labels == label) & (levels >= 0)
+            thresholds[rows] = theta[levels[rows]]
         return thresholds
 
     def first_raised(self) -> int:

@@ -160,8 +160,12 @@ class Mondrian(Calibration):
 
     def of_rows(self) -> FloatArray:
         """Return the threshold of each calibration row for its true label, shape (n,)."""
-        own = self._of_cells(self.cells)[np.arange(len(self.sample)), self.sample.problems]
-        return np.where((self.sample.problems < 0) & (self.cells != ABSENT), np.inf, own)
+        return self.at(self.cells, self.sample.problems)
+
+    def at(self, cells: IntArray, labels: IntArray) -> FloatArray:
+        """Return the threshold of rows of these cells for one label each, shape (n,)."""
+        own = self._of_cells(cells)[np.arange(len(cells)), labels]
+        return np.where((labels < 0) & (cells != ABSENT), np.inf, own)
 
     @weight_by_weight
     def thresholds(self, batch: Batch) -> FloatArray:

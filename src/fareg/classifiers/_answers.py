@@ -187,6 +187,7 @@ class FittedAnswers:
         proba: Any = None,
         sensitive_features: Any = None,
         ids: Any = None,
+        confidence_level: float | None = None,
         action: bool = False,
     ) -> Any:
         """Return a line per row with its set, its size and its top label, among others.
@@ -194,16 +195,22 @@ class FittedAnswers:
         With ``action``, the column ``action`` says "decide" if the set holds one label, or else
         "refer": a person should look at the row.
 
+        Parameters
+        ----------
+        X, proba, sensitive_features, ids, confidence_level
+            As in :meth:`predict_set`.
+
         Returns
         -------
         DataFrame, of polars or another library if X is one, with the index of X if it has one
             ``set`` (a JSON list of labels, such as ``["a", "b"]``), ``size``, ``top`` (the most
             probable label) and its ``probability``; methods with groups add theirs.
         """
+        alpha = None if confidence_level is None else check_confidence_level(confidence_level)
         labels = np.array([str(label) for label in self.classes_], dtype=object)
         parts = []
         for batch in self._batches(X, proba, sensitive_features, ids):
-            sets = self._sets(batch)
+            sets = self._sets(batch, alpha)
             first, which = distinct_rows(pd.DataFrame(sets))  # each distinct set is written once
             texts = [set_text(labels[own]) for own in sets[first]]
             columns = {
