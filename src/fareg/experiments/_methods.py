@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,7 +28,6 @@ from fareg.experiments._measures import once
 from fareg.experiments._peers import PEERS
 from fareg.experiments._settings import CONFIDENCE, Method, Parameters
 from fareg.paper import PublishedFaReGClassifier, drawn_members, latent_importance
-from fareg.pvalues import conformal_quantile
 
 PROBE = 1e-3  # the paper's perturbation of a latent dimension
 MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of them
@@ -138,15 +136,15 @@ def apply_method(
     ``size_of`` tells the mean size of another method's sets. Seconds are processor time of one
     core, without the trainings of the base model.
     """
+    X = bench.X.iloc[bench.test]
     if method.kind == "oracle":
-        split = split_scores(bench, score)
-        inside = (bench.group[rows] for rows in (bench.calibration, bench.test))
-        return split.oracle_sets(*inside, construction=method["construction"]), {}
+        sets = fitted(Method("", "oracle"), bench, score)[0].predict_set(X)
+        if method["construction"] == "union":
+            marginal = fitted(SPLIT, bench, score)[0].predict_set(X)
+            sets = marginal | (sets & bench.group[bench.test][:, None])
+        return sets, {}
     if method.kind == "matched":  # one threshold for everyone, at the mean size of another method
-        split = split_scores(bench, score)
-        threshold = size_matched_threshold(split.scores, size_of(method["like"]))
-        level = float((split.own <= threshold).sum() / (len(split.own) + 1))
-        return split.scores <= threshold, {"level": level}
+        return size_matched_sets(bench, score, size_of(method["like"])), {}
     if method.kind == "draws":
         # Every T takes the first T of many draws, so the group is learned once for all of them.
         most = method.with_parameters(n_draws=MOST_DRAWS)
@@ -154,7 +152,6 @@ def apply_method(
         model = model.with_draws(method["n_draws"])
     else:
         model, facts = fitted(method, bench, score)
-    X = bench.X.iloc[bench.test]
     ask = partial(_sets_without_marginal, method, bench, score, model)
     ask = ask if method.kind == "condcp-for-marginal" else model.predict_set
     sets, seconds = _timed(bench, lambda: np.asarray(ask(X)))
@@ -206,6 +203,9 @@ def classifier(method: Method, bench: Bench, score: str) -> Any:
         "random_state": bench.seed,
         **dict(method.parameters),
     }
+    if kind == "oracle":  # rows are known by their index
+        options["sensitive_features"] = lambda X: pd.Series(bench.group[X.index], X.index)
+        return ExhaustiveConformalClassifier(bench.estimator, **options)
     if kind not in PUBLISHED:
         make = imported(kind) if ":" in kind else CLASSIFIERS.get(kind) or PEERS[kind]
         return make(bench.estimator, **options)
@@ -256,9 +256,6 @@ def _shares(name: str, selected: BoolArray) -> dict[str, float]:
     return {f"{name}_first": first, f"{name}_second": second, f"{name}_both": both}
 
 
-# --- what methods are compared with -------------------------------------------------------------
-
-
 def size_matched_threshold(scores: FloatArray, mean_size: float) -> float:
     """Return the one threshold at which sets of shape (n, n_classes) have a given mean size.
 
@@ -270,37 +267,13 @@ def size_matched_threshold(scores: FloatArray, mean_size: float) -> float:
     return float(np.sort(scores, axis=None)[max(n_labels - 1, 0)])
 
 
-@dataclass(frozen=True, eq=False)
-class SplitScores:
-    """The scores behind split conformal sets, from which the sets of a comparison follow."""
+def size_matched_sets(bench: Bench, score: str, mean_size: float) -> BoolArray:
+    """Return split conformal sets of the test rows with the threshold that gives a mean size."""
 
-    own: FloatArray  # (n_calibration,) of the true labels of the calibration rows
-    scores: FloatArray  # (n_test, n_classes)
-
-    def oracle_sets(
-        self, inside: BoolArray, test_inside: BoolArray, *, construction: str = "partition"
-    ) -> BoolArray:
-        """Return the sets of someone who knows the true group, shape (n_test, n_classes).
-
-        ``inside`` and ``test_inside`` tell which calibration and test rows are in the group. A
-        "partition" calibrates the group on its own members and the others on themselves. A "union"
-        calibrates the others on all rows, and gives the group the larger of both thresholds.
-        """
-        of_group = conformal_quantile(self.own[inside], confidence_level=CONFIDENCE)
-        others = self.own if construction == "union" else self.own[~inside]
-        of_others = conformal_quantile(others, confidence_level=CONFIDENCE)
-        if construction == "union":
-            of_group = max(of_group, of_others)
-        return self.scores <= np.where(test_inside, of_group, of_others)[:, None]
-
-
-def split_scores(bench: Bench, score: str) -> SplitScores:
-    """Return the scores of the split conformal classifier."""
-
-    def ask() -> SplitScores:
+    def ask() -> FloatArray:
         model, _ = fitted(SPLIT, bench, score)
-        X, y = bench.X.iloc[bench.calibration], bench.y[bench.calibration]
-        test = bench.X.iloc[bench.test]
-        return SplitScores(model.labelled_rows(X, y).score, model.conformity_scores(test))
+        scores: FloatArray = model.conformity_scores(bench.X.iloc[bench.test])
+        return scores
 
-    return once(bench, ("split", score), ask)
+    scores = once(bench, ("split", score), ask)
+    return scores <= size_matched_threshold(scores, mean_size)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 
 from fareg._columns import canonical
 from fareg._engines import run_tasks
@@ -181,22 +181,15 @@ def run_cells(
     units = units_of(cell for cell in cells if store.get(cell.key) is None)
     compute = partial(run_unit, folder=str(store.folder.resolve()))
     finished = run_tasks(compute, units, jobs=jobs, engine=engine)
-    columns = (
-        TextColumn("{task.fields[done]} of {task.fields[n]} problems"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
     is_quiet = console is None or not console.is_terminal
-    with Progress(*columns, console=console, disable=is_quiet) as progress:
-        task = progress.add_task("", total=sum(map(_cost, units)), done=0, n=len(units))
-        for done, (unit, rows) in enumerate(finished, start=1):
+    with Progress(console=console, disable=is_quiet) as progress:
+        task = progress.add_task(f"{len(units)} problems", total=sum(map(_cost, units)))
+        for unit, rows in finished:
             for key, frame in rows.items():
                 # Another machine may have stored the cell on a disk of its own.
                 if not store.path(key).exists():
                     store.put(key, frame)
-            progress.update(task, advance=_cost(unit), done=done)
+            progress.update(task, advance=_cost(unit))
 
 
 def units_of(cells: Iterable[Cell]) -> list[list[Cell]]:

@@ -18,7 +18,7 @@ from fareg._validation import BoolArray, IntArray, InvalidInputError
 from fareg.classifiers import split_rows
 from fareg.experiments._bench import DRAW, NOISE, Bench
 from fareg.experiments._measures import covered_rows, fairness, table_measures
-from fareg.experiments._methods import size_matched_threshold, split_scores
+from fareg.experiments._methods import size_matched_sets
 from fareg.experiments._settings import UNHASHED, BaseModel, fingerprint, generator
 from fareg.experiments._store import Store
 from fareg.workflow import read_table
@@ -267,8 +267,7 @@ class TableProblem:
     def measure(self, sets: Any, bench: Bench, cell: Any) -> dict[str, float]:
         """Return every measure, and those of split sets with the same mean size."""
         measured = table_measures(sets, bench)
-        scores = split_scores(bench, cell.score).scores
-        same_size = scores <= size_matched_threshold(scores, measured["mean_size"])
+        same_size = size_matched_sets(bench, cell.score, measured["mean_size"])
         matched = fairness(covered_rows(same_size, bench), bench)
         return {**measured, **{f"matched_{name}": value for name, value in matched.items()}}
 

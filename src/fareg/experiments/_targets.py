@@ -159,10 +159,12 @@ def _short(plan: Plan) -> list[Method]:
 
 
 def _eight(plan: Plan) -> list[Labelled]:
-    found = []
-    for codes, methods in {"ordered": comparison(plan.epochs), "authors": _short(plan)}.items():
-        found += plan.compare(plan.problems("eight", codes=codes), methods, codes=codes)
-    return found
+    rows = plan.compare(
+        plan.problems("eight", codes="ordered"), comparison(plan.epochs), codes="ordered"
+    )
+    return rows + plan.compare(
+        plan.problems("eight", codes="authors"), _short(plan), codes="authors"
+    )
 
 
 def _codes(plan: Plan) -> list[Labelled]:
@@ -195,7 +197,8 @@ def _acs(plan: Plan) -> list[Labelled]:
     other = Method(
         "FaReG (paper, synthetic settings)", "paper", (*plan.epochs, ("data", "synthetic"))
     )
-    methods = {"network": [other], "boosting": [OUT_OF_FOLD, other]}
+    more = [other, Method(f"Marginal at the size of {other.name}", "matched", (("like", other),))]
+    methods = {"network": more, "boosting": [OUT_OF_FOLD, *more]}
     found = []
     for name, base in {"network": plan.base, "boosting": BOOSTING}.items():
         problems = plan.problems("acs", ACS_ROWS - ACS_TEST, **own, base=base)
