@@ -182,3 +182,12 @@ def test_selections_are_shares_and_both_is_at_most_either(tiny, bench):
         assert 0 <= shares[2] <= min(shares[:2]) <= 1
     names = [method.name for method in comparison()]
     assert len(set(names)) == len(names) == 15
+
+
+def test_condcp_in_place_of_the_marginal_set_lacks_only_that_set(bench):
+    few = (("epochs", 10),)
+    joined = sets_of(Method("joined", "condcp+paper", few), bench)
+    replaced = Method("replaced", "condcp-replaces", (*few, ("randomized", False)))
+    replaced = sets_of(replaced, bench)
+    assert (joined == (replaced | sets_of(MARGINAL, bench))).all()
+    assert (replaced >= sets_of(Method("CondCP", "condcp"), bench)).all()

@@ -6,7 +6,7 @@ import hashlib
 import time
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -16,31 +16,12 @@ from sklearn.frozen import FrozenEstimator
 from fareg._validation import FloatArray, IntArray, InvalidInputError
 from fareg.classifiers import out_of_fold_proba
 from fareg.experiments._network import train_network
-from fareg.experiments._settings import BaseModel, content_hash
+from fareg.experiments._settings import content_hash
 from fareg.experiments._store import Store
 from fareg.workflow import MODELS
 
 DRAW, NOISE, TRAIN, FIT, MEASURE = range(5)  # what random numbers are drawn for
 N_FOLDS = 5
-
-
-class Problem(Protocol):
-    """One draw of a data set: a frozen configuration, which is a pure function of its values."""
-
-    base: BaseModel
-
-    @property
-    def cost(self) -> float:
-        """Roughly the seconds of training the base model."""
-
-    def rng(self, purpose: int) -> np.random.Generator:
-        """Return the generator of one purpose; no two purposes or problems share numbers."""
-
-    def prepare(self, store: Store) -> Bench:
-        """Draw the rows."""
-
-    def measure(self, sets: Any, bench: Bench, cell: Any) -> dict[str, float]:
-        """Return every measure of the sets of the test rows."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pandas as pd
 
 from fareg._columns import canonical
 from fareg._validation import BoolArray, FloatArray, InvalidInputError
+from fareg.calibration import Union
 from fareg.classifiers import (
     AFCPClassifier,
     CondCPClassifier,
@@ -27,7 +28,7 @@ from fareg.experiments._bench import Bench
 from fareg.experiments._measures import once
 from fareg.experiments._peers import PEERS
 from fareg.experiments._settings import CONFIDENCE, Method, Parameters
-from fareg.paper import PublishedFaReGClassifier, drawn_members, latent_importance
+from fareg.paper import DrawnGroups, PublishedFaReGClassifier, latent_importance
 
 PROBE = 1e-3  # the paper's perturbation of a latent dimension
 MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of them
@@ -41,8 +42,7 @@ CLASSIFIERS: dict[str, Any] = {
     "rcp": RectifiedConformalClassifier,
     "default": FaReGClassifier,
 }
-PUBLISHED = ("paper", "draws", "condcp+paper", "condcp-for-marginal")
-SLOW = {**dict.fromkeys(PUBLISHED, 6.0), "condcp": 3.0}
+PUBLISHED = ("paper", "draws", "condcp+paper", "condcp-replaces")
 
 MARGINAL = Method("Marginal", "marginal")
 SPLIT = Method("Split", "marginal")
@@ -152,22 +152,27 @@ def apply_method(
         model = model.with_draws(method["n_draws"])
     else:
         model, facts = fitted(method, bench, score)
-    ask = partial(_sets_without_marginal, method, bench, score, model)
-    ask = ask if method.kind == "condcp-for-marginal" else model.predict_set
-    sets, seconds = _timed(bench, lambda: np.asarray(ask(X)))
+    if method.kind == "condcp-replaces":
+        model = without_marginal(model)
+    sets, seconds = _timed(bench, lambda: np.asarray(model.predict_set(X)))
     return sets, {**facts, "predict_seconds": seconds, **_selections(model, bench)}
 
 
-def _sets_without_marginal(
-    method: Method, bench: Bench, score: str, model: Any, X: Any
-) -> BoolArray:
-    """Return the union of the sets of CondCP and of the random groups, without the marginal set."""
-    base, _ = fitted(Method("", "condcp", method.parameters[-1:]), bench, score)
-    rows = model.labelled_rows(X, bench.y[bench.test])
-    of_draws = model.thresholds_[1:, 0, None]  # one threshold for all labels
-    joined = drawn_members(model.learner_, rows, len(of_draws))
-    largest = np.where(joined, of_draws, -np.inf).max(axis=0)
-    return base.predict_set(X) | (model.conformity_scores(X) <= largest[:, None])
+class DrawsAlone(DrawnGroups):
+    """The union over random groups without the marginal set."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.quantiles[0] = -np.inf
+
+
+def without_marginal(model: PublishedFaReGClassifier) -> PublishedFaReGClassifier:
+    """Return a fitted published classifier whose base takes the place of the marginal set."""
+    drawn, base = model.calibration_.parts
+    alone = DrawsAlone(drawn.learner, drawn.sample, drawn.members, drawn.alpha)
+    other = copy(model)
+    other.calibration_ = Union((alone, base))
+    return other
 
 
 def fitted(method: Method, bench: Bench, score: str) -> tuple[Any, dict[str, float]]:

@@ -55,11 +55,6 @@ class PaperProblem:
     states: tuple[str, ...] = field(default=(), metadata=UNHASHED)
 
     @property
-    def cost(self) -> float:
-        """Roughly the seconds that training the base model takes."""
-        return 1 + self.n / 200 if self.base.kind == "network" else 3.0
-
-    @property
     def data(self) -> DataKind:
         """How the rows are drawn."""
         return DATA[self.kind]

@@ -24,7 +24,7 @@ from fareg._threads import one_thread
 from fareg._validation import FaregWarning, InvalidInputError
 from fareg.experiments._bench import Bench
 from fareg.experiments._measures import MetricSettings, covered_rows, seed_of
-from fareg.experiments._methods import MARGINAL, PROBE, SLOW, apply_method, fitted
+from fareg.experiments._methods import MARGINAL, PROBE, apply_method, fitted
 from fareg.experiments._settings import Method, content_hash
 from fareg.experiments._store import Store
 from fareg.metrics import worst_slab_coverage
@@ -44,11 +44,6 @@ class Cell:
         """The name of the result: a hash of everything that it depends on."""
         return content_hash(self)
 
-    @property
-    def cost(self) -> float:
-        """Roughly how many seconds it takes, for the progress bar."""
-        return 1.0
-
     def compute(self, bench: Bench) -> pd.DataFrame:
         """Return the rows of the cell."""
         raise NotImplementedError
@@ -65,10 +60,6 @@ class MethodCell(Cell):
     method: Method
     score: str = "aps"
     metrics: MetricSettings | None = None
-
-    @property
-    def cost(self) -> float:
-        return SLOW.get(self.method.kind, 1.0)
 
     def compute(self, bench: Bench) -> pd.DataFrame:
         """Fit, predict and measure."""
@@ -137,10 +128,6 @@ class PictureCell(Cell):
     method: Method
     steps: tuple[float, ...]
 
-    @property
-    def cost(self) -> float:
-        return 6.0
-
     def compute(self, bench: Bench) -> pd.DataFrame:
         learner = fitted(self.method, bench, "aps")[0].learner_
         people = canonical(bench.X.iloc[bench.test][bench.sensitive])
@@ -201,9 +188,9 @@ def units_of(cells: Iterable[Cell]) -> list[list[Cell]]:
     return sorted(units, key=_cost, reverse=True)
 
 
-def _cost(unit: Sequence[Cell]) -> float:
-    """Return roughly how many seconds a unit takes."""
-    return float(unit[0].problem.cost + sum(cell.cost for cell in unit))
+def _cost(unit: Sequence[Cell]) -> int:
+    """Return a number that grows with the time that a unit takes."""
+    return int(unit[0].problem.n) * (5 + len(unit))
 
 
 def run_unit(unit: list[Cell], folder: str) -> tuple[list[Cell], dict[str, pd.DataFrame]]:

@@ -223,11 +223,6 @@ class TableProblem:
         """The base model."""
         return BaseModel(self.model, numbers="standard")
 
-    @property
-    def cost(self) -> float:
-        """Roughly the seconds of the trainings: one, and five out of fold."""
-        return 6 * (1 + self.n / (200 if self.model == "network" else 2000))
-
     def rng(self, purpose: int) -> np.random.Generator:
         """Return the generator of one purpose; problems that differ in the base model share it."""
         name = f"{self.table.fingerprint} {self.table.target} {self.labels}"

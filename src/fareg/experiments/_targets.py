@@ -36,7 +36,7 @@ N_SWEEP = 2000
 N_PICTURE = 4000
 STEPS = (0.0, 0.003, 0.006)  # along the latent, in Fig. 8
 TIMED = 3  # repetitions of what is timed
-FOR_MARGINAL = "condcp-for-marginal"
+REPLACES = "condcp-replaces"
 PLAIN: Parameters = (("randomized", False),)
 # The paper does not say how many rows Table 1 was measured on. A simulation on two features with
 # 2,000 rows fits it and one with 500 does not, but the simulated coverage inside the group, 0.6,
@@ -138,10 +138,8 @@ def _condcp(plan: Plan) -> list[Labelled]:
     own = (("randomized", True),)
     more = [
         Method("CondCP, randomised", "condcp", own),
-        Method("CondCP for marginal, + FaReG (paper)", FOR_MARGINAL, (*plan.epochs, *PLAIN)),
-        Method(
-            "CondCP, randomised, for marginal, + FaReG (paper)", FOR_MARGINAL, (*plan.epochs, *own)
-        ),
+        Method("CondCP for marginal, + FaReG (paper)", REPLACES, (*plan.epochs, *PLAIN)),
+        Method("CondCP, randomised, for marginal, + FaReG (paper)", REPLACES, (*plan.epochs, *own)),
     ]
     return plan.compare(plan.problems("xnor"), comparison(plan.epochs, *more))
 

@@ -6,7 +6,7 @@ the union over the draws and the marginal set (:class:`DrawnGroups`). ``FaReGCla
 returns :class:`PublishedFaReGClassifier`, which puts both together.
 """
 
-from fareg.paper._draws import DrawnGroups, drawn_members
+from fareg.paper._draws import DrawnGroups
 from fareg.paper._explanation import (
     Explanation,
     explain_network,
@@ -26,7 +26,6 @@ __all__ = [
     "Explanation",
     "NetworkLearner",
     "PublishedFaReGClassifier",
-    "drawn_members",
     "explain_network",
     "influential_steps",
     "latent_importance",
