@@ -6,14 +6,12 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fareg import SplitConformalClassifier
 from fareg._validation import InvalidInputError, check_confidence_level
-from fareg.calibration import Batch, LevelThresholds, Sample, level_pvalues, level_thresholds
+from fareg.calibration import LevelThresholds, Sample, level_pvalues, level_thresholds
 from fareg.calibration._levels import _pvalues, _sorted_levels, interval_quantiles
 from fareg.pvalues import conformal_pvalues, conformal_quantile
 from tied_rows import LevelColumn, LevelsByLabel, make_batch, make_rows
@@ -147,16 +145,6 @@ def test_one_level_equals_split(seed, alpha):
 
 
 @laws
-@given(seed=seeds, used=st.integers(0, 5))
-def test_rows_of_one_level_among_empty_ones_calibrate_all_levels_from_there_down(seed, used):
-    """All rows in one level: it and lower levels equal split, upper ones have no rows at all."""
-    scores, levels, n_levels = large_case(seed)
-    theta = level_thresholds(scores, np.full_like(levels, used), n_levels, alpha=0.1)
-    eta = conformal_quantile(scores, confidence_level=0.9)
-    assert theta.tolist() == [eta] * (used + 1) + [np.inf] * (n_levels - used - 1)
-
-
-@laws
 @given(seed=seeds, alpha=st.floats(0.02, 0.9))
 def test_thresholds_never_fall_with_the_level(seed, alpha):
     scores, levels, n_levels = large_case(seed, n=seed % 200)
@@ -175,43 +163,6 @@ def test_order_of_rows_does_not_matter_and_transforms_pass_through(seed):
     np.testing.assert_array_equal(permuted, theta)
     doubled = level_thresholds(2 * scores - 1, levels, n_levels, alpha=0.1)
     np.testing.assert_array_equal(doubled, 2 * theta - 1)
-
-
-@laws
-@given(seed=seeds, alpha=st.floats(0.05, 0.5))
-def test_two_levels_in_closed_form(seed, alpha):
-    """The upper threshold is never below split's, the lower one never above it."""
-    scores, levels, _ = large_case(seed, n=seed % 90)
-    levels = levels % 2
-    confidence = {"confidence_level": 1 - alpha}
-    alpha = check_confidence_level(1 - alpha)  # the alpha that this level stands for
-    theta = level_thresholds(scores, levels, 2, alpha=alpha)
-    alone = [conformal_quantile(scores[levels == j], **confidence) for j in (0, 1)]
-    together = conformal_quantile(scores, **confidence)
-    assert theta.tolist() == [min(alone[0], together), max(alone[1], together)]
-
-
-def test_levels_in_the_right_order_keep_their_own_quantiles():
-    """Levels whose scores do not overlap: lower rows would only lower the quantile of a level."""
-    scores, levels = np.arange(600.0), np.repeat(np.arange(6), 100)
-    theta = level_thresholds(scores, levels, 6, alpha=0.1)
-    own = conformal_quantile(scores, confidence_level=0.9, categories=levels)
-    np.testing.assert_array_equal(theta, own)
-
-
-def test_levels_in_the_wrong_order_are_pooled_to_split():
-    scores, levels = np.arange(600.0), np.repeat(np.arange(6)[::-1], 100)
-    theta = level_thresholds(scores, levels, 6, alpha=0.1)
-    assert theta.tolist() == [conformal_quantile(scores, confidence_level=0.9)] * 6
-
-
-def test_neighbours_in_the_wrong_order_share_a_threshold():
-    """Levels 1 and 2 of four are swapped: they are pooled, the others stay apart."""
-    scores, levels = np.arange(400.0), np.repeat([0, 2, 1, 3], 100)
-    theta = level_thresholds(scores, levels, 4, alpha=0.1)
-    pooled = conformal_quantile(scores[100:300], confidence_level=0.9)
-    assert theta[1] == theta[2] == pooled
-    assert theta[0] < pooled < theta[3]
 
 
 @pytest.mark.parametrize(
@@ -248,10 +199,6 @@ def test_bad_calibration_rows_are_refused(scores, levels, n_levels):
 def test_bad_test_rows_are_refused(tested, levels):
     with pytest.raises(InvalidInputError):
         level_pvalues([0.1, 0.2], [0, 1], tested, levels, 2)
-
-
-def test_no_test_rows_have_no_pvalues():
-    assert level_pvalues([0.1, 0.2], [0, 1], np.empty((0, 3)), [], 2).shape == (0, 3)
 
 
 def problems_of(rows, label_conditional):
@@ -339,25 +286,6 @@ def test_the_same_order_for_every_label_is_one_order():
     np.testing.assert_array_equal(one.thresholds(batch), many.thresholds(batch))
     np.testing.assert_array_equal(one.pvalues(batch), many.pvalues(batch))
     np.testing.assert_array_equal(one.of_rows(), many.of_rows())
-
-
-@pytest.mark.parametrize("label_conditional", [False, True])
-def test_merging_all_levels_gives_the_sets_of_split(reader, label_conditional):
-    rng = np.random.default_rng(2)
-    P, y = rng.multinomial(10, [0.5, 0.3, 0.2], size=210) / 10, rng.integers(0, 3, 210)
-    split = SplitConformalClassifier(
-        reader(),
-        confidence_level=0.8,
-        conformity_score="lac",
-        label_conditional=label_conditional,
-    ).conformalize(P[:150], y[:150])
-    nobody, u = pd.DataFrame({"level": np.zeros(210)}), np.full(210, 0.5)
-    whole = Batch(nobody, P, 1 - P, u)
-    rows = whole.labelled(y).take(np.arange(150))
-    new = Batch(nobody[150:].reset_index(drop=True), P[150:], whole.scores[150:], u[150:])
-    merged = LevelThresholds.fit(LevelColumn(1), rows, 0.2, label_conditional=label_conditional)
-    np.testing.assert_array_equal(new.scores <= merged.thresholds(new), split.predict_set(P[150:]))
-    np.testing.assert_array_equal(merged.pvalues(new), split.predict_p(P[150:]))
 
 
 @pytest.mark.parametrize("label_conditional", [False, True])

@@ -5,11 +5,9 @@ import warnings
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.frozen import FrozenEstimator
 
-from fareg._encoding import gradient_boosting
 from fareg._validation import FaregWarning
-from fareg.classifiers import AFCPClassifier, SplitConformalClassifier
+from fareg.classifiers import AFCPClassifier
 from fareg.datasets import make_synthetic
 from registry import batch_of
 
@@ -115,26 +113,6 @@ def test_equals_brute_force(reader, n_select, label_conditional):
         np.testing.assert_array_equal((selected[..., None] == np.arange(3)).any(axis=2), chosen)
         seen |= set(map(tuple, chosen.reshape(-1, 3)))
     assert len(seen) >= 3  # the cases are not all alike
-
-
-@pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
-def test_sets_contain_the_marginal_set_and_more_so_with_selection():
-    data = make_synthetic(1500, random_state=1)
-    X, y = data.X, data.y
-    sensitive = list(data.sensitive)
-    model = FrozenEstimator(gradient_boosting(0).fit(X[:500], y[:500]))
-    marginal = SplitConformalClassifier(model, random_state=0).conformalize(
-        X[500:1000], y[500:1000]
-    )
-    sets = marginal.predict_set(X[1000:])
-    for n_select in (None, 1, 2):
-        clf = AFCPClassifier(model, sensitive_features=sensitive, n_select=n_select, random_state=0)
-        own = clf.conformalize(X[500:1000], y[500:1000]).predict_set(X[1000:])
-        assert (own >= sets).all()
-        np.testing.assert_array_equal(own, clf.predict_p(X[1000:]) > clf.alpha_)
-        np.testing.assert_array_equal(
-            own, clf.conformity_scores(X[1000:]) <= thresholds(clf, X[1000:])
-        )
 
 
 @pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 
 from fareg import FaReGClassifier, SplitConformalClassifier
-from fareg.calibration import level_pvalues, level_thresholds
 
 pytestmark = pytest.mark.slow
 LABELS = np.array(["no", "yes"])
@@ -74,38 +73,6 @@ def test_every_group_is_covered_in_every_label(fitted):
         assert covered["fareg"][inside].mean() > 0.9 - 3 * np.sqrt(0.09 / 400 + 0.09 / 2000)
     for label in (0, 1):
         assert covered["fareg"][codes == label].mean() > 0.88
-
-
-def test_thresholds_are_those_of_each_label_by_itself(fitted):
-    _, clf = fitted
-    X, score, codes = known_rows()
-    levels = clf.predict_level(X)
-    assert isinstance(clf.thresholds_, tuple)
-    for label in (0, 1):
-        own = codes == label
-        n_levels = len(clf.thresholds_[label])
-        assert n_levels > 1
-        expected = level_thresholds(score[own], levels[own, label], n_levels, alpha=0.1)
-        np.testing.assert_array_equal(clf.thresholds_[label], expected)
-
-
-def test_pvalues_are_those_of_each_label_by_itself_and_of_the_sets(fitted):
-    _, clf = fitted
-    X, score, codes = known_rows()
-    new, _, proba = reversed_order(3000, seed=3)
-    p = clf.predict_p(new, proba=proba)
-    levels, new_levels = clf.predict_level(X), clf.predict_level(new)
-    for label in (0, 1):
-        own = codes == label
-        expected = level_pvalues(
-            score[own],
-            levels[own, label],
-            1 - proba[:, [label]],
-            new_levels[:, label],
-            len(clf.thresholds_[label]),
-        )
-        np.testing.assert_array_equal(p[:, label], expected[:, 0])
-    np.testing.assert_array_equal(p > 0.1, clf.predict_set(new, proba=proba))
 
 
 def test_groups_list_runs_of_levels_label_by_label(fitted):

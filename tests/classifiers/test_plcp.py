@@ -5,12 +5,11 @@ import pandas as pd
 import pytest
 from scipy.optimize import check_grad
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.frozen import FrozenEstimator
 
 from fareg._validation import FaregError, FaregWarning
 from fareg.calibration import RegionSearch
 from fareg.calibration._plcp import Regions, _loss, learn_regions, pinball, region_quantiles
-from fareg.classifiers import PLCPClassifier, SplitConformalClassifier, divide_rows
+from fareg.classifiers import PLCPClassifier
 from fareg.datasets import make_synthetic
 from fareg.pvalues import conformal_quantile
 from registry import batch_of
@@ -106,19 +105,6 @@ def test_network_finds_xnor_and_a_line_does_not():
     assert found["network"][1] < found["linear"][1]
 
 
-@pytest.mark.parametrize("regions", ["linear", "network"])
-def test_better_than_one_threshold_for_all(data, regions):
-    clf = conformalized(data, regions=regions)
-    split = SplitConformalClassifier(Sixths(), random_state=0)
-    split.conformalize(data.X[:1500], data.y[:1500])
-    X, y, group = data.X[1500:], data.y[1500:], data.group[1500:]
-    sets, plain = clf.predict_set(X), split.predict_set(X)
-    covered = sets[np.arange(3000), y]
-    assert covered[group].mean() > 0.87
-    assert covered[group].mean() > plain[np.arange(3000), y][group].mean() + 0.03
-    assert sets.sum() < 0.93 * plain.sum()
-
-
 def test_split_calibrates_regions_on_the_other_half(data):
     clf = conformalized(data)
     np.testing.assert_array_equal(clf.predict_set(data.X), clf.predict_p(data.X) > clf.alpha_)
@@ -132,21 +118,6 @@ def test_split_calibrates_regions_on_the_other_half(data):
 def test_few_rows_learn_and_all_others_calibrate(data, monkeypatch):
     monkeypatch.setattr("fareg.classifiers._models.MAX_LEARNING_ROWS", 100)
     assert len(conformalized(data, n_restarts=1).calibration_.sample) == 1400
-
-
-def test_people_with_several_rows_learn_or_calibrate_not_both(data, monkeypatch):
-    parts = []
-
-    def noting(*arguments):
-        parts.extend(divide_rows(*arguments))
-        return parts
-
-    monkeypatch.setattr("fareg.classifiers._learned.divide_rows", noting)
-    clf = PLCPClassifier(FrozenEstimator(Sixths()), sensitive_features=["Color"], n_restarts=1)
-    clf.fit(data.X[:600], data.y[:600], clusters=np.arange(600) % 100)
-    learning, rest = parts
-    assert len(learning) == len(rest) == len(clf.calibration_.sample) == 300
-    assert not set(learning.clusters) & set(rest.clusters)
 
 
 def test_reuse_draws_regions_and_has_no_pvalues(data):

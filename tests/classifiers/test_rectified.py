@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from fareg import RectifiedConformalClassifier, SplitConformalClassifier, load, save
 from fareg._encoding import ordinal_encoder
-from fareg._validation import FaregError, FaregWarning
+from fareg._validation import FaregWarning
 from fareg.calibration import Labelled, learn_quantile
 from fareg.classifiers import out_of_fold_proba
 from fareg.datasets import make_synthetic
@@ -174,15 +174,6 @@ def test_quantile_is_learned_from_the_sensitive_features_alone():
         tau = np.unique(learned[inside])
         assert len(tau) == 1
         assert abs(np.mean(score[inside] <= tau[0]) - 0.9) < 0.02
-
-
-def test_bad_settings_are_told():
-    X, y = table(100, 14)
-    for name, value in {"learn_from": "reuse", "cv": 1}.items():
-        with pytest.raises(FaregError, match=name):
-            RectifiedConformalClassifier(MODEL, **{name: value}).conformalize(X, y)
-    with pytest.raises(FaregError, match="needs rows to learn from"):
-        RectifiedConformalClassifier(MODEL, learn_from="train").conformalize(X, y)
 
 
 def test_the_only_cluster_leaves_nobody_to_train_on():

@@ -106,16 +106,6 @@ def test_label_conditional_calibrates_each_label_alone(reader, seed):
 # --- rows and randomness ---
 
 
-def test_seed_decides_everything():
-    X, y = numbers()
-    first, second = (
-        SplitConformalClassifier(LogisticRegression(), random_state=3).fit(X, y) for _ in range(2)
-    )
-    other = SplitConformalClassifier(LogisticRegression(), random_state=4).fit(X, y)
-    np.testing.assert_array_equal(first.predict_p(X), second.predict_p(X))
-    assert (first.predict_p(X) != other.predict_p(X)).any()
-
-
 def test_fit_calibrates_on_the_share_asked_for():
     X, y = numbers(n=200)
     clf = SplitConformalClassifier(LogisticRegression(), calibration_size=0.3, random_state=0)
@@ -152,14 +142,6 @@ def test_fit_of_a_frozen_estimator_calibrates_on_all_rows():
     calibrated = SplitConformalClassifier(model, random_state=0).conformalize(X_cal, y_cal)
     assert fitted.n_calibration_ == len(y_cal)
     np.testing.assert_array_equal(fitted.predict_p(X), calibrated.predict_p(X))
-
-
-def test_a_fitted_model_need_not_be_frozen():
-    X, y = numbers()
-    model = LogisticRegression().fit(X, y)
-    clf = SplitConformalClassifier(model, random_state=0).conformalize(X, y)
-    np.testing.assert_array_equal(clf.predict(X), model.predict(X))
-    np.testing.assert_array_equal(clf.classes_, model.classes_)
 
 
 @pytest.mark.parametrize(
