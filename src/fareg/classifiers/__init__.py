@@ -1,4 +1,10 @@
-"""Conformal classifiers: scikit-learn estimators with ``conformalize`` and ``predict_set``."""
+"""Conformal classifiers: scikit-learn estimators with ``conformalize`` and ``predict_set``.
+
+To follow the default from ``fit`` to sets, read ``_fareg`` (what is learned and calibrated),
+``_classifier`` (``fit`` and ``conformalize``), ``_rows`` (what callers bring), ``_models`` (who
+trains and who teaches), ``_answers`` (scores and sets), then ``fareg.calibration`` and
+``fareg.groups``, which know no estimator.
+"""
 
 from fareg.classifiers._classifier import ConformalClassifier
 from fareg.classifiers._equalized import (
