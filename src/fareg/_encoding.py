@@ -171,7 +171,8 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
         training is repeated with damped steps.
         """
         # It cannot split columns without a value; as zeros they are never split on later either.
-        X = np.where(np.isnan(X).all(axis=0), 0.0, X)
+        if (empty := np.isnan(np.asarray(X, dtype=np.float64)).all(axis=0)).any():
+            X = np.where(empty, 0.0, X)
         y, weights, given = np.asarray(y), sample_weight, self.get_params()
         if np.unique(y, return_counts=True)[1].min() == 1:
             X, y, weights = lone_rows_twice(X, y, weights)
