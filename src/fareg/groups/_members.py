@@ -70,8 +70,9 @@ class ColumnReading:
         Quantiles that are equal are skipped: a value has the mean of the ranks that it fills.
         """
         if self.codes is not None:
-            code = self.codes.get
-            return np.array([code(value, MISSING) for value in as_text(column)], dtype=np.float64)
+            which, texts = pd.factorize(as_text(column))
+            found = [self.codes.get(text, MISSING) for text in (*texts, None)]  # -1 is missing
+            return np.array(found, dtype=np.float64)[which]
         numbers = as_numbers(column).to_numpy()
         first, last = (np.searchsorted(self.edges, numbers, side) for side in ("left", "right"))
         return np.where(np.isnan(numbers), MISSING, (first + last) / (2 * len(self.edges)))
