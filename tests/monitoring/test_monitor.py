@@ -1,7 +1,9 @@
 """The monitor finds who lost coverage and since when, and counts nothing twice."""
 
+import gc
 import json
 import os
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -253,13 +255,22 @@ def test_refusals(clf, tmp_path):
         CoverageMonitor(clf).save(tmp_path / "state.txt")
 
 
-def test_the_state_does_not_grow(clf, tmp_path):
-    sizes, monitor = [], CoverageMonitor(clf)
-    for number in range(300):
-        X, y, proba = people(20, 1000 + number)
-        monitor.update(X, y, proba=proba)
+@pytest.mark.slow
+def test_a_thousand_batches_take_no_more_memory_than_a_hundred(clf, tmp_path):
+    path, sizes, memory = tmp_path / "s.json", [], []
+    table, monitor = people(8000, 20), CoverageMonitor(clf, groups=["age > 50"])
+    tracemalloc.start()
+    for number in range(1000):
+        own = tuple(part[8 * number : 8 * number + 8] for part in table)
+        monitor = feed(monitor, own)
         if number % 100 == 99:
-            monitor.save(tmp_path / "s.json")
-            sizes.append((tmp_path / "s.json").stat().st_size - 22 * len(monitor._known))
-    assert max(sizes) < 1.3 * min(sizes)
+            monitor.save(path)
+            monitor = CoverageMonitor.load(path, clf)
+            gc.collect()
+            sizes.append(path.stat().st_size - 22 * len(monitor._known))
+            memory.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert monitor.n_rows == 8000
+    assert max(sizes) < 1.5 * sizes[1]
+    assert max(memory) - memory[1] < 200_000  # a hundred bytes or two per known batch
     assert _monitor.MOST_KNOWN < 10**4
