@@ -2,6 +2,9 @@
 
 If the cells are fixed before calibration, ``P(Y in C(X) | X in cell) >= 1 - alpha`` for every cell
 (Vovk et al. 2003). One cell for everyone is split conformal prediction.
+
+Groups divide rows into cells: ``cells(rows)`` returns the cell of each row, from 0 to ``n_cells``,
+``UNSEEN`` or ``ABSENT``, and ``describe(cell)`` names one in words.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -28,20 +31,6 @@ from fareg.pvalues import CalibrationScores
 
 UNSEEN, ABSENT = -1, -2  # cells of rows that calibration never saw, and that no promise is about
 NEVER_SEEN = "have a value or combination of sensitive features that calibration never saw"
-
-
-class Groups(Protocol):
-    """Divides rows into cells."""
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells."""
-
-    def cells(self, rows: Batch | Labelled) -> IntArray:
-        """Return the cell of each row, ``UNSEEN`` or ``ABSENT``."""
-
-    def describe(self, cell: int) -> str:
-        """Name a cell in words."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +132,7 @@ class Mondrian(Calibration):
         vars(self).update(table=table, quantiles=quantiles)
 
     @classmethod
-    def fit(cls, groups: Groups, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:
+    def fit(cls, groups: Any, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate the cells of groups that were fixed before these rows were seen."""
         sample = Sample.of(rows, label_conditional=label_conditional)
         return cls(groups, sample, groups.cells(rows), alpha)
