@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from fareg._validation import BoolArray, Count, IntArray
+from fareg._columns import check_columns
+from fareg._validation import BoolArray, Count, IntArray, InvalidInputError
 from fareg.calibration import (
     Everyone,
     FeatureLevels,
     JointLevels,
     Labelled,
+    Members,
     Mondrian,
     SelectedLevels,
     Union,
 )
 from fareg.classifiers._classifier import ConformalClassifier
 from fareg.classifiers._models import Training, learn_levels
+from fareg.classifiers._naming import rules_of
+from fareg.groups import Rule
 
 
 @dataclass(eq=False, repr=False)
@@ -95,6 +99,16 @@ class SplitConformalClassifier(ConformalClassifier):
         return Mondrian.fit(Everyone(), rows, self.alpha_, label_conditional=self.label_conditional)
 
 
+def check_rules(name: str, groups: Any) -> None:
+    """Refuse what are no rules."""
+    for rule in rules_of(groups):
+        if not isinstance(rule, Rule):
+            raise InvalidInputError(
+                f"{name} must be rules, got {rule!r}; make one with "
+                'Rule.parse("sex = Female and age > 60")'
+            )
+
+
 @dataclass(eq=False, repr=False)
 class PartialConformalClassifier(ConformalClassifier):
     """Equalized coverage for every level of every single sensitive feature.
@@ -113,6 +127,9 @@ class PartialConformalClassifier(ConformalClassifier):
         are those of the training rows in ``fit`` and of the calibration rows in ``conformalize``.
     label_conditional : bool, default=False
         Calibrate every label on its own: ``P(Y in C(X) | X_k = v, Y = y) >= 1 - alpha``.
+    groups : Rule or list of Rule, default=()
+        Further groups with a threshold of their own, such as findings of an audit of other rows:
+        ``P(Y in C(X) | X in G) >= 1 - alpha`` for each, if these rows did not choose them.
 
     Attributes
     ----------
@@ -137,10 +154,13 @@ class PartialConformalClassifier(ConformalClassifier):
 
     _takes_weights = True
 
+    groups: Annotated[Any, check_rules] = ()
+
     @property
     def levels_(self) -> list[Any]:
         """The levels of each sensitive feature."""
-        return [part.groups.levels for part in self.calibration_.parts]
+        groups = (part.groups for part in self.calibration_.parts)
+        return [own.levels for own in groups if isinstance(own, FeatureLevels)]
 
     @property
     def thresholds_(self) -> Any:
@@ -153,10 +173,19 @@ class PartialConformalClassifier(ConformalClassifier):
             Mondrian.fit(FeatureLevels(levels), rows, self.alpha_, label_conditional=by_label)
             for levels in learn_levels(rows, training).levels
         ]
+        rules = rules_of(self.groups)
+        for rule in rules:
+            check_columns(rule.features, list(map(str, rows.people)), "sensitive_features")
+        parts += [
+            Mondrian.fit(Members(rule), rows, self.alpha_, label_conditional=by_label)
+            for rule in rules
+        ]
         return Union(tuple(parts))
 
     def _promised_to(self) -> str | None:
-        return "every level of every sensitive feature"
+        who = "every level of every sensitive feature"
+        named = " and for ".join(f"the rows with {rule}" for rule in rules_of(self.groups))
+        return f"{who} and for {named}" if named else who
 
 
 @dataclass(eq=False, repr=False)

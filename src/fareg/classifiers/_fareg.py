@@ -28,7 +28,7 @@ from fareg.classifiers._models import (
     divide_rows,
     shortfall,
 )
-from fareg.classifiers._naming import check_groups, describe_groups, verify_groups
+from fareg.classifiers._naming import check_groups, describe_groups, rules_of, verify_groups
 from fareg.classifiers._rows import labelled
 from fareg.groups import (
     DisadvantageLevels,
@@ -54,17 +54,12 @@ def check_protect(name: str, protect: Any) -> None:
     """Refuse what names no groups."""
     if isinstance(protect, str) and protect in ("found", "nothing"):
         return
-    if isinstance(protect, list | tuple) and all(isinstance(_rule_of(r), Rule) for r in protect):
+    if all(isinstance(rule, Rule) for rule in rules_of(protect)):
         return
     raise InvalidInputError(
-        f'{name} must be "found", "nothing" or a list of rules, got {protect!r}; make a rule with '
-        'Rule.parse("sex = Female and age > 60")'
+        f'{name} must be "found", "nothing", a rule or a list of rules, got {protect!r}; make a '
+        'rule with Rule.parse("sex = Female and age > 60")'
     )
-
-
-def _rule_of(group: Any) -> Any:
-    """Return the rule of a named group, or the rule itself."""
-    return getattr(group, "rule", group)
 
 
 NumberOfLevels = Annotated[int, partial(check_count, maximum=100)]
@@ -108,7 +103,7 @@ class FaReGClassifier(ConformalClassifier):
         Learns disadvantage: any scikit-learn regressor or pipeline. None stands for boosted trees
         and kernel ridge regression on a few features, weighted by how well each predicts rows that
         it has not seen.
-    protect : {"found", "nothing"} or list of Rule, default="found"
+    protect : {"found", "nothing"}, Rule or list of Rule, default="found"
         The groups that have a threshold of their own beside that of their level. "found" are those
         that the learning rows show; a list names your own, for example from an audit. Rules may
         name sensitive features only.
@@ -178,7 +173,7 @@ class FaReGClassifier(ConformalClassifier):
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
         by_label, alpha = self.label_conditional, self.alpha_
-        own = () if isinstance(self.protect, str) else tuple(map(_rule_of, self.protect))
+        own = () if isinstance(self.protect, str) else rules_of(self.protect)
         for rule in own:
             check_columns(rule.features, list(map(str, rows.people)), "sensitive_features")
         teachers, rest = divide_rows(rows, training, self.learn_from, self.key_, "look for a group")

@@ -35,6 +35,12 @@ GROUP_COLUMNS = {
 }  # columns of groups_, with the kind of their values
 
 
+def rules_of(groups: Any) -> tuple[Any, ...]:
+    """Return the rules of one group or several: rules, named groups or findings of an audit."""
+    several = groups if isinstance(groups, list | tuple) else [groups]
+    return tuple(getattr(group, "rule", group) for group in several)
+
+
 @dataclass(frozen=True, repr=False)
 class NamedGroup:
     """A group in words that is credibly under-covered by plain split conformal sets.
