@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,12 @@ from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import BoolArray, IntArray
 from fareg._words import HTML
 from fareg.auditing._audit import audit
+from fareg.auditing._card import model_card
 from fareg.auditing._changes import BOTH, groups_before_and_after
 from fareg.auditing._clusters import read_clusters
 from fareg.auditing._picture import group_picture
 from fareg.auditing._rate import Audited, Promise
-from fareg.auditing._result import AuditResult, records, renamed
+from fareg.auditing._result import AuditResult, records, renamed, write_tables, written
 from fareg.auditing._story import RowLevels, level_story
 from fareg.auditing._verdict import fit_verdict
 from fareg.metrics import coverage_by_label, is_covered
@@ -121,7 +122,8 @@ class Comparison:
     @property
     def opening(self) -> list[str]:
         """What is promised, on which condition, and what the model did not read."""
-        return [self.promise, *self.left.opening[1:]] if self.promise else self.left.opening
+        told = {"promise": self.promise, "not_read": self.about.get("not_read")}
+        return replace(self.left, about=told).opening
 
     @property
     def verdict(self) -> dict[str, Any]:
@@ -209,6 +211,21 @@ class Comparison:
         """Write the report, one HTML file that needs nothing else, at once or not at all."""
         check_output(path, endings=HTML)
         write_text(path, render_report(self.to_dict()))
+
+    def to_card(self, path: AnyPath | None = None) -> str:
+        """Return a section of a model card: Markdown after YAML, of the sets after."""
+        return written(path, model_card({**self.to_dict(), "table": records(self.left.table)}))
+
+    def to_tables(self, folder: AnyPath) -> None:
+        """Write the groups before and after, and every table of the audit, as CSV files."""
+        levels = pd.DataFrame(self.story["rows"] if self.story else [])
+        self.left.to_tables(folder)
+        write_tables(folder, {"before_and_after": self.groups, "disadvantage": levels})
+
+    def fails(self, gate: str) -> bool:
+        """Tell whether a gate is shut, as :meth:`AuditResult.fails` does, for the sets after."""
+        worse = gate == "found" and bool(self.verdict["made_worse"])
+        return worse or self.left.fails(gate)
 
     def _pictures(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return coverage over the features that the words of a group name, before and after."""

@@ -329,11 +329,11 @@ class AuditResult:
 
     def to_markdown(self, path: AnyPath | None = None) -> str:
         """Return the verdict and the first table as Markdown; write it to a .md file if asked."""
-        return _written(path, markdown(self.to_dict()))
+        return written(path, markdown(self.to_dict()))
 
     def to_card(self, path: AnyPath | None = None) -> str:
         """Return a section of a model card: Markdown after YAML, as Hugging Face reads it."""
-        return _written(path, model_card(self.to_dict()))
+        return written(path, model_card(self.to_dict()))
 
     def to_tables(self, folder: AnyPath) -> None:
         """Write every table as a CSV file into a folder, which is made if it is not there."""
@@ -351,7 +351,8 @@ def write_tables(folder: AnyPath, tables: Mapping[str, pd.DataFrame]) -> None:
         write_text(Path(folder) / f"{name}.csv", kept.to_csv(index=False, lineterminator="\n"))
 
 
-def _written(path: AnyPath | None, text: str) -> str:
+def written(path: AnyPath | None, text: str) -> str:
+    """Return Markdown, and write it to a .md file if one is named."""
     if path is not None:
         check_output(path, endings=MARKDOWN)
         write_text(path, text)

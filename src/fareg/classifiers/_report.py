@@ -67,6 +67,8 @@ def compare(clf: Any, rows: Rows, y: Any, before: Any, listed: Any, **options: A
         n_levels = max(map(len, own.theta))
         levels = RowLevels(clf.levels_of(people, codes), n_levels, own.first_raised())
     seed = clf.random_state
+    not_read = list(map(str, people)) if rows.beside is not None else []
+    options["about"] = {"not_read": not_read, **(options.get("about") or {})}
     return compare_sets(
         rows.X,
         labels,

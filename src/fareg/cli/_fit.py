@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,9 +11,19 @@ import typer
 
 from fareg._words import TABLE
 from fareg.cli import _options as opt
-from fareg.cli._running import SETTINGS, answering, busy, names, print_verdict, sampling_of
+from fareg.cli._running import (
+    SETTINGS,
+    answering,
+    busy,
+    check_gate,
+    gate,
+    names,
+    print_verdict,
+    sampling_of,
+)
 from fareg.cli._running import console as terminal
 
+MAX_LABELS = 12  # in the table, worst first
 COLUMNS, MODEL, SETS = "Columns", "Model", "Sets"  # headings of the help
 
 
@@ -72,8 +84,15 @@ def fit(
     allow_empty: Annotated[
         bool, _option("Let sets be empty; if not, the most probable label joins such a set.", SETS)
     ] = True,
+    protect: Annotated[
+        list[str] | None,
+        _option("A group with a threshold of its own: 'sex = Female and age > 60'.", SETS),
+    ] = None,
     seed: opt.Seed = 0,
     report: opt.Report = None,
+    tables: opt.Tables = None,
+    card: opt.Card = None,
+    fail_on: opt.FailOn = None,
     test_out: Annotated[
         Path | None, typer.Option(help=f"Also write the test rows to this file: {TABLE}.")
     ] = None,
@@ -88,6 +107,7 @@ def fit(
     With --model or --proba nothing is trained: a fitted model, or its probabilities in the table,
     is calibrated and tested. Its rows must be others than those that trained it.
     """
+    check_gate(fail_on)
     with answering(json) as told:
         from fareg._files import digest_of
         from fareg.workflow import fit_file
@@ -115,16 +135,25 @@ def fit(
                 allow_empty=allow_empty,
                 progress=progress,
                 seed=seed,
+                protect=protect or (),
                 report=report,
+                tables=tables,
+                card=card,
                 test_out=test_out,
                 safe_csv=safe_csv,
                 sampling=sampling_of(data, max_rows, seed, engine, scheduler),
-                settings=SETTINGS,
+                settings={**SETTINGS, "protect": _again()},
             )
         told.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
         told["sha256"] = digest_of(out)
     if not json:
         _print_trial(told)
+    gate(fail_on, trial.comparison)
+
+
+def _again() -> str:
+    """Return this command again, up to the words of a group to protect."""
+    return shlex.join(["fareg", *sys.argv[1:], "--protect"])
 
 
 def _probabilities(given: str | None, data: Path) -> dict[str, str] | list[str] | str | None:
@@ -163,11 +192,25 @@ def _pair(item: str, known: list[str]) -> tuple[str, str]:
     return next((pair for pair in pairs if pair[1] in known), (pairs or [("", "")])[0])
 
 
+def _add(table: Any, name: str, row: dict[str, Any], few: bool, sized: tuple[str, ...]) -> None:
+    """Add a group to the table: coverage before and after, and sizes where they are known."""
+    from rich.markup import escape
+
+    from fareg.report import words
+
+    sizes = " → ".join(words.size(row[f"{moment}_size"]) for moment in sized)
+    singles = " → ".join(words.percent(row[f"{moment}_singletons"], 0) for moment in sized)
+    ends = words.interval(row["after_low"], row["after_high"])
+    covered = [words.percent(row[moment]) for moment in ("before", "after")]
+    last = words.TOO_FEW if few else ends
+    table.add_row(escape(name), words.count(row["n"]), *covered, last, sizes, singles)
+
+
 def _print_trial(told: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from fareg.auditing import MIN_HEADLINE_ROWS, worst_label
+    from fareg.auditing import MIN_HEADLINE_ROWS
     from fareg.report import words
 
     console = terminal()
@@ -182,33 +225,21 @@ def _print_trial(told: dict[str, Any]) -> None:
     title = f"coverage, {level} asked for{once and f'; {once}'}"
     table = Table(title=title, title_justify="left")
     table.add_column("test rows", overflow="fold")
-    for heading in ("n", "split conformal", "FaReG", "95% interval"):
+    for heading in ("n", "split", "FaReG", "95% interval", "labels per set", "one label"):
         table.add_column(heading, justify="right")
-    overall = [words.percent(told[moment]["coverage"]) for moment in ("before", "after")]
-    table.add_row("everyone", words.count(rows["test"]), *overall)
-    sizes = [words.size(told[moment]["mean_size"]) for moment in ("before", "after")]
-    table.add_row("labels per set", words.count(rows["test"]), *sizes)
     for group in told["groups"]:
-        if group["kind"] == "everyone":
-            continue
-        cells = [words.percent(group[moment]) for moment in ("before", "after")]
         said = words.said_of({**group, "few": False})
         name = f"{group['group']} ({', '.join(said)})" if said else group["group"]
-        interval = words.interval(group["after_low"], group["after_high"])
-        last = words.TOO_FEW if group["few"] else interval
-        table.add_row(escape(name), words.count(group["n"]), *cells, last)
-    worst = worst_label(told["by_label"]) or {}
-    table.add_row(
-        f"true label {escape(worst['label'])}",
-        words.count(worst["n"]),
-        words.percent(worst["before"]),
-        words.percent(worst["coverage"]),
-        words.TOO_FEW
-        if worst.get("n_clusters", worst["n"]) < MIN_HEADLINE_ROWS
-        else words.interval(worst["low"], worst["high"]),
-    )
+        _add(table, name, group, group["few"], ("before", "after"))
+    for label in told["by_label"][:MAX_LABELS]:
+        few = label.get("n_clusters", label["n"]) < MIN_HEADLINE_ROWS
+        row = {**label, "after": label["coverage"], "after_low": label["low"]}
+        row |= {"after_high": label["high"], "after_size": label["mean_size"]}
+        row |= {"after_singletons": label["singletons"]}
+        _add(table, f"true label {label['label']}", row, few, ("after",))
     console.print(table)
     print_verdict(console, told["verdict"])
+    console.print(escape(" ".join(told["opening"])))
     for what in ("model", "report", "test_rows"):
         if told[what]:
             console.print(f"{what.replace('_', ' ')} in {escape(str(told[what]))}")

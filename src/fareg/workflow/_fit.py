@@ -16,9 +16,10 @@ from fareg._columns import canonical, check_columns
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._rows import check_numpy_seed, row_hashes
 from fareg._validation import FloatArray, IntArray, check_choice, check_confidence_level
-from fareg._words import HTML
+from fareg._words import HTML, MARKDOWN
 from fareg.auditing import Comparison, records
 from fareg.classifiers import FaReGClassifier, out_of_fold_proba, split_rows, trained
+from fareg.groups import Rule
 from fareg.persistence import SeenRows, save
 from fareg.scores import SCORES
 from fareg.workflow._base_model import BaseModel, ModelSource, Probabilities, base_model
@@ -70,6 +71,7 @@ class Trial:
         n_rows = {first: self.n_train, "calibrate": self.clf.n_calibration_, "test": self.n_test}
         return {
             "verdict": told.verdict,
+            "opening": told.opening,
             "about": {**told.about, "accuracy": told.accuracy},
             "fareg_version": left["fareg_version"],
             "rows": n_rows,
@@ -107,7 +109,10 @@ def fit_file(
     allow_empty: bool = True,
     progress: Progress = quiet,
     seed: int = 0,
+    protect: Sequence[str] = (),
     report: AnyPath | None = None,
+    tables: AnyPath | None = None,
+    card: AnyPath | None = None,
     test_out: AnyPath | None = None,
     safe_csv: bool = False,
     sampling: Sampling | None = None,
@@ -162,6 +167,11 @@ def fit_file(
     progress : function, optional
         Called with the name of each stage when it begins.
     seed : int, default=0
+    protect : list of str, default=()
+        Groups in words that have a threshold of their own, such as findings of an audit of other
+        rows; none means those that learning rows show.
+    tables, card : paths of a folder and of a .md file, default=None
+        Also write the tables, and a section of a model card, on the test rows.
     report : path of an HTML file, default=None
         Also write a report, for which the audit of what is left computes worst slabs and excess
         risk too.
@@ -181,7 +191,9 @@ def fit_file(
     check_safe_csv(test_out, safe_csv)
     if test_out is not None:
         check_output(test_out)
-    check_outputs([out, report, test_out], inputs=[data, model])
+    if card is not None:
+        check_output(card, endings=MARKDOWN)
+    check_outputs([out, report, card, test_out], inputs=[data, model])
     if test_out is not None:
         is_parquet(test_out)  # it refuses other endings
     check_confidence_level(confidence_level)
@@ -214,6 +226,7 @@ def fit_file(
         label_conditional=label_conditional,
         allow_empty=allow_empty,
         random_state=seed,
+        protect=[Rule.parse(text) for text in protect] or "found",
     )
     trial = fit_and_test(
         clf,
@@ -225,8 +238,13 @@ def fit_file(
         weights=weighed,
         measures=report is not None,
         progress=progress,
-        about={"file": Path(data).name, "target": target, "base_model": base.name},
-        listed=base.roles.sensitive or base.roles.others,
+        about={
+            "file": Path(data).name,
+            "target": target,
+            "base_model": base.name,
+            "not_read": list(base.roles.others),
+        },
+        listed=base.roles.sensitive or base.roles.others or None,
         settings=settings,
     )
     if test_out is not None:
@@ -243,6 +261,10 @@ def fit_file(
     save(clf, out, metadata={"columns": kinds, **_notes(trial, base)}, seen=seen)
     if report is not None:
         trial.comparison.to_html(report)
+    if tables is not None:
+        trial.comparison.to_tables(tables)
+    if card is not None:
+        trial.comparison.to_card(card)
     return trial
 
 
