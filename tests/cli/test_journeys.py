@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ def test_fit_tells_the_story(place):
     told = (place / "fit.txt").read_text(encoding="utf-8")
     assert "960 rows trained, 960 calibrated, 480 tested" in told
     assert "Color = Red and Gender = Female" in " ".join(told.split())
-    assert "split conformal" in told
+    assert "conformal" in told
     assert describe(place / "m.fareg")["metadata"]["target"] == "outcome"
 
 
@@ -33,11 +34,42 @@ def test_long_names_are_folded_and_not_cut(small, tmp_path, monkeypatch, capsys)
     name = "admission_by_a_very_long_disposition_code=discharged_to_another_hospital"
     figures = {"n": 9, "before": 0.8, "after": 0.9, "after_low": 0.7, "after_high": 1.0}
     figures |= {"few": False}
+    for moment in ("before", "after"):
+        figures |= {f"{moment}_size": 1.5, f"{moment}_singletons": 0.5}
     _print_trial({**told, "groups": [{"group": name, **figures}]})
     first = (
         line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if "│" in line
     )
     assert name in "".join(first)
+
+
+def test_what_is_found_becomes_a_threshold_and_shuts_a_gate(tmp_path):
+    """Sets that miss women over 60: found, protected in one step, and told by the exit code."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"sex": rng.choice(["f", "m"], 2000), "age": rng.integers(20, 80, 2000)})
+    table["y"] = rng.choice(["a", "b"], 2000)
+    hard = (table["sex"] == "f") & (table["age"] > 60)
+    hit = rng.random(2000) < np.where(hard, 0.5, 0.97)
+    sets = [json.dumps([label] if own else []) for label, own in zip(table["y"], hit, strict=True)]
+    path, folder = tmp_path / "t.csv", tmp_path / "tables"
+    table.assign(set=sets).to_csv(path, index=False)
+    asked = ("--target", "y", "--sets", "set", "--tables", folder, "--card", tmp_path / "c.md")
+    for gate, code in (("found", 3), ("unequal", 0)):
+        done = run("audit", path, *asked, "--fail-on", gate, code=code)
+    assert pd.read_csv(folder / "table.csv")["group"][0] == "everyone"
+    assert (tmp_path / "c.md").read_text().startswith("---\ntags:")
+    step = next(line for line in done.stdout.splitlines() if "next" in line)
+    command = shlex.split(step[step.index("fareg fit") :])
+    assert command[-2] == "--protect"
+    out, logistic = str(tmp_path / "m.fareg"), ["--estimator", "logistic"]
+    command[command.index("--out") + 1] = out
+    run(*command[1:], *logistic)
+    assert [rule.text for rule in fareg.load(out).protected_] == [command[-1]]
+    answers = tmp_path / "answers.csv"
+    run("predict", out, path, "--out", answers, "--action")
+    told = pd.read_csv(answers)
+    assert (told["action"] == np.where(told["size"] == 1, "decide", "refer")).all()
+    assert "found, low, unequal" in refused("audit", path, *asked, "--fail-on", "everything")
 
 
 def test_fit_in_json_with_a_report(place, tmp_path):

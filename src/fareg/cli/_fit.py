@@ -225,7 +225,7 @@ def _print_trial(told: dict[str, Any]) -> None:
     title = f"coverage, {level} asked for{once and f'; {once}'}"
     table = Table(title=title, title_justify="left")
     table.add_column("test rows", overflow="fold")
-    for heading in ("n", "split", "FaReG", "95% interval", "labels per set", "one label"):
+    for heading in ("n", "split conformal", "FaReG", "95% interval", "labels per set", "one label"):
         table.add_column(heading, justify="right")
     for group in told["groups"]:
         said = words.said_of({**group, "few": False})

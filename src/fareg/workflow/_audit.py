@@ -390,7 +390,7 @@ def _without_answers(X: pd.DataFrame, sizes: Any) -> pd.DataFrame:
         if pd.api.types.is_numeric_dtype(column.dtype) and (column == sizes).all()
     ]
     if "size" in answers:
-        answers += [name for name in ANSWERS if name in X and name not in answers]
+        answers += [name for name in (*ANSWERS, "action") if name in X and name not in answers]
     if answers:
         warn(
             f"{', '.join(map(str, answers))} belong to the predictions and define no groups; "

@@ -17,7 +17,7 @@ from fareg._validation import IntArray, InvalidInputError, check_count, warn
 from fareg.persistence import ModelFile
 from fareg.workflow._tables import check_safe_csv, read_batches, table_columns, table_writer
 
-ANSWERS = ("set", "size", "top", "probability", "level", "group", "action")
+ANSWERS = ("set", "size", "top", "probability", "level", "group")
 
 
 def predict_file(
@@ -75,7 +75,7 @@ def predict_file(
     check_output(out)
     check_outputs([out], inputs=[model, data])
     check_safe_csv(out, safe_csv)
-    check_kept(keep)
+    check_kept(keep, action=action)
     file = ModelFile.open(model, trusted=trusted, sha256=sha256)
     kinds = model_columns(file)
     ids = id_column(ids, file, data)
@@ -225,13 +225,13 @@ def label_kinds(clf: Any, target: str) -> dict[str, str]:
     return {target: "number" if np.asarray(clf.classes_).dtype.kind in "biuf" else "text"}
 
 
-def check_kept(keep: Sequence[str]) -> None:
+def check_kept(keep: Sequence[str], *, action: bool = False) -> None:
     """Refuse to keep columns that would have the name of an answer, or to keep one twice."""
     if isinstance(keep, str):
         raise InvalidInputError(
             f"keep must be a list of column names, got {keep!r}; use [{keep!r}]"
         )
-    taken = [name for name in keep if name in ANSWERS]
+    taken = [name for name in keep if name in ANSWERS or (action and name == "action")]
     if taken:
         raise InvalidInputError(
             f"cannot keep column {taken[0]}: the answers have a column of that name; rename it"

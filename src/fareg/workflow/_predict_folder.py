@@ -89,7 +89,7 @@ def predict_folder(
     dict
         That of :func:`predict_file`, and the number of ``files``.
     """
-    check_kept(keep)
+    check_kept(keep, action=action)
     check_count("batch_size", batch_size)
     check_outputs([out], inputs=[model, data])
     target, root = Path(out).absolute(), Path(data).resolve()
