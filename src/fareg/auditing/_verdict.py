@@ -17,13 +17,13 @@ from fareg._words import (
     counted_once,
     evidence,
     interval,
-    is_far_below,
     p_value,
     percent,
     rows,
     shown,
     size,
 )
+from fareg.groups import is_far_below
 from fareg.report import MIN_SHOWN_ROWS
 
 Row = Mapping[str, Any]

@@ -12,9 +12,8 @@ from scipy.stats import fisher_exact
 
 from fareg import _words as words
 from fareg._validation import BoolArray, IntArray, require
-from fareg._words import is_far_below
 from fareg.calibration import LevelThresholds, Union
-from fareg.groups import MAX_SHARE, Rule
+from fareg.groups import MAX_SHARE, Rule, is_far_below
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
 
@@ -114,7 +113,7 @@ def verify_groups(
     """Test candidates on rows that did not choose them; return those that may be named.
 
     A group is named if its coverage is lower than that of the rows in no candidate after Holm's
-    correction, if it lies far below the confidence level (``_words.is_far_below``), alone or
+    correction, if it lies far below the confidence level (``is_far_below``), alone or
     together with the other groups that may be named, and if it is a minority of at least 50 rows.
     The most significant group comes first. A further one must be under-covered on the rows that the
     groups before it leave, and these must be at least half of its own; otherwise it is the same

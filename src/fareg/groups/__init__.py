@@ -3,7 +3,7 @@
 from fareg.groups._disadvantage import Disadvantage, Signal, learn_disadvantage
 from fareg.groups._levels import DisadvantageLevels, LabelLevels, permutation_shares
 from fareg.groups._members import ColumnReading, KernelSum
-from fareg.groups._pursuit import MAX_SHARE, find_groups
+from fareg.groups._pursuit import MAX_SHARE, find_groups, is_far_below
 from fareg.groups._rules import Condition, Rule
 
 RECORDS = (
@@ -27,6 +27,7 @@ __all__ = [
     "Rule",
     "Signal",
     "find_groups",
+    "is_far_below",
     "learn_disadvantage",
     "permutation_shares",
 ]
