@@ -27,7 +27,6 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.isotonic import IsotonicRegression
-from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import (
     LogisticRegression,
     LogisticRegressionCV,
@@ -36,7 +35,6 @@ from sklearn.linear_model import (
     SGDClassifier,
 )
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -97,7 +95,7 @@ ZOO = {
     "two targets": (TargetEncoder(random_state=0), WORDS, TWO),
     "labels": (LabelEncoder(), LABELS, None),
     "binary": (LabelBinarizer(), LABELS, None),
-    "kernel": (make_pipeline(Nystroem(n_components=5, random_state=0), RidgeCV()), NUMBERS, TARGET),
+    "ridges": (make_pipeline(StandardScaler(), RidgeCV()), NUMBERS, TARGET),
     "ridge": (Ridge(), NUMBERS, TARGET),
     "logistic": (LogisticRegression(), NUMBERS, LABELS),
     "two logistic": (LogisticRegression(class_weight={True: 2.0, False: 1}), NUMBERS, TWO),
@@ -128,13 +126,6 @@ ZOO = {
         CATEGORIES,
         LABELS,
     ),
-    "neighbours": (KNeighborsClassifier(algorithm="kd_tree"), NUMBERS, LABELS),
-    "near neighbours": (
-        KNeighborsClassifier(algorithm="ball_tree", weights="distance", p=3),
-        NUMBERS,
-        LABELS,
-    ),
-    "all neighbours": (KNeighborsClassifier(algorithm="brute"), NUMBERS, LABELS),
     "gaussian": (GaussianNB(), NUMBERS, LABELS),
     "multinomial": (MultinomialNB(), COUNTS, LABELS),
     "complement": (ComplementNB(), COUNTS, LABELS),

@@ -1,108 +1,48 @@
 """What must hold between the numbers of a stored estimator, so that it reads only its own memory.
 
-Every function takes an estimator whose attributes have the kinds of ``_shapes``, fitted or not, and
-raises an error if they contradict each other. Those whose names begin with ``make`` make what
-follows from other attributes and is not stored: losses, search trees, interpolations.
+A ``check`` takes a fitted estimator whose attributes have the kinds of ``_shapes``, and raises an
+error if they contradict each other where compiled code would follow them unchecked. scikit-learn
+follows the node numbers of a tree so, because training wrote them; a file may hold any numbers.
+Trees are made here from arrays, after checks that every child comes after its parent (so there are
+no circles and no way out) and that every feature is one of the table's. The other functions whose
+names begin with ``make`` make what follows from other attributes and is not stored: losses,
+interpolations.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 
 from fareg._validation import require
-from fareg.persistence._trees import check_rounds
 
 N_CATEGORIES = 256  # codes of categories that histogram gradient boosting has bits for
-LARGEST = 1e100  # the squares of larger numbers overflow
-
-
-def check_counts(model: Any) -> None:
-    """One output, and as many classes as there are labels."""
-    if hasattr(model, "n_outputs_"):
-        require(model.n_outputs_ == 1, "n_outputs_")
-    if hasattr(model, "classes_"):
-        require(model.n_classes_ == len(model.classes_), "n_classes_")
-
-
-def check_linear(model: Any) -> None:
-    """A row of coefficients per class, or one for two classes."""
-    if hasattr(model, "coef_"):
-        n_rows = len(model.coef_)
-        require(n_rows == (1 if len(model.classes_) == 2 else len(model.classes_)), "coef_")
-
-
-def check_regression(model: Any) -> None:
-    """A coefficient per column."""
-    if hasattr(model, "coef_"):
-        require(np.shape(model.coef_)[-1:] == (model.n_features_in_,), "coef_")
-
-
-def check_shares(model: Any) -> None:
-    """Shares of classes, which random labels are drawn from."""
-    check_counts(model)
-    if hasattr(model, "class_prior_"):
-        shares = model.class_prior_
-        require((shares >= 0).all() and abs(shares.sum() - 1) < 1e-6, "class_prior_")
-
-
-def check_decision_tree(model: Any) -> None:
-    """A tree reads the columns, and tells the classes, that its owner counts."""
-    check_counts(model)
-    if hasattr(model, "tree_"):
-        n_classes = len(model.classes_) if hasattr(model, "classes_") else 1
-        require(model.tree_.n_features == model.n_features_in_, "n_features_in_")
-        require(model.tree_.max_n_classes == n_classes, "the classes of a tree")
-
-
-def check_forest(model: Any) -> None:
-    """Trees of one forest read the same columns and tell the same classes."""
-    check_counts(model)
-    for tree in getattr(model, "estimators_", ()):
-        require(tree.tree_.n_features == model.n_features_in_, "n_features_in_")
-        require(hasattr(tree, "classes_") == hasattr(model, "classes_"), "estimators_")
-        require(not hasattr(tree, "classes_") or tree.n_classes_ == model.n_classes_, "estimators_")
-
-
-def check_boosting(model: Any) -> None:
-    """Trees in a table of rounds and classes, whose outputs are added in place."""
-    if not hasattr(model, "estimators_"):
-        return
-    check_counts(model)
-    n_trees = 1 if model.n_classes_ == 2 else model.n_classes_
-    require(model.n_trees_per_iteration_ == n_trees == model.estimators_.shape[1], "estimators_")
-    for tree in model.estimators_.flat:
-        require(tree.tree_.max_n_classes == 1, "a decision tree")
-        require(tree.tree_.n_features == model.n_features_in_, "n_features_in_")
-    first = model.init_
-    require(first == "zero" or type(first).__name__ == "DummyClassifier", "init_")
-    require(first == "zero" or first.n_classes_ == model.n_classes_, "init_")
-
-
-def make_loss(model: Any) -> None:
-    """Make the loss of boosting, whose inverse link turns sums into probabilities."""
-    if hasattr(model, "n_trees_per_iteration_"):
-        model._loss = model._get_loss(None)
+TREE = "a decision tree"
+PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor"
+BITSETS = ("binned_left_cat_bitsets", "raw_left_cat_bitsets")
+N_WORDS = 8  # of 32 bits, in which the categories of a node are bits
 
 
 def check_histograms(model: Any) -> None:
     """Trees of histogram gradient boosting read the columns and categories that there are."""
-    if not hasattr(model, "_predictors"):
-        return
     bins, n_features = model._bin_mapper, model._n_features
-    require(n_features == model.n_features_in_, "n_features_in_")
-    n_trees = 1
-    if hasattr(model, "classes_"):
-        n_trees = 1 if len(model.classes_) == 2 else len(model.classes_)
-    require(model.n_trees_per_iteration_ == n_trees, "n_trees_per_iteration_")
-    require(all(len(one) == n_trees for one in model._predictors), "the rounds of boosting")
-    require(model._baseline_prediction.shape == (1, n_trees), "_baseline_prediction")
     is_categorical = bins.is_categorical_ != 0
     require(is_categorical.shape == (n_features,) == (len(bins.bin_thresholds_),), "the bins")
     for codes in (bins.bin_thresholds_[j] for j in np.flatnonzero(is_categorical)):
         require(((codes >= 0) & (codes < N_CATEGORIES)).all(), "the categories of boosting")
-    check_rounds(model._predictors, n_features, is_categorical)
+    for tree in (tree for one in model._predictors for tree in one):
+        nodes = tree.nodes
+        inner = np.flatnonzero(nodes["is_leaf"] == 0)
+        feature = nodes["feature_idx"][inner]
+        left, right = (nodes[side][inner].astype(np.int64) for side in ("left", "right"))
+        require(len(nodes) > 0, TREE)
+        _check_nodes(inner, left, right, feature, len(nodes), n_features)
+        by_category = nodes["is_categorical"][inner] != 0
+        require(is_categorical[feature[by_category]].all(), TREE)
+        bitsets = nodes["bitset_idx"][inner][by_category]
+        require((bitsets < len(tree.raw_left_cat_bitsets)).all(), TREE)
     if model._preprocessor is not None:
         _check_preprocessor(model._preprocessor, model)
 
@@ -120,37 +60,8 @@ def _check_preprocessor(columns: Any, model: Any) -> None:
     require(encoder.n_features_in_ == masks[0].sum() == len(encoder.categories_), "the columns")
 
 
-def check_neighbours(model: Any) -> None:
-    """Rows and labels belong together."""
-    if not hasattr(model, "_fit_X"):
-        return
-    rows, codes = model._fit_X, model._y
-    require(rows.ndim == 2 and rows.shape[1] == model.n_features_in_, "_fit_X")
-    require(rows.dtype.kind == "f" and (np.abs(rows) < LARGEST).all(), "_fit_X")
-    require(codes.dtype == np.intp and codes.shape == (len(rows),), "_y")
-    require(((codes >= 0) & (codes < len(model.classes_))).all(), "_y")
-    require(model.n_samples_fit_ == len(rows) and model.outputs_2d_ is False, "n_samples_fit_")
-    require(1 <= model.n_neighbors <= len(rows), "n_neighbors")
-    parameters = model.effective_metric_params_
-    require(set(parameters) <= {"p", "w"} and parameters.get("w") is None, "the metric")
-    require(model._fit_method in ("kd_tree", "ball_tree", "brute"), "_fit_method")
-
-
-def make_search_tree(model: Any) -> None:
-    """Make the search tree of neighbours from their rows."""
-    if hasattr(model, "_fit_X"):
-        from sklearn import neighbors
-
-        kinds = {"kd_tree": neighbors.KDTree, "ball_tree": neighbors.BallTree}
-        kind, parameters = kinds.get(model._fit_method), model.effective_metric_params_
-        metric = {"metric": model.effective_metric_, **parameters}
-        model._tree = kind and kind(model._fit_X, model.leaf_size, **metric)
-
-
 def check_categories(model: Any) -> None:
     """As many lists of categories as columns; numbers ascend, because they are searched."""
-    if not hasattr(model, "categories_"):
-        return
     require(len(model.categories_) == model.n_features_in_, "categories_")
     for known in model.categories_:
         require(isinstance(known, np.ndarray) and known.ndim == 1 and len(known), "categories_")
@@ -163,8 +74,6 @@ def check_categories(model: Any) -> None:
 def check_indicators(model: Any) -> None:
     """The indicators of a row lie inside the sparse table that they are written to."""
     check_categories(model)
-    if not hasattr(model, "categories_"):
-        return
     n_columns = len(model.categories_)
     rare = codes = dropped = [None] * n_columns
     if model._infrequent_enabled:
@@ -187,43 +96,113 @@ def check_indicators(model: Any) -> None:
 def check_targets(model: Any) -> None:
     """A mean per category, for each class."""
     check_categories(model)
-    if hasattr(model, "encodings_"):
-        n_each = 1 if model.target_type_ != "multiclass" else len(model.classes_)
-        require(len(model.encodings_) == n_each * len(model.categories_), "encodings_")
+    n_each = 1 if model.target_type_ != "multiclass" else len(model.classes_)
+    require(len(model.encodings_) == n_each * len(model.categories_), "encodings_")
 
 
-def check_network(model: Any) -> None:
-    """As many layers as are told, each fitting the next."""
-    if not hasattr(model, "coefs_"):
-        return
-    n_layers = model.n_layers_ - 1
-    require(n_layers == len(model.coefs_) == len(model.intercepts_), "coefs_")
-    widths = [model.n_features_in_]
-    for weights, biases in zip(model.coefs_, model.intercepts_, strict=True):
-        require(weights.ndim == 2 and weights.shape == (widths[-1], len(biases)), "coefs_")
-        widths.append(len(biases))
-    n_outputs = 1 if len(model.classes_) == 2 else len(model.classes_)
-    require(model.n_outputs_ == widths[-1] == n_outputs, "n_outputs_")
-
-
-def check_steps(model: Any) -> None:
-    """A pipeline has a last step."""
-    require(len(model.steps) > 0, "steps")
-
-
-def check_columns(model: Any) -> None:
-    """Columns are those of the table that was fitted."""
-    for _, _, columns in getattr(model, "transformers_", ()):
-        require(not callable(columns), "the columns of a transformer")
-
-
-def check_calibrated(model: Any) -> None:
-    """Every calibrator belongs to a classifier of the same classes."""
-    for one in getattr(model, "calibrated_classifiers_", ()):
-        require(np.array_equal(one.classes, model.classes_), "calibrated_classifiers_")
+def make_loss(model: Any) -> None:
+    """Make the loss of boosting, whose inverse link turns sums into probabilities."""
+    if hasattr(model, "n_trees_per_iteration_"):
+        model._loss = model._get_loss(None)
 
 
 def make_interpolation(model: Any) -> None:
     """Make the interpolation between the points of an isotonic regression."""
     if hasattr(model, "X_thresholds_"):
         model._build_f(model.X_thresholds_, model.y_thresholds_)
+
+
+def tree_arrays(tree: Any) -> dict[str, Any]:
+    """Return the arrays of a compiled tree."""
+    state = tree.__getstate__()
+    require(tree.n_outputs == 1, "the outputs of a tree")
+    return {
+        "n_features": int(tree.n_features),
+        "depth": int(state["max_depth"]),
+        "nodes": record_fields(state["nodes"]),
+        "values": state["values"],
+    }
+
+
+def make_tree(arrays: Any) -> Any:
+    """Return the compiled tree of one output that has these arrays."""
+    from sklearn.tree._tree import NODE_DTYPE, Tree
+
+    nodes, values = _records(arrays["nodes"], NODE_DTYPE), arrays["values"]
+    n_features, depth = arrays["n_features"], arrays["depth"]
+    require(_is_count(n_features) and _is_count(depth) and depth <= len(nodes), TREE)
+    require(values.dtype == np.float64 and values.ndim == 3 and values.shape[1] == 1, TREE)
+    require(0 < len(nodes) == len(values) and values.shape[2] > 0, TREE)
+    left, right = nodes["left_child"], nodes["right_child"]
+    inner = np.flatnonzero(left != -1)  # -1 means that a node is a leaf
+    _check_nodes(inner, left[inner], right[inner], nodes["feature"][inner], len(nodes), n_features)
+    tree = Tree(n_features, np.array([values.shape[2]], dtype=np.intp), 1)
+    state = {"max_depth": depth, "node_count": len(nodes), "nodes": nodes}
+    tree.__setstate__({**state, "values": np.ascontiguousarray(values)})
+    return tree
+
+
+def rounds_arrays(rounds: list[list[Any]]) -> dict[str, Any]:
+    """Return the rounds of histogram gradient boosting as a few large arrays.
+
+    There may be thousands of trees, whose own arrays are small.
+    """
+    trees = [tree for one in rounds for tree in one]
+    counts = {"n_nodes": [[len(tree.nodes) for tree in one] for one in rounds]}
+    counts["n_bitsets"] = [[len(tree.raw_left_cat_bitsets) for tree in one] for one in rounds]
+    nodes = [tree.nodes for tree in trees] or [np.empty(0, _node_dtype())]
+    empty = [np.empty((0, N_WORDS), np.uint32)]
+    return {
+        **{name: np.array(count, dtype=np.int64) for name, count in counts.items()},
+        "nodes": record_fields(np.concatenate(nodes)),
+        **{name: np.concatenate([getattr(t, name) for t in trees] or empty) for name in BITSETS},
+    }
+
+
+def make_rounds(arrays: Any) -> list[list[Any]]:
+    """Return the rounds that have these arrays; :func:`check_histograms` needs their owner."""
+    n_nodes, n_bitsets = arrays["n_nodes"], arrays["n_bitsets"]
+    require(n_nodes.shape == n_bitsets.shape and (n_nodes.ndim == 2 or not n_nodes.size), TREE)
+    require((n_nodes > 0).all(), TREE)  # so that there are no more trees than nodes
+    wholes = [(_records(arrays["nodes"], _node_dtype()), n_nodes)]
+    for name in BITSETS:
+        require(arrays[name].dtype == np.uint32 and arrays[name].shape[1:] == (N_WORDS,), TREE)
+        wholes.append((arrays[name], n_bitsets))
+    parts = []
+    for whole, counts in wholes:
+        require(counts.dtype.kind == "i" and (counts >= 0).all(), TREE)
+        require((counts <= len(whole)).all() and counts.sum() == len(whole), TREE)
+        parts.append(np.split(whole, np.cumsum(counts)[:-1]))
+    predictor = importlib.import_module(PREDICTOR).TreePredictor
+    trees = iter([predictor(*own) for own in zip(*parts, strict=True)])
+    return [[next(trees) for _ in one] for one in n_nodes]
+
+
+def _check_nodes(
+    node: Any, left: Any, right: Any, feature: Any, n_nodes: int, n_features: int
+) -> None:
+    require(((left > node) & (right > node) & (left < n_nodes) & (right < n_nodes)).all(), TREE)
+    require(((feature >= 0) & (feature < n_features)).all(), TREE)
+
+
+def record_fields(records: Any) -> dict[str, Any]:
+    """Return the fields of records as an array each."""
+    return {name: np.ascontiguousarray(records[name]) for name in records.dtype.names}
+
+
+def _records(fields: Any, dtype: Any) -> Any:
+    """Return records of a type of scikit-learn's, from an array for each of its fields."""
+    require(isinstance(fields, dict) and set(fields) == set(dtype.names), TREE)
+    records = np.zeros(len(fields[dtype.names[0]]), dtype=dtype)
+    for name in dtype.names:
+        require(fields[name].dtype == dtype[name] and fields[name].shape == records.shape, TREE)
+        records[name] = fields[name]
+    return records
+
+
+def _node_dtype() -> Any:
+    return importlib.import_module(PREDICTOR).PREDICTOR_RECORD_DTYPE
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**31

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 from fareg import calibration, classifiers, groups, paper, shift
 from fareg._levels import LevelCoding, Levels
 from fareg._validation import InvalidInputError, require
-from fareg.persistence._kinds import DTYPES, FUNCTIONS, TYPES, function_name
+from fareg.persistence._kinds import FUNCTIONS, NAMED, name_of
 from fareg.persistence._shapes import SHAPES, shape_of
 
 CLASSIFIERS: dict[str, Any] = {
@@ -37,12 +37,11 @@ RECORDS: dict[str, Any] = {
 DERIVED = ("parameters_",)  # fitted attributes that follow from others
 GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 NUMERIC = "biuf"  # kinds of arrays that go to the table
-COLUMN_DTYPES = ("object", "str", "string")
 FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # JSON has none of them
 LEFT_OUT = {"$": "left out"}  # an estimator that is not in the file
 MAX_DEPTH = 100  # nodes inside each other
 FREE_BYTES = 1 << 24  # of texts of fixed width, beside a multiple of what the file has
-MAX_EMPTY = 1 << 20  # rows of an array or frame without values
+MAX_EMPTY = 1 << 20  # rows of an array without values
 
 
 @dataclass
@@ -52,9 +51,9 @@ class Writer:
     left_out: tuple[Any, ...] = ()
     arrays: dict[str, Any] = field(default_factory=dict)
     foreign: list[Any] = field(default_factory=list)
-    written: dict[int, tuple[int, Any]] = field(default_factory=dict)
+    written: dict[int, int] = field(default_factory=dict)  # numbers of estimators, by id
     names: dict[int, str] = field(default_factory=dict)  # of arrays in the table, by id
-    kept: list[Any] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)  # so that no other object gets an id meanwhile
 
     def write(self, value: Any, where: str) -> Any:
         """Return ``value`` as JSON; ``where`` names it in errors."""
@@ -67,7 +66,7 @@ class Writer:
         for kinds, method in self._TABLE:
             if isinstance(value, kinds):
                 return method(self, value, where)
-        return self._named(value, where)
+        return self._other(value, where)
 
     def _list(self, value: list[Any], where: str) -> Any:
         return [self.write(item, where) for item in value]
@@ -75,8 +74,7 @@ class Writer:
     def _dict(self, value: dict[Any, Any], where: str) -> Any:
         if all(type(key) is str for key in value) and "$" not in value:
             return {key: self.write(item, f"{where}.{key}") for key, item in value.items()}
-        pairs = [[self.write(k, where), self.write(v, where)] for k, v in value.items()]
-        return {"$": "dict", "items": pairs}
+        return {"$": "dict", "items": [self._list(list(pair), where) for pair in value.items()]}
 
     def _array(self, value: Any, where: str) -> Any:
         if value.dtype.kind in NUMERIC and value.dtype.itemsize <= 8:
@@ -85,7 +83,7 @@ class Writer:
             # parts of one calibration share their scores, which are written once
             name = self.names.setdefault(id(value), str(len(self.arrays)))
             self.arrays.setdefault(name, np.asarray(value.T if by_columns else value, order="C"))
-            self.kept.append(value)  # so that no other array gets its id meanwhile
+            self.kept.append(value)
             return {"$": "array", "at": name, "shape": list(value.shape), "transposed": by_columns}
         dtype = str(value.dtype)
         if value.dtype.kind in "mM":
@@ -96,23 +94,10 @@ class Writer:
         raise InvalidInputError(f"cannot save {where}: arrays of dtype {dtype} have no form")
 
     def _frame(self, value: pd.DataFrame, where: str) -> Any:
-        rows = value.index
-        return {
-            "$": "frame",
-            "names": [self.write(name, where) for name in value.columns],
-            "columns": [self._column(column, where) for _, column in value.items()],
-            "index": [rows.start, rows.stop, rows.step]
-            if isinstance(rows, pd.RangeIndex)
-            else self._column(pd.Series(rows), where),
-        }
-
-    def _column(self, column: pd.Series, where: str) -> Any:
-        dtype = str(column.dtype)
-        if isinstance(column.dtype, np.dtype) and column.dtype.kind in (*NUMERIC, "M"):
-            return self._array(column.to_numpy(), where)
-        if dtype not in COLUMN_DTYPES:
-            raise InvalidInputError(f"cannot save {where}: columns of dtype {dtype} have no form")
-        return {"dtype": dtype, "items": self._list(column.tolist(), where)}
+        if not isinstance(value.index, pd.RangeIndex):
+            raise InvalidInputError(f"cannot save {where}: its rows have names")
+        columns = [self._array(column.to_numpy(), where) for _, column in value.items()]
+        return {"$": "frame", "names": self._list(list(value.columns), where), "columns": columns}
 
     def _record(self, value: Any, where: str) -> Any:
         fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
@@ -139,7 +124,7 @@ class Writer:
     def _shaped(self, value: Any, where: str) -> Any:
         """Write an estimator by its shape, once however often it is met."""
         if id(value) in self.written:
-            return {"$": "again", "at": self.written[id(value)][0]}
+            return {"$": "again", "at": self.written[id(value)]}
         shape = shape_of(value)
         try:
             state = None if shape is None else shape.state(value)
@@ -151,35 +136,24 @@ class Writer:
         else:
             fields = {key: self.write(item, f"{where}.{key}") for key, item in state.items()}
             node = {"$": "estimator", "class": type(value).__name__, "state": fields}
-        # The object is kept, so that no other gets its id meanwhile.
-        self.written[id(value)] = (len(self.written), value)
-        return {**node, "id": self.written[id(value)][0]}
+        self.kept.append(value)
+        return {**node, "id": self.written.setdefault(id(value), len(self.written))}
 
     def _generator(self, value: Any, where: str) -> Any:
-        bits = value.bit_generator
-        if type(bits).__name__ not in GENERATORS:
-            raise InvalidInputError(f"cannot save {where}: {type(bits).__name__} has no form")
-        return {"$": "generator", "state": self.write(bits.state, where)}
-
-    def _random_state(self, value: Any, where: str) -> Any:
-        state = value.get_state(legacy=False)
-        if state["bit_generator"] != "MT19937":
+        is_new = isinstance(value, np.random.Generator)
+        state = value.bit_generator.state if is_new else value.get_state(legacy=False)
+        if state["bit_generator"] not in (GENERATORS if is_new else GENERATORS[:1]):
             raise InvalidInputError(f"cannot save {where}: {state['bit_generator']} has no form")
-        return {"$": "random_state", "state": self.write(state, where)}
+        node = {"$": "generator", "class": type(value).__name__}
+        return {**node, "state": self.write(state, where)}
 
-    def _partial(self, value: Any, where: str) -> Any:
-        if function_name(value) is not None or value.func not in FUNCTIONS.values():
-            return self._named(value, where)
-        function = self._named(value.func, where)
-        arguments = [self.write(list(value.args), where), self.write(dict(value.keywords), where)]
-        return {"$": "partial", "function": function, "arguments": arguments}
-
-    def _named(self, value: Any, where: str) -> Any:
-        name = function_name(value)
+    def _other(self, value: Any, where: str) -> Any:
+        name = name_of(value)
         if name is not None:
-            return {"$": "function", "name": name}
-        if isinstance(value, type) and value in TYPES.values():
-            return {"$": "type", "name": next(n for n, kind in TYPES.items() if kind is value)}
+            return {"$": "named", "name": name}
+        if isinstance(value, functools.partial) and name_of(value.func) in FUNCTIONS:
+            parts = [value.func, list(value.args), dict(value.keywords)]
+            return {"$": "partial", "of": self._list(parts, where)}
         # parts of estimators that are none themselves, and models that are not scikit-learn's
         if type(value).__name__ in SHAPES or hasattr(value, "predict_proba"):
             return self._shaped(value, where)
@@ -208,10 +182,7 @@ class Writer:
         (pd.DataFrame, _frame),
         (tuple(RECORDS.values()), _record),
         (BaseEstimator, _estimator),
-        (np.random.Generator, _generator),
-        (np.random.RandomState, _random_state),
-        (functools.partial, _partial),
-        (np.dtype, lambda self, v, where: {"$": "dtype", "name": v.name}),
+        ((np.random.Generator, np.random.RandomState), _generator),
         (slice, lambda self, v, where: {"$": "slice", "ends": [v.start, v.stop, v.step]}),
     )
 
@@ -237,11 +208,12 @@ class Reader:
         try:
             if isinstance(node, list):
                 return [self.read(item) for item in node]
-            if "$" not in node:
-                return {key: self.read(item) for key, item in node.items()}
-            return self._TABLE[node["$"]](self, node)
+            return self._TABLE[node["$"]](self, node) if "$" in node else self._items(node)
         finally:
             self.depth -= 1
+
+    def _items(self, node: dict[str, Any]) -> dict[str, Any]:
+        return {name: self.read(value) for name, value in node.items()}
 
     def _array(self, node: dict[str, Any]) -> Any:
         array = self.arrays[node["at"]]
@@ -268,28 +240,11 @@ class Reader:
         return flat.reshape(node["shape"])
 
     def _frame(self, node: dict[str, Any]) -> pd.DataFrame:
-        columns = [self._column(column) for column in node["columns"]]
-        frame = pd.DataFrame(dict(enumerate(columns)))
-        frame.columns = pd.Index(self.read(node["names"]))
-        index = node["index"]
-        rows = pd.RangeIndex(*index) if isinstance(index, list) else pd.Index(self._column(index))
-        require(len(rows) <= max(MAX_EMPTY, len(frame)), "the rows of a frame")
-        frame = frame.set_axis(rows) if columns else pd.DataFrame(index=rows)
-        return frame
-
-    def _column(self, node: dict[str, Any]) -> pd.Series:
-        if "$" in node:
-            return pd.Series(self.read(node))
-        require(node["dtype"] in COLUMN_DTYPES, f"a column of dtype {node['dtype']}")
-        return pd.Series(self.read(node["items"]), dtype=node["dtype"])
-
-    def _record(self, node: dict[str, Any]) -> Any:
-        cls = RECORDS[node["class"]]
-        return cls(**{name: self.read(value) for name, value in node["fields"].items()})
+        frame = pd.DataFrame(dict(enumerate(self.read(node["columns"]))))
+        return frame.set_axis(self.read(node["names"]), axis=1)
 
     def _object(self, node: dict[str, Any]) -> Any:
-        cls = ESTIMATORS[node["class"]]
-        instance = cls(**{name: self.read(value) for name, value in node["parameters"].items()})
+        instance = ESTIMATORS[node["class"]](**self._items(node["parameters"]))
         for name, value in node["fitted"].items():
             require(is_fitted_name(name), f"the attribute {name}")
             setattr(instance, name, self.read(value))
@@ -297,30 +252,16 @@ class Reader:
             instance.freeze_parameters()
         return instance
 
-    def _estimator(self, node: dict[str, Any]) -> Any:
-        state = {name: self.read(value) for name, value in node["state"].items()}
-        return self._remember(node, SHAPES[node["class"]].make(state))
-
-    def _foreign(self, node: dict[str, Any]) -> Any:
-        return self._remember(node, self.foreign()[node["at"]])
-
     def _remember(self, node: dict[str, Any], thing: Any) -> Any:
         require(node["id"] not in self.made, "an estimator that is there twice")
         self.made[node["id"]] = thing
         return thing
 
-    def _generator(self, node: dict[str, Any]) -> Any:
-        state = self.read(node["state"])
-        require(state["bit_generator"] in GENERATORS, "a random generator")
-        _check_positions(state)
-        bits = getattr(np.random, state["bit_generator"])()
-        bits.state = state
-        return np.random.Generator(bits)
-
     def _partial(self, node: dict[str, Any]) -> Any:
-        args, keywords = self.read(node["arguments"])
+        function, args, keywords = self.read(node["of"])
+        require(name_of(function) in FUNCTIONS, "a score")
         require(all(isinstance(a, float | int) for a in [*args, *keywords.values()]), "a score")
-        return functools.partial(FUNCTIONS[node["function"]["name"]], *args, **keywords)
+        return functools.partial(function, *args, **keywords)
 
     _TABLE: ClassVar[dict[str, Callable[..., Any]]] = {
         "float": lambda self, node: FLOATS[node["value"]],
@@ -331,35 +272,34 @@ class Reader:
         "view": _view,
         "values": _values,
         "frame": _frame,
-        "record": _record,
+        "record": lambda self, node: RECORDS[node["class"]](**self._items(node["fields"])),
         "object": _object,
-        "generator": _generator,
-        "random_state": lambda self, node: random_state(self.read(node["state"])),
+        "generator": lambda self, node: generator(node["class"], self.read(node["state"])),
         "partial": _partial,
-        "function": lambda self, node: FUNCTIONS[node["name"]],
-        "type": lambda self, node: TYPES[node["name"]],
-        "dtype": lambda self, node: DTYPES[node["name"]],
+        "named": lambda self, node: NAMED[node["name"]],
         "slice": lambda self, node: slice(*node["ends"]),
-        "estimator": _estimator,
+        "estimator": lambda self, node: self._remember(
+            node, SHAPES[node["class"]].make(self._items(node["state"]))
+        ),
+        "foreign": lambda self, node: self._remember(node, self.foreign()[node["at"]]),
         "again": lambda self, node: self.made[node["at"]],
-        "foreign": _foreign,
         "left out": lambda self, node: self.given,
     }
 
 
-def random_state(state: dict[str, Any]) -> np.random.RandomState:
-    """Return a generator in this state, after a check of its position."""
-    _check_positions(state)
-    generator = np.random.RandomState()
-    generator.set_state(state)
-    return generator
-
-
-def _check_positions(state: dict[str, Any]) -> None:
-    """Refuse a generator that would read outside its memory, because numpy does not check it."""
+def generator(kind: str, state: dict[str, Any]) -> Any:
+    """Return a random generator in this state, after a check of what numpy does not check."""
     position, in_buffer = state["state"].get("pos", 0), state.get("buffer_pos", 0)
     within = 0 <= position <= 624 and 0 <= in_buffer <= 4  # the bounds of MT19937 and of Philox
     require(within, "the position of a random generator")
+    require(state["bit_generator"] in GENERATORS, "a random generator")
+    if kind == "RandomState":
+        made: Any = np.random.RandomState()
+        made.set_state(state)
+        return made
+    bits = getattr(np.random, state["bit_generator"])()
+    bits.state = state
+    return np.random.Generator(bits)
 
 
 def is_own(estimator: Any) -> bool:

@@ -18,13 +18,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fareg._validation import require
-from fareg.persistence._codec import random_state
-from fareg.persistence._kinds import DTYPES, FUNCTIONS, TYPES
-from fareg.persistence._shapes import APART, LEFT_OUT, SHAPES
-from fareg.persistence._trees import record_fields, rounds_arrays
+from fareg.persistence._checks import record_fields, rounds_arrays
+from fareg.persistence._codec import MAX_DEPTH, generator
+from fareg.persistence._kinds import FUNCTIONS, NAMED, TYPES
+from fareg.persistence._shapes import LEFT_OUT, SHAPES
 
 KEYS = {"builtins.str": str, "builtins.int": int}  # types of the keys of a dict
-MAX_DEPTH = 100  # nodes inside each other
+# Functions have other names in these files: those of the modules that define them.
+PLAIN = {
+    "numpy." + f.__name__ if isinstance(f, np.ufunc) else f"{f.__module__}.{f.__name__}": f
+    for f in FUNCTIONS.values()
+    if hasattr(f, "__name__")
+}
 
 
 class SkopsFile:
@@ -55,34 +60,14 @@ class SkopsFile:
         return value
 
     def _list(self, node: dict[str, Any]) -> Any:
-        require(_name(node) == "builtins.list", "a list")
-        return [self.make(item) for item in node["content"]]
-
-    def _tuple(self, node: dict[str, Any]) -> Any:
-        require(_name(node) == "builtins.tuple", "a tuple")
-        return tuple(self.make(item) for item in node["content"])
+        require(_name(node) in ("builtins.list", "builtins.tuple"), "a list")
+        items = [self.make(item) for item in node["content"]]
+        return items if node["__class__"] == "list" else tuple(items)
 
     def _dict(self, node: dict[str, Any]) -> Any:
         kinds = [KEYS[_name(kind)] for kind in node["key_types"]["content"]]
         items = zip(kinds, node["content"].items(), strict=True)
         return {kind(key): self.make(value) for kind, (key, value) in items}
-
-    def _slice(self, node: dict[str, Any]) -> Any:
-        return slice(*(node["content"][name] for name in ("start", "stop", "step")))
-
-    def _type(self, node: dict[str, Any]) -> Any:
-        return TYPES[_name(node).removeprefix("builtins.")]
-
-    def _dtype(self, node: dict[str, Any]) -> Any:
-        return DTYPES[self.make(node["content"]).dtype.name]
-
-    def _function(self, node: dict[str, Any]) -> Any:
-        named = {f"{f.__module__}.{f.__name__}": f for f in FUNCTIONS.values() if _is_plain(f)}
-        ufuncs = {f"numpy.{f.__name__}": f for f in FUNCTIONS.values() if isinstance(f, np.ufunc)}
-        return {**named, **ufuncs}[_name(node)]
-
-    def _random_state(self, node: dict[str, Any]) -> Any:
-        return random_state(self.make(node["content"]))
 
     def _array(self, node: dict[str, Any]) -> Any:
         if node["type"] == "json":
@@ -101,15 +86,14 @@ class SkopsFile:
         content = dict(node["content"]["content"])
         own = {name: self.make(content.pop(name)) for name in shape.defaults}
         made_anew = vars(shape.cls(**own)).keys() | LEFT_OUT | {"_sklearn_version"}
-        state = {}
-        for name, value in content.items():
-            if name not in made_anew:
-                kind = shape.kind(name)
-                state[name] = self._apart(kind, value) if kind in APART else self.make(value)
-        return shape.make({**own, **state})
+        stored = {name: value for name, value in content.items() if name not in made_anew}
+        return shape.make(
+            {**own, **{name: self._part(shape, name, stored[name]) for name in stored}}
+        )
 
-    def _apart(self, kind: str, node: dict[str, Any]) -> Any:
-        """Return the arrays of a tree, or of the rounds of histogram gradient boosting."""
+    def _part(self, shape: Any, name: str, node: dict[str, Any]) -> Any:
+        """Return an attribute as a shape stores it: trees and rounds of boosting as arrays."""
+        kind = shape.kind(name)
         if kind == "tree":
             n_features, _, n_outputs = self.make(node["__reduce__"]["args"])
             state = self.make(node["content"])
@@ -117,32 +101,34 @@ class SkopsFile:
             nodes, values = record_fields(state["nodes"]), state["values"]
             depth = state["max_depth"]
             return {"n_features": n_features, "depth": depth, "nodes": nodes, "values": values}
-        rounds = [
-            [self.make(tree["content"]) for tree in one["content"]] for one in node["content"]
-        ]
-        return rounds_arrays([[SimpleNamespace(**tree) for tree in one] for one in rounds])
+        if kind == "rounds":
+            return rounds_arrays(
+                [
+                    [SimpleNamespace(**self.make(tree["content"])) for tree in one["content"]]
+                    for one in node["content"]
+                ]
+            )
+        return self.make(node)
 
     _TABLE: ClassVar[dict[str, Callable[..., Any]]] = {
-        "DTypeNode": _dtype,
+        "DTypeNode": lambda self, node: NAMED[f"dtype {self.make(node['content']).dtype.name}"],
         "DictNode": _dict,
-        "FunctionNode": _function,
+        "FunctionNode": lambda self, node: PLAIN[_name(node)],
         "JsonNode": _value,
         "ListNode": _list,
         "NdArrayNode": _array,
         "ObjectNode": _object,
-        "RandomStateNode": _random_state,
-        "SliceNode": _slice,
-        "TupleNode": _tuple,
-        "TypeNode": _type,
+        "RandomStateNode": lambda self, node: generator("RandomState", self.make(node["content"])),
+        "SliceNode": lambda self, node: slice(
+            *(node["content"][name] for name in ("start", "stop", "step"))
+        ),
+        "TupleNode": _list,
+        "TypeNode": lambda self, node: TYPES[_name(node).removeprefix("builtins.")],
     }
 
 
 def _name(node: dict[str, Any]) -> str:
     return f"{node['__module__']}.{node['__class__']}"
-
-
-def _is_plain(function: Any) -> bool:
-    return hasattr(function, "__module__") and hasattr(function, "__name__")
 
 
 def _numbers(content: bytes) -> Any:

@@ -1,4 +1,10 @@
-"""What an attribute of a stored estimator may be: data, an estimator, or one of a few functions."""
+"""What an attribute of a stored estimator may be, in words that ``_shapes`` is written in.
+
+A kind is a name of ``KINDS``; ``"=k"``, a number that equals a size; ``"k,d"``, an array of numbers
+with these sizes, and ``"k,d?"``, such an array or None; ``[kind]``, a list of it; or a tuple of
+kinds. The sizes k (classes), r (rows of coefficients, trees of a round: one for two classes) and d
+(columns) are those of the estimator; other letters must mean one size throughout it.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +28,26 @@ FUNCTIONS: dict[str, Any] = {
     **{f"numpy.{name}": getattr(np, name) for name in ("exp", "log", "log1p", "sqrt")},
     "float64 numbers": partial(check_array, dtype=[np.float64], ensure_all_finite=False),
 }
-# Types of numbers and of columns that a file refers to by name.
+# Types of numbers and of columns, and forms of arrays, that a file refers to by name.
 TYPES: dict[str, Any] = {
     **{kind.__name__: kind for kind in (bool, float, int, object, str)},
     **{f"numpy.{np.dtype(code).name}": np.dtype(code).type for code in "?bBhHiIlLefd"},
     **{f"numpy.{name}": getattr(np, name) for name in ("bool_", "number", "integer", "floating")},
 }
-DTYPES = {np.dtype(code).name: np.dtype(code) for code in "?bBhHiIlLefdO"}
+DTYPES = {f"dtype {np.dtype(code).name}": np.dtype(code) for code in "?bBhHiIlLefdO"}
+NAMED = {**FUNCTIONS, **TYPES, **DTYPES}
+Sizes = dict[str, Any]
 
 
-def function_name(value: Any) -> str | None:
-    """Return the name of a function that files may refer to, None for another."""
+def name_of(value: Any) -> str | None:
+    """Return the name by which a file refers to a function, a type or a form of arrays, or None."""
     if isinstance(value, partial) and value.func is check_array:
         known = FUNCTIONS["float64 numbers"]
         same = (value.args, value.keywords) == (known.args, known.keywords)
         return "float64 numbers" if same else None
-    return next((name for name, known in FUNCTIONS.items() if known is value), None)
+    if isinstance(value, np.dtype):
+        return f"dtype {value.name}" if f"dtype {value.name}" in DTYPES else None
+    return next((name for name, known in NAMED.items() if known is value), None)
 
 
 def is_label(value: Any) -> bool:
@@ -56,111 +66,104 @@ def is_data(value: Any) -> bool:
     if type(value) is dict:
         return all(map(is_label, value)) and all(map(is_data, value.values()))
     if type(value) is slice:
-        return all(
-            type(part) in (int, type(None)) for part in (value.start, value.stop, value.step)
-        )
-    if isinstance(value, np.dtype):
-        return value.name in DTYPES
-    return is_label(value) or _is_type(value)
-
-
-def _is_type(value: Any) -> bool:
-    return isinstance(value, type) and value in TYPES.values()
+        ends = (value.start, value.stop, value.step)
+        return all(end is None or type(end) is int for end in ends)
+    return is_label(value) or name_of(value) in (TYPES.keys() | DTYPES.keys())
 
 
 def _is_model(value: Any) -> bool:
     return isinstance(value, BaseEstimator) and not isinstance(value, type)
 
 
-def _is_part(value: Any) -> bool:
-    return _is_model(value) or value is None or type(value) is str
+def _is_count(value: Any) -> bool:
+    is_number = isinstance(value, int | np.integer) and type(value) is not bool
+    return is_number and bool(0 <= value < 2**31)
 
 
-def _is_selection(value: Any) -> bool:
-    return is_data(value) or type(value).__name__ == "make_column_selector"
+def _is_tree(value: Any, sizes: Sizes, n_classes: int) -> bool:
+    """Tell a fitted decision tree that reads the columns of its forest and tells its classes."""
+    is_tree = type(value).__name__.startswith(("DecisionTree", "ExtraTree")) and _is_model(value)
+    reads = is_tree and hasattr(value, "tree_") and value.n_features_in_ == sizes["d"]
+    return reads and len(getattr(value, "classes_", ())) == n_classes
 
 
-def _are_steps(value: Any) -> bool:
-    return type(value) is list and all(
-        type(step) is tuple and len(step) == 2 and type(step[0]) is str and _is_part(step[1])
-        for step in value
-    )
+def _is_first(value: Any, sizes: Sizes) -> bool:
+    """Tell what gradient boosting begins with."""
+    is_dummy = type(value).__name__ == "DummyClassifier"
+    return value == "zero" if type(value) is str else is_dummy and value.n_classes_ == sizes["k"]
 
 
-def _is_transformer(value: Any) -> bool:
-    shaped = type(value) is tuple and len(value) == 3 and type(value[0]) is str
-    return shaped and _is_part(value[1]) and _is_selection(value[2])
-
-
-def _are_transformers(value: Any) -> bool:
-    return type(value) is list and all(map(_is_transformer, value))
-
-
-def _are_trees(value: Any) -> bool:
-    many = value.flat if type(value) is np.ndarray and value.ndim == 2 else value
-    known = ("DecisionTree", "ExtraTree")
-    return bool(len(value)) and all(
-        _is_model(tree) and type(tree).__name__.startswith(known) and hasattr(tree, "tree_")
-        for tree in many
-    )
-
-
-def _one_of(*known: Any) -> Callable[[Any], bool]:
-    return lambda value: (type(value), value) in [(type(one), one) for one in known]
-
-
-# What a kind of attribute must be. Other kinds are shapes of arrays of numbers, such as "k,d": k
-# classes, d columns; other letters must mean the same size throughout an estimator. With "?" the
-# attribute may be None.
-KINDS: dict[str, Callable[[Any], bool]] = {
-    "data": is_data,
-    "count": lambda v: (
-        isinstance(v, int | np.integer) and type(v) is not bool and bool(0 <= v < 2**31)
+KINDS: dict[str, Callable[[Any, Sizes], bool]] = {
+    "data": lambda v, s: is_data(v),
+    "count": lambda v, s: _is_count(v),
+    "flag": lambda v, s: isinstance(v, bool | np.bool_),
+    "text": lambda v, s: type(v) is str,
+    "names": lambda v, s: (
+        type(v) is np.ndarray and v.shape == (s["d"],) and all(type(n) is str for n in v)
     ),
-    "flag": lambda v: isinstance(v, bool | np.bool_),
-    "names": lambda v: type(v) is np.ndarray and v.ndim == 1 and all(type(n) is str for n in v),
-    "labels": lambda v: v is None or (type(v) is np.ndarray and v.ndim == 1 and is_data(v)),
-    "arrays": lambda v: (
-        type(v) is list and all(a is None or (type(a) is np.ndarray and is_data(a)) for a in v)
+    "labels": lambda v, s: v is None or (type(v) is np.ndarray and v.ndim == 1 and is_data(v)),
+    "array?": lambda v, s: v is None or (type(v) is np.ndarray and is_data(v)),
+    "none": lambda v, s: v is None,
+    "shares": lambda v, s: (
+        fits(v, "k", s) and bool((v >= 0).all()) and bool(abs(v.sum() - 1) < 1e-6)
     ),
-    "none": lambda v: v is None,
-    "model": _is_model,
-    "models": lambda v: type(v) is list and all(map(_is_model, v)),
-    "calibrated": lambda v: (
-        type(v) is list and all(type(one).__name__ == "_CalibratedClassifier" for one in v)
+    "model": lambda v, s: _is_model(v),
+    "calibrated": lambda v, s: type(v).__name__ == "_CalibratedClassifier",
+    "part": lambda v, s: _is_model(v) or v is None or type(v) is str,
+    "first": _is_first,
+    "steps": lambda v, s: bool(v) and fits(v, [("text", "part")], s),
+    "selection": lambda v, s: is_data(v) or type(v).__name__ == "make_column_selector",
+    "forest": lambda v, s: (
+        type(v) is list
+        and len(v) > 0
+        and all(_is_tree(tree, s, s["k"] * s["has classes"]) for tree in v)
     ),
-    "part": _is_part,
-    "steps": _are_steps,
-    "transformer": _is_transformer,
-    "transformers": _are_transformers,
-    "trees": _are_trees,
-    "selection": _is_selection,
-    "function": lambda v: v is None or function_name(v) is not None,
-    "output": lambda v: (
+    "rounds of trees": lambda v, s: (
+        type(v) is np.ndarray
+        and v.ndim == 2
+        and v.shape[1] == s["r"]
+        and all(_is_tree(tree, s, 0) for tree in v.flat)
+    ),
+    "function": lambda v, s: v is None or name_of(v) in FUNCTIONS,
+    "output": lambda v, s: (
         type(v) is dict
         and set(v) <= {"transform"}
         and set(v.values()) <= {"default", "pandas", "polars"}
     ),
-    "jobs": lambda v: v is None or (type(v) is int and abs(v) <= MAX_JOBS),
-    "seed": lambda v: is_label(v) or isinstance(v, np.random.RandomState | np.random.Generator),
-    "metric": _one_of(
-        *("minkowski", "euclidean", "l2", "manhattan", "l1", "cityblock"),
-        *("chebyshev", "canberra", "braycurtis", "hamming"),
+    "jobs": lambda v, s: v is None or (type(v) is int and abs(v) <= MAX_JOBS),
+    "seed": lambda v, s: is_label(v) or isinstance(v, np.random.RandomState | np.random.Generator),
+    "tree": lambda v, s: (
+        type(v).__name__ == "Tree" and (v.n_features, v.max_n_classes) == (s["d"], s["k"])
     ),
-    "kernel": _one_of("rbf", "linear", "poly", "polynomial", "laplacian", "sigmoid", "cosine"),
-    "tree": lambda v: type(v).__name__ == "Tree",
-    "rounds": lambda v: type(v) is list,
+    "rounds": lambda v, s: type(v) is list and all(len(one) == s["r"] for one in v),
 }
 
 
-def has_sizes(value: Any, kind: str, sizes: dict[str, Any]) -> bool:
-    """Tell whether an array of numbers has the shape that a kind says, and learn its sizes."""
+def sizes_of(thing: Any) -> Sizes:
+    """Return the sizes that the kinds of an estimator's attributes refer to."""
+    classes = getattr(thing, "classes_", None)
+    has_classes = isinstance(classes, np.ndarray)
+    n_classes = len(classes) if has_classes else 1
+    n_rows = 1 if n_classes == 2 else n_classes
+    columns = getattr(thing, "n_features_in_", None)
+    return {"1": 1, "k": n_classes, "r": n_rows, "d": columns, "has classes": has_classes}
+
+
+def fits(value: Any, kind: Any, sizes: Sizes) -> bool:
+    """Tell whether a value is of a kind, and learn the sizes that the kind names."""
+    if isinstance(kind, list):
+        return type(value) is list and all(fits(item, kind[0], sizes) for item in value)
+    if isinstance(kind, tuple):
+        same = type(value) is tuple and len(value) == len(kind)
+        return same and all(fits(v, k, sizes) for v, k in zip(value, kind, strict=True))
+    if kind in KINDS:
+        return bool(KINDS[kind](value, sizes))
+    if kind.startswith("="):
+        return _is_count(value) and bool(sizes.setdefault(kind[1:], value) == value)
     if value is None:
-        return kind.endswith("?")
+        return bool(kind.endswith("?"))
     letters = kind.removesuffix("?").split(",")
     if type(value) is not np.ndarray or value.dtype.kind not in "biuf":
         return False
-    same = [
-        sizes.setdefault(letter, n) == n for letter, n in zip(letters, value.shape, strict=False)
-    ]
-    return len(letters) == value.ndim and all(same)
+    known = [sizes.setdefault(letter, n) for letter, n in zip(letters, value.shape, strict=False)]
+    return len(letters) == value.ndim and known == list(value.shape)
