@@ -491,5 +491,5 @@ def test_trees_that_read_other_columns_than_their_owner_are_refused():
     writer = Writer()
     node = writer.write(FOREST, "model")
     node["state"]["n_features_in_"] = 5
-    with pytest.raises(ValueError, match="see n_features_in_"):
+    with pytest.raises(ValueError, match="see estimators_ of"):
         Reader(writer.arrays, 10**6).read(node)
