@@ -2,7 +2,7 @@
 
 from fareg.persistence._foreign import read_estimator
 from fareg.persistence._model_file import ModelFile, describe, load, save
-from fareg.persistence._pyfunc import load_pyfunc as _load_pyfunc  # noqa: F401, MLflow's entry
+from fareg.persistence._model_file import load_pyfunc as _load_pyfunc  # noqa: F401, MLflow's entry
 from fareg.persistence._seen import SeenRows
 
 __all__ = [

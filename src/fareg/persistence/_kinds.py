@@ -141,7 +141,7 @@ KINDS: dict[str, Callable[[Any, Sizes], bool]] = {
 
 def sizes_of(thing: Any) -> Sizes:
     """Return the sizes that the kinds of an estimator's attributes refer to."""
-    classes = getattr(thing, "classes_", None)
+    classes: Any = getattr(thing, "classes_", None)
     has_classes = isinstance(classes, np.ndarray)
     n_classes = len(classes) if has_classes else 1
     n_rows = 1 if n_classes == 2 else n_classes

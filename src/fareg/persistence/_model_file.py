@@ -172,11 +172,10 @@ class ModelFile:
                 f"{self.path} holds no estimator; pass the fitted one: load(path, estimator=model)"
             )
         state = {**state, "fitted": fitted, "parameters": parameters}
-        if unknown := [name for name in self._untrusted(state) if name not in self.trusted]:
+        packed = self.archive.entries.get(FOREIGN)
+        if unknown := [n for n in _untrusted(state, packed) if n not in self.trusted]:
             raise _foreign.UntrustedTypesError(unknown)
-        foreign = functools.cache(
-            lambda: _foreign.load(self.archive.entries[FOREIGN], self.trusted)
-        )
+        foreign = functools.cache(lambda: _foreign.load(packed or b"", self.trusted))
         clf = Reader(self._arrays, self.archive.size, foreign, estimator).read(state)
         is_fitted = type(clf).__name__ in CLASSIFIERS and clf.__sklearn_is_fitted__()
         require(is_fitted, "the classifier")
@@ -212,7 +211,7 @@ class ModelFile:
                 "n_calibration_clusters": fitted["n_calibration_clusters_"],
                 "has_estimator": not (is_left_out or reads_probabilities),
                 "needs_estimator": is_left_out,
-                "untrusted": self._untrusted(manifest["state"]),
+                "untrusted": _untrusted(manifest["state"], self.archive.entries.get(FOREIGN)),
                 "bytes": self.archive.size,
                 "sha256": self.sha256,
             }
@@ -230,9 +229,6 @@ class ModelFile:
         # Arrays over the bytes of an entry cannot be written to, so they are copied.
         arrays = safetensors.numpy.load(self.archive.entries.pop(ARRAYS))
         return {name: array.copy() for name, array in arrays.items()}
-
-    def _untrusted(self, state: dict[str, Any]) -> list[str]:
-        return _untrusted(state, self.archive.entries.get(FOREIGN))
 
 
 @functools.lru_cache(maxsize=1)
@@ -378,16 +374,36 @@ def describe(path: AnyPath, *, sha256: str | None = None) -> dict[str, Any]:
 
     Examples
     --------
-    >>> import tempfile, fareg
-    >>> from fareg.datasets import make_synthetic
+    >>> import fareg
     >>> from fareg.persistence import describe
-    >>> data = make_synthetic(1000, random_state=0)
-    >>> path = tempfile.mkdtemp() + "/model.fareg"
-    >>> fareg.save(fareg.SplitConformalClassifier(random_state=0).fit(data.X, data.y), path)
-    >>> describe(path)["class"], describe(path)["n_calibration"]
-    ('SplitConformalClassifier', 500)
+    >>> try:
+    ...     describe("no-such-file.fareg")
+    ... except fareg.FaregError as error:
+    ...     print(error)
+    cannot read no-such-file.fareg: there is no such file; check the path
     """
     return ModelFile.open(path, sha256=sha256).describe()
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A model file behind MLflow's generic interface: tables in, tables of answers out."""
+
+    clf: Any
+
+    def predict(self, model_input: Any, params: Any = None) -> Any:
+        """Return ``predict_table`` of the rows."""
+        return self.clf.predict_table(model_input)
+
+
+def load_pyfunc(path: AnyPath, model_config: Mapping[str, Any] | None = None) -> TableModel:
+    """Load a model file for MLflow, which asks for it by the name ``_load_pyfunc``.
+
+    ``model_config`` may name types to trust and the digest of the file, as in :func:`fareg.load`:
+    ``{"trusted": [...], "sha256": "..."}``.
+    """
+    given = {name: (model_config or {}).get(name) for name in ("trusted", "sha256")}
+    return TableModel(load(path, **given))
 
 
 @contextmanager

@@ -137,7 +137,7 @@ def _shapes(
 ) -> dict[str, Shape]:
     """Return the shapes of similar classes, named as ``module: Class Class; module: Class``."""
     fitted = {**_each(data, "data"), **kinds}
-    found = {}
+    found: dict[str, Shape] = {}
     for part in where.split("; "):
         module, names = part.split(": ")
         found |= {name: Shape(module, name, fitted, check, finish) for name in names.split()}
