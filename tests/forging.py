@@ -8,6 +8,15 @@ import safetensors.numpy
 from fareg.persistence._archive import write_archive
 
 
+def dicts(node):
+    """Yield every dict in nested JSON."""
+    if isinstance(node, dict):
+        yield node
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for part in inner:
+        yield from dicts(part)
+
+
 def forged(path, change, foreign=None):
     """Rewrite a model file with ``change(state, arrays)``."""
     with zipfile.ZipFile(path) as archive:
