@@ -65,7 +65,9 @@ class SeenRows:
         which rows, so that the table need not be copied.
         """
         salt = secrets.token_bytes(SALT_BYTES)
-        for known_by, beside in {(): None, tuple(names): further}.items():
+        ways: dict[tuple[str, ...], Any] = {(): None}
+        ways |= {tuple(names): further} if names else {}
+        for known_by, beside in ways.items():
             limit = MAX_REPEATED if known_by == tuple(names) else MAX_REPEATED / 10
             hashes, counts = np.unique(_digests(X, y, salt, beside)[rows], return_counts=True)
             if counts[counts > 1].sum() <= limit * counts.sum():
