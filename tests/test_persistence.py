@@ -145,7 +145,7 @@ def test_flags_and_dates_are_still_called_so(tmp_path):
     clf = fareg.FaReGClassifier.paper(
         FrozenEstimator(model),
         sensitive_features=["hard", "born"],
-        max_iter=30,
+        epochs=30,
         numbers="standard",
         random_state=0,
     )
