@@ -50,6 +50,8 @@ LEVELS = Method("FaReG (levels)", "default")
 OUT_OF_FOLD = Method("FaReG (levels, out of fold)", "default", (("learn_from", "train"),))
 ORACLE = Method("Oracle partition", "oracle", (("construction", "partition"),))
 
+AFCPS = [Method(f"AFCP{k}", "afcp", (("n_select", k),)) for k in (1, 2)]
+
 # What a benchmark on tables compares, by the name in its settings.
 METHODS: dict[str, Method] = {
     "split": SPLIT,
@@ -66,30 +68,24 @@ METHODS: dict[str, Method] = {
 }
 
 
-def comparison(steps: Parameters = (), *more: Method) -> list[Method]:
+def comparison(epochs: Parameters = (), *more: Method) -> list[Method]:
     """Return the methods of every comparison in the paper, with ``more`` after FaReG's own.
 
-    ``steps`` shorten the training of the paper's.
+    ``epochs`` shorten the training of the paper's.
     """
-    paper = Method("FaReG (paper)", "paper", steps)
-    return [
-        MARGINAL,
-        Method("Partial", "partial"),
-        Method("AFCP", "afcp"),
-        Method("AFCP1", "afcp", (("n_select", 1),)),
-        Method("AFCP2", "afcp", (("n_select", 2),)),
-        Method("CondCP", "condcp"),
-        Method("PLCP", "plcp"),
-        Method("RCP", "rcp"),
-        paper,
-        Method("CondCP + FaReG (paper)", "condcp+paper", steps),
-        LEVELS,
-        *more,
-        Method("Marginal at the size of FaReG (paper)", "matched", (("like", paper),)),
-        Method("Marginal at the size of FaReG (levels)", "matched", (("like", LEVELS),)),
-        Method("Oracle union", "oracle", (("construction", "union"),)),
-        ORACLE,
-    ]
+    paper = Method("FaReG (paper)", "paper", epochs)
+    partial, afcp, condcp, plcp, rcp = (
+        METHODS[name] for name in ("partial", "afcp", "condcp", "plcp", "rcp")
+    )
+    with_condcp = Method("CondCP + FaReG (paper)", "condcp+paper", epochs)
+    oracle_union = Method("Oracle union", "oracle", (("construction", "union"),))
+    found = [MARGINAL, partial, afcp, *AFCPS, condcp, plcp, rcp, paper, with_condcp, LEVELS, *more]
+    return [*found, size_matched(paper), size_matched(LEVELS), oracle_union, ORACLE]
+
+
+def size_matched(like: Method) -> Method:
+    """Return the marginal sets of the size of another method."""
+    return Method(f"Marginal at the size of {like.name}", "matched", (("like", like),))
 
 
 def find_methods(names: Sequence[str]) -> list[Method]:

@@ -9,7 +9,15 @@ from typing import Any
 
 from fareg.datasets import PAPER_STATES, acs_income_files
 from fareg.experiments._measures import MetricSettings
-from fareg.experiments._methods import LEVELS, MARGINAL, ORACLE, OUT_OF_FOLD, comparison
+from fareg.experiments._methods import (
+    AFCPS,
+    LEVELS,
+    MARGINAL,
+    ORACLE,
+    OUT_OF_FOLD,
+    comparison,
+    size_matched,
+)
 from fareg.experiments._paper_problems import PaperProblem
 from fareg.experiments._runs import Cell, MethodCell, PictureCell, SlabCell
 from fareg.experiments._settings import BaseModel, Method, Parameters, fingerprint
@@ -49,7 +57,6 @@ FEW_DRAWS = (1, 5, 20)
 PUBLISHED_SETTING = {"delta": 0.3, "beta": 2.0}
 FEATURE_COUNTS = (10, 3, 2)
 OTHER: Parameters = (("data", "synthetic"),)  # hyperparameters of another data set
-AFCPS = [Method(f"AFCP{k}", "afcp", (("n_select", k),)) for k in (1, 2)]
 AFCP_BATCH = 25  # of the base network, in the code published with AFCP
 
 # A cell, and what its rows are called in a target's tables.
@@ -152,8 +159,7 @@ def _published(plan: Plan) -> list[Labelled]:
 def _short(plan: Plan) -> list[Method]:
     """Return the methods that a variant of the data is asked about."""
     paper = Method("FaReG (paper)", "paper", plan.epochs)
-    matched = Method("Marginal at the size of FaReG (paper)", "matched", (("like", paper),))
-    return [MARGINAL, AFCPS[1], paper, LEVELS, matched, ORACLE]
+    return [MARGINAL, AFCPS[1], paper, LEVELS, size_matched(paper), ORACLE]
 
 
 def _eight(plan: Plan) -> list[Labelled]:
@@ -195,7 +201,7 @@ def _acs(plan: Plan) -> list[Labelled]:
     other = Method(
         "FaReG (paper, synthetic settings)", "paper", (*plan.epochs, ("data", "synthetic"))
     )
-    more = [other, Method(f"Marginal at the size of {other.name}", "matched", (("like", other),))]
+    more = [other, size_matched(other)]
     methods = {"network": more, "boosting": [OUT_OF_FOLD, *more]}
     found = []
     for name, base in {"network": plan.base, "boosting": BOOSTING}.items():
