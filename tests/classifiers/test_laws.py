@@ -1,5 +1,6 @@
 """What holds for every classifier: laws of sets, p-values, rows, tables and few people."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -43,6 +44,13 @@ def made(name, reader, **parameters):
     return clf.set_params(
         estimator=reader(), sensitive_features=["age", "color"], random_state=0, **parameters
     )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_parameter_but_the_estimator_goes_by_its_name(name):
+    estimator, *others = inspect.signature(type(short_classifiers()[name])).parameters.values()
+    assert estimator.name == "estimator"
+    assert {parameter.kind for parameter in others} == {inspect.Parameter.KEYWORD_ONLY}
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -25,7 +25,7 @@ from fareg.classifiers._naming import rules_of
 from fareg.groups import Rule
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SplitConformalClassifier(ConformalClassifier):
     """Prediction sets with one threshold for everyone.
 
@@ -109,7 +109,7 @@ def check_rules(name: str, groups: Any) -> None:
             )
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class PartialConformalClassifier(ConformalClassifier):
     """Equalized coverage for every level of every single sensitive feature.
 
@@ -188,7 +188,7 @@ class PartialConformalClassifier(ConformalClassifier):
         return f"{who} and for {named}" if named else who
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class ExhaustiveConformalClassifier(ConformalClassifier):
     """Equalized coverage for every joint cell of the sensitive features.
 
@@ -243,7 +243,7 @@ calibration_size, allow_empty, random_state
         return "every combination of levels of the sensitive features"
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class AFCPClassifier(ConformalClassifier):
     """Equalized coverage for the sensitive feature that is selected for each test row.
 

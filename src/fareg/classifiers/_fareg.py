@@ -65,7 +65,7 @@ def check_protect(name: str, protect: Any) -> None:
 NumberOfLevels = Annotated[int, partial(check_count, maximum=100)]
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class FaReGClassifier(ConformalClassifier):
     """Prediction sets with a promise for every degree of disadvantage.
 

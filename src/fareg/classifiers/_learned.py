@@ -27,7 +27,7 @@ from fareg.classifiers._models import Training, divide_rows, learn_levels
 from fareg.classifiers._rows import Rows
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class CondCPClassifier(ConformalClassifier):
     """Coverage on every group of a basis at once, overlapping groups included.
 
@@ -123,7 +123,7 @@ allow_empty, random_state
         return pd.DataFrame(basis)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class PLCPClassifier(ConformalClassifier):
     """Learned regions of the sensitive features, with one threshold each.
 
@@ -246,7 +246,7 @@ class PLCPClassifier(ConformalClassifier):
         return {"group": [f"region {region}" for region in self.kept_[cells]]}
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class RectifiedConformalClassifier(ConformalClassifier):
     """Thresholds that follow a learned quantile of the scores.
 

@@ -51,7 +51,7 @@ def check_base(name: str, base: Any) -> None:
     base._check_parameters()
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class PublishedFaReGClassifier(ConformalClassifier):
     """FaReG as published: the union over random draws of one learned group.
 
