@@ -291,16 +291,6 @@ def test_rows_are_copied_into_the_format_that_the_ending_tells(source, ending, p
     pd.testing.assert_frame_equal(read_table(out), expected, **options)
 
 
-def test_a_fit_writes_test_rows_in_another_format(place, tmp_path):
-    out = tmp_path / "test.parquet"
-    code, words = told(
-        *("fit", place / "all.csv", "--target", "outcome", "--estimator", "logistic"),
-        *("--out", tmp_path / "m.fareg", "--test-out", out),
-    )
-    assert code == 0, words
-    assert len(audit_file(out, target="outcome", model=tmp_path / "m.fareg").classes) == 2
-
-
 def test_bad_places_for_test_rows_are_refused_before_any_work(place, tmp_path):
     arguments = ("fit", place / "all.csv", "--target", "outcome", "--out", tmp_path / "m.fareg")
     for out, words in (

@@ -95,7 +95,7 @@ def test_an_error_of_a_library_is_one_sentence_and_a_traceback_with_debug(place,
     def broken(*args, **options):
         raise KeyError("a library\nhas an error")
 
-    monkeypatch.setattr("fareg.persistence.describe", broken)
+    monkeypatch.setattr("fareg.persistence.ModelFile.open", broken)
     info = ("info", place / "m.fareg")
     code, line = invoked(*info)
     assert code == 1
