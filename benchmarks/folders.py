@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from fareg import FaReGClassifier, save
 from fareg._encoding import one_hot_encoder
 from fareg.datasets import make_synthetic
-from fareg.workflow import Sampling, calibrate_folder, read_table
+from fareg.workflow import MAX_ROWS, calibrate_file, read_table
 
 N_FIT, N_PARTS, PART_ROWS = 20_000, 10, 1_000_000
 PEOPLE, MODEL = "people", "m.fareg"
@@ -40,7 +40,7 @@ def sample(folder: str) -> dict[str, Any]:
     source = Path(folder, PEOPLE)
     read_table(next(source.iterdir()), columns=["outcome"])  # loads what reading needs
     with memory() as used:
-        elapsed, frame = seconds(lambda: read_table(source, sampling=Sampling()))
+        elapsed, frame = seconds(lambda: read_table(source, max_rows=MAX_ROWS))
     table = frame.memory_usage(deep=True).sum() / 2**20
     return {"seconds": elapsed, "peak": used.peak_mib, "table": float(table), "rows": len(frame)}
 
@@ -51,7 +51,7 @@ def calibrate(folder: str) -> dict[str, Any]:
     load_only(folder)
     with memory() as used:
         elapsed, told = seconds(
-            lambda: calibrate_folder(
+            lambda: calibrate_file(
                 model, source, target="outcome", out=Path(folder, "new.fareg"), jobs=1
             )
         )
@@ -77,7 +77,7 @@ def measure() -> dict:
                     note=f"the frame itself has {read['table']:.0f} MiB",
                 ),
                 Row(
-                    f"calibrate_folder, {counted['rows']:,} rows",
+                    f"calibrate_file, {counted['rows']:,} rows",
                     counted["seconds"],
                     ours_peak_mib=counted["peak"],
                     note=f"{n_levels} levels, {per_row:.1f} µs a row",

@@ -80,7 +80,7 @@ def command_lines(table: Table, source: Path, folder: Path) -> dict[str, list[st
     dropped = ["--drop", ",".join(table.drop)] if table.drop else []
     return {
         "fit": [
-            *("fit", str(source), *about, *apart, *dropped, "--drop-missing-target"),
+            *("fit", str(source), *about, *apart, *dropped),
             *("--out", model, "--report", str(folder / "fit.html"), "--test-out", rows),
         ],
         "predict": ["predict", model, rows, "--out", str(folder / "sets.csv")],
@@ -134,8 +134,7 @@ def speed(table: Table) -> list[dict[str, Any]]:
         frame[:FIT_ROWS].to_parquet(place / "fit.parquet", index=False)
         frame[FIT_ROWS:].to_parquet(place / "test.parquet", index=False)
         lines = command_lines(table, place / "fit.parquet", place)
-        fit = [part for part in lines["fit"] if part != "--drop-missing-target"]
-        plain = fit[: fit.index("--report")]
+        plain = lines["fit"][: lines["fit"].index("--report")]
         train = frame[: int(TRAINING_SHARE * FIT_ROWS)]
         X, y = train.drop(columns=[table.target, *table.drop]), train[table.target]
         start = time.process_time()

@@ -6,7 +6,7 @@ import multiprocessing
 # What commands and runs import when they need it. Children of one server share it, and imports
 # take longer than most of what a test lets them do.
 PRELOADED = [
-    *(f"fareg.workflow._{name}" for name in ("audit", "calibrate", "fit_file", "predict_folder")),
+    *(f"fareg.workflow._{name}" for name in ("audit", "calibrate", "fit", "predict")),
     *("fareg.cli", "fareg.classifiers._report", "fareg.experiments._runs"),
     *("fareg.paper", "pyarrow.dataset", "skops.io", "distributed"),
 ]

@@ -1,5 +1,7 @@
 """The command line as tests call it, and the table that they give it."""
 
+from unittest.mock import patch
+
 import numpy as np
 from typer.testing import CliRunner
 
@@ -11,16 +13,17 @@ FRAME = DATA.X.assign(outcome=np.array(["low", "mid", "high", "a|b", "e", "f"])[
 SMALL = FRAME[["Color", "Gender", "Feature 1", "outcome"]][:120]
 
 
-def run(*arguments, code=0):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+def run(*arguments, code=0, batch_rows=50_000):
+    with patch("fareg.workflow._predict.BATCH_ROWS", batch_rows):
+        done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if done.exit_code != code:
         raise AssertionError(f"exit {done.exit_code}: {done.stderr}") from done.exception
     return done
 
 
-def refused(*arguments):
+def refused(*arguments, **options):
     """Run a command that must fail with one line on stderr and leave no file behind."""
-    done = run(*arguments, code=2)
+    done = run(*arguments, code=2, **options)
     assert done.stdout == ""
     assert done.stderr.startswith("Error: "), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr

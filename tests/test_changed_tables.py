@@ -10,7 +10,7 @@ import pytest
 
 from fareg import FaregError
 from fareg.datasets import make_synthetic
-from fareg.workflow import audit_file, calibrate_folder, fit_file, predict_file, predict_folder
+from fareg.workflow import calibrate_file, fit_file, predict_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
 DATA = make_synthetic(2400, random_state=0)
@@ -100,7 +100,7 @@ def doubled(path):
 def test_a_folder_that_changes_is_refused(change, model, parts, tmp_path):
     out = tmp_path / "sets"
     with pytest.raises(FaregError, match=CHANGED):
-        predict_folder(model, parts, out, jobs=1, progress=once(change, parts / "0.parquet"))
+        predict_file(model, parts, out, jobs=1, progress=once(change, parts / "0.parquet"))
     assert not out.exists()
 
 
@@ -109,7 +109,7 @@ def test_a_run_goes_on_with_parts_that_hold_the_same_rows_only(model, parts, tmp
     last = (parts / "3.parquet").read_bytes()
     (parts / "3.parquet").write_bytes(b"damaged")
     with pytest.raises(FaregError, match="cannot be read as Parquet"):
-        predict_folder(model, parts, out, jobs=1)
+        predict_file(model, parts, out, jobs=1)
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob(".sets.*/*.parquet")}
     assert kept.keys() == {"0.parquet", "1.parquet", "2.parquet"}
     (parts / "3.parquet").write_bytes(last)
@@ -117,12 +117,12 @@ def test_a_run_goes_on_with_parts_that_hold_the_same_rows_only(model, parts, tmp
     pd.read_parquet(first)[::-1].to_parquet(first)
     os.utime(first, ns=(time, time))  # other rows, as old as the former ones
     os.utime(parts / "1.parquet")  # newer, with the same rows
-    predict_folder(model, parts, out, jobs=1)
+    predict_file(model, parts, out, jobs=1)
     after = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
     assert {name for name, time in kept.items() if after[name] == time} == kept.keys() - {
         first.name
     }
-    predict_folder(model, parts, tmp_path / "fresh", jobs=1)
+    predict_file(model, parts, tmp_path / "fresh", jobs=1)
     for path in out.iterdir():
         assert path.read_bytes() == (tmp_path / "fresh" / path.name).read_bytes()
 
@@ -133,8 +133,7 @@ def test_other_commands_refuse_a_table_that_changes_between_readings(name, model
     fit = {"target": "outcome", "out": out, "estimator": "logistic", "test_out": test}
     commands = [
         lambda **options: fit_file(data, **fit, **options),
-        lambda **options: calibrate_folder(model, data, target="outcome", out=out, **options),
-        lambda **options: audit_file(data, target="outcome", model=model, **options),
+        lambda **options: calibrate_file(model, data, target="outcome", out=out, **options),
     ]
     for command in commands:
         write(NEW, data)

@@ -165,9 +165,9 @@ def place(tmp_path_factory):
 def test_a_recoded_file_is_refused_with_nothing_written(data, place, tmp_path):
     # 70% of all rows are strange, though all of some batches and none of others
     out = tmp_path / ("sets.csv" if data == "odd.csv" else "sets")
-    command = ["predict", place / "m.fareg", place / data, "--out", out, "--batch-size", 100]
-    command += [] if data == "odd.csv" else ["--jobs", 1]
-    told = refused(*command)
+    command = ["predict", place / "m.fareg", place / data, "--out", out]
+    command += [] if data == "odd.csv" else ["--engine", "local:1"]
+    told = refused(*command, batch_rows=100)
     assert "column Gender: 70.0% of 1,000 rows hold a value that fit never had" in told
     assert "or add --accept-drift" in told
     assert not out.exists()

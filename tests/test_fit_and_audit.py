@@ -107,7 +107,7 @@ def test_a_boolean_target_may_have_gaps(tmp_path, ending):
     table.loc[::8, "y"] = None
     path, model = tmp_path / f"t.{ending}", tmp_path / "m.fareg"
     table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path)
-    asked = {"target": "y", "drop_missing_target": True}
+    asked = {"target": "y"}
     trial = fit_file(path, out=model, estimator="logistic", test_out=tmp_path / "new.csv", **asked)
     assert trial.clf.classes_.tolist() == [False, True]
     assert sum(trial.to_dict()["rows"].values()) == 350

@@ -17,7 +17,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import fareg
 from fareg.persistence import describe, read_estimator
-from fareg.workflow._base_model import match_labels
+from fareg.workflow import fit_file
+from fareg.workflow._models import match_labels
 from shell import refused, run
 
 LABELS = np.array(["high", "low", "mid"])
@@ -104,7 +105,7 @@ def test_probabilities_are_calibrated_and_nothing_is_trained(place, rows):
 
 def test_every_command_works_on_calibrated_probabilities(place, rows, tmp_path):
     model, out = place / "m.fareg", tmp_path / "sets.csv"
-    run("predict", model, place / "t.csv", "--out", out, "--batch-size", 50, "--keep", "id")
+    run("predict", model, place / "t.csv", "--out", out, "--keep", "id", batch_rows=50)
     X = rows[describe(model)["columns"]]
     expected = fareg.load(model).predict_table(X)
     assert pd.read_csv(out)["set"].fillna("").tolist() == expected["set"].tolist()
@@ -113,13 +114,13 @@ def test_every_command_works_on_calibrated_probabilities(place, rows, tmp_path):
     os.mkdir(tmp_path / "parts")
     for drug in "ab":
         os.rename(tmp_path / f"{drug}.parquet", tmp_path / "parts" / f"{drug}.parquet")
-    run("predict", model, tmp_path / "parts", "--out", tmp_path / "answers", "--jobs", 1)
+    run("predict", model, tmp_path / "parts", "--out", tmp_path / "answers", "--engine", "local:1")
     parts = [pd.read_parquet(tmp_path / "answers" / f"{drug}.parquet") for drug in "ab"]
     assert sum(map(len, parts)) == len(rows)
     assert "columns p_high" in run("info", model).stdout
     with_gap(rows).to_csv(tmp_path / "gap.csv", index=False)
-    options = ("--out", tmp_path / "more.csv", "--batch-size", 5)
-    line = refused("predict", model, tmp_path / "gap.csv", *options)
+    more = tmp_path / "more.csv"
+    line = refused("predict", model, tmp_path / "gap.csv", "--out", more, batch_rows=5)
     assert "after the first 5 rows of" in line
     assert "got nan in row 2;" in line
     audited = json.loads(
@@ -229,14 +230,15 @@ def test_names_may_hold_the_sign_between_label_and_column(given, rows, tmp_path)
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--model", "m.joblib"], "reading a pickle runs whatever code is in it; write the model"),
-        (["--model", "m.pkl"], "or give its probabilities as columns with --proba"),
-        (["--model", "m.pt"], "must end in .skops,"),
-        (["--model", "no.skops"], "there is no such file"),
-        (["--proba", "p_*", "--estimator", "hgb"], "pass one model, got estimator and prob"),
-        (["--proba", "p_*", "--weights", "dose"], "weights are for training"),
-        (["--proba", "p_*", "--features", "dose"], "leave out features"),
-        (["--model", "m.onnx"], "give the probabilities of any other model as columns"),
+        (
+            ["--estimator", "m.joblib"],
+            "a pickle runs whatever code is in it; write the model",
+        ),
+        (["--estimator", "m.pkl"], "or give its probabilities as columns with --proba"),
+        (["--estimator", "m.pt"], "must end in .skops,"),
+        (["--estimator", "no.skops"], "there is no such file"),
+        (["--proba", "p_*", "--estimator", "mlp"], "pass one model, got mlp and columns of prob"),
+        (["--estimator", "m.onnx"], "give the probabilities of any other model as columns"),
         (["--proba", ",".join(PROBA), "--drop", "p_low"], "both dropped and a probability"),
     ],
 )
@@ -249,7 +251,9 @@ def test_models_that_cannot_be_taken_are_refused_at_once(options, words, place, 
 def test_a_skops_model_is_calibrated_as_its_probabilities_are(model, rows, place, tmp_path):
     skops.io.dump(model, tmp_path / "m.skops")
     options = ("--target", "y", "--sensitive", "age,sex", "--out", tmp_path / "m.fareg", "--json")
-    told = json.loads(run("fit", place / "t.csv", *options, "--model", tmp_path / "m.skops").stdout)
+    told = json.loads(
+        run("fit", place / "t.csv", *options, "--estimator", tmp_path / "m.skops").stdout
+    )
     expected = json.loads((place / "fit.json").read_text())
     assert told["accuracy"] == expected["accuracy"]
     assert told["rows"] == expected["rows"]
@@ -260,22 +264,31 @@ def test_a_skops_model_is_calibrated_as_its_probabilities_are(model, rows, place
     np.testing.assert_array_equal(
         clf.predict_proba(rows[found["columns"]]), model.predict_proba(rows[READ])
     )
-    line = refused(
-        "fit", place / "t.csv", *options, "--model", tmp_path / "m.skops", "--features", "age"
-    )
-    assert "knows the features that it reads" in line
+    options = {"target": "y", "out": tmp_path / "m.fareg", "estimator": tmp_path / "m.skops"}
+    with pytest.raises(fareg.FaregError, match="knows the features that it reads"):
+        fit_file(place / "t.csv", features=["age"], **options)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"features": ["dose"]}, "leave out feat")],
+)
+def test_what_is_for_training_is_refused_beside_probabilities(given, words, place, tmp_path):
+    options = {"target": "y", "out": tmp_path / "m.fareg", "probabilities": "p_"}
+    with pytest.raises(fareg.FaregError, match=words):
+        fit_file(place / "t.csv", **options, **given)
 
 
 def test_unknown_types_in_a_skops_model_are_named_with_the_flag(rows, place, tmp_path):
     skops.io.dump(OwnModel().fit(rows, rows["y"]), tmp_path / "m.skops")
     fixed = ("--target", "y", "--sensitive", "sex", "--out", tmp_path / "m.fareg")
-    line = refused("fit", place / "t.csv", *fixed, "--model", tmp_path / "m.skops")
+    line = refused("fit", place / "t.csv", *fixed, "--estimator", tmp_path / "m.skops")
     assert f"add --trust {OwnModel.__module__}.OwnModel" in line
     with pytest.raises(fareg.FaregError, match="not trusted"):
         read_estimator(tmp_path / "m.skops")
     (tmp_path / "bad.skops").write_bytes(pickle.dumps({}))
     assert "cannot be read as a file of skops" in refused(
-        "fit", place / "t.csv", *fixed, "--model", tmp_path / "bad.skops"
+        "fit", place / "t.csv", *fixed, "--estimator", tmp_path / "bad.skops"
     )
 
 

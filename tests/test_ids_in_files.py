@@ -8,7 +8,7 @@ import pytest
 
 import fareg
 from fareg.persistence import describe
-from fareg.workflow import predict_file, predict_folder
+from fareg.workflow import audit_file, predict_file
 from shell import refused, run
 
 READ = ["kind", "place"]
@@ -63,7 +63,7 @@ def test_files_and_folders_have_the_sets_of_python(asked, batch_size, place, tmp
     kept = pd.read_parquet(tmp_path / "a.parquet")
     assert kept["size"].tolist() == expected.tolist()
     assert kept["person"].tolist() == new["person"].tolist()
-    predict_folder(place / "m.fareg", place / "parts", tmp_path / "sets", jobs=1, **common)
+    predict_file(place / "m.fareg", place / "parts", tmp_path / "sets", jobs=1, **common)
     parts = [pd.read_parquet(path) for path in sorted((tmp_path / "sets").iterdir())]
     assert pd.concat(parts)["size"].tolist() == expected.tolist()
 
@@ -80,7 +80,7 @@ def test_without_ids_equal_rows_of_a_batch_have_numbers_of_their_own(place, tmp_
 
 
 def test_an_audit_and_a_calibration_take_ids(place, tmp_path):
-    new = ("--target", "outcome", "--id", "person", "--json")
+    new = ("--target", "outcome", "--json")
     told = [
         run("calibrate", place / "m.fareg", place / data, "--out", tmp_path / "c.fareg", *new)
         for data in ("new.csv", "parts")
@@ -106,10 +106,10 @@ def test_ids_that_cannot_be_used_are_refused_in_one_line(place, tmp_path):
     assert "ids must not be missing, got 1 missing ids of 30" in said
     fit = ("fit", place / "people.csv", "--target", "outcome", "--out", tmp_path / "m.fareg")
     assert "cannot be both the target and the column of ids" in refused(*fit, "--id", "outcome")
-    said = refused(*fit, "--id", "person", "--features", "person,kind")
-    assert "cannot be both the column of ids and a feature" in said
+    said = refused(*fit, "--id", "person", "--not-features", "person")
+    assert "cannot be both the column of ids and not a feature" in said
     table = discrete_table(60, 3).assign(set="yes|no")
     table.to_csv(tmp_path / "sets.csv", index=False)
-    audit = ("audit", tmp_path / "sets.csv", "--target", "outcome", "--sets", "set")
-    assert "ids are for the random numbers of a model" in refused(*audit, "--id", "person")
+    with pytest.raises(fareg.FaregError, match="ids are for the random numbers of a model"):
+        audit_file(tmp_path / "sets.csv", target="outcome", sets=["set"], ids="person")
     assert not out.exists()

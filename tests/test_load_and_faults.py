@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.tree import DecisionTreeClassifier
 
 import fareg
-from fareg.workflow import Sampling, calibrate_folder, read_table
+from fareg.workflow import calibrate_file, read_table
 from forked import started
 
 pytestmark = [
@@ -222,9 +222,9 @@ def command(name, place, out):
     verb = name.split()[0]
     arguments = {
         "fit": [table, "--target", "y", "--estimator", "logistic"],
-        "predict": [model, place / "new.csv", "--batch-size", 10],
+        "predict": [model, place / "new.csv"],
         "audit": [table, "--target", "y", "--model", model],
-        "calibrate": [model, table, "--target", "y", "--jobs", 1],
+        "calibrate": [model, table, "--target", "y", "--engine", "local:1"],
     }[verb]
     options = {".html": "--report"}
     files = [(options.get(Path(file).suffix, "--out"), out / file) for file in FILES[name]]
@@ -242,7 +242,12 @@ if dies:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 exec(code)
 """
-RUN = "from fareg.cli import app; app(arguments)"
+RUN = """
+import fareg.workflow._predict as room
+from fareg.cli import app
+room.BATCH_ROWS = 10
+app(arguments)
+"""
 SAVE = """
 import fareg
 clf = fareg.load(arguments[0])
@@ -282,10 +287,10 @@ def assert_whole_or_old(folder, name):
 
 def test_many_calibrations_on_a_folder_leave_nothing_behind(place, tmp_path):
     def round_():
-        calibrate_folder(
+        calibrate_file(
             place / "m.fareg", place / "parts", target="y", out=tmp_path / "n.fareg", jobs=1
         )
-        assert len(read_table(place / "parts", sampling=Sampling(100))) == 100
+        assert len(read_table(place / "parts", max_rows=100)) == 100
 
     for _ in range(30):  # caches fill up
         round_()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -17,12 +18,13 @@ from typer.testing import CliRunner
 from fareg import FaregError
 from fareg.cli import app
 from fareg.datasets import make_synthetic
-from fareg.workflow import fit_file, predict_file, predict_folder
+from fareg.workflow import fit_file, predict_file
 from forked import dask_cluster, forked_workers, started
 
 DATA = make_synthetic(4000, random_state=0)
 FRAME = DATA.X.assign(outcome=DATA.y)
 N_PARTS, PART_ROWS = 12, 200
+FEW_ROWS = "import fareg.workflow._predict as room\nroom.BATCH_ROWS = 50\n"
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +62,13 @@ def contents(folder):
 
 @pytest.fixture(scope="module")
 def expected(place):
-    predict_folder(place / "m.fareg", place / "parts", place / "expected", jobs=1)
+    predict_file(place / "m.fareg", place / "parts", place / "expected", jobs=1)
     return contents(place / "expected")
 
 
 def test_parts_hold_the_answers_of_one_file(place, expected, tmp_path):
     told = predict_file(place / "m.fareg", place / "new.parquet", tmp_path / "sets.parquet")
-    again = predict_folder(place / "m.fareg", place / "parts", tmp_path / "sets")
+    again = predict_file(place / "m.fareg", place / "parts", tmp_path / "sets")
     assert again == {**told, "files": N_PARTS}
     assert contents(tmp_path / "sets") == expected
     parts = [pd.read_parquet(path) for path in sorted((tmp_path / "sets").iterdir())]
@@ -78,7 +80,7 @@ def test_parts_hold_the_answers_of_one_file(place, expected, tmp_path):
 def test_the_command_on_a_dask_cluster_of_its_own(place, expected, tmp_path):
     pytest.importorskip("distributed")
     arguments = ["predict", place / "m.fareg", place / "parts", "--out", tmp_path / "sets"]
-    options = ["--engine", "dask", "--jobs", 2, "--json"]
+    options = ["--engine", "dask:2", "--json"]
     with forked_workers():
         done = CliRunner().invoke(app, [str(argument) for argument in [*arguments, *options]])
     assert done.exit_code == 0, done.stderr
@@ -100,18 +102,17 @@ def test_a_worker_that_dies_loses_and_duplicates_nothing(place, expected, tmp_pa
 
         thread = threading.Thread(target=kill)
         thread.start()
-        told = predict_folder(
+        told = predict_file(
             place / "m.fareg",
             place / "parts",
             out,
-            engine="dask",
-            scheduler=cluster.scheduler_address,
+            engine=cluster.scheduler_address,
             batch_size=50,  # slow enough to be caught in the middle
         )
         thread.join()
     assert killed_after[0] < N_PARTS
     assert told["rows"] == 2400
-    small = predict_folder(
+    small = predict_file(
         place / "m.fareg", place / "parts", tmp_path / "small", jobs=1, batch_size=50
     )
     assert small == told
@@ -121,15 +122,16 @@ def test_a_worker_that_dies_loses_and_duplicates_nothing(place, expected, tmp_pa
 
 def test_a_run_that_is_killed_goes_on_where_it_stopped(place, expected, tmp_path):
     arguments = ["predict", place / "m.fareg", place / "parts", "--out", tmp_path / "sets"]
-    arguments = [*map(str, arguments), "--jobs", "1", "--batch-size", "50"]
-    run = started("from fareg.cli import app; app(arguments)", arguments=arguments)
+    arguments = [*map(str, arguments), "--engine", "local:1"]
+    run = started(FEW_ROWS + "from fareg.cli import app; app(arguments)", arguments=arguments)
     wait_for(lambda: len(list(tmp_path.glob(".sets.*/*.parquet"))) > 1)
     run.kill()
     run.join()
     assert not (tmp_path / "sets").exists()
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob(".sets.*/*.parquet")}
     assert 0 < len(kept) < N_PARTS
-    assert CliRunner().invoke(app, arguments).exit_code == 0
+    with patch("fareg.workflow._predict.BATCH_ROWS", 50):
+        assert CliRunner().invoke(app, arguments).exit_code == 0
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "sets").iterdir()}
     assert after.items() >= kept.items()
     assert after.keys() == expected.keys()
@@ -146,7 +148,7 @@ def wait_for(condition, seconds=60):
 def test_names_of_folders_are_columns(place, tmp_path):
     rows = pd.read_parquet(place / "new.parquet")
     rows.to_parquet(tmp_path / "by_color", partition_cols=["Color"])
-    told = predict_folder(place / "m.fareg", tmp_path / "by_color", tmp_path / "sets", jobs=1)
+    told = predict_file(place / "m.fareg", tmp_path / "by_color", tmp_path / "sets", jobs=1)
     assert told["rows"] == len(rows)
     assert {path.name for path in (tmp_path / "sets").iterdir()} == {"Color=Blue", "Color=Red"}
     (blue,) = (tmp_path / "sets" / "Color=Blue").iterdir()
@@ -155,7 +157,7 @@ def test_names_of_folders_are_columns(place, tmp_path):
     expected = pd.read_parquet(tmp_path / "whole.parquet")[(rows["Color"] == "Blue").to_numpy()]
     assert pd.read_parquet(blue, partitioning=None)["set"].tolist() == expected["set"].tolist()
     keep = ["Color", "Feature 1"]
-    predict_folder(place / "m.fareg", tmp_path / "by_color", tmp_path / "kept", jobs=1, keep=keep)
+    predict_file(place / "m.fareg", tmp_path / "by_color", tmp_path / "kept", jobs=1, keep=keep)
     (blue,) = (tmp_path / "kept" / "Color=Blue").iterdir()
     kept = pd.read_parquet(blue, partitioning=None)
     assert list(kept)[:2] == ["Feature 1", "set"]  # the folder says the color
@@ -178,12 +180,12 @@ def test_a_full_disk_is_one_line_and_loses_no_finished_part(place, expected, tmp
         pytest.skip("mounting a small disk needs root")
     try:
         with pytest.raises(FaregError, match="the disk is full; free some space"):
-            predict_folder(place / "m.fareg", place / "parts", disk / "sets", jobs=2)
+            predict_file(place / "m.fareg", place / "parts", disk / "sets", jobs=2)
         assert not (disk / "sets").exists()
         finished = list(disk.glob(".sets.*.partial/*.parquet"))
         assert 0 < len(finished) < N_PARTS
         assert mount("remount", "size=1m")
-        predict_folder(place / "m.fareg", place / "parts", disk / "sets", jobs=2)
+        predict_file(place / "m.fareg", place / "parts", disk / "sets", jobs=2)
         assert contents(disk / "sets") == expected
     finally:
         subprocess.run(["umount", str(disk)], check=True)
@@ -193,13 +195,13 @@ def test_parts_without_rows_are_left_out(place, tmp_path):
     shutil.copytree(place / "parts", tmp_path / "parts")
     empty = pd.read_parquet(tmp_path / "parts" / "part-000.parquet")[:0]
     empty.to_parquet(tmp_path / "parts" / "part-000.parquet")
-    told = predict_folder(place / "m.fareg", tmp_path / "parts", tmp_path / "sets", jobs=1)
+    told = predict_file(place / "m.fareg", tmp_path / "parts", tmp_path / "sets", jobs=1)
     assert told["rows"] == 2200
     assert len(os.listdir(tmp_path / "sets")) == N_PARTS - 1
     for path in (tmp_path / "parts").iterdir():
         empty.to_parquet(path)
     with pytest.raises(FaregError, match="has no rows"):
-        predict_folder(place / "m.fareg", tmp_path / "parts", tmp_path / "none", jobs=1)
+        predict_file(place / "m.fareg", tmp_path / "parts", tmp_path / "none", jobs=1)
     assert not (tmp_path / "none").exists()
 
 
@@ -208,7 +210,7 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line(place, tmp_path):
 
     def refused(match, data, out=tmp_path / "sets", **options):
         with pytest.raises(FaregError, match=match) as caught:
-            predict_folder(model, data, out, **options)
+            predict_file(model, data, out, **options)
         assert "\n" not in str(caught.value)
         assert not (tmp_path / "sets").exists()
         assert all(any(kept.iterdir()) for kept in tmp_path.glob(".sets*"))
@@ -230,13 +232,13 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line(place, tmp_path):
     (tmp_path / "odd" / "part-003.parquet").write_bytes(b"PAR1 and no more")
     refused("part-003.parquet cannot be read as Parquet", tmp_path / "odd", jobs=2)
     assert list(tmp_path.glob(".sets*"))  # parts that could be answered
-    predict_folder(model, parts, tmp_path / "sets", jobs=1)
+    predict_file(model, parts, tmp_path / "sets", jobs=1)
     assert not list(tmp_path.glob(".sets*"))
 
 
 def test_engines_are_for_folders(place, tmp_path):
     command = ["predict", place / "m.fareg", place / "new.parquet", "--out", tmp_path / "s.parquet"]
-    for option in (["--engine", "dask"], ["--jobs", "2"], ["--scheduler", "tcp://x:1"]):
+    for option in (["--engine", "dask"], ["--engine", "local:2"], ["--engine", "tcp://x:1"]):
         done = CliRunner().invoke(app, [str(argument) for argument in [*command, *option]])
         assert done.exit_code == 2
         assert "are for a folder of Parquet files" in done.stderr

@@ -16,10 +16,8 @@ from fareg._encoding import gradient_boosting, one_hot_encoder
 from fareg.classifiers import out_of_fold_proba, trained
 from fareg.persistence import describe
 from fareg.workflow import fit_file
-from fareg.workflow._ids import is_id
 from fareg.workflow._models import LIBRARIES, MODELS, CodedLabels, reading
-from fareg.workflow._roles import AskedRoles, assign_roles
-from fareg.workflow._target import check_weights
+from fareg.workflow._roles import AskedRoles, assign_roles, is_id
 from shell import SMALL, refused, run
 
 TABLE = pd.DataFrame(
@@ -50,9 +48,9 @@ def roles(probabilities=(), **given):
 def test_every_column_has_one_role():
     plain = roles()
     assert (plain.features, plain.others) == (["age", "sex", "dose", "w"], [])
-    told = roles(not_features=["sex"], drop=["dose"], weights="w")
+    told = roles(not_features=["sex"], drop=["dose"], ids="w")
     assert (told.features, told.others) == (["age"], ["sex"])
-    assert told.aside == {"dose": "dropped", "w": "weights"}
+    assert told.aside == {"dose": "dropped", "w": "ids"}
     assert told.sensitive is None
     # columns that the model does not read define groups, whichever others are named
     named = roles(not_features=["sex"], sensitive=["age"])
@@ -74,12 +72,11 @@ def test_a_column_that_identifies_rows_is_left_out_unless_it_is_named():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"weights": "y"}, "column y cannot be both the target and the column of weights"),
-        ({"weights": "w", "clusters": "w"}, "column w cannot be both the column of clusters"),
+        ({"ids": "y"}, "column y cannot be both the target and the column of ids"),
         ({"features": ["age"], "not_features": ["age"]}, "a feature and not a feature"),
         ({"drop": ["sex"], "sensitive": ["sex"]}, "column sex cannot be both dropped and sens"),
         ({"drop": ["age", "sex", "dose", "w"]}, "no column left that the model could read"),
-        ({"weights": "ag"}, "did you mean age?"),
+        ({"ids": "ag"}, "did you mean age?"),
     ],
 )
 def test_roles_that_contradict_are_refused(given, words):
@@ -114,14 +111,6 @@ def test_training_weights_count_rows(name):
     assert trained(model, X, y, heavy).predict_proba(X)[:, 1].mean() > 0.4
 
 
-@pytest.mark.parametrize(
-    "weights", [[1.0, -1.0], [1.0, None], [0.0, 0.0], [1.0, np.inf], ["a", "b"]]
-)
-def test_weights_are_numbers_from_zero_on(weights):
-    with pytest.raises(fareg.FaregError, match="the weights w must be numbers from zero on"):
-        check_weights(pd.Series(weights, name="w"))
-
-
 def test_a_model_without_weights_says_so():
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -149,15 +138,15 @@ def test_a_library_that_is_not_installed_is_named_with_its_command(weighted, tmp
 @pytest.mark.slow
 def test_the_model_file_remembers_which_columns_are_which(weighted, tmp_path):
     out = tmp_path / "m.fareg"
-    options = ["--not-features", "Gender", "--weights", "weight", "--drop", "note"]
-    options += ["--score", "lac", "--estimator", "logistic", "--target", "outcome", "--json"]
-    told = json.loads(run("fit", weighted, *options, "--out", out).stdout)
-    assert any("id: different in every row" in note for note in told["warnings"])
+    options = {"target": "outcome", "conformity_score": "lac", "estimator": "logistic"}
+    columns = {"not_features": ["Gender"], "drop": ["note", "weight"]}
+    with pytest.warns(fareg.FaregWarning, match="id: different in every row"):
+        fit_file(weighted, out=out, **options, **columns)
     found = describe(out)
     assert found["columns"] == ["Color", "Feature 1", "Gender"]
     assert found["parameters"]["conformity_score"] == "lac"
     assert found["metadata"]["not_features"] == ["Gender"]
-    assert found["metadata"]["left_out"] == {"weight": "weights", "note": "dropped", "id": "id"}
+    assert found["metadata"]["left_out"] == {"note": "dropped", "weight": "dropped", "id": "id"}
     clf = fareg.load(out)
     X = WEIGHTED[found["columns"]]
     other = X.assign(Gender="nobody")
@@ -178,14 +167,11 @@ def test_the_shell_says_that_clusters_count_once(tmp_path):
 
 
 @pytest.mark.slow
-def test_rows_without_a_label_are_left_out_when_asked(tmp_path):
+def test_rows_without_a_label_are_left_out(tmp_path):
     gaps = SMALL.assign(outcome=SMALL["outcome"].where(np.arange(len(SMALL)) % 4 > 0))
     gaps.to_csv(tmp_path / "t.csv", index=False)
     options = ["--target", "outcome", "--estimator", "logistic", "--out", tmp_path / "m.fareg"]
-    line = refused("fit", tmp_path / "t.csv", *options)
-    assert "30 missing values in 120 rows" in line
-    assert "or add --drop-missing-target" in line
-    options += ["--drop-missing-target", "--json", "--test-out", tmp_path / "test.csv"]
+    options += ["--json", "--test-out", tmp_path / "test.csv"]
     told = json.loads(run("fit", tmp_path / "t.csv", *options).stdout)
     assert sum(told["rows"].values()) == 90
     assert "30 of 120 rows have no outcome and are left out" in told["warnings"]
@@ -193,8 +179,7 @@ def test_rows_without_a_label_are_left_out_when_asked(tmp_path):
     assert kept["outcome"].notna().all()
     assert len(kept) == told["rows"]["test"]
     audit = ["audit", tmp_path / "t.csv", "--target", "outcome", "--model", tmp_path / "m.fareg"]
-    assert refused(*audit) == line
-    told = json.loads(run(*audit, "--drop-missing-target", "--json").stdout)
+    told = json.loads(run(*audit, "--json").stdout)
     assert told["data"]["n_samples"] == len(kept)  # the rows that the model has not seen
     assert "30 of 120 rows have no outcome and are left out" in told["warnings"]
 
@@ -202,9 +187,8 @@ def test_rows_without_a_label_are_left_out_when_asked(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--weights", "Color"], "the weights Color must be numbers from zero on"),
         (["--score", "asp"], "conformity_score"),
-        (["--features", "Color,Nothing"], "has no column Nothing"),
+        (["--not-features", "Color,Nothing"], "has no column Nothing"),
     ],
 )
 def test_bad_columns_are_refused_in_one_line(options, words, weighted, tmp_path):

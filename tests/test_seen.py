@@ -16,8 +16,8 @@ from fareg._columns import canonical
 from fareg._rows import row_hashes
 from fareg.cli import app
 from fareg.persistence import ModelFile, SeenRows
-from fareg.workflow import audit_file, calibrate_folder, fit_file, predict_file
-from fareg.workflow._tables import copy_rows, read_table
+from fareg.workflow import audit_file, calibrate_file, fit_file, predict_file, read_table
+from tables import copy_rows
 
 pytestmark = pytest.mark.usefixtures("small_searches")
 N = 600
@@ -227,7 +227,7 @@ def test_a_fair_model_of_few_values_is_not_accused(tmp_path):
         if name == "test":
             assert asked.coverage == trial.to_dict()["after"]["coverage"]
     out = {"target": "y", "out": tmp_path / "n.fareg", "jobs": 1}
-    found = calibrate_folder(model, tmp_path / "new.csv", **out)
+    found = calibrate_file(model, tmp_path / "new.csv", **out)
     assert (found["rows"], found["left_out"]) == (8000, 0)
 
 
@@ -239,8 +239,8 @@ def test_used_rows_in_several_parts_do_not_calibrate(tmp_path):
         rows.iloc[piece].to_parquet(tmp_path / "parts" / f"{part}.parquet")
     model, out = tmp_path / "m.fareg", {"target": "y", "out": tmp_path / "n.fareg", "jobs": 1}
     with pytest.warns(fareg.FaregWarning, match="48.. of 6000 rows equal rows that were used"):
-        found = calibrate_folder(model, tmp_path / "parts", batch_size=500, **out)
-    test = calibrate_folder(model, tmp_path / "test.csv", **out)
+        found = calibrate_file(model, tmp_path / "parts", batch_size=500, **out)
+    test = calibrate_file(model, tmp_path / "test.csv", **out)
     assert found["rows"] == test["rows"] <= 1200
     assert found["left_out"] == 4800 + test["left_out"]
     assert found["thresholds"] == test["thresholds"]

@@ -54,7 +54,7 @@ def test_all_public_names_together_need_neither_torch_nor_matplotlib():
 def test_imports_of_a_command_are_no_garbage_and_later_garbage_is_collected():
     code = (
         "import gc\nfrom fareg.cli._running import answering\n"
-        "with answering(json=True): pass\n"
+        "with answering(): pass\n"
         "print(gc.get_freeze_count() > 50_000, gc.isenabled())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

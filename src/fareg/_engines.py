@@ -32,35 +32,29 @@ def run_tasks(
     *,
     engine: str = "local",
     jobs: int | None = None,
-    scheduler: str | None = None,
 ) -> Iterator[Any]:
     """Yield ``function(task)`` for every task, in the order in which they finish.
 
     The function must be one of a module, so that other processes find it. ``engine`` is "local",
-    "dask" for a cluster on this machine, or the address of a running dask scheduler, which may be
-    ``scheduler`` too; dask runs a task again on another worker if one dies. ``jobs`` are processes
+    "dask" for a cluster on this machine, or the address of a running dask scheduler; dask runs a
+    task again on another worker if one dies. ``jobs`` are processes
     on this machine, None for one per core; they end with this one, however it ends.
 
     >>> sorted(run_tasks(abs, [-2, 1], jobs=1))
     [1, 2]
     """
-    jobs = check_engine(engine, jobs, scheduler)
+    jobs = check_engine(engine, jobs)
     if not tasks:
         return iter(())
     run = ENGINES.get(engine, _run_dask)
-    return run(function, tasks, min(jobs, len(tasks)), scheduler or engine)
+    return run(function, tasks, min(jobs, len(tasks)), engine)
 
 
-def check_engine(engine: str, jobs: int | None, scheduler: str | None = None) -> int:
+def check_engine(engine: str, jobs: int | None) -> int:
     """Return the number of processes, after checks of the arguments of :func:`run_tasks`."""
     address = "an address such as tcp://head:8786"
     if engine not in ENGINES and not ADDRESS.fullmatch(engine):
         raise FaregError(f"engine must be one of local, dask or {address}, got {engine!r}")
-    if scheduler is not None and (engine == "local" or not scheduler):
-        raise FaregError(
-            f"a scheduler is for the engine dask and must be {address}, got {scheduler!r} for "
-            f"{engine}"
-        )
     return (os.cpu_count() or 1) if jobs is None else check_count("jobs", jobs)
 
 

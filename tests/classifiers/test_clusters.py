@@ -10,7 +10,7 @@ from fareg import FaregError, FaregWarning
 from fareg.classifiers import CLASSIFIERS
 from fareg.persistence import describe
 from fareg.pvalues import conformal_rank
-from fareg.workflow import calibrate_folder
+from fareg.workflow import calibrate_file
 from registry import short
 
 NAMES = ["p0", "p1", "p2"]
@@ -76,7 +76,7 @@ def test_rows_in_files_cannot_be_counted_for_a_model_with_clusters(tmp_path):
     fareg.save(clf, tmp_path / "m.fareg")
     table.assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
     with pytest.raises(FaregError, match="fitted with clusters"):
-        calibrate_folder(
+        calibrate_file(
             tmp_path / "m.fareg", tmp_path / "rows.csv", target="y", out=tmp_path / "new.fareg"
         )
 

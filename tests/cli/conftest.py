@@ -12,7 +12,16 @@ def place(tmp_path_factory):
     FRAME[:2400].to_csv(folder / "train.csv", index=False)
     FRAME[2400:].to_csv(folder / "new.csv", index=False)
     FRAME[2400:].to_parquet(folder / "new.parquet")
-    arguments = ("--target", "outcome", "--sensitive", "Color, Gender", "--estimator", "logistic")
+    arguments = (
+        "--target",
+        "outcome",
+        "--sensitive",
+        "Color, Gender",
+        "--estimator",
+        "logistic",
+        "--seed",
+        1,
+    )
     done = run("fit", folder / "train.csv", *arguments, "--out", folder / "m.fareg")
     (folder / "fit.txt").write_text(done.stdout, encoding="utf-8")
     return folder

@@ -12,7 +12,7 @@ import fareg
 from fareg.cli._fit import _print_trial
 from fareg.persistence import describe
 from fareg.workflow import audit_file
-from fareg.workflow._label_texts import label_texts
+from fareg.workflow._labels import label_texts
 from fareg.workflow._predict import ANSWERS
 from shell import DATA, FRAME, SMALL, refused, run
 
@@ -107,7 +107,7 @@ def test_predict_streams_to_the_same_sets(place, tmp_path, format_, batch_size):
     rows = tmp_path if batch_size == 1 else place
     out = tmp_path / f"sets.{format_}"
     model = place / "m.fareg"
-    run("predict", model, rows / f"new.{format_}", "--out", out, "--batch-size", batch_size)
+    run("predict", model, rows / f"new.{format_}", "--out", out, batch_rows=batch_size)
     read = pd.read_parquet if format_ == "parquet" else pd.read_csv
     clf = fareg.load(model)
     X = read(rows / f"new.{format_}").drop(columns="outcome")
@@ -139,8 +139,8 @@ def test_predict_keeps_columns_beside_the_sets(place, tmp_path, format_):
     keep = ["id", "number", "flag", "day", "kind", "note", "outcome", "Feature 1", "Color"]
     data, model = tmp_path / f"new.{format_}", place / "m.fareg"
     for out in ("sets.parquet", "sets.csv"):
-        options = ("--out", tmp_path / out, "--batch-size", 7, "--keep", ",".join(keep))
-        run("predict", model, data, *options)
+        options = ("--out", tmp_path / out, "--keep", ",".join(keep))
+        run("predict", model, data, *options, batch_rows=7)
     written = pd.read_parquet(tmp_path / "sets.parquet")
     assert list(written) == [*keep, *ANSWERS]
     assert written["set"].tolist() == expected["set"].tolist()
@@ -179,8 +179,8 @@ def test_a_model_saved_from_python_reads_files_as_it_was_fitted(tmp_path, format
     new = X[500:].reset_index(drop=True)
     write = new.to_parquet if format_ == "parquet" else new.to_csv
     write(tmp_path / f"new.{format_}", index=False)
-    options = ("--out", tmp_path / "sets.parquet", "--batch-size", 7)
-    run("predict", tmp_path / "m.fareg", tmp_path / f"new.{format_}", *options)
+    options = ("--out", tmp_path / "sets.parquet")
+    run("predict", tmp_path / "m.fareg", tmp_path / f"new.{format_}", *options, batch_rows=7)
     expected = clf.predict_table(new)
     pd.testing.assert_frame_equal(
         pd.read_parquet(tmp_path / "sets.parquet"), expected, check_dtype=False

@@ -31,10 +31,10 @@ def contents(folder):
 TARGET = ("--target", "outcome")
 COMMANDS = {
     "fit": [
-        ("fit t.csv --model model.skops --out {}", "model.skops"),
+        ("fit t.csv --estimator model.skops --out {}", "model.skops"),
         ("fit t.csv --out {}", "t.csv"),
-        ("fit t.csv --model model.skops --out new.fareg --test-out {}", "model.skops"),
-        ("fit t.csv --model model.skops --out new.fareg --report {}", "model.skops"),
+        ("fit t.csv --estimator model.skops --out new.fareg --test-out {}", "model.skops"),
+        ("fit t.csv --estimator model.skops --out new.fareg --report {}", "model.skops"),
         ("fit t.csv --out new.fareg --report {}", "t.csv"),
     ],
     "predict": [
@@ -122,14 +122,14 @@ def test_a_finished_folder_removes_only_what_was_left_of_itself(files, monkeypat
     shutil.copytree("parts", "damaged")
     (files / "damaged" / "q.parquet").write_bytes(b"PAR1 and no more")
     for out in ("sets", "sets.2024"):
-        refused("predict", "m.fareg", "damaged", "--out", out, "--jobs", 1)
+        refused("predict", "m.fareg", "damaged", "--out", out, "--engine", "local:1")
     left = {path.name for path in files.glob(".sets*.partial")} - set(mine)
     assert len(left) == 2
-    run("predict", "m.fareg", "parts", "--out", "sets", "--jobs", 1)
+    run("predict", "m.fareg", "parts", "--out", "sets", "--engine", "local:1")
     still = {path.name for path in files.glob(".sets*.partial")} - set(mine)
     assert len(still) == 1
     assert next(iter(still)).startswith(".sets.2024.")
     assert all((files / name / "thesis.txt").exists() for name in mine)
     assert os.listdir("sets") == ["p.parquet"]
-    run("predict", "m.fareg", "parts", "--out", "sets.2024", "--jobs", 1)
+    run("predict", "m.fareg", "parts", "--out", "sets.2024", "--engine", "local:1")
     assert {path.name for path in files.glob(".sets*.partial")} == set(mine)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -78,8 +79,8 @@ def test_control_c_before_anything_is_written_says_so(table, monkeypatch):
 
 def test_a_folder_run_tells_whether_anything_is_kept(place, parts, monkeypatch):
     out = parts.parent / "sets"
-    predict = ("predict", place / "m.fareg", parts, "--out", out, "--jobs", 1)
-    monkeypatch.setattr("fareg.workflow._predict_folder.write_answers", interrupted)
+    predict = ("predict", place / "m.fareg", parts, "--out", out, "--engine", "local:1")
+    monkeypatch.setattr("fareg.workflow._predict._write", interrupted)
     assert invoked(*predict) == (130, "Interrupted: nothing was written.\n")
     monkeypatch.undo()
     (parts / "p9.parquet").write_bytes(b"PAR1 and no more")
@@ -168,7 +169,9 @@ import resource, sys
 from pathlib import Path
 os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT, 0o600), 2)
 sys.stderr = open(2, "w", closefd=False)
+import fareg.workflow._predict
 from fareg.cli import app
+fareg.workflow._predict.BATCH_ROWS = rows
 if room is not None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + room, used + room))
@@ -183,8 +186,9 @@ def test_too_little_memory_is_one_sentence_and_leaves_nothing(place, tmp_path, n
     big = pd.concat([FRAME] * 40)
     big.to_csv(data, index=False) if name.endswith("csv") else big.to_parquet(data)
     arguments = ["predict", place / "m.fareg", data, "--out", tmp_path / "s.csv"]
-    arguments = [*map(str, arguments), "--batch-size", "1000000"]
-    process = started(LITTLE, arguments=arguments, room=24 << 20, log=str(log))
+    process = started(
+        LITTLE, arguments=[*map(str, arguments)], rows=10**6, room=24 << 20, log=str(log)
+    )
     process.join(60)
     line = log.read_text()
     assert process.exitcode == 1, line
@@ -236,8 +240,8 @@ def wait_for(condition, seconds=60):
 def caught_in_the_middle(place, parts, log, engine="local"):
     """Return a folder run in two processes that has finished a part."""
     arguments = ["predict", place / "m.fareg", parts, "--out", parts.parent / "sets"]
-    arguments = [*map(str, arguments), "--jobs", "2", "--batch-size", "10", "--engine", engine]
-    process = started(LITTLE, arguments=arguments, room=None, log=str(log))
+    arguments = [*map(str, arguments), "--engine", f"{engine}:2"]
+    process = started(LITTLE, arguments=arguments, rows=10, room=None, log=str(log))
     wait_for(lambda: list(parts.parent.glob(".sets.*.partial/*.parquet")))
     return process
 
@@ -265,8 +269,8 @@ def test_workers_end_with_their_parent(place, parts, tmp_path, number, engine):
 def test_sigterm_is_one_line_and_removes_temporary_files(place, tmp_path):
     FRAME.to_csv(tmp_path / "big.csv", index=False)
     arguments = ["predict", place / "m.fareg", tmp_path / "big.csv", "--out", tmp_path / "s.csv"]
-    arguments = [*map(str, arguments), "--batch-size", "1"]
-    process = started(LITTLE, arguments=arguments, room=None, log=str(tmp_path / "log"))
+    arguments = [*map(str, arguments)]
+    process = started(LITTLE, arguments=arguments, rows=1, room=None, log=str(tmp_path / "log"))
     wait_for(lambda: list(tmp_path.glob("*.tmp")) + list(tmp_path.glob(".*.tmp")))
     process.terminate()
     process.join(30)
@@ -278,10 +282,10 @@ def test_sigterm_is_one_line_and_removes_temporary_files(place, tmp_path):
 @needs_proc
 def test_a_dead_worker_of_calibrate_keeps_nothing_and_says_so(place, parts, tmp_path):
     arguments = ["calibrate", place / "m.fareg", parts, "--target", "outcome"]
-    arguments = [*arguments, "--out", tmp_path / "new.fareg", "--jobs", "2", "--batch-size", "10"]
+    arguments = [*arguments, "--out", tmp_path / "new.fareg", "--engine", "local:2"]
     log = tmp_path / "log"
     arguments = [str(argument) for argument in arguments]
-    process = started(LITTLE, arguments=arguments, room=None, log=str(log))
+    process = started(LITTLE, arguments=arguments, rows=10, room=None, log=str(log))
     victim = wait_for(lambda: workers_of(process.pid))[0]
     os.kill(victim, signal.SIGKILL)
     process.join(60)
@@ -321,8 +325,8 @@ def test_a_dask_scheduler_that_dies_is_one_sentence(place, parts, tmp_path):
     thread = threading.Thread(target=kill)
     thread.start()
     predict = ("predict", place / "m.fareg", parts, "--out", tmp_path / "sets")
-    options = ("--engine", "dask", "--scheduler", address, "--batch-size", 10)
-    code, line = invoked(*predict, *options)
+    with patch("fareg.workflow._predict.BATCH_ROWS", 10):
+        code, line = invoked(*predict, "--engine", address)
     thread.join()
     cluster.join()
     assert code == 1
@@ -337,14 +341,14 @@ def test_a_dask_scheduler_that_dies_is_one_sentence(place, parts, tmp_path):
     ("address", "words"),
     [
         ("tls://127.0.0.1:8786", "cannot reach the dask scheduler at tls://"),
-        ("carrier-pigeon://head:1", "unknown address scheme"),
-        ("", "must be an address such as tcp://head:8786"),
+        ("carrier-pigeon://head:1", "or an address such as tcp://head:8786"),
+        ("", "or an address such as tcp://head:8786"),
     ],
 )
 def test_an_address_that_leads_nowhere_is_one_sentence(place, parts, address, words):
     pytest.importorskip("distributed")
     predict = ("predict", place / "m.fareg", parts, "--out", parts.parent / "sets")
-    code, line = invoked(*predict, "--engine", "dask", "--scheduler", address)
+    code, line = invoked(*predict, "--engine", address)
     assert code == 2
     assert line.startswith("Error: ")
     assert words in line

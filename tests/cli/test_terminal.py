@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fareg.workflow import audit_file
+from fareg.workflow import audit_file, fit_file
 from shell import refused, run
 
 pytestmark = pytest.mark.usefixtures("small_searches")
@@ -93,9 +93,9 @@ def test_cells_like_formulas_are_kept_or_made_safe(evil, tmp_path):
 
 
 def test_test_rows_can_be_made_safe(evil, tmp_path):
-    options = ("--target", "y", "--estimator", "logistic", "--out", tmp_path / "m.fareg")
     test = tmp_path / "test.csv"
-    run("fit", evil / "t\x1b[31m.csv", *options, "--test-out", test, "--safe-csv")
+    options = {"target": "y", "estimator": "logistic", "out": tmp_path / "m.fareg"}
+    fit_file(evil / "t\x1b[31m.csv", **options, test_out=test, safe_csv=True)
     rows = pd.read_csv(test)
     assert "'=1+1" in set(rows["y"])
     assert rows["x"].dtype == np.float64
@@ -108,8 +108,6 @@ def test_safe_cells_are_for_csv_files(evil, tmp_path):
     assert "a CSV file to write, got" in refused("predict", model, table, *out)
     (tmp_path / "parts").mkdir()
     assert "a CSV file to write" in refused("predict", model, tmp_path / "parts", *out)
-    options = ("--target", "y", "--out", tmp_path / "m.fareg", "--safe-csv")
-    assert "a CSV file to write, got none" in refused("fit", table, *options)
 
 
 def test_a_summary_in_python_steers_nothing_either(evil):

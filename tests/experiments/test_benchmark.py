@@ -319,7 +319,7 @@ def test_a_page_has_gaps_where_a_method_failed_or_a_measure_is_missing(results, 
 
 def test_the_command_runs_a_benchmark(folder, tmp_path):
     path = written(folder, methods=["split"], scores=["aps"], sizes=[300])
-    line = ["benchmark", str(path), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    line = ["benchmark", str(path), "--out", str(tmp_path / "out"), "--engine", "local:1"]
     answer = CliRunner().invoke(app, line)
     assert answer.exit_code == 0, answer.output
     assert "2 rows, 0 of them failures" in answer.output

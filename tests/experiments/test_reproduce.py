@@ -170,7 +170,7 @@ def test_a_second_run_computes_nothing_and_says_the_same(everything, monkeypatch
     ("arguments", "message"),
     [
         (["wsc"], "unknown target wsc; known are wsc-cdf, wsc-table, synthetic"),
-        (["beta", "--jobs", "0"], "jobs must be"),
+        (["beta", "--engine", "local:0"], "jobs must be"),
         (["beta", "--engine", "ray"], "engine must be one of local, dask"),
         (["acs", "--acs-root", "nowhere"], "PUMS person files are missing"),
     ],
@@ -187,7 +187,7 @@ def test_bad_input_is_one_line_and_exit_2(arguments, message, tmp_path):
 def test_the_command_line_lists_runs_and_reports(smaller, tmp_path):
     listed = CliRunner().invoke(app, ["reproduce", "--list"])
     assert [line.split()[0] for line in listed.stdout.splitlines()] == list(list_targets())
-    options = ["--quick", "--jobs", "1", "--out", str(tmp_path), "--json"]
+    options = ["--quick", "--engine", "local:1", "--out", str(tmp_path), "--json"]
     result = CliRunner().invoke(app, ["reproduce", "wsc-cdf", *options])
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["files"]["wsc-cdf"][0].endswith("wsc-cdf/summary.csv")

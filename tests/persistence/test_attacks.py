@@ -211,7 +211,7 @@ def test_the_shell_trusts_types_that_are_named(tmp_path, monkeypatch):
     assert "needs --trust own_model.Own" in run("info", model)[1]
     for command in (
         ("predict", model, table, "--out", tmp_path / "sets.csv"),
-        ("predict", model, tmp_path / "parts", "--out", tmp_path / "sets", "--jobs", "1"),
+        ("predict", model, tmp_path / "parts", "--out", tmp_path / "sets", "--engine", "local:1"),
         ("audit", table, "--target", "y", "--model", model),
     ):
         code, words = run(*command)

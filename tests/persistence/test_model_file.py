@@ -16,7 +16,7 @@ import fareg
 from fareg.cli import app
 from fareg.persistence import ModelFile, describe
 from fareg.persistence._archive import write_archive
-from fareg.workflow import audit_file, calibrate_folder, fit_file, predict_file, predict_folder
+from fareg.workflow import audit_file, calibrate_file, fit_file, predict_file
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame(RNG.normal(size=(300, 2)).round(4), columns=["a", "b"])
@@ -67,9 +67,9 @@ def test_every_command_opens_a_model_once(place, openings, tmp_path):
     assert openings(ModelFile.open, model) == 1
     assert openings(predict_file, model, table, **out) == 1
     assert openings(audit_file, table, target="y", model=model) == 1
-    assert openings(predict_folder, model, parts, tmp_path / "sets", jobs=1) == 1
+    assert openings(predict_file, model, parts, tmp_path / "sets", jobs=1) == 1
     new = {"target": "y", "out": tmp_path / "n.fareg", "jobs": 1}
-    assert openings(calibrate_folder, model, parts, **new) == 1
+    assert openings(calibrate_file, model, parts, **new) == 1
     assert openings(run, "info", model) == 1
 
 
@@ -121,19 +121,17 @@ def test_what_is_no_digest_is_said_to_be_none(given, place):
 def test_every_command_that_reads_a_model_compares_its_digest(place, tmp_path):
     model, table = place / "m.fareg", place / "t.csv"
     for command in (
-        ("info", model),
         ("predict", model, table, "--out", tmp_path / "sets.csv"),
-        ("predict", model, place / "parts", "--out", tmp_path / "sets", "--jobs", "1"),
+        ("predict", model, place / "parts", "--out", tmp_path / "sets", "--engine", "local:1"),
         ("calibrate", model, place / "parts", "--target", "y", "--out", tmp_path / "n.fareg"),
         ("audit", table, "--target", "y", "--model", model),
     ):
-        code, words = run(*command, "--sha256", "0" * 64)
+        code, words = run(*command, "--trust", "0" * 64)
         assert (command, code) == (command, 2)
         assert "is not the file that is expected: its SHA-256 is" in words
     digest = describe(model)["sha256"]
-    assert run("info", model, "--sha256", digest)[0] == 0
-    assert run("predict", model, table, "--out", tmp_path / "sets.csv", "--sha256", digest)[0] == 0
-    code, words = run("audit", table, "--target", "y", "--sets", "y", "--sha256", digest)
+    assert run("predict", model, table, "--out", tmp_path / "sets.csv", "--trust", digest)[0] == 0
+    code, words = run("audit", table, "--target", "y", "--sets", "y", "--trust", digest)
     assert code == 2
     assert "none is given" in words
 

@@ -86,7 +86,14 @@ def is_trainable(estimator: Any) -> bool:
 
 
 def is_given(estimator: Any) -> bool:
-    """Tell whether there is nothing to train: a frozen model, columns, or one of another kind."""
+    """Tell whether there is nothing to train: a frozen model, columns, or one of another kind.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> is_given(DummyClassifier()), is_given(FrozenEstimator(DummyClassifier()))
+    (False, True)
+    """
     is_fixed = isinstance(estimator, FrozenEstimator | ProbabilityColumns)
     return is_fixed or not is_trainable(estimator)
 

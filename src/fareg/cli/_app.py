@@ -8,29 +8,31 @@ import typer
 from typer.core import TyperGroup
 
 from fareg.cli._audit import audit
-from fareg.cli._benchmark import benchmark
-from fareg.cli._calibrate import calibrate
 from fareg.cli._demo import demo
+from fareg.cli._experiments import benchmark, reproduce
 from fareg.cli._fit import fit
 from fareg.cli._info import info
-from fareg.cli._predict import predict
-from fareg.cli._reproduce import reproduce
+from fareg.cli._predict import calibrate, predict
+from fareg.cli._running import JSON
 from fareg.cli._stopping import one_sentence, print_anything
 
-DEBUG = "--debug"
+ANYWHERE = ("--debug", "--json")  # options of the program, which may stand after a command too
+EPILOG = "Every command takes --json (print one JSON object) and --debug (show where errors arise)."
 
 
 class Program(TyperGroup):
-    """Commands that end in one sentence, whatever happens; ``--debug`` may stand after them too."""
+    """Commands that end in one sentence, whatever happens."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options of the program, and name the command."""
         print_anything()
-        others = [arg for arg in args if arg != DEBUG]
-        return super().parse_args(ctx, [DEBUG, *others] if len(others) < len(args) else args)
+        others = [arg for arg in args if arg not in ANYWHERE]
+        own = [option for option in ANYWHERE if option in args]
+        return super().parse_args(ctx, [*own, *others])
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
+        JSON.set(ctx.params["json"])
         with one_sentence(debug=ctx.params["debug"]):
             return super().invoke(ctx)
 
@@ -39,6 +41,7 @@ app = typer.Typer(
     name="fareg",
     cls=Program,
     help="Fair conformal classification for groups nobody named.",
+    epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -62,11 +65,14 @@ def _about(
         ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option(DEBUG, help="Show where an error comes from; also after a command.")
+        bool, typer.Option("--debug", help="Show where an error comes from; also after a command.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object; also after a command.")
     ] = False,
 ) -> None:
     """Find who is under-covered, and fix it."""
 
 
 for command in (fit, predict, calibrate, info, audit, demo, reproduce, benchmark):
-    app.command()(command)
+    app.command(epilog=EPILOG)(command)

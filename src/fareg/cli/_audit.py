@@ -9,7 +9,16 @@ from typing import Annotated
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import SETTINGS, answering, busy, check_gate, gate, names, sampling_of
+from fareg.cli._running import (
+    SETTINGS,
+    answering,
+    as_json,
+    busy,
+    check_gate,
+    gate,
+    names,
+    trust_of,
+)
 from fareg.cli._stopping import say
 
 
@@ -24,50 +33,28 @@ def audit(
         ),
     ] = None,
     model: Annotated[Path | None, typer.Option(help="Audit the sets of this model.")] = None,
-    sensitive: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns that may define a group: a,b (default: the sensitive features of the "
-            "model, or else all)."
-        ),
-    ] = None,
+    sensitive: opt.Sensitive = None,
     confidence: Annotated[
         float | None, typer.Option(help="Coverage promised (default: the model's own, or 0.9).")
     ] = None,
-    clusters: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of ids: rows that share one may depend on each other (default: the "
-            "model's own)."
-        ),
-    ] = None,
-    ids: opt.Ids = None,
-    drop_missing_target: opt.DropMissingTarget = False,
+    clusters: opt.Clusters = None,
     calibration_rows: Annotated[
         int | None,
         typer.Option(help="Allow for sets that this many rows calibrated (a model tells it)."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="The same seed gives the same numbers (default: the model's own, or 0)."),
     ] = None,
     report: opt.Report = None,
     tables: opt.Tables = None,
     card: opt.Card = None,
     fail_on: opt.FailOn = None,
     trust: opt.Trust = None,
-    sha256: opt.Sha256 = None,
-    max_rows: opt.MaxRows = None,
-    engine: opt.Engine = "local",
-    scheduler: opt.Scheduler = None,
-    json: opt.Json = False,
+    max_rows: opt.MaxRows = 1_000_000,
 ) -> None:
     """Find who is covered less often than promised, by the sets of any tool."""
     check_gate(fail_on)
-    with answering(json) as told:
+    with answering() as told:
         from fareg.workflow import audit_file
 
-        with busy("reading the table", json) as progress:
+        with busy("reading the table") as progress:
             result = audit_file(
                 data,
                 target=target,
@@ -75,22 +62,18 @@ def audit(
                 model=model,
                 sensitive=names(sensitive),
                 confidence_level=confidence,
-                seed=seed,
-                trusted=names(trust),
-                sha256=sha256,
                 clusters=clusters,
-                ids=ids,
-                drop_missing_target=drop_missing_target,
                 n_calibration=calibration_rows,
-                sampling=sampling_of(data, max_rows, seed or 0, engine, scheduler),
+                max_rows=max_rows,
                 report=report,
                 tables=tables,
                 card=card,
                 progress=progress,
                 settings={**SETTINGS, "protect": _protect(data, target, names(sets))},
+                **trust_of(trust),
             )
         told.update(result.to_dict(), report=report)
-    if not json:
+    if not as_json():
         say(result.summary())
         for what, path in (("report", report), ("tables", tables), ("card", card)):
             if path is not None:

@@ -7,28 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg.cli import _options as opt
-from fareg.cli._running import answering, busy
+from fareg.cli._running import answering, as_json, busy
 from fareg.cli._running import console as terminal
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("out"),
-    seed: opt.Seed = 0,
-    json: opt.Json = False,
 ) -> None:
     """Show the story on the paper's data: who is left out, who they are, what repairs it."""
-    with answering(json) as told:
-        from fareg._rows import check_numpy_seed
+    with answering() as told:
         from fareg.experiments.demo import make_room, run_demo, save_figures
 
-        check_numpy_seed("seed", seed)
         make_room(out)  # a folder that cannot take the figures is refused before the work
-        with busy("training one model and four conformal predictors", json):
-            result = run_demo(seed)
+        with busy("training one model and four conformal predictors"):
+            result = run_demo(0)
             figures = save_figures(result, out)
         told.update(rows=result.table.to_dict("records"), rules=list(result.rules))
-    if not json:
+    if not as_json():
         _print_demo(result, figures)
 
 

@@ -14,12 +14,12 @@ from fareg.cli import _options as opt
 from fareg.cli._running import (
     SETTINGS,
     answering,
+    as_json,
     busy,
     check_gate,
     gate,
     names,
     print_verdict,
-    sampling_of,
 )
 from fareg.cli._running import console as terminal
 
@@ -36,37 +36,20 @@ def fit(
     target: opt.Target,
     out: opt.ModelOut,
     sensitive: opt.Sensitive = None,
-    features: Annotated[
-        str | None, _option("Columns that the model reads: a,b (default: all).", COLUMNS)
-    ] = None,
     not_features: Annotated[
         str | None, _option("Columns that may define a group, but are not read.", COLUMNS)
     ] = None,
     drop: Annotated[str | None, _option("Columns to ignore.", COLUMNS)] = None,
-    clusters: Annotated[
-        str | None,
-        _option("Column of ids: rows of one id stay together, and each id counts once.", COLUMNS),
-    ] = None,
-    ids: Annotated[
-        str | None,
-        _option("Column of ids: every person has a random number of their own.", COLUMNS, "--id"),
-    ] = None,
-    weights: Annotated[
-        str | None, _option("Column of weights for training; calibration has none.", COLUMNS)
-    ] = None,
-    drop_missing_target: opt.DropMissingTarget = False,
+    clusters: opt.Clusters = None,
+    ids: opt.Ids = None,
     estimator: Annotated[
-        str | None,
+        str,
         _option(
-            "Model to train: hgb (default), forest, logistic or mlp; where installed xgboost, "
-            "lightgbm or catboost.",
+            "Model to train: hgb, forest, logistic or mlp; where installed xgboost, lightgbm or "
+            "catboost. Or a fitted one in a .skops file, which must not know the rows.",
             MODEL,
         ),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        _option("Fitted model instead, a .skops file; it must not know the rows.", MODEL),
-    ] = None,
+    ] = "hgb",
     proba: Annotated[
         str | None,
         _option(
@@ -75,7 +58,10 @@ def fit(
             MODEL,
         ),
     ] = None,
-    trust: opt.Trust = None,
+    trust: Annotated[
+        str | None,
+        _option("Types in the .skops file that you know: m.Model (their code runs).", MODEL),
+    ] = None,
     confidence: Annotated[float, _option("Coverage to promise.", SETS)] = 0.9,
     score: Annotated[str, _option("Conformity score: aps, raps, lac, ...", SETS)] = "aps",
     label_conditional: Annotated[
@@ -88,7 +74,7 @@ def fit(
         list[str] | None,
         _option("A group with a threshold of its own: 'sex = Female and age > 60'.", SETS),
     ] = None,
-    seed: opt.Seed = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
     report: opt.Report = None,
     tables: opt.Tables = None,
     card: opt.Card = None,
@@ -96,37 +82,29 @@ def fit(
     test_out: Annotated[
         Path | None, typer.Option(help=f"Also write the test rows to this file: {TABLE}.")
     ] = None,
-    safe_csv: opt.SafeCsv = False,
-    max_rows: opt.MaxRows = None,
-    engine: opt.Engine = "local",
-    scheduler: opt.Scheduler = None,
-    json: opt.Json = False,
+    max_rows: opt.MaxRows = 1_000_000,
 ) -> None:
     """Train a model on a table, find who is under-covered, calibrate, and test.
 
-    With --model or --proba nothing is trained: a fitted model, or its probabilities in the table,
-    is calibrated and tested. Its rows must be others than those that trained it.
+    With a .skops file or --proba nothing is trained: a fitted model, or its probabilities in the
+    table, is calibrated and tested. Its rows must be others than those that trained it.
     """
     check_gate(fail_on)
-    with answering(json) as told:
+    with answering() as told:
         from fareg._files import digest_of
         from fareg.workflow import fit_file
 
-        with busy("reading the table", json) as progress:
+        with busy("reading the table") as progress:
             trial = fit_file(
                 data,
                 target=target,
                 out=out,
                 sensitive=names(sensitive),
-                features=names(features),
                 not_features=names(not_features) or (),
                 drop=names(drop) or (),
                 clusters=clusters,
                 ids=ids,
-                weights=weights,
-                drop_missing_target=drop_missing_target,
                 estimator=estimator,
-                model=model,
                 probabilities=_probabilities(proba, data),
                 trusted=names(trust),
                 confidence_level=confidence,
@@ -140,13 +118,12 @@ def fit(
                 tables=tables,
                 card=card,
                 test_out=test_out,
-                safe_csv=safe_csv,
-                sampling=sampling_of(data, max_rows, seed, engine, scheduler),
+                max_rows=max_rows,
                 settings={**SETTINGS, "protect": _again()},
             )
         told.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
         told["sha256"] = digest_of(out)
-    if not json:
+    if not as_json():
         _print_trial(told)
     gate(fail_on, trial.comparison)
 

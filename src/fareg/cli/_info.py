@@ -7,23 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from fareg.cli import _options as opt
-from fareg.cli._running import answering, print_verdict
+from fareg.cli._running import answering, as_json, print_verdict
 from fareg.cli._running import console as terminal
 
 
 def info(
     model: Annotated[Path, typer.Argument(help="Model file.", show_default=False)],
-    sha256: opt.Sha256 = None,
-    json: opt.Json = False,
 ) -> None:
     """Show what is in a model file, without running it."""
-    with answering(json) as told:
+    with answering() as told:
         from fareg.persistence import ModelFile
 
-        file = ModelFile.open(model, sha256=sha256)
+        file = ModelFile.open(model)
         told.update(file.describe())
-    if not json:
+    if not as_json():
         _print_info(told, file)
 
 

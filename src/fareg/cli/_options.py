@@ -9,14 +9,12 @@ import typer
 
 from fareg._words import HTML, PARQUET, TABLE, either
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same numbers.")]
 Target = Annotated[str, typer.Option(help="Column of true labels.")]
-DropMissingTarget = Annotated[
-    bool, typer.Option("--drop-missing-target", help="Leave out rows without a label.")
-]
 Sensitive = Annotated[
-    str | None, typer.Option(help="Columns that may define a group: a,b (default: all).")
+    str | None,
+    typer.Option(
+        help="Columns that may define a group: a,b (default: those of the model, or else all)."
+    ),
 ]
 Data = Annotated[
     Path,
@@ -29,39 +27,28 @@ ModelFile = Annotated[Path, typer.Argument(help="Model file of fareg fit.", show
 ModelOut = Annotated[Path, typer.Option(help="Model file to write, usually *.fareg.")]
 Ids = Annotated[
     str | None,
+    typer.Option("--id", help="Column of ids: every person has a random number of their own."),
+]
+Clusters = Annotated[
+    str | None,
+    typer.Option(help="Column of ids: rows of one id stay together, and each id counts once."),
+]
+MaxRows = Annotated[int, typer.Option(help="Rows to draw at random from a table that has more.")]
+Engine = Annotated[
+    str,
     typer.Option(
-        "--id",
-        help="Column of ids: every person has a random number of their own (default: the one that "
-        "the model was fitted with).",
+        help="local, dask, or the address of a dask scheduler; local:4 and dask:4 are 4 processes."
     ),
 ]
-BatchSize = Annotated[int, typer.Option(help="Rows in memory at a time.")]
-MaxRows = Annotated[
-    int | None,
-    typer.Option(help="Rows to draw at random from a folder that has more (default: 1000000)."),
-]
-Engine = Annotated[str, typer.Option(help="local or dask.")]
-Jobs = Annotated[int | None, typer.Option(help="Processes (default: one per core).")]
-Scheduler = Annotated[str | None, typer.Option(help="Address of a dask scheduler.")]
 Trust = Annotated[
     str | None,
     typer.Option(
-        help="Types in the model file that you know: my_module.MyModel (their code runs)."
+        help="What you know of the model file: the SHA-256 that it must have, and types in it "
+        "whose code may run: my_module.MyModel."
     ),
-]
-Sha256 = Annotated[
-    str | None,
-    typer.Option("--sha256", help="SHA-256 that the model file must have, as fareg info shows it."),
 ]
 Report = Annotated[
     Path | None, typer.Option(help=f"Also write a report to this {either(HTML)} file.")
-]
-SafeCsv = Annotated[
-    bool,
-    typer.Option(
-        "--safe-csv",
-        help="Write CSV texts like =1+1 with an apostrophe before them, as no formulas.",
-    ),
 ]
 Tables = Annotated[
     Path | None, typer.Option(help="Also write every table to this folder, as CSV files.")

@@ -1,16 +1,16 @@
-"""``fareg predict``."""
+"""``fareg predict`` and ``fareg calibrate``: a model and new rows."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fareg._words import TABLE
 from fareg.cli import _options as opt
-from fareg.cli._running import answering, engine_of, names, progress
-from fareg.cli._stopping import say, stop
+from fareg.cli._running import answering, as_json, busy, engine_of, names, trust_of
+from fareg.cli._stopping import say
 
 
 def predict(
@@ -21,10 +21,7 @@ def predict(
         str | None, typer.Option(help="Columns to copy beside the sets: id,y (default: none).")
     ] = None,
     ids: opt.Ids = None,
-    batch_size: opt.BatchSize = 50_000,
     engine: opt.Engine = "local",
-    jobs: opt.Jobs = None,
-    scheduler: opt.Scheduler = None,
     accept_drift: Annotated[
         bool,
         typer.Option(
@@ -39,40 +36,72 @@ def predict(
         ),
     ] = False,
     trust: opt.Trust = None,
-    sha256: opt.Sha256 = None,
-    safe_csv: opt.SafeCsv = False,
-    json: opt.Json = False,
+    safe_csv: Annotated[
+        bool,
+        typer.Option(
+            "--safe-csv",
+            help="Write CSV texts like =1+1 with an apostrophe before them, as no formulas.",
+        ),
+    ] = False,
 ) -> None:
     """Write the prediction set of every row: set, size, top label, group.
 
     The files of a folder are answered in parallel. A run that was stopped continues there.
     """
-    with answering(json) as told:
-        where = engine_of(data, engine, jobs, scheduler)
-        if safe_csv and data.is_dir():
-            stop("Error: --safe-csv is for a CSV file to write, a folder gives Parquet files", 2)
-        with progress(data, json) as advance:
-            common: dict[str, Any] = {
-                "keep": names(keep) or (),
-                "ids": ids,
-                "batch_size": batch_size,
-                "trusted": names(trust),
-                "sha256": sha256,
-                "accept_drift": accept_drift,
-                "action": action,
-                "progress": advance,
-            }
-            if not data.is_dir():
-                from fareg.workflow import predict_file
+    with answering() as told:
+        from fareg.workflow import predict_file
 
-                told.update(predict_file(model, data, out, safe_csv=safe_csv, **common))
-            else:
-                from fareg.workflow import predict_folder
-
-                told.update(predict_folder(model, data, out, **common, **where))
-        told["out"] = out
-    if not json:
+        with busy("loading the model") as progress:
+            found = predict_file(
+                model,
+                data,
+                out,
+                keep=names(keep) or (),
+                ids=ids,
+                accept_drift=accept_drift,
+                action=action,
+                safe_csv=safe_csv,
+                progress=progress,
+                **engine_of(engine),
+                **trust_of(trust),
+            )
+        told.update(found, out=out)
+    if not as_json():
         from fareg import _words as words
 
-        rows, size = told["rows"], told["mean_size"]
-        say(f"{rows} sets of {words.size(size)} labels on average, in {out}")
+        size = words.size(told["mean_size"])
+        say(f"{told['rows']} sets of {size} labels on average, in {out}")
+
+
+def calibrate(
+    model: opt.ModelFile,
+    data: opt.Data,
+    target: opt.Target,
+    out: opt.ModelOut,
+    engine: opt.Engine = "local",
+    trust: opt.Trust = None,
+) -> None:
+    """Give a model the thresholds that all rows of a folder ask for, exactly.
+
+    Rows are scored where they lie; rows that the model was fitted on are left out.
+    """
+    with answering() as told:
+        from fareg._files import digest_of
+        from fareg.workflow import calibrate_file
+
+        with busy("loading the model") as progress:
+            found = calibrate_file(
+                model,
+                data,
+                target=target,
+                out=out,
+                progress=progress,
+                **engine_of(engine),
+                **trust_of(trust),
+            )
+        told.update(found, out=out, sha256=digest_of(out))
+    if not as_json():
+        from fareg import _words as words
+
+        say(f"calibrated on {words.rows(told['rows'])}: model in {out}")
+        say(f"SHA-256 of the model: {told['sha256']}")

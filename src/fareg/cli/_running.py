@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from contextvars import ContextVar
 from typing import Any
 
 import typer
@@ -18,6 +18,7 @@ import typer
 from fareg import _words as words
 from fareg.cli._stopping import WRITTEN, in_shell, printing, say, stop
 
+JSON: ContextVar[bool] = ContextVar("json")  # set by the program
 # What next steps call a setting in the shell.
 SETTINGS = {
     "label_conditional=True": "--label-conditional",
@@ -27,8 +28,13 @@ SETTINGS = {
 }
 
 
+def as_json() -> bool:
+    """Tell whether the answer is wanted as JSON, wherever ``--json`` stands."""
+    return JSON.get(False)
+
+
 @contextmanager
-def answering(json: bool) -> Iterator[dict[str, Any]]:
+def answering() -> Iterator[dict[str, Any]]:
     """Yield a dict to be filled, printed as JSON if asked; warnings are part of it, or lines."""
     told: dict[str, Any] = {}
     with _no_garbage_yet():
@@ -40,7 +46,7 @@ def answering(json: bool) -> Iterator[dict[str, Any]]:
         warnings.simplefilter("always", FaregWarning)
         yield told
     notes = list(dict.fromkeys(in_shell(warning.message) for warning in caught))
-    if json:
+    if as_json():
         told["warnings"] = notes
         with printing():
             typer.echo(_json(told))
@@ -94,9 +100,9 @@ def console(*, err: bool = False) -> Any:
 
 
 @contextmanager
-def busy(what: str, json: bool) -> Iterator[Callable[[str], None]]:
+def busy(what: str) -> Iterator[Callable[[str], None]]:
     """Show on a terminal what is going on; yield a function that tells the next stage."""
-    if json or not sys.stderr.isatty():
+    if as_json() or not sys.stderr.isatty():
         yield lambda stage: None
         return
     start = time.monotonic()
@@ -104,51 +110,29 @@ def busy(what: str, json: bool) -> Iterator[Callable[[str], None]]:
         yield lambda stage: status.update(f"{stage} ({time.monotonic() - start:.0f} s so far)")
 
 
-@contextmanager
-def progress(data: Path, json: bool) -> Iterator[Any]:
-    """Yield a function that counts finished rows, shown on a terminal only."""
-    if json or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    from fareg.workflow import count_rows
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(err=True), transient=True) as bar:
-        task = bar.add_task("rows", total=count_rows(data))
-        yield lambda rows: bar.advance(task, rows)
+def engine_of(text: str) -> dict[str, Any]:
+    """Return where work is done: ``dask:4`` is the engine dask with four processes."""
+    engine, _, jobs = text.partition(":")
+    return {"engine": engine, "jobs": int(jobs)} if jobs.isdecimal() else {"engine": text}
 
 
-def check_folder_options(data: Path, options: dict[str, Any]) -> None:
-    """Refuse options, by their names in the shell, that are of no use for a single file."""
-    from fareg._validation import InvalidInputError
+def trust_of(text: str | None) -> dict[str, Any]:
+    """Return the types that a model file may hold, and the SHA-256 that it must have.
 
-    given = [name for name, value in options.items() if value not in (None, "local")]
-    if given and not data.is_dir():
-        *others, last = options
+    The name of a type holds a dot; what holds none is a digest, even if it was cut on the way.
+    """
+    given = names(text) or []
+    digests = [name for name in given if "." not in name]
+    if len(digests) > 1:
+        from fareg._validation import InvalidInputError
+
         raise InvalidInputError(
-            f"{', '.join(others)} and {last} are for a folder of Parquet files, {data} is none; "
-            "leave them out, or split the file"
+            f"--trust must name one SHA-256 and types such as my_module.MyModel, got {text}"
         )
-
-
-def engine_of(data: Path, engine: str, jobs: int | None, scheduler: str | None) -> dict[str, Any]:
-    """Return where the parts of a folder are worked on; a single file has no choice."""
-    options = {"engine": engine, "jobs": jobs, "scheduler": scheduler}
-    check_folder_options(data, {f"--{name}": value for name, value in options.items()})
-    return options
-
-
-def sampling_of(
-    data: Path, max_rows: int | None, seed: int, engine: str, scheduler: str | None
-) -> Any:
-    """Return how rows of a folder are sampled; refuse to sample a file."""
-    from fareg.workflow import MAX_ROWS, Sampling
-
-    options = {"--max-rows": max_rows, "--engine": engine, "--scheduler": scheduler}
-    check_folder_options(data, options)
-    return Sampling(MAX_ROWS if max_rows is None else max_rows, seed, engine, scheduler)
+    return {
+        "trusted": [name for name in given if "." in name],
+        "sha256": digests[0] if digests else None,
+    }
 
 
 def names(text: str | None) -> list[str] | None:

@@ -35,12 +35,9 @@ MORE = {
     "DriftError": ", or add --accept-drift",
     "ForeignModelError": " with --proba",
     "LooksLikeIdWarning": " (--clusters or --id, --drop)",
-    "MissingLabelsError": ", or add --drop-missing-target",
 }
 NOTHING = "nothing was written"
-NO_MEMORY = (
-    "out of memory; close other programs, or work on fewer rows at a time or with fewer jobs"
-)
+NO_MEMORY = "out of memory; close other programs, or work on fewer rows or with fewer processes"
 WRITTEN: ContextVar[list[Path]] = ContextVar("written")  # files that the command has written
 
 

@@ -6,25 +6,21 @@ from fareg._lazy import lazy_names as _lazy_names
 
 if _TYPE_CHECKING:
     from fareg.workflow._audit import audit_file
-    from fareg.workflow._calibrate import calibrate_folder
+    from fareg.workflow._calibrate import calibrate_file
     from fareg.workflow._fit import Trial, fit_file
     from fareg.workflow._models import MODELS
-    from fareg.workflow._parquet import MAX_ROWS, Sampling, count_rows
     from fareg.workflow._predict import predict_file
-    from fareg.workflow._predict_folder import predict_folder
-    from fareg.workflow._tables import read_table, table_columns
+    from fareg.workflow._table import MAX_ROWS, Table, read_table, table_columns
 
 __all__ = [
     "MAX_ROWS",
     "MODELS",
-    "Sampling",
+    "Table",
     "Trial",
     "audit_file",
-    "calibrate_folder",
-    "count_rows",
+    "calibrate_file",
     "fit_file",
     "predict_file",
-    "predict_folder",
     "read_table",
     "table_columns",
 ]
@@ -32,12 +28,10 @@ __all__ = [
 # Names are imported when they are used, so prediction does not import what fit and audit need.
 _HOMES = {
     "_audit": ["audit_file"],
-    "_calibrate": ["calibrate_folder"],
+    "_calibrate": ["calibrate_file"],
     "_fit": ["Trial", "fit_file"],
     "_models": ["MODELS"],
-    "_parquet": ["MAX_ROWS", "Sampling", "count_rows"],
     "_predict": ["predict_file"],
-    "_predict_folder": ["predict_folder"],
-    "_tables": ["read_table", "table_columns"],
+    "_table": ["MAX_ROWS", "Table", "read_table", "table_columns"],
 }
 __getattr__, __dir__ = _lazy_names("fareg.workflow", _HOMES)

@@ -11,24 +11,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import check_columns, selected_positions
+from fareg._columns import selected_positions
 from fareg._drift import accept_drift, unjudged
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._labels import column_classes, plain_text
+from fareg._rows import hash_key
 from fareg._validation import BoolArray, InvalidInputError, check_confidence_level, warn
 from fareg._words import HTML, MARKDOWN, shown
 from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import ModelFile, SeenRows
-from fareg.workflow._formats import Progress, quiet
-from fareg.workflow._ids import id_note
-from fareg.workflow._label_texts import as_known, label_texts
-from fareg.workflow._parquet import Sampling
+from fareg.workflow._labels import as_known, label_texts, read_set_texts
 from fareg.workflow._predict import ANSWERS, ask, id_column, label_kinds, model_columns
-from fareg.workflow._set_texts import read_set_texts
-from fareg.workflow._stamps import Stamp
-from fareg.workflow._tables import as_kinds, column_kinds, read_table, table_columns
+from fareg.workflow._roles import id_note
+from fareg.workflow._table import MAX_ROWS, Progress, Table, quiet
 from fareg.workflow._target import labelled_rows
+from fareg.workflow._values import as_kinds, column_kinds
 
 
 def audit_file(
@@ -44,9 +42,8 @@ def audit_file(
     sha256: str | None = None,
     clusters: str | None = None,
     ids: str | None = None,
-    drop_missing_target: bool = False,
     n_calibration: int | None = None,
-    sampling: Sampling | None = None,
+    max_rows: int = MAX_ROWS,
     report: AnyPath | None = None,
     tables: AnyPath | None = None,
     card: AnyPath | None = None,
@@ -86,14 +83,12 @@ def audit_file(
     ids : str, default=None
         Column that tells whose row it is, for the random numbers of a model's sets; None for the
         one that it was fitted with, if it is here.
-    drop_missing_target : bool, default=False
-        Whether rows without a label are left out, with a warning; if not, they are refused.
     n_calibration : int, default=None
         How many rows calibrated the predictor: the audit allows for their number. A model tells it
         by itself, unless another level than its own is asked for.
-    sampling : Sampling, default=None
-        How many rows of a folder are read, and where; None for 10^6 at most. They are drawn
-        independently of those that a fit with the same seed draws.
+    max_rows : int, default=1000000
+        If a table has more rows, so many are drawn, independently of those that a fit with the same
+        seed draws.
     report : path of an HTML file, default=None
         Also write the result there.
     tables : path of a folder, default=None
@@ -124,25 +119,23 @@ def audit_file(
         check_confidence_level(confidence_level)
     groups = None if sensitive is None else list(sensitive)
     # A sample with the seed of the fit would hold the rows of the fit, which are left out.
-    apart = (sampling or Sampling()).apart()
-    stamp = Stamp.of(data)
-    asked = _Asked(
-        data, target, list(sets or ()), groups, clusters, ids, drop_missing_target, apart
-    )
-    asked.check()
-    if model is None:
-        audited = _audited_columns(asked)
-    else:
-        file = ModelFile.open(model, trusted=trusted, sha256=sha256)
-        clf = file.classifier
-        audited = _audited_model(asked, file, progress)
-        confidence_level = clf.confidence_level if confidence_level is None else confidence_level
-        if n_calibration is None and confidence_level == clf.confidence_level:
-            people = clf.calibration_.sample.n_people  # of clusters, each counts once
-            n_calibration = Promise.of_fitted(confidence_level, people).n_calibration
-        if seed is None and isinstance(clf.random_state, int):
-            seed = clf.random_state
-    stamp.check()
+    sample = {"max_rows": max_rows, "seed": hash_key(seed or 0)}
+    with Table(data) as table:
+        asked = _Asked(table, target, list(sets or ()), groups, clusters, ids, sample)
+        asked.check()
+        if model is None:
+            audited = _audited_columns(asked)
+        else:
+            file = ModelFile.open(model, trusted=trusted, sha256=sha256)
+            clf = file.classifier
+            audited = _audited_model(asked, file, progress)
+            if n_calibration is None and confidence_level in (None, clf.confidence_level):
+                people = clf.calibration_.sample.n_people  # of clusters, each counts once
+                promise = Promise.of_fitted(clf.confidence_level, people)
+                n_calibration = promise.n_calibration
+            confidence_level = confidence_level or clf.confidence_level
+            if seed is None and isinstance(clf.random_state, int):
+                seed = clf.random_state
     if audited.X.shape[1] == 0:
         raise InvalidInputError(
             f"{data} has no column in which a group could be found; add columns that tell who the "
@@ -181,14 +174,13 @@ def audit_file(
 class _Asked:
     """The table to audit, and what its columns are said to be."""
 
-    data: AnyPath
+    table: Table
     target: str
     marks: list[str]  # the columns of the sets
     sensitive: list[str] | None
     clusters: str | None
     ids: str | None
-    drop_missing: bool
-    sampling: Sampling
+    sample: dict[str, Any]  # how many rows, and the seed
 
     @property
     def named(self) -> list[str]:
@@ -198,7 +190,7 @@ class _Asked:
 
     def check(self) -> None:
         """Refuse columns that the table does not have, and those that are named for two things."""
-        check_columns(self.named, table_columns(self.data), str(self.data))
+        self.table.check_columns(self.named)
         if self.target in self.marks:
             raise InvalidInputError(
                 f"the target {self.target} cannot be a column of the sets too; name those that "
@@ -214,14 +206,9 @@ class _Asked:
         self, columns: Sequence[str] | None, kinds: dict[str, str] | None = None
     ) -> pd.DataFrame:
         """Return the rows of the table that have a label, with these columns or with all."""
-        frame = read_table(
-            self.data,
-            labels=[self.target, *self.marks],
-            columns=None if columns is None else list(dict.fromkeys(columns)),
-            sampling=self.sampling,
-            kinds=kinds,
-        )
-        return labelled_rows(frame, self.target, drop_missing=self.drop_missing)
+        labels = [self.target, *self.marks]
+        frame = self.table.read(columns, labels=labels, kinds=kinds, **self.sample)
+        return labelled_rows(frame, self.target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +253,7 @@ def _audited_columns(asked: _Asked) -> _Audited:
 
 def _audited_model(asked: _Asked, model: ModelFile, progress: Progress) -> _Audited:
     """Ask a model for the sets of the rows that it has not seen."""
-    clf, seen, names = model.classifier, model.seen, table_columns(asked.data)
+    clf, seen, names = model.classifier, model.seen, asked.table.names
     fitted = model.fit_notes
     notes: list[str] = []
     if asked.clusters is None:
@@ -274,15 +261,15 @@ def _audited_model(asked: _Asked, model: ModelFile, progress: Progress) -> _Audi
         free = [name for name in own if name in names and name not in asked.named]
         notes += _not_free(own, free, names)
         asked = replace(asked, clusters=free[0] if free else None)
-    kinds, ids = model_columns(model), id_column(asked.ids, model, asked.data)
+    kinds, ids = model_columns(model), id_column(asked.ids, model, asked.table)
     further = [] if seen is None else [name for name in seen.names if name in names]
     needed = [*asked.named, *kinds, *further, *([] if ids is None else [ids])]
     frame = asked.read(needed, kinds | label_kinds(clf, asked.target))
     progress("asking the model")
-    X = as_kinds(frame, kinds, str(asked.data)).set_axis(frame.index)
+    X = as_kinds(frame, kinds, str(asked.table.source)).set_axis(frame.index)
     classes = list(label_texts(clf.classes_))
     y = np.array(as_known(label_texts(frame[asked.target]), classes), dtype=object)
-    new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(asked.data))
+    new = _unseen(X[list(clf.column_kinds_ or X)], y, frame, seen, str(asked.table.source))
     # All rows are asked, so that errors count rows as the file does.
     persons = None if ids is None else frame[ids].to_numpy()
     with accept_drift():  # what such rows do to coverage is for the audit to say
@@ -408,14 +395,14 @@ def _check_all_named(asked: _Asked, y: Any) -> None:
     named, labels = re.escape(columns.prefix) + "(.*)" + re.escape(columns.suffix), set(y)
     suspects = [
         name
-        for name in table_columns(asked.data)
+        for name in asked.table.names
         if name not in sets
         and (inner := re.fullmatch(named, name, re.DOTALL))
         and plain_text(inner[1]) in set(map(plain_text, labels))
     ]
     if not suspects:
         return
-    frame = read_table(asked.data, columns=suspects, sampling=asked.sampling)
+    frame = asked.table.read(suspects, **asked.sample)
     forgotten = [name for name in suspects if set(frame[name].unique()) <= {True, False}]
     if forgotten:
         raise InvalidInputError(

@@ -1,14 +1,15 @@
-"""Calibration of a given model on all rows of a folder, scored where they lie."""
+"""Calibration of a given model on all rows of a table or folder, scored where they lie."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fareg._columns import canonical
 from fareg._drift import Drift, added, count_strange, judge, unjudged
@@ -16,39 +17,42 @@ from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._labels import check_known
 from fareg._rows import equal_before
-from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError, check_count, warn
+from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count, warn
 from fareg.calibration import Sample
 from fareg.classifiers import FaReGClassifier
 from fareg.persistence import ModelFile, SeenRows, save
 from fareg.scores import get_score, is_randomised
-from fareg.workflow._formats import Progress, quiet
-from fareg.workflow._label_texts import as_known, label_texts
-from fareg.workflow._parquet import folder_parts
-from fareg.workflow._predict import ask, check_any, id_column, ids_in, label_kinds, model_columns
-from fareg.workflow._stamps import Stamp
-from fareg.workflow._tables import as_kinds, read_batches, read_table, table_columns
+from fareg.workflow import _predict
+from fareg.workflow._labels import as_known, label_texts
+from fareg.workflow._predict import (
+    ask,
+    check_any,
+    check_engine_of,
+    id_column,
+    ids_in,
+    label_kinds,
+    model_columns,
+)
+from fareg.workflow._table import Progress, Table, quiet
 from fareg.workflow._target import check_missing
+from fareg.workflow._values import as_kinds
 
-Repeated = tuple[IntArray, IntArray]  # places of rows that equal earlier ones, and how many do
-ID = "the id of the row"  # the column of a batch that holds ids, whatever they are called
-Task = tuple[str, Repeated | None]  # a part, and what is known of its rows
+Task = tuple[str, IntArray | None]  # a part, and how many equal rows came before each of its
 MAX_REMEMBERED = 10**6  # rows of a file that the model file remembers
 N_EXAMPLES = 6  # labels that the estimator never saw, as many as a warning may show
 OUTDATED = ("verdict", "rows", "after", "groups")  # what fareg fit noted of the old thresholds
 
 
-def calibrate_folder(
+def calibrate_file(
     model: AnyPath,
     data: AnyPath,
     *,
     target: str,
     out: AnyPath,
-    drop_missing_target: bool = False,
     ids: str | None = None,
-    batch_size: int = 50_000,
+    batch_size: int | None = None,
     engine: str = "local",
     jobs: int | None = None,
-    scheduler: str | None = None,
     trusted: Sequence[str] | None = None,
     sha256: str | None = None,
     progress: Progress = quiet,
@@ -71,14 +75,12 @@ def calibrate_folder(
     target : str
         Column of true labels.
     out : path of the model file to write
-    drop_missing_target : bool, default=False
-        Whether rows without a label are left out, with a warning; if not, they are refused.
     ids : str, default=None
         Column that tells whose row it is, for the random number of the row; None for the one that
         the model was fitted with, if it is here. Rows that are equal, id included, are numbered in
-        the order of the parts, which takes one more pass and 8 bytes of memory for each row.
-    batch_size, engine, jobs, scheduler, trusted, sha256
-        As in :func:`fareg.workflow.predict_folder`.
+        the order of the parts: parts with rows that equal earlier ones are scored a second time.
+    batch_size, engine, jobs, trusted, sha256
+        As in :func:`fareg.workflow.predict_file`.
     progress : function, optional
         Called with the name of each step when it begins.
 
@@ -91,58 +93,53 @@ def calibrate_folder(
     check_output(out)
     check_outputs([out], inputs=[model, data])
     source = Path(data).resolve()
-    root, stamp = source if source.is_dir() else None, Stamp.of(source)
-    parts = folder_parts(source) if root else [str(source)]
-    batch_size = check_count("batch_size", batch_size)
+    if not source.is_dir():
+        check_engine_of(data, engine, jobs)
+    size = check_count("batch_size", _predict.BATCH_ROWS if batch_size is None else batch_size)
     file = ModelFile.open(model, trusted=trusted, sha256=sha256)
-    ids = id_column(ids, file, source)
-    known_by = () if file.seen is None else file.seen.names
-    known_by = known_by if set(known_by) <= set(table_columns(source)) else ()
-    rows = LabelledParts(file, root, target, batch_size, ids, known_by)
-    run = partial(run_tasks, engine=engine, jobs=jobs, scheduler=scheduler)
-    clf = file.classifier
-    model_columns(file)
-    progress("looking for missing labels")
-    missing = list(run(partial(_missing_in_part, rows=rows), parts))
-    n_missing, n_rows = (sum(counts) for counts in zip(*missing, strict=True))
-    check_any(n_rows, data)
-    check_missing(n_missing, n_rows, target, drop_missing=drop_missing_target)
+    clf, kinds, is_folder = file.classifier, model_columns(file), source.is_dir()
     _check_levels(clf)
-    tasks: list[Task] = [(part, None) for part in parts]
-    if is_randomised(get_score(clf.conformity_score)):
-        progress("numbering equal rows")
-        tasks = _numbered(tasks, run(partial(_hashes_of_part, rows=rows), tasks))
-    progress("scoring rows")
-    scored = dict(run(partial(_score_part, rows=rows), tasks))
-    found = PartScores.joined(scored[part] for part in parts)  # in order, whichever came first
-    stamp.check()
-    _check(found, clf, str(data))
-    labels = found.labels if clf.label_conditional else None
-    sample = Sample(found.score, labels, len(clf.classes_) if clf.label_conditional else 1, None)
-    calibrated = clf.with_sample(sample, found.places)
-    counted = {"rows": found.n, "left_out": found.n_seen}
-    is_small = root is None and found.n + found.n_seen <= MAX_REMEMBERED
+    with Table(source) as table:
+        table.check_columns([target])
+        seen = file.seen
+        known_by = () if seen is None or not seen.knows([*table.names, *kinds]) else seen.names
+        rows = LabelledRows(file, target, size, id_column(ids, file, table), known_by)
+        parts = [part.relative_to(source).as_posix() if is_folder else "" for part in table.parts]
+
+        def run(tasks: list[Task]) -> dict[str, Scored]:
+            if not is_folder:
+                return {part: rows.scored(table, before) for part, before in tasks}
+            score = partial(_scored_part, rows=rows, root=source)
+            return dict(run_tasks(score, tasks, engine=engine, jobs=jobs))
+
+        progress("scoring rows")
+        found = run([(part, None) for part in parts])
+        again = _numbered({part: found[part] for part in parts})
+        if again:
+            progress("scoring rows again that equal earlier ones")
+            found |= run(again)
+        table.check_unchanged()
+        scored = Scored.joined([found[part] for part in parts])  # in order, whichever came first
+        check_any(scored.n_rows, data)
+        check_missing(scored.n_missing, scored.n_rows, target)
+        _check(scored, clf, str(data))
+        more = None
+        if not is_folder and scored.n_rows <= MAX_REMEMBERED:
+            told = {**kinds, **label_kinds(clf, target)}
+            frame = table.read([*told, *known_by], labels=[target], kinds=told)
+            frame = frame[frame[target].notna()].reset_index(drop=True)
+            X, y = as_kinds(frame, kinds, str(source))[rows.read], label_texts(frame[target])
+            more = SeenRows.of(X, y) if seen is None else seen.with_rows(X, y, frame)
+    labels = scored.labels.astype(np.int64) if clf.label_conditional else None
+    sample = Sample(scored.score, labels, len(clf.classes_) if clf.label_conditional else 1, None)
+    calibrated = clf.with_sample(sample, scored.places.astype(np.int64))
+    counted = {"rows": scored.n, "left_out": scored.n_seen}
     outdated = OUTDATED if file.fit_notes else ()
     notes = {k: v for k, v in file.notes.items() if k not in outdated}
-    more = _with_rows(file.seen, rows, source) if is_small else None
     notes["calibrated"] = {"data": source.name, **counted, "remembered": more is not None}
-    stamp.check()
-    save(calibrated, out, metadata=notes, seen=file.seen if more is None else more)
+    save(calibrated, out, metadata=notes, seen=seen if more is None else more)
     theta = calibrated.calibration_.parts[0].theta
     return {**counted, "thresholds": [own.tolist() for own in theta]}
-
-
-def _with_rows(seen: SeenRows | None, rows: LabelledParts, source: Path) -> SeenRows | None:
-    """Return what the new model has seen: the rows of a file too, read as an audit does."""
-    target, (clf, kinds) = rows.target, rows.known
-    further = [] if seen is None else [name for name in seen.names if name in table_columns(source)]
-    columns = list(dict.fromkeys([target, *kinds, *further]))
-    frame = read_table(
-        source, labels=[target], columns=columns, kinds=kinds | label_kinds(clf, target)
-    )
-    frame = frame[frame[target].notna()].reset_index(drop=True)
-    X, y = as_kinds(frame, kinds, str(source))[rows.read], label_texts(frame[target])
-    return SeenRows.of(X, y) if seen is None else seen.with_rows(X, y, frame)
 
 
 def _check_levels(clf: Any) -> None:
@@ -159,26 +156,18 @@ def _check_levels(clf: Any) -> None:
         )
 
 
-def _numbered(tasks: list[Task], found: Iterable[tuple[str, Any]]) -> list[Task]:
-    """Tell each task which of its rows equal earlier ones, of all parts in their order."""
-    hashes = dict(found)
-    before = equal_before(np.concatenate([hashes[part] for part, _ in tasks]))
-    starts = np.cumsum([0, *(len(hashes[part]) for part, _ in tasks)])
-    numbered: list[Task] = []
-    for (part, _), own in zip(tasks, np.split(before, starts[1:-1]), strict=True):
-        places = np.flatnonzero(own)
-        numbered.append((part, (places, own[places])))
-    return numbered
-
-
 @dataclass(frozen=True, eq=False)
-class PartScores:
-    """The rows of one part, or several, that calibrate."""
+class Scored:
+    """The rows of one batch, one part or several, that calibrate."""
 
     score: FloatArray  # (n,) of the true labels
-    labels: IntArray  # (n,) columns of the true labels, -1 for one that the estimator never saw
-    places: IntArray  # (n, n_parts) where each row belongs in every part of the calibration
-    n_seen: int = 0  # rows that the model has seen
+    labels: Any  # (n,) columns of the true labels, -1 for one that the estimator never saw
+    places: Any  # (n, n_parts) where each row belongs in every part of the calibration
+    hashes: Any  # (n,) what equal rows have in common, if random numbers are drawn
+    before: Any  # (n,) how many equal rows came earlier, as the scores know it
+    n_rows: int = 0  # all that were read
+    n_missing: int = 0  # without a label
+    n_seen: int = 0  # that the model has seen
     examples: tuple[Any, ...] = ()  # labels that the estimator never saw
     drift: Drift = field(default_factory=dict)  # rows that are not like those of fit, by column
 
@@ -188,136 +177,111 @@ class PartScores:
         return len(self.score)
 
     @classmethod
-    def joined(cls, parts: Iterable[PartScores]) -> PartScores:
-        """Put the rows of parts together, in the order in which they came."""
-        found = list(parts)
-        if len(found) == 1:
-            return found[0]
+    def joined(cls, found: Sequence[Scored]) -> Scored:
+        """Put rows together, in the order in which they came."""
+
+        def all_of(name: str) -> Any:
+            return np.concatenate([getattr(part, name) for part in found])
+
         examples = sorted({text for part in found for text in part.examples}, key=str)
         return cls(
-            np.concatenate([part.score for part in found]),
-            np.concatenate([part.labels for part in found]),
-            np.concatenate([part.places for part in found]),
-            sum(part.n_seen for part in found),
-            tuple(examples[:N_EXAMPLES]),
-            reduce(added, (part.drift for part in found)),
+            score=all_of("score"),
+            labels=all_of("labels"),
+            places=all_of("places"),
+            hashes=all_of("hashes"),
+            before=all_of("before"),
+            n_rows=sum(part.n_rows for part in found),
+            n_missing=sum(part.n_missing for part in found),
+            n_seen=sum(part.n_seen for part in found),
+            examples=tuple(examples[:N_EXAMPLES]),
+            drift=reduce(added, (part.drift for part in found)),
         )
 
 
+def _numbered(found: dict[str, Scored]) -> list[Task]:
+    """Return the parts whose rows equal earlier ones in other batches, with the numbers of rows."""
+    hashes = [scored.hashes for scored in found.values()]
+    numbers = np.split(equal_before(np.concatenate(hashes)), np.cumsum(list(map(len, hashes)))[:-1])
+    pairs = zip(found.items(), numbers, strict=True)
+    return [(part, own) for (part, scored), own in pairs if (own != scored.before).any()]
+
+
 @dataclass(frozen=True)
-class LabelledParts:
-    """The rows of a folder or a file with their labels, and the model that reads them."""
+class LabelledRows:
+    """What calibrates: the rows with a label that the model has not seen."""
 
     model: ModelFile
-    root: Path | None  # the folder; None for a file
     target: str
-    batch_size: int
-    ids: str | None = None
-    known_by: tuple[str, ...] = ()  # further columns that tell whether a row was used
-
-    @property
-    def known(self) -> tuple[Any, dict[str, str]]:
-        """The classifier, and the columns that it needs."""
-        return self.model.classifier, model_columns(self.model)
+    size: int  # rows at a time
+    ids: str | None
+    known_by: tuple[str, ...]  # further columns that tell whether a row was used
 
     @property
     def read(self) -> list[str]:
         """The columns of the table, without sensitive features beside it."""
-        clf, kinds = self.known
-        return list(clf.column_kinds_ or kinds)
+        return list(self.model.classifier.column_kinds_ or model_columns(self.model))
 
-    def batches(self, part: str) -> Iterator[Any]:
-        """Yield some rows of a part that have a label at a time, texts as the model knows them."""
-        clf, kinds = self.known
-        is_text = label_kinds(clf, self.target)[self.target] == "text"
-        for batch in self._read(part, kinds):
-            batch = batch[batch[self.target].notna()].reset_index(drop=True)
-            if is_text:
-                batch[self.target] = as_known(batch[self.target], clf.classes_)
-            if len(batch):
-                yield batch
+    def scored(self, table: Table, before: IntArray | None = None) -> Scored:
+        """Score all rows; without ``before``, equal ones are numbered within each batch."""
+        clf, target = self.model.classifier, self.target
+        kinds = {**model_columns(self.model), **label_kinds(clf, target)}
+        labels = dict(zip(label_texts(clf.classes_), clf.classes_.tolist(), strict=True))
+        keep = [name for name in {*self.known_by, *filter(None, [self.ids])} if name not in kinds]
+        found, start = [self._nothing()], 0
+        for batch, kept in table.batches(kinds, self.size, keep=keep, labels=[target]):
+            rows = batch.assign(**{name: ids_in(kept, name) for name in keep})
+            rows = rows[rows[target].notna()].reset_index(drop=True)
+            n_labelled = len(rows)
+            if len(rows) and self.model.seen is not None:
+                y = label_texts(rows[target].to_numpy())
+                used = self.model.seen.contains(rows[self.read], y, rows)
+                rows = rows[~used].reset_index(drop=True)
+            if kinds[target] == "text":
+                texts = as_known(label_texts(rows[target]), labels)
+                rows[target] = pd.Series([labels.get(t, t) for t in texts], dtype=object)
+            own = None if before is None else before[start : start + len(rows)]
+            start += len(rows)
+            scored = self._scored(rows, own) if len(rows) else self._nothing()
+            counts = (len(batch), len(batch) - n_labelled, n_labelled - len(rows))
+            found.append(replace(scored, n_rows=counts[0], n_missing=counts[1], n_seen=counts[2]))
+        return Scored.joined(found)
 
-    def labels(self, part: str) -> Iterator[Any]:
-        """Yield some labels of a part at a time, missing ones too."""
-        return (batch[self.target] for batch in self._read(part, {}))
+    def _nothing(self) -> Scored:
+        none = np.empty(0, np.int32)
+        nowhere = np.empty((0, len(self.model.classifier.calibration_.parts)), np.int16)
+        return Scored(np.empty(0), none, nowhere, np.empty(0, np.uint64), none)
 
-    def _read(self, part: str, kinds: dict[str, str]) -> Iterator[Any]:
-        told = label_kinds(self.model.classifier, self.target)
-        path, wanted = Path(self.root or "", part), {**kinds, **told}
-        common: dict[str, Any] = {"labels": [self.target], "root": self.root}
-        beside = {name: name for name in self.known_by}
-        beside |= {} if self.ids is None else {ID: self.ids}
-        keep = list(dict.fromkeys(beside.values()))
-        for batch, kept in read_batches(path, wanted, self.batch_size, keep=keep, **common):
-            yield batch.assign(**{own: ids_in(kept, name) for own, name in beside.items()})
-
-    def asked(self, method: str, batch: Any, chosen: BoolArray, **named: Any) -> Any:
-        """Call a method of the model with some labelled rows of a batch."""
-        X = batch.loc[chosen, list(self.known[1])].reset_index(drop=True)
-        ids = None if self.ids is None else batch[ID].to_numpy()[chosen]
-        labels = batch[self.target].to_numpy()[chosen]
+    def _scored(self, rows: pd.DataFrame, before: IntArray | None) -> Scored:
+        clf, X = self.model.classifier, rows[list(model_columns(self.model))]
+        y, nothing = rows[self.target].to_numpy(), self._nothing()
+        named = {"y": y, "ids": None if self.ids is None else rows[self.ids].to_numpy()}
+        hashes = nothing.hashes
         with unjudged():
-            return ask(self.model, method, X, y=labels, ids=ids, **named)
-
-    def new_rows(self, part: str) -> Iterator[tuple[Any, BoolArray]]:
-        """Yield some rows of a part at a time, and which of them are new."""
-        for batch in self.batches(part):
-            used = np.zeros(len(batch), dtype=bool)
-            if self.model.seen is not None:
-                y = label_texts(batch[self.target].to_numpy())
-                used = self.model.seen.contains(batch[self.read], y, batch)
-            yield batch, ~used
-
-
-def _missing_in_part(part: str, rows: LabelledParts) -> tuple[int, int]:
-    """Return how many rows of a part have no label, and how many it has."""
-    counts = [(int(labels.isna().sum()), len(labels)) for labels in rows.labels(part)]
-    return sum(n for n, _ in counts), sum(n for _, n in counts)
-
-
-def _hashes_of_part(task: Task, rows: LabelledParts) -> tuple[str, Any]:
-    """Return what the equal ones of the new rows of a part have in common, and its name."""
-    part, _ = task
-    found = [np.empty(0, dtype=np.uint64)]
-    for batch, is_new in rows.new_rows(part):
-        if is_new.any():
-            found.append(rows.asked("labelled_hashes", batch, is_new))
-    return part, np.concatenate(found)
+            if is_randomised(get_score(clf.conformity_score)):
+                hashes = ask(self.model, "labelled_hashes", X, **named)
+            before = equal_before(hashes) if before is None else before
+            numbers = before if len(hashes) else None
+            labelled = ask(self.model, "labelled_rows", X, before=numbers, **named)
+        unknown = tuple(dict.fromkeys(y[labelled.y < 0].tolist()))[:N_EXAMPLES]
+        return Scored(
+            labelled.score,
+            labelled.y.astype(np.int32),  # few bytes a row, for they travel
+            clf.calibration_.places(labelled).astype(np.int16),
+            hashes,
+            before.astype(np.int32),
+            examples=unknown,
+            drift=count_strange(clf.seen_values_, canonical(X)),
+        )
 
 
-def _score_part(task: Task, rows: LabelledParts) -> tuple[str, PartScores]:
-    """Score the rows of a part, without the used ones in it; return its name with them."""
-    part, repeated = task
-    places, counts = repeated or (np.empty(0, np.int64), np.empty(0, np.int64))
-    clf = rows.model.classifier
-    nowhere = np.empty((0, len(clf.calibration_.parts)), np.int64)
-    found, start = [PartScores(np.empty(0), np.empty(0, np.int64), nowhere)], 0
-    for batch, is_new in rows.new_rows(part):
-        before = np.zeros(int(is_new.sum()), dtype=np.int64)
-        own = slice(*np.searchsorted(places, [start, start + len(before)]))
-        before[places[own] - start] = counts[own]
-        start += len(before)
-        found.append(_score(batch, is_new, before, rows))
-    return part, PartScores.joined(found)
+def _scored_part(task: Task, rows: LabelledRows, root: Path) -> tuple[str, Scored]:
+    """Return the scored rows of a part of a folder, with its name."""
+    part, before = task
+    with Table(root / part, root=root) as table:
+        return part, rows.scored(table, before)
 
 
-def _score(batch: Any, is_new: BoolArray, before: IntArray, rows: LabelledParts) -> PartScores:
-    """Score new rows; ``before`` says how many equal ones were read earlier."""
-    clf, kinds = rows.known
-    y = batch[rows.target].to_numpy()[is_new]
-    n_seen = len(batch) - len(y)
-    if not len(y):
-        nowhere = np.empty((0, len(clf.calibration_.parts)), np.int64)
-        return PartScores(np.empty(0), np.empty(0, np.int64), nowhere, n_seen)
-    labelled = rows.asked("labelled_rows", batch, is_new, before=before)
-    unknown = tuple(dict.fromkeys(y[labelled.y < 0].tolist()))[:N_EXAMPLES]
-    X = batch.loc[is_new, list(kinds)].reset_index(drop=True)
-    drift = count_strange(clf.seen_values_, canonical(X))
-    places = clf.calibration_.places(labelled)
-    return PartScores(labelled.score, labelled.y, places, n_seen, unknown, drift)
-
-
-def _check(found: PartScores, clf: Any, data: str) -> None:
+def _check(found: Scored, clf: Any, data: str) -> None:
     """Refuse rows of which none is new or has a known label; warn of what is left out."""
     if found.n == 0:
         raise InvalidInputError(

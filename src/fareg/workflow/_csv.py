@@ -1,4 +1,4 @@
-"""CSV files: opened once, every line checked, read whole or some lines at a time."""
+"""CSV files: every line checked, its values as the texts that they are; cells that run nowhere."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import csv
 import gzip
 import io
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow
 
 from fareg._validation import InvalidInputError
-from fareg.workflow._formats import check_unique, is_packed
+from fareg._words import repeated, shown
 
 SEPARATORS = (",", ";", "\t")  # of columns in a CSV file
 ENCODING = "utf-8-sig"  # UTF-8, perhaps with a byte order mark
@@ -25,55 +25,87 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 LONGEST = 2**31 - 1  # characters of a value; Python's csv refuses more than 131,072 by itself
 
 
-@dataclass(frozen=True)
+def opened_text(path: Path, mode: str, encoding: str = "utf-8", *, like: Any = None) -> Any:
+    """Open a text file, packed by gzip if its name, or another ``like`` it, says so."""
+    is_packed = Path(like or path).name.lower().endswith(".gz")
+    opened: Any = gzip.open if is_packed else open
+    return opened(path, mode, encoding=encoding, newline="")
+
+
 class CsvFile:
-    """An open CSV file; whatever is read of it comes from this one opening."""
+    """A CSV file whose first line names the columns; what is read of it comes from one opening.
 
-    source: Path
-    file: Any  # text, from its beginning on
-    separator: str
-    names: list[str]  # of the columns
-    n_values: int  # in the first row; more than names if its lines end in separators
+    Of comma, semicolon and tab, the sign which cuts the first line into most names separates them.
+    """
 
-    def check(self) -> CsvFile:
-        """Refuse a file with a line that lacks values or has too many."""
-        for _ in self._lines():
-            pass
-        return self
+    n_rows = None  # it does not say how many there are
 
-    def frame(self, columns: Sequence[str] | None = None, **options: Any) -> pd.DataFrame:
-        """Return all rows of some columns or of all, read by pandas with these ``options``."""
-        wanted = self.names if columns is None else list(columns)
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        with ExitStack() as stack:
+            limit = csv.field_size_limit(LONGEST)
+            stack.callback(csv.field_size_limit, limit)
+            self.file = stack.enter_context(opened_text(source, "rt", ENCODING))
+            heads = {sign: self._head(sign) for sign in SEPARATORS}
+            self.separator = max(heads, key=lambda sign: len(heads[sign][0]))
+            names, first = heads[self.separator]
+            if not any(names):
+                raise InvalidInputError(f"{source} is empty: its first line must name the columns")
+            if any(first[len(names) :]):
+                raise InvalidInputError(
+                    f"{source} names {len(names)} columns in its first line, but the next line has "
+                    f"{len(first)} values; name every column"
+                )
+            # A column without a name is called what pandas calls it.
+            self.names = [name or f"Unnamed: {position}" for position, name in enumerate(names)]
+            self.n_values = len(first)  # more than names if lines end in separators
+            check_unique(self.names, source)
+            self.close = stack.pop_all().close
+
+    def _head(self, separator: str) -> tuple[list[str], list[str]]:
+        """Return the values in the first line of a file, and those in the next one with any."""
         self.file.seek(0)
-        frame = pd.read_csv(
-            self.file,
-            sep=self.separator,
-            index_col=False,  # lines may end in one more separator; no column is an index then
-            usecols=wanted,
-            low_memory=False,
-            **options,
-        )
-        return frame[wanted]
+        lines = csv.reader(self.file, delimiter=separator)
+        return next(lines, []), next(filter(None, lines), [])
 
-    def written(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return columns as text that is not interpreted: 007 and NA stand as they were written."""
-        return self.frame(columns, dtype="str", keep_default_na=False)
+    def count(self) -> int:
+        """Count the rows, after a check of their lines."""
+        return sum(1 for _ in self._lines())
 
-    def batches(self, n_rows: int) -> Iterator[CsvFile]:
-        """Yield files in memory that hold so many rows each, after a check of their lines."""
-        lines = self._lines()
-        header = next(lines)
-        while some := "".join(islice(lines, n_rows)):
-            yield replace(self, file=io.StringIO(header + some))
+    def batches(self, columns: list[str], size: int, rows: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the texts of some columns, so many rows at a time, and where these start."""
+        from pyarrow import csv as arrow_csv
+
+        lines, wanted, start = self._lines(), columns or self.names[:1], 0
+        while some := "".join(islice(lines, size)):
+            batch = arrow_csv.read_csv(
+                io.BytesIO(some.encode()),
+                read_options=arrow_csv.ReadOptions(
+                    column_names=self.names,
+                    block_size=min(4 * len(some) + 64, LONGEST),
+                    use_threads=False,
+                ),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self.separator, newlines_in_values=True, ignore_empty_lines=False
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    include_columns=wanted,
+                    column_types=dict.fromkeys(wanted, pyarrow.large_string()),
+                    strings_can_be_null=False,
+                ),
+            )
+            yield start, batch
+            start += len(batch)
 
     def _lines(self) -> Iterator[str]:
-        """Yield the header and each row as it is written; a value in quotes may hold line breaks.
+        """Yield each row as it is written; a value in quotes may hold line breaks.
 
-        Lines that hold nothing but blanks are left out, as pandas does.
+        Lines that hold nothing but blanks are left out, as pandas does, and separators at the end
+        of a line that has too many.
         """
         blanks, n_names = " \t\r\n".replace(self.separator, ""), len(self.names)
         self.file.seek(0)
-        number = 1
+        number, is_header = 1, True
         for line in self.file:
             if '"' in line:
                 lines, values = self._quoted(line, number)
@@ -81,9 +113,10 @@ class CsvFile:
             else:
                 lines, text, n = [line], line, line.count(self.separator) + 1
             if text.strip(blanks):
-                if n != n_names:
-                    self._check_length(text, number)
-                yield text
+                if is_header:
+                    is_header = False
+                else:
+                    yield text if n == n_names else self._repaired(text, number)
             number += len(lines)
 
     def _quoted(self, line: str, number: int) -> tuple[list[str], list[str]]:
@@ -102,12 +135,16 @@ class CsvFile:
 
         return lines, next(csv.reader(further(), delimiter=self.separator))
 
-    def _check_length(self, text: str, number: int) -> None:
-        """Refuse a row without a value for each column; it may end in separators as the first."""
+    def _repaired(self, text: str, number: int) -> str:
+        """Return a row without separators at its end; refuse one that lacks values or has more."""
         values = next(csv.reader(io.StringIO(text, newline=""), delimiter=self.separator))
         n, n_names = len(values), len(self.names)
         if n_names < n <= self.n_values and not any(values[n_names:]):
-            return
+            row = io.StringIO()
+            csv.writer(row, delimiter=self.separator).writerow(values[:n_names])
+            return row.getvalue()
+        if n == n_names:
+            return text
         if n > n_names:
             fix = "repair that line, or put values that hold a separator in quotation marks"
         elif text.endswith(("\n", "\r")):
@@ -120,49 +157,10 @@ class CsvFile:
         )
 
 
-@contextmanager
-def opened_csv(source: Path) -> Iterator[CsvFile]:
-    """Open a CSV file whose first line names the columns.
-
-    Of comma, semicolon and tab, the sign which cuts the first line into most names separates them.
-    """
-    limit = csv.field_size_limit(LONGEST)
-    try:
-        with opened_text(source, "rt", ENCODING, packed=is_packed(source)) as file:
-            heads = {sign: _head(file, sign) for sign in SEPARATORS}
-            separator = max(heads, key=lambda sign: len(heads[sign][0]))
-            names, first = heads[separator]
-            _check_names(names, first, source)
-            # A column without a name is called what pandas calls it.
-            names = [name or f"Unnamed: {position}" for position, name in enumerate(names)]
-            yield CsvFile(source, file, separator, names, len(first))
-    finally:
-        csv.field_size_limit(limit)
-
-
-def opened_text(path: Path, mode: str, encoding: str, *, packed: bool) -> Any:
-    """Open a text file, packed by gzip or not."""
-    opened: Any = gzip.open if packed else open
-    return opened(path, mode, encoding=encoding, newline="")
-
-
-def _head(file: Any, separator: str) -> tuple[list[str], list[str]]:
-    """Return the values in the first line of a file, and those in the next one with any."""
-    file.seek(0)
-    lines = csv.reader(file, delimiter=separator)
-    return next(lines, []), next(filter(None, lines), [])
-
-
-def _check_names(names: list[str], first: list[str], source: Path) -> None:
-    """Refuse a header without names, with too few or with one twice."""
-    if not any(names):
-        raise InvalidInputError(f"{source} is empty: its first line must name the columns")
-    if any(first[len(names) :]):
-        raise InvalidInputError(
-            f"{source} names {len(names)} columns in its first line, but the next line has "
-            f"{len(first)} values; name every column"
-        )
-    check_unique([name for name in names if name], source)
+def check_unique(names: list[str], source: Any) -> None:
+    """Refuse a table with two columns of one name."""
+    if twice := repeated(names):
+        raise InvalidInputError(f"{source} has column {shown(twice)} twice; rename one of them")
 
 
 def safe_cells(frame: pd.DataFrame) -> pd.DataFrame:

@@ -9,43 +9,30 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
-from sklearn.frozen import FrozenEstimator
 
-from fareg._columns import canonical, check_columns
+from fareg._columns import canonical
 from fareg._files import AnyPath, check_output, check_outputs
-from fareg._rows import check_numpy_seed, row_hashes
-from fareg._validation import FloatArray, IntArray, check_choice, check_confidence_level
+from fareg._rows import check_numpy_seed, hash_key, row_hashes
+from fareg._validation import IntArray, check_choice, check_confidence_level
 from fareg._words import HTML, MARKDOWN
 from fareg.auditing import Comparison, records
-from fareg.classifiers import FaReGClassifier, out_of_fold_proba, split_rows, trained
+from fareg.classifiers import FaReGClassifier, is_given, split_rows
 from fareg.groups import Rule
 from fareg.persistence import SeenRows, save
 from fareg.scores import SCORES
-from fareg.workflow._base_model import BaseModel, ModelSource, Probabilities, base_model
-from fareg.workflow._formats import Progress, is_parquet, quiet
-from fareg.workflow._parquet import Sampling
+from fareg.workflow._models import BaseModel, ModelSource, Probabilities, base_model
 from fareg.workflow._roles import AskedRoles
-from fareg.workflow._stamps import Stamp
-from fareg.workflow._tables import (
-    check_safe_csv,
-    column_kinds,
-    copy_rows,
-    read_table,
-    table_columns,
-)
+from fareg.workflow._table import MAX_ROWS, Progress, Table, check_safe_csv, is_parquet, quiet
 from fareg.workflow._target import (
     check_clusters,
     check_target,
     check_training_labels,
-    check_weights,
     labelled_rows,
     warn_of_leak,
 )
+from fareg.workflow._values import column_kinds
 
 TEST_SIZE = 0.2
-N_FOLDS = 5  # for out-of-fold probabilities of the training rows
-CALIBRATION_SIZE = 0.4  # the training part is as large
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +84,7 @@ def fit_file(
     drop: Sequence[str] = (),
     clusters: str | None = None,
     ids: str | None = None,
-    weights: str | None = None,
-    drop_missing_target: bool = False,
-    estimator: str | None = None,
-    model: AnyPath | None = None,
+    estimator: AnyPath = "hgb",
     probabilities: Probabilities | None = None,
     trusted: Sequence[str] | None = None,
     confidence_level: float = 0.9,
@@ -115,7 +99,7 @@ def fit_file(
     card: AnyPath | None = None,
     test_out: AnyPath | None = None,
     safe_csv: bool = False,
-    sampling: Sampling | None = None,
+    max_rows: int = MAX_ROWS,
     settings: Mapping[str, str] | None = None,
 ) -> Trial:
     """Train a model on a table, or take a fitted one; calibrate, test, and write it to ``out``.
@@ -142,16 +126,11 @@ def fit_file(
     ids : str, default=None
         Column that tells whose row it is, for the random number of the row; it may be the column of
         clusters. It neither trains the model nor defines a group.
-    weights : str, default=None
-        Column of training weights. Calibration and test count every row once.
-    drop_missing_target : bool, default=False
-        Whether rows without a label are left out, with a warning; if not, they are refused.
-    estimator : str, default=None
-        A model to train: "hgb" (None means it), "forest", "logistic" or "mlp"; where installed,
-        "xgboost", "lightgbm" or "catboost".
-    model : path of a ``.skops`` file, default=None
-        A fitted model instead; nothing is trained. The rows must be ones that it was not trained
-        on, here and in ``probabilities``.
+    estimator : str or path, default="hgb"
+        A model to train: "hgb", "forest", "logistic" or "mlp"; where installed, "xgboost",
+        "lightgbm" or "catboost". Or the path of a ``.skops`` file with a fitted model; nothing is
+        trained then, and the rows must be ones that it was not trained on, here and in
+        ``probabilities``.
     probabilities : list of str, dict from label to column, or str, default=None
         Columns of class probabilities instead of a model. Of a list, the labels are the names
         without what they share; a text is what the names of the columns begin with.
@@ -180,84 +159,75 @@ def fit_file(
         format; in the format of ``data``, the rows stand as they do there.
     safe_csv : bool, default=False
         Whether no spreadsheet runs a cell of that file, as in :func:`predict_file`.
-    sampling : Sampling, default=None
-        Which rows of a folder are read, and where; None for 10^6 at most.
+    max_rows : int, default=1000000
+        If a table has more rows, so many are drawn at random.
     settings : mapping, default=None
         What next steps call a setting, where not by its name in Python.
     """
+    given = ModelSource(estimator, probabilities, trusted or ())
     check_output(out)
     if report is not None:
         check_output(report, endings=HTML)
     check_safe_csv(test_out, safe_csv)
-    if test_out is not None:
-        check_output(test_out)
     if card is not None:
         check_output(card, endings=MARKDOWN)
-    check_outputs([out, report, card, test_out], inputs=[data, model])
+    check_outputs([out, report, card, test_out], inputs=[data, given.path])
     if test_out is not None:
-        is_parquet(test_out)  # it refuses other endings
+        is_parquet(check_output(test_out))  # it refuses other endings
     check_confidence_level(confidence_level)
     check_choice("conformity_score", conformity_score, SCORES)
     check_numpy_seed("seed", seed)
-    given = ModelSource(estimator, model, probabilities, trusted or ())
-    given.check(features=features, weights=weights)
-    stamp = Stamp.of(data)
-    frame = _read(data, target, drop, sampling, numbers=model is not None)
-    stamp.check()
-    frame = labelled_rows(frame, target, drop_missing=drop_missing_target)
-    y = check_target(frame[target], has_model=bool(model or probabilities))
+    given.check(features)
     asked = AskedRoles(
-        target, sensitive, features, not_features, drop, clusters, weights, ids, source=str(data)
+        target, sensitive, features, not_features, drop, clusters, ids, source=str(data)
     )
-    base = base_model(frame, y, given, asked, seed=seed)
-    X, labels = frame[base.roles.columns], frame[target]
-    kinds = column_kinds(X)
-    people = None if clusters is None else check_clusters(frame[clusters])
-    persons = None if ids is None else frame[ids].to_numpy()
-    weighed = None if weights is None else check_weights(frame[weights])
-    others = [str(name) for name in frame if name != target and name not in X]
-    further = row_hashes(canonical(frame[others]), 0)
-    del frame  # X is a copy, and one is enough to train with
-    clf = FaReGClassifier(
-        base.estimator,
-        confidence_level=confidence_level,
-        conformity_score=conformity_score,
-        sensitive_features=base.roles.sensitive,
-        label_conditional=label_conditional,
-        allow_empty=allow_empty,
-        random_state=seed,
-        protect=[Rule.parse(text) for text in protect] or "found",
-    )
-    trial = fit_and_test(
-        clf,
-        X,
-        base.y,
-        was_fitted=base.was_fitted,
-        clusters=people,
-        ids=persons,
-        weights=weighed,
-        measures=report is not None,
-        progress=progress,
-        about={
-            "file": Path(data).name,
-            "target": target,
-            "base_model": base.name,
-            "not_read": list(base.roles.others),
-        },
-        listed=base.roles.sensitive or base.roles.others or None,
-        settings=settings,
-    )
-    if test_out is not None:
-        copy_rows(
-            data,
-            trial.X.index,
-            test_out,
-            labels=[target],
-            kinds=kinds,
-            stamp=stamp,
-            safe_csv=safe_csv,
+    with Table(data) as table:
+        table.check_columns([target, *drop])
+        needed = [name for name in table.names if name == target or name not in drop]
+        # A model that is given was trained on what pandas reads, where 04109 is a number.
+        kinds = dict.fromkeys(needed, "number") if given.path else None
+        sample = {"max_rows": max_rows, "seed": seed}
+        frame = labelled_rows(table.read(needed, labels=[target], kinds=kinds, **sample), target)
+        y = check_target(frame[target], has_model=bool(given.path or probabilities))
+        base = base_model(frame, y, given, asked, seed=seed)
+        X, labels, kinds = frame[base.roles.columns], frame[target], column_kinds(frame)
+        others = [str(name) for name in frame if name != target and name not in X]
+        further = row_hashes(canonical(frame[others]), 0) if others else None
+        beside = {
+            "clusters": None if clusters is None else check_clusters(frame[clusters]),
+            "ids": None if ids is None else frame[ids].to_numpy(),
+        }
+        del frame  # X is a copy, and one is enough to train with
+        clf = FaReGClassifier(
+            base.estimator,
+            confidence_level=confidence_level,
+            conformity_score=conformity_score,
+            sensitive_features=base.roles.sensitive,
+            label_conditional=label_conditional,
+            allow_empty=allow_empty,
+            random_state=seed,
+            protect=[Rule.parse(text) for text in protect] or "found",
         )
+        trial = fit_and_test(
+            clf,
+            X,
+            base.y,
+            **beside,
+            measures=report is not None,
+            progress=progress,
+            about={
+                "file": Path(data).name,
+                "target": target,
+                "base_model": base.name,
+                "not_read": list(base.roles.others),
+            },
+            listed=base.roles.sensitive or base.roles.others or None,
+            settings=settings,
+        )
+        if test_out is not None:
+            table.copy(trial.X.index, test_out, labels=[target], kinds=kinds, safe_csv=safe_csv)
     seen = SeenRows.of(X, labels, others, further, rows=~X.index.isin(trial.X.index))
+    kinds = {str(name): kinds[str(name)] for name in X}
     save(clf, out, metadata={"columns": kinds, **_notes(trial, base)}, seen=seen)
     if report is not None:
         trial.comparison.to_html(report)
@@ -268,31 +238,16 @@ def fit_file(
     return trial
 
 
-def _read(
-    data: AnyPath, target: str, drop: Sequence[str], sampling: Sampling | None, *, numbers: bool
-) -> pd.DataFrame:
-    """Read the columns that are not dropped.
-
-    With ``numbers``, codes such as 04109 are numbers, as they are for pandas: a model that is given
-    was trained on what pandas reads.
-    """
-    names = table_columns(data)
-    check_columns([target, *drop], names, str(data))
-    needed = [name for name in names if name == target or name not in drop]
-    kinds = dict.fromkeys(needed, "number") if numbers else None
-    return read_table(data, labels=[target], columns=needed, sampling=sampling, kinds=kinds)
-
-
 def _notes(trial: Trial, base: BaseModel) -> dict[str, Any]:
     """Return what the model file tells about how it was made."""
-    told = trial.to_dict()
+    told, about = trial.to_dict(), trial.comparison.about
     return {
         "target": base.roles.target,
         **base.roles.notes(),
-        "data": trial.comparison.about["file"],
+        "data": about["file"],
         "estimator": base.name,
-        "date": trial.comparison.about["date"],
-        "seed": trial.comparison.about["seed"],
+        "date": about["date"],
+        "seed": about["seed"],
         **{name: told[name] for name in ("verdict", "rows", "accuracy", "after")},
     }
 
@@ -302,84 +257,48 @@ def fit_and_test(
     X: pd.DataFrame,
     y: Any,
     *,
-    was_fitted: bool = False,
     clusters: Any = None,
     ids: Any = None,
-    weights: Any = None,
     measures: bool = True,
     progress: Progress = quiet,
     about: dict[str, Any] | None = None,
     listed: Sequence[str] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Trial:
-    """Split the rows in three: train, calibrate FaReG and split conformal sets, test both.
+    """Fit a classifier on four fifths of the rows, and test it beside split conformal sets.
 
-    The estimator of ``clf`` is trained and replaced by the trained one. If it was given fitted, the
-    first part of the rows only teaches who is disadvantaged. Levels of the columns ``listed`` are
-    shown in the table of groups. ``settings`` are as in :func:`fit_file`.
+    Levels of the columns ``listed`` are shown in the table of groups. ``settings`` are as in
+    :func:`fit_file`.
     """
-    seed = clf.random_state
-    rest, test = split_rows(len(y), TEST_SIZE, clusters, seed)
+    rest, test = split_rows(len(y), TEST_SIZE, clusters, clf.random_state)
     test = np.sort(test)  # in the order of the table, as an audit of these rows reads them
-    parts = split_rows(len(rest), CALIBRATION_SIZE / (1 - TEST_SIZE), _part(clusters, rest), seed)
-    train, calibrate = (rest[part] for part in parts)
-    # A part is copied from the table when it is needed, and only that long.
-    X_train, y_train = X.iloc[train], y[train]
-    proba_learn = None
+
+    def some(rows: IntArray, values: Any) -> Any:
+        return None if values is None else values[rows]
+
+    was_fitted = clf.estimator is not None and is_given(clf.estimator)
     if not was_fitted:
-        check_training_labels(y_train, y)
-        proba_learn = _train(
-            clf, X_train, y_train, _part(clusters, train), _part(weights, train), progress
-        )
-    progress("learning who is disadvantaged, and calibrating")
-    clf.conformalize(
-        X.iloc[calibrate],
-        y[calibrate],
-        clusters=_part(clusters, calibrate),
-        ids=_part(ids, calibrate),
-        X_learn=X_train,
-        y_learn=y_train,
-        proba_learn=proba_learn,
-        clusters_learn=_part(clusters, train),
-        ids_learn=_part(ids, train),
+        seed = hash_key(clf.random_state) % 2**32
+        train, _ = split_rows(len(rest), clf.calibration_size, some(rest, clusters), seed)
+        check_training_labels(y[rest][train], y)
+    progress("training, learning who is disadvantaged, and calibrating")
+    clf.fit(
+        X.iloc[rest],
+        y[rest],
+        clusters=some(rest, clusters),
+        ids=some(rest, ids),
     )
-    del X_train
     progress("testing, and looking for groups that are left behind")
     X_test, y_test = X.iloc[test], y[test]
     comparison = clf.report(
         X_test,
         y_test,
-        clusters=_part(clusters, test),
-        ids=_part(ids, test),
+        clusters=some(test, clusters),
+        ids=some(test, ids),
         measures=measures,
         about=about,
         listed=listed,
     )
     comparison = replace(comparison, left=replace(comparison.left, settings=settings or {}))
     warn_of_leak(X_test, y_test, comparison.accuracy)
-    return Trial(clf, len(y_train), comparison, X_test, was_fitted)
-
-
-def _part(values: Any, rows: IntArray) -> Any:
-    return None if values is None else values[rows]
-
-
-def _train(
-    clf: FaReGClassifier, X: pd.DataFrame, y: Any, clusters: Any, weights: Any, progress: Progress
-) -> FloatArray:
-    """Train the estimator of a classifier; return probabilities of the same rows out of fold."""
-    progress("training the model")
-    fitted = trained(clone(clf.estimator), X, y, weights)
-    proba = out_of_fold_proba(
-        clf.estimator,
-        X,
-        y,
-        fitted.classes_,
-        cv=N_FOLDS,
-        clusters=clusters,
-        seed=clf.random_state,
-        weights=weights,
-        progress=lambda fold: progress(f"training again without fold {fold} of {N_FOLDS}"),
-    )
-    clf.estimator = FrozenEstimator(fitted)
-    return proba
+    return Trial(clf, len(rest) - clf.n_calibration_, comparison, X_test, was_fitted)

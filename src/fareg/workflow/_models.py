@@ -1,24 +1,36 @@
-"""The models that ``fareg fit`` knows by name, each ready for a table of any columns."""
+"""The model whose probabilities are calibrated: one to train, one in a file, or columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from fareg._encoding import gradient_boosting, lone_rows_twice, one_hot_encoder, ordinal_encoder
+from fareg._files import AnyPath
 from fareg._validation import FloatArray, InvalidInputError, check_choice
+from fareg._words import quoted, repeated, shown
+from fareg.classifiers import ProbabilityColumns
+from fareg.persistence import read_estimator
+from fareg.workflow._labels import as_known, label_texts
+from fareg.workflow._roles import AskedRoles, Roles, assign_roles
 
 MAX_CATEGORIES = 100  # rarer categories of a column share one input of a linear model or network
+PICKLES = (".joblib", ".pkl", ".pickle")
+Probabilities = str | Sequence[str] | Mapping[str, str]
 
 
 class AnySizeNetwork(MLPClassifier):
@@ -119,3 +131,200 @@ def check_named(name: str) -> None:
             f"estimator {name} needs a library that is not installed ({error}); install it with: "
             f"pip install {name}"
         ) from error
+
+
+class ForeignModelError(InvalidInputError):
+    """A file of a model in a format that is not read."""
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A model, what it is called, and what it makes of the columns of a table."""
+
+    name: str
+    estimator: Any
+    roles: Roles
+    y: Any  # (n_samples,) the labels, in the type of the model's classes
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model comes from; the fields are those of :func:`fareg.workflow.fit_file`."""
+
+    estimator: AnyPath = "hgb"  # a name, or the path of a file
+    probabilities: Probabilities | None = None
+    trusted: Sequence[str] = ()
+
+    @property
+    def path(self) -> Path | None:
+        """The file of a fitted model, None if there is none."""
+        path = Path(self.estimator)
+        is_path = self.estimator not in MODELS and (path.suffix or path.exists())
+        return path if is_path else None
+
+    def check(self, features: Any) -> None:
+        """Refuse two models at once, and what makes no sense for a model that is given fitted."""
+        if self.probabilities is not None and self.estimator != "hgb":
+            raise InvalidInputError(
+                f"pass one model, got {self.estimator} and columns of probabilities; leave out one"
+            )
+        if self.path is not None:
+            _check_format(self.path)
+        else:
+            check_named(str(self.estimator))
+        if self.probabilities is not None and not self.probabilities:
+            raise InvalidInputError(
+                "no columns of probabilities are named; name one for each label"
+            )
+        if features is not None and self.probabilities is not None:
+            raise InvalidInputError(
+                "features are read by a model, and probabilities take its place; leave out features"
+            )
+
+
+def base_model(
+    frame: pd.DataFrame, y: Any, given: ModelSource, asked: AskedRoles, *, seed: int
+) -> BaseModel:
+    """Return the model to calibrate, and the roles of the columns of a table."""
+    if given.probabilities is not None:
+        return _model_of_columns(frame, y, given.probabilities, asked)
+    if given.path is not None:
+        return _model_of_file(frame, y, given.path, given, asked)
+    roles, name = assign_roles(frame, asked), str(given.estimator)
+    made = MODELS[name](seed)
+    made = reading(made, roles.features) if roles.others else made
+    return BaseModel(name, made, roles, y)
+
+
+def _model_of_columns(
+    frame: pd.DataFrame, y: Any, given: Probabilities, asked: AskedRoles
+) -> BaseModel:
+    """Return columns of probabilities as a model, after checks that they fit the labels."""
+    table = [str(name) for name in frame.columns]
+    if isinstance(given, str):
+        names = [name for name in table if name.startswith(given)]
+        if not names:
+            raise InvalidInputError(
+                f"{asked.source} has no column whose name begins with {given}; its columns: "
+                f"{shown(table)}"
+            )
+        given = names
+    names = list(given.values()) if isinstance(given, Mapping) else list(given)
+    twice = repeated(names)
+    if twice:
+        raise InvalidInputError(
+            f"columns of probabilities must be named once, got {shown(twice)} twice; name one for "
+            "each label"
+        )
+    roles = assign_roles(frame, asked, names)
+    rest = _other_label(given, y) if len(names) == 1 else None
+    model = ProbabilityColumns(dict(given) if isinstance(given, Mapping) else names, rest=rest)
+    try:
+        model.fit(frame[roles.columns], y)
+    except InvalidInputError as error:
+        labels = sorted(set(label_texts(y)))
+        raise InvalidInputError(
+            f"columns {shown(map(quoted, names))} are not named after the labels of the target "
+            f"({shown(labels)}); write the label before each column, such as "
+            f"{quoted(labels[0])}={quoted(names[0])}"
+        ) from error
+    y = match_labels(y, model.classes_)
+    try:
+        model.predict_proba(frame[roles.columns])
+    except InvalidInputError as error:  # it tells why these are no probabilities
+        without = sorted(set(label_texts(y)) - set(label_texts(model.classes_)))
+        hint = f"; no column is given for the label {shown(without)}" if without else ""
+        raise InvalidInputError(f"{error}{hint}") from error
+    return BaseModel(f"columns {shown(names)}", model, roles, y)
+
+
+def _other_label(given: Any, y: Any) -> Any:
+    """Return the label that one column of probabilities leaves to the rest."""
+    labels = sorted(set(label_texts(y)))
+    if len(labels) != 2:
+        raise InvalidInputError(
+            f"one column of probabilities is enough for two labels, the target holds {len(labels)} "
+            f"({shown(labels)}); give a column for each"
+        )
+    if not isinstance(given, Mapping):
+        (name,) = given
+        label = next((label for label in labels if name.endswith(label)), labels[-1])
+        raise InvalidInputError(
+            f"one column of probabilities needs the label that it is about, {' or '.join(labels)}, "
+            f"got {name}; write it before the column, such as {label}={name}"
+        )
+    others = [label for label in labels if label not in given]
+    if len(others) != 1:
+        raise InvalidInputError(
+            f"the label {next(iter(given))} of the column of probabilities is none of the target; "
+            f"its labels are {shown(labels)}"
+        )
+    return others[0]
+
+
+def _model_of_file(
+    frame: pd.DataFrame, y: Any, path: Path, given: ModelSource, asked: AskedRoles
+) -> BaseModel:
+    """Return the model in a file, after checks that it can read the table."""
+    fitted = read_estimator(path, given.trusted)
+    if not hasattr(fitted, "predict_proba") or not hasattr(fitted, "classes_"):
+        raise InvalidInputError(
+            f"{path} must hold a fitted classifier with predict_proba, got "
+            f"{type(fitted).__name__}; fit it, or wrap it in sklearn's CalibratedClassifierCV"
+        )
+    known = getattr(fitted, "feature_names_in_", None)
+    roles = assign_roles(frame, _reading(asked, known, path))
+    n_wanted = getattr(fitted, "n_features_in_", len(roles.features))
+    if n_wanted != len(roles.features):
+        raise InvalidInputError(
+            f"{path} reads {n_wanted} columns whose names it does not know, got "
+            f"{len(roles.features)}; name them as features, in the order in which it was trained"
+        )
+    if roles.others:
+        fitted = reading(fitted, roles.features)
+        fitted[0].fit(frame[roles.columns])
+    y = match_labels(y, fitted.classes_)
+    return BaseModel(path.name, FrozenEstimator(fitted), roles, y)
+
+
+def _reading(asked: AskedRoles, names: Any, path: Path) -> AskedRoles:
+    """Return the roles asked for, with the features that a model knows by name."""
+    if names is None:
+        return asked
+    if asked.features is not None:
+        raise InvalidInputError(f"{path} knows the features that it reads; leave them out")
+    return replace(asked, features=[str(name) for name in names])
+
+
+def _check_format(path: Path) -> None:
+    """Refuse a file that is not of skops."""
+    suffix = path.suffix.lower()
+    if suffix in PICKLES:
+        raise ForeignModelError(
+            f"{path} is a pickle, and reading a pickle runs whatever code is in it; write the "
+            'model with skops.io.dump(model, "model.skops"), or give its probabilities as columns'
+        )
+    if suffix != ".skops":
+        raise ForeignModelError(
+            f"{path} must end in .skops, so that its format is known; give the "
+            "probabilities of any other model as columns"
+        )
+
+
+def match_labels(y: Any, classes: Any) -> Any:
+    """Return labels in the type of a model's classes; refuse them if none is one of these.
+
+    >>> match_labels(np.array([0, 1]), np.array(["0", "1", "2"])).tolist()
+    ['0', '1']
+    """
+    known = dict(zip(label_texts(classes), np.asarray(classes).tolist(), strict=True))
+    texts = as_known(label_texts(y), known)
+    strange = sorted({text for text in texts if text not in known})
+    kind = np.asarray(classes).dtype
+    kind = np.dtype(object) if kind.kind in "OUT" else kind
+    if strange and (kind.kind != "O" or len(strange) == len(set(texts))):
+        raise InvalidInputError(
+            f"the target holds labels that the model does not know ({shown(strange)}); its classes "
+            f"are {shown(list(known))}"
+        )
+    return np.array([known.get(text, text) for text in texts], dtype=kind)

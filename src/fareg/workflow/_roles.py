@@ -1,7 +1,8 @@
-"""What each column of a table is for: the model reads it, it defines groups, both or neither."""
+"""What each column of a table is for, and which columns tell whose row it is."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -10,8 +11,16 @@ from typing import Any
 import pandas as pd
 
 from fareg._columns import check_columns
-from fareg._validation import InvalidInputError, warn
-from fareg.workflow._ids import LooksLikeIdWarning, id_note, is_id
+from fareg._validation import FaregWarning, InvalidInputError, warn
+from fareg._words import count, quoted, rows
+
+MIN_VALUES = 20
+MAX_ROWS_PER_VALUE = 10  # on average; what repeats more often is a category
+NEARLY_ALL = 0.9  # share of different texts from which hardly any repeats
+WORDS = "ids?|uid|uuid|guid|nbr|ssn|mrn|patient|person|people|customer|client|user|student|who"
+ID_WORD = re.compile(rf"(?<![a-z])({WORDS})(?![a-z])")
+CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # where words meet in patientId
+DATE = re.compile(r"\s*\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b.*", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -22,7 +31,7 @@ class Roles:
     features: list[str]  # what the model reads
     sensitive: list[str] | None  # may define a group; None if all features and others may
     others: list[str]  # may define a group, and the model does not read them
-    aside: dict[str, str]  # all others, which are "clusters", "ids", "weights", "dropped" or "id"
+    aside: dict[str, str]  # all others, which are "clusters", "ids", "dropped" or "id"
     ids: str | None = None  # tells whose row it is
 
     @property
@@ -46,7 +55,6 @@ class AskedRoles:
     not_features: Sequence[str] = ()
     drop: Sequence[str] = ()  # also columns that the table no longer has
     clusters: str | None = None
-    weights: str | None = None
     ids: str | None = None  # may be the column of clusters too
     source: str = "the table"  # its name in errors
 
@@ -75,7 +83,6 @@ def assign_roles(
     given: dict[str, Sequence[str]] = {
         "the target": [target],
         "the column of clusters": [] if asked.clusters is None else [asked.clusters],
-        "the column of weights": [] if asked.weights is None else [asked.weights],
         "the column of ids": [] if asked.ids in (None, asked.clusters) else [asked.ids],
         "dropped": asked.drop,
         "a probability": probabilities,
@@ -86,7 +93,6 @@ def assign_roles(
         check_columns(list(wanted), [*names, *asked.drop], asked.source)
     _check_apart(given)
     aside = dict.fromkeys(given["the column of clusters"], "clusters")
-    aside |= dict.fromkeys(given["the column of weights"], "weights")
     aside |= dict.fromkeys(given["the column of ids"], "ids")
     aside |= dict.fromkeys(asked.drop, "dropped")
     free = [name for name in names if name not in {target, *aside, *probabilities}]
@@ -97,7 +103,7 @@ def assign_roles(
     if ids and (ids != free or probabilities):  # there are other columns
         warn(
             f"{', '.join(ids)}: different in every row, taken as ids that neither train the model "
-            "nor define groups; name them among the features if they are none"
+            "nor define groups; name them as sensitive if they are not"
         )
         aside |= dict.fromkeys(ids, "id")
         free = [name for name in free if name not in ids]
@@ -131,3 +137,62 @@ def _check_apart(roles: dict[str, Sequence[str]]) -> None:
             raise InvalidInputError(
                 f"column {both[0]} cannot be both {first} and {second}; name it once"
             )
+
+
+def is_id(column: pd.Series) -> bool:
+    """Tell whether a column of text or whole numbers differs in every row.
+
+    >>> is_id(pd.Series([7, 8, 9])), is_id(pd.Series([7, 8, 8])), is_id(pd.Series([0.1, 0.2]))
+    (True, False, False)
+    """
+    numbers = pd.api.types.is_integer_dtype(column.dtype)
+    return bool((numbers or _is_text(column)) and column.is_unique)
+
+
+class LooksLikeIdWarning(FaregWarning):
+    """A column that looks like an id trains a model."""
+
+
+def id_note(frame: pd.DataFrame, names: Sequence[str]) -> str | None:
+    """Return a note about those of the columns that look like ids, None if none does.
+
+    Such a column holds text or whole numbers that are not all different, each in ten rows or fewer
+    on average, and its name says so (``patient_nbr``, ``id``), or it holds texts that hardly
+    repeat. Dates are not ids.
+
+    >>> who = pd.DataFrame({"patient": [*range(30)] * 2, "age": [*range(30)] * 2})
+    >>> id_note(who, ["patient", "age"]).split("; ")[0]
+    'what looks like an id is used like any other column: patient (30 different values in 60 rows)'
+    """
+    found = {name: why for name in names if (why := _why_id(frame, name)) is not None}
+    if not found:
+        return None
+    told = "; ".join(f"{quoted(name)} ({why})" for name, why in found.items())
+    return (
+        f"what looks like an id is used like any other column: {told}; if rows that share one "
+        "belong together, name it as clusters, else leave it out"
+    )
+
+
+def _why_id(frame: pd.DataFrame, name: str) -> str | None:
+    column = frame[name].dropna()
+    is_text = _is_text(column)
+    if column.empty or not (is_text or _is_whole(column)):
+        return None
+    n_values = column.nunique()
+    if n_values < MIN_VALUES or len(column) > MAX_ROWS_PER_VALUE * n_values:
+        return None
+    if is_text and DATE.fullmatch(str(column.iloc[0])):
+        return None
+    is_named = ID_WORD.search(CAMEL.sub("_", name).lower()) is not None
+    if is_named or (is_text and n_values > NEARLY_ALL * len(column)):
+        return f"{count(n_values)} different values in {rows(len(column))}"
+    return None
+
+
+def _is_text(column: pd.Series) -> bool:
+    return pd.api.types.is_string_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype)
+
+
+def _is_whole(column: pd.Series) -> bool:
+    return column.dtype.kind in "iu" or (column.dtype.kind == "f" and bool((column % 1 == 0).all()))

@@ -1,4 +1,4 @@
-"""The columns of labels, weights and clusters: what may be one, and what looks wrong about it."""
+"""The columns of labels and clusters: what may be one, and what looks wrong about it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import canonical
-from fareg._validation import FloatArray, IntArray, InvalidInputError, warn
+from fareg._validation import IntArray, InvalidInputError, warn
 from fareg._words import percent
-from fareg.workflow._label_texts import LARGEST_INT, label_texts
-from fareg.workflow._tables import column_kinds
+from fareg.workflow._labels import LARGEST_INT, label_texts
+from fareg.workflow._values import column_kinds
 
 MIN_ROWS = 20
 MIN_CLUSTERS = 3  # each is in one part of the split
@@ -21,31 +21,22 @@ RARE = 10  # training rows below which a class is hardly learned
 SHOWN = 5
 
 
-class MissingLabelsError(InvalidInputError):
-    """Rows of a table have no label."""
-
-
-def labelled_rows(frame: pd.DataFrame, target: str, *, drop_missing: bool) -> pd.DataFrame:
-    """Return the rows that have a label; refuse others, or leave them out with a warning."""
+def labelled_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:
+    """Return the rows that have a label; a warning tells of others."""
     missing = frame[target].isna()
     n_missing = int(missing.sum())
-    check_missing(n_missing, len(frame), target, drop_missing=drop_missing)
+    check_missing(n_missing, len(frame), target)
     return frame[~missing] if n_missing else frame
 
 
-def check_missing(n_missing: int, n_rows: int, target: str, *, drop_missing: bool) -> None:
-    """Refuse rows without a label, or warn that they are left out."""
+def check_missing(n_missing: int, n_rows: int, target: str) -> None:
+    """Warn of rows without a label, which are left out; refuse a target without any label."""
     if not n_missing:
         return
     if n_missing == n_rows:
         raise InvalidInputError(
             f"the target {target} has no label in any of {n_rows} rows; choose another column or "
             "table"
-        )
-    if not drop_missing:
-        raise MissingLabelsError(
-            f"the target {target} has {n_missing} missing values in {n_rows} rows; fill them "
-            "or drop these rows"
         )
     warn(f"{n_missing} of {n_rows} rows have no {target} and are left out")
 
@@ -101,19 +92,6 @@ def _ask_about_amounts(target: pd.Series, distinct: int) -> None:
         f"the target {target.name} has {distinct} different numbers and each is taken as a class "
         "of its own; group its values if they are amounts"
     )
-
-
-def check_weights(column: pd.Series) -> FloatArray:
-    """Return training weights, after checks that they are numbers from zero on."""
-    numeric = pd.api.types.is_numeric_dtype(column.dtype)
-    if not numeric or not (column >= 0).all() or not 0 < column.sum() < np.inf:
-        strange = column[~(column >= 0)] if numeric else column
-        got = strange.iloc[0] if len(strange) else f"a sum of {column.sum():g}"
-        raise InvalidInputError(
-            f"the weights {column.name} must be numbers from zero on without gaps, got {got}; fill "
-            "or repair them"
-        )
-    return column.to_numpy(dtype=np.float64)
 
 
 def check_clusters(column: pd.Series) -> IntArray:

@@ -1,4 +1,4 @@
-"""``fareg reproduce``."""
+"""``fareg reproduce`` and ``fareg benchmark``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from fareg.cli import _options as opt
-from fareg.cli._running import answering
-from fareg.cli._running import console as terminal
+from fareg.cli._running import answering, as_json, console, engine_of
 from fareg.cli._stopping import say
+
+
+def _bar() -> Any:
+    return None if as_json() else console(err=True)
 
 
 def reproduce(
@@ -21,38 +24,44 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="Run a small and rough version, in minutes.")
     ] = False,
-    jobs: opt.Jobs = None,
     engine: opt.Engine = "local",
     out: Annotated[Path, typer.Option(help="Results folder.")] = Path("reproduction"),
     acs_root: Annotated[Path | None, typer.Option(help="Folder of ACS PUMS files.")] = None,
-    json: opt.Json = False,
 ) -> None:
     """Run the paper's experiments; a stopped run continues where it stopped."""
-    with answering(json) as told:
+    with answering() as told:
         from fareg.experiments import list_targets
         from fareg.experiments import reproduce as run
 
         told.update(targets=list_targets())
         if not list_:
+            where = engine_of(engine)
             done = run(
-                targets or (),
-                out=out,
-                quick=quick,
-                jobs=jobs,
-                engine=engine,
-                acs_root=acs_root,
-                console=None if json else terminal(err=True),
+                targets or (), out=out, quick=quick, acs_root=acs_root, console=_bar(), **where
             )
             told.update(done.to_dict())
-    if not json:
-        _print_reproduction(told)
-
-
-def _print_reproduction(told: dict[str, Any]) -> None:
-    if "files" not in told:
+    if as_json():
+        return
+    if list_:
         for name, title in told["targets"].items():
             say(f"{name:14} {title}")
         return
     for name, reason in told["skipped"].items():
         say(f"{name} skipped, {reason}", err=True)
     say(f"{', '.join(told['files'])}: {told['page']}")
+
+
+def benchmark(
+    settings: Annotated[Path, typer.Argument(help="TOML file: tables, methods, sizes, seeds.")],
+    out: Annotated[Path, typer.Option(help="Results folder.")] = Path("benchmark"),
+    engine: opt.Engine = "local",
+) -> None:
+    """Compare methods on published tables; a stopped run continues where it stopped."""
+    with answering() as told:
+        from fareg.experiments import benchmark as run
+
+        told.update(run(settings, out=out, console=_bar(), **engine_of(engine)).to_dict())
+    if not as_json():
+        say(f"{told['rows']} rows, {told['failures']} of them failures")
+        for path in told["files"]:
+            say(path)

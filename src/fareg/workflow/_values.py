@@ -1,0 +1,142 @@
+"""The one place where texts of a file become numbers, dates or categories, each read once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow
+from pyarrow import compute
+
+from fareg._columns import canonical, check_columns
+from fareg._validation import InvalidInputError, warn
+
+# Words that pandas takes for a missing value; in a column of labels, only the empty text is one.
+WORDS = "#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,None,n/a"
+MISSING = pyarrow.array(["", *WORDS.split(","), "nan", "null"], pyarrow.large_string())
+FLAGS = {"true": "True", "TRUE": "True", "false": "False", "FALSE": "False"}
+TRUE = ["True", "true", "TRUE"]
+KINDS = {"f": "number", "O": "text", "M": "date"}  # of canonical columns
+LEADING_ZERO, NO_INTEGER = r"^0\d", r"[^0-9+-]"
+ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}.*)?")
+
+
+def values_of(texts: Any, name: str, kind: str | None = None, *, label: bool = False) -> pd.Series:
+    """Return the values that an Arrow column of texts spells: numbers, dates, flags or categories.
+
+    Without a ``kind``, they are numbers if all are and none is a code with a leading zero. With the
+    ``kind`` that the model file fixes, a value has one form, whichever rows come with it; texts
+    that cannot have it stay texts. The texts of a ``label`` stay texts, and only an empty one is
+    missing.
+
+    >>> texts = pyarrow.chunked_array([["04109", "NA"]], pyarrow.large_string())
+    >>> values_of(texts, "code").tolist(), values_of(texts, "code", "number").tolist()
+    (['04109', nan], [4109.0, nan])
+    >>> values_of(texts, "code", label=True).tolist()
+    ['04109', 'NA']
+    """
+    empty = compute.is_in(texts, value_set=MISSING[:1] if label else MISSING)
+    texts = compute.if_else(empty, pyarrow.scalar(None, texts.type), texts)
+    readers = [] if kind == "text" else [_numbers, _flags, _dates]
+    found = next((own for read in readers if (own := read(texts, kind)) is not None), None)
+    if found is not None:
+        return pd.Series(found, name=name)
+    if label:
+        _warn_of_words(texts, name)
+        return pd.Series(texts.to_numpy(), name=name, dtype=object)
+    coded = texts.combine_chunks().dictionary_encode()
+    words, codes = [FLAGS.get(word, word) for word in coded.dictionary.to_pylist()], coded.indices
+    merged, distinct = pd.factorize(np.array(words, dtype=object))  # true and TRUE are one
+    rows: Any = np.append(merged, -1)[compute.fill_null(codes, -1).to_numpy()]
+    return pd.Series(pd.Categorical.from_codes(rows, pd.Index(distinct)), name=name)
+
+
+def _numbers(texts: Any, kind: str | None) -> Any:
+    """Return the numbers that all texts spell, None if some spell none or are codes."""
+    trimmed = compute.utf8_trim_whitespace(texts)
+    try:
+        numbers = compute.cast(trimmed, pyarrow.float64()).to_numpy()
+    except pyarrow.ArrowInvalid:
+        return None
+    present = numbers[np.isfinite(numbers)]
+    if kind is None and (present % 1 == 0).all() and _any(trimmed, LEADING_ZERO):
+        return None
+    if not len(present) or texts.null_count or _any(trimmed, NO_INTEGER):
+        return numbers
+    try:
+        return compute.cast(compute.utf8_ltrim(trimmed, "+"), pyarrow.int64()).to_numpy()
+    except pyarrow.ArrowInvalid:  # too large
+        return numbers
+
+
+def _any(texts: Any, pattern: str) -> bool:
+    return bool(compute.any(compute.match_substring_regex(texts, pattern)).as_py())
+
+
+def _flags(texts: Any, kind: str | None) -> Any:
+    """Return True and False if there is nothing else, None where it is missing."""
+    words = {FLAGS.get(word, word) for word in texts.unique().to_pylist()} - {None}
+    if not words <= {"True", "False"}:
+        return None
+    is_true = compute.is_in(texts, value_set=pyarrow.array(TRUE, texts.type)).to_numpy()
+    missing = compute.is_null(texts).to_numpy()
+    return np.where(missing, None, is_true) if missing.any() else is_true
+
+
+def _dates(texts: Any, kind: str | None) -> Any:
+    """Return ISO dates as dates, None if the first text or any other is none."""
+    if not ISO_DATE.fullmatch(texts.drop_null()[0].as_py()):
+        return None
+    try:
+        return pd.to_datetime(pd.Series(texts.to_numpy()), format="ISO8601", utc=True)
+    except (ValueError, TypeError):
+        return None
+
+
+def _warn_of_words(texts: Any, name: str) -> None:
+    """Warn of words for missing values that are taken as labels."""
+    found = compute.value_counts(texts.filter(compute.is_in(texts, value_set=MISSING)))
+    words = {row["values"]: row["counts"] for row in found.to_pylist()}
+    if words:
+        warn(
+            f"column {name} holds {' or '.join(words)} in {sum(words.values())} of {len(texts)} "
+            "rows, taken as a label; drop these rows if it means missing"
+        )
+
+
+def column_kinds(frame: pd.DataFrame) -> dict[str, str]:
+    """Return "number", "text" or "date" for each column."""
+    return {str(name): kind_in(column) or "number" for name, column in frame.items()}
+
+
+def kind_in(column: pd.Series) -> str | None:
+    """Return the kind of a column, None if all values are missing."""
+    if column.isna().all():
+        return None
+    return KINDS[canonical(column.to_frame()).dtypes.iloc[0].kind]
+
+
+def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.DataFrame:
+    """Return the columns ``kinds`` of a frame, found by name and checked."""
+    check_columns(list(kinds), [str(name) for name in frame.columns], where)
+    frame = frame[list(kinds)].reset_index(drop=True)
+    for name, kind in kinds.items():
+        found = kind_in(frame[name])
+        if found is None:
+            frame[name] = pd.Series(np.nan, index=frame.index, name=name)
+        elif found != kind:
+            raise InvalidInputError(
+                f"column {name} of {where} held {kind}s when the model was fitted, here it holds "
+                f"{found}s such as {_example(frame[name], kind)!r}; convert it"
+            )
+    return frame
+
+
+def _example(column: pd.Series, kind: str) -> str:
+    """Return a value that is not of a kind, as far as a text tells."""
+    texts = column.dropna().astype(str)
+    strange = texts[pd.to_numeric(texts, errors="coerce").isna()] if kind == "number" else texts
+    return str([*strange, *texts][0])[:30]
