@@ -92,6 +92,15 @@ def test_a_planted_group_is_found_in_its_words(text):
     assert Rule.parse(rules[0].text) == rules[0]
 
 
+def test_one_in_a_hundred_is_found_among_many_rows():
+    table = people(12_000, 11)
+    inside = Rule.parse("age > 80 and region = n and sex = F and job is not missing").inside(table)
+    assert inside.mean() < 0.015
+    (rule,) = find_groups(table, misses(inside, 11))
+    found = rule.inside(table)
+    assert (found & inside).sum() >= 0.7 * (found | inside).sum()
+
+
 def test_groups_that_no_condition_shows_alone_are_found_and_none_is_said_twice():
     table = people(3000, 3)
     inside = ((table["sex"] == "F") == (table["member"] == "True")).to_numpy()

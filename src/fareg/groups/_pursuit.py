@@ -16,7 +16,7 @@ from fareg._columns import as_numbers, as_text, kind_of, shortest_between, spell
 from fareg._validation import BoolArray, FloatArray, IntArray, check_same_length
 from fareg.groups._rules import Condition, Rule
 
-MIN_SHARE, MAX_SHARE = 0.02, 0.55  # of the rows: a group that is named is a minority
+MIN_SHARE, MAX_SHARE = 0.005, 0.55  # of the rows: a group that is named is a minority
 # Coverage must lie MIN_GAP below the level, and its whole 95% interval MARGIN below it.
 MIN_GAP = 0.04
 MARGIN = 0.02
