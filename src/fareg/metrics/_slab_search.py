@@ -58,8 +58,10 @@ def smallest_slab(delta: float, n_samples: int, *, rule: str = "ceil") -> int:
 
 def terms(features: Sequence[int], kind: str) -> list[Term]:
     """Return the terms of a projection of some features: all of them, then all products of two."""
-    products = combinations_with_replacement(features, 2 if kind == "quadratic" else 0)
-    return [*((j,) for j in features), *(term for term in products if term)]
+    single: list[Term] = [(j,) for j in features]
+    if kind == "linear":
+        return single
+    return [*single, *combinations_with_replacement(features, 2)]
 
 
 def draw_directions(
@@ -69,12 +71,11 @@ def draw_directions(
     n_vectors = 1 if kind == "linear" else 1 + n_features
     vectors = rng.standard_normal((n_directions, n_vectors, n_features))
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
-    W = vectors[:, 1:]
-    products = [
-        W[:, j, i] + W[:, i, j] * (i != j)
-        for i, j in (term for term in terms(range(n_features), kind) if len(term) == 2)
-    ]
-    return np.column_stack([vectors[:, 0], *products])
+    if kind == "linear":
+        return np.asarray(vectors[:, 0])
+    i, j = np.triu_indices(n_features)
+    W = vectors[:, 1:].transpose(0, 2, 1)
+    return np.hstack([vectors[:, 0], W[:, i, j] + W[:, j, i] * (i != j)])
 
 
 def project(numbers: FloatArray, directions: FloatArray, kind: str) -> FloatArray:
