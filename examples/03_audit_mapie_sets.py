@@ -1,7 +1,7 @@
 """Audit prediction sets that another library made.
 
 MAPIE promises 90% coverage on average, and keeps it. The audit asks who pays for the average: it
-proposes groups on half of the rows, verifies them on the other half, and writes a report.
+proposes groups on random halves of the rows, verifies them on the others, and writes a report.
 
 Run: ``python 03_audit_mapie_sets.py [folder]``
 """

@@ -1,4 +1,4 @@
-"""LightGBM and XGBoost on a frame of text, categories, numbers and gaps."""
+"""LightGBM and XGBoost on a frame of text, categories, numbers and missing values."""
 
 import lightgbm
 import numpy as np
