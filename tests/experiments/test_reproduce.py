@@ -15,7 +15,7 @@ from fareg.experiments._measures import MetricSettings
 from fareg.experiments._methods import comparison
 from fareg.experiments._reports import write_page
 from fareg.experiments._settings import BaseModel
-from fareg.experiments._summaries import beside_paper, gain_per_size, printed, summarise
+from fareg.experiments._summaries import printed, summarise, with_paper
 from fareg.experiments._targets import DRAWS
 
 SMALLER = {
@@ -130,7 +130,9 @@ def test_the_page_says_what_the_summaries_say(everything, tmp_path):
             assert f"(page/{target}/{figure.name})" in text
     assert "People of NM, HI; the paper's: CA, NY, TX, AK, AL." in text
     assert "n_draws 100" in text.split("## Settings")[1]
-    assert text.count("| WSC+ | 0.5 |") == 1  # beside the paper
+    slabs = text.split("## Table 1")[1].split("## ")[0]
+    assert "On the first two:" in slabs
+    assert "(0.829)" in slabs.split("On the first two:")[1]  # what the paper prints for WSC+
     assert "## Not run" not in text
 
     folder = tmp_path / "other"
@@ -204,17 +206,9 @@ def test_numbers_meet_the_paper_only_at_the_papers_size():
     table = printed()[printed()["target"] == "eight"]
     ours = table.pivot(index="method", columns="metric", values="paper").reset_index()
     ours = ours.assign(repeats=3, **{f"{name}_se": 0.0 for name in table["metric"].unique()})
-    same = beside_paper(ours.assign(n=2000), "eight")
-    assert len(same) == 8
-    assert (same["ours"] == same["paper"]).all()
-    assert len(beside_paper(ours.assign(n=500), "eight")) == 0
-
-
-def test_the_gain_is_per_label_beyond_marginal_sets():
-    rows = [(200, "Marginal", 0.8, 2.0), (200, "b", 0.9, 2.5), (200, "c", 0.9, 1.9)]
-    rows += [(500, "Marginal", 0.8, 1.0), (500, "b", 0.7, 1.5), (500, "c", 0.8, 1.5)]
-    summary = pd.DataFrame(rows, columns=["n", "method", "group_coverage", "size"])
-    gains = gain_per_size(summary, ["n"])
-    assert gains.loc["b"].round(9).tolist() == [0.2, -0.2]
-    assert np.isnan(gains.loc["c", 200])
-    assert "Marginal" not in gains.index
+    same = with_paper(ours.assign(n=2000), "eight")
+    beside = [name for name in same if name.endswith("_paper")]
+    assert len(beside) == 4
+    for name in beside:
+        assert same[name].equals(same[name.removesuffix("_paper")].rename(name))
+    assert with_paper(ours.assign(n=500), "eight")[beside].isna().all(axis=None)

@@ -25,26 +25,27 @@ from fareg.experiments._summaries import (
     LABELS,
     PANELS,
     as_csv,
-    beside_paper,
     digits_of,
-    gain_per_size,
     in_digits,
     markdown_table,
     readable,
-    readable_comparison,
     summarise,
     with_error,
     with_errors,
+    with_paper,
 )
 from fareg.experiments._targets import TARGETS, Target
 from fareg.paper import PublishedFaReGClassifier
 
 SELECTIONS = {"first": "Color", "second": "Gender", "both": "Both"}
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
-SLAB_VALUES = {"value": "", "held_out": ", held out"}
 FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "the first two"}
 VARIANTS = ("base", "codes", "data")  # a comparison has a table for each value of these
-DECIDING = ("group_coverage", "size")  # what is shown at every size
+AT_SIZES = ("group_coverage", "size")  # what is shown at the smallest and the two largest N
+SHOWN_METHODS = (  # on the page; summaries have all
+    *("Marginal", "CondCP", "PLCP", "RCP", "FaReG (paper)"),
+    *("FaReG (levels)", "FaReG (levels, out of fold)", "Oracle partition"),
+)
 SHOWN = ("delta", "beta", "n_draws", "epochs", "batch_size", "learning_rate", "hidden_sizes")
 X_LABELS = {"n": "N", "setting": "value"}
 MATCHED = "Marginal at the size of "
@@ -97,9 +98,8 @@ def write_page(page: Path) -> Path:
         {
             "title": TARGETS[name].title,
             "note": said.get(name, ""),
-            "parts": REPORTS[TARGETS[name].report].parts(summary),
+            "parts": REPORTS[TARGETS[name].report].parts(with_paper(summary, name)),
             "figures": sorted(path.stem for path in (folder / name).glob("*.svg")),
-            "paper": _paper_table(summary, name),
             "name": name,
             "version": summary["version"].iloc[0] if "version" in summary else "",
         }
@@ -113,11 +113,6 @@ def write_page(page: Path) -> Path:
         missing=[TARGETS[name].title for name in TARGETS if name not in summaries],
     )
     return write_file(page, text)
-
-
-def _paper_table(summary: pd.DataFrame, target: str) -> str:
-    table = beside_paper(summary, target)
-    return markdown_table(readable_comparison(table)) if len(table) else ""
 
 
 def _value(
@@ -174,15 +169,22 @@ def _lead(summary: pd.DataFrame) -> str:
 
 
 def _size_parts(summary: pd.DataFrame) -> Parts:
+    sizes = sorted(summary["n"].unique())
+    summary = _shown(summary[summary["n"].isin([sizes[0], *sizes[-2:]])])
     parts = [_lead(summary)]
     names = list(summary["method"].unique())
-    for metric in DECIDING:
+    for metric in AT_SIZES:
         shown = summary.assign(text=with_errors(summary, metric))
         wide = shown.pivot(index="method", columns="n", values="text").reindex(names)
         parts.append(_wide(wide, f"{PANELS[metric]}:"))
-    gains = gain_per_size(summary, ["n"]).apply(lambda column: in_digits(column, 2))
-    title = "Gain in group coverage per label that sets grow by, over marginal sets:"
-    return [*parts, _wide(gains, title)]
+    return parts
+
+
+def _shown(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return the methods that the page shows: those that decide or that the paper prints."""
+    printed = summary.filter(like="_paper").notna().any(axis=1)
+    own = summary[summary["method"].isin(SHOWN_METHODS) | printed]
+    return own if len(own) else summary
 
 
 def _wide(table: pd.DataFrame, title: str) -> str:
@@ -199,7 +201,7 @@ def _comparison_parts(summary: pd.DataFrame) -> Parts:
     return [_lead(summary)] + [
         ("" if by == "n" else f"{by.capitalize()}: {value}.\n\n")
         + markdown_table(readable(own, {"method": "Method"}))
-        for value, own in summary.groupby(by, sort=False)
+        for value, own in _shown(summary).groupby(by, sort=False)
     ]
 
 
@@ -248,13 +250,12 @@ def _slab_summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _slab_parts(summary: pd.DataFrame) -> Parts:
     parts = [_lead(summary)]
-    for count, own in summary.groupby("features", sort=False):
-        tables = []
-        for value, words in SLAB_VALUES.items():
-            shown = own.assign(text=with_errors(own, value), method=own["method"] + words)
-            wide = shown.pivot(index="method", columns="setting", values="text")
-            tables.append(wide.add_prefix("delta = ").reset_index(names="Metric"))
-        parts.append(f"On {FEATURES[count]}:\n\n{markdown_table(pd.concat(tables))}")
+    ends = summary["features"].isin([summary["features"].min(), summary["features"].max()])
+    for count, own in summary[ends].groupby("features", sort=False):
+        shown = own.assign(text=with_errors(own, "value"))
+        wide = shown.pivot(index="method", columns="setting", values="text")
+        table = wide.add_prefix("delta = ").reset_index(names="Metric")
+        parts.append(f"On {FEATURES[count]}:\n\n{markdown_table(table)}")
     return parts
 
 
@@ -268,6 +269,11 @@ def _cdf_summary(rows: pd.DataFrame) -> pd.DataFrame:
     each = own.groupby(["features", "method"], sort=False)["values"]
     quantiles = each.describe(percentiles=[0.05, 0.25, 0.5, 0.75])
     return quantiles.drop(columns=["count", "std"]).reset_index()
+
+
+def _cdf_parts(summary: pd.DataFrame) -> Parts:
+    shown = summary.drop(columns=["5%", "25%", "75%", "version"], errors="ignore")
+    return [markdown_table(shown.round(3))]
 
 
 def _cdf_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
@@ -312,7 +318,7 @@ REPORTS = {
     "comparison": Report(_summary, _comparison_parts, _no_figures),
     "sweep": Report(_summary, _sweep_parts, _panels("setting")),
     "slabs": Report(_slab_summary, _slab_parts, _no_figures),
-    "cdf": Report(_cdf_summary, lambda summary: [markdown_table(summary.round(3))], _cdf_figures),
+    "cdf": Report(_cdf_summary, _cdf_parts, _cdf_figures),
     "pictures": Report(
         lambda rows: rows[["n", "seed", "step", "inside", "membership"]],
         _picture_parts,

@@ -21,6 +21,7 @@ METRIC_NAMES = {
     "seconds": "Seconds",  # of one core, fit and predict together, without the base model
 }
 PRINTED_METRICS = ("group_coverage", "wsc_plus", "coverage", "size")
+DECIDING = ("group_coverage", "coverage", "wsc_plus", "size", "gain")  # what tables show
 PANELS = {name: METRIC_NAMES[name] for name in PRINTED_METRICS}
 DIGITS = {"size": 2, "seconds": 2}
 LABELS = ("features", "data", "codes", "base", "states", "n", "method", "setting")
@@ -48,56 +49,22 @@ def printed() -> pd.DataFrame:
     return pd.read_csv(Path(__file__).with_name("printed.csv"))
 
 
-def beside_paper(summary: pd.DataFrame, target: str) -> pd.DataFrame:
-    """Return each printed number with ours, its standard error and the difference (ours - paper).
+def with_paper(summary: pd.DataFrame, target: str) -> pd.DataFrame:
+    """Return a summary with a column ``metric_paper`` for each metric that the paper prints.
 
     Where n or setting of a printed number is missing it holds for all of ours. Numbers of slabs
     stand beside those on the two features that make the group.
     """
-    if "features" in summary:
-        summary = summary[summary["features"] == summary["features"].min()]
-    found = []
+    summary = summary.copy()
     for said in printed()[printed()["target"] == target].to_dict("records"):
         same = summary["method"] == said["method"]
         for name in ("n", "setting"):
             if name in summary and pd.notna(said[name]):
                 same &= summary[name] == said[name]
-        metric = str(said["metric"])
-        for _, ours in summary[same].iterrows():
-            labels = {name: ours[name] for name in LABELS if name in summary and name != "states"}
-            values = {"ours": ours[metric], "standard_error": ours[f"{metric}_se"]}
-            found.append({**labels, "metric": metric, "paper": said["paper"], **values})
-    return pd.DataFrame(found)
-
-
-def readable_comparison(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Return a table beside the paper as text."""
-    shown = comparison[[name for name in LABELS if name in comparison]].copy()
-    shown["metric"] = [METRIC_NAMES.get(name, "") for name in comparison["metric"]]
-    digits = [digits_of(name) for name in comparison["metric"]]
-
-    def texts(*columns: pd.Series, form: Any) -> list[str]:
-        return [form(*values) for values in zip(*columns, digits, strict=True)]
-
-    ours, paper = comparison["ours"], comparison["paper"]
-    shown["paper"] = texts(paper, form=lambda value, k: f"{value:.{k}f}")
-    shown["ours"] = texts(ours, comparison["standard_error"], form=with_error)
-    shown["difference"] = texts(ours - paper, form=lambda value, k: f"{value:+.{k}f}")
-    return shown
-
-
-def gain_per_size(summary: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return the gain in group coverage per label that sets grow by, beside marginal sets.
-
-    One row per method, one column per value of the last name in ``by``; missing where sets do not
-    grow.
-    """
-    marginal = summary[summary["method"] == "Marginal"].set_index(by)[["group_coverage", "size"]]
-    beyond = summary.set_index([*by, "method"])[["group_coverage", "size"]] - marginal
-    grown = beyond[beyond["size"] > 1e-3]
-    ratio = (grown["group_coverage"] / grown["size"]).rename("gain").reset_index()
-    wide = ratio.pivot(index="method", columns=by[-1], values="gain")
-    return wide.reindex([name for name in summary["method"].unique() if name in wide.index])
+        if "features" in summary:
+            same &= summary["features"] == summary["features"].min()
+        summary.loc[same, f"{said['metric']}_paper"] = said["paper"]
+    return summary
 
 
 def markdown_table(table: pd.DataFrame) -> str:
@@ -108,27 +75,31 @@ def markdown_table(table: pd.DataFrame) -> str:
 
 
 def readable(summary: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
-    """Return a summary as text: named columns, ``mean ± standard error``.
+    """Return what decides as text: named columns, ``mean ± standard error (paper)``.
 
     ``labels`` names the columns that say what a row is.
     """
     shown = pd.DataFrame({title: summary[name] for name, title in labels.items()})
-    for name, title in METRIC_NAMES.items():
+    for name in DECIDING:
         if name in summary:
-            shown[title] = with_errors(summary, name)
+            shown[METRIC_NAMES[name]] = with_errors(summary, name)
     return shown
 
 
 def digits_of(metric: str) -> int:
-    """Return how many digits after the point a metric is told with."""
+    """Return with how many digits after the point a metric is shown."""
     return DIGITS.get(metric, 3)
 
 
 def with_errors(summary: pd.DataFrame, name: str, digits: int | None = None) -> list[str]:
-    """Return a column of a summary as text, each mean with its standard error."""
+    """Return a column of a summary as text: mean, standard error, what the paper prints."""
     digits = digits_of(name) if digits is None else digits
     pairs = zip(summary[name], summary[f"{name}_se"], strict=True)
-    return [with_error(value, error, digits) for value, error in pairs]
+    texts = [with_error(value, error, digits) for value, error in pairs]
+    paper = in_digits(summary.get(f"{name}_paper", [float("nan")] * len(summary)), digits)
+    return [
+        f"{ours} ({theirs})" if theirs else ours for ours, theirs in zip(texts, paper, strict=True)
+    ]
 
 
 def with_error(value: float, error: float, digits: int = 3) -> str:
