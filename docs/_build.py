@@ -23,6 +23,7 @@ import _studies  # noqa: E402
 
 from fareg._files import replacing  # noqa: E402
 from fareg.experiments._figures import draw_image  # noqa: E402
+from fareg.experiments._reports import write_page  # noqa: E402
 
 PAGES: dict[str, Callable[[], dict[str, Any]]] = {
     "results.md": _studies.results,
@@ -110,7 +111,8 @@ def texts() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write pages, tables and pictures."""
+    """Write pages, tables and pictures; the page of the paper is written from its summaries."""
+    write_page(DOCS / "reproduction.md")
     (DOCS / "results").mkdir(exist_ok=True)
     for name, text in texts().items():
         with replacing(DOCS / name) as temporary:

@@ -227,7 +227,7 @@ def _intervals(table: pd.DataFrame, digits: int, sign: str = "") -> list[str]:
     shown = []
     for values in (table[name] for name in table):
         mean, low, high = in_digits(with_interval(values), digits, sign)
-        shown.append(f"{mean} ({low} to {high})" if low else mean)
+        shown.append(f"{mean} ({low}, {high})" if low else mean)
     return shown
 
 

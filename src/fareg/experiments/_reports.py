@@ -40,6 +40,7 @@ from fareg.paper import PublishedFaReGClassifier
 SELECTIONS = {"first": "Color", "second": "Gender", "both": "Both"}
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
 FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "the first two"}
+OF_VARIANTS = ("Marginal", "FaReG (paper)", "FaReG (levels)", "Oracle partition")
 VARIANTS = ("base", "codes", "data")  # a comparison has a table for each value of these
 AT_SIZES = ("group_coverage", "size")  # what is shown at the smallest and the two largest N
 SHOWN_METHODS = (  # on the page; summaries have all
@@ -198,6 +199,8 @@ def _variant(summary: pd.DataFrame) -> str:
 
 def _comparison_parts(summary: pd.DataFrame) -> Parts:
     by = _variant(summary)
+    if summary[by].nunique() > 1 and summary["method"].isin(OF_VARIANTS).any():
+        summary = summary[summary["method"].isin(OF_VARIANTS)]
     return [_lead(summary)] + [
         ("" if by == "n" else f"{by.capitalize()}: {value}.\n\n")
         + markdown_table(readable(own, {"method": "Method"}))
@@ -285,14 +288,16 @@ def _cdf_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
 
 
 def _picture_parts(summary: pd.DataFrame) -> Parts:
-    pairs = zip(summary["inside"], summary["membership"], strict=True)
-    cells = [f"{inside:.2f} ({membership:.2f})" for inside, membership in pairs]
-    wide = summary.assign(cell=cells).pivot(index="seed", columns="step", values="cell")
+    inside = summary.groupby("step")["inside"]
+    cells = [
+        f"{low:.2f} to {high:.2f}" for low, high in zip(inside.min(), inside.max(), strict=True)
+    ]
+    wide = pd.DataFrame([cells], columns=[f"+{step}" for step in inside.groups])
     lead = (
-        f"N = {summary['n'].iloc[0]}. Share of reconstructed rows in the true group, and mean "
-        "membership in brackets, by the step along the latent."
+        f"N = {summary['n'].iloc[0]}. Share of reconstructed rows in the true group, by the step "
+        f"along the latent; lowest and highest of {summary['seed'].nunique()} seeds."
     )
-    return [lead, markdown_table(wide.add_prefix("+").reset_index(names="Seed"))]
+    return [lead, markdown_table(wide)]
 
 
 def _time_parts(summary: pd.DataFrame) -> Parts:

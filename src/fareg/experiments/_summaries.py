@@ -75,7 +75,7 @@ def markdown_table(table: pd.DataFrame) -> str:
 
 
 def readable(summary: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
-    """Return what decides as text: named columns, ``mean ± standard error (paper)``.
+    """Return what decides as text: named columns, ``mean±standard error (paper)``.
 
     ``labels`` names the columns that say what a row is.
     """
@@ -103,13 +103,13 @@ def with_errors(summary: pd.DataFrame, name: str, digits: int | None = None) -> 
 
 
 def with_error(value: float, error: float, digits: int = 3) -> str:
-    """Return ``0.904 ± 0.005``; without a standard error only the value.
+    """Return ``0.904±0.005``; without a standard error only the value.
 
     >>> with_error(0.90412, 0.0049), with_error(2.7, float("nan"), 2)
-    ('0.904 ± 0.005', '2.70')
+    ('0.904±0.005', '2.70')
     """
     text = in_digits([value], digits)[0]
-    return text if not text or pd.isna(error) else f"{text} ± {error:.{digits}f}"
+    return text if not text or pd.isna(error) else f"{text}±{error:.{digits}f}"
 
 
 def in_digits(values: Iterable[Any], digits: int = 3, sign: str = "") -> list[str]:
