@@ -12,6 +12,7 @@ from fareg.cli._demo import demo
 from fareg.cli._experiments import benchmark, reproduce
 from fareg.cli._fit import fit
 from fareg.cli._info import info
+from fareg.cli._monitor import monitor
 from fareg.cli._predict import calibrate, predict
 from fareg.cli._running import JSON
 from fareg.cli._stopping import one_sentence, print_anything
@@ -74,5 +75,5 @@ def _about(
     """Find who is under-covered, and fix it."""
 
 
-for command in (fit, predict, calibrate, info, audit, demo, reproduce, benchmark):
+for command in (fit, predict, calibrate, info, audit, monitor, demo, reproduce, benchmark):
     app.command(epilog=EPILOG)(command)

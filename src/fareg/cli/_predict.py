@@ -29,6 +29,10 @@ def predict(
             help="Only warn if half of a column is empty or holds other values than in fit.",
         ),
     ] = False,
+    confidence: Annotated[
+        float | None,
+        typer.Option(help="Coverage to promise, chosen before looking (default: as in fit)."),
+    ] = None,
     action: Annotated[
         bool,
         typer.Option(
@@ -58,6 +62,7 @@ def predict(
                 out,
                 keep=names(keep) or (),
                 ids=ids,
+                confidence_level=confidence,
                 accept_drift=accept_drift,
                 action=action,
                 safe_csv=safe_csv,
@@ -78,6 +83,14 @@ def calibrate(
     data: opt.Data,
     target: opt.Target,
     out: opt.ModelOut,
+    towards: Annotated[
+        Path | None,
+        typer.Option(help="Rows of the people for whom sets will be made: weigh rows like them."),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Also write what was asked and found, and which file replaces which."),
+    ] = None,
     engine: opt.Engine = "local",
     trust: opt.Trust = None,
 ) -> None:
@@ -95,6 +108,8 @@ def calibrate(
                 data,
                 target=target,
                 out=out,
+                towards=towards,
+                record=record,
                 progress=progress,
                 **engine_of(engine),
                 **trust_of(trust),
@@ -103,5 +118,11 @@ def calibrate(
     if not as_json():
         from fareg import _words as words
 
+        for row in told["coverage"]:
+            before, after = words.percent(row["before"]), words.percent(row["after"])
+            who = f"{row['stream']} ({words.rows(row['rows'])})"
+            say(f"  {who}: {before} of the labels are in the old sets, {after} in the new")
+        if "effective_rows" in told:
+            say(f"weighted rows are as good as {words.rows(round(told['effective_rows']))}")
         say(f"calibrated on {words.rows(told['rows'])}: model in {out}")
         say(f"SHA-256 of the model: {told['sha256']}")

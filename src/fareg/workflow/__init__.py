@@ -9,6 +9,7 @@ if _TYPE_CHECKING:
     from fareg.workflow._calibrate import calibrate_file
     from fareg.workflow._fit import Trial, fit_file
     from fareg.workflow._models import MODELS
+    from fareg.workflow._monitor import monitor_file
     from fareg.workflow._predict import predict_file
     from fareg.workflow._table import MAX_ROWS, Table, read_table, table_columns
 
@@ -20,6 +21,7 @@ __all__ = [
     "audit_file",
     "calibrate_file",
     "fit_file",
+    "monitor_file",
     "predict_file",
     "read_table",
     "table_columns",
@@ -31,6 +33,7 @@ _HOMES = {
     "_calibrate": ["calibrate_file"],
     "_fit": ["Trial", "fit_file"],
     "_models": ["MODELS"],
+    "_monitor": ["monitor_file"],
     "_predict": ["predict_file"],
     "_table": ["MAX_ROWS", "Table", "read_table", "table_columns"],
 }

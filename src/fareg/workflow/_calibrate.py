@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -12,17 +13,20 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import canonical
-from fareg._drift import Drift, added, count_strange, judge, unjudged
+from fareg._drift import Drift, accept_drift, added, count_strange, judge, unjudged
 from fareg._engines import run_tasks
-from fareg._files import AnyPath, check_output, check_outputs
+from fareg._files import AnyPath, check_output, check_outputs, digest_of, write_text
 from fareg._labels import check_known
 from fareg._rows import equal_before
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count, warn
+from fareg._words import JSON
 from fareg.calibration import Sample
 from fareg.classifiers import FaReGClassifier
 from fareg.persistence import ModelFile, SeenRows, save
 from fareg.scores import get_score, is_randomised
+from fareg.shift import CovariateShift
 from fareg.workflow import _predict
+from fareg.workflow._acceptance import SCHEMA, before_and_after
 from fareg.workflow._labels import as_known, label_texts
 from fareg.workflow._predict import (
     ask,
@@ -33,7 +37,7 @@ from fareg.workflow._predict import (
     label_kinds,
     model_columns,
 )
-from fareg.workflow._table import Progress, Table, quiet
+from fareg.workflow._table import MAX_ROWS, Progress, Table, quiet
 from fareg.workflow._target import check_missing
 from fareg.workflow._values import as_kinds
 
@@ -49,6 +53,8 @@ def calibrate_file(
     *,
     target: str,
     out: AnyPath,
+    towards: AnyPath | None = None,
+    record: AnyPath | None = None,
     ids: str | None = None,
     batch_size: int | None = None,
     engine: str = "local",
@@ -75,6 +81,12 @@ def calibrate_file(
     target : str
         Column of true labels.
     out : path of the model file to write
+    towards : path of a table or folder, default=None
+        Rows of the population for which sets will be made, without labels: the rows of ``data`` get
+        the weights of a :class:`fareg.shift.CovariateShift`. All rows are then in memory.
+    record : path of a JSON file, default=None
+        The acceptance record: what was asked, on which rows, what was found, and which file
+        replaces which. The notes of the new model hold what was found too.
     ids : str, default=None
         Column that tells whose row it is, for the random number of the row; None for the one that
         the model was fitted with, if it is here. Rows that are equal, id included, are numbered in
@@ -88,10 +100,13 @@ def calibrate_file(
     -------
     dict
         ``rows`` that calibrated, those ``left_out``, and ``thresholds``: those of the levels, in
-        one list per label or one for all.
+        one list per label or one for all; ``coverage`` before and after by stream; and the
+        ``effective_rows`` of weighted ones.
     """
     check_output(out)
-    check_outputs([out], inputs=[model, data])
+    if record is not None:
+        check_output(record, endings=JSON)
+    check_outputs([out, record], inputs=[model, data, towards])
     source = Path(data).resolve()
     if not source.is_dir():
         check_engine_of(data, engine, jobs)
@@ -130,16 +145,56 @@ def calibrate_file(
             frame = frame[frame[target].notna()].reset_index(drop=True)
             X, y = as_kinds(frame, kinds, str(source))[rows.read], label_texts(frame[target])
             more = SeenRows.of(X, y) if seen is None else seen.with_rows(X, y, frame)
-    labels = scored.labels.astype(np.int64) if clf.label_conditional else None
-    sample = Sample(scored.score, labels, len(clf.classes_) if clf.label_conditional else 1, None)
-    calibrated = clf.with_sample(sample, scored.places.astype(np.int64))
+        if towards is None:
+            labels = scored.labels.astype(np.int64) if clf.label_conditional else None
+            n_labels = len(clf.classes_) if clf.label_conditional else 1
+            sample = Sample(scored.score, labels, n_labels, None)
+            calibrated = clf.with_sample(sample, scored.places.astype(np.int64))
+        else:
+            progress("learning how the populations differ")
+            calibrated = _weighted(rows, table, towards)
     counted = {"rows": scored.n, "left_out": scored.n_seen}
+    found_by: dict[str, Any] = {"coverage": before_and_after(clf, calibrated)}
+    if calibrated.shift_ is not None:
+        found_by["effective_rows"] = calibrated.shift_.effective_rows
     outdated = OUTDATED if file.fit_notes else ()
     notes = {k: v for k, v in file.notes.items() if k not in outdated}
-    notes["calibrated"] = {"data": source.name, **counted, "remembered": more is not None}
+    counted_at = {"data": source.name, **counted, "remembered": more is not None}
+    notes["calibrated"] = {**counted_at, **found_by}
     save(calibrated, out, metadata=notes, seen=seen if more is None else more)
     theta = calibrated.calibration_.parts[0].theta
-    return {**counted, "thresholds": [own.tolist() for own in theta]}
+    answer: dict[str, Any] = {**counted, "thresholds": [own.tolist() for own in theta], **found_by}
+    if record is not None:
+        asked = {"confidence_level": clf.confidence_level, "target": target}
+        asked |= {} if towards is None else {"towards": str(towards)}
+        of_rows = {"data": str(data), **counted}
+        if not is_folder:
+            of_rows["sha256"] = digest_of(source)
+        files = {"replaced": (model, file.sha256), "by": (out, digest_of(out))}
+        whole = {
+            "schema": SCHEMA,
+            "asked": asked,
+            "rows": of_rows,
+            "found": {**found_by, "thresholds": answer["thresholds"]},
+            **{name: {"file": str(path), "sha256": own} for name, (path, own) in files.items()},
+        }
+        write_text(record, json.dumps(whole, indent=1) + "\n")
+    return answer
+
+
+def _weighted(rows: LabelledRows, table: Table, towards: AnyPath) -> Any:
+    """Return the classifier with the thresholds of rows that are weighted towards others."""
+    file, kinds = rows.model, model_columns(rows.model)
+    frame = pd.concat([own for own, _ in rows.batches(table)], ignore_index=True)
+    with Table(towards) as others:
+        new = others.read(list(kinds), kinds=kinds, max_rows=MAX_ROWS)
+    own = list(file.classifier.column_kinds_ or kinds)
+    new = as_kinds(new, kinds, str(towards))[own].reset_index(drop=True)
+    shift = CovariateShift().fit(frame[own], new)
+    ids = None if rows.ids is None else frame[rows.ids].to_numpy()
+    y, X = frame[rows.target].to_numpy(), frame[list(kinds)]
+    with accept_drift():
+        return ask(file, "recalibrated", X, y=y, ids=ids, shift=shift)
 
 
 def _check_levels(clf: Any) -> None:
@@ -223,11 +278,20 @@ class LabelledRows:
 
     def scored(self, table: Table, before: IntArray | None = None) -> Scored:
         """Score all rows; without ``before``, equal ones are numbered within each batch."""
+        found, start = [self._nothing()], 0
+        for rows, counts in self.batches(table):
+            own = None if before is None else before[start : start + len(rows)]
+            start += len(rows)
+            scored = self._scored(rows, own) if len(rows) else self._nothing()
+            found.append(replace(scored, n_rows=counts[0], n_missing=counts[1], n_seen=counts[2]))
+        return Scored.joined(found)
+
+    def batches(self, table: Table) -> Iterator[tuple[pd.DataFrame, tuple[int, int, int]]]:
+        """Yield some rows that calibrate; how many were read, have no label, and were seen."""
         clf, target = self.model.classifier, self.target
         kinds = {**model_columns(self.model), **label_kinds(clf, target)}
         labels = dict(zip(label_texts(clf.classes_), clf.classes_.tolist(), strict=True))
         keep = [name for name in {*self.known_by, *filter(None, [self.ids])} if name not in kinds]
-        found, start = [self._nothing()], 0
         for batch, kept in table.batches(kinds, self.size, keep=keep, labels=[target]):
             rows = batch.assign(**{name: ids_in(kept, name) for name in keep})
             rows = rows[rows[target].notna()].reset_index(drop=True)
@@ -239,12 +303,7 @@ class LabelledRows:
             if kinds[target] == "text":
                 texts = as_known(label_texts(rows[target]), labels)
                 rows[target] = pd.Series([labels.get(t, t) for t in texts], dtype=object)
-            own = None if before is None else before[start : start + len(rows)]
-            start += len(rows)
-            scored = self._scored(rows, own) if len(rows) else self._nothing()
-            counts = (len(batch), len(batch) - n_labelled, n_labelled - len(rows))
-            found.append(replace(scored, n_rows=counts[0], n_missing=counts[1], n_seen=counts[2]))
-        return Scored.joined(found)
+            yield rows, (len(batch), len(batch) - n_labelled, n_labelled - len(rows))
 
     def _nothing(self) -> Scored:
         none = np.empty(0, np.int32)

@@ -63,6 +63,7 @@ def predict_file(
     action: bool = False,
     safe_csv: bool = False,
     accept_drift: bool = False,
+    confidence_level: float | None = None,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Write the sets of every row of a table to a file, or of a folder to a folder.
@@ -103,6 +104,8 @@ def predict_file(
     accept_drift : bool, default=False
         Whether to warn instead of refusing a table in which half of a column is empty, or holds
         texts that fit never had or numbers outside of those in fit.
+    confidence_level : float, default=None
+        Coverage to promise in place of that of the fit; see :meth:`predict_set`.
     progress : function, optional
         Called with how many rows are answered, after each batch or part.
 
@@ -124,7 +127,8 @@ def predict_file(
         check_safe_csv(check_output(out), safe_csv)
     file = ModelFile.open(model, trusted=trusted, sha256=sha256)
     with Table(source.resolve() if source.is_dir() else source) as table:
-        asked = _Asked(file, tuple(keep), id_column(ids, file, table), size, action)
+        ids = id_column(ids, file, table)
+        asked = _Asked(file, tuple(keep), ids, size, action, confidence_level)
         if source.is_dir():
             told = _answer_folder(asked, table, target, engine, jobs, progress, accept_drift)
             return {**told.to_dict(), "files": len(table.parts)}
@@ -141,6 +145,7 @@ class _Asked:
     ids: str | None
     size: int  # rows at a time
     action: bool = False
+    confidence_level: float | None = None
 
     def batches(self, table: Table) -> Iterator[tuple[pd.DataFrame, Any, pd.DataFrame]]:
         """Yield some rows at a time, their ids, and their columns that are kept."""
@@ -209,7 +214,8 @@ def _write(
     with table_writer(out, notes, safe_csv=safe_csv) as append, unjudged():
         for X, ids, kept in asked.batches(table):
             with _rows_after(told.n, table.source):
-                answers = ask(asked.model, "predict_table", X, ids=ids, action=asked.action)
+                more = {"action": asked.action, "confidence_level": asked.confidence_level}
+                answers = ask(asked.model, "predict_table", X, ids=ids, **more)
                 answers = answers.reset_index(drop=True)
             append(pd.concat([kept, answers], axis=1))
             told += Answered.of(asked.model, answers["size"], X)
@@ -241,7 +247,8 @@ def _answer_folder(
     """Answer the parts of a folder where they are, and count the sets of each size."""
     root = table.source
     parts = [part.relative_to(root).as_posix() for part in table.parts]
-    plan = (asked.model.sha256, asked.size, list(asked.keep), asked.ids, asked.action, parts)
+    asks = (asked.ids, asked.action, asked.confidence_level)
+    plan = (asked.model.sha256, asked.size, list(asked.keep), *asks, parts)
     told = Answered.of(asked.model, np.empty(0, np.int64))
     with _filling(target, repr(plan).encode()) as unfinished:
         answer = partial(_answer_part, asked=asked, root=root, out=unfinished)
