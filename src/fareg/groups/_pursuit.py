@@ -13,6 +13,7 @@ from scipy.linalg import block_diag
 from scipy.special import gammaln
 
 from fareg._columns import as_numbers, as_text, kind_of, shortest_between, spelled_numbers
+from fareg._threads import one_thread
 from fareg._validation import BoolArray, FloatArray, IntArray, check_same_length
 from fareg.groups._rules import Condition, Rule
 
@@ -41,6 +42,7 @@ NOTHING_LEFT = 1e-9  # a smaller excess is a rounding error
 NOTHING_FOUND = 3.0  # nats that any group costs, so that noise gives nothing in 95% of tables
 
 
+@one_thread()  # threads wait for each other longer than these small pieces of work take
 def find_groups(
     people: pd.DataFrame, shortfall: Any, clusters: Any = None, *, most: int = MAX_GROUPS
 ) -> list[Rule]:
