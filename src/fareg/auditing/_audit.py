@@ -33,7 +33,6 @@ from fareg.auditing._sets import read_sets
 from fareg.auditing._slabs import COLUMNS as SLAB_COLUMNS
 from fareg.auditing._slabs import slab_curve
 from fareg.auditing._tables import (
-    Group,
     chosen_levels,
     first_groups,
     group_table,
@@ -257,8 +256,8 @@ def _first_table(
     people: Audited, found: Any, unequal: Any, by_label: pd.DataFrame, listed: list[str] | None
 ) -> pd.DataFrame:
     """Return everyone, levels of the features, findings and true labels."""
-    groups = first_groups(people.columns, (), [own for own in found if own.is_finding], listed)
-    groups += [Group(own.rule.text, own.mask, "unequal") for own in unequal]
+    below = [own for own in found if own.is_finding]
+    groups = first_groups(people.columns, (), below, listed, unequal)
     labels = by_label.rename(columns={"label": "group"}).assign(kind="label", column="")
     independent = labels["n_clusters" if "n_clusters" in labels else "n"]
     labels["few"] = independent < MIN_HEADLINE_ROWS

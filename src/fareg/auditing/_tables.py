@@ -146,7 +146,11 @@ class Group:
 
 
 def first_groups(
-    columns: pd.DataFrame, named: Sequence[Any], found: Sequence[Any], listed: Sequence[str] | None
+    columns: pd.DataFrame,
+    named: Sequence[Any],
+    found: Sequence[Any],
+    listed: Sequence[str] | None,
+    unequal: Sequence[Any] = (),
 ) -> list[Group]:
     """Return the groups of the first table: named ones, findings, and levels of the features.
 
@@ -159,6 +163,7 @@ def first_groups(
         Group(own.rule.text, own.mask, "finding", "", own.counted, own.rate.n, own.rate.independent)
         for own in found
     ]
+    groups += [Group(own.rule.text, own.mask, "unequal") for own in unequal]
     return _distinct([*groups, *_levels(columns, listed)])
 
 
