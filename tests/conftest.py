@@ -44,6 +44,7 @@ SLOW = (
     "report/test_browser.py",
     "report/test_fit_report.py",
     "statistical",
+    "test_acceptance.py",
     "test_audit.py",
     "test_audit_counts.py",
     "test_bad_input.py",

@@ -203,6 +203,16 @@ def test_learning_is_refused_where_it_cannot_work():
         LabelShift().fit(table()[1], same, same[:, :2] * 1.5)
 
 
+def test_a_watch_of_weighted_sets_learns_from_its_first_rows_and_belongs_to_one_model(tmp_path):
+    X, y, proba = table(seed=4)
+    monitor = fareg.CoverageMonitor(calibrated(KnownWeights("weight")))
+    told = monitor.update(X[:150], y[:150], proba=proba[:150]).summary()
+    assert told.loc["everyone", "verdict"].startswith("learning")
+    monitor.save(tmp_path / "s.json")
+    with pytest.raises(FaregError, match="another model"):
+        fareg.CoverageMonitor.load(tmp_path / "s.json", calibrated(None))
+
+
 def test_weights_of_rows_to_come_are_asked_for():
     clf, (X, _, proba) = calibrated(KnownWeights("weight")), table()
     with pytest.raises(FaregError, match="weights must be numbers"):

@@ -357,7 +357,9 @@ def _sentence(streams: Sequence[Mapping[str, Any]], verdict: str) -> str:
 def _fingerprint(clf: Any) -> str:
     """Return what tells one calibrated classifier from another."""
     digest = hashlib.sha256(repr((clf.alpha_, clf.key_, clf.classes_.tolist())).encode())
-    digest.update(np.ascontiguousarray(clf.calibration_.sample.score).tobytes())
+    sample = clf.calibration_.sample
+    for own in (sample.score, sample.weights):
+        digest.update(b"" if own is None else np.ascontiguousarray(own).tobytes())
     return digest.hexdigest()
 
 
