@@ -34,7 +34,7 @@ SIZE_RATIO = 1.25  # sets are called unequal if they hold this many times the la
 MIN_SIZED = 30  # rows that mean sizes are compared on
 KINDS = ((1, 0.3), (1, 0.1), (2, 0.1))  # conditions and share of the groups that are simulated
 STEP = 0.04
-N_STEPS = 14  # planted groups of each kind by which the power is simulated
+N_STEPS = 16  # planted groups of each kind by which the power is simulated
 
 Test = Callable[[BoolArray, BoolArray], float]  # of a group, on some rows: its p-value
 
@@ -303,13 +303,13 @@ def simulated_power(
 
     Groups that hold about a third or a tenth of these rows are drawn, everyone else is covered as
     promised, and one half looks for the group as an audit does. Coverage goes down after each group
-    that is missed and up after each that is found, so it settles where every second half succeeds.
-    A finding needs one half in five: it is then made in about 80% of cases.
+    that is missed and up after two in a row that are found, so it settles where 70% of the halves
+    succeed. A finding needs one half in five: it is then made in 80% of cases or more.
     """
     k = max(1, int(np.ceil(SHARE_OF_HALVES * n_splits)))
     level, promised, told = significance * k / n_splits, promise.confidence_level, []
     for n_conditions, wanted in KINDS:
-        coverage, tried, shares, successes = promised - 3 * STEP, [], [], 0
+        coverage, tried, shares, successes, streak = promised - 3 * STEP, [], [], 0, 0
         for i in range(N_STEPS):
             inside = _some_group(people, n_conditions, wanted, rng)
             if inside is None:
@@ -326,7 +326,10 @@ def simulated_power(
             tried.append(coverage)
             shares.append(float(inside.mean()))
             successes += any(found) and i >= N_STEPS // 3
-            step = (STEP if i < N_STEPS // 2 else STEP / 2) * (1 if any(found) else -1)
+            streak = streak + 1 if any(found) else 0
+            up = {0: -1, 1: 0}.get(streak, 1)  # up after two in a row that are found
+            streak %= 2
+            step = (STEP if i < N_STEPS // 2 else STEP / 2) * up
             coverage = min(promised, max(0.0, coverage + step))
         if successes >= 2:
             settled, share = float(np.mean(tried[N_STEPS // 3 :])), float(np.median(shares))
