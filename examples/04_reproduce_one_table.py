@@ -17,7 +17,8 @@ if __name__ == "__main__":  # other processes import this file when jobs is abov
     folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
     done = reproduce(["condcp"], out=folder, quick=True, sizes=[300], jobs=1)
 
-    summary = pd.read_csv(done.folder / "condcp" / "summary.csv")
-    columns = ["method", "group_coverage", "coverage", "size", "wsc_plus", "wsc_plus_null_median"]
+    tables, *figures = done.files["condcp"]
+    summary = pd.read_csv(tables)
+    columns = ["method", "group_coverage", "coverage", "size"]
     print(summary[columns].round(3).to_string(index=False))
-    print("tables and figures:", *done.to_dict()["files"]["condcp"])
+    print("written:", done.page, tables, *figures)

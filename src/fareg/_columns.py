@@ -219,7 +219,7 @@ def check_table(X: Any) -> Any:
     if table.shape[1] == 0:
         raise InvalidInputError(
             f"X must have at least one column, got 0 feature(s) (shape={tuple(table.shape)}) while "
-            "a minimum of 1 is required; keep the columns that tell about the rows"
+            "a minimum of 1 is required; keep the columns that describe the rows"
         )
     column_names(table)
     return table
@@ -323,7 +323,7 @@ def select_columns(
             positions = [p for p, column in enumerate(known) if column not in hidden]
             if hidden and not positions:
                 raise InvalidInputError(
-                    "X holds only probabilities, which define no groups; add columns that tell who "
+                    "X holds only probabilities, which define no groups; add columns that say who "
                     "the rows are about, or use SplitConformalClassifier"
                 )
         else:

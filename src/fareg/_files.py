@@ -15,7 +15,7 @@ from fareg._validation import InvalidInputError
 from fareg._words import either
 
 AnyPath = str | os.PathLike[str]
-KEPT = "what was finished is kept, and the same command goes on from there"
+KEPT = "what was finished is kept, and the same command continues from there"
 _WRITTEN: ContextVar[list[Path] | None] = ContextVar("written", default=None)
 
 

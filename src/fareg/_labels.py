@@ -96,7 +96,7 @@ class SetTable:
         strange = codes < 0
         if strange.any():
             notes += (
-                f"{int(strange.sum())} of {len(codes)} labels are none of the classes "
+                f"{int(strange.sum())} of {len(codes)} labels are not among the classes "
                 f"({shown(sorted_labels(labels[strange]))}): no set can hold these, they count as "
                 "not covered",
             )

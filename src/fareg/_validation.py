@@ -259,11 +259,11 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
         row, n_more = int(wrong.argmax()), int(wrong.sum()) - 1
         fix = "pass normalised probabilities, not logits: apply softmax to these"
         if np.isnan(p[row]).any():
-            fix = "drop the rows with NaN, or mend what made them"
+            fix = "drop the rows with NaN, or repair what made them"
         elif np.abs(np.median(sums) - 100) < 1:
             fix = "divide percent by 100"
         raise InvalidInputError(
-            f"rows of {name} must be numbers from 0 on that sum to 1, got "
+            f"rows of {name} must be non-negative and sum to 1, got "
             f"{p[row].min() if (p[row] < 0).any() else sums[row]:g} in row {row + first_row}"
             f"{f' and {n_more} more' if n_more else ''}; {fix}"
         )

@@ -88,7 +88,7 @@ class KnownWeights:
         wrong = ~(np.isfinite(weights) & (weights >= 0))
         if wrong.any():
             raise InvalidInputError(
-                f"weights must be numbers from 0 on, got {weights[wrong][0]:g} in {self.column} "
+                f"weights must be non-negative numbers, got {weights[wrong][0]:g} in {self.column} "
                 f"and {int(wrong.sum()) - 1} more such rows"
             )
         return weights

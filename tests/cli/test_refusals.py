@@ -74,7 +74,7 @@ def test_broken_parquet_is_refused(place, tmp_path):
     (tmp_path / "t.parquet").write_bytes(b"PAR1 nothing")
     told = fit_refused(tmp_path / "t.parquet", tmp_path)
     assert f"{tmp_path / 't.parquet'} cannot be read as Parquet" in told
-    assert "; write it again, or let its name tell its format" in told
+    assert "; write it again, or name it after its format" in told
     (tmp_path / "t.parquet").write_bytes((place / "new.parquet").read_bytes()[:3000])
     assert "cannot be read as Parquet" in fit_refused(tmp_path / "t.parquet", tmp_path)
     pd.DataFrame({"a": [[1], [2]] * 20, "outcome": ["x", "y"] * 20}).to_parquet(

@@ -19,7 +19,7 @@ from fareg.cli import app
 from forked import started
 from shell import FRAME, run
 
-KEPT = "what was finished is kept, and the same command goes on from there"
+KEPT = "what was finished is kept, and the same command continues from there"
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
 

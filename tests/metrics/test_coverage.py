@@ -26,10 +26,10 @@ def test_column_codes_and_labels_agree():
 
 def test_unknown_labels_are_not_covered_and_named():
     everything = np.ones((3, 2), dtype=bool)
-    with pytest.warns(FaregWarning, match=r"2 of 3 labels are none of the classes \(-1, 7\)"):
+    with pytest.warns(FaregWarning, match=r"2 of 3 labels are not among the classes \(-1, 7\)"):
         covered = is_covered([0, 7, -1], everything, classes=[0, 1])
     np.testing.assert_array_equal(covered, [True, False, False])
-    with pytest.warns(FaregWarning, match=r"1 of 3 labels are none of the classes \(z\)"):
+    with pytest.warns(FaregWarning, match=r"1 of 3 labels are not among the classes \(z\)"):
         covered = is_covered(["a", "z", "b"], everything, classes=["a", "b"])
     np.testing.assert_array_equal(covered, [True, False, True])
 

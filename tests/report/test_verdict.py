@@ -158,11 +158,11 @@ def test_few_rows_say_what_they_could_not_show():
     assert (weak["status"], weak["label"]) == ("unclear", LABELS["unclear"])
     for told in (weak, fitted(left=weak)):
         step = told["next_steps"][0]
-        assert "442 rows show a group only if it is as badly off as 77% covered" in step
+        assert "442 rows show a group only if it is covered 77% of the time or less" in step
         assert "Use the model" not in step
     repaired = fitted([repair()], weak)
     assert repaired["status"] == "pass"
-    assert "lesser gaps may be there" in repaired["next_steps"][0]
+    assert "smaller gaps may be there" in repaired["next_steps"][0]
     assert audited(detectable=0.84)["status"] == "pass"
 
 

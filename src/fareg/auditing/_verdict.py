@@ -522,9 +522,9 @@ def labels_step(names: str, n: int, *, label_conditional: bool) -> str:
 def weak_test_step(weak: Row) -> str:
     """Say what few rows could show, and what not, where they show nothing."""
     return (
-        f"Test on more rows before you rely on it that nobody is left out: {rows(weak['n'])} "
-        f"show a group only if it is as badly off as {percent(weak['detectable'], 0)} covered, and "
-        "lesser gaps may be there. The sets are promised on average all the same."
+        f"Test on more rows before you conclude that nobody is left out: {rows(weak['n'])} "
+        f"show a group only if it is covered {percent(weak['detectable'], 0)} of the time or less, and "
+        "smaller gaps may be there. The promise on average holds all the same."
     )
 
 

@@ -23,7 +23,7 @@ HEAD = ("Under-covered by split conformal sets", "Rows", "Covered", "95% interva
 NOBODY = "Nobody is named: no group was credibly under-covered by split conformal sets."
 CAPTION = (
     "Coverage of the calibration rows by level of disadvantage: split conformal sets (squares), "
-    "these sets (discs), and the promised level (dashed). Test rows tell more: report(X, y)."
+    "these sets (discs), and the promised level (dashed). Test rows say more: report(X, y)."
 )
 
 

@@ -44,7 +44,7 @@ def predict(
         bool,
         typer.Option(
             "--safe-csv",
-            help="Write CSV texts like =1+1 with an apostrophe before them, as no formulas.",
+            help="Write CSV texts like =1+1 so that no spreadsheet runs them.",
         ),
     ] = False,
 ) -> None:

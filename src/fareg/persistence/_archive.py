@@ -92,10 +92,10 @@ def _check_names(infos: list[zipfile.ZipInfo], size: int, path: Path) -> None:
     names = {info.filename for info in infos}
     if MANIFEST not in names:
         raise InvalidInputError(
-            f"{path} is no fareg model file, or it was cut short: it has no {MANIFEST}"
+            f"{path} is not a fareg model file, or it was cut short: it has no {MANIFEST}"
         )
     if len(infos) > MAX_ENTRIES or len(names) < len(infos):
-        raise InvalidInputError(f"{path} is no fareg model: it has entries that do not belong")
+        raise InvalidInputError(f"{path} is not a fareg model: it has entries that do not belong")
     if sum(info.compress_size for info in infos) > size or not all(map(_is_plausible, infos)):
         raise InvalidInputError(
             f"{path} is damaged: an entry claims more bytes than the file could have"
@@ -110,7 +110,9 @@ def _is_plausible(info: zipfile.ZipInfo) -> bool:
 
 def _check_manifest(manifest: Any, path: Path) -> None:
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
-        raise InvalidInputError(f"{path} is a zip file but no fareg model: its manifest is another")
+        raise InvalidInputError(
+            f"{path} is a zip file but not a fareg model: its manifest is another"
+        )
     format_ = manifest.get("format")
     if isinstance(format_, int) and 0 < format_ < FORMAT:
         raise InvalidInputError(

@@ -138,7 +138,7 @@ def audit_file(
                 seed = clf.random_state
     if audited.X.shape[1] == 0:
         raise InvalidInputError(
-            f"{data} has no column in which a group could be found; add columns that tell who the "
+            f"{data} has no column in which a group could be found; add columns that say who the "
             "people are"
         )
     column_kinds(audited.X)  # it refuses columns of lists

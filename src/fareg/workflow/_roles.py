@@ -113,7 +113,7 @@ def assign_roles(
     if probabilities and not free:
         raise InvalidInputError(
             f"{asked.source} has no column left that could define a group beside the probabilities "
-            f"and the target {target}; add columns that tell who the rows are about"
+            f"and the target {target}; add columns that say who the rows are about"
         )
     if not reads:
         raise InvalidInputError(

@@ -456,7 +456,7 @@ def reading(source: Path) -> Iterator[None]:
         reason = first_line(error).rstrip(".")
         raise InvalidInputError(
             f"{source} cannot be read as Parquet, it is damaged or in another format ({reason}); "
-            "write it again, or let its name tell its format"
+            "write it again, or name it after its format"
             if is_parquet(source)
             else f"{source} cannot be read as CSV ({reason}); save it again as CSV in UTF-8"
         ) from error
