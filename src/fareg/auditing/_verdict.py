@@ -523,8 +523,8 @@ def weak_test_step(weak: Row) -> str:
     """Say what few rows could show, and what not, where they show nothing."""
     return (
         f"Test on more rows before you conclude that nobody is left out: {rows(weak['n'])} "
-        f"show a group only if it is covered {percent(weak['detectable'], 0)} of the time or less, and "
-        "smaller gaps may be there. The promise on average holds all the same."
+        f"show a group only if it is covered {percent(weak['detectable'], 0)} of the time or less, "
+        "and smaller gaps may be there. The promise on average holds all the same."
     )
 
 
