@@ -149,8 +149,10 @@ def fit_file(
     protect : list of str, default=()
         Groups in words that have a threshold of their own, such as findings of an audit of other
         rows; none means those that learning rows show.
-    tables, card : paths of a folder and of a .md file, default=None
-        Also write the tables, and a section of a model card, on the test rows.
+    tables : path of a folder, default=None
+        Also write every table there, as CSV files.
+    card : path of a .md file, default=None
+        Also write a section of a model card there.
     report : path of an HTML file, default=None
         Also write a report, for which the audit of what is left computes worst slabs and excess
         risk too.
