@@ -61,7 +61,6 @@ SLOW = (
     "test_rare_classes.py",
     "test_seen.py",
     "test_start.py",
-    "test_tables.py",
     "test_wild_parameters.py",
 )
 
