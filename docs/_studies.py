@@ -191,6 +191,27 @@ def rare() -> dict[str, Any]:
     return {"lines": lines, "oracle": oracle, "tables": len(wide), "n": int(rows["N"].iloc[0])}
 
 
+def audits() -> dict[str, int]:
+    """Return how many planted failures audits find, and how often another seed says the same."""
+    rows = pd.read_csv(ROOT / "benchmarks" / "auditing.csv")
+    rows = rows.drop_duplicates(["table", "score", "case", "kind"], keep="last")
+    planted, fair = rows[rows["kind"] != "fair"], rows[rows["kind"] == "fair"]
+    is_clear = (planted["group_rows"] >= 200) & (planted["covered"] <= 0.75)
+    is_found = planted["overlap"] >= 0.6
+    some = rows[rows["findings"] > 0]
+    return {
+        "tables": rows["table"].nunique(),
+        "n_clear": int(is_clear.sum()),
+        "clear_found": int((is_clear & is_found).sum()),
+        "n_mild": int((~is_clear).sum()),
+        "mild_found": int((~is_clear & is_found).sum()),
+        "fair": len(fair),
+        "fair_found": int((fair["findings"] > 0).sum()),
+        "some": len(some),
+        "same": int((some["again_overlap"] >= 0.6).sum()),
+    }
+
+
 def versions() -> list[dict[str, Any]]:
     """Return the defaults of 0.3 beside those of 0.2, on the same rows of the same tables."""
     rows = stored("benchmarks/defaults.csv")
@@ -344,6 +365,7 @@ def results() -> dict[str, Any]:
         "learners": learners(),
         "noise": noise(),
         "naming": naming(),
+        "audits": audits(),
         "rare": rare(),
         "versions": versions(),
         "real": real(),

@@ -19,7 +19,7 @@ from sklearn.preprocessing import OneHotEncoder
 from fareg import audit
 from fareg.datasets import make_synthetic
 
-data = make_synthetic(4000, random_state=1)  # Red women and Blue men are hard to diagnose
+data = make_synthetic(7000, random_state=1)  # Red women and Blue men are hard to diagnose
 X_train, y_train = data.X[:1000], data.y[:1000]
 X_cal, y_cal = data.X[1000:2000], data.y[1000:2000]
 X_test, y_test = data.X[2000:], data.y[2000:]
@@ -43,7 +43,9 @@ result = audit(
     confidence_level=0.9,
     random_state=0,
 )
-print(result)
+print(result.verdict)
+for finding in result.findings:
+    print(f"- {finding.rule}: {finding.rate}")
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
 result.to_html(folder / "audit.html")

@@ -19,6 +19,7 @@ if __name__ == "__main__":  # other processes import this file when jobs is abov
 
     tables, *figures = done.files["condcp"]
     summary = pd.read_csv(tables)
-    columns = ["method", "group_coverage", "coverage", "size"]
-    print(summary[columns].round(3).to_string(index=False))
+    methods = ["Marginal", "CondCP", "FaReG (paper)", "CondCP + FaReG (paper)", "FaReG (levels)"]
+    shown = summary.set_index("method").loc[methods, ["group_coverage", "coverage", "size"]]
+    print(shown.round(3))
     print("written:", done.page, tables, *figures)

@@ -28,7 +28,7 @@ FLAGS = {"True": 1.0, "False": 0.0}
 DIGITS = 4  # significant digits of a bound, unless it takes more to separate the values
 SAME_WORD = 0.75  # share of matching letters from which a name is taken for a slip of the pen
 
-SensitiveFeatures = Any  # names, positions, a function of X, a frame beside X, or None for all
+SensitiveFeatures = Any  # names, positions, a function of X, a frame next to X, or None for all
 
 
 def canonical(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
@@ -302,7 +302,7 @@ def select_columns(
 ) -> pd.DataFrame:
     """Return the selected columns in canonical form.
 
-    ``selection`` holds names, positions (negative ones count from the end), or is a frame beside
+    ``selection`` holds names, positions (negative ones count from the end), or is a frame next to
     X or a function of X that returns columns; None means all but the ``hidden`` ones, columns of
     probabilities that nothing may select. Errors call the selection ``name``. ``columns`` are those
     of X in canonical form, if they are known.
@@ -365,7 +365,7 @@ def selected_positions(
 
 
 def check_selection(name: str, selection: Any) -> None:
-    """Refuse a table, which belongs beside the rows, and what can name no columns of any table."""
+    """Refuse a table, which belongs next to the rows, and what can name no columns of any table."""
     if selection is None or callable(selection) or isinstance(selection, str):
         return
     if is_frame(selection):

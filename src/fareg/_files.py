@@ -21,7 +21,7 @@ _WRITTEN: ContextVar[list[Path] | None] = ContextVar("written", default=None)
 
 @contextmanager
 def replacing(path: AnyPath) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; move it there at the end, remove it on any error.
+    """Yield a temporary path next to ``path``; move it there at the end, remove it on any error.
 
     An existing file stays as it was until the new one is complete and on the disk. A link stays
     too: the file that it points to is replaced. A folder that does not exist, something else than

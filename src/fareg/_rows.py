@@ -31,7 +31,7 @@ def row_hashes(
     """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone.
 
     The values are those of canonical columns, of numbers ``beside`` them, as if both were one
-    table, those of ``ids``, an array of texts that tell whose row it is, and ``labels``, the number
+    table, those of ``ids``, an array of texts that say whose row it is, and ``labels``, the number
     of each label.
     """
     state = _mix(np.full(len(columns), np.uint64(key & (2**64 - 1)), dtype=np.uint64))

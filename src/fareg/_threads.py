@@ -21,7 +21,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 # Rows times columns. A hundred rounds of boosting on so many take about ten seconds on one core.
-# Two threads would save five of them at best, and beside busy neighbours lose minutes.
+# Two threads would save five of them at best, and next to busy neighbours lose minutes.
 MANY_VALUES = 10_000_000
 
 

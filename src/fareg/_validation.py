@@ -270,6 +270,6 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
     p = p.copy()
     rounded = off > SAME_SUM
     part = np.ascontiguousarray(p[rounded])
-    # Rows are summed one by one: a product of matrices would round them by the rows beside them.
+    # Rows are summed one by one: a product of matrices would round them by the rows next to them.
     p[rounded] = part / part.sum(axis=1, keepdims=True)
     return p

@@ -203,7 +203,7 @@ def said_of(group: Mapping[str, Any]) -> list[str]:
 
 
 def evidence(group: Mapping[str, Any]) -> str:
-    """Return what must stand beside a coverage: how it is counted, its interval and p-value.
+    """Return what must stand next to a coverage: how it is counted, its interval and p-value.
 
     >>> evidence({"low": 0.8, "high": 0.85, "n_clusters": 1200, "p_value": 0.001})
     'each of 1,200 clusters counted once, 95% interval 80.0% to 85.0%, p = 0.0010'

@@ -90,7 +90,7 @@ def audit(
         The label of each column of ``sets``. None: the names of a frame, or the sorted labels of
         ``y`` if there are as many of them as columns; for lists, all labels that occur.
     sensitive_features : names, positions, callable or frame, optional
-        Columns of ``X`` in which groups are looked for, or a frame beside it with as many rows;
+        Columns of ``X`` in which groups are looked for, or a frame next to it with as many rows;
         None for all columns.
     confidence_level : float, default=0.9
         Coverage that the sets promise.
@@ -111,7 +111,7 @@ def audit(
     predicted : array of shape (n_samples,), optional
         The top label of each row, to tell how often it is right in each group.
     n_directions, n_permutations : int, default=100 and 100
-        Effort of the worst-slab search: random directions beside the fitted one, and shuffles
+        Effort of the worst-slab search: random directions next to the fitted one, and shuffles
         behind its null band.
     measures : bool, default=True
         Whether to compute worst slabs and excess risk too. The verdict needs neither, and most of

@@ -25,12 +25,12 @@ from fareg.auditing._verdict import fit_verdict
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import render_card, render_report, words
 
-TAGGED = ["verified", "made_worse", "few"]  # what is said of a group beside its numbers
+TAGGED = ["verified", "made_worse", "few"]  # what is said of a group next to its numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The sets of a classifier beside plainer ones, on test rows: ``clf.report(X, y)``.
+    """The sets of a classifier next to plainer ones, on test rows: ``clf.report(X, y)``.
 
     Attributes
     ----------

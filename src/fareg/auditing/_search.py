@@ -274,7 +274,7 @@ def _overlap(first: BoolArray, second: BoolArray) -> float:
 def _told(groups: list[Finding]) -> tuple[Finding, ...]:
     """Order groups, findings first, and leave out those that add little to the ones before.
 
-    Both are in the order in which they explain most of what is left. Beyond five, a finding is told
+    Both are in the order in which they explain most of what is left. Beyond five, a finding is said
     only if most of its people are in none before it.
     """
     ordered = sorted(groups, key=lambda group: not group.is_finding)

@@ -133,7 +133,7 @@ def label_table(y: Any, people: Audited, confidence_level: float) -> pd.DataFram
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Rows that a table tells of, and what they are."""
+    """Rows that a table describes, and what they are."""
 
     name: str
     mask: BoolArray
@@ -193,7 +193,7 @@ def _distinct(groups: list[Group]) -> list[Group]:
 
 
 def group_table(groups: Sequence[Group], people: Audited) -> pd.DataFrame:
-    """Measure groups that may overlap: group, kind, column, few, and what :func:`measured` tells.
+    """Measure groups that may overlap: group, kind, column, few, and what :func:`measured` returns.
 
     A finding is counted on the rows that played no part in proposing it, averaged over halves.
     """

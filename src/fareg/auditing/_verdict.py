@@ -261,7 +261,7 @@ def unequal_sentence(unequal: Sequence[Row]) -> str:
 
 
 def _title(status: str, facts: Facts) -> str:
-    """Return a title, of labels beside what is to be said of groups."""
+    """Return a title, of labels next to what is to be said of groups."""
     if status in ("low", "finding"):
         return LABELS[status]
     about = "small" if facts.small else "slight" if facts.slight else status

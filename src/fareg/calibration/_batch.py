@@ -205,7 +205,7 @@ class Sample:
 
 
 class Calibration:
-    """What every calibration has beside its ``thresholds(batch)``."""
+    """What every calibration has next to its ``thresholds(batch)``."""
 
     sample: Sample
     alpha: float

@@ -49,7 +49,7 @@ CLASSIFIERS = (
 # estimators that a model file holds as plain values
 OWN_ESTIMATORS = (ProbabilityArrays, ProbabilityColumns)
 
-RECORDS = (NamedGroup,)  # what a model file may hold beside them
+RECORDS = (NamedGroup,)  # what a model file may hold next to them
 
 __all__ = [
     "CLASSIFIERS",

@@ -123,7 +123,7 @@ class FittedAnswers:
             Class probabilities of these rows, with columns in the order of ``classes_``. If None,
             the estimator is asked.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
-            Who the rows are about, if they were beside X in ``conformalize`` or ``fit``.
+            Who the rows are about, if they were next to X in ``conformalize`` or ``fit``.
         ids : array-like of shape (n_samples,), default=None
             Whose row it is: one id per person, which may repeat. It defines no groups, and the
             estimator never sees it. Sets keep their promise with ids here, in ``fit``, in both or
@@ -242,7 +242,7 @@ class FittedAnswers:
     ) -> Comparison:
         """Say what this classifier does for whom, on rows that it never saw.
 
-        Its sets stand beside split conformal ones with the same calibration rows; an audit says
+        Its sets stand next to split conformal ones with the same calibration rows; an audit says
         what is left to repair.
 
         Parameters
@@ -388,7 +388,7 @@ class FittedAnswers:
             yield Batch(some, proba, scores, u[place], heavy)
 
     def _probabilities(self, rows: Rows, first_row: int = 0) -> FloatArray:
-        """Return class probabilities: those beside the rows, or else the estimator's."""
+        """Return class probabilities: those next to the rows, or else the estimator's."""
         if rows.proba is not None:
             return check_proba(rows.proba, first_row=first_row)
         model, X = self.estimator_, rows.X

@@ -141,7 +141,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             Weights with which the estimator is trained, also for out-of-fold probabilities.
             Calibration counts every row once, because no promise is proven for weighted ranks.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
-            A frame beside X that says who the rows are about. It defines the groups, and the
+            A frame next to X that says who the rows are about. It defines the groups, and the
             estimator never sees it. If the method has groups, later calls need such a frame too.
         exclude_sensitive : bool, default=False
             Whether the estimator is trained and asked without the sensitive features among the
@@ -204,7 +204,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         X : frame or array of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         proba : array or frame of shape (n_samples, n_classes), default=None
-            Class probabilities of these rows by anyone's model, for example softmax outputs beside
+            Class probabilities of these rows by anyone's model, for example softmax outputs next to
             a table of who they are about; the estimator may then be None. Pass the probabilities of
             new rows to later calls, also as ``proba``. An array in a file (``numpy.memmap``) stays
             there and is read in blocks. If None, the estimator is asked.
@@ -280,7 +280,7 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self.freeze_parameters()
 
     def _begin_with(self, rows: Rows, proba: Any, classes: Any) -> Rows:
-        """Begin with a fitted estimator; return the rows with the probabilities beside them."""
+        """Begin with a fitted estimator; return the rows with the probabilities next to them."""
         if proba is None and classes is not None:
             raise InvalidInputError("classes names the columns of proba, got no proba")
         if proba is not None and (self.estimator is None or not is_fitted(self.estimator)):

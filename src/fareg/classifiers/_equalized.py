@@ -68,7 +68,7 @@ class SplitConformalClassifier(ConformalClassifier):
     excluded_ : list of int
         Positions of the columns of X that ``exclude_sensitive`` kept from the estimator.
     sensitive_kinds_ : dict or None
-        As ``column_kinds_``, of the frame of sensitive features beside X; None without one.
+        As ``column_kinds_``, of the frame of sensitive features next to X; None without one.
     n_calibration_ : int
         How many rows calibrated, without those that taught.
     n_calibration_clusters_ : int or None

@@ -104,7 +104,7 @@ class FaReGClassifier(ConformalClassifier):
         and kernel ridge regression on a few features, weighted by how well each predicts rows that
         it has not seen.
     protect : {"found", "nothing"}, Rule or list of Rule, default="found"
-        The groups that have a threshold of their own beside that of their level. "found" are those
+        The groups that have a threshold of their own next to that of their level. "found" are those
         that the learning rows show; a list names your own, for example from an audit. Rules may
         name sensitive features only.
 

@@ -274,7 +274,7 @@ def out_of_fold_proba(
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """The rows that trained the estimator, or that came beside those that calibrate.
+    """The rows that trained the estimator, or that came next to those that calibrate.
 
     Examples
     --------

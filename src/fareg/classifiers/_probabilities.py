@@ -36,7 +36,7 @@ class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
 class ProbabilityColumns(ProbabilisticClassifier):
     """A fitted classifier that reads class probabilities from the table itself.
 
-    For predictions of anyone's model that lie beside the rows: a vendor's scores, softmax outputs,
+    For predictions of anyone's model that lie next to the rows: a vendor's scores, softmax outputs,
     the answers of a service. Every conformal classifier takes it as its estimator; there is nothing
     to train, so ``fit`` does what ``conformalize`` does. The rows must be ones that the model was
     not trained on. The columns never define groups.
@@ -219,7 +219,7 @@ class ProbabilityFunction(ProbabilisticClassifier):
 
 @dataclass(eq=False, repr=False)
 class ProbabilityArrays(ClassifierMixin, BaseEstimator):
-    """Stands for a model whose probabilities are passed beside X at every call.
+    """Stands for a model whose probabilities are passed next to X at every call.
 
     Examples
     --------
@@ -236,7 +236,7 @@ class ProbabilityArrays(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Refuse, because only the probabilities that are passed beside X are known."""
+        """Refuse, because only the probabilities that are passed next to X are known."""
         raise InvalidInputError(
             "this classifier was calibrated with probabilities beside X; pass those of these rows "
             "too: proba=P"

@@ -1,4 +1,4 @@
-"""What a classifier does, for people: beside split conformal sets, on a card, in a picture."""
+"""What a classifier does, for people: next to split conformal sets, on a card, in a picture."""
 
 from __future__ import annotations
 

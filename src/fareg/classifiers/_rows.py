@@ -1,4 +1,4 @@
-"""The rows of a call: checked once, each column read once, with what lies beside the table."""
+"""The rows of a call: checked once, each column read once, with what lies next to the table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Rows:
 
     @property
     def tables(self) -> list[pd.DataFrame]:
-        """The sensitive features beside X, if there are any, and X."""
+        """The sensitive features next to X, if there are any, and X."""
         return [table for table in (self.beside, self.table) if table is not None]
 
     def take(self, rows: Any) -> Rows:
@@ -162,7 +162,7 @@ def check_names(model: Any, X: Any, name: str) -> None:
 
 
 def read_beside(clf: Any, frame: Any, X: Any, *, reset: bool = False) -> pd.DataFrame:
-    """Return the sensitive features beside X: without ``reset``, the columns of fit."""
+    """Return the sensitive features next to X: without ``reset``, the columns of fit."""
     frame = frame.to_frame() if isinstance(frame, pd.Series) else frame
     if not is_frame(frame):
         raise InvalidInputError(
@@ -236,7 +236,7 @@ def _check_beside(name: str, given: Any, X: Any, values: Any = None) -> None:
 
 
 def read_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> Any:
-    """Return probabilities beside X with columns in the order of ``classes``.
+    """Return probabilities next to X with columns in the order of ``classes``.
 
     ``labels`` names the label of each column. If it is None, the names of a frame do, and the
     columns of an array are in the order of ``classes``. An array in a file stays there.

@@ -101,7 +101,7 @@ def console(*, err: bool = False) -> Any:
 
 @contextmanager
 def busy(what: str) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is going on; yield a function that tells the next stage."""
+    """Show on a terminal what is going on; yield a function that announces the next stage."""
     if as_json() or not sys.stderr.isatty():
         yield lambda stage: None
         return

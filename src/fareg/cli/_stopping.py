@@ -29,7 +29,7 @@ import typer
 
 from fareg import _words as words
 
-# What an error or warning says in the shell beside its own words. They are told by the names of
+# What an error or warning says in the shell next to its own words. They are told by the names of
 # their classes, because the modules of these are heavy to import.
 MORE = {
     "DriftError": ", or add --accept-drift",

@@ -58,7 +58,7 @@ def seed_of(bench: Bench) -> int:
 
 
 def paper_measures(sets: Any, bench: Bench, settings: MetricSettings) -> dict[str, float]:
-    """Return the paper's measures, with what tells luck from unfairness beside them."""
+    """Return the paper's measures, with what tells luck from unfairness next to them."""
     covered, seed = covered_rows(sets, bench), seed_of(bench)
     group = bench.group[bench.test]
     codes = once(bench, "codes", lambda: ordinal_encoder().fit_transform(_sensitive(bench)))

@@ -1,7 +1,7 @@
 """What a target leaves, a summary and figures, and the page, which is written from the summaries.
 
 What is said around the tables stands in ``reproduction.md.jinja``; what people conclude stands in
-``notes.toml`` beside the summaries, and takes every number from them.
+``notes.toml`` next to the summaries, and takes every number from them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class Report:
-    """How a kind of target is summarised, told and drawn."""
+    """How a kind of target is summarised, shown and drawn."""
 
     summary: Callable[[pd.DataFrame], pd.DataFrame]
     parts: Callable[[pd.DataFrame], Parts]
@@ -78,7 +78,7 @@ def write_target(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]
 
 
 def write_page(page: Path) -> Path:
-    """Write the page of the summaries in the folder of the same name beside it."""
+    """Write the page of the summaries in the folder of the same name next to it."""
     folder = page.with_suffix("")
     found = {name: folder / name / "summary.csv" for name in TARGETS}
     summaries = {name: pd.read_csv(path) for name, path in found.items() if path.is_file()}

@@ -87,7 +87,7 @@ def reproduce(
         Postal codes of the states whose people ACSIncome holds; None for the paper's.
     page : path, default=None
         The page to write, ``page.md`` in ``out`` if None. Tables and figures lie in a folder of the
-        same name beside it; it also shows those of earlier runs there.
+        same name next to it; it also shows those of earlier runs there.
     console : rich Console, default=None
         Shows progress if it is a terminal.
 

@@ -1,4 +1,4 @@
-"""From rows to tables: means with standard errors, beside what the paper prints, as Markdown."""
+"""From rows to tables: means with standard errors, next to what the paper prints, as Markdown."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def with_paper(summary: pd.DataFrame, target: str) -> pd.DataFrame:
     """Return a summary with a column ``metric_paper`` for each metric that the paper prints.
 
     Where n or setting of a printed number is missing it holds for all of ours. Numbers of slabs
-    stand beside those on the two features that make the group.
+    stand next to those on the two features that make the group.
     """
     summary = summary.copy()
     for said in printed()[printed()["target"] == target].to_dict("records"):

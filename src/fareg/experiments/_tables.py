@@ -76,7 +76,7 @@ class People:
 
 
 NEEDED = ("title", "published", "path", "target", "sensitive")
-# For each type of a field: what TOML holds for it, of what, and how that is told.
+# For each type of a field: what TOML holds for it, of what, and how that is said.
 FORMS: dict[str, tuple[type, Any, str]] = {
     "str": (str, str, 'a text, "a"'),
     "int": (int, int, "a whole number, 1"),

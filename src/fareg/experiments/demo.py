@@ -47,7 +47,7 @@ class Demo:
 
 
 def run_demo(random_state: int = 0) -> Demo:
-    """Compare methods on the paper's XNOR data, beside what knowing the group would give."""
+    """Compare methods on the paper's XNOR data, next to what knowing the group would give."""
     check_numpy_seed("seed", random_state)
     problem = PaperProblem("xnor", N_FIT, random_state, BaseModel("hgb"), N_TEST)
     with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ def is_covered(y: Any, sets: Any, *, classes: Any = None) -> BoolArray:
     Returns
     -------
     ndarray of shape (n_samples,)
-        A label that is none of the classes is not covered; a warning tells.
+        A label that is not among the classes is not covered; a warning says so.
 
     Examples
     --------

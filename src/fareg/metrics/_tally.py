@@ -132,7 +132,7 @@ def with_intervals(counted: pd.DataFrame, clusters: Any, level: float) -> pd.Dat
     counted : DataFrame
         What :func:`tally` returned.
     clusters : array or None
-        If there are clusters, their number n_clusters is told too.
+        If there are clusters, their number n_clusters is said too.
     level : float
         Confidence of each Clopper-Pearson interval, taken alone.
 

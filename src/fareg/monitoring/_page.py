@@ -36,7 +36,7 @@ def bands(points: Sequence[Sequence[Any]], begins: Sequence[Sequence[int]], erro
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """Return the page for what ``CoverageMonitor.to_dict()`` tells."""
+    """Return the page for what ``CoverageMonitor.to_dict()`` returns."""
     # imported here, so that whoever only watches does not load the template engine
     from jinja2 import Environment, StrictUndefined
 

@@ -30,7 +30,7 @@ class Rows:
     labelled: Labelled
     covered: BoolArray  # (n,) whether the set of the row holds its label
     calibration: Any
-    tables: tuple[Any, ...]  # X and what lies beside it, for groups in words
+    tables: tuple[Any, ...]  # X and what lies next to it, for groups in words
     ties: FloatArray  # (n,) uniform numbers that put equal scores in order
     numbers: IntArray  # (n,) places in time, counted from 1 at the beginning of the watch
     when: Any  # (n,) numbers or texts; None without times

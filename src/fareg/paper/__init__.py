@@ -18,7 +18,7 @@ from fareg.paper._learner import NetworkLearner
 from fareg.paper._projection import project_to_mass
 from fareg.paper._published import PublishedFaReGClassifier
 
-RECORDS = (DrawnGroups,)  # what a model file may hold beside the network
+RECORDS = (DrawnGroups,)  # what a model file may hold next to the network
 
 __all__ = [
     "RECORDS",

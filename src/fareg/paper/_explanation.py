@@ -135,7 +135,7 @@ def plot_membership(
     step, _ = influential_steps(learner, z)
     rise = learner.membership_of_latent(z + step) - learner.membership_of_latent(z - step)
     up = np.sign(rise.mean(axis=1))[:, None, None] * step
-    upright = sum(map(len, across.texts)) > 24  # more characters do not fit beside each other
+    upright = sum(map(len, across.texts)) > 24  # more characters do not fit next to each other
     # in inches: a cell holds its number, and the longest texts come on top
     width = len(steps) * max(2.8, 0.5 * len(across.texts)) + 0.08 * max(map(len, down.texts)) + 2
     tallest = max(map(len, across.texts)) if upright else 0

@@ -92,7 +92,7 @@ class NetworkLearner(RegressorMixin, BaseEstimator):
     weights_ : dict of layers, each ``(W, b)`` in numpy
     shift_ : ndarray of shape (n_restarts,)
         The projection's shift, frozen on the rows of ``fit``: a row's membership never depends on
-        the rows beside it.
+        the rows next to it.
     history_ : list of dict
 
     Examples

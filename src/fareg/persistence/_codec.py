@@ -40,7 +40,7 @@ NUMERIC = "biuf"  # kinds of arrays that go to the table
 FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # JSON has none of them
 LEFT_OUT = {"$": "left out"}  # an estimator that is not in the file
 MAX_DEPTH = 100  # nodes inside each other
-FREE_BYTES = 1 << 24  # of texts of fixed width, beside a multiple of what the file has
+FREE_BYTES = 1 << 24  # of texts of fixed width, next to a multiple of what the file has
 MAX_EMPTY = 1 << 20  # rows of an array without values
 
 

@@ -117,7 +117,7 @@ def types(packed: bytes) -> list[str]:
     for node in nodes(root):
         name = f"{node.get('__module__')}.{node.get('__class__')}"
         loader = node.get("__loader__")
-        # The first level of the file tells versions beside its own node.
+        # The first level of the file tells versions next to its own node.
         if loader is not None and name not in DATA.get(loader, ()):
             named.add(f"{name}.{node['content']['func']}" if loader == "MethodNode" else name)
     return sorted(named)
@@ -142,7 +142,7 @@ def read_estimator(path: AnyPath, trusted: Collection[str] = ()) -> Any:
     ----------
     path : path of the file
     trusted : list of str, default=()
-        Types that it may hold beside those that model files hold without trust. Their code runs.
+        Types that it may hold besides those that model files hold without trust. Their code runs.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Files of ``skops.io.dump`` read by our own shapes, without skops.
 
 Such a file is a tree of nodes in JSON, each with the name of its reader and of a class, and arrays
-beside them. Nodes of data are read here, estimators are made by the shapes of ``_shapes``. Of an
+next to them. Nodes of data are read here, estimators are made by the shapes of ``_shapes``. Of an
 estimator only the attributes that its shape stores are looked at. A file with any other node raises
 an error, and is left to skops and to those who trust it.
 """
@@ -132,7 +132,7 @@ def _name(node: dict[str, Any]) -> str:
 
 
 def _numbers(content: bytes) -> Any:
-    """Return the array in a file of numpy, which has exactly as many bytes as its header tells."""
+    """Return the array in a file of numpy, which has exactly as many bytes as its header says."""
     file = io.BytesIO(content)
     major, _ = np.lib.format.read_magic(file)
     readers = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}

@@ -21,7 +21,7 @@ from fareg._encoding import ENCODER_FUNCTIONS
 
 MAX_JOBS = 256
 # Functions that a file refers to by name. The last is how histogram gradient boosting reads the
-# numbers beside its categories.
+# numbers next to its categories.
 FUNCTIONS: dict[str, Any] = {
     **{f"fareg.scores.{name}": score for name, score in scores.SCORES.items()},
     **{f"fareg.encoding.{function.__name__}": function for function in ENCODER_FUNCTIONS},

@@ -35,7 +35,7 @@ KINDS: dict[str, Any] = {
     "metadata": dict,
 }
 LIBRARIES = ("fareg", "numpy", "pandas", "scikit-learn", "skops", "xgboost", "lightgbm")
-# Users may note what they like beside fareg's own notes, which are told by their shape: what fareg
+# Users may note what they like next to fareg's own notes, which are told by their shape: what fareg
 # fit always notes (fareg calibrate keeps it), a verdict, and what fareg calibrate notes.
 FIT = {"columns", "target", "data", "estimator", "date", "seed"}
 VERDICT = {"label", "sentence", "next_steps"}
@@ -54,7 +54,7 @@ class ModelFile:
     ----------
     classifier : the fitted classifier, as :func:`fareg.load` returns it
     columns : dict of name -> kind, or None
-        The columns that the classifier reads, beside its table too, and whether they hold
+        The columns that the classifier reads, next to its table too, and whether they hold
         ``"number"``, ``"text"`` or ``"date"``; None if it was fitted on an array without names.
     notes : dict
         The ``metadata`` that was saved.
@@ -148,7 +148,7 @@ class ModelFile:
 
     @property
     def beside(self) -> dict[str, str]:
-        """Sensitive features beside the table that the sets depend on, with what they hold."""
+        """Sensitive features next to the table that the sets depend on, with what they hold."""
         kinds = getattr(self.classifier, "sensitive_kinds_", None)
         split = isinstance(self.classifier, SplitConformalClassifier)
         return {} if kinds is None or split else kinds
@@ -430,7 +430,7 @@ def _is_verdict(note: Any) -> bool:
 
 
 def _words(clf: ConformalClassifier) -> dict[str, Any]:
-    """Return what the manifest tells of a classifier without its state."""
+    """Return what the manifest says of a classifier without its state."""
     names = getattr(clf, "feature_names_in_", None)
     return {
         "class": type(clf).__name__,

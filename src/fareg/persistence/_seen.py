@@ -47,7 +47,7 @@ class SeenRows:
 
     salt: bytes
     hashes: Any  # uint64, sorted
-    names: tuple[str, ...] = ()  # columns beside those of the model
+    names: tuple[str, ...] = ()  # columns next to those of the model
 
     @classmethod
     def of(
@@ -61,7 +61,7 @@ class SeenRows:
     ) -> SeenRows | None:
         """Remember the rows of a table with their labels; None if too many equal another one.
 
-        ``further`` are the ``row_hashes`` of the columns ``names`` beside the table; ``rows`` says
+        ``further`` are the ``row_hashes`` of the columns ``names`` next to the table; ``rows`` says
         which rows, so that the table need not be copied.
         """
         salt = secrets.token_bytes(SALT_BYTES)
@@ -91,7 +91,7 @@ class SeenRows:
         return SeenRows(self.salt, hashes, self.names)
 
     def knows(self, columns: Any) -> bool:
-        """Tell whether rows with these columns beside those of the model can be compared."""
+        """Tell whether rows with these columns next to those of the model can be compared."""
         return set(self.names) <= set(columns)
 
     def _hashed(self, X: Any, y: Any, beside: Any) -> Any:
@@ -100,7 +100,7 @@ class SeenRows:
 
     @staticmethod
     def left_out(n: int, n_all: int) -> str:
-        """Return the sentence that tells how many rows are left out, and why."""
+        """Return the sentence that says how many rows are left out, and why."""
         return (
             f"{n} of {n_all} rows equal rows that were used to train or calibrate this model, and "
             "are left out"

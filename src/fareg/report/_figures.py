@@ -40,7 +40,7 @@ def strip_axis(scale: tuple[float, float], confidence_level: float) -> Markup:
 
 
 def interval_strip(row: Row, scale: tuple[float, float], confidence_level: float) -> Markup:
-    """Draw coverage with its interval beside the target: filled if all of it lies below."""
+    """Draw coverage with its interval next to the target: filled if all of it lies below."""
     x = linear(*scale, 8.0, STRIP_WIDTH - 8)
     y = STRIP_HEIGHT / 2
     parts = [_target(x(confidence_level))]
@@ -58,7 +58,7 @@ def interval_strip(row: Row, scale: tuple[float, float], confidence_level: float
 def change_strip(
     before: Row, after: Row, scale: tuple[float, float], confidence_level: float
 ) -> Markup:
-    """Draw coverage before (hollow) and after (filled) beside the target."""
+    """Draw coverage before (hollow) and after (filled) next to the target."""
     x = linear(*scale, 8.0, STRIP_WIDTH - 8)
     y = STRIP_HEIGHT / 2
     parts = [_target(x(confidence_level))]

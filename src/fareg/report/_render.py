@@ -34,7 +34,7 @@ FORMATS = (
 def render_report(summary: Mapping[str, Any]) -> str:
     """Return a summary as one HTML page without any other file.
 
-    A summary has plain JSON types; the README beside this module lists its keys, and
+    A summary has plain JSON types; the README next to this module lists its keys, and
     ``AuditResult.to_dict()`` returns one. Texts are escaped; the numbers are embedded as JSON.
     """
     environment = _environment()

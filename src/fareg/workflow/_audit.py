@@ -74,14 +74,14 @@ def audit_file(
         None for the seed of the model, so that an audit of the test rows of a fit repeats the one
         in that fit; 0 without a model.
     trusted : list of str, default=None
-        Types that the stored estimator may hold beside those that ``fareg.load`` knows.
+        Types that the stored estimator may hold besides those that ``fareg.load`` knows.
     sha256 : str, default=None
         The SHA-256 that the model file must have.
     clusters : str, default=None
         Column of ids: rows that share one may depend on each other. It defines no groups. None for
         the clusters that a model was fitted with; if the table lacks their column, a note says so.
     ids : str, default=None
-        Column that tells whose row it is, for the random numbers of a model's sets; None for the
+        Column that says whose row it is, for the random numbers of a model's sets; None for the
         one that it was fitted with, if it is here.
     n_calibration : int, default=None
         How many rows calibrated the predictor: the audit allows for their number. A model tells it
@@ -338,7 +338,7 @@ def _not_compared(model: ModelFile, frame: pd.DataFrame) -> tuple[str, ...]:
 def _own_sensitive(clf: Any, X: pd.DataFrame) -> tuple[list[str] | None, tuple[str, ...]]:
     """Return the sensitive features that a model was given, and a note if they are not all columns.
 
-    They are columns of its table, or lay beside it; None if it was given none.
+    They are columns of its table, or lay next to it; None if it was given none.
     """
     own, selection = getattr(clf, "sensitive_kinds_", None) or (), clf.sensitive_features
     if not own and selection is not None and not callable(selection):

@@ -88,7 +88,7 @@ def calibrate_file(
         The acceptance record: what was asked, on which rows, what was found, and which file
         replaces which. The notes of the new model hold what was found too.
     ids : str, default=None
-        Column that tells whose row it is, for the random number of the row; None for the one that
+        Column that says whose row it is, for the random number of the row; None for the one that
         the model was fitted with, if it is here. Rows that are equal, id included, are numbered in
         the order of the parts: parts with rows that equal earlier ones are scored a second time.
     batch_size, engine, jobs, trusted, sha256
@@ -273,7 +273,7 @@ class LabelledRows:
 
     @property
     def read(self) -> list[str]:
-        """The columns of the table, without sensitive features beside it."""
+        """The columns of the table, without sensitive features next to it."""
         return list(self.model.classifier.column_kinds_ or model_columns(self.model))
 
     def scored(self, table: Table, before: IntArray | None = None) -> Scored:

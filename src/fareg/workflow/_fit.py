@@ -1,4 +1,4 @@
-"""One table in, a calibrated classifier out, tested beside plain split conformal sets."""
+"""One table in, a calibrated classifier out, tested next to plain split conformal sets."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def fit_file(
     features : list of str, default=None
         Columns that the model reads; None for all that have no other role. A column of text or
         whole numbers that differs in every row is taken as an id and left out, unless it is named;
-        one that looks like an id with several rows each is told in a warning.
+        one that looks like an id with several rows each is named in a warning.
     not_features : list of str, default=()
         Columns that may define a group and that the model does not read.
     drop : list of str, default=()
@@ -124,7 +124,7 @@ def fit_file(
         Column of ids of people or places with several rows: they stay in one part of the split and
         in one fold, and neither train the model nor define a group.
     ids : str, default=None
-        Column that tells whose row it is, for the random number of the row; it may be the column of
+        Column that says whose row it is, for the random number of the row; it may be the column of
         clusters. It neither trains the model nor defines a group.
     estimator : str or path, default="hgb"
         A model to train: "hgb", "forest", "logistic" or "mlp"; where installed, "xgboost",
@@ -135,7 +135,7 @@ def fit_file(
         Columns of class probabilities instead of a model. Of a list, the labels are the names
         without what they share; a text is what the names of the columns begin with.
     trusted : list of str, default=None
-        Types that a ``.skops`` file may hold beside those that ``fareg.load`` knows.
+        Types that a ``.skops`` file may hold besides those that ``fareg.load`` knows.
     confidence_level : float, default=0.9
     conformity_score : str, default="aps"
         A name in ``fareg.scores.SCORES``.
@@ -241,7 +241,7 @@ def fit_file(
 
 
 def _notes(trial: Trial, base: BaseModel) -> dict[str, Any]:
-    """Return what the model file tells about how it was made."""
+    """Return what the model file says about how it was made."""
     told, about = trial.to_dict(), trial.comparison.about
     return {
         "target": base.roles.target,
@@ -267,7 +267,7 @@ def fit_and_test(
     listed: Sequence[str] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Trial:
-    """Fit a classifier on four fifths of the rows, and test it beside split conformal sets.
+    """Fit a classifier on four fifths of the rows, and test it next to split conformal sets.
 
     Levels of the columns ``listed`` are shown in the table of groups. ``settings`` are as in
     :func:`fit_file`.

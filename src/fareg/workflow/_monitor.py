@@ -51,7 +51,7 @@ def monitor_file(
     when : str, default=None
         Column of times; None for the order of the rows.
     ids : str, default=None
-        Column that tells whose row it is; None for the one that the model was fitted with.
+        Column that says whose row it is; None for the one that the model was fitted with.
     groups : list of str, default=()
         More groups to watch, in words. They are fixed when the watch begins.
     report : path of an HTML file, default=None

@@ -82,9 +82,9 @@ def predict_file(
         the paths as this one does.
     out : path of a file, or of a folder that does not exist yet
     keep : list of str, default=()
-        Columns of ``data`` to copy beside the sets, such as an id.
+        Columns of ``data`` to copy next to the sets, such as an id.
     ids : str, default=None
-        Column that tells whose row it is, for the random number of the row; None for the one that
+        Column that says whose row it is, for the random number of the row; None for the one that
         the model was fitted with, if it is here. With ids, a set does not depend on other rows, so
         it is that of ``predict_set`` in Python. Without ids, equal rows are numbered within a
         batch.
@@ -93,7 +93,7 @@ def predict_file(
     engine, jobs
         Where the parts of a folder are answered, as in :func:`fareg._engines.run_tasks`.
     trusted : list of str, default=None
-        Types that the stored estimator may hold beside those that ``fareg.load`` knows.
+        Types that the stored estimator may hold besides those that ``fareg.load`` knows.
     sha256 : str, default=None
         The SHA-256 that the model file must have.
     action : bool, default=False
@@ -291,7 +291,7 @@ def _new_folder(out: AnyPath) -> Path:
 
 @contextmanager
 def _filling(target: Path, plan: bytes) -> Iterator[Path]:
-    """Yield a folder beside ``target`` to be filled; move it there at the end.
+    """Yield a folder next to ``target`` to be filled; move it there at the end.
 
     After an error it stays if there is a finished part in it, and a call with the same plan goes on
     there. A finished call removes what calls with other plans left of the same target.
@@ -324,7 +324,7 @@ def _filling(target: Path, plan: bytes) -> Iterator[Path]:
 def ask(model: ModelFile, method: str, table: pd.DataFrame, **named: Any) -> Any:
     """Call a method of a classifier with a table of the columns that it needs.
 
-    Sensitive features that lay beside the table when it was calibrated are handed over apart.
+    Sensitive features that lay next to the table when it was calibrated are handed over apart.
     """
     clf, beside = model.classifier, model.beside
     if not beside:
@@ -334,7 +334,7 @@ def ask(model: ModelFile, method: str, table: pd.DataFrame, **named: Any) -> Any
 
 
 def id_column(asked: str | None, model: ModelFile, table: Table) -> str | None:
-    """Return the column that tells whose row it is: as asked, or that of the fit if it is here."""
+    """Return the column that says whose row it is: as asked, or that of the fit if it is here."""
     if asked is not None:
         table.check_columns([asked])
         return asked

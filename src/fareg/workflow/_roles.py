@@ -1,4 +1,4 @@
-"""What each column of a table is for, and which columns tell whose row it is."""
+"""What each column of a table is for, and which columns say whose row it is."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Roles:
         return [*self.features, *self.others]
 
     def notes(self) -> dict[str, Any]:
-        """Return what a model file remembers beside its columns."""
+        """Return what a model file remembers next to its columns."""
         told = {"not_features": self.others, "left_out": self.aside, "ids": self.ids}
         return {name: value for name, value in told.items() if value}
 

@@ -27,7 +27,7 @@ BATCH = 1 << 16  # rows that are decoded at a time
 MAX_ROWS = 1_000_000
 NO_MEMORY = ("out of memory", "Failed to launch worker thread")  # as pandas and Arrow say it
 NOWHERE = "__HIVE_DEFAULT_PARTITION__"  # what a folder of missing values is called
-Progress = Callable[[str], None]  # it is told each stage of the work when that begins
+Progress = Callable[[str], None]  # called with each stage of the work when it begins
 Stamp = dict[Path, tuple[int, int, int]]  # inode, size and time of change of each file
 
 
@@ -167,7 +167,7 @@ class Table:
         kinds: Mapping[str, str] | None = None,
         safe_csv: bool = False,
     ) -> None:
-        """Write rows, by their numbers in order, to a file whose ending tells the format.
+        """Write rows, by their numbers in order, to a file whose ending says the format.
 
         In the format of the source they stay as they stand. From CSV to Parquet, columns have the
         types in which :meth:`read` reads them; CSV keeps no types.

@@ -22,7 +22,7 @@ SHOWN = 5
 
 
 def labelled_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:
-    """Return the rows that have a label; a warning tells of others."""
+    """Return the rows that have a label; a warning names the others."""
     missing = frame[target].isna()
     n_missing = int(missing.sum())
     check_missing(n_missing, len(frame), target)

@@ -136,7 +136,7 @@ def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.Da
 
 
 def _example(column: pd.Series, kind: str) -> str:
-    """Return a value that is not of a kind, as far as a text tells."""
+    """Return a value that is not of a kind, as far as a text shows."""
     texts = column.dropna().astype(str)
     strange = texts[pd.to_numeric(texts, errors="coerce").isna()] if kind == "number" else texts
     return str([*strange, *texts][0])[:30]
