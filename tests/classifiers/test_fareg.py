@@ -209,7 +209,7 @@ def test_named_groups_may_be_protected(world, fitted):
     [
         (
             "everyone",
-            'protect must be "found", "nothing" a rule or a list of rules, got .everyone.',
+            'protect must be "found", "nothing", a rule or a list of rules, got .everyone.',
         ),
         (["Color = Red"], r"make a rule with Rule.parse\("),
         ([Rule.parse("Colour = Red")], "sensitive_features has no column Colour; did you mean"),

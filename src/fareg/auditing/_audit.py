@@ -17,6 +17,7 @@ from fareg._labels import check_labels
 from fareg._rows import check_seed, hash_key
 from fareg._validation import (
     MAX_COUNT,
+    InvalidInputError,
     check_confidence_level,
     check_count,
     check_flag,
@@ -133,7 +134,7 @@ def audit(
     >>> guess = [[label] if easy else [] for label, easy in zip(data.y, ~data.group)]
     >>> print(audit(data.X, data.y, guess, sensitive_features=["Color", "Gender"],
     ...             random_state=0).findings[0].rule)
-    Color = Red and Gender = Female
+    Color = Blue and Gender = Male
     """
     check_confidence_level(confidence_level)
     check_fraction("significance", significance)
@@ -155,7 +156,7 @@ def audit(
     notes += tuple(doubtful_columns(columns))
     table = read_sets(sets, y, classes)
     labels = check_labels(y)
-    right = None if predicted is None else np.asarray(predicted) == labels
+    right = None if predicted is None else _right(predicted, labels)
     people = Audited(columns, table.covered, table.size, cluster, right)
     if clusters is None:
         notes += warn_of_repeats(X, y)
@@ -220,6 +221,17 @@ def audit(
     if (main := result.main) is None:
         return result
     return replace(result, picture=group_picture(people, main.mask, main.features))
+
+
+def _right(predicted: Any, labels: Any) -> Any:
+    """Tell which rows have the label that was predicted."""
+    guess = np.asarray(predicted)
+    if guess.shape != labels.shape:
+        raise InvalidInputError(
+            f"predicted must be one label per row, of shape {labels.shape}, got shape "
+            f"{guess.shape}; pass model.predict(X)"
+        )
+    return guess == labels
 
 
 def _told(people: Audited, overall: Rate, promise: Promise) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class Finding:
     >>> result = audit(data.X, data.y, sets, sensitive_features=data.sensitive, random_state=0)
     >>> finding = result.findings[0]
     >>> finding.rule.text, finding.rate.share, finding.stability
-    ('Color = Red and Gender = Female', 0.0, 1.0)
+    ('Color = Blue and Gender = Male', 0.0, 1.0)
     """
 
     rule: Rule
