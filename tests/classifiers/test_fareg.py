@@ -194,6 +194,18 @@ def test_the_larger_threshold_of_level_and_protected_groups_counts(world, protec
     assert alone.named_groups_ == clf.named_groups_  # what is named does not depend on it
 
 
+@pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
+def test_a_found_group_of_too_few_calibration_rows_is_not_protected(world):
+    _, cal, test = world
+    clf, learn = made(world), {"X_learn": cal.X, "y_learn": cal.y}
+    many = clf.conformalize(test.X, test.y, **learn).protected_
+    assert [rule.inside(test.X[:24]).sum() < 9 for rule in many] == [True, True]
+    few = clf.conformalize(test.X[:24], test.y[:24], **learn)
+    assert few.protected_ == ()
+    own = made(world, protect=list(many)).conformalize(test.X[:24], test.y[:24])
+    assert own.protected_ == many
+
+
 def test_named_groups_may_be_protected(world, fitted):
     _, cal, test = world
     again = made(world, protect=list(fitted.named_groups_)).conformalize(cal.X, cal.y)

@@ -38,6 +38,7 @@ from fareg.groups import (
     learn_disadvantage,
     permutation_shares,
 )
+from fareg.pvalues import conformal_rank
 from fareg.scores import get_score, is_adaptive
 
 
@@ -182,14 +183,19 @@ class FaReGClassifier(ConformalClassifier):
         orders = tuple(self._learned_levels(teachers, missed, rest))  # edges are fixed here
         found = find_groups(teachers.people, missed, teachers.clusters)  # words are fixed here
         levels = LabelLevels(orders) if by_label else orders[0]
-        self.protected_ = tuple(found) if self.protect == "found" else own
+        apart = rest.independent_rows()
+        if self.protect == "found":  # who the rows are about may decide, their labels may not
+            sizes = [int(rule.inside(rest.people)[apart].sum()) for rule in found]
+            own = tuple(
+                r for r, n in zip(found, sizes, strict=True) if conformal_rank(n, alpha) <= n
+            )
+        self.protected_ = own
         parts: list[Any] = [LevelThresholds.fit(levels, rest, alpha, label_conditional=by_label)]
         parts += [
             Mondrian.fit(Members(rule), rest, alpha, label_conditional=by_label)
             for rule in self.protected_
         ]
-        calibration, apart = Union(tuple(parts)), rest.independent_rows()
-        one_each = rest.take(apart)
+        calibration, one_each = Union(tuple(parts)), rest.take(apart)
         split = Sample.of(one_each, label_conditional=False).split_thresholds(alpha)
         covered = (one_each.y >= 0) & (one_each.score <= split)
         self.named_groups_ = verify_groups(found, one_each.people, covered, 1 - alpha)
