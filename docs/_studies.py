@@ -70,7 +70,7 @@ def beside_oracle(rows: pd.DataFrame, by: list[str], case: list[str]) -> pd.Data
 def shapes() -> pd.DataFrame:
     """Return every shape: coverage of the worst off by split sets, FaReG and the oracle."""
     rows = quality()
-    rows = newest(rows[rows["kind"] == "shape"], ["base", "N", "shape"])
+    rows = rows[rows["kind"] == "shape"]
     return beside_oracle(rows, ["base", "N", "shape", "held_out", "version"], ["seed"])
 
 
@@ -114,7 +114,7 @@ def overview() -> list[dict[str, Any]]:
     """Return one line per study of planted groups; means and errors are over shapes or tables."""
     lines = []
     for table, name in ((shapes(), "shapes"), (random_groups(), "random groups")):
-        for (base, n), part in table.groupby(["base", "N"]):
+        for (base, n, _), part in table.groupby(["base", "N", "version"]):
             lines.append(_line(part, f"{part['shape'].nunique()} {name}", MODELS[base], n))
     for n, part in mechanisms().groupby("N"):
         hard = part[part["group"] != "nobody"]
@@ -359,7 +359,7 @@ def results() -> dict[str, Any]:
     default = [line for line in lines if "shapes" in line["what"] and "default" in line["model"]]
     return {
         "overview": lines,
-        "shapes": {line["n"]: line for line in default},
+        "shapes": {line["n"]: line for line in default},  # of the newest version
         "methods": rivals,
         "few_methods": rivals[rivals["N"] == 500].set_index("method").to_dict("index"),
         "learners": learners(),
