@@ -40,7 +40,11 @@ from fareg.paper import PublishedFaReGClassifier
 SELECTIONS = {"first": "Color", "second": "Gender", "both": "Both"}
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
 FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "the first two"}
-OF_VARIANTS = ("Marginal", "FaReG (paper)", "FaReG (levels)", "Oracle partition")
+OTHER_SETTINGS = "FaReG (paper, synthetic settings)"
+OF_VARIANTS = (
+    *("Marginal", "AFCP2", "FaReG (paper)", OTHER_SETTINGS, "FaReG (levels)"),
+    "Oracle partition",
+)
 VARIANTS = ("base", "codes", "data")  # a comparison has a table for each value of these
 AT_SIZES = ("group_coverage", "size")  # what is shown at the smallest and the two largest N
 SHOWN_METHODS = (  # on the page; summaries have all
