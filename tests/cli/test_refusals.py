@@ -13,6 +13,7 @@ import pytest
 
 import fareg
 from fareg.persistence import describe
+from fareg.workflow import fit_file
 from shell import FRAME, SMALL, refused, run
 
 pytestmark = pytest.mark.usefixtures("small_searches")
@@ -325,18 +326,20 @@ def test_empty_sets_of_easy_rows_are_explained_and_can_be_left_out(tmp_path):
         rng.normal(size=(1500, 3)) + 3.0 * np.eye(3)[label], columns=["a", "b", "c"]
     )
     table.assign(y=label).to_csv(tmp_path / "easy.csv", index=False)
-    fit = ["fit", tmp_path / "easy.csv", "--target", "y", "--estimator", "logistic", "--json"]
+    path, out = tmp_path / "easy.csv", tmp_path / "none.fareg"
+    fit = ["fit", path, "--target", "y", "--estimator", "logistic", "--json"]
     some = json.loads(run(*fit, "--out", tmp_path / "some.fareg").stdout)
-    none = json.loads(run(*fit, "--out", tmp_path / "none.fareg", "--no-allow-empty").stdout)
+    fitted = fit_file(path, target="y", out=out, estimator="logistic", allow_empty=False)
+    none = fitted.to_dict()
     assert some["empty"]["share"] > 0.01
     assert some["empty"]["right"] > some["accuracy"] > 0.9
-    assert "--no-allow-empty" in some["verdict"]["next_steps"][-1]
+    assert "fit_file(..., allow_empty=False) in Python" in some["verdict"]["next_steps"][-1]
     told = fareg.load(tmp_path / "some.fareg").report(table, label, measures=False)
     assert "allow_empty=False" in told.verdict["next_steps"][-1]
     assert none["empty"] == {"share": 0.0, "right": None, "accuracy": some["accuracy"]}
     assert none["after"]["coverage"] >= some["after"]["coverage"]
-    assert not any("allow-empty" in step for step in none["verdict"]["next_steps"])
-    assert not fareg.load(tmp_path / "none.fareg").allow_empty
+    assert not any("allow_empty" in step for step in none["verdict"]["next_steps"])
+    assert not fareg.load(out).allow_empty
 
 
 @pytest.mark.parametrize("level", ["0", "1", "90", "nan", "-0.5"])

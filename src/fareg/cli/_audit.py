@@ -43,11 +43,14 @@ def audit(
         typer.Option(help="Allow for sets that this many rows calibrated (a model tells it)."),
     ] = None,
     report: opt.Report = None,
-    tables: opt.Tables = None,
-    card: opt.Card = None,
+    tables: Annotated[
+        Path | None, typer.Option(help="Also write every table to this folder, as CSV files.")
+    ] = None,
+    card: Annotated[
+        Path | None, typer.Option(help="Also write a section of a model card to this .md file.")
+    ] = None,
     fail_on: opt.FailOn = None,
     trust: opt.Trust = None,
-    max_rows: opt.MaxRows = 1_000_000,
 ) -> None:
     """Find who is covered less often than promised, by the sets of any tool."""
     check_gate(fail_on)
@@ -64,7 +67,6 @@ def audit(
                 confidence_level=confidence,
                 clusters=clusters,
                 n_calibration=calibration_rows,
-                max_rows=max_rows,
                 report=report,
                 tables=tables,
                 card=card,

@@ -18,9 +18,8 @@ def _bar() -> Any:
 
 def reproduce(
     targets: Annotated[
-        list[str] | None, typer.Argument(help="Tables and figures, see --list (default: all).")
+        list[str] | None, typer.Argument(help="Tables and figures of the paper (default: all).")
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Name the targets and stop.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Run a small and rough version, in minutes.")
     ] = False,
@@ -28,23 +27,18 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Results folder.")] = Path("reproduction"),
     acs_root: Annotated[Path | None, typer.Option(help="Folder of ACS PUMS files.")] = None,
 ) -> None:
-    """Run the paper's experiments; a stopped run continues where it stopped."""
+    """Run the paper's experiments; a stopped run continues where it stopped.
+
+    The targets are wsc-cdf, wsc-table, synthetic, selection, nursery, nursery-cut, delta,
+    delta-draws, draws, beta, visualization, time, eight, codes, condcp, published and acs.
+    """
     with answering() as told:
-        from fareg.experiments import list_targets
         from fareg.experiments import reproduce as run
 
-        told.update(targets=list_targets())
-        if not list_:
-            where = engine_of(engine)
-            done = run(
-                targets or (), out=out, quick=quick, acs_root=acs_root, console=_bar(), **where
-            )
-            told.update(done.to_dict())
+        where = engine_of(engine)
+        done = run(targets or (), out=out, quick=quick, acs_root=acs_root, console=_bar(), **where)
+        told.update(done.to_dict())
     if as_json():
-        return
-    if list_:
-        for name, title in told["targets"].items():
-            say(f"{name:14} {title}")
         return
     for name, reason in told["skipped"].items():
         say(f"{name} skipped, {reason}", err=True)

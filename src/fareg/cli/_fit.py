@@ -67,22 +67,16 @@ def fit(
     label_conditional: Annotated[
         bool, _option("Promise coverage for every true label.", SETS, "--label-conditional")
     ] = False,
-    allow_empty: Annotated[
-        bool, _option("Let sets be empty; if not, the most probable label joins such a set.", SETS)
-    ] = True,
     protect: Annotated[
         list[str] | None,
         _option("A group with a threshold of its own: 'sex = Female and age > 60'.", SETS),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
     report: opt.Report = None,
-    tables: opt.Tables = None,
-    card: opt.Card = None,
     fail_on: opt.FailOn = None,
     test_out: Annotated[
         Path | None, typer.Option(help=f"Also write the test rows to this file: {TABLE}.")
     ] = None,
-    max_rows: opt.MaxRows = 1_000_000,
 ) -> None:
     """Train a model on a table, find who is under-covered, calibrate, and test.
 
@@ -110,15 +104,11 @@ def fit(
                 confidence_level=confidence,
                 conformity_score=score,
                 label_conditional=label_conditional,
-                allow_empty=allow_empty,
                 progress=progress,
                 seed=seed,
                 protect=protect or (),
                 report=report,
-                tables=tables,
-                card=card,
                 test_out=test_out,
-                max_rows=max_rows,
                 settings={**SETTINGS, "protect": _again()},
             )
         told.update(trial.to_dict(), model=out, report=report, test_rows=test_out)

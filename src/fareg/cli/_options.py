@@ -33,7 +33,6 @@ Clusters = Annotated[
     str | None,
     typer.Option(help="Column of ids: rows of one id stay together, and each id counts once."),
 ]
-MaxRows = Annotated[int, typer.Option(help="Rows to draw at random from a table that has more.")]
 Engine = Annotated[
     str,
     typer.Option(
@@ -49,12 +48,6 @@ Trust = Annotated[
 ]
 Report = Annotated[
     Path | None, typer.Option(help=f"Also write a report to this {either(HTML)} file.")
-]
-Tables = Annotated[
-    Path | None, typer.Option(help="Also write every table to this folder, as CSV files.")
-]
-Card = Annotated[
-    Path | None, typer.Option(help="Also write a section of a model card to this .md file.")
 ]
 FailOn = Annotated[
     str | None,

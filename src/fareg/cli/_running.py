@@ -22,7 +22,7 @@ JSON: ContextVar[bool] = ContextVar("json")  # set by the program
 # What next steps call a setting in the shell.
 SETTINGS = {
     "label_conditional=True": "--label-conditional",
-    "allow_empty=False": "--no-allow-empty",
+    "allow_empty=False": "fareg.workflow.fit_file(..., allow_empty=False) in Python",
     "sensitive_features": "--sensitive",
     "n_calibration": "--calibration-rows",
 }

@@ -14,7 +14,7 @@ from fareg._columns import canonical
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._rows import check_numpy_seed, hash_key, row_hashes
 from fareg._validation import IntArray, check_choice, check_confidence_level
-from fareg._words import HTML, MARKDOWN
+from fareg._words import HTML
 from fareg.auditing import Comparison, records
 from fareg.classifiers import FaReGClassifier, is_given, split_rows
 from fareg.groups import Rule
@@ -95,8 +95,6 @@ def fit_file(
     seed: int = 0,
     protect: Sequence[str] = (),
     report: AnyPath | None = None,
-    tables: AnyPath | None = None,
-    card: AnyPath | None = None,
     test_out: AnyPath | None = None,
     safe_csv: bool = False,
     max_rows: int = MAX_ROWS,
@@ -149,10 +147,6 @@ def fit_file(
     protect : list of str, default=()
         Groups in words that have a threshold of their own, such as findings of an audit of other
         rows; none means those that learning rows show.
-    tables : path of a folder, default=None
-        Also write every table there, as CSV files.
-    card : path of a .md file, default=None
-        Also write a section of a model card there.
     report : path of an HTML file, default=None
         Also write a report, for which the audit of what is left computes worst slabs and excess
         risk too.
@@ -171,9 +165,7 @@ def fit_file(
     if report is not None:
         check_output(report, endings=HTML)
     check_safe_csv(test_out, safe_csv)
-    if card is not None:
-        check_output(card, endings=MARKDOWN)
-    check_outputs([out, report, card, test_out], inputs=[data, given.path])
+    check_outputs([out, report, test_out], inputs=[data, given.path])
     if test_out is not None:
         is_parquet(check_output(test_out))  # it refuses other endings
     check_confidence_level(confidence_level)
@@ -233,10 +225,6 @@ def fit_file(
     save(clf, out, metadata={"columns": kinds, **_notes(trial, base)}, seen=seen)
     if report is not None:
         trial.comparison.to_html(report)
-    if tables is not None:
-        trial.comparison.to_tables(tables)
-    if card is not None:
-        trial.comparison.to_card(card)
     return trial
 
 
