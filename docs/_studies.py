@@ -358,7 +358,12 @@ def results() -> dict[str, Any]:
     rivals, lines = methods(), overview()
     default = [line for line in lines if "shapes" in line["what"] and "default" in line["model"]]
     return {
-        "overview": lines,
+        # the newest version of each study; the CSV files have all
+        "overview": list(
+            {
+                (line["what"].split(" ", 1)[1], line["model"], line["n"]): line for line in lines
+            }.values()
+        ),
         "shapes": {line["n"]: line for line in default},  # of the newest version
         "methods": rivals,
         "few_methods": rivals[rivals["N"] == 500].set_index("method").to_dict("index"),
