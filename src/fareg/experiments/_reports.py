@@ -173,7 +173,19 @@ def _lead(summary: pd.DataFrame) -> str:
     return text
 
 
+def _gains(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return the gain in group coverage per label that sets grow by, over marginal sets."""
+    names = ["group_coverage", "size"]
+    marginal = summary[summary["method"] == "Marginal"].set_index("n")[names]
+    beyond = summary.set_index(["n", "method"])[names] - marginal
+    ratio = (beyond["group_coverage"] / beyond["size"]).where(beyond["size"] > 1e-3)
+    wide = ratio.unstack("n").reindex(summary["method"].unique()).dropna(how="all")
+    return wide.apply(lambda column: in_digits(column, 2))
+
+
 def _size_parts(summary: pd.DataFrame) -> Parts:
+    title = "Gain in group coverage per label that sets grow by, over marginal sets:"
+    gains = _wide(_gains(summary), title)
     sizes = sorted(summary["n"].unique())
     summary = _shown(summary[summary["n"].isin([sizes[0], *sizes[-2:]])])
     parts = [_lead(summary)]
@@ -182,7 +194,7 @@ def _size_parts(summary: pd.DataFrame) -> Parts:
         shown = summary.assign(text=with_errors(summary, metric))
         wide = shown.pivot(index="method", columns="n", values="text").reindex(names)
         parts.append(_wide(wide, f"{PANELS[metric]}:"))
-    return parts
+    return [*parts, gains]
 
 
 def _shown(summary: pd.DataFrame) -> pd.DataFrame:
