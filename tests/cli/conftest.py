@@ -1,8 +1,14 @@
 """A folder with tables and a model for the tests of the command line."""
 
+import signal
+
 import pytest
 
 from shell import FRAME, SMALL, run
+
+# A shell lets what it starts in the background ignore Ctrl-C, and the commands would inherit it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
