@@ -190,3 +190,11 @@ def test_a_part_that_is_strange_is_a_warning_of_every_command(place, tmp_path):
         told = run(*command).stderr
         assert "Warning: column Gender: 20.0% of 1,000 rows are empty (0.0% in fit)" in told
         assert told.count("Gender: ") == 1
+
+
+def test_a_column_that_was_mostly_empty_may_not_be_full_of_new_values():
+    mostly_empty = X.assign(town=np.where(np.arange(N) % 20 == 0, X["town"], None))
+    clf = fitted(mostly_empty)
+    clf.predict_set(mostly_empty)
+    with pytest.raises(FaregError, match=r"95.0% of 400 rows hold a value that fit never had"):
+        clf.predict_set(mostly_empty.fillna({"town": "None"}))

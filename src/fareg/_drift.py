@@ -207,12 +207,19 @@ def judge(summary: Summary, drift: Drift, *, accept: bool) -> None:
 
 def _excess(seen: Mapping[str, Any], strange: Strange) -> float:
     """Return the share of strange rows beyond that in fit, 0 if chance explains it."""
-    n, k, n_fit = strange.rows, strange.unseen + strange.empty, seen["people"]
-    k_fit = min(n_fit, seen["rare"] + round(seen["empty"] * n_fit))
-    excess = k / n - k_fit / n_fit if n >= MIN_ROWS else 0.0
-    # given how many of all rows are strange, each is as likely to be a new one
-    by_chance = excess < REPORTED or hypergeom.sf(k - 1, n + n_fit, k + k_fit, n) >= CHANCE
-    return 0.0 if by_chance else float(excess)
+    n, n_fit, empty = strange.rows, seen["people"], round(seen["empty"] * seen["people"])
+    worst = 0.0
+    # values never seen count by themselves too: a column that was mostly empty may be full of them
+    for k, k_fit in (
+        (strange.unseen, seen["rare"]),
+        (strange.unseen + strange.empty, seen["rare"] + empty),
+    ):
+        k_fit = min(n_fit, k_fit)
+        excess = k / n - k_fit / n_fit if n >= MIN_ROWS else 0.0
+        # given how many of all rows are strange, each is as likely to be a new one
+        if excess >= REPORTED and hypergeom.sf(k - 1, n + n_fit, k + k_fit, n) < CHANCE:
+            worst = max(worst, excess)
+    return float(worst)
 
 
 def _sentence(name: str, seen: Mapping[str, Any], strange: Strange) -> str:

@@ -231,8 +231,23 @@ def test_labels_cells_and_clusters():
     y[:100] = "c"  # a label that the model does not know is missed
     assert watched.update(X, y, proba=proba).alarms[0].row < 10
     grouped = calibrated(SplitConformalClassifier(), clusters=np.arange(N) // 3)
-    status = feed(CoverageMonitor(grouped), people(150, 17)).to_dict()["streams"][0]["status"]
-    assert status == "learning"
+    X, y, proba = people(150, 17)
+    told = CoverageMonitor(grouped).update(X, y, proba=proba, clusters=np.arange(150)).to_dict()
+    assert told["streams"][0]["status"] == "learning"
+
+
+def test_every_cluster_counts_once_and_is_not_forgotten():
+    X, y, proba = people(N, 0)
+    clf = calibrated(clusters=np.arange(N) // 3)
+    monitor = CoverageMonitor(clf)
+    with pytest.raises(FaregError, match="pass clusters, an id per row"):
+        monitor.update(X, y, proba=proba)
+    X, y, proba = people(900, 3)
+    of_whom = np.random.default_rng(0).permutation(np.arange(900) // 3)
+    monitor.update(X, y, np.arange(900), proba=proba, clusters=of_whom)
+    assert monitor.n_rows == monitor.summary().loc["everyone", "rows"] == 300
+    with pytest.raises(FaregError, match="clusters must say whose row each is, got 3 missing"):
+        monitor.update(X, y, proba=proba, clusters=np.where(of_whom, of_whom, np.nan))
 
 
 def test_the_page_shows_every_group_and_runs_nothing(clf, tmp_path):

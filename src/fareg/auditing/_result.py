@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from fareg._files import AnyPath, check_output, write_text
+from fareg._validation import InvalidInputError
 from fareg._words import HTML, JSON, MARKDOWN, json_types
 from fareg.auditing._card import markdown, model_card, text_table
 from fareg.auditing._rate import Rate
@@ -216,7 +217,11 @@ class AuditResult:
         return table.drop(columns="p_value").drop_duplicates("group").reset_index(drop=True)
 
     def fails(self, gate: str) -> bool:
-        """Tell whether a gate is shut: "found" (a group or everyone is below), "low", "unequal"."""
+        """Tell whether a gate is shut: "found", "low" or "unequal".
+
+        "found" means that the verdict names an under-covered group, or that everyone is below:
+        slight gaps and groups of few rows are told, and leave the gate open.
+        """
         return self.status in FAILURES[gate] or (gate == "unequal" and bool(self.unequal))
 
     def summary(self) -> str:
@@ -345,6 +350,8 @@ TABLES = ("table", "sizes", "levels", "pairs", "by_label", "set_sizes", "slabs")
 
 def write_tables(folder: AnyPath, tables: Mapping[str, pd.DataFrame]) -> None:
     """Write frames as CSV files named after them, each whole or not at all."""
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise InvalidInputError(f"tables must name a folder, got the file {folder}; name another")
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         kept = table.drop(columns=["hits", "effective", "features"], errors="ignore")

@@ -49,8 +49,9 @@ RECALIBRATE = (
     "is when the population has changed or when training rows were used to calibrate."
 )
 MEND_GROUP = (
-    "Do not rely on these sets for this group yet: give it a threshold of its own, and audit on "
-    "rows that are new: "
+    "Do not rely on these sets for this group yet: give it a threshold of its own in a model that "
+    "other rows calibrate than those that found it, and audit on new rows. This command starts "
+    "from the same rows: "
 )
 AUDIT_AGAIN = "Audit again when new rows with labels arrive."
 USE = "Use the model, and audit its sets when new rows with labels arrive."
@@ -60,7 +61,7 @@ MADE_WORSE = (
     "better. Fit again with the columns of these groups alone in sensitive_features, and compare."
 )
 MEND_SIZES = (
-    "Larger sets help less: have people decide the cases of this group with more time or "
+    "Larger sets help less: have people decide the cases of those who get them with more time or "
     "information, and improve the model there. Larger sets are not an error of calibration."
 )
 
@@ -215,7 +216,7 @@ def _first(status: str, facts: Facts) -> str:
         return (
             f"Rows with {main['rule']} are covered {percent(main['coverage'])} of the time instead "
             f"of {target} ({evidence(main)}), verified on about {rows(main['n'])} that played no "
-            f"part in finding them{_found_in(main)}."
+            f"part in finding them{_found_in(main)}.{_also(facts.far[1:])}"
         )
     if not (facts.findings or facts.power or facts.labels[0]):
         together, why = "", ""
@@ -237,6 +238,14 @@ def _found_in(group: Row) -> str:
     if group.get("n_splits") is None:
         return ""
     return f", and found in {group['n_found']} of {group['n_splits']} random halves"
+
+
+def _also(groups: Sequence[Row]) -> str:
+    """Name the other groups that were found."""
+    if not groups:
+        return ""
+    told = shown(f"{own['rule']} ({percent(own['coverage'])})" for own in groups)
+    return f" Also found: {told}."
 
 
 def power_sentence(power: Sequence[Row]) -> str:

@@ -52,7 +52,8 @@ Report = Annotated[
 FailOn = Annotated[
     str | None,
     typer.Option(
-        help="End with exit code 3 if it is so: found (a group or everyone is below), low "
-        "(everyone), unequal (sets are much larger for some)."
+        help="End with exit code 3 if it is so: found (the verdict names an under-covered "
+        "group, or everyone is below; slight gaps and small groups do not count), low (everyone), "
+        "unequal (sets are much larger for some)."
     ),
 ]

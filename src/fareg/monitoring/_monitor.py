@@ -16,11 +16,13 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta
 
+from fareg._columns import take_rows
 from fareg._drift import accept_drift, unjudged
 from fareg._files import AnyPath, check_output, check_readable, digest_of, write_text, writing
 from fareg._labels import label_codes
 from fareg._validation import (
     BoolArray,
+    IntArray,
     InvalidInputError,
     NotConformalizedError,
     all_or_nothing,
@@ -131,6 +133,7 @@ class CoverageMonitor:
         proba: Any = None,
         sensitive_features: Any = None,
         ids: Any = None,
+        clusters: Any = None,
     ) -> Self:
         """Take in labelled rows; a call that fails changes nothing.
 
@@ -147,7 +150,21 @@ class CoverageMonitor:
         proba, sensitive_features, ids
             As in ``predict_set``. With ids, two people of equal values are two people; a batch
             whose rows, labels, ids and times all equal those of an earlier one is refused.
+        clusters : array-like of shape (n_samples,), default=None
+            Ids of people or places with several rows, which a classifier needs that was calibrated
+            with clusters: one row of each counts, drawn at random. Feed all rows of one together.
         """
+        if clusters is not None:
+            kept = self._one_of_each(X, y, clusters, sensitive_features, ids)
+            X, y, when, proba, sensitive_features, ids = (
+                None if part is None else take_rows(part, kept)
+                for part in (X, y, when, proba, sensitive_features, ids)
+            )
+        elif self.clf.n_calibration_clusters_ is not None:
+            raise InvalidInputError(
+                "this classifier was calibrated with clusters, each of which counts once, got rows "
+                "without clusters; pass clusters, an id per row"
+            )
         beside = {"sensitive_features": sensitive_features, "ids": ids}
         with unjudged():  # a change is what the watch is for, so strange columns only warn
             hashes = self.clf.labelled_hashes(X, y, **beside)
@@ -179,6 +196,22 @@ class CoverageMonitor:
         self._known, self._streams = known, streams
         self.n_rows += len(hashes)
         return self
+
+    def _one_of_each(
+        self, X: Any, y: Any, clusters: Any, sensitive_features: Any, ids: Any
+    ) -> IntArray:
+        """Return the number of one row of each cluster, in the order of the rows."""
+        codes = pd.factorize(np.asarray(clusters))[0]
+        with unjudged():
+            hashes = self.clf.labelled_hashes(X, y, sensitive_features=sensitive_features, ids=ids)
+        check_same_length(X=hashes, clusters=codes)
+        if (codes < 0).any():
+            raise InvalidInputError(
+                f"clusters must say whose row each is, got {int((codes < 0).sum())} missing; give "
+                "rows that belong to nobody an id of their own"
+            )
+        order = np.lexsort((hashes, codes))  # hashes are as good as random numbers
+        return np.sort(order[np.unique(codes[order], return_index=True)[1]])
 
     def _judged(self, X: Any, y: Any, *, proba: Any, **beside: Any) -> tuple[Labelled, BoolArray]:
         """Return the rows with the scores that decide about their sets, and which are covered."""

@@ -218,6 +218,13 @@ class ModelFile:
             require(type(told["n_calibration"]) is int, "n_calibration_")
             people = told["n_calibration_clusters"]
             require(people is None or type(people) is int, "n_calibration_clusters_")
+            protect = parameters.get("protect")
+            if not (protect is None or isinstance(protect, str)):  # the words of rules
+                rules = Reader(self._arrays, self.archive.size).read(protect)
+                rules = rules if isinstance(rules, list | tuple) else [rules]
+                told["parameters"]["protect"] = [
+                    getattr(getattr(rule, "rule", rule), "text", "") for rule in rules
+                ]
             if "groups_" in fitted:
                 groups = Reader(self._arrays, self.archive.size).read(fitted["groups_"])
                 require(isinstance(groups, pd.DataFrame), "groups_")
@@ -505,6 +512,8 @@ def _versions() -> dict[str, str]:
 
 def _told(node: Any) -> Any:
     """Return a parameter as something to print."""
+    if isinstance(node, list):
+        return [_told(item) for item in node]
     if not isinstance(node, dict) or "$" not in node:
         return node
     if node["$"] == "tuple":

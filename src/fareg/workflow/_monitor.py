@@ -85,7 +85,12 @@ def monitor_file(
     with Table(data) as table:
         ids = id_column(ids, file, table)
         told = {**kinds, **label_kinds(clf, target)}
-        further = [name for name in (when, ids) if name is not None and name not in told]
+        noted = file.fit_notes.get("left_out", {}).items()
+        clusters = next((name for name, role in noted if role == "clusters"), None)
+        if clusters is not None:
+            table.check_columns([clusters])
+        beside = dict.fromkeys((when, ids, clusters))
+        further = [name for name in beside if name is not None and name not in told]
         frame = table.read([*told, *further], labels=[target], kinds=told)
     frame = labelled_rows(frame, target).reset_index(drop=True)
     y: Any = frame[target]
@@ -95,13 +100,14 @@ def monitor_file(
         y = pd.Series([known.get(text, text) for text in texts], dtype=object)
     progress("watching")
     own = list(clf.column_kinds_ or kinds)
-    beside = frame[list(file.beside)] if file.beside else None
+    people = frame[list(file.beside)] if file.beside else None
     monitor.update(
         frame[own],
         y.to_numpy(),
         None if when is None else _times(frame[when]),
-        sensitive_features=beside,
+        sensitive_features=people,
         ids=None if ids is None else frame[ids].astype(object).to_numpy(),
+        clusters=None if clusters is None else frame[clusters].to_numpy(),
     )
     if report is not None:
         monitor.report(report)
