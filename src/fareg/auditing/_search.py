@@ -25,6 +25,7 @@ from fareg.groups import Rule, find_groups
 from fareg.pvalues import holm
 
 MIN_ROWS = 20  # a half with fewer rows proposes nothing
+MAX_PROPOSING = 5000  # of twice as many rows or more, this many propose and all others test
 SHARE_OF_HALVES = 0.2  # a finding is rejected in so many halves or more
 MIN_OVERLAP = 0.5  # proposals that share this much of their people with a group are variants of it
 MOST_TOLD = 5  # findings, unless there are more that hold mostly other people
@@ -32,6 +33,7 @@ MOSTLY_NEW = 0.5
 MOST_PROPOSED, MOST_UNEQUAL = 8, 3  # groups that one half proposes, and whose sets are unequal
 SIZE_RATIO = 1.25  # sets are called unequal if they hold this many times the labels of the others'
 MIN_SIZED = 30  # rows that mean sizes are compared on
+BESIDE = 2  # groups that a half of a simulated table is taken to propose
 KINDS = ((1, 0.3), (1, 0.1), (2, 0.1))  # conditions and share of the groups that are simulated
 STEP = 0.04
 N_STEPS = 16  # planted groups of each kind by which the power is simulated
@@ -136,25 +138,52 @@ def search(
     at least half of its people with it, whose coverage is really below the promise. The same holds
     for sizes, but for the approximation by Student's t.
     """
+    if not len(people):
+        return (), ()
     halves = [_some_half(people, rng) for _ in range(n_splits)]
+    masks = _Masks(people.columns)
     missed = 1.0 - people.covered.astype(np.float64)
-    below = _found(people, missed, _coverage_test(people, promise), halves, promise, significance)
+    test = _coverage_test(people, promise)
+    rules = find_groups(people.columns, missed, people.clusters, most=MOST_PROPOSED)
+    below = _found(rules, people, missed, test, halves, masks, promise, significance)
     if people.size.max(initial=0) == people.size.min(initial=0):
         return below, ()
     sizes = people.size.astype(np.float64)
-    halves = halves[: max(1, n_splits // 2)]
-    test = _size_test(people)
-    larger = _found(people, sizes, test, halves, promise, significance, most=MOST_UNEQUAL)
+    rules = find_groups(people.columns, sizes, people.clusters, most=MOST_UNEQUAL)
+    rules = [rule for rule in rules if _is_larger(masks.of(rule), people)]
+    halves, test = halves[: max(1, n_splits // 2)], _size_test(people)
+    larger = _found(
+        rules, people, sizes, test, halves, masks, promise, significance, most=MOST_UNEQUAL
+    )
     is_new = (own.is_finding and own.n_new >= MOSTLY_NEW * own.mask.sum() for own in larger)
     return below, tuple(own for own, is_new in zip(larger, is_new, strict=True) if is_new)
 
 
+class _Masks:
+    """Which rows fulfil a rule; halves propose the same conditions, so each is looked up once."""
+
+    def __init__(self, columns: pd.DataFrame) -> None:
+        self.columns, self.known = columns, dict[Any, BoolArray]()
+
+    def of(self, rule: Rule) -> BoolArray:
+        for one in rule.conditions:
+            if one not in self.known:
+                self.known[one] = Rule((one,)).inside(self.columns)
+        return np.asarray(np.logical_and.reduce([self.known[one] for one in rule.conditions]))
+
+
+def _is_larger(inside: BoolArray, people: Audited) -> bool:
+    """Tell whether sets of a group are as large as a finding needs, on all rows."""
+    return people.mean_size(inside) >= SIZE_RATIO * people.mean_size(~inside)
+
+
 def _some_half(people: Audited, rng: np.random.Generator) -> BoolArray:
-    """Draw the rows that propose: half of them, or those of half of the clusters."""
+    """Draw the rows that propose: half of them or of the clusters, or fewer of a large table."""
     units = np.arange(len(people)) if people.clusters is None else people.clusters
     n_units = int(units.max(initial=-1)) + 1
     chosen = np.zeros(n_units, dtype=bool)
-    chosen[rng.permutation(n_units)[: n_units // 2]] = True
+    n_proposing = min(n_units // 2, n_units * MAX_PROPOSING // max(1, len(people)))
+    chosen[rng.permutation(n_units)[:n_proposing]] = True
     return np.asarray(chosen[units])
 
 
@@ -190,7 +219,8 @@ def _proposed(
     shortfall: FloatArray,
     test: Test,
     proposing: BoolArray,
-    most: int = MOST_PROPOSED,
+    known: _Masks,
+    most: int,
 ) -> _Half:
     """Propose groups on some rows and test them on the others."""
     masks: list[BoolArray] = []
@@ -199,36 +229,39 @@ def _proposed(
     if units >= MIN_ROWS:
         half = people.columns.iloc[proposing].reset_index(drop=True)
         rules = find_groups(half, shortfall[proposing], clusters, most=most)
-        masks = [rule.inside(people.columns) for rule in rules]
+        masks = [known.of(rule) for rule in rules]
     p = np.array([test(mask, ~proposing) for mask in masks])
     return _Half(masks, ~proposing, holm(p))
 
 
 def _found(
+    rules: list[Rule],
     people: Audited,
     shortfall: FloatArray,
     test: Test,
     halves: list[BoolArray],
+    masks: _Masks,
     promise: Promise,
     significance: float,
     most: int = MOST_PROPOSED,
 ) -> tuple[Finding, ...]:
-    """Find groups on all rows, and ask each half for its proposals."""
-    if not len(people):
-        return ()
-    rules = find_groups(people.columns, shortfall, people.clusters, most=most)
+    """Ask each half for its proposals, and what they say of groups that were found on all rows."""
     if not rules:
         return ()
-    asked = [_proposed(people, shortfall, test, proposing, most) for proposing in halves]
-    groups = [_judged(rule, people, asked, promise, significance) for rule in rules]
+    asked = [_proposed(people, shortfall, test, proposing, masks, most) for proposing in halves]
+    groups = [_judged(rule, masks.of(rule), people, asked, promise, significance) for rule in rules]
     return _told(groups)
 
 
 def _judged(
-    rule: Rule, people: Audited, halves: list[_Half], promise: Promise, significance: float
+    rule: Rule,
+    inside: BoolArray,
+    people: Audited,
+    halves: list[_Half],
+    promise: Promise,
+    significance: float,
 ) -> Finding:
     """Combine what the halves say of a group and its variants."""
-    inside = rule.inside(people.columns)
     p, rates, counted = np.ones(len(halves)), [], np.zeros(len(people))
     for i, half in enumerate(halves):
         close = [j for j, mask in enumerate(half.masks) if _overlap(mask, inside) >= MIN_OVERLAP]
@@ -305,7 +338,13 @@ def simulated_power(
     promised, and one half looks for the group as an audit does. Coverage goes down after each group
     that is missed and up after two in a row that are found, so it settles where 70% of the halves
     succeed. A finding needs one half in five: it is then made in 80% of cases or more.
+
+    It is cautious: of a large table, fewer rows are simulated; a half has to propose the group
+    first and reject it with room for another proposal, and it fails at once if the group itself is
+    not rejected by the other half.
     """
+    people = people.sample(2 * MAX_PROPOSING, rng)
+    masks = _Masks(people.columns)
     k = max(1, int(np.ceil(SHARE_OF_HALVES * n_splits)))
     level, promised, told = significance * k / n_splits, promise.confidence_level, []
     for n_conditions, wanted in KINDS:
@@ -318,15 +357,17 @@ def simulated_power(
             planted = replace(people, covered=covered)
             test = _coverage_test(planted, promise)
             missed = 1.0 - covered.astype(np.float64)
-            half = _proposed(planted, missed, test, _some_half(people, rng))
-            found = [
-                p <= level and _overlap(mask, inside) >= MIN_OVERLAP
-                for mask, p in zip(half.masks, half.p_values, strict=True)
-            ]
+            proposing, is_found = _some_half(people, rng), False
+            if BESIDE * test(inside, ~proposing) <= level:
+                half = _proposed(planted, missed, test, proposing, masks, most=1)
+                is_found = any(
+                    BESIDE * p <= level and _overlap(mask, inside) >= MIN_OVERLAP
+                    for mask, p in zip(half.masks, half.p_values, strict=True)
+                )
             tried.append(coverage)
             shares.append(float(inside.mean()))
-            successes += any(found) and i >= N_STEPS // 3
-            streak = streak + 1 if any(found) else 0
+            successes += is_found and i >= N_STEPS // 3
+            streak = streak + 1 if is_found else 0
             up = {0: -1, 1: 0}.get(streak, 1)  # up after two in a row that are found
             streak %= 2
             step = (STEP if i < N_STEPS // 2 else STEP / 2) * up

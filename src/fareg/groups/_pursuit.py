@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import log
+from functools import cached_property
+from math import comb, log
 from typing import Any
 
 import numpy as np
@@ -202,10 +203,7 @@ class _Feature:
         """
         known = meant[:, : self.n_codes]
         n = known.sum(axis=1)
-        # Sorted by their mean, L levels of noise are worth about .3 L as a list.
-        n_lists = _log_comb(self.n_codes, n)
-        listed = np.minimum(n_lists, log(max(1, self.n_codes)) + 0.3 * self.n_codes)
-        listed = listed + np.where(2 * n == self.n_codes, 0.0, log(2))  # those, or all others
+        listed = self._price_of_lists[n]
         if self.bounds is None:
             return np.asarray(listed)
         starts = known[:, 0] + (known[:, 1:] & ~known[:, :-1]).sum(axis=1)
@@ -213,6 +211,15 @@ class _Feature:
         is_level = (n == 1) if self.levels is not None else np.zeros(len(n), dtype=bool)
         bounded = np.maximum(n_bounds, 1) * log(min(2 * max(1, len(self.coarse)), MAX_BOUNDS))
         return np.asarray(np.where((starts == 1) & ~is_level, bounded, listed))
+
+    @cached_property
+    def _price_of_lists(self) -> FloatArray:
+        """The price of a list of so many levels."""
+        n = np.arange(self.n_codes + 1)
+        # Sorted by their mean, L levels of noise are worth about .3 L as a list.
+        least = log(max(1, self.n_codes)) + 0.3 * self.n_codes
+        listed = np.minimum(_log_comb(self.n_codes, n), least)
+        return np.asarray(listed + np.where(2 * n == self.n_codes, 0.0, log(2)))  # or all others
 
     def condition(self, meant: BoolArray) -> Condition:
         """Return the condition in words."""
@@ -314,8 +321,7 @@ class _Search:
 
     def price_of_features(self, k: int) -> float:
         """Return the price of choosing k features, with that of any group at all."""
-        n = max(k, len(self.features))
-        return NOTHING_FOUND + float(_log_comb(n, k))
+        return NOTHING_FOUND + log(comb(max(k, len(self.features)), k))
 
     def worth(self, parts: Parts) -> float:
         """Return what one conjunction is worth beyond its price.
@@ -336,8 +342,9 @@ class _Search:
 
     def _by_code(self, feature: _Feature, inside: Any = slice(None)) -> FloatArray:
         """Return the sums over the rows inside that have each code, shape (2, n_codes + 2)."""
-        codes, size = feature.codes[inside], feature.n_codes + 2
-        return np.array([np.bincount(codes, own[inside], size) for own in self.summed])
+        rows = inside if isinstance(inside, slice) else np.flatnonzero(inside)
+        codes, size = feature.codes[rows], feature.n_codes + 2
+        return np.array([np.bincount(codes, own[rows], size) for own in self.summed])
 
     def _promising(self) -> list[tuple[int, BoolArray]]:
         """Return the conditions that matter most by themselves, if there are too many."""
