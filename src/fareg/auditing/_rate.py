@@ -35,7 +35,7 @@ N_DRAWS = 20  # of the clusters that are drawn with a row in a group, if they ha
 
 @dataclass(frozen=True)
 class Rate:
-    """A share of rows that are covered: k of n, with its 95% interval and a p-value of the promise.
+    """A share of rows that are covered, with its 95% interval and a p-value of the promise.
 
     Attributes
     ----------
@@ -73,11 +73,6 @@ class Rate:
         low, high = count.interval()
         p = None if promise is None else count.p_value(promise)
         return cls(n, count.coverage, low, high, p, count.n if clustered else None)
-
-    @property
-    def k(self) -> int:
-        """How many of the rows are covered."""
-        return round(self.share * self.n) if self.n else 0
 
     @property
     def independent(self) -> int:

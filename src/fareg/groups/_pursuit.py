@@ -149,13 +149,11 @@ class _Feature:
             coarse_cuts = set(cuts)
             levels = None if is_date else tuple(as_text(pd.Series(values)))
         else:
-            cuts, coarse_cuts = {}, set(COARSE)
-            for q in range(1, FINE):
-                # A round number within a hundredth of the rows is as good as the quantile.
-                middle, width = -(-q * len(finite) // FINE) - 1, len(finite) // 200
-                near = np.clip([middle - width, middle + width], 0, len(finite) - 1)
-                first, last = np.searchsorted(values, finite[near])
-                cuts[q] = _bound(values, int(first), int(last), is_date)
+            # A round number within a hundredth of the rows is as good as the quantile.
+            n, coarse_cuts, q = len(finite), set(COARSE), np.arange(1, FINE)
+            near = -(-q * n // FINE) - 1 + np.array([[-1], [1]]) * (n // 200)
+            ends = np.searchsorted(values, finite[np.clip(near, 0, n - 1)]).T.tolist()
+            cuts = {i + 1: _bound(values, *own, is_date) for i, own in enumerate(ends)}
         bounds = sorted({t for t in cuts.values() if t < values[-1]})
         coarse = sorted({bounds.index(cuts[q]) for q in coarse_cuts if cuts[q] in bounds})
         codes = np.searchsorted(bounds, numbers, side="right" if is_date else "left")
