@@ -153,7 +153,9 @@ class _Feature:
             n, coarse_cuts, q = len(finite), set(COARSE), np.arange(1, FINE)
             near = -(-q * n // FINE) - 1 + np.array([[-1], [1]]) * (n // 200)
             ends = np.searchsorted(values, finite[np.clip(near, 0, n - 1)]).T.tolist()
-            cuts = {i + 1: _bound(values, *own, is_date) for i, own in enumerate(ends)}
+            cuts = {
+                i: _bound(values, first, last, is_date) for i, (first, last) in enumerate(ends, 1)
+            }
         bounds = sorted({t for t in cuts.values() if t < values[-1]})
         coarse = sorted({bounds.index(cuts[q]) for q in coarse_cuts if cuts[q] in bounds})
         codes = np.searchsorted(bounds, numbers, side="right" if is_date else "left")
