@@ -281,6 +281,19 @@ class Audited:
         clustered = self.clusters is not None
         return Rate.of(self.count(rows), len(self.covered[rows]), promise, clustered=clustered)
 
+    def size_of(self, rows: BoolArray) -> tuple[int, int]:
+        """Return how many rows a mask holds, and how many independent ones."""
+        n = int(rows.sum())
+        return n, n if self.clusters is None else len(np.unique(self.clusters[rows]))
+
+    def averaged_rate(self, times: FloatArray, n: int, n_independent: int) -> Rate:
+        """Return the rate of rows that were counted so many times, about ``n`` of them at once."""
+        weights = self.weights * times
+        share = float(weights @ self.covered / weights.sum())
+        low, high = (float(e) for e in clopper_pearson(share * n_independent, n_independent))
+        clusters = None if self.clusters is None else n_independent
+        return Rate(n, share, low, high, None, clusters)
+
     def mean_size(self, rows: Any = slice(None)) -> float:
         """Return the mean number of labels in the sets of some rows; every cluster counts once."""
         if not len(self.size[rows]):

@@ -262,41 +262,33 @@ def _judged(
     significance: float,
 ) -> Finding:
     """Combine what the halves say of a group and its variants."""
-    p, rates, counted = np.ones(len(halves)), [], np.zeros(len(people))
+    p, asked, counted = np.ones(len(halves)), [], np.zeros(len(people))
     for i, half in enumerate(halves):
         close = [j for j, mask in enumerate(half.masks) if _overlap(mask, inside) >= MIN_OVERLAP]
         if close:
             best = min(close, key=lambda j: float(half.p_values[j]))
             p[i], rows = half.p_values[best], half.masks[best] & half.testing
-            rates.append(people.rate(rows, promise))
+            asked.append(people.size_of(rows))
             counted += rows
     k = max(1, int(np.ceil(SHARE_OF_HALVES * len(halves))))
     adjusted = float(min(1.0, np.sort(p)[k - 1] * len(halves) / k))
     weights = people.weights
     return Finding(
         rule=rule,
-        rate=_averaged(rates) if rates else people.rate(inside, promise),
+        rate=people.averaged_rate(counted, *np.mean(asked, axis=0).round().astype(int).tolist())
+        if counted.any()
+        else people.rate(inside, promise),
         share=float(weights[inside].sum() / weights.sum()),
         mean_size=people.mean_size(inside),
         others_size=people.mean_size(~inside),
         adjusted_p_value=adjusted,
         is_finding=adjusted <= significance,
-        n_found=len(rates),
+        n_found=len(asked),
         n_splits=len(halves),
         n_new=int(inside.sum()),
         mask=inside,
         counted=counted,
     )
-
-
-def _averaged(rates: list[Rate]) -> Rate:
-    """Return the mean over halves of n, of the share and of both ends of its interval."""
-    n, share, low, high = (
-        float(np.nanmean([getattr(rate, name) for rate in rates]))
-        for name in ("n", "share", "low", "high")
-    )
-    clusters = [rate.n_clusters for rate in rates if rate.n_clusters is not None]
-    return Rate(round(n), share, low, high, None, round(np.mean(clusters)) if clusters else None)
 
 
 def _overlap(first: BoolArray, second: BoolArray) -> float:

@@ -201,7 +201,13 @@ def group_table(groups: Sequence[Group], people: Audited) -> pd.DataFrame:
     for group in groups:
         own = measured(group.mask.astype(np.int64), 2, people).iloc[[1]]
         if group.weights is not None and group.weights.any():
-            own = own.assign(**_held_out(group, people.covered))
+            rate = people.averaged_rate(group.weights, group.n, group.n_independent)
+            n = rate.independent
+            own = own.assign(**rate.told() | {"n_clusters": n, "hits": rate.share * n})
+            own["effective"] = float(n)
+        elif group.kind == "everyone":
+            rate = people.rate()
+            own = own.assign(low=rate.low, high=rate.high)
         rows.append(own)
     nobody = measured(np.zeros(len(people), dtype=np.int64), 1, people).iloc[:0]
     table = pd.concat(rows, ignore_index=True) if rows else nobody
@@ -209,16 +215,6 @@ def group_table(groups: Sequence[Group], people: Audited) -> pd.DataFrame:
         table.insert(place, name if place else "group", [getattr(g, name) for g in groups])
     table["few"] = table["n_clusters"] < MIN_HEADLINE_ROWS
     return table
-
-
-def _held_out(group: Group, covered: BoolArray) -> dict[str, Any]:
-    """Count a finding on the rows that played no part in proposing it, averaged over halves."""
-    weights, n = group.weights, group.n_independent
-    assert weights is not None
-    share = float(weights @ covered / weights.sum())
-    low, high = (float(end) for end in clopper_pearson(share * n, n))
-    counted = {"hits": share * n, "effective": float(n)}
-    return {"coverage": share, "low": low, "high": high, "n": group.n, "n_clusters": n, **counted}
 
 
 def chosen_levels(table: pd.DataFrame, key: str, listed: Sequence[str] | None) -> pd.DataFrame:
