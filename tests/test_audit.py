@@ -425,3 +425,12 @@ def test_a_level_is_told_once_and_not_with_every_other_feature():
     result = audit(X, y, sets, measures=False, random_state=0)
     # those who are worse off among them are said, too
     assert ("age", "sex") in {group.features for group in result.findings}
+
+
+def test_groups_that_are_named_are_told():
+    X, sets = [[float(i % 2)] for i in range(200)], [["a"]] * 200
+    table = audit(X, ["a"] * 200, sets, groups=["x0 > 0.5"], random_state=0).table
+    told = table[table["kind"] == "named"]
+    assert told[["group", "n", "coverage"]].to_numpy().tolist() == [["x0 > 0.5", 100, 1.0]]
+    with pytest.raises(FaregError, match="sensitive_features has no column y"):
+        audit(X, ["a"] * 200, sets, groups=["y > 0.5"])

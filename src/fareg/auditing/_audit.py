@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import SensitiveFeatures, check_same_order, check_table, select_columns
+from fareg._columns import (
+    SensitiveFeatures,
+    check_columns,
+    check_same_order,
+    check_table,
+    select_columns,
+)
 from fareg._drift import doubtful_columns
 from fareg._encoding import cut_huge
 from fareg._labels import check_labels
@@ -42,6 +48,7 @@ from fareg.auditing._tables import (
     shown,
 )
 from fareg.auditing._verdict import MIN_HEADLINE_ROWS
+from fareg.groups import Rule
 from fareg.metrics import ExcessRisk, excess_risk_parts, tally
 from fareg.report import words
 
@@ -63,6 +70,7 @@ def audit(
     n_calibration: int | None = None,
     n_splits: int = 20,
     predicted: Any = None,
+    groups: Sequence[Rule | str] = (),
     n_directions: int = 100,
     n_permutations: int = 100,
     measures: bool = True,
@@ -109,6 +117,9 @@ def audit(
         ``confidence_level`` itself.
     n_splits : int, default=20
         How many random halves propose and test. More make the answer depend less on the seed.
+    groups : sequence of Rule or of words, default=()
+        Groups to tell in the first table whatever is found, such as those that a model protects.
+        Their columns must be among those in which groups are looked for.
     predicted : array of shape (n_samples,), optional
         The top label of each row, to tell how often it is right in each group.
     n_directions, n_permutations : int, default=100 and 100
@@ -151,6 +162,9 @@ def audit(
     X = check_table(X)
     cluster, selection = read_clusters(X, clusters, sensitive_features)
     columns, notes = _tamed(select_columns(X, selection))
+    own = [Rule.parse(group) if isinstance(group, str) else group for group in groups]
+    for rule in own:
+        check_columns(rule.features, list(map(str, columns)), "sensitive_features")
     check_same_length(X=columns, y=y)
     check_same_order(X=X, y=y, sets=sets, clusters=clusters, sensitive_features=sensitive_features)
     notes += tuple(doubtful_columns(columns))
@@ -169,7 +183,7 @@ def audit(
         "n_splits": n_splits,
         "rng": rng,
     }
-    groups, unequal = search(people, **asked)
+    found, unequal = search(people, **asked)
     power = tuple(simulated_power(people, **asked))
     overall = people.rate()
     # Measures that assume independent rows see one row of each cluster.
@@ -178,7 +192,7 @@ def audit(
     levels, pairs = level_tables(people, confidence_level)
     by_label = label_table(y, people, confidence_level)
     listed = None if selection is None else list(map(str, columns.columns))
-    first = _first_table(people, groups, unequal, by_label, listed)
+    first = _first_table(people, own, found, unequal, by_label, listed)
     slabs, risk = pd.DataFrame(columns=list(SLAB_COLUMNS)), ExcessRisk(*[float("nan")] * 3)
     if measures and len(drawn) > 1:
         tell("searching for the worst slabs")
@@ -203,7 +217,7 @@ def audit(
         rate=overall,
         mean_size=people.mean_size(),
         set_sizes=_set_sizes(people),
-        groups=groups,
+        groups=found,
         unequal=unequal,
         table=first,
         levels=shown(levels, people, first="group"),
@@ -265,11 +279,16 @@ def _tamed(columns: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
 
 
 def _first_table(
-    people: Audited, found: Any, unequal: Any, by_label: pd.DataFrame, listed: list[str] | None
+    people: Audited,
+    named: Sequence[Rule],
+    found: Any,
+    unequal: Any,
+    by_label: pd.DataFrame,
+    listed: list[str] | None,
 ) -> pd.DataFrame:
-    """Return everyone, levels of the features, findings and true labels."""
+    """Return everyone, groups that somebody named, levels of the features, findings and labels."""
     below = [own for own in found if own.is_finding]
-    groups = first_groups(people.columns, (), below, listed, unequal)
+    groups = first_groups(people.columns, named, below, listed, unequal)
     labels = by_label.rename(columns={"label": "group"}).assign(kind="label", column="")
     independent = labels["n_clusters" if "n_clusters" in labels else "n"]
     labels["few"] = independent < MIN_HEADLINE_ROWS

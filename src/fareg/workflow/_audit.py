@@ -156,6 +156,7 @@ def audit_file(
         n_calibration=n_calibration,
         random_state=0 if seed is None else seed,
         predicted=audited.predicted,
+        groups=audited.protected,
         progress=progress,
     )
     about = {"file": Path(data).name, "target": target, **audited.about, **result.about}
@@ -224,6 +225,7 @@ class _Audited:
     about: dict[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     predicted: Any = None
+    protected: Sequence[Any] = ()  # the groups that the model protects, as far as it can be told
 
 
 def _audited_columns(asked: _Asked) -> _Audited:
@@ -298,7 +300,9 @@ def _audited_model(asked: _Asked, model: ModelFile, progress: Progress) -> _Audi
     notes += _not_remembered(model.calibrated_note)
     notes += _not_compared(model, frame)
     predicted = label_texts(top)
-    return _Audited(X, y[new], sets, clusters, sensitive, classes, about, notes, predicted)
+    columns = set(X if sensitive is None else sensitive)
+    groups = [rule for rule in getattr(clf, "protected_", ()) if columns >= set(rule.features)]
+    return _Audited(X, y[new], sets, clusters, sensitive, classes, about, notes, predicted, groups)
 
 
 def _not_free(own: Sequence[str], free: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
