@@ -167,7 +167,7 @@ def test_a_label_that_never_calibrated_and_now_occurs_is_in_every_set():
     [
         ("new people", "shift must be one of"),
         (KnownWeights("wait"), "no column"),
-        (KnownWeights("sex"), "weights must be numbers"),
+        (KnownWeights("sex"), "weights must be non-negative numbers, got nan"),
         (KnownWeights("rare"), "effective rows of 600, and at least 100"),
         (KnownWeights("none"), "effective rows of 600"),
         (CovariateShift(), "call fit first"),
@@ -215,5 +215,5 @@ def test_a_watch_of_weighted_sets_learns_from_its_first_rows_and_belongs_to_one_
 
 def test_weights_of_rows_to_come_are_asked_for():
     clf, (X, _, proba) = calibrated(KnownWeights("weight")), table()
-    with pytest.raises(FaregError, match="weights must be numbers"):
+    with pytest.raises(FaregError, match="weights must be non-negative numbers, got nan"):
         clf.predict_set(pd.concat([X[:5].assign(weight=np.nan), X[5:]]), proba=proba)
