@@ -162,7 +162,7 @@ def audit(
     X = check_table(X)
     cluster, selection = read_clusters(X, clusters, sensitive_features)
     columns, notes = _tamed(select_columns(X, selection))
-    own = [Rule.parse(group) if isinstance(group, str) else group for group in groups]
+    own = _rules(groups)
     for rule in own:
         check_columns(rule.features, list(map(str, columns)), "sensitive_features")
     check_same_length(X=columns, y=y)
@@ -235,6 +235,18 @@ def audit(
     if (main := result.main) is None:
         return result
     return replace(result, picture=group_picture(people, main.mask, main.features))
+
+
+def _rules(groups: Any) -> list[Rule]:
+    """Return the rules of groups: rules, findings or words."""
+    own = list(groups) if isinstance(groups, list | tuple) else [groups]
+    rules = [Rule.parse(one) if isinstance(one, str) else getattr(one, "rule", one) for one in own]
+    if wrong := [one for one in rules if not isinstance(one, Rule)]:
+        raise InvalidInputError(
+            f"groups must be a list of rules or of words, got {wrong[0]!r}; write "
+            '"sex = Female and age > 60"'
+        )
+    return rules
 
 
 def _right(predicted: Any, labels: Any) -> Any:
