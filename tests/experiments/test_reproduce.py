@@ -131,8 +131,8 @@ def test_the_page_says_what_the_summaries_say(everything, tmp_path):
     assert "People of NM, HI; the paper's: CA, NY, TX, AK, AL." in text
     assert "n_draws 100" in text.split("## Settings")[1]
     slabs = text.split("## Table 1")[1].split("## ")[0]
-    assert "On the first two:" in slabs
-    assert "(0.829)" in slabs.split("On the first two:")[1]  # what the paper prints for WSC+
+    assert "On the first two features;" in slabs
+    assert "(0.829)" in slabs  # what the paper prints for WSC+
     assert "## Not run" not in text
 
     folder = tmp_path / "other"

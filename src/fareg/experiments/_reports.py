@@ -7,7 +7,7 @@ What is said around the tables stands in ``reproduction.md.jinja``; what people 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +22,7 @@ from fareg.experiments._figures import draw_cdf, draw_image, draw_moves, draw_pa
 from fareg.experiments._settings import BaseModel
 from fareg.experiments._store import write_file
 from fareg.experiments._summaries import (
+    DECIDING,
     LABELS,
     PANELS,
     as_csv,
@@ -39,18 +40,16 @@ from fareg.paper import PublishedFaReGClassifier
 
 SELECTIONS = {"first": "Color", "second": "Gender", "both": "Both"}
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
-FEATURES: dict[Any, str] = {10: "all ten features", 3: "the first three", 2: "the first two"}
+FEATURES: dict[Any, str] = {10: "all ten", 3: "the first three", 2: "the first two"}
 OTHER_SETTINGS = "FaReG (paper, synthetic settings)"
-OF_VARIANTS = (
-    *("Marginal", "AFCP2", "FaReG (paper)", OTHER_SETTINGS, "FaReG (levels)"),
-    "Oracle partition",
-)
-VARIANTS = ("base", "codes", "data")  # a comparison has a table for each value of these
-AT_SIZES = ("group_coverage", "size")  # what is shown at the smallest and the two largest N
+OF_VARIANTS = (*("Marginal", "AFCP2", "FaReG (paper)", OTHER_SETTINGS, "FaReG (levels)"),)
+VARIANTS = ("base", "codes", "data")
+UNPRINTED = ("group_coverage", "size", "gain")  # of what the paper does not print
 SHOWN_METHODS = (  # on the page; summaries have all
-    *("Marginal", "CondCP", "PLCP", "RCP", "FaReG (paper)"),
-    *("FaReG (levels)", "FaReG (levels, out of fold)", "Oracle partition"),
+    *("Marginal", "CondCP", "PLCP", "RCP", "FaReG (paper)", "FaReG (levels)", "Oracle partition"),
 )
+TITLES = {"data": "Data", "codes": "Codes", "base": "Base", "n": "N", "method": "Method"}
+TITLES |= {"setting": "Value"}
 SHOWN = ("delta", "beta", "n_draws", "epochs", "batch_size", "learning_rate", "hidden_sizes")
 X_LABELS = {"n": "N", "setting": "value"}
 MATCHED = "Marginal at the size of "
@@ -85,7 +84,11 @@ def write_page(page: Path) -> Path:
     """Write the page of the summaries in the folder of the same name next to it."""
     folder = page.with_suffix("")
     found = {name: folder / name / "summary.csv" for name in TARGETS}
-    summaries = {name: pd.read_csv(path) for name, path in found.items() if path.is_file()}
+    summaries = {
+        name: pd.read_csv(path, dtype={"version": str})
+        for name, path in found.items()
+        if path.is_file()
+    }
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -106,7 +109,7 @@ def write_page(page: Path) -> Path:
             "parts": REPORTS[TARGETS[name].report].parts(with_paper(summary, name)),
             "figures": sorted(path.stem for path in (folder / name).glob("*.svg")),
             "name": name,
-            "version": summary["version"].iloc[0] if "version" in summary else "",
+            "version": ", ".join(summary.get("version", pd.Series(["unknown"])).unique()),
         }
         for name, summary in summaries.items()
     ]
@@ -115,6 +118,7 @@ def write_page(page: Path) -> Path:
         sections=sections,
         settings=markdown_table(settings_table()),
         lead=said.get("lead", ""),
+        versions=sorted({part["version"] for part in sections}),
         missing=[TARGETS[name].title for name in TARGETS if name not in summaries],
     )
     return write_file(page, text)
@@ -164,37 +168,21 @@ def _summary(rows: pd.DataFrame) -> pd.DataFrame:
 def _lead(summary: pd.DataFrame) -> str:
     few, many = summary["repeats"].min(), summary["repeats"].max()
     count = f"{many}" if few == many else f"{few} to {many}"
-    text = f"Mean ± standard error over {count} repetition{'s' if many > 1 else ''}."
+    text = f"{count} repetition{'s' if many > 1 else ''}."
     if "n" in summary and summary["n"].nunique() == 1:
-        text = f"N = {summary['n'].iloc[0]}. {text}"
+        text = f"N = {summary['n'].iloc[0]}, {text}"
     if "states" in summary:
         ours = summary["states"].iloc[0]
         text += f" People of {ours}; the paper's: {', '.join(PAPER_STATES)}."
     return text
 
 
-def _gains(summary: pd.DataFrame) -> pd.DataFrame:
+def _per_label(summary: pd.DataFrame) -> pd.Series:
     """Return the gain in group coverage per label that sets grow by, over marginal sets."""
-    names = ["group_coverage", "size"]
-    marginal = summary[summary["method"] == "Marginal"].set_index("n")[names]
-    beyond = summary.set_index(["n", "method"])[names] - marginal
-    ratio = (beyond["group_coverage"] / beyond["size"]).where(beyond["size"] > 1e-3)
-    wide = ratio.unstack("n").reindex(summary["method"].unique()).dropna(how="all")
-    return wide.apply(lambda column: in_digits(column, 2))
-
-
-def _size_parts(summary: pd.DataFrame) -> Parts:
-    title = "Gain in group coverage per label that sets grow by, over marginal sets:"
-    gains = _wide(_gains(summary), title)
-    sizes = sorted(summary["n"].unique())
-    summary = _shown(summary[summary["n"].isin([sizes[0], *sizes[-2:]])])
-    parts = [_lead(summary)]
-    names = list(summary["method"].unique())
-    for metric in AT_SIZES:
-        shown = summary.assign(text=with_errors(summary, metric))
-        wide = shown.pivot(index="method", columns="n", values="text").reindex(names)
-        parts.append(_wide(wide, f"{PANELS[metric]}:"))
-    return [*parts, gains]
+    measures = summary[["group_coverage", "size"]]
+    marginal = summary[summary["method"] == "Marginal"].set_index("n")[measures.columns]
+    beyond = measures - marginal.loc[summary["n"]].to_numpy()
+    return (beyond["group_coverage"] / beyond["size"]).where(beyond["size"] > 1e-3)
 
 
 def _shown(summary: pd.DataFrame) -> pd.DataFrame:
@@ -204,29 +192,33 @@ def _shown(summary: pd.DataFrame) -> pd.DataFrame:
     return own if len(own) else summary
 
 
-def _wide(table: pd.DataFrame, title: str) -> str:
-    shown = table.fillna("").add_prefix("N = ").reset_index(names="Method")
-    return f"{title}\n\n{markdown_table(shown)}"
+def _table(summary: pd.DataFrame, metrics: Sequence[str] = DECIDING) -> str:
+    """Return a table of metrics; what is the same in all rows is left out, a method never is."""
+    titles = {name: title for name, title in TITLES.items() if name in summary}
+    labels = {k: v for k, v in titles.items() if k == "method" or summary[k].nunique() > 1}
+    return markdown_table(readable(summary, labels, metrics))
 
 
-def _variant(summary: pd.DataFrame) -> str:
-    return next((name for name in VARIANTS if name in summary), "n")
+def _size_parts(summary: pd.DataFrame) -> Parts:
+    summary = summary.assign(per_label=_per_label(summary))
+    shown = _shown(summary[summary["n"] == summary["n"].max()])
+    return [_lead(shown), _table(shown, ("group_coverage", "size", "per_label"))]
 
 
 def _comparison_parts(summary: pd.DataFrame) -> Parts:
-    by = _variant(summary)
-    if summary[by].nunique() > 1 and summary["method"].isin(OF_VARIANTS).any():
-        summary = summary[summary["method"].isin(OF_VARIANTS)]
-    return [_lead(summary)] + [
-        ("" if by == "n" else f"{by.capitalize()}: {value}.\n\n")
-        + markdown_table(readable(own, {"method": "Method"}))
-        for value, own in _shown(summary).groupby(by, sort=False)
-    ]
+    shown = _shown(summary)
+    if any(name in summary and summary[name].nunique() > 1 for name in VARIANTS):
+        shown = shown[shown["method"].isin(OF_VARIANTS)]
+    is_printed = "group_coverage_paper" in summary
+    return [_lead(summary), _table(shown, DECIDING if is_printed else UNPRINTED)]
 
 
 def _sweep_parts(summary: pd.DataFrame) -> Parts:
-    labels = {"method": "Method", "setting": "Value"}
-    return [_lead(summary), markdown_table(readable(summary, labels))]
+    shown = _shown(summary)
+    if "size_paper" not in summary:
+        ends = [summary["setting"].min(), summary["setting"].max()]
+        shown = summary[summary["setting"].isin(ends)]
+    return [_lead(summary), _table(shown, ("group_coverage", "size"))]
 
 
 def _panels(x: str, panels: dict[str, str] = PANELS) -> Callable[..., Figures]:
@@ -241,14 +233,6 @@ def _panels(x: str, panels: dict[str, str] = PANELS) -> Callable[..., Figures]:
 
 def _no_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
     return {}
-
-
-def _selection_parts(summary: pd.DataFrame) -> Parts:
-    table = summary[["data", "n", "method"]].set_axis(["Data", "N", "Method"], axis=1)
-    for kind, words in (("selects", ""), ("ratio", ", by ratio")):
-        for which, title in SELECTIONS.items():
-            table[title + words] = with_errors(summary, f"{kind}_{which}", 2)
-    return [_lead(summary), markdown_table(table)]
 
 
 def _selection_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
@@ -268,14 +252,13 @@ def _slab_summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _slab_parts(summary: pd.DataFrame) -> Parts:
-    parts = [_lead(summary)]
-    ends = summary["features"].isin([summary["features"].min(), summary["features"].max()])
-    for count, own in summary[ends].groupby("features", sort=False):
-        shown = own.assign(text=with_errors(own, "value"))
-        wide = shown.pivot(index="method", columns="setting", values="text")
-        table = wide.add_prefix("delta = ").reset_index(names="Metric")
-        parts.append(f"On {FEATURES[count]}:\n\n{markdown_table(table)}")
-    return parts
+    is_shown = summary["method"].isin(SLAB_NAMES.values())
+    few = summary[is_shown & (summary["features"] == summary["features"].min())]
+    wide = few.assign(text=with_errors(few, "value")).pivot(
+        index="method", columns="setting", values="text"
+    )
+    table = markdown_table(wide.add_prefix("delta = ").reset_index(names="Metric"))
+    return [f"On {FEATURES[few['features'].iloc[0]]} features; {_lead(summary)}", table]
 
 
 def _cdf_rows(rows: pd.DataFrame) -> pd.DataFrame:
@@ -291,14 +274,14 @@ def _cdf_summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cdf_parts(summary: pd.DataFrame) -> Parts:
-    shown = summary.drop(columns=["5%", "25%", "75%", "version"], errors="ignore")
-    return [markdown_table(shown.round(3))]
+    wide = summary.pivot(index="features", columns="method", values="mean").round(3)
+    return ["Means over directions.", markdown_table(wide.reset_index(names="Features"))]
 
 
 def _cdf_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
     curves: dict[str, dict[str, object]] = {}
     for _, row in _cdf_rows(rows).iterrows():
-        panel = f"{FEATURES[row['features']]}, delta = {row['delta']:g}"
+        panel = f"{FEATURES[row['features']]} features, delta = {row['delta']:g}"
         curves.setdefault(panel, {})[row["method"]] = row["values"]
     return {"cdf": draw_cdf(curves)}
 
@@ -321,13 +304,13 @@ def _time_parts(summary: pd.DataFrame) -> Parts:
     for method, own in summary.groupby("method", sort=False):
         n, seconds = own["n"].to_numpy(float), own["seconds"].to_numpy(float)
         line = {"Method": method}
-        line |= dict(zip(own["n"].map("N = {}".format), in_digits(seconds, 2), strict=True))
+        line |= {f"N = {n[i]:.0f}": in_digits([seconds[i]], 2)[0] for i in (0, -1)}
         if len(n) > 2:
             slope, fixed = np.polyfit(n, seconds, 1)
             r2 = 1 - ((seconds - slope * n - fixed) ** 2).mean() / seconds.var()
             exponent = np.polyfit(np.log(n), np.log(seconds), 1)[0]
-            names = ("Seconds per 1,000 rows", "Fixed seconds", "R2 of the line", "Exponent")
-            fit = in_digits((1000 * slope, fixed, r2, exponent))
+            names = ("Seconds per 1,000 rows", "R2 of the line", "Exponent")
+            fit = in_digits((1000 * slope, r2, exponent))
             line |= dict(zip(names, fit, strict=True))
         lines.append(line)
     return [_lead(summary), markdown_table(pd.DataFrame(lines))]
@@ -335,7 +318,7 @@ def _time_parts(summary: pd.DataFrame) -> Parts:
 
 REPORTS = {
     "sizes": Report(_summary, _size_parts, _panels("n")),
-    "selection": Report(_summary, _selection_parts, _selection_figures),
+    "selection": Report(_summary, lambda summary: [_lead(summary)], _selection_figures),
     "comparison": Report(_summary, _comparison_parts, _no_figures),
     "sweep": Report(_summary, _sweep_parts, _panels("setting")),
     "slabs": Report(_slab_summary, _slab_parts, _no_figures),

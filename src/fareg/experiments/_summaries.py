@@ -18,12 +18,13 @@ METRIC_NAMES = {
     "coverage": "Average Coverage",
     "size": "Average Size",
     "gain": "Gain at equal size",  # in group coverage, over the marginal set of the same mean size
+    "per_label": "Gain per label",  # in group coverage, per label that sets grow by
     "seconds": "Seconds",  # of one core, fit and predict together, without the base model
 }
 PRINTED_METRICS = ("group_coverage", "wsc_plus", "coverage", "size")
 DECIDING = ("group_coverage", "coverage", "wsc_plus", "size", "gain")  # what tables show
 PANELS = {name: METRIC_NAMES[name] for name in PRINTED_METRICS}
-DIGITS = {"size": 2, "seconds": 2}
+DIGITS = {"size": 2, "per_label": 2, "seconds": 2}
 LABELS = ("features", "data", "codes", "base", "states", "n", "method", "setting")
 
 
@@ -68,19 +69,27 @@ def with_paper(summary: pd.DataFrame, target: str) -> pd.DataFrame:
 
 
 def markdown_table(table: pd.DataFrame) -> str:
-    """Return a table of text as Markdown."""
-    lines = [list(map(str, table.columns)), ["---"] * table.shape[1]]
-    lines += table.astype(str).to_numpy().tolist()
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    """Return a table of text as Markdown.
+
+    >>> print(markdown_table(pd.DataFrame({"Method": ["Split"], "Size": ["1.20"]})))
+    | Method | Size |
+    |---|---|
+    | Split | 1.20 |
+    """
+    rows = [list(map(str, table.columns)), *table.astype(str).to_numpy().tolist()]
+    head, *body = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([head, "|" + "---|" * table.shape[1], *body])
 
 
-def readable(summary: pd.DataFrame, labels: dict[str, str]) -> pd.DataFrame:
-    """Return what decides as text: named columns, ``mean±standard error (paper)``.
+def readable(
+    summary: pd.DataFrame, labels: dict[str, str], metrics: Iterable[str] = DECIDING
+) -> pd.DataFrame:
+    """Return metrics as text: named columns, ``mean±standard error (paper)``.
 
     ``labels`` names the columns that say what a row is.
     """
     shown = pd.DataFrame({title: summary[name] for name, title in labels.items()})
-    for name in DECIDING:
+    for name in metrics:
         if name in summary:
             shown[METRIC_NAMES[name]] = with_errors(summary, name)
     return shown
@@ -94,9 +103,10 @@ def digits_of(metric: str) -> int:
 def with_errors(summary: pd.DataFrame, name: str, digits: int | None = None) -> list[str]:
     """Return a column of a summary as text: mean, standard error, what the paper prints."""
     digits = digits_of(name) if digits is None else digits
-    pairs = zip(summary[name], summary[f"{name}_se"], strict=True)
+    missing = [float("nan")] * len(summary)
+    pairs = zip(summary[name], summary.get(f"{name}_se", missing), strict=True)
     texts = [with_error(value, error, digits) for value, error in pairs]
-    paper = in_digits(summary.get(f"{name}_paper", [float("nan")] * len(summary)), digits)
+    paper = in_digits(summary.get(f"{name}_paper", missing), digits)
     return [
         f"{ours} ({theirs})" if theirs else ours for ours, theirs in zip(texts, paper, strict=True)
     ]
