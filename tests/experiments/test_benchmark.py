@@ -260,6 +260,30 @@ def test_methods_from_elsewhere_and_failures_are_rows(folder, tmp_path):
         benchmark(written(folder), out=tmp_path / "out", page_only=True)
 
 
+def test_a_file_beside_the_settings_holds_methods(folder, tmp_path):
+    source = folder.parent / "rivals.py"
+    lines = [
+        "from dataclasses import dataclass",
+        "from typing import ClassVar",
+        "from fareg import SplitConformalClassifier",
+        "@dataclass(eq=False, repr=False, kw_only=True)",
+        "class Rival(SplitConformalClassifier):",
+        "    title: ClassVar[str] = 'A rival'",
+        "    scores: ClassVar[tuple[str, ...]] = ('lac',)",
+    ]
+    source.write_text("\n".join(lines))
+    said = {"labels": ["natural"], "methods": ["split", "../rivals.py:Rival"]}
+    done = benchmark(written(folder, **said, scores=["lac", "aps"]), out=tmp_path / "out", jobs=2)
+    assert (done.results["error"] == "").all()
+    sizes = done.results.set_index(["method", "score"])["mean_size"]
+    assert ("A rival", "aps") not in sizes
+    assert sizes["A rival", "lac"] == sizes["Split", "lac"]
+    with pytest.raises(InvalidInputError, match=r"rivals\.py:Other: .* no attribute 'Other'"):
+        run(folder, tmp_path / "out", methods=["../rivals.py:Other"])
+    with pytest.raises(InvalidInputError, match=r"none\.py is not there"):
+        run(folder, tmp_path / "out", methods=["none.py:Other"])
+
+
 def test_a_package_that_is_missing_is_refused_at_once(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "crepes", None)  # importing it fails
     with pytest.raises(InvalidInputError, match=r"crepes .* pip install 'fareg\[bench\]'"):

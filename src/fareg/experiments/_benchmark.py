@@ -16,9 +16,8 @@ from fareg._engines import check_engine
 from fareg._files import check_output, check_outputs, kept_if_stopped
 from fareg._validation import InvalidInputError, check_choice, check_count
 from fareg.experiments._measures import MIN_CELL
-from fareg.experiments._methods import find_methods
+from fareg.experiments._methods import CLASSIFIERS, class_of, find_methods
 from fareg.experiments._page import SETTING, write_page
-from fareg.experiments._peers import PEERS
 from fareg.experiments._runs import MethodCell, collect, run_cells
 from fareg.experiments._settings import Method, content_hash
 from fareg.experiments._store import Store, make_folder, write_file
@@ -74,9 +73,11 @@ def benchmark(
     Parameters
     ----------
     settings : path
-        TOML file with what is compared, all optional: ``methods`` (names, or ``module:Class`` for a
-        class with the constructor ``Class(estimator, *, confidence_level, conformity_score,
-        sensitive_features, random_state)`` and the methods ``fit(X, y)`` and ``predict_set(X)``),
+        TOML file with what is compared, all optional: ``methods`` (names; or ``module:Class``, or
+        ``file.py:Class`` with a path from the TOML file, for a class with the constructor
+        ``Class(estimator, *, confidence_level, conformity_score, sensitive_features,
+        random_state)``, the methods ``fit(X, y)`` and ``predict_set(X)``, and, if wanted, its name
+        as ``title`` and the scores that it knows as ``scores``),
         ``models`` (hgb, logistic, network), ``scores``, ``labels`` (natural; noise in a random
         group, which the oracle knows), ``sizes``, ``repeats``, ``test_rows``, and the places
         ``data`` and ``page``; and a section ``[tables.NAME]`` for each table: ``title``,
@@ -100,7 +101,7 @@ def benchmark(
         _check_files(path, (), out, page)
         results = _read(earlier)
         return Benchmark(Path(out), results, _write(results, said, path.parent, Path(out), page))
-    methods = _check(said)
+    methods = _check(said, path.parent)
     tables = [find_table(table, path.parent / said.data) for table in said.tables]
     check_engine(engine, jobs)  # before anything is written
     _check_files(path, tables, out, page)
@@ -119,8 +120,8 @@ def benchmark(
         )
 
 
-def _check(said: Settings) -> list[Method]:
-    """Check what is compared, and return the methods."""
+def _check(said: Settings, folder: Path) -> list[Method]:
+    """Check what is compared, and return the methods; files of some are in ``folder``."""
     for name in said.models:
         check_choice("models", name, MODELS)
     for name in said.labels:
@@ -131,7 +132,7 @@ def _check(said: Settings) -> list[Method]:
         check_count("sizes", n, minimum=100)
     check_count("repeats", said.repeats)
     check_count("test_rows", said.test_rows, minimum=MIN_CELL)
-    return find_methods(said.methods)
+    return find_methods(said.methods, folder)
 
 
 def _check_files(path: Path, tables: Sequence[Table], out: str | Path, page: Path) -> None:
@@ -168,10 +169,11 @@ def _cells(
 
 
 def _makes_sense(method: Method, problem: TableProblem, score: str) -> bool:
-    """Tell whether a method can enter: an oracle needs a known group, another package the score."""
+    """Tell whether a method can enter: an oracle needs a known group, some know few scores."""
     if method.kind == "oracle":
         return problem.labels == "noise"
-    return method.kind not in PEERS or score in PEERS[method.kind].scores
+    is_ours = method.kind in CLASSIFIERS or method.kind == "matched"
+    return is_ours or score in getattr(class_of(method), "scores", (score,))
 
 
 def _rows_with_label(table: Table, store: Store) -> int:

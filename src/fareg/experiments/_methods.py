@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
+import hashlib
+import importlib.util
+import sys
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,7 +33,7 @@ from fareg.classifiers import (
 from fareg.experiments._bench import Bench
 from fareg.experiments._measures import once
 from fareg.experiments._peers import PEERS
-from fareg.experiments._settings import CONFIDENCE, Method, Parameters
+from fareg.experiments._settings import CONFIDENCE, Method, Parameters, fingerprint
 from fareg.paper import DrawnGroups, PublishedFaReGClassifier, latent_importance
 
 PROBE = 1e-3  # the paper's perturbation of a latent dimension
@@ -88,40 +94,68 @@ def size_matched(like: Method) -> Method:
     return Method(f"Marginal at the size of {like.name}", "matched", (("like", like),))
 
 
-def find_methods(names: Sequence[str]) -> list[Method]:
-    """Return methods by name, or all of fareg's without names.
+def find_methods(names: Sequence[str], folder: Path) -> list[Method]:
+    """Return methods by name, or all of fareg's without names; files are looked for in ``folder``.
 
-    Other packages and ``module:Class`` are imported: what is not there is refused before any work
-    is done, as a failure would be stored and stay after it was installed.
+    Other packages, ``module:Class`` and ``file.py:Class`` are imported: what is not there is
+    refused before any work is done, as a failure would be stored and stay after it was installed.
     """
     if not names:
         return [method for name, method in METHODS.items() if name not in PEERS]
     found, named = [], {method.name: method for method in METHODS.values()}
     for name in names:
-        if ":" in name:
-            imported(name)
-        elif name not in METHODS:
+        if name not in METHODS and ":" not in name:
             raise InvalidInputError(
-                f"unknown method {name}; known are {', '.join(METHODS)}, or my_module:MyClassifier"
+                f"unknown method {name}; known are {', '.join(METHODS)}, my_module:MyClassifier "
+                "or my_file.py:MyClassifier"
             )
-        elif name in PEERS:
-            PEERS[name].package()
-        method = METHODS.get(name) or Method(name.partition(":")[2], name)
+        method = METHODS.get(name) or from_elsewhere(name, folder)
+        if method.kind in PEERS:
+            PEERS[method.kind].package()
         if named.setdefault(method.name, method) != method:  # results are told apart by the name
             raise InvalidInputError(
-                f"{method.kind} has the name of another method, {method.name}; rename the class"
+                f"{name} has the name of another method, {method.name}; rename the class, or give "
+                "it a title of its own"
             )
         found.append(method)
     return found
 
 
-def imported(path: str) -> Any:
-    """Return the class that ``module:Class`` names."""
-    module, _, name = path.partition(":")
+def from_elsewhere(name: str, folder: Path) -> Method:
+    """Return the method ``module:Class``, or ``file.py:Class`` with a path from ``folder``."""
+    place, _, attribute = name.rpartition(":")
+    method = Method(attribute, name)
+    if place.endswith(".py"):
+        path = (folder / place).resolve()
+        if not path.is_file():
+            raise InvalidInputError(f"cannot import the method {name}: {path} is not there")
+        kind = f"{path.name}:{attribute} {fingerprint([path])}"
+        method = Method(attribute, kind, file=str(path))
+    return replace(method, name=getattr(class_of(method), "title", attribute))
+
+
+def class_of(method: Method) -> Any:
+    """Return the class of a method that is not one of fareg's."""
+    if method.kind in PEERS:
+        return PEERS[method.kind]
+    module, _, name = method.kind.partition(" ")[0].rpartition(":")
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InvalidInputError(f"cannot import the method {path}: {error}") from error
+        source = _module_of(method.file) if method.file else importlib.import_module(module)
+        return getattr(source, name)
+    except (ImportError, AttributeError, SyntaxError, OSError) as error:
+        text = f"cannot import the method {method.file or module}:{name}: {error}"
+        raise InvalidInputError(text) from error
+
+
+@cache
+def _module_of(path: str) -> ModuleType:
+    """Run a Python file as a module that only this process knows."""
+    name = f"_fareg_{Path(path).stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+    spec: Any = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look for their module there
+    spec.loader.exec_module(module)
+    return module
 
 
 def apply_method(
@@ -208,7 +242,7 @@ def classifier(method: Method, bench: Bench, score: str) -> Any:
         options["sensitive_features"] = lambda X: pd.Series(bench.group[X.index], X.index)
         return ExhaustiveConformalClassifier(bench.estimator, **options)
     if kind not in PUBLISHED:
-        make = imported(kind) if ":" in kind else CLASSIFIERS.get(kind) or PEERS[kind]
+        make = CLASSIFIERS.get(kind) or class_of(method)
         return make(bench.estimator, **options)
     if kind.startswith("condcp"):
         options["base"] = CondCPClassifier(randomized=options.pop("randomized", False))

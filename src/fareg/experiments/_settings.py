@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +42,21 @@ class BaseModel:
 class Method:
     """A row of a comparison: its name, its kind (see ``_methods``) and its parameters.
 
-    The name does not enter the hash: what two targets call differently is computed once.
+    The name does not enter the hash: what two targets call differently is computed once. Nor does
+    the place of a Python file: such a kind ends with a hash of the file's content.
     """
 
     name: str = field(metadata=UNHASHED)
     kind: str
     parameters: Parameters = ()
+    file: str = field(default="", metadata=UNHASHED)
 
     def __getitem__(self, name: str) -> Any:
         return dict(self.parameters)[name]
 
     def with_parameters(self, **more: Any) -> Method:
         """Return the same method with some parameters changed."""
-        return Method(self.name, self.kind, tuple({**dict(self.parameters), **more}.items()))
+        return replace(self, parameters=tuple({**dict(self.parameters), **more}.items()))
 
 
 def generator(name: str, seed: int, n: int, purpose: int) -> np.random.Generator:

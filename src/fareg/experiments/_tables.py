@@ -56,7 +56,7 @@ class Settings:
     tables: tuple[Table, ...] = ()
     data: str = "."  # the folder of the tables, from that of the settings
     page: str = ""  # the page to write, from there too; empty for page.md among the results
-    methods: tuple[str, ...] = ()  # of METHODS, or module:Class; none for all of fareg's
+    methods: tuple[str, ...] = ()  # none for all of fareg's
     models: tuple[str, ...] = ("hgb", "logistic")
     scores: tuple[str, ...] = ("aps", "lac")
     labels: tuple[str, ...] = LABELS  # as they are, or with noise in a random group
