@@ -42,12 +42,11 @@ SELECTIONS = {"first": "Color", "second": "Gender", "both": "Both"}
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
 FEATURES: dict[Any, str] = {10: "all ten", 3: "the first three", 2: "the first two"}
 OTHER_SETTINGS = "FaReG (paper, synthetic settings)"
-OF_VARIANTS = (*("Marginal", "AFCP2", "FaReG (paper)", OTHER_SETTINGS, "FaReG (levels)"),)
+OF_VARIANTS = ("Marginal", "AFCP2", "FaReG (paper)", OTHER_SETTINGS, "FaReG (levels)")
 VARIANTS = ("base", "codes", "data")
 UNPRINTED = ("group_coverage", "size", "gain")  # of what the paper does not print
-SHOWN_METHODS = (  # on the page; summaries have all
-    *("Marginal", "CondCP", "PLCP", "RCP", "FaReG (paper)", "FaReG (levels)", "Oracle partition"),
-)
+# on the page; summaries have all
+SHOWN_METHODS = ("Marginal", "CondCP", "FaReG (paper)", "FaReG (levels)", "Oracle partition")
 TITLES = {"data": "Data", "codes": "Codes", "base": "Base", "n": "N", "method": "Method"}
 TITLES |= {"setting": "Value"}
 SHOWN = ("delta", "beta", "n_draws", "epochs", "batch_size", "learning_rate", "hidden_sizes")
@@ -85,7 +84,7 @@ def write_page(page: Path) -> Path:
     folder = page.with_suffix("")
     found = {name: folder / name / "summary.csv" for name in TARGETS}
     summaries = {
-        name: pd.read_csv(path, dtype={"version": str})
+        name: with_paper(pd.read_csv(path, dtype={"version": str}), name)
         for name, path in found.items()
         if path.is_file()
     }
@@ -106,7 +105,7 @@ def write_page(page: Path) -> Path:
         {
             "title": TARGETS[name].title,
             "note": said.get(name, ""),
-            "parts": REPORTS[TARGETS[name].report].parts(with_paper(summary, name)),
+            "parts": REPORTS[TARGETS[name].report].parts(summary),
             "figures": sorted(path.stem for path in (folder / name).glob("*.svg")),
             "name": name,
             "version": ", ".join(summary.get("version", pd.Series(["unknown"])).unique()),
@@ -206,19 +205,17 @@ def _size_parts(summary: pd.DataFrame) -> Parts:
 
 
 def _comparison_parts(summary: pd.DataFrame) -> Parts:
-    shown = _shown(summary)
+    shown, is_printed = _shown(summary), "group_coverage_paper" in summary
     if any(name in summary and summary[name].nunique() > 1 for name in VARIANTS):
-        shown = shown[shown["method"].isin(OF_VARIANTS)]
-    is_printed = "group_coverage_paper" in summary
+        shown = shown[shown["method"].isin(OF_VARIANTS if is_printed else OF_VARIANTS[2:3])]
     return [_lead(summary), _table(shown, DECIDING if is_printed else UNPRINTED)]
 
 
 def _sweep_parts(summary: pd.DataFrame) -> Parts:
-    shown = _shown(summary)
-    if "size_paper" not in summary:
-        ends = [summary["setting"].min(), summary["setting"].max()]
-        shown = summary[summary["setting"].isin(ends)]
-    return [_lead(summary), _table(shown, ("group_coverage", "size"))]
+    lead = _lead(summary)
+    if "size_paper" not in summary:  # the figure says it
+        return [lead]
+    return [lead, _table(_shown(summary), ("group_coverage", "size"))]
 
 
 def _panels(x: str, panels: dict[str, str] = PANELS) -> Callable[..., Figures]:
