@@ -28,7 +28,6 @@ CLASSIFIERS = {
     "paper on condcp": functools.partial(
         fareg.FaReGClassifier.paper, epochs=30, base=fareg.CondCPClassifier()
     ),
-    "plcp as published": functools.partial(fareg.PLCPClassifier, learn_from="reuse"),
     "label by label": functools.partial(fareg.FaReGClassifier, label_conditional=True),
 }
 

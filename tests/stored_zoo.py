@@ -208,9 +208,6 @@ CONFORMAL = {
     "condcp": fareg.CondCPClassifier(TREE, **WHO),
     "mapped condcp": fareg.CondCPClassifier(TREE, feature_map=np.log1p, random_state=0),
     "plcp": fareg.PLCPClassifier(TREE, max_iter=5, n_restarts=1, **WHO),
-    "published plcp": fareg.PLCPClassifier(
-        TREE, learn_from="reuse", max_iter=5, n_restarts=1, **WHO
-    ),
     "rcp": fareg.RectifiedConformalClassifier(TREE, **WHO),
     "fareg": fareg.FaReGClassifier(TREE, **WHO),
     "fareg by label": fareg.FaReGClassifier(TREE, label_conditional=True, **WHO),

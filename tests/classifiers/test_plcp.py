@@ -12,7 +12,6 @@ from fareg.calibration._plcp import Regions, _loss, learn_regions, pinball, regi
 from fareg.classifiers import PLCPClassifier
 from fareg.datasets import make_synthetic
 from fareg.pvalues import conformal_quantile
-from registry import batch_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::fareg._validation.FaregWarning")
 
@@ -120,17 +119,6 @@ def test_few_rows_learn_and_all_others_calibrate(data, monkeypatch):
     assert len(conformalized(data, n_restarts=1).calibration_.sample) == 1400
 
 
-def test_reuse_draws_regions_and_has_no_pvalues(data):
-    clf = conformalized(data, learn_from="reuse", target="score")
-    X = data.X[1500:]
-    assert not hasattr(clf, "predict_p")
-    h = clf.calibration_.groups.memberships(batch_of(clf, X).people)
-    drawn = np.bincount(clf.predict_region(X), minlength=4) / len(X)
-    np.testing.assert_allclose(drawn, h.mean(axis=0), atol=0.03)
-    own = clf.quantiles_[clf.predict_region(X)]
-    np.testing.assert_array_equal(clf.predict_set(X), clf.conformity_scores(X) <= own[:, None])
-
-
 def test_small_data_gives_full_sets_and_bad_settings_are_told():
     X = pd.DataFrame({"Feature 1": [0.1, 0.9, 0.5, 0.3], "a": ["x", "y", None, "x"]})
     y = np.array([0, 5, 3, 1])
@@ -139,14 +127,9 @@ def test_small_data_gives_full_sets_and_bad_settings_are_told():
         with pytest.warns(FaregWarning, match="region"):
             clf.conformalize(X[:n], y[:n])
         assert clf.predict_set(X).all()
-    for target in ("rank", "score"):
-        one = PLCPClassifier(Sixths(), learn_from="reuse", n_regions=1, target=target)
-        assert one.conformalize(X, [0, 5, 9, 1]).predict_set(X).all()
     for name, value in {
         "n_regions": 0,
         "regions": "tree",
-        "learn_from": "all",
-        "target": "coverage",
         "max_iter": 0,
         "n_restarts": 0,
     }.items():

@@ -17,7 +17,6 @@ VARIANTS = [
     fareg.ExhaustiveConformalClassifier(TREE, label_conditional=True),
     fareg.AFCPClassifier(TREE, label_conditional=True, n_select=2),
     fareg.CondCPClassifier(TREE, label_conditional=True, randomized=True),
-    short(fareg.PLCPClassifier, TREE, learn_from="reuse"),
     fareg.RectifiedConformalClassifier(TREE, label_conditional=True, learn_from="split"),
     fareg.FaReGClassifier(TREE, label_conditional=True, learner=TREE_OF_NUMBERS, protect="nothing"),
     fareg.FaReGClassifier.paper(TREE, epochs=10, n_draws=3),

@@ -31,7 +31,6 @@ from fareg.calibration._mondrian import (
 )
 from fareg.calibration._plcp import (
     RegionCells,
-    RegionQuantiles,
     Regions,
     RegionSearch,
     learn_region_cells,
@@ -51,7 +50,6 @@ RECORDS = (
     Mondrian,
     Rectified,
     RegionCells,
-    RegionQuantiles,
     Regions,
     Sample,
     SelectedLevels,
@@ -79,7 +77,6 @@ __all__ = [
     "Mondrian",
     "Rectified",
     "RegionCells",
-    "RegionQuantiles",
     "RegionSearch",
     "Regions",
     "Sample",

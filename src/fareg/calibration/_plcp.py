@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from fareg._encoding import one_hot_encoder
 from fareg._rows import distinct_rows
 from fareg._validation import FloatArray, IntArray
-from fareg.calibration._batch import DRAW, Batch, Calibration, Labelled, Sample, further_uniforms
+from fareg.calibration._batch import Batch, Labelled
 
 HIDDEN_UNITS = {"linear": 0, "network": 16}
 PENALTY = 1e-4  # on squared weights; scores are scaled to unit spread
@@ -146,16 +146,11 @@ def _sums(values: FloatArray, which: IntArray, n_groups: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class RegionCells:
-    """The learned regions in use.
-
-    A row belongs to its most probable region; with ``drawn``, to one drawn from its memberships by
-    the row's random number.
-    """
+    """The learned regions in use; a row belongs to its most probable one."""
 
     encoder: Any  # fitted scikit-learn transformer of the sensitive features
     regions: Regions
     kept: IntArray  # the regions in use
-    drawn: bool
 
     @property
     def n_cells(self) -> int:
@@ -169,12 +164,7 @@ class RegionCells:
     def cells(self, rows: Batch | Labelled) -> IntArray:
         """Return the position of each row's region among those in use."""
         h = self.memberships(rows.people)[:, self.kept]
-        if not self.drawn:
-            return h.argmax(axis=1).astype(np.int64)
-        # draw from h: the first region whose cumulated membership exceeds the row's uniform
-        u = further_uniforms(rows.u, DRAW)[:, None]
-        drawn = (np.cumsum(h, axis=1) <= u).sum(axis=1)
-        return np.minimum(drawn, h.shape[1] - 1).astype(np.int64)
+        return h.argmax(axis=1).astype(np.int64)
 
     def describe(self, cell: int) -> str:
         return f"region {self.kept[cell]}"
@@ -187,70 +177,20 @@ def encoded_rows(encoder: Any, columns: pd.DataFrame) -> tuple[FloatArray, IntAr
 
 
 def learn_region_cells(
-    rows: Labelled,
-    alpha: float,
-    search: RegionSearch,
-    *,
-    target: str,
-    drawn: bool,
-    rng: np.random.Generator,
-) -> tuple[RegionCells, FloatArray, float, int]:
-    """Learn regions from rows with labels, and choose those in use; a single row gives one region.
+    rows: Labelled, alpha: float, search: RegionSearch, rng: np.random.Generator
+) -> tuple[RegionCells, int]:
+    """Learn regions from rows with labels; those with too few rows to be calibrated are left out.
 
-    Also returns the quantiles of the scores in every region, the loss, and the rounds that it took.
-
-    ``target`` tells what the pinball loss is taken of, "rank" or "score". With ``drawn``, every
-    region is used; otherwise those with too few learning rows to be calibrated are left out.
+    The pinball loss is taken of the ranks of the scores, spread evenly over [0, 1]. A single row
+    gives one region. Also returns the rounds that it took.
     """
     encoder = one_hot_encoder().fit(rows.people)
     Z, which = encoded_rows(encoder, rows.people)
-    scores = rows.score
-    finite = scores[np.isfinite(scores)]
-    if len(finite) == 0 or (len(rows) < 2 and not drawn):
+    if len(rows) < 2 or not np.isfinite(rows.score).any():
         nothing = np.zeros((Z.shape[1] + 1, 1))
-        cells = RegionCells(encoder, Regions(nothing[:, :0], nothing), np.arange(1), drawn)
-        return cells, np.full(1, np.inf), np.nan, 1
-    if target == "rank":
-        values = rankdata(scores) / len(scores)
-    else:  # An infinite score has no gradient, so it counts as a little above all finite ones.
-        above = finite.max() + (np.ptp(finite) or 1.0) / 10
-        values = np.clip(scores, finite.min(), above)
-    regions, loss, n_iter = learn_regions(Z, which, values, alpha, search, rng)
-    h = regions.proba(Z)[which]
-    kept = np.arange(search.n_regions)
-    if not drawn:
-        counts = np.bincount(h.argmax(axis=1), minlength=search.n_regions)
-        kept = np.flatnonzero(counts >= min(math.ceil(1 / alpha) - 1, counts.max()))
-    cells = RegionCells(encoder, regions, kept, drawn)
-    return cells, region_quantiles(scores, h, alpha), loss, n_iter
-
-
-@dataclass(frozen=True, eq=False)
-class RegionQuantiles(Calibration):
-    """Quantiles of soft regions as published: learned on the rows that they are used on."""
-
-    groups: RegionCells
-    sample: Sample
-    quantiles: FloatArray  # (n_regions, n_labels), one column if labels are not told apart
-    alpha: float
-
-    has_pvalues = False
-
-    @classmethod
-    def fit(
-        cls, groups: RegionCells, rows: Labelled, alpha: float, *, label_conditional: bool
-    ) -> Self:
-        """Take the quantiles of the scores under the memberships of each region.
-
-        Of rows with clusters, one of each counts.
-        """
-        rows = rows.one_of_each_cluster()
-        sample = Sample.of(rows, label_conditional=label_conditional)
-        h, chosen = groups.memberships(rows.people), range(sample.n_labels)
-        own = [sample.problems == label for label in chosen]
-        columns = [region_quantiles(sample.score[some], h[some], alpha) for some in own]
-        return cls(groups, sample, np.column_stack(columns), alpha)
-
-    def thresholds(self, batch: Batch) -> FloatArray:
-        """Return thresholds of shape (n_samples, n_labels)."""
-        return self.quantiles[self.groups.cells(batch)]
+        return RegionCells(encoder, Regions(nothing[:, :0], nothing), np.arange(1)), 1
+    ranks = rankdata(rows.score) / len(rows)
+    regions, _, n_iter = learn_regions(Z, which, ranks, alpha, search, rng)
+    counts = np.bincount(regions.proba(Z)[which].argmax(axis=1), minlength=search.n_regions)
+    kept = np.flatnonzero(counts >= min(math.ceil(1 / alpha) - 1, counts.max()))
+    return RegionCells(encoder, regions, kept), n_iter

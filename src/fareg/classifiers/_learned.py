@@ -17,7 +17,6 @@ from fareg.calibration import (
     MappedBasis,
     Mondrian,
     Rectified,
-    RegionQuantiles,
     RegionSearch,
     learn_quantile,
     learn_region_cells,
@@ -127,14 +126,13 @@ allow_empty, random_state
 class PLCPClassifier(ConformalClassifier):
     """Learned regions of the sensitive features, with one threshold each.
 
-    ``P(Y in C(X) | X in region) >= 1 - alpha`` for every region with ``learn_from="split"``, where
-    regions are learned on one half of the calibration rows (50,000 at most) and calibrated on the
-    others, without dividing a cluster. As published, with ``learn_from="reuse"`` and
-    ``target="score"``, there is no guarantee in finite samples.
+    ``P(Y in C(X) | X in region) >= 1 - alpha`` for every region. Regions are learned on one half of
+    the calibration rows (50,000 at most) and calibrated on the others, without dividing a cluster.
 
     Soft regions ``h_i(x)`` and quantiles ``q_i`` minimise the pinball loss
-    ``mean_j sum_i h_i(x_j) pinball(q_i, V_j)`` at level ``1 - alpha`` in turns (Kiyani, Pappas &
-    Hassani 2024): rows whose scores have alike upper quantiles end up together.
+    ``mean_j sum_i h_i(x_j) pinball(q_i, R_j)`` at level ``1 - alpha`` in turns (Kiyani, Pappas &
+    Hassani 2024), where ``R_j`` is the rank of a score: rows whose scores have alike upper
+    quantiles end up together. A row belongs to its most probable region.
 
     Parameters
     ----------
@@ -152,16 +150,6 @@ class PLCPClassifier(ConformalClassifier):
         An upper bound: regions that hold too few learning rows to be calibrated are left out.
     regions : {"network", "linear"}, default="network"
         Softmax of a network with one hidden layer of 16 units, or of a linear map.
-    learn_from : {"split", "reuse"}, default="split"
-        With "split", a row belongs to its most probable region, which is calibrated on rows that
-        the regions were not learned on. "reuse" is the published form, in which all rows learn
-        regions and quantiles; a row's region is drawn from h(x), by its values and
-        ``random_state``.
-    target : {"rank", "score"}, default="rank"
-        What the pinball loss is taken of. A score may be replaced by any rising function of it
-        without changing a set, and its rank among the learning rows, spread evenly over [0, 1],
-        tells regions apart far better where scores crowd near their maximum. "score" is as
-        published.
     max_iter : int, default=30
         Largest number of rounds that update regions and quantiles.
     n_restarts : int, default=8
@@ -171,12 +159,8 @@ class PLCPClassifier(ConformalClassifier):
     ----------
     regions_ : Regions
         The learned model of h.
-    quantiles_ : ndarray of shape (n_regions,)
-        Quantiles of the learning rows, weighted by membership.
     kept_ : ndarray of int
         The regions in use.
-    loss_ : float
-        The pinball loss of the target that was reached.
     n_iter_ : int
         Rounds that the kept restart took.
 
@@ -199,8 +183,6 @@ class PLCPClassifier(ConformalClassifier):
 
     n_regions: Count = 4
     regions: Annotated[str, one_of("network", "linear")] = "network"
-    learn_from: Annotated[str, one_of("split", "reuse")] = "split"
-    target: Annotated[str, one_of("rank", "score")] = "rank"
     max_iter: Count = 30
     n_restarts: Count = 8
 
@@ -222,24 +204,18 @@ class PLCPClassifier(ConformalClassifier):
         return kept
 
     def _promised_to(self) -> str | None:
-        return "every learned region" if self.learn_from == "split" else None
+        return "every learned region"
 
-    def _calibrate(self, rows: Labelled, training: Training | None) -> Any:
+    def _calibrate(self, rows: Labelled, training: Training | None) -> Mondrian:
         # Regions draw other numbers than the scores and the split in fit.
         rng = np.random.default_rng([self.key_, 2])
-        reuse = self.learn_from == "reuse"
-        teachers, rest = rows, rows
-        if not reuse:
-            aim = "learn regions from"
-            teachers, rest = divide_rows(rows, training, "split", self.key_, aim)
-            if not len(teachers):
-                teachers = rows.take(np.arange(1))  # one row stands for the single region
+        aim = "learn regions from"
+        teachers, rest = divide_rows(rows, training, "split", self.key_, aim)
+        if not len(teachers):
+            teachers = rows.take(np.arange(1))  # one row stands for the single region
         search = RegionSearch(self.n_regions, self.regions, self.max_iter, self.n_restarts)
-        cells, self.quantiles_, self.loss_, self.n_iter_ = learn_region_cells(
-            teachers, self.alpha_, search, target=self.target, drawn=reuse, rng=rng
-        )
-        kind: Any = RegionQuantiles if reuse else Mondrian
-        return kind.fit(cells, rest, self.alpha_, label_conditional=self.label_conditional)
+        cells, self.n_iter_ = learn_region_cells(teachers, self.alpha_, search, rng)
+        return Mondrian.fit(cells, rest, self.alpha_, label_conditional=self.label_conditional)
 
     def _describe_rows(self, batch: Batch) -> dict[str, Any]:
         cells = self.calibration_.groups.cells(batch)
