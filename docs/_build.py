@@ -28,7 +28,6 @@ from fareg.experiments._reports import write_page  # noqa: E402
 PAGES: dict[str, Callable[[], dict[str, Any]]] = {
     "results.md": _studies.results,
     "scale.md": _studies.scale,
-    "watching.md": _studies.watching,
 }
 TABLES: dict[str, Callable[[], pd.DataFrame]] = {
     "results/shapes.csv": _studies.shapes,

@@ -15,6 +15,8 @@ import numpy as np
 import pandas as pd
 
 from fareg.experiments import _page as real_tables
+from fareg.experiments._methods import METHODS as KNOWN
+from fareg.experiments._peers import PEERS
 from fareg.experiments._tables import read_settings
 
 ROOT = Path(__file__).parents[1]
@@ -36,9 +38,22 @@ def stored(name: str) -> pd.DataFrame:
 
 
 def newest(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return the rows of the newest version of each case."""
-    number = rows["version"].map(lambda text: tuple(map(int, text.split("."))))
-    return rows[number == number.groupby([rows[key] for key in by]).transform("max")]
+    """Return the rows of the newest version of each case; rows without a version are the oldest."""
+    versions = rows.get("version", pd.Series(index=rows.index)).fillna("0").astype(str)
+    order = sorted(versions.unique(), key=number)
+    place = versions.map(order.index)
+    cases = [rows[key].astype("str") for key in by]
+    return rows[place == place.groupby(cases).transform("max")]
+
+
+def number(version: str) -> tuple[int, ...]:
+    """Return a version as numbers, which can be compared."""
+    return tuple(map(int, version.split(".")))
+
+
+def said(rows: pd.DataFrame) -> str:
+    """Return the versions of rows, oldest first, as a page says them."""
+    return ", ".join(sorted(rows["version"].unique(), key=number))
 
 
 def quality() -> pd.DataFrame:
@@ -70,7 +85,7 @@ def beside_oracle(rows: pd.DataFrame, by: list[str], case: list[str]) -> pd.Data
 def shapes() -> pd.DataFrame:
     """Return every shape: coverage of the worst off by split sets, FaReG and the oracle."""
     rows = quality()
-    rows = rows[rows["kind"] == "shape"]
+    rows = newest(rows[rows["kind"] == "shape"], ["base", "N", "shape"])
     return beside_oracle(rows, ["base", "N", "shape", "held_out", "version"], ["seed"])
 
 
@@ -84,7 +99,7 @@ def random_groups() -> pd.DataFrame:
 def mechanisms() -> pd.DataFrame:
     """Return the tables of ``mechanisms.py``, by group."""
     rows = stored("benchmarks/mechanisms.csv").replace({"method": NAMES})
-    rows = newest(rows, ["N", "group"])
+    rows = newest(rows, ["N", "mechanism", "group"])
     return beside_oracle(rows, ["N", "group", "version"], ["mechanism", "seed"])
 
 
@@ -94,7 +109,8 @@ def methods() -> pd.DataFrame:
     rows = rows[(rows["kind"] == "shape") & (rows["base"] == "forest")]
     case = ["shape", "N", "seed", "version"]
     everyone = rows["method"].eq("PLCP").groupby([rows[key] for key in case]).transform("any")
-    rows = rows[everyone & rows["method"].isin(METHODS)].replace({"method": METHODS})
+    rows = newest(rows[everyone & rows["method"].isin(METHODS)], ["N", "shape"])
+    rows = rows.replace({"method": METHODS})
     oracle = rows[rows["method"] == ORACLE].set_index(case)[["worst", "size"]]
     rows = rows.join(oracle.add_suffix(" of oracle"), on=case)
     rows["short"] = rows["worst of oracle"] - rows["worst"]
@@ -114,7 +130,7 @@ def overview() -> list[dict[str, Any]]:
     """Return one line per study of planted groups; means and errors are over shapes or tables."""
     lines = []
     for table, name in ((shapes(), "shapes"), (random_groups(), "random groups")):
-        for (base, n, _), part in table.groupby(["base", "N", "version"]):
+        for (base, n), part in table.groupby(["base", "N"]):
             lines.append(_line(part, f"{part['shape'].nunique()} {name}", MODELS[base], n))
     for n, part in mechanisms().groupby("N"):
         hard = part[part["group"] != "nobody"]
@@ -123,12 +139,12 @@ def overview() -> list[dict[str, Any]]:
 
 
 def _line(part: pd.DataFrame, what: str, model: str, n: int) -> dict[str, Any]:
-    keys = [SPLIT, FAREG, ORACLE, "short", "size to oracle", "split size to oracle"]
+    keys = [SPLIT, FAREG, ORACLE, "short", "size to oracle"]
     return {
         "what": what,
         "model": model,
         "n": n,
-        "version": ", ".join(sorted(part["version"].unique())),
+        "version": said(part),
         "error": part["short"].sem(),
         **part[keys].mean(),
     }
@@ -145,7 +161,7 @@ def noise() -> dict[str, Any]:
         "one_level": int((wide["n_levels", FAREG] == 1).sum()),
         "mean": ratio.mean(),
         "most": ratio.max(),
-        "version": rows["version"].iloc[0],
+        "version": said(rows),
     }
 
 
@@ -157,44 +173,29 @@ def naming() -> dict[str, dict[str, Any]]:
             "runs": len(own),
             "named": int((own["named"] > 0).sum()),
             "agreement": own["agreement"].mean(),
-            "version": own["version"].iloc[0],
+            "version": said(own),
         }
         for part, own in rows.groupby("part")
     }
 
 
-def learners() -> dict[Any, dict[str, float]]:
-    """Return how much better 0.3 alone learns than 0.2, paired: by kind of table, rows and base."""
-    rows = stored("benchmarks/learners.csv").query("learner != 'oracle'")
-    wide = rows.pivot_table("worst", ["tables", "base", "shape", "N", "seed"], "learner")
-    gains = wide["0.3"] - wide["0.2"]
-    large = gains.xs(2000, level="N").groupby("tables")
-    small = gains.xs(500, level="N").groupby("tables")
-    parts = {"": large, " at 500 rows": small}
-    return {
-        f"{tables}{rows}": {"gain": own.mean(), "error": own.sem(), "tables": len(own)}
-        for rows, groups in parts.items()
-        for tables, own in groups
-    }
-
-
 def rare() -> dict[str, Any]:
     """Return what each method lacks to the oracle where one or two of a hundred are worse off."""
-    rows = stored("benchmarks/rare.csv")
+    rows = newest(stored("benchmarks/rare.csv"), ["N", "shape", "method"])
     wide = rows.pivot_table(["worst", "size"], ["shape", "seed"], "method")
     lines = {}
-    for method in ("split", "true order", "levels", "default"):
+    for method in ("split", "levels", "default"):
         short = wide["worst", "oracle"] - wide["worst", method]
         ratio = wide["size", method] / wide["size", "oracle"] - 1
         lines[method] = {"short": short.mean(), "error": short.sem(), "size": ratio.mean()}
-    oracle = wide["worst", "oracle"].mean()
-    return {"lines": lines, "oracle": oracle, "tables": len(wide), "n": int(rows["N"].iloc[0])}
+    n = int(rows["N"].iloc[0])
+    return {"lines": lines, "tables": len(wide), "n": n, "version": said(rows)}
 
 
 def audits() -> dict[str, int]:
     """Return how many planted failures audits find, and how often another seed says the same."""
-    rows = pd.read_csv(ROOT / "benchmarks" / "auditing.csv")
-    rows = rows.drop_duplicates(["table", "score", "case", "kind"], keep="last")
+    case = ["table", "score", "case", "kind"]
+    rows = newest(stored("benchmarks/auditing.csv"), case).drop_duplicates(case, keep="last")
     planted, fair = rows[rows["kind"] != "fair"], rows[rows["kind"] == "fair"]
     is_clear = (planted["group_rows"] >= 200) & (planted["covered"] <= 0.75)
     is_found = planted["overlap"] >= 0.6
@@ -213,12 +214,12 @@ def audits() -> dict[str, int]:
 
 
 def versions() -> list[dict[str, Any]]:
-    """Return the defaults of 0.3 beside those of 0.2, on the same rows of the same tables."""
-    rows = stored("benchmarks/defaults.csv")
-    wide = rows.pivot_table(
-        ["worst", "size", "seconds"], ["tables", "base", "shape", "N", "seed"], "version"
-    )
-    old, new = sorted(rows["version"].unique())
+    """Return the newest defaults beside those of 0.2, on the same rows of the same tables."""
+    rows, case = stored("benchmarks/defaults.csv"), ["tables", "base", "shape", "N", "seed"]
+    old, new = "old", "new"
+    of_02 = rows["version"] == "0.2"
+    both = pd.concat([rows[of_02].assign(which=old), newest(rows[~of_02], case).assign(which=new)])
+    wide = both.pivot_table(["worst", "size"], case, "which").dropna()
     lines = []
     for tables, part in wide.groupby("tables"):
         gain = part["worst", new] - part["worst", old]
@@ -232,16 +233,17 @@ def versions() -> list[dict[str, Any]]:
                 "error": gain.sem(),
                 "size": ratio.mean(),
                 "size_error": ratio.sem(),
-                "old_seconds": part["seconds", old].mean(),
-                "new_seconds": part["seconds", new].mean(),
             }
         )
     return lines
 
 
 def real_results() -> pd.DataFrame:
-    """Return the rows of published tables."""
+    """Return the rows of published tables, but for methods that the package no longer has."""
     results = stored("docs/real-data/results.csv")
+    titles = {method.name for method in [*KNOWN.values()]} | {p.title for p in PEERS.values()}
+    results = results[results["method"].isin(titles)]
+    results = newest(results, [*real_tables.SETTING, "method"])
     return results.assign(error=results["error"].fillna(""))
 
 
@@ -266,7 +268,7 @@ def real_figure(labels: str) -> Any:
 def real() -> dict[str, Any]:
     """Return the methods on published tables, with labels as they are and with planted noise."""
     results = real_results()
-    found: dict[str, Any] = {"version": ", ".join(sorted(results["version"].unique()))}
+    found: dict[str, Any] = {"version": said(results)}
     for labels in ("natural", "noise"):
         rows = real_tables.compared(results, labels)
         gain = real_tables.by_table(rows, "gain")
@@ -293,7 +295,7 @@ def real() -> dict[str, Any]:
 
 def by_label() -> dict[str, Any]:
     """Return coverage by label and by stays in hospital, means over splits."""
-    rows = stored("benchmarks/by_label.csv")
+    rows = newest(stored("benchmarks/by_label.csv"), ["method", "split"])
     means = rows.groupby(["method", "group"], sort=False)[["coverage", "size"]].mean()
     return {
         "groups": list(rows["group"].unique()),
@@ -305,20 +307,20 @@ def by_label() -> dict[str, Any]:
             for method in rows["method"].unique()
         },
         "splits": rows["split"].nunique(),
-        "version": rows["version"].iloc[0],
+        "version": said(rows),
     }
 
 
 def monitor() -> dict[str, Any]:
     """Return how soon a monitor finds lost coverage, and how often it is wrong."""
-    rows = stored("benchmarks/monitor.csv")
+    rows = newest(stored("benchmarks/monitor.csv"), ["groups", "what_changes", "misses_after"])
     lost = rows[rows["misses_after"].notna()].replace({np.nan: None})
     pairs = lost.groupby(["what_changes", "misses_after"], sort=False)
     return {
         "lines": [(*case, *own.sort_values("groups").to_dict("records")) for case, own in pairs],
         "false": rows["false_alarms"].max(),
         "runs": int(rows["runs"].iloc[0]),
-        "version": rows["version"].iloc[0],
+        "version": said(rows),
     }
 
 
@@ -328,6 +330,7 @@ def shift() -> dict[str, Any]:
         {"method": {"levels": FAREG}, "weights": {"known": "true", "by label": "true"}}
     )
     keys = ["problem", "method", "weights"]
+    rows = newest(rows, keys)
     means = rows.groupby(keys, sort=False)[["coverage", "size"]].mean()
     errors = rows.groupby(keys)["coverage"].sem()
     return {
@@ -344,13 +347,8 @@ def shift() -> dict[str, Any]:
         "high": errors.max(),
         "seeds": rows["seed"].nunique(),
         "rows": rows["effective_rows"].max(),
-        "version": rows["version"].iloc[0],
+        "version": said(rows),
     }
-
-
-def watching() -> dict[str, Any]:
-    """Return what the page on deployment shows."""
-    return {"monitor": monitor(), "shift": shift()}
 
 
 def results() -> dict[str, Any]:
@@ -358,16 +356,10 @@ def results() -> dict[str, Any]:
     rivals, lines = methods(), overview()
     default = [line for line in lines if "shapes" in line["what"] and "default" in line["model"]]
     return {
-        # the newest version of each study; the CSV files have all
-        "overview": list(
-            {
-                (line["what"].split(" ", 1)[1], line["model"], line["n"]): line for line in lines
-            }.values()
-        ),
-        "shapes": {line["n"]: line for line in default},  # of the newest version
+        "overview": lines,
+        "shapes": {line["n"]: line for line in default},
         "methods": rivals,
-        "few_methods": rivals[rivals["N"] == 500].set_index("method").to_dict("index"),
-        "learners": learners(),
+        "methods_version": said(rivals),
         "noise": noise(),
         "naming": naming(),
         "audits": audits(),
@@ -376,12 +368,13 @@ def results() -> dict[str, Any]:
         "real": real(),
         "by_label": by_label(),
         "monitor": monitor(),
+        "shift": shift(),
     }
 
 
 def first_picture() -> pd.DataFrame:
     """Return coverage and size by group, split sets beside those of FaReG, with errors."""
-    rows = stored("benchmarks/groups.csv")
+    rows = newest(stored("benchmarks/groups.csv"), ["Color", "Gender", "method", "seed"])
     rows = rows.assign(group=rows["Color"] + ", " + rows["Gender"].str.lower())
     groups = rows.groupby(["group", "method"])[["coverage", "size"]]
     return groups.mean().join(groups.sem().add_suffix("_error")).unstack("method")
@@ -428,5 +421,5 @@ def scale() -> dict[str, Any]:
         "behind": [row for row in pairs if row["ratio"] < 1],
         "curves": curves,
         "load": max(part["load_of_others"] for part in sections.values()),
-        "version": ", ".join(sorted({part["version"] for part in sections.values()})),
+        "version": said(pd.DataFrame({"version": [p["version"] for p in sections.values()]})),
     }

@@ -73,7 +73,6 @@ def page_text(results: pd.DataFrame, tables: Sequence[Table], notes: Path, folde
             ) from error
     return environment.get_template("page.md.jinja").render(
         spelled={name: sorted(results[name].unique()) for name in SETTING},
-        n_rows=len(results),
         versions=sorted(set(results.get("version", ()))),
         folder=folder,
         parts=[
