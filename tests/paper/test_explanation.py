@@ -1,17 +1,12 @@
-"""Explanations of a network: what moves membership, whose reconstruction moves, and a picture."""
+"""Explanations of a network: what moves membership, and whose reconstruction moves."""
 
 import itertools
-import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from fareg import FaregError
-from fareg._columns import canonical
-from fareg.paper import NetworkLearner, explain_network, plot_membership
-from fareg.paper._explanation import influential_steps, latent_importance
+from fareg.paper import NetworkLearner, explain_network, influential_steps, latent_importance
 from paper_rows import xnor
 
 
@@ -71,8 +66,6 @@ def test_nothing_found_is_nothing_explained():
     assert (told.ranking == 0).all(axis=None)
     assert list(told.ranking.index) == list(people)
     assert told.traversal.empty
-    with pytest.raises(FaregError, match="plot_groups needs a learned group"):
-        plot_membership(learner, people)
 
 
 @pytest.mark.parametrize("unit", [1.0, 10.0])
@@ -104,47 +97,3 @@ def test_a_features_latent_share_is_a_mean_over_its_inputs_in_any_unit(unit):
     # as a share of the value, which is proportional to the change here, all features move alike
     ratios = latent_importance(Decoder(), rows, size=1e-3, unit="value")
     assert ratios.to_dict() == pytest.approx(dict.fromkeys(shares.index, 1 / 3))
-
-
-def test_one_panel_per_step_with_the_mean_membership_of_each_cell(learned):
-    learner, people = learned
-    figure = plot_membership(learner, people, features=("Color", "Gender"), steps=(0, 1))
-    first = figure.axes[0]
-    q = pd.Series(learner.predict(people))
-    cells = q.groupby([people["Color"], people["Gender"]]).mean().unstack()
-    np.testing.assert_allclose(first.images[0].get_array(), cells)
-    assert [text.get_text() for text in first.get_yticklabels()] == ["Blue", "Red"]
-    assert first.get_title().startswith("+0 sd")
-    assert len(plot_membership(learner, people, steps=(0, 1, 2)).axes) == 4  # and a colour bar
-    with pytest.raises(FaregError, match="features must be two of Color, Gender, Region"):
-        plot_membership(learner, people, features=("Color", "no such"))
-
-
-def test_a_picture_of_many_long_levels_stays_readable():
-    rng = np.random.default_rng(0)
-    n, name = 4000, "what the person did for a living before the interview, by major group"
-    jobs = np.array([f"occupation number {i} with a long description" for i in range(30)])
-    schools = np.array(
-        [f"{i} years of school or an equivalent of any other kind" for i in range(12)]
-    )
-    people = pd.DataFrame({name: rng.choice(jobs, n), "school": rng.choice(schools, n)})
-    learner = SimpleNamespace(
-        found_=True,
-        latent=lambda people: rng.normal(size=(1, len(people), 1)),
-        membership_of_latent=lambda z: 1 / (1 + np.exp(-z[:, :, 0])),
-    )
-    figure = plot_membership(learner, canonical(people), features=(name, "school"), steps=(0, 1))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a layout that does not fit is a warning
-        figure.draw_without_rendering()
-    for ax in figure.axes[:2]:
-        boxes = [text.get_window_extent() for text in ax.texts]
-        assert len(boxes) == 20 * 12
-        assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-        assert ax.get_window_extent().width > 0.25 * figure.bbox.width
-    whole = figure.get_tightbbox().padded(-0.02)
-    assert figure.bbox_inches.containsx(whole.x0)
-    assert figure.bbox_inches.containsy(whole.y0)
-    assert figure.axes[0].get_ylabel().endswith("\n(10 rare levels hidden)")
-    shown = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
-    assert len(set(shown)) == 20

@@ -8,7 +8,7 @@ from scipy.optimize import LinearConstraint, minimize
 
 from fareg import FaregError
 from fareg.paper import project_to_mass
-from fareg.paper._projection import project_and_back
+from fareg.paper._network import project_and_back
 
 
 def solve_qp(u, delta):

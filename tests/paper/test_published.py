@@ -156,9 +156,6 @@ def test_rows_are_handed_in_to_be_explained(world, fitted):
     explanation = fitted.explain(test.X)
     assert set(explanation.ranking.index) == set(test.sensitive)
     np.testing.assert_allclose(explanation.ranking.sum(), 1)
-    assert len(fitted.plot_groups(test.X, steps=(0, 1)).axes) == 3
-    with pytest.raises(FaregError, match="features must be two of"):
-        fitted.plot_groups(test.X, features=("Color", "no such"))
 
 
 def test_a_cut_is_that_of_least_squares_with_enough_rows_on_either_side():

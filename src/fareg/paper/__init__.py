@@ -12,10 +12,9 @@ from fareg.paper._explanation import (
     explain_network,
     influential_steps,
     latent_importance,
-    plot_membership,
 )
 from fareg.paper._learner import NetworkLearner
-from fareg.paper._projection import project_to_mass
+from fareg.paper._network import project_to_mass
 from fareg.paper._published import PublishedFaReGClassifier
 
 RECORDS = (DrawnGroups,)  # what a model file may hold next to the network
@@ -29,6 +28,5 @@ __all__ = [
     "explain_network",
     "influential_steps",
     "latent_importance",
-    "plot_membership",
     "project_to_mass",
 ]

@@ -38,17 +38,17 @@ class DrawnGroups(Calibration):
     sample: Sample
     members: BoolArray  # (n_draws, n) which calibration rows joined which draw
     alpha: float
-    tables: tuple[CalibrationScores, ...] = field(
-        init=False, repr=False
-    )  # everyone, then the draws
+    tables: tuple[CalibrationScores, ...] = field(init=False, repr=False)  # everyone, then draws
     quantiles: FloatArray = field(init=False, repr=False)  # (1 + n_draws, n_labels)
 
     def __post_init__(self) -> None:
         require(self.members.dtype == np.bool_ and self.members.ndim == 2, "members")
         require(self.members.shape[1] == len(self.sample), "members")
         require(len(self.members) * self.sample.n_labels <= MAX_TABLES, "members")
+        problems, n_labels = self.sample.problems, self.sample.n_labels
         everyone = np.ones(len(self.sample), dtype=bool)
-        tables = tuple(self._sorted(inside) for inside in (everyone, *self.members))
+        groups = (everyone, *self.members)
+        tables = tuple(self.sample.sorted(problems, n_labels, inside) for inside in groups)
         quantiles = np.stack([table.quantiles(self.alpha)[:-1] for table in tables])
         vars(self).update(tables=tables, quantiles=quantiles)
 
@@ -90,23 +90,13 @@ class DrawnGroups(Calibration):
             yield f"draw {t} of the group" if t else "all rows", label
 
     def first(self, n_draws: int) -> Self:
-        """Return the same calibration with only the first of its draws.
-
-        Draws are independent of each other, so the first T of them are those of ``n_draws=T``.
-        """
+        """Return the same calibration with the first draws only: those of a smaller ``n_draws``."""
         if not 1 <= n_draws <= self.n_draws:
             raise InvalidInputError(
                 f"n_draws must be from 1 to the {self.n_draws} draws that were made, got "
                 f"{n_draws!r}; fit again for more"
             )
         return replace(self, members=self.members[:n_draws])
-
-    def _sorted(self, inside: BoolArray) -> CalibrationScores:
-        """Sort the scores of some calibration rows label by label."""
-        sample, sizes = self.sample, self.sample.sizes
-        own = None if sizes is None else sizes[inside]
-        labels = sample.problems[inside]
-        return CalibrationScores.sort(sample.score[inside], labels, sample.n_labels, own)
 
 
 def drawn_members(learner: Any, rows: Batch | Labelled, n_draws: int) -> BoolArray:

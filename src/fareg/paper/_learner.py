@@ -26,8 +26,7 @@ from fareg._validation import (
     check_same_length,
     one_of,
 )
-from fareg.paper._network import feed, latent_mean, soft_group
-from fareg.paper._projection import mass_shift
+from fareg.paper._network import feed, latent_mean, mass_shift, soft_group
 from fareg.paper._training import train_network
 
 ENCODERS: dict[str, Any] = {"standard": one_hot_encoder, "codes": code_encoder}
@@ -36,7 +35,6 @@ MAX_WIDTH = 10_000  # units of a hidden layer
 
 
 def check_sizes(name: str, value: Any) -> None:
-    """Refuse what is no tuple of widths of hidden layers."""
     if not isinstance(value, tuple | list) or not value:
         raise InvalidInputError(
             f"{name} must be a tuple with the width of each layer, got {value!r}; try (16, 8)"
@@ -136,9 +134,19 @@ class NetworkLearner(RegressorMixin, BaseEstimator):
         unit = np.arange(n) if clusters is None else pd.factorize(np.asarray(clusters))[0]
         n_units = int(unit.max(initial=-1)) + 1
         self.found_ = n_units > 1 and bool(np.ptp(covered) > 0)
-        if self.found_:
-            half = np.random.default_rng(self.random_state).permutation(n_units) % 2
-            self._train(X, covered, (half == 1)[unit])
+        if not self.found_:
+            return self
+        half = np.random.default_rng(self.random_state).permutation(n_units) % 2
+        first, which = distinct_rows(X)
+        distinct = X.iloc[first]
+        # scikit-learn counts levels one by one if there is a limit: six times slower than without
+        crowded = distinct.select_dtypes(object).nunique(dropna=False).max() > MAX_CATEGORIES
+        encoder = ENCODERS[self.numbers](MAX_CATEGORIES if crowded else None)
+        self.encoder_ = encoder.fit(_finite(X))
+        x, trains = self.inputs(distinct), (half == 1)[unit]
+        self.weights_, self.history_ = train_network(x, which, covered, trains, self)
+        q = soft_group(latent_mean(x, self.weights_), self.weights_)
+        self.shift_, _ = mass_shift(q[:, which], self.delta)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -174,18 +182,6 @@ class NetworkLearner(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.allow_nan = True
         return tags
-
-    def _train(self, X: pd.DataFrame, covered: FloatArray, trains: Any) -> None:
-        first, which = distinct_rows(X)
-        distinct = X.iloc[first]
-        # scikit-learn counts levels one by one if there is a limit: six times slower than without
-        crowded = distinct.select_dtypes(object).nunique(dropna=False).max() > MAX_CATEGORIES
-        encoder = ENCODERS[self.numbers](MAX_CATEGORIES if crowded else None)
-        self.encoder_ = encoder.fit(_finite(X))
-        x = self.inputs(distinct)
-        self.weights_, self.history_ = train_network(x, which, covered, trains, self)
-        q = soft_group(latent_mean(x, self.weights_), self.weights_)
-        self.shift_, _ = mass_shift(q[:, which], self.delta)
 
 
 def _as_frame(X: Any) -> pd.DataFrame:

@@ -29,7 +29,7 @@ from fareg._validation import (
 from fareg.calibration import Batch, Labelled, Sample, Union
 from fareg.classifiers import ConformalClassifier, Training
 from fareg.paper._draws import DrawnGroups
-from fareg.paper._explanation import Explanation, explain_network, plot_membership
+from fareg.paper._explanation import Explanation, explain_network
 from fareg.paper._learner import ENCODERS, NetworkLearner, Sizes
 
 # the published hyperparameters of each data set; the defaults of the class are those of "synthetic"
@@ -43,7 +43,6 @@ MIN_SHARE = 0.05  # of the rows, on either side of the cut of predict_level
 
 
 def check_base(name: str, base: Any) -> None:
-    """Refuse a base that is no conformal classifier, or one with parameters that make no sense."""
     if not isinstance(base, ConformalClassifier):
         raise InvalidInputError(
             f"{name} must be a conformal classifier of fareg, got {type(base).__name__}"
@@ -139,11 +138,9 @@ numbers
     def with_draws(self, n_draws: int) -> Self:
         """Return this fitted classifier with only the first of its random draws."""
         self._check_fitted()
-        other = copy(self).set_params(n_draws=n_draws)
-        drawn = self._drawn.first(n_draws)
-        other.calibration_ = (
-            drawn if self.base is None else Union((drawn, self.calibration_.parts[1]))
-        )
+        drawn, other = self._drawn.first(n_draws), copy(self).set_params(n_draws=n_draws)
+        is_alone = self.base is None
+        other.calibration_ = drawn if is_alone else Union((drawn, self.calibration_.parts[1]))
         other.freeze_parameters()
         return other
 
@@ -160,29 +157,6 @@ numbers
         """Say which features make the group, and how, on some rows such as those of a test."""
         people = self._people_of(X, sensitive_features)
         return explain_network(self.learner_, people, self.key_ % 2**32)
-
-    def plot_groups(
-        self,
-        X: Any,
-        *,
-        features: tuple[str, str] | None = None,
-        steps: tuple[float, ...] = (0, 1, 2),
-        sensitive_features: Any = None,
-    ) -> Any:
-        """Draw the membership of rows over two features while the latent is perturbed.
-
-        Parameters
-        ----------
-        X : frame or array of shape (n_samples, n_features)
-        features : pair of names, default=None
-            None for the two that matter most.
-        steps : tuple of float, default=(0, 1, 2)
-            Perturbations of the influential latent dimension, in units of its spread.
-        sensitive_features : default=None
-            As in :meth:`predict_set`.
-        """
-        people = self._people_of(X, sensitive_features)
-        return plot_membership(self.learner_, people, features=features, steps=steps)
 
     @property
     def learner_(self) -> NetworkLearner:
@@ -201,40 +175,25 @@ numbers
         return calibration.parts[0] if isinstance(calibration, Union) else calibration
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Any:
-        base = self._base_calibration(rows, training)
-        covered = self._covered(rows, base)
+        by_label, base = self.label_conditional, None
+        sample = Sample.of(rows, label_conditional=by_label)
+        reached = sample.split_thresholds(self.alpha_)[sample.problems]
+        if self.base is not None:  # calibrated on the same scores, at the same level
+            shell = clone(self.base)
+            shell.alpha_, shell.key_, shell.label_conditional = self.alpha_, self.key_, by_label
+            base = shell._calibrate(rows, training)
+            # of these rows, only the score of the true label is known
+            scores = np.repeat(rows.score[:, None], rows.n_classes, axis=1)
+            thresholds = base.thresholds(Batch(rows.people, scores, scores, rows.u))
+            reached = np.broadcast_to(thresholds, scores.shape)[np.arange(len(rows)), rows.y]
+        covered = (rows.y >= 0) & (rows.score <= reached)
         network = {name: getattr(self, name) for name in NETWORK}
         learner = NetworkLearner(**network, random_state=self.key_ % 2**32)
         learner.fit(rows.people, 1.0 - covered, rows.clusters)
         self.cut_ = best_cut(learner.predict(rows.people), covered)
-        drawn = DrawnGroups.fit(
-            learner,
-            rows,
-            self.alpha_,
-            n_draws=self.n_draws,
-            label_conditional=self.label_conditional,
-        )
+        counts: dict[str, Any] = {"n_draws": self.n_draws, "label_conditional": by_label}
+        drawn = DrawnGroups.fit(learner, rows, self.alpha_, **counts)
         return drawn if base is None else Union((drawn, base))
-
-    def _base_calibration(self, rows: Labelled, training: Training | None) -> Any:
-        """Calibrate the base, if there is one, on the same scores and at the same level."""
-        if self.base is None:
-            return None
-        base = clone(self.base)
-        base.alpha_, base.key_ = self.alpha_, self.key_
-        base.label_conditional = self.label_conditional
-        return base._calibrate(rows, training)
-
-    def _covered(self, rows: Labelled, base: Any) -> BoolArray:
-        """Return which rows the sets of the base cover, or those of split, shape (n,)."""
-        if base is None:
-            sample = Sample.of(rows, label_conditional=self.label_conditional)
-            own = sample.split_thresholds(self.alpha_)[sample.problems]
-        else:  # of these rows, only the score of the true label is known
-            scores = np.repeat(rows.score[:, None], rows.n_classes, axis=1)
-            thresholds = base.thresholds(Batch(rows.people, scores, scores, rows.u))
-            own = np.broadcast_to(thresholds, scores.shape)[np.arange(len(rows)), rows.y]
-        return (rows.y >= 0) & (rows.score <= own)
 
     def _describe_rows(self, batch: Batch) -> dict[str, Any]:
         return {"level": (self.learner_.predict(batch.people) > self.cut_).astype(np.int64)}
@@ -252,11 +211,6 @@ numbers
                     f"base shares {name} with the classifier around it, got {other!r} and "
                     f"{own!r}; leave it out of the base"
                 )
-
-    def _check_possible(self, X: Any) -> None:
-        super()._check_possible(X)
-        if self.base is not None:
-            self.base._check_possible(X)
 
     def check(self) -> None:
         """Refuse a fitted state whose parts contradict each other, as that of an edited file."""

@@ -25,9 +25,9 @@ from fareg.paper._network import (
     latent_mean,
     layer_sizes,
     leaky_relu,
+    project_and_back,
     soft_group,
 )
-from fareg.paper._projection import project_and_back
 
 CHECK_EVERY = 10  # steps between two looks at the validation loss
 MAX_STOP_ROWS = 4096  # rows that the validation loss is computed on, drawn at random
