@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import hashlib
 import io
 import json
 import os
@@ -72,9 +73,9 @@ def resigned(content, change):
         manifest = change(manifest)
         listed = manifest.get("entries")
         for name in entries.keys() & (listed if isinstance(listed, dict) else ()):
-            digest = _archive._digest(entries[name])
+            digest = hashlib.sha256(entries[name]).hexdigest()
             listed[name] = {"bytes": len(entries[name]), "sha256": digest}
-        manifest["checksum"] = _archive._checksum(manifest)
+        manifest["checksum"] = _archive.checksum(manifest)
         return {**entries, "manifest.json": json.dumps(manifest).encode()}
 
     return rezipped(content, edit)

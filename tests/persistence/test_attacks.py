@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 import fareg
 from fareg.cli import app
-from fareg.persistence import _foreign, describe, read_estimator
+from fareg.persistence import _skops, describe, read_estimator
 from forging import forged
 from stored_zoo import NUMBERS, TWO
 
@@ -117,7 +117,7 @@ def test_methods_in_place_of_types_are_named():
         named["key_types"]["content"] = [method]
         target.writestr("schema.json", json.dumps(schema))
     with pytest.raises(fareg.FaregError, match=r"not trusted: numpy\.ndarray\.tofile"):
-        _foreign.load(out.getvalue())
+        _skops.load(out.getvalue())
 
 
 def test_nothing_that_a_file_names_is_imported(tmp_path, monkeypatch):

@@ -11,8 +11,8 @@ import pytest
 import skops.io
 
 from fareg.persistence._codec import ESTIMATORS, RECORDS
-from fareg.persistence._given import SkopsFile
 from fareg.persistence._shapes import FITTED, LEFT_OUT, SHAPES
+from fareg.persistence._skops import SkopsFile
 from stored_zoo import CONFORMAL, ZOO, answers, read, stored
 
 

@@ -26,9 +26,8 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def write_archive(path: AnyPath, manifest: dict[str, Any], entries: dict[str, bytes]) -> None:
     """Write ``manifest`` and ``entries`` to ``path``, whole or not at all."""
-    listed = {name: {"bytes": len(e), "sha256": _digest(e)} for name, e in entries.items()}
-    body = {"kind": KIND, "format": FORMAT, **manifest, "entries": listed}
-    text = json.dumps({**body, "checksum": _checksum(body)}, indent=1, ensure_ascii=False)
+    body = {"kind": KIND, "format": FORMAT, **manifest, "entries": _listed(entries)}
+    text = json.dumps({**body, "checksum": checksum(body)}, indent=1, ensure_ascii=False)
     contents = {MANIFEST: text.encode(), **entries}
     with replacing(path) as temporary:
         for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED):
@@ -50,56 +49,35 @@ class Archive:
 
     @classmethod
     def read(cls, path: AnyPath, sha256: str | None = None) -> Archive:
-        """Read a model file once, and check its manifest and every entry.
-
-        Where ``sha256`` is given, the file is compared with it before anything is parsed.
-        """
+        """Read a model file once; it is compared with ``sha256`` before anything is parsed."""
         source = check_readable(path)
+        if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", str(sha256)):
+            raise InvalidInputError(
+                f"sha256 must be the 64 hexadecimal digits that fareg info shows, got {sha256!r}"
+            )
         with open(source, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            _compare(digest, sha256, source)
-            if not zipfile.is_zipfile(file):
+            if sha256 is not None and digest != sha256.lower():
                 raise InvalidInputError(
-                    f"{source} is not a fareg model file, or it was cut short; "
-                    "make one with fareg.save"
+                    f"{source} is not the file that is expected: its SHA-256 is {digest}, not "
+                    f"{sha256}; ask whoever gave you the file"
                 )
             size = file.seek(0, 2)
-            with zipfile.ZipFile(file) as content:
-                _check_names(content.infolist(), size, source)
-                entries = {name: content.read(name) for name in content.namelist()}
-        manifest = json.loads(entries.pop(MANIFEST).decode("utf-8"))
-        _check_manifest(manifest, source)
-        _check_entries(entries, manifest["entries"], source)
+            entries = _read_entries(file, size, source) if zipfile.is_zipfile(file) else {}
+        manifest = json.loads(entries.pop(MANIFEST, b"null").decode("utf-8"))
+        _check_manifest(manifest, entries, source)
         return cls(size, digest, manifest, entries)
 
 
-def _compare(digest: str, expected: str | None, path: Path) -> None:
-    if expected is None:
-        return
-    if not isinstance(expected, str) or not re.fullmatch("[0-9a-fA-F]{64}", expected):
-        raise InvalidInputError(
-            f"sha256 must be the 64 hexadecimal digits that fareg info shows, got {expected!r}"
-        )
-    if digest != expected.lower():
-        raise InvalidInputError(
-            f"{path} is not the file that is expected: its SHA-256 is {digest}, not {expected}; "
-            "ask whoever gave you the file"
-        )
-
-
-def _check_names(infos: list[zipfile.ZipInfo], size: int, path: Path) -> None:
-    """Refuse entries that do not belong, or that could cost much to read."""
-    names = {info.filename for info in infos}
-    if MANIFEST not in names:
-        raise InvalidInputError(
-            f"{path} is not a fareg model file, or it was cut short: it has no {MANIFEST}"
-        )
-    if len(infos) > MAX_ENTRIES or len(names) < len(infos):
-        raise InvalidInputError(f"{path} is not a fareg model: it has entries that do not belong")
-    if sum(info.compress_size for info in infos) > size or not all(map(_is_plausible, infos)):
-        raise InvalidInputError(
-            f"{path} is damaged: an entry claims more bytes than the file could have"
-        )
+def _read_entries(file: Any, size: int, path: Path) -> dict[str, bytes]:
+    """Return the entries of a zip file, unless they could cost much to read."""
+    with zipfile.ZipFile(file) as content:
+        infos = content.infolist()
+        if len(infos) > MAX_ENTRIES or len({info.filename for info in infos}) < len(infos):
+            raise _damaged(path, "it has entries that do not belong")
+        if sum(info.compress_size for info in infos) > size or not all(map(_is_plausible, infos)):
+            raise _damaged(path, "an entry claims more bytes than the file could have")
+        return {info.filename: content.read(info) for info in infos}
 
 
 def _is_plausible(info: zipfile.ZipInfo) -> bool:
@@ -108,44 +86,40 @@ def _is_plausible(info: zipfile.ZipInfo) -> bool:
     return known and info.file_size <= FREE_BYTES + MAX_RATIO * info.compress_size
 
 
-def _check_manifest(manifest: Any, path: Path) -> None:
+def _check_manifest(manifest: Any, entries: dict[str, bytes], path: Path) -> None:
+    """Refuse what is no manifest of this format, and entries that do not match it."""
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
         raise InvalidInputError(
-            f"{path} is a zip file but not a fareg model: its manifest is another"
+            f"{path} is not a fareg model file, or it was cut short; make one with fareg.save"
         )
     format_ = manifest.get("format")
-    if isinstance(format_, int) and 0 < format_ < FORMAT:
+    if isinstance(format_, int) and format_ != FORMAT:
+        older = format_ < FORMAT
+        fix = "fit the model again with this one, or read the file with the older"
         raise InvalidInputError(
-            f"{path} was written by an older fareg (format {format_}; this one reads format "
-            f"{FORMAT}); fit the model again with this one, or read the file with the older"
-        )
-    if isinstance(format_, int) and format_ > FORMAT:
-        version = manifest.get("versions", {}).get("fareg", "unknown")
-        raise InvalidInputError(
-            f"{path} was written by a newer fareg ({version}, format {format_}; this one reads "
-            f"format {FORMAT}); upgrade fareg"
+            f"{path} was written by {'an older' if older else 'a newer'} fareg (format {format_}; "
+            f"this one reads format {FORMAT}); {fix if older else 'upgrade fareg'}"
         )
     body = {key: value for key, value in manifest.items() if key != "checksum"}
-    if manifest.get("checksum") != _checksum(body) or format_ != FORMAT:
-        raise InvalidInputError(
-            f"{path} is damaged: {MANIFEST} does not match its checksum; save the model again"
-        )
+    if manifest.get("checksum") != checksum(body) or format_ != FORMAT:
+        raise _damaged(path, f"{MANIFEST} does not match its checksum")
+    listed, found = manifest["entries"], _listed(entries)
+    for name in {**listed, **found}:  # also those that nobody may read later
+        if listed.get(name) != found.get(name):
+            raise _damaged(path, f"{name} does not match its checksum")
 
 
-def _check_entries(entries: dict[str, bytes], listed: dict[str, Any], path: Path) -> None:
-    """Refuse entries that do not match the manifest, also those that nobody may read later."""
-    if listed.keys() != entries.keys():
-        raise InvalidInputError(f"{path} is damaged: its entries are not those of the manifest")
-    for name, content in entries.items():
-        if listed[name] != {"bytes": len(content), "sha256": _digest(content)}:
-            raise InvalidInputError(
-                f"{path} is damaged: {name} does not match its checksum; save the model again"
-            )
+def _damaged(path: Path, why: str) -> InvalidInputError:
+    return InvalidInputError(f"{path} is damaged: {why}; save the model again")
 
 
-def _checksum(body: dict[str, Any]) -> str:
-    return _digest(json.dumps(body, sort_keys=True).encode())
+def _listed(entries: dict[str, bytes]) -> dict[str, Any]:
+    return {
+        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in entries.items()
+    }
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def checksum(body: dict[str, Any]) -> str:
+    """Return the checksum of a manifest."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,14 +16,15 @@ import numpy as np
 import pandas as pd
 import safetensors.numpy
 
+from fareg._columns import column_names
 from fareg._files import AnyPath
 from fareg._validation import FaregError, InvalidInputError, NotConformalizedError, require, warn
 from fareg._words import first_line, json_types, shown
 from fareg.classifiers import ConformalClassifier, SplitConformalClassifier
-from fareg.persistence import _foreign
+from fareg.persistence import _skops
 from fareg.persistence._archive import Archive, write_archive
 from fareg.persistence._codec import CLASSIFIERS, LEFT_OUT, Reader, Writer, is_own
-from fareg.persistence._seen import SeenRows, check_seen
+from fareg.persistence._seen import SeenRows
 
 ARRAYS, FOREIGN, SEEN = "arrays.safetensors", "foreign.skops", "seen.safetensors"
 READERS = ("ProbabilityColumns", "ProbabilityArrays")  # these stand where an estimator would
@@ -35,10 +37,9 @@ KINDS: dict[str, Any] = {
     "metadata": dict,
 }
 LIBRARIES = ("fareg", "numpy", "pandas", "scikit-learn", "skops", "xgboost", "lightgbm")
-# Users may note what they like next to fareg's own notes, which are told by their shape: what fareg
-# fit always notes (fareg calibrate keeps it), a verdict, and what fareg calibrate notes.
+# Users may note what they like next to fareg's own notes, which are known by their shape: what
+# fareg fit always notes (fareg calibrate keeps it), and what fareg calibrate notes.
 FIT = {"columns", "target", "data", "estimator", "date", "seed"}
-VERDICT = {"label", "sentence", "next_steps"}
 CALIBRATED = {"data", "rows", "left_out"}
 COLUMN_KINDS = {"number", "text", "date"}
 
@@ -114,19 +115,16 @@ class ModelFile:
 
     @cached_property
     def fit_notes(self) -> dict[str, Any]:
-        """The notes of ``fareg fit``, {} if there are none.
-
-        They tell of every column of the model what it held, which no other note is taken for.
-        """
-        columns, verdict = self.notes.get("columns"), self.notes.get("verdict")
+        """The notes of ``fareg fit``, {} if there are none or a user wrote them."""
+        notes, columns = self.notes, self.notes.get("columns")
         is_own = (
-            self.notes.keys() >= FIT
+            notes.keys() >= FIT
             and isinstance(columns, dict)
             and list(columns) == self.archive.manifest["columns"]
             and set(map(str, columns.values())) <= COLUMN_KINDS
-            and ("verdict" not in self.notes or _is_verdict(verdict))
+            and ("verdict" not in notes or _is_verdict(notes["verdict"]))
         )
-        return self.notes if is_own else {}
+        return notes if is_own else {}
 
     @property
     def calibrated_note(self) -> dict[str, Any]:
@@ -160,28 +158,28 @@ class ModelFile:
 
     def _made(self) -> Any:
         state, estimator = self.archive.manifest["state"], self.estimator
-        fitted, parameters = dict(state["fitted"]), dict(state["parameters"])
-        if estimator is not None and fitted["estimator_"]["$"] == "object":
-            raise InvalidInputError(
-                f"{self.path} reads its probabilities from the table; load it without estimator"
-            )
+        stored = state["fitted"]["estimator_"]
         if estimator is not None:
-            fitted["estimator_"] = parameters["estimator"] = LEFT_OUT
-        elif fitted["estimator_"] == LEFT_OUT:
+            if stored["$"] == "object":
+                raise InvalidInputError(
+                    f"{self.path} reads its probabilities from the table; load it without estimator"
+                )
+            fitted = {**state["fitted"], "estimator_": LEFT_OUT}
+            parameters = {**state["parameters"], "estimator": LEFT_OUT}
+            state = {**state, "fitted": fitted, "parameters": parameters}
+        elif stored == LEFT_OUT:
             raise InvalidInputError(
                 f"{self.path} holds no estimator; pass the fitted one: load(path, estimator=model)"
             )
-        state = {**state, "fitted": fitted, "parameters": parameters}
-        packed = self.archive.entries.get(FOREIGN)
-        if unknown := [n for n in _untrusted(state, packed) if n not in self.trusted]:
-            raise _foreign.UntrustedTypesError(unknown)
-        foreign = functools.cache(lambda: _foreign.load(packed or b"", self.trusted))
+        packed = self.archive.entries.get(FOREIGN, b"")
+        if unknown := [name for name in _untrusted(state, packed) if name not in self.trusted]:
+            raise _skops.UntrustedTypesError(unknown)
+        foreign = functools.cache(lambda: _skops.load(packed, self.trusted))
         clf = Reader(self._arrays, self.archive.size, foreign, estimator).read(state)
-        is_fitted = type(clf).__name__ in CLASSIFIERS and clf.__sklearn_is_fitted__()
-        require(is_fitted, "the classifier")
+        require(type(clf).__name__ in CLASSIFIERS and clf.__sklearn_is_fitted__(), "the classifier")
         _check_estimator(clf)
-        if any(self.archive.manifest[key] != value for key, value in _words(clf).items()):
-            raise ValueError("its manifest speaks of another model")
+        for key, value in _words(clf).items():
+            require(self.archive.manifest[key] == value, f"{key} of the manifest")
         clf.check()
         return clf
 
@@ -206,27 +204,25 @@ class ModelFile:
             reads_probabilities = isinstance(estimator, dict) and estimator.get("class") in READERS
             told = {
                 **{key: manifest[key] for key in KINDS},
-                "parameters": {k: _told(v) for k, v in parameters.items() if k != "estimator"},
+                "parameters": {k: _plain(v) for k, v in parameters.items() if k != "estimator"},
                 "n_calibration": fitted["n_calibration_"],
                 "n_calibration_clusters": fitted["n_calibration_clusters_"],
                 "has_estimator": not (is_left_out or reads_probabilities),
                 "needs_estimator": is_left_out,
-                "untrusted": _untrusted(manifest["state"], self.archive.entries.get(FOREIGN)),
+                "untrusted": _untrusted(manifest["state"], self.archive.entries.get(FOREIGN, b"")),
                 "bytes": self.archive.size,
                 "sha256": self.sha256,
             }
             require(type(told["n_calibration"]) is int, "n_calibration_")
-            people = told["n_calibration_clusters"]
-            require(people is None or type(people) is int, "n_calibration_clusters_")
-            protect = parameters.get("protect")
-            if not (protect is None or isinstance(protect, str)):  # the words of rules
-                rules = Reader(self._arrays, self.archive.size).read(protect)
+            require(isinstance(told["n_calibration_clusters"], int | None), "n_calibration_")
+            reader = Reader(self._arrays, self.archive.size)
+            if isinstance(parameters.get("protect"), list | dict):  # the words of rules
+                rules = reader.read(parameters["protect"])
                 rules = rules if isinstance(rules, list | tuple) else [rules]
-                told["parameters"]["protect"] = [
-                    getattr(getattr(rule, "rule", rule), "text", "") for rule in rules
-                ]
+                rules = [getattr(rule, "rule", rule) for rule in rules]
+                told["parameters"]["protect"] = [getattr(rule, "text", "") for rule in rules]
             if "groups_" in fitted:
-                groups = Reader(self._arrays, self.archive.size).read(fitted["groups_"])
+                groups = reader.read(fitted["groups_"])
                 require(isinstance(groups, pd.DataFrame), "groups_")
                 told["groups"] = json_types(groups.to_dict("records"))
             return told
@@ -299,7 +295,7 @@ def save(
     entries: dict[str, bytes] = {}
     if writer.foreign:
         try:
-            entries[FOREIGN] = _foreign.dump(writer.foreign)
+            entries[FOREIGN] = _skops.dump(writer.foreign)
         except MemoryError:
             raise
         except Exception as error:  # an estimator may raise anything
@@ -309,20 +305,20 @@ def save(
             )
             writer = Writer(models)
             state = writer.write(clf, "clf")
-    if names := _untrusted(state, entries.get(FOREIGN)):
+    if names := _untrusted(state, entries.get(FOREIGN, b"")):
         warn(
             "the estimator holds types that load refuses unless they are named, because it runs "
             f"their code: fareg.load(path, trusted={names})"
         )
     if seen is not None and not isinstance(seen, SeenRows):
-        seen = SeenRows.of(*check_seen(seen, clf.n_features_in_, path))
+        seen = SeenRows.of(*_check_seen(seen, clf.n_features_in_))
     if seen is not None:
         entries[SEEN] = seen.to_bytes()
     entries[ARRAYS] = safetensors.numpy.save(writer.arrays)
     manifest = {
         **_words(clf),
         "versions": _versions(),
-        "metadata": _check_notes(metadata or {}),
+        "metadata": _notes(metadata or {}),
         "state": state,
     }
     write_archive(path, manifest, entries)
@@ -404,11 +400,7 @@ class TableModel:
 
 
 def load_pyfunc(path: AnyPath, model_config: Mapping[str, Any] | None = None) -> TableModel:
-    """Load a model file for MLflow, which asks for it by the name ``_load_pyfunc``.
-
-    ``model_config`` may name types to trust and the digest of the file, as in :func:`fareg.load`:
-    ``{"trusted": [...], "sha256": "..."}``.
-    """
+    """Load a model file for MLflow, whose ``model_config`` may have ``trusted`` and ``sha256``."""
     given = {name: (model_config or {}).get(name) for name in ("trusted", "sha256")}
     return TableModel(load(path, **given))
 
@@ -429,10 +421,9 @@ def _one_error(path: Any) -> Iterator[None]:
 
 def _is_verdict(note: Any) -> bool:
     """Tell whether a note has the texts of a verdict."""
-    if not isinstance(note, dict) or not note.keys() >= VERDICT:
+    if not isinstance(note, dict) or not isinstance(note.get("next_steps"), list):
         return False
-    steps = note["next_steps"]
-    texts = [note["label"], note["sentence"], *(steps if isinstance(steps, list) else [None])]
+    texts = [note.get("label"), note.get("sentence"), *note["next_steps"]]
     return all(isinstance(text, str) for text in texts)
 
 
@@ -450,17 +441,15 @@ def _words(clf: ConformalClassifier) -> dict[str, Any]:
 def _check_own(clf: ConformalClassifier) -> None:
     """Refuse to save what could not be loaded again."""
     changed = clf.changed_parameters()
-    if changed:
-        raise InvalidInputError(
-            f"cannot save this {type(clf).__name__}: {', '.join(changed)} was changed after fit "
-            "and has no effect yet; call fit(X, y) again"
-        )
+    why = f"{', '.join(changed)} was changed after fit and has no effect yet" if changed else ""
     try:
         clf.check()
     except ValueError as error:
+        why = why or str(error)
+    if why:
         raise InvalidInputError(
-            f"cannot save this {type(clf).__name__} ({error}); call fit(X, y) again"
-        ) from error
+            f"cannot save this {type(clf).__name__} ({why}); call fit(X, y) again"
+        )
 
 
 def _check_manifest(manifest: dict[str, Any]) -> None:
@@ -471,11 +460,10 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
     require(all(isinstance(text, str) for text in texts), "the names in the manifest")
 
 
-def _untrusted(state: dict[str, Any], foreign: bytes | None) -> list[str]:
+def _untrusted(state: dict[str, Any], foreign: bytes) -> list[str]:
     """Return the types in a file that must be trusted by name, without making anything."""
-    if foreign is None or all(node.get("$") != "foreign" for node in _foreign.nodes(state)):
-        return []
-    return _foreign.types(foreign)
+    is_needed = any(node.get("$") == "foreign" for node in _skops.nodes(state))
+    return _skops.types(foreign) if foreign and is_needed else []
 
 
 def _check_estimator(clf: ConformalClassifier) -> None:
@@ -493,12 +481,22 @@ def _check_estimator(clf: ConformalClassifier) -> None:
             f"{shown(clf.classes_)}; pass the estimator that was calibrated"
         )
     n_read = clf.n_features_in_ - len(getattr(clf, "excluded_", []))
-    n_features = getattr(model, "n_features_in_", n_read)
-    if n_features != n_read:
+    if (n_features := getattr(model, "n_features_in_", n_read)) != n_read:
         raise InvalidInputError(
             f"estimator takes {n_features} features, the file was saved with "
             f"{n_read}; pass the estimator that was calibrated"
         )
+
+
+def _check_seen(seen: Any, n_features: int) -> tuple[Any, Any]:
+    """Return the pair of rows and labels that a model has seen, after checks."""
+    X, y = seen if isinstance(seen, tuple) and len(seen) == 2 else ([], None)
+    if y is None or len(column_names(X)) != n_features or len(X) != len(y):
+        raise InvalidInputError(
+            f"seen must be a pair (X, y) of rows with the {n_features} columns of the model and a "
+            f"label for each, got {type(seen).__name__}"
+        )
+    return X, y
 
 
 @functools.cache
@@ -510,26 +508,23 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _told(node: Any) -> Any:
+def _plain(node: Any) -> Any:
     """Return a parameter as something to print."""
     if isinstance(node, list):
-        return [_told(item) for item in node]
+        return [_plain(item) for item in node]
     if not isinstance(node, dict) or "$" not in node:
         return node
     if node["$"] == "tuple":
-        return [_told(item) for item in node["items"]]
+        return _plain(node["items"])
     return node.get("name") or node.get("class") or node["$"]
 
 
-def _check_notes(value: Any) -> Any:
-    """Return notes in the types of JSON; arrays become lists."""
-    if isinstance(value, Mapping):
-        return {str(key): _check_notes(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_check_notes(item) for item in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, bool | int | float | str):
-        return json_types(value)  # NaN becomes None
-    raise InvalidInputError(
-        f"metadata must hold text, numbers, lists and dicts, got {type(value).__name__}"
-    )
+def _notes(metadata: Mapping[str, Any]) -> Any:
+    """Return notes in the types of JSON; arrays become lists, and NaN becomes None."""
+    try:
+        text = json.dumps(dict(metadata), default=lambda value: value.tolist())
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InvalidInputError(
+            f"metadata must hold text, numbers, lists and dicts ({first_line(error)})"
+        ) from error
+    return json_types(json.loads(text))

@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 import safetensors.numpy
 
-from fareg._columns import canonical, column_names
-from fareg._files import AnyPath
+from fareg._columns import canonical
 from fareg._rows import row_hashes
-from fareg._validation import BoolArray, InvalidInputError, require
+from fareg._validation import BoolArray, require
 
 SALT_BYTES = 16
 MAX_REPEATED = 0.1  # share of rows that may equal another one
@@ -65,10 +64,10 @@ class SeenRows:
         which rows, so that the table need not be copied.
         """
         salt = secrets.token_bytes(SALT_BYTES)
-        ways: dict[tuple[str, ...], Any] = {(): None}
-        ways |= {tuple(names): further} if names else {}
-        for known_by, beside in ways.items():
-            limit = MAX_REPEATED if known_by == tuple(names) else MAX_REPEATED / 10
+        few = MAX_REPEATED / 10 if names else MAX_REPEATED
+        ways: list[tuple[Any, Any, float]] = [((), None, few)]
+        ways += [(tuple(names), further, MAX_REPEATED)] if names else []
+        for known_by, beside, limit in ways:
             hashes, counts = np.unique(_digests(X, y, salt, beside)[rows], return_counts=True)
             if counts[counts > 1].sum() <= limit * counts.sum():
                 return cls(salt, hashes, known_by)
@@ -117,8 +116,8 @@ class SeenRows:
     def from_bytes(cls, content: bytes) -> SeenRows:
         """Read what :meth:`to_bytes` wrote, after checks that it is a fingerprint."""
         arrays = safetensors.numpy.load(content)
-        salt, names, hashes = (arrays[name] for name in ("salt", "names", "hashes"))
-        names = json.loads(names.tobytes())
+        salt, text, hashes = (arrays[name] for name in ("salt", "names", "hashes"))
+        names = json.loads(text.tobytes())
         is_salt = salt.dtype == np.uint8 and salt.shape == (SALT_BYTES,)
         are_names = isinstance(names, list) and all(isinstance(name, str) for name in names)
         are_hashes = hashes.dtype == np.uint64 and hashes.ndim == 1
@@ -127,28 +126,12 @@ class SeenRows:
         return cls(salt.tobytes(), hashes, tuple(names))
 
 
-def check_seen(seen: Any, n_features: int, path: AnyPath) -> tuple[Any, Any]:
-    """Return the pair of rows and labels that a model has seen, after checks."""
-    if not isinstance(seen, tuple) or len(seen) != 2:
-        raise InvalidInputError(f"seen must be a pair (X, y), got {type(seen).__name__}")
-    X, y = seen
-    if len(column_names(X)) != n_features or len(X) != len(y):
-        raise InvalidInputError(
-            f"seen must hold the {n_features} columns of the model and a label per row, got "
-            f"{len(column_names(X))} columns, {len(X)} rows and {len(y)} labels for {path}"
-        )
-    return X, y
-
-
 def _digests(X: Any, y: Any, salt: bytes, further: Any = None) -> Any:
     """Return one 64-bit hash per row, alike for a number whichever type held it."""
     # Labels are compared as text, so 1, 1.0 and "1" are one label, and True is "True".
     labels = np.array([str(label) for label in y], dtype=object).reshape(-1, 1)
-    parts = [
-        row_hashes(canonical(X), 0),
-        row_hashes(canonical(labels), 0),
-        *([] if further is None else [further]),
-    ]
+    parts = [row_hashes(canonical(X), 0), row_hashes(canonical(labels), 0)]
+    parts += [] if further is None else [further]
     words, width = np.column_stack(parts).tobytes(), 8 * len(parts)
     hashes = [
         hashlib.blake2b(words[start : start + width], digest_size=8, key=salt).digest()

@@ -1,9 +1,9 @@
 """The estimators that a model file may hold, each with the exact shape of its state.
 
-A file from a stranger is read by this table alone. The file tells the name of a class; the table
-tells where that class is imported from, which attributes it may have beside its parameters, and the
-kind of each (``_kinds``). Nothing else is made: no other attribute, no function and no type but the
-few that are listed. For each class, what scikit-learn does with these attributes when it predicts
+A file from a stranger is read by this table alone. The file gives the name of a class; the table
+says where that class is imported from, which attributes it may have next to its parameters, and the
+kind of each. Nothing else is made: no other attribute, no function and no type but the few that are
+listed in ``_kinds``. For each class, what scikit-learn does with these attributes when it predicts
 was read; where compiled code follows their numbers unchecked, ``_checks`` follows them first.
 Attributes that only training needs, such as losses and random generators, are not stored. Models
 whose attributes are rows of people, such as nearest neighbours, are left out.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,39 +24,37 @@ from fareg._validation import require
 from fareg.persistence import _checks as checks
 from fareg.persistence._kinds import fits, sizes_of
 
-# Kinds of parameters, by name; all others are data. A memory would write files.
-PARAMETERS: dict[str, Any] = {
-    "calibrators": ["model"],
-    "classifier": "model",
-    "estimator": "part",
-    "func": "function",
-    "init": "part",
-    "inv_kw_args": "none",
-    "inverse_func": "none",
-    "kw_args": "none",
-    "memory": "none",
-    "n_jobs": "jobs",
-    "random_state": "seed",
-    "remainder": "part",
-    "steps": "steps",
-    "transformers": [("text", "part", "selection")],
-    "verbose_feature_names_out": "flag",
-}
-FITTED = {
-    "_sklearn_output_config": "output",
-    "classes_": "labels",
-    "feature_names_in_": "names",
-    "n_features_in_": "count",
-}
+
+def _kinds(text: str) -> dict[str, str]:
+    lines = [line.split(": ") for line in text.strip().splitlines()]
+    return {name: kind for names, kind in lines for name in names.split()}
+
+
+# Parameters of all classes; those that are not listed are data. A memory would write files.
+PARAMETERS = _kinds("""
+    estimator init remainder: part
+    classifier: model
+    calibrators: list of model
+    steps: steps
+    transformers: list of text + part + selection
+    func: function
+    inv_kw_args inverse_func kw_args memory: none
+    n_jobs: jobs
+    random_state: seed
+    verbose_feature_names_out: flag
+""")
+# Further attributes that any class may have.
+FITTED = _kinds("""
+    _sklearn_output_config: output
+    classes_: labels
+    feature_names_in_: names
+    n_features_in_: count
+""")
 # Attributes that only training needs, or that are made anew.
-LEFT_OUT = frozenset(
-    ("_feature_subsample_rng", "_loss", "_loss_function_", "_metadata_request", "_optimizer"),
-) | {"_random_seed", "_random_state", "_rng", "_scorer", "_tree", "f_"}
-# Attributes that are stored as arrays: how they are taken apart, and made.
-APART: dict[Any, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "tree": (checks.tree_arrays, checks.make_tree),
-    "rounds": (checks.rounds_arrays, checks.make_rounds),
-}
+LEFT_OUT = _kinds("""
+    _loss _loss_function_ _metadata_request _optimizer _scorer _tree f_: none
+    _feature_subsample_rng _random_seed _random_state _rng: none
+""").keys()
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,7 @@ class Shape:
 
     module: str
     name: str
-    fitted: dict[str, Any]
-    check: Callable[[Any], None] | None = None
-    finish: Callable[[Any], None] | None = None
+    fitted: dict[str, str]
 
     @cached_property
     def cls(self) -> Any:
@@ -83,8 +79,8 @@ class Shape:
         """Return the attributes of an object that are stored, after all checks."""
         self.verify(thing)
         kept = {name: getattr(thing, name) for name in self._stored(thing)}
-        apart = {name: self.apart(name) for name in kept}
-        return {name: way[0](kept[name]) if way else kept[name] for name, way in apart.items()}
+        ways = {name: checks.APART.get(self.kind(name)) for name in kept}
+        return {name: way[0](kept[name]) if way else kept[name] for name, way in ways.items()}
 
     def make(self, state: dict[str, Any]) -> Any:
         """Return the object with these attributes, after all checks."""
@@ -93,11 +89,10 @@ class Shape:
         require(all(given), f"the parameters of {self.name}")
         thing = self.cls(**own)
         for name in [name for name in state if name not in own]:
-            way = self.apart(name)
+            way = checks.APART.get(self.kind(name))
             vars(thing)[name] = way[1](state[name]) if way else state[name]
         self.verify(thing)
-        if self.finish is not None:
-            self.finish(thing)
+        checks.FINISH.get(self.name, id)(thing)
         return thing
 
     def verify(self, thing: Any) -> None:
@@ -108,22 +103,16 @@ class Shape:
             require(fit, f"{name} of {self.name}")
         if hasattr(thing, "_parameter_constraints"):
             thing._validate_params()
-        is_fitted = set(stored) - self.defaults.keys() - {"_sklearn_output_config"}
-        if self.check is not None and is_fitted:
-            self.check(thing)
+        if set(stored) - self.defaults.keys() - {"_sklearn_output_config"}:  # it is fitted
+            checks.CHECKS.get(self.name, id)(thing)
 
-    def kind(self, name: str) -> Any:
+    def kind(self, name: str) -> str:
         """Return the kind of an attribute; refuse one that the table does not list."""
         if name in self.defaults:
             return self.fitted.get(name) or PARAMETERS.get(name, "data")
         kind = self.fitted.get(name) or FITTED.get(name)
         require(kind is not None, f"the attribute {name} of {self.name}")
-        return kind
-
-    def apart(self, name: str) -> Any:
-        """Return how an attribute is taken apart and made, None if it is stored as it is."""
-        kind = self.kind(name)
-        return APART.get(kind) if isinstance(kind, str) else None
+        return str(kind)
 
     def _stored(self, thing: Any) -> list[str]:
         """Return the names of the parameters, and of what neither a constructor nor we make."""
@@ -132,206 +121,133 @@ class Shape:
         return [*own, *(name for name in vars(thing) if name in fitted)]
 
 
-def _shapes(
-    where: str, check: Any = None, finish: Any = None, /, data: str = "", **kinds: Any
-) -> dict[str, Shape]:
-    """Return the shapes of similar classes, named as ``module: Class Class; module: Class``."""
-    fitted = {**_each(data, "data"), **kinds}
-    found: dict[str, Shape] = {}
-    for part in where.split("; "):
-        module, names = part.split(": ")
-        found |= {name: Shape(module, name, fitted, check, finish) for name in names.split()}
-    return found
+def _read_table(text: str) -> dict[str, Shape]:
+    """Return shapes by name: classes that share attributes, and then the attributes by kind."""
+    shapes: dict[str, Shape] = {}
+    for classes, attributes in re.findall(r"((?:^\S.*\n)+)((?:^ .*\n)*)", text, re.MULTILINE):
+        fitted = _kinds(attributes)
+        for line in classes.splitlines():
+            module, names = line.split(": ")
+            shapes |= {name: Shape(module, name, fitted) for name in names.split()}
+    return shapes
 
 
-def _each(names: str, kind: Any) -> dict[str, Any]:
-    return dict.fromkeys(names.split(), kind)
-
-
-CATEGORIES = {
-    "_infrequent_enabled": "flag",
-    **_each("_default_to_infrequent_mappings _infrequent_indices categories_", ["array?"]),
-}
-SHAPES: dict[str, Shape] = {
-    # fareg's own
-    **_shapes("fareg._encoding: FillEmpty", empty_="e"),
-    **_shapes("fareg.workflow._models: CodedLabels", classifier_="model"),
-    # steps and columns
-    **_shapes("sklearn.pipeline: Pipeline; sklearn.frozen: FrozenEstimator"),
-    **_shapes("sklearn.preprocessing: FunctionTransformer; sklearn.compose: make_column_selector"),
-    **_shapes(
-        "sklearn.compose: ColumnTransformer",
-        data="_columns _transformer_to_input_indices _transformers_feature_names_out "
-        "output_indices_",
-        _remainder=("text", "part", "data"),
-        sparse_output_="flag",
-        transformers_=[("text", "part", "data")],
-    ),
-    # numbers and categories
-    **_shapes(
-        "sklearn.preprocessing: StandardScaler MinMaxScaler MaxAbsScaler RobustScaler",
-        data="n_samples_seen_",
-        **_each("mean_ var_ scale_ min_ data_min_ data_max_ data_range_ max_abs_ center_", "d?"),
-    ),
-    **_shapes(
-        "sklearn.impute: SimpleImputer MissingIndicator",
-        data="statistics_ _fit_dtype _fill_dtype",
-        indicator_="part",
-        features_="m",
-        _n_features="=d",
-        _precomputed="flag",
-    ),
-    **_shapes(
-        "sklearn.preprocessing: OrdinalEncoder",
-        checks.check_categories,
-        data="_missing_indices",
-        **CATEGORIES,
-    ),
-    **_shapes(
-        "sklearn.preprocessing: OneHotEncoder",
-        checks.check_indicators,
-        data="drop_idx_ _drop_idx_after_grouping _n_features_outs",
-        **CATEGORIES,
-    ),
-    **_shapes(
-        "sklearn.preprocessing: TargetEncoder",
-        checks.check_targets,
-        data="target_type_ target_mean_",
-        _label_encoder="model",
-        encodings_=["array?"],
-        **CATEGORIES,
-    ),
-    **_shapes(
-        "sklearn.preprocessing: LabelEncoder LabelBinarizer", data="y_type_", sparse_input_="flag"
-    ),
-    # linear models
-    **_shapes(
-        "sklearn.linear_model: LogisticRegression LogisticRegressionCV SGDClassifier",
-        data="n_iter_ t_ Cs_ C_ scores_ coefs_paths_ l1_ratio_ l1_ratios_ _expanded_class_weight "
-        "_average_coef _average_intercept _standard_coef _standard_intercept",
-        coef_="r,d",
-        intercept_="r",
-    ),
-    **_shapes(
-        "sklearn.linear_model: Ridge RidgeCV",
-        data="alpha_ best_score_ cv_results_ intercept_ n_iter_ solver_",
-        coef_="d",
-    ),
-    **_shapes(
-        "sklearn.discriminant_analysis: LinearDiscriminantAnalysis QuadraticDiscriminantAnalysis",
-        data="_max_components _n_features_out covariance_ explained_variance_ratio_ rotations_ "
-        "scalings_",
-        coef_="r,d",
-        intercept_="r",
-        means_="k,d",
-        priors_="k",
-        xbar_="d",
-    ),
-    # trees
-    **_shapes(
-        "sklearn.tree: DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier "
-        "ExtraTreeRegressor",
-        max_features_="count",
-        n_classes_="=k",
-        n_outputs_="=1",
-        tree_="tree",
-    ),
-    **_shapes(
-        "sklearn.ensemble: RandomForestClassifier RandomForestRegressor ExtraTreesClassifier "
-        "ExtraTreesRegressor",
-        data="_n_samples _n_samples_bootstrap _sample_weight oob_decision_function_ oob_score_ "
-        "oob_prediction_",
-        estimator_="model",
-        estimators_="forest",
-        n_classes_="=k",
-        n_outputs_="=1",
-    ),
-    **_shapes(
-        "sklearn.ensemble: GradientBoostingClassifier",
-        None,
-        checks.make_loss,
-        data="train_score_ oob_improvement_ oob_scores_ oob_score_",
-        estimator_="model",
-        estimators_="rounds of trees",
-        init_="first",
-        max_features_="count",
-        n_classes_="=k",
-        n_estimators_="count",
-        n_trees_per_iteration_="=r",
-    ),
-    **_shapes(
-        "sklearn.ensemble: HistGradientBoostingClassifier HistGradientBoostingRegressor; "
-        "fareg._encoding: AnySizeBoosting",
-        checks.check_histograms,
-        checks.make_loss,
-        data="is_categorical_ _is_categorical_remapped train_score_ validation_score_",
-        _baseline_prediction="1,r",
-        _bin_mapper="model",
-        _fitted_with_sw="flag",
-        _label_encoder="model",
-        _n_features="=d",
-        _predictors="rounds",
-        _preprocessor="part",
-        _use_validation_data="flag",
-        do_early_stopping_="flag",
-        n_trees_per_iteration_="=r",
-    ),
-    **_shapes(
-        "sklearn.ensemble._hist_gradient_boosting.binning: _BinMapper",
-        data="missing_values_bin_idx_",
-        bin_thresholds_=["array?"],
-        is_categorical_="f",
-        n_bins_non_missing_="f",
-    ),
-    # naive Bayes
-    **_shapes(
-        "sklearn.naive_bayes: GaussianNB MultinomialNB ComplementNB BernoulliNB",
-        data="epsilon_",
-        **_each("theta_ var_ feature_count_ feature_log_prob_", "k,d"),
-        **_each("class_count_ class_prior_ class_log_prior_", "k"),
-        feature_all_="d",
-    ),
-    **_shapes(
-        "sklearn.naive_bayes: CategoricalNB",
-        **_each("category_count_ feature_log_prob_", ["array?"]),
-        **_each("class_count_ class_log_prior_", "k"),
-        n_categories_="d",
-    ),
-    **_shapes(
-        "sklearn.dummy: DummyClassifier",
-        data="_strategy",
-        class_prior_="shares",
-        n_classes_="=k",
-        n_outputs_="=1",
-        sparse_output_="flag",
-    ),
-    # networks
-    **_shapes(
-        "sklearn.neural_network: MLPClassifier; fareg.workflow._models: AnySizeNetwork",
-        data="_best_coefs _best_intercepts _coef_indptr _intercept_indptr _no_improvement_count "
-        "best_loss_ best_validation_score_ loss_ loss_curve_ n_iter_ out_activation_ t_ "
-        "validation_scores_",
-        _label_binarizer="model",
-        coefs_=["array?"],
-        intercepts_=["array?"],
-        n_layers_="count",
-        n_outputs_="=r",
-    ),
-    # calibrated classifiers
-    **_shapes(
-        "sklearn.calibration: CalibratedClassifierCV", calibrated_classifiers_=["calibrated"]
-    ),
-    **_shapes("sklearn.calibration: _CalibratedClassifier", calibrators=["model"]),
-    **_shapes("sklearn.calibration: _SigmoidCalibration _TemperatureScaling", data="a_ b_ beta_"),
-    **_shapes(
-        "sklearn.isotonic: IsotonicRegression",
-        None,
-        checks.make_interpolation,
-        data="X_min_ X_max_ increasing_",
-        X_thresholds_="n",
-        y_thresholds_="n",
-    ),
-}
+SHAPES = _read_table("""\
+fareg._encoding: FillEmpty
+    empty_: e
+fareg.workflow._models: CodedLabels
+    classifier_: model
+sklearn.compose: ColumnTransformer
+    _columns _transformer_to_input_indices _transformers_feature_names_out output_indices_: data
+    _remainder: text + part + data
+    sparse_output_: flag
+    transformers_: list of text + part + data
+sklearn.preprocessing: StandardScaler MinMaxScaler MaxAbsScaler RobustScaler
+    n_samples_seen_: data
+    mean_ var_ scale_ min_ data_min_ data_max_ data_range_ max_abs_ center_: d?
+sklearn.impute: SimpleImputer MissingIndicator
+    statistics_ _fit_dtype _fill_dtype: data
+    indicator_: part
+    features_: m
+    _n_features: =d
+    _precomputed: flag
+sklearn.preprocessing: OrdinalEncoder OneHotEncoder TargetEncoder
+    _missing_indices drop_idx_ _drop_idx_after_grouping _n_features_outs: data
+    _infrequent_enabled: flag
+    _default_to_infrequent_mappings _infrequent_indices categories_ encodings_: list of array?
+    target_type_ target_mean_: data
+    _label_encoder: model
+sklearn.preprocessing: LabelEncoder LabelBinarizer
+    y_type_: data
+    sparse_input_: flag
+sklearn.linear_model: LogisticRegression LogisticRegressionCV SGDClassifier
+    n_iter_ t_ Cs_ C_ scores_ coefs_paths_ l1_ratio_ l1_ratios_ _expanded_class_weight: data
+    _average_coef _average_intercept _standard_coef _standard_intercept: data
+    coef_: r,d
+    intercept_: r
+sklearn.linear_model: Ridge RidgeCV
+    alpha_ best_score_ cv_results_ intercept_ n_iter_ solver_: data
+    coef_: d
+sklearn.discriminant_analysis: LinearDiscriminantAnalysis QuadraticDiscriminantAnalysis
+    _max_components _n_features_out covariance_ explained_variance_ratio_: data
+    rotations_ scalings_: data
+    coef_: r,d
+    intercept_: r
+    means_: k,d
+    priors_: k
+    xbar_: d
+sklearn.tree: DecisionTreeClassifier DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor
+    max_features_: count
+    n_classes_: =k
+    n_outputs_: =1
+    tree_: tree
+sklearn.ensemble: RandomForestClassifier RandomForestRegressor
+sklearn.ensemble: ExtraTreesClassifier ExtraTreesRegressor
+    _n_samples _n_samples_bootstrap _sample_weight: data
+    oob_decision_function_ oob_score_ oob_prediction_: data
+    estimator_: model
+    estimators_: forest
+    n_classes_: =k
+    n_outputs_: =1
+sklearn.ensemble: GradientBoostingClassifier
+    train_score_ oob_improvement_ oob_scores_ oob_score_: data
+    estimator_: model
+    estimators_: rounds of trees
+    init_: first
+    max_features_ n_estimators_: count
+    n_classes_: =k
+    n_trees_per_iteration_: =r
+sklearn.ensemble: HistGradientBoostingClassifier HistGradientBoostingRegressor
+fareg._encoding: AnySizeBoosting
+    is_categorical_ _is_categorical_remapped train_score_ validation_score_: data
+    _baseline_prediction: 1,r
+    _bin_mapper _label_encoder: model
+    _fitted_with_sw _use_validation_data do_early_stopping_: flag
+    _n_features: =d
+    _predictors: rounds
+    _preprocessor: part
+    n_trees_per_iteration_: =r
+sklearn.ensemble._hist_gradient_boosting.binning: _BinMapper
+    missing_values_bin_idx_: data
+    bin_thresholds_: list of array?
+    is_categorical_ n_bins_non_missing_: f
+sklearn.naive_bayes: GaussianNB MultinomialNB ComplementNB BernoulliNB
+    epsilon_: data
+    theta_ var_ feature_count_ feature_log_prob_: k,d
+    class_count_ class_prior_ class_log_prior_: k
+    feature_all_: d
+sklearn.naive_bayes: CategoricalNB
+    category_count_ feature_log_prob_: list of array?
+    class_count_ class_log_prior_: k
+    n_categories_: d
+sklearn.dummy: DummyClassifier
+    _strategy: data
+    class_prior_: shares
+    n_classes_: =k
+    n_outputs_: =1
+    sparse_output_: flag
+sklearn.neural_network: MLPClassifier
+fareg.workflow._models: AnySizeNetwork
+    _best_coefs _best_intercepts _coef_indptr _intercept_indptr _no_improvement_count: data
+    best_loss_ best_validation_score_ loss_ loss_curve_ n_iter_ out_activation_: data
+    t_ validation_scores_: data
+    _label_binarizer: model
+    coefs_ intercepts_: list of array?
+    n_layers_: count
+    n_outputs_: =r
+sklearn.calibration: CalibratedClassifierCV
+    calibrated_classifiers_: list of calibrated
+sklearn.calibration: _SigmoidCalibration _TemperatureScaling
+    a_ b_ beta_: data
+sklearn.isotonic: IsotonicRegression
+    X_min_ X_max_ increasing_: data
+    X_thresholds_ y_thresholds_: n
+sklearn.pipeline: Pipeline
+sklearn.frozen: FrozenEstimator
+sklearn.preprocessing: FunctionTransformer
+sklearn.compose: make_column_selector
+sklearn.calibration: _CalibratedClassifier
+""")
 
 
 def shape_of(thing: Any) -> Shape | None:
