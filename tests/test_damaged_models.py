@@ -386,7 +386,7 @@ def test_a_manifest_of_another_model_is_refused(where, value, small_files, tmp_p
     path.write_bytes(
         resigned(small_files["FaReGClassifier"][0], lambda manifest: edited(manifest, where, value))
     )
-    with pytest.raises(fareg.FaregError, match=r"m\.fareg is damaged .*speaks of another"):
+    with pytest.raises(fareg.FaregError, match=r"m\.fareg is damaged .*see class"):
         fareg.load(path)
 
 

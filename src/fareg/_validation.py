@@ -14,7 +14,6 @@ from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special  # noqa: F401  # it is imported early; persistence._foreign says why
 from sklearn.exceptions import NotFittedError
 
 Method = TypeVar("Method", bound=Callable[..., Any])
