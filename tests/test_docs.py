@@ -11,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from mapie.classification import SplitConformalClassifier as SplitConformalClassifierOfMapie
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from fareg import SplitConformalClassifier
 from fareg._encoding import one_hot_encoder
 
 ROOT = Path(__file__).parents[1]
@@ -62,6 +65,20 @@ def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, block in enumerate(PAGES[page], start=1):
         exec(compile(block, f"{page}, block {number}", "exec"), given)
+
+
+def test_sets_equal_those_of_mapie():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"dose": rng.normal(size=900)})
+    y = np.digitize(X["dose"] + rng.normal(size=900), [-1, 1])
+    model = LogisticRegression().fit(X[:300], y[:300])
+    mapie = SplitConformalClassifierOfMapie(
+        model, confidence_level=0.9, conformity_score="lac", prefit=True
+    )
+    theirs = mapie.conformalize(X[300:600], y[300:600]).predict_set(X[600:])[1]
+    ours = SplitConformalClassifier(FrozenEstimator(model), conformity_score="lac", random_state=0)
+    sets = ours.conformalize(X[300:600], y[300:600]).predict_set(X[600:])
+    assert (sets == theirs[:, :, 0]).all()
 
 
 def public_things():
