@@ -8,7 +8,14 @@ searches for the worst group of a geometric shape; ``excess_risk`` (ERT) measure
 can be told from X, and its under part how far it can be told who is short-changed.
 """
 
-from fareg.metrics._by_group import coverage_by_group, coverage_by_label, coverage_by_level
+from fareg.metrics._by_group import (
+    clopper_pearson,
+    coverage_by_group,
+    coverage_by_label,
+    coverage_by_level,
+    tally,
+    with_intervals,
+)
 from fareg.metrics._coverage import (
     coverage_score,
     coverage_scorer,
@@ -18,9 +25,13 @@ from fareg.metrics._coverage import (
     set_metrics,
 )
 from fareg.metrics._excess_risk import ExcessRisk, excess_risk, excess_risk_parts
-from fareg.metrics._numbers import on_one_scale
-from fareg.metrics._tally import clopper_pearson, tally, with_intervals
-from fareg.metrics._worst_slab import NullBand, WorstSlab, worst_slab_coverage, worst_slab_curve
+from fareg.metrics._worst_slab import (
+    NullBand,
+    WorstSlab,
+    on_one_scale,
+    worst_slab_coverage,
+    worst_slab_curve,
+)
 
 __all__ = [
     "ExcessRisk",

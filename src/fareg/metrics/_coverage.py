@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sklearn.pipeline import Pipeline
@@ -154,13 +155,10 @@ def set_metrics(classes: Any) -> dict[str, Callable[[Any, Any], float]]:
     {'coverage': 1.0, 'mean_set_size': 1.5}
     """
 
-    def coverage(y_true: Any, y_pred: Any) -> float:
-        return coverage_score(y_true, y_pred, classes=classes)
-
     def size(y_true: Any, y_pred: Any) -> float:
         return mean_set_size(y_pred)
 
-    return {"coverage": coverage, "mean_set_size": size}
+    return {"coverage": partial(coverage_score, classes=classes), "mean_set_size": size}
 
 
 def _sets(estimator: Any, X: Any) -> tuple[BoolArray, Any]:

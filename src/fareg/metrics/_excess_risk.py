@@ -25,7 +25,7 @@ from fareg._validation import (
     check_count,
     check_same_length,
 )
-from fareg.metrics._tally import check_covered
+from fareg.metrics._by_group import check_covered
 
 CLIP = 1e-6  # keeps the log loss finite
 PARTS = ("total", "under", "over")

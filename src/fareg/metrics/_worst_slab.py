@@ -8,33 +8,111 @@ from typing import Any
 
 import numpy as np
 
+from fareg._columns import as_numbers, canonical, check_table
+from fareg._encoding import LARGEST
+from fareg._levels import Levels
 from fareg._rows import check_numpy_seed
 from fareg._validation import (
     MAX_COUNT,
     BoolArray,
     FloatArray,
+    IntArray,
     InvalidInputError,
     check_choice,
     check_count,
     check_fraction,
     check_same_length,
 )
-from fareg.metrics._numbers import NumericCode
+from fareg.metrics._by_group import check_covered, clopper_pearson
+from fareg.metrics._slab_fit import fitted_directions
 from fareg.metrics._slab_search import (
     Points,
     Search,
     draw_directions,
-    fitted_directions,
     project,
     search_own,
     search_shared,
     smallest_slab,
 )
-from fareg.metrics._tally import check_covered, clopper_pearson
 
-KINDS = ("linear", "quadratic")
-SEARCHES = ("random", "optimised")
 BAND = (0.05, 0.5, 0.95)
+
+
+@dataclass(frozen=True)
+class NumericCode:
+    """How each column becomes a number: by the median of a number, or the levels of a text.
+
+    Numbers stay as they are, with the median for missing values. Text becomes the position of the
+    value among the sorted values of its column; missing has a position of its own after them, and
+    a value not seen when the code was learned gets -1.
+    """
+
+    columns: tuple[float | Levels, ...]
+
+    @classmethod
+    def learn(cls, X: Any) -> NumericCode:
+        """Learn medians and levels from a table."""
+        columns: list[float | Levels] = []
+        for _, column in canonical(check_table(X)).items():
+            if column.dtype == object:
+                columns.append(Levels.learn(column))
+            else:
+                numbers = as_numbers(column)
+                columns.append(float(numbers.median()) if numbers.notna().any() else 0.0)
+        return cls(tuple(columns))
+
+    def transform(self, X: Any) -> FloatArray:
+        """Return the table as a float array of shape (n_samples, n_features).
+
+        >>> X = [["b", 1.0], ["a", None], [None, 3.0]]
+        >>> NumericCode.learn(X).transform(X).tolist()
+        [[1.0, 1.0], [0.0, 2.0], [2.0, 3.0]]
+        """
+        table = canonical(check_table(X))
+        if table.shape[1] != len(self.columns):
+            raise InvalidInputError(
+                f"X must have the {len(self.columns)} columns of the search, got {table.shape[1]}"
+            )
+        numbers = np.empty(table.shape, dtype=np.float64)
+        for j, ((name, column), code) in enumerate(zip(table.items(), self.columns, strict=True)):
+            if isinstance(code, Levels):
+                numbers[:, j] = code.codes(column)
+            elif column.dtype == object:
+                raise InvalidInputError(
+                    f"column {name!r} must hold numbers as in the search, got text"
+                )
+            else:
+                numbers[:, j] = as_numbers(column).fillna(code)
+        if not (np.abs(numbers) <= LARGEST).all():  # cut_huge leaves LARGEST itself
+            raise InvalidInputError(
+                f"X must hold finite numbers below {LARGEST:g}; remove or clip infinite values"
+            )
+        return numbers + 0.0  # -0.0 and 0.0 are one value
+
+
+def on_one_scale(X: Any) -> FloatArray:
+    """Return a table as numbers of unit spread: units of measurement choose no direction.
+
+    Text becomes the position of its value among the sorted values of its column, and a missing
+    number the median.
+
+    Parameters
+    ----------
+    X : frame or array-like of shape (n_samples, n_features)
+
+    Returns
+    -------
+    numbers : ndarray of shape (n_samples, n_features)
+
+    Examples
+    --------
+    >>> on_one_scale([["b", 1.0], ["a", None], ["b", 7.0], ["a", 1.0]]).round(2).tolist()
+    [[1.0, -0.58], [-1.0, -0.58], [1.0, 1.73], [-1.0, -0.58]]
+    """
+    numbers = NumericCode.learn(X).transform(X)
+    spread = numbers.std(axis=0)
+    scaled: FloatArray = (numbers - numbers.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return scaled
 
 
 @dataclass(frozen=True)
@@ -138,7 +216,7 @@ class WorstSlab:
         return self._holds(self.code.transform(X))
 
     def _project(self, numbers: FloatArray) -> FloatArray:
-        kind = "linear" if len(self.direction) == numbers.shape[1] else "quadratic"
+        kind = "linear" if self.W is None else "quadratic"
         projection: FloatArray = project(numbers, self.direction[None], kind)[0]
         return projection
 
@@ -157,7 +235,6 @@ def worst_slab_coverage(
     test_size: float | None = None,
     n_permutations: int = 0,
     search: str = "random",
-    slab: str = "value",
     size_rule: str = "ceil",
     random_state: Any = None,
 ) -> WorstSlab:
@@ -198,9 +275,6 @@ def worst_slab_coverage(
         squares of the missed points on the few features (with squares and products if quadratic)
         that tell who is missed, then descent of the slab's coverage in their coefficients. The
         value is never above that of "random" with the same seed.
-    slab : {"value", "index"}, default="value"
-        With "value" points with the same projection are in or out together. With "index" a slab
-        may split them, in their order of appearance, as published implementations do.
     size_rule : {"ceil", "round"}, default="ceil"
         A slab has at least ``ceil(delta * n)`` points, or ``round(delta * n) + 1`` to compare with
         figures of the code published with WSC+.
@@ -239,7 +313,6 @@ def worst_slab_coverage(
         test_size=test_size,
         n_permutations=n_permutations,
         search=search,
-        slab=slab,
         size_rule=size_rule,
         random_state=random_state,
     )[0]
@@ -255,7 +328,6 @@ def worst_slab_curve(
     test_size: float | None = None,
     n_permutations: int = 0,
     search: str = "random",
-    slab: str = "value",
     size_rule: str = "ceil",
     random_state: Any = None,
 ) -> list[WorstSlab]:
@@ -268,7 +340,7 @@ def worst_slab_curve(
     ----------
     deltas : sequence of float
         Smallest shares of the points in a slab.
-    X, covered, n_directions, kind, test_size, n_permutations, search, slab, size_rule, random_state
+    X, covered, n_directions, kind, test_size, n_permutations, search, size_rule, random_state
         As in `worst_slab_coverage`.
 
     Returns
@@ -292,46 +364,34 @@ def worst_slab_curve(
     check_count("n_directions", n_directions, maximum=MAX_COUNT)
     check_count("n_permutations", n_permutations, minimum=0, maximum=MAX_COUNT)
     check_numpy_seed("random_state", random_state)
-    check_choice("kind", kind, KINDS)
-    check_choice("search", search, SEARCHES)
-    check_choice("slab", slab, ("value", "index"))
+    check_choice("kind", kind, ("linear", "quadratic"))
+    check_choice("search", search, ("random", "optimised"))
     check_choice("size_rule", size_rule, ("ceil", "round"))
     rng = np.random.default_rng(random_state)
     code = NumericCode.learn(X)
     numbers = code.transform(X)
     directions = draw_directions(n_directions, numbers.shape[1], kind, rng)
     test = _held_out(len(covered), test_size, rng)
-    points = Points.of(numbers[~test], kind, merge=slab == "value")
+    points = Points.of(numbers[~test], kind)
     missed = points.missed(covered[~test], n_permutations, rng)
-    searches = [
-        Search.start(points, missed, smallest_slab(delta, len(points.row), rule=size_rule))
-        for delta in deltas
-    ]
+    n = len(points.row)
+    sizes = [smallest_slab(delta, n, rule=size_rule) for delta in deltas]
+    searches = [Search(size, missed, n) for size in sizes]
     if search == "optimised":
         directions = np.vstack([directions, np.eye(numbers.shape[1], directions.shape[1])])
         # Fitted directions come first, because knowing a bad slab early saves searching.
-        for one, fitted in zip(searches, fitted_directions(points, missed, searches), strict=True):
+        for one, fitted in zip(searches, fitted_directions(points, missed, sizes), strict=True):
             search_own(one, points, missed, fitted)
     search_shared(searches, points, missed, directions)
-    found = [_worst_slab(one, len(points.row), code) for one in searches]
-    return (
-        found
-        if test_size is None
-        else [_judged(its, numbers[test], covered[test]) for its in found]
-    )
-
-
-def _worst_slab(search: Search, n_points: int, code: NumericCode) -> WorstSlab:
-    return WorstSlab(
-        value=search.value,
-        direction=search.direction,
-        lower=search.lower,
-        upper=search.upper,
-        mass=search.n_points / n_points,
-        values=np.array(search.values),
-        code=code,
-        null=_null_band(search.value, search.null) if len(search.missed) else None,
-    )
+    slabs = []
+    for one in searches:
+        value, direction, lower, upper, n_inside = one.worst
+        null = _null_band(value, one.null) if n_permutations else None
+        values, mass = np.array(one.values), n_inside / n
+        slabs.append(WorstSlab(value, direction, lower, upper, mass, values, code, null))
+    if test_size is not None:
+        slabs = [_judged(slab, numbers[test], covered[test]) for slab in slabs]
+    return slabs
 
 
 def _held_out(n_samples: int, test_size: float | None, rng: np.random.Generator) -> BoolArray:
@@ -347,12 +407,13 @@ def _held_out(n_samples: int, test_size: float | None, rng: np.random.Generator)
     return test
 
 
-def _judged(found: WorstSlab, numbers: FloatArray, covered: BoolArray) -> WorstSlab:
-    inside = found._holds(numbers)
+def _judged(slab: WorstSlab, numbers: FloatArray, covered: BoolArray) -> WorstSlab:
+    """Say what the points that did not choose a slab show of it."""
+    inside = slab._holds(numbers)
     n, k = int(inside.sum()), int(covered[inside].sum())
     low, high = clopper_pearson(k, n)
     return replace(
-        found,
+        slab,
         test_value=k / n if n else float("nan"),
         test_mass=float(inside.mean()),
         test_low=float(low),
@@ -360,8 +421,9 @@ def _judged(found: WorstSlab, numbers: FloatArray, covered: BoolArray) -> WorstS
     )
 
 
-def _null_band(value: float, null_values: FloatArray) -> NullBand:
-    n_permutations = len(null_values)
-    low, median, high = np.quantile(null_values, BAND).tolist()
-    n_at_most = int((null_values <= value).sum())
-    return NullBand(low, median, high, (1 + n_at_most) / (n_permutations + 1), n_permutations)
+def _null_band(value: float, slabs: IntArray) -> NullBand:
+    missed, points = slabs
+    null = (points - missed) / points
+    low, median, high = np.quantile(null, BAND).tolist()
+    n_at_most = int((null <= value).sum())
+    return NullBand(low, median, high, (1 + n_at_most) / (len(null) + 1), len(null))

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +25,6 @@ from fareg._validation import (
     IntArray,
     InvalidInputError,
     NotConformalizedError,
-    all_or_nothing,
     check_fraction,
     check_same_length,
     require,
@@ -46,6 +45,22 @@ NEXT = {
     "watch": "Collect more labels there before you act.",
     "holding": "Nothing needs to be done.",
 }
+
+
+@dataclass
+class State:
+    """What is remembered of all rows; its size does not grow with their number."""
+
+    streams: list[Stream]
+    n_rows: int = 0
+    n_late: int = 0
+    first: Any = None  # the first and the latest time
+    latest: Any = None
+    known: list[str] = field(default_factory=list)  # what tells the latest batches from others
+
+    def __post_init__(self) -> None:
+        require(min(self.n_rows, self.n_late) >= 0, "rows")
+        require(all(isinstance(batch, str) for batch in self.known), "known")
 
 
 class CoverageMonitor:
@@ -103,27 +118,31 @@ class CoverageMonitor:
         self.clf = clf
         self.rules = [g if isinstance(g, Rule) else Rule.parse(g) for g in groups]
         self.error = check_fraction("error", error)
-        self.n_rows, self.n_late = 0, 0
-        self._first: Any = None  # the first and the latest time
-        self._latest: Any = None
         self._read: str | None = None  # digest of the file as it was read or written last
-        self._known: list[str] = []  # what tells the latest batches from others
         self._groups, n_tests = watched(clf, self.rules)
-        self._streams = [
-            Stream(group.name, clf.alpha_, n_tests / self.error) for group in self._groups
-        ]
+        streams = [Stream(group.name, clf.alpha_, n_tests / self.error) for group in self._groups]
+        self._state = State(streams)
         rng = np.random.default_rng(0)  # which of equal calibration scores counts as larger
-        for group, stream in zip(self._groups, self._streams, strict=True):
+        for group, stream in zip(self._groups, streams, strict=True):
             if group.scores is not None:
                 stream.begin(group.scores, rng.random(len(group.scores)))
 
     @property
     def alarms(self) -> list[Alarm]:
         """Every alarm so far, the first one first."""
-        alarms = [alarm for stream in self._streams for alarm in stream.alarms]
+        alarms = [alarm for stream in self._state.streams for alarm in stream.alarms]
         return sorted(alarms, key=lambda alarm: alarm.row)
 
-    @all_or_nothing
+    @property
+    def n_rows(self) -> int:
+        """Rows so far."""
+        return self._state.n_rows
+
+    @property
+    def n_late(self) -> int:
+        """Rows that were older than others that came before."""
+        return self._state.n_late
+
     def update(
         self,
         X: Any,
@@ -168,33 +187,27 @@ class CoverageMonitor:
         beside = {"sensitive_features": sensitive_features, "ids": ids}
         with unjudged():  # a change is what the watch is for, so strange columns only warn
             hashes = self.clf.labelled_hashes(X, y, **beside)
-        times = _times(when, len(hashes))
-        known = [*self._known, self._new_batch(hashes, times)][-MOST_KNOWN:]
-        order = np.arange(len(hashes)) if times is None else np.argsort(times, kind="stable")
-        numbers = np.empty(len(hashes), dtype=np.int64)
-        numbers[order] = self.n_rows + 1 + np.arange(len(hashes))
-        ties = np.random.Generator(np.random.PCG64(1).advance(self.n_rows)).random(len(hashes))
+        n, times, state = len(hashes), _times(when, len(hashes)), copy.deepcopy(self._state)
+        order = np.arange(n) if times is None else np.argsort(times, kind="stable")
+        place = np.empty(n, dtype=np.int64)
+        place[order] = np.arange(n)
+        state.known = [*state.known, self._new_batch(hashes, times)][-MOST_KNOWN:]
+        ties = np.random.Generator(np.random.PCG64(1).advance(state.n_rows)).random(n)[place]
         with accept_drift():
             labelled, covered = self._judged(X, y, proba=proba, **beside)
-        rows = Rows(
-            labelled,
-            covered,
-            self.clf.calibration_,
-            tuple(table for table in (X, sensitive_features) if table is not None),
-            ties[numbers - self.n_rows - 1],
-            numbers,
-            times,
-        )
-        streams = copy.deepcopy(self._streams)
-        for group, stream in zip(self._groups, streams, strict=True):
+        tables = tuple(table for table in (X, sensitive_features) if table is not None)
+        numbers, calibration = state.n_rows + 1 + place, self.clf.calibration_
+        rows = Rows(labelled, covered, calibration, tables, ties, numbers, times)
+        for group, stream in zip(self._groups, state.streams, strict=True):
             stream.advance(rows, order[group.inside(rows)[order]])
-        if times is not None and len(times):
+        if times is not None and n:
             first, latest = times[order[[0, -1]]].tolist()
-            self.n_late += 0 if self._latest is None else int((times < self._latest).sum())
-            self._latest = latest if self._latest is None else max(latest, self._latest)
-            self._first = first if self._first is None else self._first
-        self._known, self._streams = known, streams
-        self.n_rows += len(hashes)
+            if state.latest is not None:
+                state.n_late += int((times < state.latest).sum())
+                first, latest = state.first, max(latest, state.latest)
+            state.first, state.latest = first, latest
+        state.n_rows += n
+        self._state = state
         return self
 
     def _one_of_each(
@@ -230,21 +243,20 @@ class CoverageMonitor:
         own = hashes if times is None else hashes + 3 * pd.util.hash_array(times)
         # sums of scrambled hashes: no row can be taken out or put in without a trace
         digest = f"{int(np.sum(own * (own | np.uint64(1)), dtype=np.uint64)):016x}{len(own):x}"
-        if digest in self._known:
+        known = self._state.known
+        if digest in known:
             raise InvalidInputError(
-                f"these {len(own)} rows were fed already, in one of the latest {len(self._known)} "
+                f"these {len(own)} rows were fed already, in one of the latest {len(known)} "
                 "batches; if they are other people with equal values, pass ids= or when="
             )
         return digest
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything that is known, as JSON knows it."""
-        streams = [self._facts(stream) for stream in self._streams]
-        alarms = [asdict(alarm) for alarm in self.alarms]
+        streams = [self._facts(stream) for stream in self._state.streams]
         status = [row["status"] for row in streams]
         verdict = next((s for s in ("alarm", "watch") if s in status), "holding")
         ends = [end for row in streams for _, end in row["curve"]]
-        lowest = min([0.8, *(np.floor(10 * end) / 10 for end in ends)])
         return {
             "schema": SCHEMA,
             "verdict": verdict,
@@ -254,28 +266,26 @@ class CoverageMonitor:
             "error": self.error,
             "rows": self.n_rows,
             "late": self.n_late,
-            "first": self._first,
-            "last": self._latest,
-            "lowest": lowest,
+            "first": self._state.first,
+            "last": self._state.latest,
+            "lowest": min([0.8, *(np.floor(10 * end) / 10 for end in ends)]),
             "streams": streams,
-            "alarms": alarms,
+            "alarms": [asdict(alarm) for alarm in self.alarms],
         }
 
     def _facts(self, stream: Stream) -> dict[str, Any]:
-        n_before, missed_before = stream.begins[-1]
-        n, missed = stream.n_rows - n_before, stream.n_missed - missed_before
+        n, missed = np.subtract([stream.n_rows, stream.n_missed], stream.begins[-1]).tolist()
         low, high = interval_at_all_times(np.array(n), np.array(missed), self.error).tolist()
-        status, words = "holding", "holding"
+        status = words = "holding"
         if stream.is_alarmed:
             status, alarm = "alarm", stream.alarms[-1]
-            since = f"row {count(alarm.since)}"
+            since: Any = f"row {count(alarm.since)}"
             if alarm.since_when is not None:
                 is_text = isinstance(alarm.since_when, str)
                 since = alarm.since_when if is_text else f"time {alarm.since_when:g}"
             words = f"alarm since {since}"
         elif stream.wager is None:
-            status = "learning"
-            words = f"learning from its first {LEARNING} rows"
+            status, words = "learning", f"learning from its first {LEARNING} rows"
         # enough for an alarm if no other group were watched, or less than calibration luck explains
         elif stream.wealth >= 1 / self.error or high < self._unlucky(stream):
             status = words = "watch"
@@ -320,27 +330,17 @@ class CoverageMonitor:
         there, such as that of somebody who fed rows at the same time, stays, and is refused.
         """
         target = check_output(path, endings=JSON)
-        state = {
-            "schema": SCHEMA,
-            "model": _fingerprint(self.clf),
-            "error": self.error,
-            "groups": [rule.text for rule in self.rules],
-            "n_rows": self.n_rows,
-            "n_late": self.n_late,
-            "first": self._first,
-            "latest": self._latest,
-            "known": self._known,
-            "streams": [asdict(stream) for stream in self._streams],
-        }
+        whose = {"schema": SCHEMA, "model": _fingerprint(self.clf), "error": self.error}
+        state = whose | {"groups": [rule.text for rule in self.rules]} | asdict(self._state)
         text = json.dumps(state, default=lambda array: array.tolist()) + "\n"
         with only_writer(target):
             now = digest_of(target) if target.exists() else None
             if now != self._read:
-                why = (
-                    "it changed after it was read, so somebody else fed rows; run the update again"
-                )
-                if self._read is None:
-                    why = "it exists, and this monitor does not come from it; load it, or remove it"
+                why = "it exists, and this monitor does not come from it; load it, or remove it"
+                if self._read is not None:
+                    why = (
+                        "it changed after it was read: somebody else fed rows; run the update again"
+                    )
                 raise InvalidInputError(f"cannot write {target}: {why}")
             write_text(target, text)
         self._read = hashlib.sha256(text.encode()).hexdigest()
@@ -354,7 +354,11 @@ class CoverageMonitor:
             require(state["schema"] == SCHEMA, "schema")
             if state["model"] == _fingerprint(clf):
                 monitor = cls(clf, groups=state["groups"], error=state["error"])
-                monitor._restore(state)
+                streams = [Stream.restored(own) for own in state["streams"]]
+                for own, new in zip(streams, monitor._state.streams, strict=True):
+                    require(own.name == new.name and own.threshold == new.threshold, "streams")
+                names = ("n_rows", "n_late", "first", "latest", "known")
+                monitor._state = State(streams, **{name: state[name] for name in names})
                 monitor._read = hashlib.sha256(raw).hexdigest()
                 return monitor
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
@@ -366,25 +370,18 @@ class CoverageMonitor:
             f"{path} belongs to another model; begin a new state file for this one"
         )
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        streams = [Stream.restored(own) for own in state["streams"]]
-        for own, new in zip(streams, self._streams, strict=True):
-            require(own.name == new.name and own.threshold == new.threshold, "streams")
-        self._streams = streams
-        for name in ("n_rows", "n_late", "first", "latest", "known"):
-            setattr(self, name if name.startswith("n_") else f"_{name}", state[name])
-
 
 def _sentence(streams: Sequence[Mapping[str, Any]], verdict: str) -> str:
     """Say in a sentence what the table says."""
     own = [row for row in streams if row["status"] == verdict]
-    worst = sorted(own, key=lambda row: row["low"])  # the surest one first
-    names = [row["stream"] for row in worst]
     if verdict == "holding":
         return f"Coverage holds for {len(own)} of {len(streams)} watched groups."
-    if verdict == "watch":
-        return f"No alarm, but look at {shown(names)}."
-    return f"Coverage is lost for {shown(names)}."
+    names = shown([row["stream"] for row in sorted(own, key=lambda row: row["low"])])
+    return (
+        f"No alarm, but look at {names}."
+        if verdict == "watch"
+        else f"Coverage is lost for {names}."
+    )
 
 
 def _fingerprint(clf: Any) -> str:

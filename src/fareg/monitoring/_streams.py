@@ -68,14 +68,14 @@ def watched(clf: Any, rules: Iterable[Rule]) -> tuple[list[Group], int]:
 
     Which levels have one threshold is seen in calibration scores, so all levels share the error.
     """
-    calibration = clf.calibration_
-    parts = list(enumerate(getattr(calibration, "parts", (calibration,))))
+    sample = clf.calibration_.sample
+    parts = enumerate(getattr(clf.calibration_, "parts", (clf.calibration_,)))
     # rows of one person depend on each other, weighted rows are of another population, and other
     # methods keep other scores
-    known = [(i, p) for i, p in parts if isinstance(p, LevelThresholds | Mondrian)]
-    is_plain = calibration.sample.sizes is None and calibration.sample.weights is None
-    known = known if is_plain else []
-    groups = [Group("everyone", _everyone, calibration.sample.score if known else None)]
+    is_plain = sample.sizes is None and sample.weights is None
+    known = [(i, p) for i, p in parts if is_plain and isinstance(p, LevelThresholds | Mondrian)]
+    everyone = sample.score if known else None
+    groups = [Group("everyone", lambda rows: np.ones(len(rows.covered), dtype=bool), everyone)]
     n_levels = 0
     for number, part in known:
         if isinstance(part, LevelThresholds):
@@ -83,29 +83,29 @@ def watched(clf: Any, rules: Iterable[Rule]) -> tuple[list[Group], int]:
             n_levels += int(np.sum(part.levels.n_levels))
         else:
             groups += _cells(part, number)
-    if clf.parameters_["label_conditional"]:
-        groups += _labels(calibration.sample if known else None, clf.classes_)
+    for label, name in enumerate(clf.classes_ if clf.parameters_["label_conditional"] else ()):
+        own = sample.score[sample.problems == label] if known else None
+        groups.append(Group(f"label {name}", partial(_has_label, label=label), own))
     named = [group.rule for group in getattr(clf, "named_groups_", ())]
     for rule in [*getattr(clf, "protected_", ()), *named, *rules]:
         if rule.text not in {group.name for group in groups}:
-            groups.append(Group(rule.text, partial(_in_words, rule=rule)))
+            groups.append(Group(rule.text, partial(Rows.inside, rule=rule)))
     return groups, len(groups) + n_levels
 
 
-def _everyone(rows: Rows) -> BoolArray:
-    return np.ones(len(rows.labelled), dtype=bool)
+def _has_label(rows: Rows, label: int) -> BoolArray:
+    return rows.labelled.y == label
 
 
 def _upper_levels(part: LevelThresholds, number: int, classes: Any) -> Iterator[Group]:
     """Yield "this run of levels and above", for every run with a threshold but the lowest."""
     by_label = part.sample.labels is not None
+
+    def inside(rows: Rows, first: int, label: int) -> BoolArray:
+        return (rows.places[number] >= first) & (_has_label(rows, label) | (not by_label))
+
     for label in range(len(part.theta)):
         whose = part.sample.problems == label
-
-        def inside(rows: Rows, first: int, label: int) -> BoolArray:
-            mine = rows.labelled.y == label
-            return (rows.places[number] >= first) & (mine | (not by_label))
-
         for first, _ in part.pooled_levels(label)[1:]:
             own = (part.row_levels >= first) & whose
             name = f"level {first} and above (worst-off {percent(own.sum() / whose.sum())})"
@@ -124,19 +124,6 @@ def _cells(part: Mondrian, number: int) -> Iterator[Group]:
         if FEWEST <= sizes[cell] < len(part.cells):
             own = part.sample.score[part.cells == cell]
             yield Group(part.groups.describe(cell), partial(inside, cell=cell), own)
-
-
-def _labels(sample: Any, classes: Any) -> Iterator[Group]:
-    def inside(rows: Rows, label: int) -> BoolArray:
-        return rows.labelled.y == label
-
-    for label, name in enumerate(classes):
-        own = None if sample is None else sample.score[sample.problems == label]
-        yield Group(f"label {name}", partial(inside, label=label), own)
-
-
-def _in_words(rows: Rows, rule: Rule) -> BoolArray:
-    return rows.inside(rule)
 
 
 @dataclass(frozen=True)
@@ -238,8 +225,7 @@ class Stream:
     def _learn(self, rows: Rows, own: IntArray) -> int:
         """Take the first rows as the reference."""
         own = own[: LEARNING - len(self.learned)]
-        pairs = np.column_stack([rows.labelled.score[own], rows.ties[own]])
-        self.learned += pairs.tolist()
+        self.learned += np.column_stack([rows.labelled.score[own], rows.ties[own]]).tolist()
         if len(self.learned) == LEARNING:
             self.begin(*np.array(self.learned).T)
         return len(own)

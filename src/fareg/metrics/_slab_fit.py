@@ -1,0 +1,178 @@
+"""Directions fitted to an outcome: few features that tell who is missed, then descent.
+
+Random directions are blind beyond a few features, and descent in all coefficients fits noise. So
+the start is least squares of the missed points on few features (with their squares and products for
+a quadratic direction), which enter as long as their gain is more than chance would give. Then the
+coverage of the slab with soft edges descends by gradient steps in the coefficients of these
+features. Nothing is drawn at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+from scipy.special import expit
+from scipy.stats import chi2
+
+from fareg._validation import FloatArray
+from fareg.metrics._slab_search import Counts, Points, Term, sums, terms, worst_segments
+
+MAX_FEATURES = 4  # a fitted direction uses at most so many features
+N_TRIED = 5  # sets of features whose joint fit is tried in each step
+SIGNIFICANCE = 0.05  # of further features, over all features
+N_STEPS = 4
+WIDTHS = (0.3, 0.05)  # softness of the slab's edges in standard deviations, first and last step
+LENGTHS = (0.5, 0.1)  # length of the step on the unit sphere, first and last
+N_BINS = 128  # the descent looks at projections in bins
+REACH = 4.0  # from minus to plus so many standard deviations
+
+
+def fitted_directions(points: Points, missed: Counts, sizes: Sequence[int]) -> Iterator[FloatArray]:
+    """Yield, for each size of slab, a direction fitted to every outcome.
+
+    ``missed`` of shape (n_outcomes, n_distinct) holds the missed points of each distinct row.
+    """
+    fit, total = Fit(points), len(points.row)
+    rate = missed.sum(axis=1, keepdims=True) / total
+    # By chance alone, the product of y with each column of a basis is standard normal.
+    noise = np.sqrt(total * np.maximum(rate * (1 - rate), 1 / total))
+    y = (missed - rate * points.size) / noise
+    chosen = [fit.choose(*its) for its in zip(y, *fit.screen(y), strict=True)]
+    for fewest in sizes:
+        found = []
+        for features, own, its in zip(chosen, y, missed, strict=True):
+            w = _descend(fit.basis(features)[0], own, points, its, fewest)
+            found.append(fit.direction(features, w))
+        yield np.array(found)
+
+
+class Fit:
+    """The standardised features of a table: a few of them explain who is missed."""
+
+    def __init__(self, points: Points) -> None:
+        self.kind, self.weight = points.kind, points.size / len(points.row)
+        self.center = self.weight @ points.numbers
+        spread = np.sqrt(self.weight @ (points.numbers - self.center) ** 2)
+        self.scale = np.where(spread > 0, spread, 1.0)
+        self.z = (points.numbers - self.center) / self.scale
+        self.basis = cache(self._basis)
+
+    def _basis(self, features: Term) -> tuple[FloatArray, FloatArray]:
+        """Return the terms of features as uncorrelated columns of mean 0 and variance 1.
+
+        Also returns how terms are mixed in each column, shape (n_terms, n_columns).
+        """
+        own = terms(features, self.kind)
+        columns = np.column_stack([self.z[:, list(term)].prod(axis=1) for term in own])
+        columns -= self.weight @ columns
+        variance, vectors = np.linalg.eigh((columns.T * self.weight) @ columns)
+        real = variance > 1e-9 * max(variance[-1], 1e-300)
+        mix = vectors[:, real] / np.sqrt(variance[real])
+        return columns @ mix, mix
+
+    def direction(self, features: Term, w: FloatArray) -> FloatArray:
+        """Return coefficients in a basis as a direction in the table's own units."""
+        place = {term: k for k, term in enumerate(terms(range(len(self.center)), self.kind))}
+        c = np.zeros(len(place))
+        mixed = self.basis(features)[1] @ w
+        for term, a in zip(terms(features, self.kind), mixed, strict=True):
+            a = a / self.scale[list(term)].prod()
+            c[place[term]] += a
+            if len(term) == 2:  # a (x_i - m_i) (x_j - m_j), without its constant
+                for one, other in (term, term[::-1]):
+                    c[place[one,]] -= a * self.center[other]
+        if not c.any():
+            c[0] = 1.0  # with nothing to fit, any direction will do
+        return c
+
+    def screen(self, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the gain of each feature alone and of each product of two, for every outcome."""
+        d = self.z.shape[1]
+        alone = [((y @ self.basis((k,))[0]) ** 2).sum(axis=1) for k in range(d)]
+        together = np.zeros((len(y), d, d))
+        for i in range(d - 1 if self.kind == "quadratic" else 0):
+            product = self.z[:, [i]] * self.z[:, i + 1 :]
+            product -= self.weight @ product
+            variance = self.weight @ product**2
+            gain = (y @ product) ** 2 / np.where(variance > 0, variance, np.inf)
+            together[:, i, i + 1 :] = gain
+        return np.column_stack(alone), together
+
+    def choose(self, y: FloatArray, alone: FloatArray, together: FloatArray) -> Term:
+        """Choose the features, in increasing order, that tell who is missed in one outcome.
+
+        The best feature, or pair for a quadratic direction, is the beginning; the best further one
+        joins while it gains more than chance would give.
+        """
+
+        def gain(features: Term) -> float:
+            return float(((y @ self.basis(features)[0]) ** 2).sum()) if features else 0.0
+
+        def promise(features: Term) -> float:
+            pairs = combinations(features, 2)
+            return -float(alone[list(features)].sum() + sum(together[pair] for pair in pairs))
+
+        d = len(alone)
+        chosen: Term = ()
+        while len(chosen) < min(MAX_FEATURES, d):
+            n_more = 2 if not chosen and self.kind == "quadratic" and d > 1 else 1
+            left = [k for k in range(d) if k not in chosen]
+            sets = [tuple(sorted(chosen + more)) for more in combinations(left, n_more)]
+            best = max(sorted(sets, key=promise)[:N_TRIED], key=gain)
+            if chosen:
+                freedom = self.basis(best)[0].shape[1] - self.basis(chosen)[0].shape[1]
+                if freedom < 1 or gain(best) - gain(chosen) < _chance(freedom, d):
+                    break
+            chosen = best
+        return chosen
+
+
+@cache
+def _chance(freedom: int, n_features: int) -> float:
+    """Return the gain of further terms that chance alone exceeds at the stated significance."""
+    return float(chi2.isf(SIGNIFICANCE / n_features, freedom))
+
+
+def _descend(
+    columns: FloatArray, y: FloatArray, points: Points, missed: Counts, fewest: int
+) -> FloatArray:
+    """Improve the direction of an outcome by gradient steps; the best one met is kept.
+
+    With soft membership ``s(z)`` of the slab, the missed share ``M = sum(s m) / sum(s)`` changes
+    with the projection of a point by ``s'(z) (m - M) / sum(s)``. In each step the slab is the worst
+    one along the current direction, with edges between bins.
+    """
+    w = best = _unit(columns.T @ y)
+    most = -np.inf
+    edges = np.linspace(-REACH, REACH, N_BINS + 1)
+    middle = (edges[1:] + edges[:-1]) / 2
+    steps = zip(np.geomspace(*WIDTHS, N_STEPS), np.geomspace(*LENGTHS, N_STEPS), strict=True)
+    for width, length in [*steps, (0.0, 0.0)]:
+        cell = (columns @ w + REACH) * (N_BINS / (2 * REACH))
+        cell = np.clip(cell, 0, N_BINS - 1).astype(np.int64)
+        n, m = (np.bincount(cell, its, N_BINS).astype(np.int64) for its in (points.size, missed))
+        found = worst_segments(sums(m[None]), sums(n[None])[0], fewest)
+        start, stop, n_missed, n_points = (its[0] for its in found)
+        share = n_missed / n_points
+        if share > most:
+            most, best = share, w
+        if not width:  # the last direction is only looked at
+            break
+        lower = edges[start] if start else -np.inf
+        upper = edges[stop] if stop < N_BINS else np.inf
+        above, below = expit((middle - lower) / width), expit((upper - middle) / width)
+        s = above * below
+        slope = s * (below - above) / width  # s' = s (1 - above) - s (1 - below), over the width
+        M = (s @ m) / max(s @ n, 1e-300)
+        gradient = (slope[cell] * (missed - M * points.size)) @ columns
+        w = _unit(w + length * _unit(gradient - w * (w @ gradient)))
+    return best
+
+
+def _unit(w: FloatArray) -> FloatArray:
+    """Scale a vector to length one; a zero vector stays."""
+    length = float(np.linalg.norm(w))
+    return w / length if length > 0 else w
