@@ -25,15 +25,8 @@ def make(n_samples: int) -> tuple[np.ndarray, np.ndarray]:
 
 def search(X, covered, kind, n_directions):
     # without repeated projections both conventions search the same slabs
-    return worst_slab_coverage(
-        X,
-        covered,
-        delta=DELTA,
-        kind=kind,
-        n_directions=n_directions,
-        slab="index",
-        random_state=0,
-    )
+    options = {"delta": DELTA, "kind": kind, "n_directions": n_directions, "random_state": 0}
+    return worst_slab_coverage(X, covered, **options)
 
 
 def as_linear(X, kind, n_directions):

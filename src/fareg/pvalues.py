@@ -107,9 +107,9 @@ class CalibrationScores:
     ) -> CalibrationScores:
         """Sort scores of shape (n,) with category numbers of shape (n,), None for one category.
 
-        ``sizes`` of shape (n,) are the numbers of calibration points that the person of each point
-        has, in all categories together; None if every point is another person. In their place,
-        ``weights`` say what each point weighs, and ``new`` what a test point weighs.
+        ``sizes`` of shape (n,) say how many points the person of each point has, in all categories
+        together; None if every point is another person. In their place, ``weights`` say what each
+        point weighs, and ``new`` what a test point weighs.
         """
         scores = np.asarray(scores, dtype=np.float64)
         if scores.ndim != 1 or np.isnan(scores).any():
@@ -117,9 +117,7 @@ class CalibrationScores:
                 f"scores must be one-dimensional without NaN, got shape {scores.shape}"
                 f" and {int(np.isnan(scores).sum())} NaN"
             )
-        if categories is None:
-            categories = np.zeros(len(scores), dtype=np.int64)
-        categories = np.asarray(categories, dtype=np.int64)
+        categories = np.asarray(np.zeros(len(scores)) if categories is None else categories, int)
         check_same_length(scores=scores, categories=categories)
         order = np.argsort(scores)
         pooled = scores[order]
@@ -131,25 +129,14 @@ class CalibrationScores:
             keys, before = np.sort(keys), np.arange(len(keys) + 1)
         else:
             rising = np.argsort(keys)
-            before = np.concatenate([[0], np.cumsum(weights[order][rising])])
-            keys = keys[rising]
+            keys, before = keys[rising], np.append(0, np.cumsum(weights[order][rising]))
         starts = np.searchsorted(keys, np.arange(n_categories + 1) * (len(scores) + 1))
         return cls(pooled, keys, starts, before, new)
-
-    @property
-    def counts(self) -> IntArray:
-        """Number of calibration points per category."""
-        return np.diff(self.starts)
 
     @property
     def totals(self) -> IntArray:
         """Sum of the weights per category."""
         return np.diff(self.before[self.starts])
-
-    @property
-    def people(self) -> FloatArray:
-        """Number of people per category; someone with points in others too is a part of one."""
-        return self.totals / self.new
 
     def quantiles(self, alpha: float) -> FloatArray:
         """Return the threshold of each category, with a last entry for category -1."""
@@ -274,13 +261,11 @@ def conformal_pvalues(
         raise InvalidInputError(f"scores must not contain NaN, got {int(np.isnan(scores).sum())}")
     if (calibration_categories is None) != (categories is None):
         raise InvalidInputError("pass calibration_categories and categories together, got only one")
-    if calibration_categories is None:
-        return CalibrationScores.sort(calibration_scores).pvalues(scores, u=u)
-    known = np.asarray(calibration_categories, dtype=np.int64)
-    wanted = np.asarray(categories, dtype=np.int64)
+    known = np.asarray([] if calibration_categories is None else calibration_categories, np.int64)
+    wanted = np.asarray(0 if categories is None else categories, dtype=np.int64)
     n_categories = int(max(known.max(initial=0), wanted.max(initial=0))) + 1
-    calibration = CalibrationScores.sort(calibration_scores, known, n_categories)
-    return calibration.pvalues(scores, wanted, u)
+    own = None if categories is None else known
+    return CalibrationScores.sort(calibration_scores, own, n_categories).pvalues(scores, wanted, u)
 
 
 def holm(p: FloatArray) -> FloatArray:

@@ -2,8 +2,9 @@
 
 Larger is stranger: a label enters the prediction set when its score is at most a threshold. ``u``
 holds one uniform number per row and makes a score continuous; ``None`` stands for 1, the score
-without randomisation. Labels of equal probability are ranked by column, so a rerun gives the same
-set. Any fixed function of (x, y) is a valid score: coverage never depends on the choice, size does.
+without randomisation. All take the arguments of :func:`aps`. Labels of equal probability are ranked
+by column, so a rerun gives the same set. Any fixed function of (x, y) is a valid score: coverage
+never depends on the choice, size does.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from fareg._validation import (
 )
 
 Score = Callable[[Any, Any], FloatArray]
-FEW_LABELS = 12  # up to so many, comparing pairs of columns is faster than sorting every row
-BLOCK = 8192  # rows that fit a processor's cache, which is twice as fast as all at once
 
 __all__ = [
     "SCORES",
@@ -54,39 +53,16 @@ def _checked(proba: Any, u: Any) -> tuple[FloatArray, FloatArray]:
 
 def _ranks(proba: FloatArray) -> IntArray:
     """Return the rank of each label in its row, 1 for the most probable."""
-    n, n_classes = proba.shape
-    ranks: IntArray
-    if n_classes > FEW_LABELS:
-        order = np.argsort(-proba, axis=1, kind="stable")
-        ranks = np.empty_like(order)
-        np.put_along_axis(ranks, order, np.arange(1, n_classes + 1)[None, :], axis=1)
-        return ranks
-    columns = np.ascontiguousarray(proba.T)
-    ranks = np.ones((n_classes, n), dtype=np.int64)
-    for i in range(n_classes):
-        for j in range(i):
-            before = columns[j] >= columns[i]
-            ranks[i] += before
-            ranks[j] += ~before
-    return np.ascontiguousarray(ranks.T)
-
-
-def _mass_through(proba: FloatArray) -> FloatArray:
-    """Return the probability of each label together with all labels ranked before it."""
-    mass = np.empty_like(proba)
-    for start in range(0, len(proba), BLOCK):
-        p = proba[start : start + BLOCK]
-        place = (_ranks(p) - 1 + p.shape[1] * np.arange(len(p))[:, None]).ravel()
-        in_order = np.empty(p.size)
-        in_order[place] = p.ravel()
-        up_to = np.cumsum(in_order.reshape(p.shape), axis=1).ravel()
-        mass[start : start + BLOCK] = up_to[place].reshape(p.shape)
-    # labels of probability zero end at one and the same value, whatever rounding did before them
-    return np.where(proba > 0, np.minimum(mass, 1.0), 1.0)
+    order = np.argsort(-proba, axis=1, kind="stable")
+    ranks: IntArray = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(1, proba.shape[1] + 1)[None, :], axis=1)
+    return ranks
 
 
 def aps(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     """Adaptive prediction sets: the probability ranked before a label, plus ``u`` times its own.
+
+    Romano, Sesia & Candès (2020), "Classification with valid and adaptive coverage".
 
     Parameters
     ----------
@@ -100,10 +76,6 @@ def aps(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     scores : ndarray of shape (n_samples, n_classes)
         In [0, 1].
 
-    References
-    ----------
-    Romano, Sesia & Candès (2020), "Classification with valid and adaptive coverage".
-
     Examples
     --------
     >>> aps([[0.5, 0.3, 0.2]]).round(3)
@@ -112,7 +84,12 @@ def aps(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     array([[0.25, 0.65, 0.9 ]])
     """
     p, v = _checked(proba, u)
-    return _mass_through(p) - (1 - v) * p
+    order = np.argsort(-p, axis=1, kind="stable")
+    mass = np.empty_like(p)  # of each label together with all labels ranked before it
+    up_to = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
+    np.put_along_axis(mass, order, up_to, axis=1)
+    # labels of probability zero end at one and the same value, whatever rounding did before them
+    return np.where(p > 0, np.minimum(mass, 1.0), 1.0) - (1 - v) * p
 
 
 def raps(
@@ -124,19 +101,15 @@ def raps(
 ) -> FloatArray:
     """Regularised APS: ``aps`` plus ``penalty`` for every rank beyond ``free_ranks``.
 
+    Angelopoulos, Bates, Malik & Jordan (2021), "Uncertainty sets for image classifiers using
+    conformal prediction".
+
     Parameters
     ----------
-    proba, u
-        As in :func:`aps`.
     penalty : float, default=0.01
         The paper's lambda.
     free_ranks : int, default=5
         The paper's k_reg.
-
-    References
-    ----------
-    Angelopoulos, Bates, Malik & Jordan (2021), "Uncertainty sets for image classifiers using
-    conformal prediction".
 
     Examples
     --------
@@ -150,17 +123,8 @@ def raps(
 def lac(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     """Least ambiguous classifier: one minus the label's probability; ``u`` is not used.
 
-    Scores lie in [0, 1].
-
-    Parameters
-    ----------
-    proba, u
-        As in :func:`aps`.
-
-    References
-    ----------
-    Sadinle, Lei & Wasserman (2019), "Least ambiguous set-valued classifiers with bounded error
-    levels".
+    Scores lie in [0, 1]. Sadinle, Lei & Wasserman (2019), "Least ambiguous set-valued classifiers
+    with bounded error levels".
 
     Examples
     --------
@@ -176,19 +140,13 @@ def saps(
 ) -> FloatArray:
     """Sorted APS: keeps only the largest probability and counts ranks after it.
 
-    ``u * p_max`` for the first label, ``p_max + (rank - 2 + u) * weight`` for the others.
+    ``u * p_max`` for the first label, ``p_max + (rank - 2 + u) * weight`` for the others. Huang,
+    Xi, Zhang, Yao, Qiu & Wei (2024), "Conformal prediction for deep classifier via label ranking".
 
     Parameters
     ----------
-    proba, u
-        As in :func:`aps`.
     weight : float, default=0.2
         The paper's lambda, the price of one rank.
-
-    References
-    ----------
-    Huang, Xi, Zhang, Yao, Qiu & Wei (2024), "Conformal prediction for deep classifier via label
-    ranking".
 
     Examples
     --------
@@ -204,16 +162,7 @@ def saps(
 def topk(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     """Rank of the label; ``u`` spreads each rank over an interval of length one.
 
-    Scores lie in [0, n_classes].
-
-    Parameters
-    ----------
-    proba, u
-        As in :func:`aps`.
-
-    References
-    ----------
-    Angelopoulos, Bates, Malik & Jordan (2021), appendix: the naive top-k set.
+    Scores lie in [0, n_classes]. Angelopoulos, Bates, Malik & Jordan (2021), appendix.
 
     Examples
     --------
@@ -227,17 +176,8 @@ def topk(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
 def margin(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     """Largest probability among the other labels minus the label's own; ``u`` is not used.
 
-    Scores lie in [-1, 1].
-
-    Parameters
-    ----------
-    proba, u
-        As in :func:`aps`.
-
-    References
-    ----------
-    Johansson, Linusson, Löfström & Boström (2017), "Model-agnostic nonconformity functions for
-    conformal classification".
+    Scores lie in [-1, 1]. Johansson, Linusson, Löfström & Boström (2017), "Model-agnostic
+    nonconformity functions for conformal classification".
 
     Examples
     --------

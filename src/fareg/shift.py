@@ -16,12 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from fareg._columns import (
-    as_numbers,
-    canonical,
-    check_columns,
-    selected_positions,
-)
+from fareg._columns import as_numbers, canonical, check_columns, selected_positions
 from fareg._encoding import gradient_boosting
 from fareg._labels import label_codes
 from fareg._rows import numbered_hashes, row_hashes
@@ -30,6 +25,7 @@ from fareg._validation import (
     IntArray,
     InvalidInputError,
     NotConformalizedError,
+    all_or_nothing,
     check_count,
     check_number,
     check_proba,
@@ -78,11 +74,8 @@ class KnownWeights:
 
     def ratios(self, tables: Sequence[pd.DataFrame]) -> FloatArray:
         """Return the weight of each row, shape (n,)."""
-        if isinstance(self.column, str):
-            fitting = [table for table in tables if self.column in table]
-            table = fitting[0] if fitting else tables[-1]
-        else:
-            table = tables[-1]
+        named = [table for table in tables if isinstance(self.column, str) and self.column in table]
+        table = [*named, tables[-1]][0]
         (position,) = selected_positions(table, self.column, "column")
         weights = as_numbers(table.iloc[:, position]).to_numpy()
         wrong = ~(np.isfinite(weights) & (weights >= 0))
@@ -139,6 +132,7 @@ class CovariateShift:
     effective_rows: float = np.nan
     overlap: float = np.nan
 
+    @all_or_nothing
     def fit(self, X_cal: Any, X_new: Any) -> Self:
         """Learn from the rows that will calibrate and from rows of the new population.
 
@@ -156,22 +150,17 @@ class CovariateShift:
                     f"{name} must have at least {FEWEST_ROWS} rows to tell the populations apart, "
                     f"got {len(table)}"
                 )
-        chosen = list(range(len(old.columns)))
-        if self.columns is not None:
-            chosen = selected_positions(old, self.columns, "columns")
-        self.names = [list(old.columns)[position] for position in chosen]
+        chosen = None if self.columns is None else selected_positions(old, self.columns, "columns")
+        self.names = [old.columns[k] for k in (range(old.shape[1]) if chosen is None else chosen)]
         (known, of_old), (others, of_new) = self._read(old), self._read(new)
         both = pd.concat([known, others], ignore_index=True)
         is_new = np.arange(len(both)) >= len(known)
-        fold, models, odds = np.concatenate([of_old, of_new]), [], []
+        fold, self.models, self.odds = np.concatenate([of_old, of_new]), (), ()
         for k in range(N_FOLDS):
-            rows = np.flatnonzero(fold != k)
-            model = gradient_boosting(seed).set_params(
-                **{f"histgradientboostingclassifier__{name}": v for name, v in BOOSTING.items()}
-            )
-            models.append(model.fit(both.iloc[rows], is_new[rows]))
-            odds.append(float(is_new[rows].sum() / (~is_new[rows]).sum()))
-        self.models, self.odds = tuple(models), tuple(odds)
+            model, rows = gradient_boosting(seed), np.flatnonzero(fold != k)
+            model[-1].set_params(**BOOSTING)
+            self.models += (model.fit(both.iloc[rows], is_new[rows]),)
+            self.odds += (float(is_new[rows].sum() / (~is_new[rows]).sum()),)
         weights = self._ratios(known, of_old)
         self.effective_rows, self.overlap = effective_rows(weights), float(weights.mean())
         if self.overlap < OVERLAP:

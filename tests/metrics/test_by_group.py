@@ -68,19 +68,7 @@ def test_each_feature_and_each_pair_partitions_the_rows():
     assert "a=0 and c=True" in set(table.group)
 
 
-def test_masks_and_empty_groups():
-    masks = {"none": np.zeros(4, dtype=bool), "first": np.arange(4) == 0}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        table = coverage_by_group(FRAME, [1, 0, 1, 0], masks=masks).set_index("group")
-    assert np.isnan(table.loc["none", "coverage"])
-    assert table.loc["none", ["n", "low", "high"]].tolist() == [0, 0, 1]
-    assert table.loc["first", "coverage"] == 1
-
-
 def test_errors_say_what_to_fix():
-    with pytest.raises(InvalidInputError, match="mask 'm' must be a bool array"):
-        coverage_by_group(FRAME, [1, 0, 1, 0], masks={"m": [0, 1, 0, 1]})
     with pytest.raises(InvalidInputError, match="same number of rows"):
         coverage_by_group(FRAME, [1, 0])
     with pytest.raises(InvalidInputError, match="level must be a number"):

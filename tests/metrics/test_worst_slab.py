@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fareg import _validation
 from fareg.datasets import make_metric_benchmark
 from fareg.metrics import _slab_search, clopper_pearson, worst_slab_coverage, worst_slab_curve
+from fareg.metrics._slab_fit import Fit
 from fareg.metrics._slab_search import (
-    Fit,
     Points,
     draw_directions,
     project,
@@ -59,36 +59,31 @@ def sequences(draw):
 
 
 @settings(max_examples=300, deadline=None)
-@given(sequences(), st.randoms(use_true_random=False), st.booleans())
-def test_worst_segments_equal_brute_force(case, random, own_sizes):
+@given(sequences())
+def test_worst_segments_equal_brute_force(case):
     missed, size, fewest = case
-    sizes = np.broadcast_to(size, missed.shape)
-    if own_sizes:  # each row in an order of its own
-        orders = np.array([random.sample(range(len(size)), len(size)) for _ in missed])
-        missed, sizes = (np.take_along_axis(counts, orders, axis=1) for counts in (missed, sizes))
-    points = before(sizes) if own_sizes else before(sizes)[0]
+    points = before(size[None])[0]
     worst = worst_segments(before(missed), points, fewest)
-    known = np.full(len(missed), 1), np.full(len(missed), 3)
+    known = np.array([[1], [3]]).repeat(len(missed), axis=1)
     beaten = worst_segments(before(missed), points, fewest, known)
-    for r, (row, its) in enumerate(zip(missed, sizes, strict=True)):
-        inside = slice(worst.start[r], worst.stop[r])
-        assert worst.missed[r] == row[inside].sum()
-        assert worst.points[r] == its[inside].sum() >= fewest
-        expected = most_missed(row, its, fewest)
-        assert Fraction(int(worst.missed[r]), int(worst.points[r])) == expected
-        found = Fraction(int(beaten.missed[r]), int(beaten.points[r]))
+    for row, start, stop, n_missed, n_points, *more in zip(missed, *worst, *beaten, strict=True):
+        assert n_missed == row[start:stop].sum()
+        assert n_points == size[start:stop].sum() >= fewest
+        expected = most_missed(row, size, fewest)
+        assert Fraction(int(n_missed), int(n_points)) == expected
+        found = Fraction(int(more[2]), int(more[3]))
         assert found == max(expected, Fraction(1, 3))
 
 
 # --- along many directions ----------------------------------------------------------------------
 
 
-def brute_force(z, covered, fewest, *, merge):
+def brute_force(z, covered, fewest):
     """Smallest coverage over all slabs of one projection, as an exact fraction."""
     order = np.argsort(z, kind="stable")
     z, covered = z[order], covered[order]
     n = len(z)
-    edges = [j for j in range(n + 1) if not merge or j in (0, n) or z[j - 1] < z[j]]
+    edges = [j for j in range(n + 1) if j in (0, n) or z[j - 1] < z[j]]
     return min(
         Fraction(int(covered[i:j].sum()), j - i) for i in edges for j in edges if j - i >= fewest
     )
@@ -106,23 +101,22 @@ def problems(draw):
 
 
 @settings(max_examples=300, deadline=None)
-@given(problems(), st.sampled_from(["value", "index"]), st.sampled_from(KINDS))
-def test_equals_brute_force(problem, slab, kind):
+@given(problems(), st.sampled_from(KINDS))
+def test_equals_brute_force(problem, kind):
     X, covered, delta = problem
-    options = {"delta": delta, "n_directions": 3, "kind": kind, "slab": slab, "random_state": 0}
+    options = {"delta": delta, "n_directions": 3, "kind": kind, "random_state": 0}
     found = worst_slab_coverage(X, covered, **options)
     directions = draw_directions(3, X.shape[1], kind, np.random.default_rng(0))
     fewest = smallest_slab(delta, len(X))
     for z, value in zip(project(X, directions, kind), found.values, strict=True):
-        assert value == float(brute_force(z, covered, fewest, merge=slab == "value"))
+        assert value == float(brute_force(z, covered, fewest))
     fitted = worst_slab_coverage(X, covered, search="optimised", **options)
     np.testing.assert_array_equal(fitted.values[1:4], found.values)
     for slab_found in (found, fitted):
         assert slab_found.value == slab_found.values.min()
-        if slab == "value":
-            inside = slab_found.contains(X)
-            assert covered[inside].mean() == pytest.approx(slab_found.value, abs=1e-15)
-            assert slab_found.mass == inside.mean() >= fewest / len(X)
+        inside = slab_found.contains(X)
+        assert covered[inside].mean() == pytest.approx(slab_found.value, abs=1e-15)
+        assert slab_found.mass == inside.mean() >= fewest / len(X)
 
 
 @settings(max_examples=50, deadline=None)
@@ -170,7 +164,7 @@ def test_null_permutations_are_searched_exactly(problem, kind, n_coarse):
     fewest, null = smallest_slab(delta, len(X)), []
     for _ in range(5):
         permuted = replay.permutation(covered)
-        null.append(min(float(brute_force(own, permuted, fewest, merge=True)) for own in z))
+        null.append(min(float(brute_force(own, permuted, fewest)) for own in z))
     band = [found.null.low, found.null.median, found.null.high]
     np.testing.assert_allclose(band, np.quantile(null, [0.05, 0.5, 0.95]), rtol=1e-15)
     assert found.null.p_value == (1 + np.sum(np.array(null) <= found.value)) / 6
@@ -281,7 +275,7 @@ def test_quadratic_projection_is_the_formula():
 def test_a_fitted_direction_is_its_basis_in_the_units_of_the_table(kind):
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=(50, 4)) * [1, 10, 0.1, 5] + [0, 3, -2, 100]
-    points = Points.of(numbers, kind, merge=True)
+    points = Points.of(numbers, kind)
     fit = Fit(points)
     columns, _ = fit.basis((0, 2, 3))
     w = rng.normal(size=columns.shape[1])

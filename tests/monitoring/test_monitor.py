@@ -282,7 +282,7 @@ def test_a_thousand_batches_take_no_more_memory_than_a_hundred(clf, tmp_path):
             monitor.save(path)
             monitor = CoverageMonitor.load(path, clf)
             gc.collect()
-            sizes.append(path.stat().st_size - 22 * len(monitor._known))
+            sizes.append(path.stat().st_size - 22 * len(monitor._state.known))
             memory.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     assert monitor.n_rows == 8000

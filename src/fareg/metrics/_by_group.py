@@ -5,7 +5,7 @@ Of people with several rows, each counts once: a row of someone with m rows weig
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
@@ -158,7 +158,6 @@ def coverage_by_group(
     *,
     features: SensitiveFeatures = None,
     pairs: bool = False,
-    masks: Mapping[str, Any] | None = None,
     y: Any = None,
     clusters: Any = None,
     interval_level: float = 0.95,
@@ -176,8 +175,6 @@ def coverage_by_group(
         The columns to report; None for all.
     pairs : bool, default=False
         Also report the levels of every two features together, as far as they occur.
-    masks : mapping of str to bool array of shape (n_samples,), optional
-        Further groups, by name.
     y : array of shape (n_samples,), optional
         True labels; each adds a row named ``label=...``, after all others. Sets that are right on
         average may miss most rows of a rare label.
@@ -212,17 +209,7 @@ def coverage_by_group(
     covered = check_covered(covered)
     check_same_length(X=X, covered=covered)
     check_flag("pairs", pairs)
-    if not isinstance(masks, Mapping | None):
-        raise InvalidInputError(f"masks must be a dict of names and bool arrays, got {masks!r}")
     groups = list(_levels_of(select_columns(check_table(X), features), pairs=pairs))
-    for name, given in (masks or {}).items():
-        mask = np.asarray(given)
-        if mask.shape != covered.shape or mask.dtype != bool:
-            raise InvalidInputError(
-                f"mask {name!r} must be a bool array of shape {covered.shape}, got {mask.dtype} of "
-                f"shape {mask.shape}"
-            )
-        groups.append((name, mask))
     if y is not None:
         labels, codes = _distinct_labels(y, covered)
         groups += [(f"label={label}", codes == code) for code, label in enumerate(labels)]

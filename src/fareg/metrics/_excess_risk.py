@@ -28,7 +28,6 @@ from fareg._validation import (
 from fareg.metrics._by_group import check_covered
 
 CLIP = 1e-6  # keeps the log loss finite
-PARTS = ("total", "under", "over")
 # Few rounds of small trees: more of them fit noise in a 0/1 outcome and find less of the distance.
 N_ROUNDS = 40
 N_LEAVES = 8
@@ -58,25 +57,30 @@ class ExcessRisk:
     over: float
 
 
-def excess_risk(
+def excess_risk_parts(
     X: Any,
     covered: Any,
     *,
     confidence_level: float = 0.9,
     loss: str = "l1",
-    part: str = "total",
     estimator: Any = None,
     n_splits: int = 5,
     random_state: Any = 42,
-) -> float:
-    """Estimate the excess risk of the target coverage (ERT).
+) -> ExcessRisk:
+    """Estimate the excess risk of the target coverage (ERT) with its under and over parts.
 
-    A classifier that predicts from X whether a label is covered is cross-fitted; the answer is the
+    A classifier that predicts from X whether a label is covered is cross-fitted; the total is the
     risk of the constant prediction ``confidence_level`` minus the classifier's risk, averaged over
     the folds. It is at most about 0 if coverage is ``confidence_level`` for every x, and positive
     if X tells who is covered too rarely or too often. In expectation it is a lower bound of a
     distance of the conditional coverage p(x) to the target: ``E|p(x) - level|`` for "l1",
     ``E(p(x) - level)^2`` for "brier", a Kullback-Leibler divergence for "log".
+
+    The under part cuts every prediction from above at ``confidence_level`` before its risk is
+    measured, the over part from below. A row contributes to one of them only, so they add up to
+    the total. ``under`` is the one that matters for fairness: a lower bound of
+    ``E max(level - p(x), 0)`` for "l1", which people who are covered more often than promised do
+    not change.
 
     Parameters
     ----------
@@ -88,11 +92,6 @@ def excess_risk(
         Target coverage.
     loss : {"l1", "brier", "log"}, default="l1"
         The proper loss that compares the two predictions.
-    part : {"total", "under", "over"}, default="total"
-        Which deviations count: all, only those below ``confidence_level``, or only those above.
-        The under part is the one that matters for fairness: it is large if X tells who is covered
-        too rarely, and is not changed by people who are covered more often than promised. The two
-        parts add up to the total.
     estimator : scikit-learn classifier, optional
         Predicts ``covered`` with ``predict_proba``. It gets numeric arrays as they are, any other
         table as a pandas frame of float and text columns. None: 40 rounds of gradient
@@ -105,51 +104,6 @@ def excess_risk(
     References
     ----------
     Braun, S. et al. (2025). Conditional coverage diagnostics for conformal prediction.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.tree import DecisionTreeClassifier
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(size=(2000, 1))
-    >>> covered = rng.uniform(size=2000) < np.where(X[:, 0] < 0.5, 0.8, 1.0)
-    >>> risk = excess_risk(X, covered, estimator=DecisionTreeClassifier(max_depth=1))
-    >>> bool(0.08 < risk < 0.12)  # E|p(x) - 0.9| is 0.1
-    True
-    """
-    check_choice("part", part, PARTS)
-    parts = excess_risk_parts(
-        X,
-        covered,
-        confidence_level=confidence_level,
-        loss=loss,
-        estimator=estimator,
-        n_splits=n_splits,
-        random_state=random_state,
-    )
-    return float(getattr(parts, part))
-
-
-def excess_risk_parts(
-    X: Any,
-    covered: Any,
-    *,
-    confidence_level: float = 0.9,
-    loss: str = "l1",
-    estimator: Any = None,
-    n_splits: int = 5,
-    random_state: Any = 42,
-) -> ExcessRisk:
-    """Estimate the excess risk of the target coverage with its under and over parts.
-
-    The under part cuts every prediction from above at ``confidence_level`` before its risk is
-    measured, the over part from below. A row contributes to one of them only, so they add up to
-    the total. In expectation ``under`` is a lower bound of ``E max(level - p(x), 0)`` for "l1".
-
-    Parameters
-    ----------
-    X, covered, confidence_level, loss, estimator, n_splits, random_state
-        As in `excess_risk`, whose answers for all parts come from one cross-fit here.
 
     Examples
     --------
@@ -189,6 +143,31 @@ def excess_risk_parts(
         cuts = (p, np.minimum(p, level), np.maximum(p, level))
         excess.append([constant - risk(cut, covered[test], level).mean() for cut in cuts])
     return ExcessRisk(*np.mean(excess, axis=0).tolist())
+
+
+def excess_risk(X: Any, covered: Any, *, part: str = "total", **options: Any) -> float:
+    """Estimate the excess risk of the target coverage (ERT), or one of its parts.
+
+    Parameters
+    ----------
+    part : {"total", "under", "over"}, default="total"
+        Which deviations count: all, only those below ``confidence_level``, or only those above.
+    X, covered, options
+        As in `excess_risk_parts`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(2000, 1))
+    >>> covered = rng.uniform(size=2000) < np.where(X[:, 0] < 0.5, 0.8, 1.0)
+    >>> risk = excess_risk(X, covered, estimator=DecisionTreeClassifier(max_depth=1))
+    >>> bool(0.08 < risk < 0.12)  # E|p(x) - 0.9| is 0.1
+    True
+    """
+    check_choice("part", part, ("total", "under", "over"))
+    return float(getattr(excess_risk_parts(X, covered, **options), part))
 
 
 def _log(p: FloatArray, covered: BoolArray, level: float) -> FloatArray:

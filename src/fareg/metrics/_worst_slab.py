@@ -229,7 +229,7 @@ def worst_slab_coverage(
     X: Any,
     covered: Any,
     *,
-    delta: float = 0.1,
+    delta: Any = 0.1,
     n_directions: int = 1000,
     kind: str = "linear",
     test_size: float | None = None,
@@ -237,7 +237,7 @@ def worst_slab_coverage(
     search: str = "random",
     size_rule: str = "ceil",
     random_state: Any = None,
-) -> WorstSlab:
+) -> Any:
     """Find the slab of mass at least ``delta`` whose points are covered least.
 
     For random projections ``pi``, look at every slab ``{x : lower <= pi(x) <= upper}`` that holds
@@ -258,7 +258,7 @@ def worst_slab_coverage(
     covered : array of shape (n_samples,)
         Whether each label is in its set.
     delta : float, default=0.1
-        Smallest share of the points in a slab.
+        Smallest share of the points in a slab; see `worst_slab_curve` for several.
     n_directions : int, default=1000
         Number of random directions.
     kind : {"linear", "quadratic"}, default="linear"
@@ -304,63 +304,12 @@ def worst_slab_coverage(
     >>> print(f"{line.value:.3f} {curve.value:.3f}")
     0.815 0.800
     """
-    return worst_slab_curve(
-        X,
-        covered,
-        deltas=(delta,),
-        n_directions=n_directions,
-        kind=kind,
-        test_size=test_size,
-        n_permutations=n_permutations,
-        search=search,
-        size_rule=size_rule,
-        random_state=random_state,
-    )[0]
-
-
-def worst_slab_curve(
-    X: Any,
-    covered: Any,
-    *,
-    deltas: Sequence[float],
-    n_directions: int = 1000,
-    kind: str = "linear",
-    test_size: float | None = None,
-    n_permutations: int = 0,
-    search: str = "random",
-    size_rule: str = "ceil",
-    random_state: Any = None,
-) -> list[WorstSlab]:
-    """Find the worst slab for each of several masses, as `worst_slab_coverage` does for one.
-
-    Directions, held-out points and permutations are the same for all masses, so points are
-    projected and sorted only once.
-
-    Parameters
-    ----------
-    deltas : sequence of float
-        Smallest shares of the points in a slab.
-    X, covered, n_directions, kind, test_size, n_permutations, search, size_rule, random_state
-        As in `worst_slab_coverage`.
-
-    Returns
-    -------
-    list of WorstSlab
-        Each equals the answer of `worst_slab_coverage` for its mass and the same seed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.arange(10.0)[:, None]
-    >>> curve = worst_slab_curve(X, X[:, 0] < 5, deltas=(0.5, 1.0), n_directions=2, random_state=0)
-    >>> [slab.value for slab in curve]
-    [0.0, 0.5]
-    """
     covered = check_covered(covered)
     check_same_length(X=X, covered=covered)
-    if not isinstance(deltas, list | tuple) and getattr(deltas, "ndim", 0) != 1:
-        raise InvalidInputError(f"deltas must be a list of shares in (0, 1], got {deltas!r}")
-    deltas = [check_fraction("delta", delta, include_one=True) for delta in deltas]
+    several = isinstance(delta, list)
+    deltas = [
+        check_fraction("delta", one, include_one=True) for one in (delta if several else [delta])
+    ]
     check_count("n_directions", n_directions, maximum=MAX_COUNT)
     check_count("n_permutations", n_permutations, minimum=0, maximum=MAX_COUNT)
     check_numpy_seed("random_state", random_state)
@@ -391,6 +340,40 @@ def worst_slab_curve(
         slabs.append(WorstSlab(value, direction, lower, upper, mass, values, code, null))
     if test_size is not None:
         slabs = [_judged(slab, numbers[test], covered[test]) for slab in slabs]
+    return slabs if several else slabs[0]
+
+
+def worst_slab_curve(
+    X: Any, covered: Any, *, deltas: Sequence[float], **options: Any
+) -> list[WorstSlab]:
+    """Find the worst slab for each of several masses, as `worst_slab_coverage` does for one.
+
+    Directions, held-out points and permutations are the same for all masses, so points are
+    projected and sorted only once.
+
+    Parameters
+    ----------
+    deltas : sequence of float
+        Smallest shares of the points in a slab.
+    X, covered, options
+        As in `worst_slab_coverage`.
+
+    Returns
+    -------
+    list of WorstSlab
+        Each equals the answer of `worst_slab_coverage` for its mass and the same seed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(10.0)[:, None]
+    >>> curve = worst_slab_curve(X, X[:, 0] < 5, deltas=(0.5, 1.0), n_directions=2, random_state=0)
+    >>> [slab.value for slab in curve]
+    [0.0, 0.5]
+    """
+    if not isinstance(deltas, list | tuple) and getattr(deltas, "ndim", 0) != 1:
+        raise InvalidInputError(f"deltas must be a list of shares in (0, 1], got {deltas!r}")
+    slabs: list[WorstSlab] = worst_slab_coverage(X, covered, delta=list(deltas), **options)
     return slabs
 
 

@@ -51,12 +51,12 @@ NEXT = {
 class State:
     """What is remembered of all rows; its size does not grow with their number."""
 
-    streams: list[Stream]
     n_rows: int = 0
     n_late: int = 0
     first: Any = None  # the first and the latest time
     latest: Any = None
     known: list[str] = field(default_factory=list)  # what tells the latest batches from others
+    streams: list[Stream] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         require(min(self.n_rows, self.n_late) >= 0, "rows")
@@ -121,7 +121,7 @@ class CoverageMonitor:
         self._read: str | None = None  # digest of the file as it was read or written last
         self._groups, n_tests = watched(clf, self.rules)
         streams = [Stream(group.name, clf.alpha_, n_tests / self.error) for group in self._groups]
-        self._state = State(streams)
+        self._state = State(streams=streams)
         rng = np.random.default_rng(0)  # which of equal calibration scores counts as larger
         for group, stream in zip(self._groups, streams, strict=True):
             if group.scores is not None:
@@ -358,7 +358,7 @@ class CoverageMonitor:
                 for own, new in zip(streams, monitor._state.streams, strict=True):
                     require(own.name == new.name and own.threshold == new.threshold, "streams")
                 names = ("n_rows", "n_late", "first", "latest", "known")
-                monitor._state = State(streams, **{name: state[name] for name in names})
+                monitor._state = State(streams=streams, **{name: state[name] for name in names})
                 monitor._read = hashlib.sha256(raw).hexdigest()
                 return monitor
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
