@@ -26,6 +26,7 @@ from fareg.experiments._figures import draw_image  # noqa: E402
 from fareg.experiments._reports import write_page  # noqa: E402
 
 PAGES: dict[str, Callable[[], dict[str, Any]]] = {
+    "../README.md": _studies.readme,
     "results.md": _studies.results,
     "scale.md": _studies.scale,
 }
@@ -98,7 +99,7 @@ ENVIRONMENT.filters.update(percent=percent, points=points, seconds=seconds, time
 def texts() -> dict[str, str]:
     """Return pages and tables by their path in ``docs``."""
     pages = {
-        name: ENVIRONMENT.get_template(f"{name}.jinja").render(facts())
+        name: ENVIRONMENT.get_template(f"{Path(name).name}.jinja").render(facts())
         for name, facts in PAGES.items()
     }
     pages["real-data.md"] = _studies.real_page()

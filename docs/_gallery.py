@@ -16,9 +16,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "gallery"
+N_LINES = 12
 HEAD = """# Gallery
-Every example of the folder `examples`, with what it prints and draws. `make gallery` writes this
-page, the tests run the examples.
+Every example of the folder `examples`, with what it draws and the first lines of what it prints.
+`make gallery` writes this page; the tests run the examples.
 """
 SECTION = """
 ## {title}
@@ -51,7 +52,7 @@ def section(path: Path) -> str:
             for found in sorted(Path(folder).rglob("*"))
             if found.suffix in (".png", ".html")
         ]
-        printed = done.stdout.strip("\n").replace(folder, ".")
+        printed = first_lines(done.stdout.strip("\n").replace(folder, "."))
     return SECTION.format(
         title=title.rstrip("."),
         text=text.split("\nRun:")[0].strip(),
@@ -59,6 +60,12 @@ def section(path: Path) -> str:
         printed=printed,
         name=path.name,
     )
+
+
+def first_lines(printed: str) -> str:
+    """Return what the page shows of an output."""
+    lines = printed.split("\n")
+    return "\n".join(lines if len(lines) <= N_LINES else [*lines[:N_LINES], "..."])
 
 
 def keep_picture(found: Path, name: str) -> str | None:

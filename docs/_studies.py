@@ -39,7 +39,7 @@ def stored(name: str) -> pd.DataFrame:
 
 def newest(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Return the rows of the newest version of each case; rows without a version are the oldest."""
-    versions = rows.get("version", pd.Series(index=rows.index)).fillna("0").astype(str)
+    versions = rows.get("version", pd.Series("0", index=rows.index)).fillna("0").astype(str)
     order = sorted(versions.unique(), key=number)
     place = versions.map(order.index)
     cases = [rows[key].astype("str") for key in by]
@@ -348,6 +348,20 @@ def shift() -> dict[str, Any]:
         "seeds": rows["seed"].nunique(),
         "rows": rows["effective_rows"].max(),
         "version": said(rows),
+    }
+
+
+def readme() -> dict[str, Any]:
+    """Return what the first page says: the gains of the paper and of the default at equal size."""
+    found = []
+    for target in ("condcp", "codes", "eight", "published"):  # the synthetic data at N = 2000
+        rows = stored(f"docs/reproduction/{target}/summary.csv")
+        found.append(rows.set_index("method")["gain"].dropna())
+    gains = pd.concat(found)
+    return {
+        "runs": stored("benchmarks/groups.csv")["seed"].nunique(),
+        "paper_gain": gains["FaReG (paper)"].max(),
+        "default_gain": found[0]["FaReG (levels)"],
     }
 
 
