@@ -118,12 +118,12 @@ def kind_of(column: pd.Series) -> str:
     return {"O": "text", "M": "date"}.get(column.dtype.kind, "number")
 
 
-def spelled_numbers(texts: Iterable[float | str]) -> FloatArray:
-    """Return the number that each text spells, NaN where it spells none."""
+def spelled_numbers(texts: Iterable[Any]) -> FloatArray:
+    """Return the number or flag that each text spells, NaN where it spells none."""
     numbers = []
     for text in texts:
         try:
-            numbers.append(float(text))
+            numbers.append(float(FLAGS.get(text, text)))
         except ValueError:
             numbers.append(np.nan)
     return np.array(numbers, dtype=np.float64)
@@ -140,7 +140,7 @@ def as_numbers(column: pd.Series) -> pd.Series:
         numbers = _seconds(column.to_numpy())
     else:
         codes, texts = pd.factorize(column)
-        numbers = np.append(spelled_numbers(FLAGS.get(text, text) for text in texts), np.nan)[codes]
+        numbers = np.append(spelled_numbers(texts), np.nan)[codes]
     return pd.Series(numbers, column.index, np.float64, column.name)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import FLAGS, as_numbers, spelled_numbers
+from fareg._columns import as_numbers, spelled_numbers
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
 
 # What rows are for. Equal rows get independent numbers in each role.
@@ -87,7 +87,7 @@ def _hashes(column: pd.Series) -> Any:
     if column.dtype != object:
         return _bits(as_numbers(column).to_numpy())
     codes, texts = pd.factorize(column)
-    numbers = np.append(spelled_numbers(FLAGS.get(text, text) for text in texts), np.nan)
+    numbers = np.append(spelled_numbers(texts), np.nan)
     is_text = np.append(np.isnan(numbers[:-1]), False)
     return np.where(is_text, np.append(_text_hashes(texts), np.uint64(0)), _bits(numbers))[codes]
 

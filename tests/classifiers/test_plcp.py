@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 
 from fareg._validation import FaregError, FaregWarning
 from fareg.calibration import RegionSearch
-from fareg.calibration._plcp import Regions, _loss, learn_regions, pinball, region_quantiles
+from fareg.calibration._learned import Regions, _loss, learn_regions, pinball, region_quantiles
 from fareg.classifiers import PLCPClassifier
 from fareg.datasets import make_synthetic
 from fareg.pvalues import conformal_quantile

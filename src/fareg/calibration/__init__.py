@@ -18,6 +18,15 @@ from fareg.calibration._batch import (
     warn_of_full_sets,
 )
 from fareg.calibration._condcp import ConditionalQuantiles, GroupBasis, MappedBasis
+from fareg.calibration._learned import (
+    LearnedQuantile,
+    Rectified,
+    RegionCells,
+    Regions,
+    RegionSearch,
+    learn_quantile,
+    learn_region_cells,
+)
 from fareg.calibration._levels import LevelThresholds, level_pvalues, level_thresholds
 from fareg.calibration._mondrian import (
     ABSENT,
@@ -29,63 +38,14 @@ from fareg.calibration._mondrian import (
     Mondrian,
     Union,
 )
-from fareg.calibration._plcp import (
-    RegionCells,
-    Regions,
-    RegionSearch,
-    learn_region_cells,
-)
-from fareg.calibration._rcp import LearnedQuantile, Rectified, learn_quantile
 
 RECORDS = (
-    ConditionalQuantiles,
-    Everyone,
-    FeatureLevels,
-    GroupBasis,
-    JointLevels,
-    LearnedQuantile,
-    LevelThresholds,
-    MappedBasis,
-    Members,
-    Mondrian,
-    Rectified,
-    RegionCells,
-    Regions,
-    Sample,
-    SelectedLevels,
-    Union,
+    *(ConditionalQuantiles, Everyone, FeatureLevels, GroupBasis, JointLevels, LearnedQuantile),
+    *(LevelThresholds, MappedBasis, Members, Mondrian, Rectified, RegionCells, Regions, Sample),
+    *(SelectedLevels, Union),
 )  # what a model file may hold
 
-__all__ = [
-    "ABSENT",
-    "MAX_WEIGHT",
-    "NEW_WEIGHT",
-    "RECORDS",
-    "UNSEEN",
-    "Batch",
-    "Calibration",
-    "ConditionalQuantiles",
-    "Everyone",
-    "FeatureLevels",
-    "GroupBasis",
-    "JointLevels",
-    "Labelled",
-    "LearnedQuantile",
-    "LevelThresholds",
-    "MappedBasis",
-    "Members",
-    "Mondrian",
-    "Rectified",
-    "RegionCells",
-    "RegionSearch",
-    "Regions",
-    "Sample",
-    "SelectedLevels",
-    "Union",
-    "further_uniforms",
-    "learn_quantile",
-    "learn_region_cells",
-    "level_pvalues",
-    "level_thresholds",
-    "warn_of_full_sets",
-]
+__all__ = ["ABSENT", "MAX_WEIGHT", "NEW_WEIGHT", "RECORDS", "UNSEEN", "Batch", "Calibration"]
+__all__ += ["Labelled", "RegionSearch", "further_uniforms", "learn_quantile", "learn_region_cells"]
+__all__ += ["level_pvalues", "level_thresholds", "warn_of_full_sets"]
+__all__ += [record.__name__ for record in RECORDS]

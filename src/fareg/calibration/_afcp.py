@@ -99,7 +99,6 @@ class SelectedLevels(Calibration):
         return cls(coding, sample, coding.codes(rows.people), n_select, alpha)
 
     def thresholds(self, batch: Batch) -> FloatArray:
-        """Return thresholds of shape (n_samples, n_labels)."""
         thresholds = np.full((len(batch), self.sample.n_labels), -np.inf)
         for members, table, categories in self._views(batch):
             own = table.quantiles(self.alpha)[categories]
@@ -107,7 +106,6 @@ class SelectedLevels(Calibration):
         return thresholds
 
     def pvalues(self, batch: Batch) -> FloatArray:
-        """Return p-values of shape (n_samples, n_classes)."""
         p = np.zeros_like(batch.scores)
         for members, table, categories in self._views(batch):
             own = table.pvalues(batch.scores[members], categories)
@@ -115,11 +113,9 @@ class SelectedLevels(Calibration):
         return p
 
     def selected(self, batch: Batch) -> IntArray:
-        """Return the features selected with each placeholder label.
+        """Return the features selected with each placeholder label, in rising order, -1 for none.
 
-        ``n_select`` features are selected; None selects the worst one if its t-test is significant,
-        else none. The answer has shape (n_samples, n_classes, n_select or 1): feature numbers in
-        rising order, -1 for none.
+        The shape is (n_samples, n_classes, n_select or 1).
         """
         levels = self.coding.codes(batch.people)
         # a level that was never seen is the last of its feature
@@ -162,25 +158,24 @@ class SelectedLevels(Calibration):
         self, features: tuple[int, ...], levels: IntArray
     ) -> tuple[CalibrationScores, IntArray]:
         """Calibrate the joint cells of some features; return categories of the rows ``levels``."""
-        cells = np.zeros(len(self.sample), dtype=np.int64)
-        own, n_cells = np.zeros(len(levels), dtype=np.int64), 1
-        if features:
-            seen = self.levels[:, features]
-            known = pd.DataFrame(seen).drop_duplicates().to_numpy()
-            cells, own = cell_numbers(known, seen), cell_numbers(known, levels[:, features])
-            n_cells = len(known)
-        return self.sample.sorted_by(cells, n_cells), self.sample.categories(own)
+        if not features:
+            zeros = np.zeros(max(len(levels), len(self.levels)), dtype=np.int64)
+            table = self.sample.sorted_by(zeros[: len(self.levels)], 1)
+            return table, self.sample.categories(zeros[: len(levels)])
+        known = np.unique(self.levels[:, features], axis=0)
+        cells = cell_numbers(known, self.levels[:, features])
+        own = cell_numbers(known, levels[:, features])
+        return self.sample.sorted_by(cells, len(known)), self.sample.categories(own)
 
 
-def _boundaries(sample: Sample, alpha: float) -> tuple[FloatArray, FloatArray]:
+def _boundaries(sample: Sample, alpha: float) -> FloatArray:
     """Return c[k-1] and c[k] of each problem; -inf and inf where there is no such score."""
-    problems = ((sample.problems == label) for label in range(sample.n_labels))
     found = []
-    for scores in (np.sort(sample.score[own]) for own in problems):
+    for label in range(sample.n_labels):
+        scores = sample.score[sample.problems == label]
         k = conformal_rank(len(scores), alpha)
-        rising = np.concatenate([[-np.inf], scores, [np.inf]])
-        found.append((rising[k - 1], rising[k]))
-    return np.array(found)[:, 0], np.array(found)[:, 1]
+        found.append(np.concatenate([[-np.inf], np.sort(scores), [np.inf]])[k - 1 : k + 1])
+    return np.array(found).T
 
 
 def _max_of_others(ranks: IntArray) -> IntArray:

@@ -49,12 +49,6 @@ class Batch:
     def __len__(self) -> int:
         return len(self.u)
 
-    def take(self, rows: Any) -> Batch:
-        """Return some of the rows, given by a mask."""
-        arrays = (self.proba, self.scores, self.u, self.weights)
-        own = (None if array is None else array[rows] for array in arrays)
-        return Batch(self.people[rows].reset_index(drop=True), *own)  # type: ignore[arg-type]
-
     def labelled(self, y: IntArray, clusters: IntArray | None = None) -> Labelled:
         """Keep what rows with known labels teach; ``y`` holds the column of each, -1 if unknown."""
         rows, known, weights = np.arange(len(y)), y >= 0, self.weights
@@ -98,23 +92,17 @@ class Labelled:
     @classmethod
     def joined(cls, parts: Sequence[Labelled]) -> Labelled:
         """Put parts of one table together again."""
-        first = parts[0]
-        arrays: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ARRAYS
-            if getattr(first, name) is not None
-        }
+        present = [name for name in ARRAYS if getattr(parts[0], name) is not None]
+        own: Any = {name: np.concatenate([getattr(p, name) for p in parts]) for name in present}
         people = pd.concat([part.people for part in parts], ignore_index=True)
-        return replace(first, people=people, **arrays)
+        return replace(parts[0], people=people, **own)
 
     def independent_rows(self) -> IntArray:
-        """Return the numbers of rows of which no two belong together: one at random per cluster.
-
-        Each row of a person is as likely as any other to have the smallest random number, and the
-        draw does not depend on the order of the rows.
-        """
+        """Return the numbers of rows of which no two belong together: one at random per cluster."""
         if self.clusters is None:
             return np.arange(len(self))
+        # Each row of a person is as likely as any other to have the smallest random number, and
+        # the draw does not depend on the order of the rows.
         order = np.lexsort((further_uniforms(self.u, PICK), self.clusters))
         first = np.unique(self.clusters[order], return_index=True)[1]
         return np.sort(order[first])
@@ -145,10 +133,9 @@ class Sample:
         most = 1 if self.labels is None else MAX_LABELS
         require(type(self.n_labels) is int and 1 <= self.n_labels <= most, "n_labels")
         require(type(self.new) is int and 1 <= self.new <= NEW_WEIGHT, "new")
-        bounds = {"labels": (-1, self.n_labels), "sizes": (1, len(self) + 1)}
-        for name, (lowest, end) in {**bounds, "weights": (0, MAX_WEIGHT + 1)}.items():
-            if (codes := getattr(self, name)) is not None:
-                self.check_codes(codes, lowest, end, name)
+        self.check_codes(self.labels, -1, self.n_labels, "labels")
+        self.check_codes(self.sizes, 1, len(self) + 1, "sizes")
+        self.check_codes(self.weights, 0, MAX_WEIGHT + 1, "weights")
 
     @classmethod
     def of(cls, rows: Labelled, *, label_conditional: bool) -> Self:
@@ -174,20 +161,17 @@ class Sample:
 
     def sorted(self, cells: IntArray, n_cells: int, rows: Any = slice(None)) -> CalibrationScores:
         """Sort the scores of some rows, given by a mask, by their cell."""
-        sizes, weights = (
-            None if part is None else part[rows] for part in (self.sizes, self.weights)
-        )
+        sizes = None if self.sizes is None else self.sizes[rows]
+        weights = None if self.weights is None else self.weights[rows]
         own = self.score[rows], cells[rows], n_cells
         return CalibrationScores.sort(*own, sizes, weights, self.new)
 
     def sorted_by(self, cells: IntArray, n_cells: int) -> CalibrationScores:
         """Sort the scores by category: a cell, or a label in one; negative cells do not count."""
-        n_categories = n_cells * self.n_labels
+        n_categories, problems = n_cells * self.n_labels, self.problems
         require(n_categories <= MAX_CATEGORIES, "n_cells")
-        inside = (self.problems >= 0) & (cells >= 0)
-        return self.sorted(
-            np.where(inside, cells * self.n_labels + self.problems, -1), n_categories
-        )
+        inside = (problems >= 0) & (cells >= 0)
+        return self.sorted(np.where(inside, cells * self.n_labels + problems, -1), n_categories)
 
     def categories(self, cells: IntArray) -> IntArray:
         """Return the categories of other rows, shape (n, n_labels); negative for no cell."""
@@ -198,10 +182,11 @@ class Sample:
         """Return the thresholds of split conformal sets with the same rows, shape (n_labels,)."""
         return self.sorted_by(np.zeros(len(self), dtype=np.int64), 1).quantiles(alpha)[:-1]
 
-    def check_codes(self, codes: IntArray, lowest: int, end: int, name: str) -> None:
+    def check_codes(self, codes: IntArray | None, lowest: int, end: int, name: str) -> None:
         """Refuse what is not one whole number per row, from ``lowest`` to below ``end``."""
-        require(codes.dtype == np.int64 and codes.shape == (len(self),), name)
-        require(((codes >= lowest) & (codes < end)).all(), name)
+        if codes is not None:
+            require(codes.dtype == np.int64 and codes.shape == (len(self),), name)
+            require(((codes >= lowest) & (codes < end)).all(), name)
 
 
 class Calibration:
@@ -247,34 +232,32 @@ def weight_by_weight(answer: Answer) -> Answer:
             return answer(self, batch)
         found = np.empty(batch.scores.shape)
         weights = np.broadcast_to(batch.weights, found.shape)
-        plain = replace(batch, weights=None)
         for weight in np.unique(weights).tolist():
             here = weights == weight
-            rows = here.any(axis=1)
-            own = answer(self.again(replace(self.sample, new=weight)), plain.take(rows))
-            found[rows] = np.where(here[rows], own, found[rows])
+            rows = np.flatnonzero(here.any(axis=1))
+            some = batch.people.iloc[rows].reset_index(drop=True)
+            own = Batch(some, batch.proba[rows], batch.scores[rows], batch.u[rows])
+            answers = answer(self.again(replace(self.sample, new=weight)), own)
+            found[rows] = np.where(here[rows], answers, found[rows])
         return found
 
     return weighted
 
 
 def warn_of_full_sets(calibration: Any, classes: Any, alpha: float) -> None:
-    """Warn if some people get full sets; labels that the estimator never saw may be the cause.
-
-    Where more of these labels are among all rows than alpha allows, a warning has been given.
-    """
+    """Warn if some people get full sets; labels that the estimator never saw may be the cause."""
     sample, full = calibration.sample, list(calibration.full_sets())
-    if not full or np.isinf(sample.score).mean() > alpha:
+    unknown = np.isinf(sample.score).mean()
+    if not full or unknown > alpha:  # of so many unknown labels, a warning has been given
         return
     who, label = full[0]
     of_label = "" if sample.labels is None else f" with label {classes[label]}"
     unit = "calibration points" if sample.sizes is None else "clusters of calibration rows"
-    unknown = ", or too many with labels that the estimator never saw,"
     warn(
         f"fewer than {math.ceil(1 / alpha) - 1} {unit}"
-        f"{unknown if np.isinf(sample.score).any() else ''} for {who}{of_label}"
-        f"{f' and {len(full) - 1} more' if len(full) > 1 else ''}: every such label is kept in the "
-        "set; give more rows or coarser groups"
+        f"{', or too many with labels that the estimator never saw,' if unknown else ''} for "
+        f"{who}{of_label}{f' and {len(full) - 1} more' if len(full) > 1 else ''}: every such label "
+        "is kept in the set; give more rows or coarser groups"
     )
 
 

@@ -159,11 +159,9 @@ class GroupBasis:
     def learn(cls, coding: LevelCoding, people: pd.DataFrame, pairs: bool) -> GroupBasis:
         """List the groups that occur in canonical columns."""
         codes = coding.codes(people)
-        features: list[tuple[int, ...]] = [(k,) for k in range(codes.shape[1])]
-        if pairs:
-            features += list(itertools.combinations(range(codes.shape[1]), 2))
-        blocks = tuple((chosen, np.unique(codes[:, chosen], axis=0)) for chosen in features)
-        return cls(coding, blocks)
+        sizes, numbers = (1, 2) if pairs else (1,), range(codes.shape[1])
+        features = [chosen for size in sizes for chosen in itertools.combinations(numbers, size)]
+        return cls(coding, tuple((own, np.unique(codes[:, own], axis=0)) for own in features))
 
     def matrix(self, people: pd.DataFrame) -> FloatArray:
         """Return basis rows of shape (n_samples, n_basis)."""
@@ -182,7 +180,6 @@ class MappedBasis:
     """A basis of the user's own: the columns that a function of X returned."""
 
     def matrix(self, people: pd.DataFrame) -> FloatArray:
-        """Return basis rows of shape (n_samples, n_basis)."""
         return people.to_numpy(np.float64)
 
 
@@ -220,9 +217,8 @@ class ConditionalQuantiles(Calibration):
         return cls(basis, basis.matrix(rows.people), sample, randomized, alpha)
 
     def thresholds(self, batch: Batch) -> FloatArray:
-        """Return thresholds of shape (n_samples, n_labels); rows of the same groups share a fit."""
         basis = self.basis.matrix(batch.people)
-        first, group = distinct_rows(pd.DataFrame(basis))
+        first, group = distinct_rows(pd.DataFrame(basis))  # rows of the same groups share a fit
         levels = np.full(len(group), 1 - self.alpha)
         if self.randomized:  # uniform on (-alpha, 1 - alpha), by other numbers than the scores use
             levels = further_uniforms(batch.u, DRAW) - self.alpha

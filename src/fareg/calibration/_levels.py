@@ -96,11 +96,11 @@ def level_thresholds(scores: Any, levels: Any, n_levels: int, *, alpha: float) -
     >>> level_thresholds([0.1, 0.2, 0.3, 0.4, 0.8, 0.9], [1, 1, 1, 0, 0, 0], 2, alpha=0.4)
     array([0.8, 0.8])
     """
-    return _isotonic(interval_quantiles(_sorted_levels(scores, levels, n_levels), alpha))
+    return _isotonic(_sorted_levels(scores, levels, n_levels), alpha)
 
 
-def _isotonic(quantiles: FloatArray) -> FloatArray:
-    """Return ``max_{a <= j} min_{b >= j} quantiles[a, b]`` for every j."""
+def _isotonic(calibration: CalibrationScores, alpha: float) -> FloatArray:
+    quantiles = interval_quantiles(calibration, alpha)
     lowest = np.minimum.accumulate(quantiles[:, ::-1], axis=1)[:, ::-1]  # min over b >= j
     lowest[np.tril_indices(len(lowest), -1)] = -np.inf  # only a <= j
     return lowest.max(axis=0)
@@ -153,20 +153,16 @@ def _pvalues(calibration: CalibrationScores, scores: FloatArray, levels: IntArra
     """Return p-values of scores of shape (n, n_labels), for one level per row."""
     p = np.empty_like(scores)
     places = np.searchsorted(calibration.pooled, scores)  # the first position with a score >= s
-    for level in np.unique(levels):
+    total, new = calibration.before[calibration.starts][:, None], calibration.new
+    for level in np.unique(levels).tolist():
         rows = levels == level
         distinct, which = np.unique(places[rows], return_inverse=True)
-        p[rows] = _pvalues_at(calibration, distinct, int(level))[which].reshape(-1, p.shape[1])
+        at_least = total - _up_to(calibration, distinct, "left")  # in all lower levels
+        above, n_above = new + at_least[level + 1 :], new + total[level + 1 :]
+        runs = ((above - at_least[a]) / (n_above - total[a]) for a in range(level + 1))  # p_ab
+        largest: FloatArray = reduce(np.maximum, (run.min(axis=0) for run in runs))
+        p[rows] = largest[which].reshape(-1, p.shape[1])
     return p
-
-
-def _pvalues_at(calibration: CalibrationScores, places: IntArray, level: int) -> FloatArray:
-    """Return the p-values in one level of scores that stand at these places, shape (n_places,)."""
-    total, new = calibration.before[calibration.starts][:, None], calibration.new
-    at_least = total - _up_to(calibration, places, "left")  # in all lower levels, (n_levels + 1, n)
-    above, n_above = new + at_least[level + 1 :], new + total[level + 1 :]
-    runs = ((above - at_least[a]) / (n_above - total[a]) for a in range(level + 1))  # p_ab, all b
-    return reduce(np.maximum, (p.min(axis=0) for p in runs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,8 +191,7 @@ class LevelThresholds(Calibration):
             sample.sorted(self.row_levels, n, (sample.problems == label) & (self.row_levels >= 0))
             for label, n in enumerate(n_levels.tolist())
         )
-        theta = tuple(_isotonic(interval_quantiles(table, self.alpha)) for table in tables)
-        vars(self).update(tables=tables, theta=theta)
+        vars(self).update(tables=tables, theta=tuple(_isotonic(t, self.alpha) for t in tables))
 
     @classmethod
     def fit(cls, levels: Any, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:
@@ -215,7 +210,6 @@ class LevelThresholds(Calibration):
 
     @weight_by_weight
     def thresholds(self, batch: Batch) -> FloatArray:
-        """Return thresholds of shape (n_samples, n_labels)."""
         levels = self._levels_by_label(batch)
         return np.column_stack([own[levels[:, k]] for k, own in enumerate(self.theta)])
 
@@ -257,13 +251,11 @@ class LevelThresholds(Calibration):
         return list(zip(starts, [start - 1 for start in [*starts[1:], len(theta)]], strict=True))
 
     def full_sets(self) -> Iterator[tuple[str, int]]:
-        """Yield who gets which label because too few rows calibrate."""
         for label, theta in enumerate(self.theta):
             for level in np.flatnonzero(np.isinf(theta)).tolist():
                 yield f"disadvantage level {level}", label
 
     def check(self, batch: Batch, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other, or levels that nobody calibrated."""
         self.levels.check(batch.people)
         require((self._levels_by_label(batch) >= 0).all(), "levels")
         super().check(batch, n_labels, alpha)

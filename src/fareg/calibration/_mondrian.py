@@ -73,9 +73,8 @@ class Members:
     def cells(self, rows: Batch | Labelled) -> IntArray:
         return np.where(self.rule.inside(rows.people), 0, ABSENT)
 
-    def describe(self, cell: int) -> str:
-        text: str = self.rule.text
-        return text
+    def describe(self, cell: int) -> Any:
+        return self.rule.text
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +86,6 @@ class JointLevels:
 
     @classmethod
     def of(cls, coding: LevelCoding, rows: Labelled) -> Self:
-        """List the combinations that these rows have."""
         return cls(coding, np.unique(coding.codes(rows.people), axis=0))
 
     @property
@@ -137,10 +135,9 @@ class Mondrian(Calibration):
         sample = Sample.of(rows, label_conditional=label_conditional)
         return cls(groups, sample, groups.cells(rows), alpha)
 
-    def places(self, rows: Labelled) -> IntArray:
+    def places(self, rows: Labelled) -> Any:
         """Return the cell of each row."""
-        cells: IntArray = self.groups.cells(rows)
-        return cells
+        return self.groups.cells(rows)
 
     def again(self, sample: Sample, places: IntArray | None = None) -> Mondrian:
         """Return the same cells with the thresholds of other calibration rows, or weights."""
@@ -160,8 +157,7 @@ class Mondrian(Calibration):
     def thresholds(self, batch: Batch) -> FloatArray:
         """Return thresholds of shape (n_samples, n_labels); -inf for rows in no cell."""
         cells = self.groups.cells(batch)
-        if UNSEEN in cells:
-            warn_of_full_rows(cells == UNSEEN, NEVER_SEEN)
+        warn_of_full_rows(cells == UNSEEN, NEVER_SEEN)
         return self._of_cells(cells)
 
     @weight_by_weight
@@ -173,12 +169,10 @@ class Mondrian(Calibration):
         return np.where(cells[:, None] == ABSENT, 0.0, p)
 
     def full_sets(self) -> Iterator[tuple[str, int]]:
-        """Yield who gets which label because too few rows calibrate."""
         for cell, label in np.argwhere(np.isinf(self.quantiles)).tolist():
             yield self.groups.describe(cell), label
 
     def _of_cells(self, cells: IntArray) -> FloatArray:
-        """Return the thresholds of rows of these cells, shape (n, n_labels)."""
         # ABSENT and UNSEEN point to the last two rows
         ends = np.repeat([[-np.inf], [np.inf]], self.sample.n_labels, axis=1)
         return np.vstack([self.quantiles, ends])[cells]
@@ -191,18 +185,15 @@ class Union:
     Its p-value is the largest p-value, and the promise of every part holds for the union too.
     """
 
-    parts: tuple[Any, ...]
+    parts: tuple[Any, ...]  # calibrations of the same rows
 
     @property
     def has_pvalues(self) -> bool:
-        """Whether all parts have p-values."""
         return all(part.has_pvalues for part in self.parts)
 
     @property
-    def sample(self) -> Sample:
-        """The rows that calibrated, which are the same for all parts."""
-        sample: Sample = self.parts[0].sample
-        return sample
+    def sample(self) -> Any:
+        return self.parts[0].sample
 
     def places(self, rows: Labelled) -> IntArray:
         """Return where each row belongs in every part, shape (n, n_parts)."""
@@ -214,24 +205,19 @@ class Union:
         return Union(tuple(part.again(sample, own) for part, own in pairs))
 
     def of_rows(self) -> FloatArray:
-        """Return the threshold of each calibration row for its true label, shape (n,)."""
         return reduce(np.maximum, (part.of_rows() for part in self.parts))
 
     def thresholds(self, batch: Batch) -> FloatArray:
-        """Return the largest threshold over the parts."""
         return reduce(np.maximum, (part.thresholds(batch) for part in self.parts))
 
     def pvalues(self, batch: Batch) -> FloatArray:
-        """Return the largest p-value over the parts."""
         return reduce(np.maximum, (part.pvalues(batch) for part in self.parts))
 
     def full_sets(self) -> Iterator[tuple[str, int]]:
-        """Yield who gets which label in any case."""
         for part in self.parts:
             yield from part.full_sets()
 
     def check(self, batch: Batch, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other."""
         require(isinstance(self.parts, tuple) and len(self.parts) > 0, "parts")
         for part in self.parts:
             require(np.array_equal(part.sample.score, self.sample.score), "score")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import and_
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,11 +24,34 @@ from fareg._validation import BoolArray, FloatArray, InvalidInputError, require
 
 MISSING = "missing"
 EVERYONE = "everyone"
-RESERVED = {"and", "or", "in", "is", "not", MISSING}  # a name that holds one of them is quoted
-TOKEN = re.compile(r'\s*(?:("(?:[^"]|"")*")|([<>=!]=|[<>={},()])|((?:[^\s"=<>!{},()]|!(?!=))+))')
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.ASCII)
+BOUND = re.compile(rf"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|{DATE.pattern}", re.ASCII)
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+# The grammar of words. Names and levels that hold signs or reserved words are quoted.
+_CHAR = r'(?:[^\s"=<>!{},()]|!(?!=))'
+_END = rf"(?!{_CHAR})"  # of a reserved word
+_WORD = rf"(?!(?:and|or|in|is|not|missing){_END}){_CHAR}++"
+_VALUE = rf'\s*("(?:[^"]|"")*+"|{_WORD}(?:\s+{_WORD})*+)\s*'
+_MISSING = rf"missing{_END}"
+_ITEM = rf"(?:{_VALUE}|\s*{_MISSING}\s*)"
+PLAIN = re.compile(rf"{_WORD}(?: {_WORD})*", re.IGNORECASE)  # what needs no quotation marks
+ITEM = re.compile(_ITEM, re.IGNORECASE)
+FORMS = {
+    name: re.compile(
+        rf"\s*(?P<open>\()?{form}(?(open)\s*(?P<or>or{_END}\s*{_MISSING})?\s*\))\s*"
+        rf"(?:(?P<and>and{_END})|\Z)",
+        re.IGNORECASE,
+    )
+    for name, form in {
+        "missing": rf"{_VALUE}(?:(!=|is{_END}\s*not{_END}|not{_END})|(?:==?|is{_END})?)"
+        rf"\s*{_MISSING}",
+        "equal": rf"{_VALUE}(?:(!=|is{_END}\s*not{_END})|==?|is{_END}){_VALUE}",
+        "list": rf"{_VALUE}(not{_END})?\s*in{_END}\s*\{{({_ITEM}(?:,{_ITEM})*)\}}",
+        "bound": rf"{_VALUE}([<>]=?){_VALUE}",
+        "range": rf"{_VALUE}([<>]=?){_VALUE}([<>]=?){_VALUE}",
+    }.items()
+}
 
 
 @dataclass(frozen=True)
@@ -69,32 +90,30 @@ class Condition:
 
     def holds(self, column: pd.Series) -> BoolArray:
         """Tell which values of a canonical column are meant."""
-        numbers = np.asarray(as_numbers(column), dtype=np.float64)
-        if self.levels is None:
-            absent = ~np.isfinite(numbers)
-            above = numbers >= self.low if self.has_low else numbers > self.low
-            below = numbers <= self.high if self.has_high else numbers < self.high
-            meant = above & below
-        elif column.dtype == object:
-            absent = np.asarray(column.isna())
-            meant = np.asarray(column.isin(self.levels)) != self.is_excluding
+        if self.levels is not None and column.dtype == object:
+            absent, meant = np.asarray(column.isna()), np.asarray(column.isin(self.levels))
         else:
+            numbers = np.asarray(as_numbers(column), dtype=np.float64)
             absent = ~np.isfinite(numbers)
-            meant = np.isin(numbers, _numbers_of(self.levels)) != self.is_excluding
-        return np.where(absent, self.missing, meant).astype(bool)
+            if self.levels is None:
+                above = numbers >= self.low if self.has_low else numbers > self.low
+                meant = above & (numbers <= self.high if self.has_high else numbers < self.high)
+            else:
+                meant = np.isin(numbers, _numbers_of(self.levels))
+        return np.where(absent, self.missing, meant != self.is_excluding)
 
     @property
     def text(self) -> str:
         """The condition in words."""
-        name = _name_in_words(self.feature)
+        name = f'"{self.feature}"' if BOUND.fullmatch(self.feature) else _written(self.feature)
         if self.levels is None:
             words = self._interval(name)
         elif not self.levels:
             return f"{name} is {'not ' if self.is_excluding else ''}{MISSING}"
         elif len(self.levels) == 1 and (self.is_excluding or not self.missing):
-            words = f"{name} {'!=' if self.is_excluding else '='} {_in_words(self.levels[0])}"
+            words = f"{name} {'!=' if self.is_excluding else '='} {_written(self.levels[0])}"
         else:
-            listed = [_in_words(level) for level in self.levels]
+            listed = [_written(level) for level in self.levels]
             if self.missing and not self.is_excluding:
                 return f"{name} in {{{', '.join([*listed, MISSING])}}}"
             words = f"{name} {'not in' if self.is_excluding else 'in'} {{{', '.join(listed)}}}"
@@ -170,9 +189,11 @@ class Rule:
         X = check_table(X)
         names = column_names(X)
         check_columns(self.features, names, "X")
-        everyone = np.ones(len(X), dtype=bool)
-        columns = dict(zip(names, series_of(X), strict=True)) if self.conditions else {}
-        return reduce(and_, (_holds(c, columns) for c in self.conditions), everyone)
+        inside, columns = np.ones(len(X), dtype=bool), series_of(X)
+        for condition in self.conditions:
+            values = canonical_column(columns[names.index(condition.feature)])
+            inside &= condition.holds(pd.Series(values, dtype=values.dtype))
+        return inside
 
     @classmethod
     def parse(cls, text: str) -> Rule:
@@ -188,146 +209,70 @@ class Rule:
             raise InvalidInputError(f"a rule must be text, got {text!r}; write 'age > 60'")
         if text.strip().casefold() == EVERYONE:
             return cls(())
-        parts: list[list[_Token]] = [[]]
-        for token in _tokens(text):
-            if token == _Token("and"):
-                parts.append([])
-            else:
-                parts[-1].append(token)
-        return cls(tuple(_condition(part, text) for part in parts))
-
-
-def _holds(condition: Condition, columns: Mapping[str, Any]) -> BoolArray:
-    """Ask the values of a column as it came."""
-    values = canonical_column(columns[condition.feature])
-    return condition.holds(pd.Series(values, dtype=values.dtype))
+        conditions, position, more = list[Condition](), 0, True
+        while more:
+            ways = ((name, form.match(text, position)) for name, form in FORMS.items())
+            form, match = next(((name, match) for name, match in ways if match), ("", None))
+            condition = match and _condition(form, match.groups()[1:-2])
+            if not match or not condition:
+                raise InvalidInputError(
+                    f"cannot read the rule {text!r}: {text[position:].strip()!r} does not begin "
+                    "with a condition such as 'sex = Female', 'age > 60' or 'job in {Sales, Tech}';"
+                    ' put names and levels with signs or words such as "and" in quotation marks'
+                )
+            conditions.append(replace(condition, missing=condition.missing or bool(match["or"])))
+            position, more = match.end(), bool(match["and"])
+        return cls(tuple(conditions))
 
 
 def _numbers_of(levels: Sequence[str]) -> FloatArray:
     """Return the numbers, flags and dates that levels spell."""
-    flags = {"True": 1.0, "False": 0.0}
-    dates = [_date(level) for level in levels if DATE.fullmatch(level)]
-    return np.array([*spelled_numbers(flags.get(level, level) for level in levels), *dates])
+    dates = [_number(level) for level in levels if DATE.fullmatch(level)]
+    return np.array([*spelled_numbers(levels), *dates])
 
 
-def _date(text: str) -> float:
+def _number(bound: str) -> float:
+    """Return what a bound spells; NaN if it is quoted, a word, or a day such as February 31."""
+    if not BOUND.fullmatch(bound):
+        return np.nan
+    if not DATE.fullmatch(bound):
+        return float(bound)
     try:
-        return float(np.datetime64(text.replace(" ", "T"), "us").astype(np.int64) / 1e6)
-    except ValueError:  # such as the 31st of February
+        return float(np.datetime64(bound.replace(" ", "T"), "us").astype(np.int64) / 1e6)
+    except ValueError:
         return np.nan
 
 
-def _in_words(value: str) -> str:
+def _written(value: str) -> str:
     """Return a name or a level, in quotation marks if it could be read as something else."""
-    tokens = [] if '"' in value else list(_pieces(value))
-    is_plain = all(token.kind == "text" for token in tokens) and value == " ".join(
-        token.value for token in tokens
-    )
-    return value if value and is_plain else '"' + value.replace('"', '""') + '"'
+    return value if PLAIN.fullmatch(value) else '"' + value.replace('"', '""') + '"'
 
 
-def _name_in_words(name: str) -> str:
-    is_bound = NUMBER.fullmatch(name) or DATE.fullmatch(name)
-    return f'"{name}"' if is_bound else _in_words(name)
+def _read(text: str) -> str:
+    """Return a name or a level as it was before it was written."""
+    return text[1:-1].replace('""', '"') if text[0] == '"' else " ".join(text.split())
 
 
-class _Token(NamedTuple):
-    """A sign or reserved word, a text, or a text in quotation marks."""
-
-    value: str
-    kind: str = "sign"
-
-
-def _pieces(text: str) -> Iterator[_Token]:
-    """Divide text into signs, reserved words, other words and what stands in quotation marks."""
-    position, text = 0, text.rstrip()
-    while position < len(text):
-        found = TOKEN.match(text, position)
-        if not found:
-            yield _Token(text[position:])  # a quotation mark that is not closed: no known sign
-            return
-        quoted, sign, word = found.groups()
-        if quoted:
-            yield _Token(quoted[1:-1].replace('""', '"'), "quoted")
-        elif word and word.casefold() not in RESERVED:
-            yield _Token(word, "text")
-        else:
-            yield _Token({"==": "="}.get(sign, sign or word.casefold()))
-        position = found.end()
-
-
-def _tokens(text: str) -> list[_Token]:
-    """Return the tokens, with words that follow each other as one text."""
-    tokens: list[_Token] = []
-    for token in _pieces(text):
-        if token.kind == "text" and tokens and tokens[-1].kind == "text":
-            tokens[-1] = _Token(f"{tokens[-1].value} {token.value}", "text")
-        elif token == _Token("in") and tokens and tokens[-1] == _Token("not"):
-            tokens[-1] = _Token("not in")
-        elif token == _Token("not") and tokens and tokens[-1] == _Token("is"):
-            tokens[-1] = _Token("!=")
-        else:
-            tokens.append(token)
-    return [_Token("=") if token == _Token("is") else token for token in tokens]
-
-
-def _condition(tokens: list[_Token], text: str) -> Condition:
-    """Read one condition of the rule ``text``."""
-    if len(tokens) > 2 and (tokens[0].value, tokens[-1].value) == ("(", ")"):
-        tokens = tokens[1:-1]
-        if tokens[-2:] == [_Token("or"), _Token(MISSING)]:
-            return replace(_condition(tokens[:-2], text), missing=True)
-    signs = [token.value if token.kind == "sign" else "" for token in tokens]
-    values = [token.value for token in tokens]
-    name = values[0] if tokens else ""
-    match signs:
-        case ["", "missing"] | ["", "=", "missing"]:
-            return Condition(name, (), missing=True)
-        case ["", "not", "missing"] | ["", "!=", "missing"]:
-            return Condition(name, (), is_excluding=True)
-        case ["", "=" | "!=" as sign, ""]:
-            return Condition(name, (values[2],), is_excluding=sign == "!=")
-        case ["", "in" | "not in" as sign, "{", *items, "}"] if _is_list(items):
-            listed = tuple(v for v, s in zip(values[3:-1:2], items[::2], strict=True) if not s)
-            is_excluding = sign == "not in"
-            return Condition(
-                name, listed, is_excluding, missing=MISSING in items and not is_excluding
-            )
-        case ["", sign, ""] if sign in FLIPPED:
-            if _is_bound(tokens[2]):
-                return _bounded(tokens[0], [(sign, tokens[2])])
-            if _is_bound(tokens[0]):
-                return _bounded(tokens[2], [(FLIPPED[sign], tokens[0])])
-        case ["", first, "", second, ""] if first in FLIPPED and first[0] == second[0]:
-            if _is_bound(tokens[0]) and _is_bound(tokens[4]):
-                return _bounded(tokens[2], [(FLIPPED[first], tokens[0]), (second, tokens[4])])
-    part = " ".join(values)
-    raise InvalidInputError(
-        f"cannot read the rule {text!r}: {part!r} is not a condition such as 'sex = Female', "
-        "'age > 60' or 'job in {Sales, Tech}'; put names and levels with signs or words such as "
-        '"and" in quotation marks'
-    )
-
-
-def _is_list(signs: list[str]) -> bool:
-    """Tell whether items and commas take turns."""
-    return len(signs) % 2 == 1 and all(
-        sign == "," if i % 2 else sign in ("", MISSING) for i, sign in enumerate(signs)
-    )
-
-
-def _is_bound(token: _Token) -> bool:
-    value = token.value
-    if token.kind != "text":
-        return False
-    return bool(NUMBER.fullmatch(value) or (DATE.fullmatch(value) and np.isfinite(_date(value))))
-
-
-def _bounded(name: _Token, bounds: list[tuple[str, _Token]]) -> Condition:
-    """Return the interval of bounds such as ``> 60``; dates are written as dates."""
-    parts: dict[str, Any] = {"is_date": all(DATE.fullmatch(token.value) for _, token in bounds)}
-    for sign, token in bounds:
-        value = _date(token.value) if DATE.fullmatch(token.value) else float(token.value)
+def _condition(form: str, parts: Sequence[Any]) -> Condition | None:
+    """Return the condition that a form of words says; None if bounds are no numbers or dates."""
+    if form == "missing":
+        return Condition(_read(parts[0]), (), bool(parts[1]), missing=not parts[1])
+    if form == "equal":
+        return Condition(_read(parts[0]), (_read(parts[2]),), bool(parts[1]))
+    if form == "list":
+        listed, is_excluding = [item[1] for item in ITEM.finditer(parts[2])], bool(parts[1])
+        levels = tuple(_read(item) for item in listed if item)
+        missing = None in listed and not is_excluding
+        return Condition(_read(parts[0]), levels, is_excluding, missing=missing)
+    name, bounds = parts[0], [parts[1:3]]
+    if form == "range":
+        first, sign, name, second, last = parts
+        bounds = [(FLIPPED[sign], first), (second, last)] if sign[0] == second[0] else []
+    elif np.isnan(_number(parts[2])):
+        name, bounds = parts[2], [(FLIPPED[parts[1]], parts[0])]
+    own: dict[str, Any] = {"is_date": all(DATE.fullmatch(bound) for _, bound in bounds)}
+    for sign, bound in bounds:
         side = "low" if sign[0] == ">" else "high"
-        parts |= {side: value, f"has_{side}": sign.endswith("=")}
-    return Condition(name.value, **parts)
+        own |= {side: _number(bound), f"has_{side}": sign.endswith("=")}
+    is_right = bounds and not np.isnan([own.get("low", 0.0), own.get("high", 0.0)]).any()
+    return Condition(_read(name), **own) if is_right else None

@@ -1,25 +1,35 @@
-"""Learned regions of the sensitive features: PLCP of Kiyani, Pappas & Hassani (2024)."""
+"""Thresholds learned from the features: regions (PLCP) and a quantile of the scores (RCP)."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize
 from scipy.special import softmax
 from scipy.stats import rankdata
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
 
-from fareg._encoding import one_hot_encoder
+from fareg._encoding import FillEmpty, one_hot_encoder, ordinal_encoder
 from fareg._rows import distinct_rows
+from fareg._threads import few_threads
 from fareg._validation import FloatArray, IntArray
-from fareg.calibration._batch import Batch, Labelled
+from fareg.calibration._batch import Batch, Calibration, Labelled, Sample
+from fareg.calibration._mondrian import Everyone, Mondrian
 
 HIDDEN_UNITS = {"linear": 0, "network": 16}
-PENALTY = 1e-4  # on squared weights; scores are scaled to unit spread
+PENALTY = 1e-4  # on squared weights; ranks have unit spread
 STEPS = 100  # steps of L-BFGS between two updates of the quantiles
+LEAF_POINTS = 5  # scores above its quantile that a leaf has about, at least
+N_ROUNDS = 60
+N_LEAVES = 8
+
+# --- regions: PLCP of Kiyani, Pappas & Hassani (2024) ---
 
 
 @dataclass(frozen=True)
@@ -54,12 +64,7 @@ def pinball(scores: FloatArray, quantiles: FloatArray, alpha: float) -> FloatArr
 
 
 def region_quantiles(scores: FloatArray, h: FloatArray, alpha: float) -> FloatArray:
-    """Return the (1 - alpha)-quantile of the scores under the weights of each region.
-
-    Without scores it is infinite.
-    """
-    if not len(scores):
-        return np.full(h.shape[1], np.inf)
+    """Return the (1 - alpha)-quantile of the scores under the weights of each region."""
     order = np.argsort(scores, kind="stable")
     mass = np.cumsum(h[order], axis=0)
     # The smallest score with enough mass. Without the slack, rounding could make the tenth of ten
@@ -105,11 +110,9 @@ def learn_regions(
 ) -> tuple[Regions, float, int]:
     """Minimise the pinball loss over regions and quantiles in turns; keep the best restart.
 
-    Returns the regions, the loss that they reach, and the rounds that it took.
-
-    ``Z`` of shape (n_distinct, n_inputs) holds each distinct row of the encoded sensitive features
-    once, because the loss depends on equal rows through sums only; ``which`` tells the distinct row
-    of each score.
+    Returns the regions, their loss, and the rounds that it took. ``Z`` holds each distinct row of
+    the encoded features once, because the loss depends on equal rows through sums only; ``which``
+    says which of them each score belongs to.
     """
     spread = float(scores.std()) or 1.0
     # sorted once here, so that later sorts take a single pass
@@ -125,7 +128,9 @@ def learn_regions(
         q = np.quantile(v, np.maximum(1 - 3 * alpha * (1 - strata), 0))
         theta, losses = rng.normal(size=size), list[float]()
         while len(losses) < search.max_iter:
-            args = (Z, _sums(pinball(v, q, alpha), which, len(Z)) / len(v), n_hidden)
+            each = pinball(v, q, alpha)
+            summed = np.column_stack([np.bincount(which, own, len(Z)) for own in each.T])
+            args = (Z, summed / len(v), n_hidden)
             theta = minimize(
                 _loss, theta, args, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}
             ).x
@@ -139,14 +144,9 @@ def learn_regions(
     return min(found, key=lambda result: result[1])
 
 
-def _sums(values: FloatArray, which: IntArray, n_groups: int) -> FloatArray:
-    """Add up the rows of each group, shape (n_groups, n_columns)."""
-    return np.column_stack([np.bincount(which, column, n_groups) for column in values.T])
-
-
 @dataclass(frozen=True, eq=False)
 class RegionCells:
-    """The learned regions in use; a row belongs to its most probable one."""
+    """The learned regions in use: a row belongs to its most probable one."""
 
     encoder: Any  # fitted scikit-learn transformer of the sensitive features
     regions: Regions
@@ -162,9 +162,7 @@ class RegionCells:
         return self.regions.proba(Z)[which]
 
     def cells(self, rows: Batch | Labelled) -> IntArray:
-        """Return the position of each row's region among those in use."""
-        h = self.memberships(rows.people)[:, self.kept]
-        return h.argmax(axis=1).astype(np.int64)
+        return self.memberships(rows.people)[:, self.kept].argmax(axis=1).astype(np.int64)
 
     def describe(self, cell: int) -> str:
         return f"region {self.kept[cell]}"
@@ -179,10 +177,9 @@ def encoded_rows(encoder: Any, columns: pd.DataFrame) -> tuple[FloatArray, IntAr
 def learn_region_cells(
     rows: Labelled, alpha: float, search: RegionSearch, rng: np.random.Generator
 ) -> tuple[RegionCells, int]:
-    """Learn regions from rows with labels; those with too few rows to be calibrated are left out.
+    """Learn regions from the ranks of scores, and leave out those with too few learning rows.
 
-    The pinball loss is taken of the ranks of the scores, spread evenly over [0, 1]. A single row
-    gives one region. Also returns the rounds that it took.
+    A single row gives one region. Also returns the rounds that it took.
     """
     encoder = one_hot_encoder().fit(rows.people)
     Z, which = encoded_rows(encoder, rows.people)
@@ -194,3 +191,94 @@ def learn_region_cells(
     counts = np.bincount(regions.proba(Z)[which].argmax(axis=1), minlength=search.n_regions)
     kept = np.flatnonzero(counts >= min(math.ceil(1 / alpha) - 1, counts.max()))
     return RegionCells(encoder, regions, kept), n_iter
+
+
+# --- scores rectified by a learned quantile: RCP of Plassier et al. (2025) ---
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedQuantile:
+    """A quantile of the scores as a function of the sensitive features."""
+
+    model: Pipeline | None  # ``model.predict(columns)`` returns tau; None for zero everywhere
+
+    def predict(self, people: pd.DataFrame) -> FloatArray:
+        """Return tau of each row, shape (n_samples,), computed once per distinct row."""
+        if self.model is None:
+            return np.zeros(len(people))
+        first, which = distinct_rows(people)
+        distinct = people.iloc[first]
+        with few_threads(distinct):
+            tau: FloatArray = self.model.predict(distinct)
+        return tau[which]
+
+
+def learn_quantile(rows: Labelled, alpha: float, *, seed: int) -> LearnedQuantile:
+    """Learn the ``1 - alpha`` quantile of the scores given the sensitive features.
+
+    Boosted trees minimise the pinball loss. Without a finite score the quantile is zero.
+    """
+    finite = rows.score[np.isfinite(rows.score)]
+    if not len(finite):
+        return LearnedQuantile(None)
+    boosting = HistGradientBoostingRegressor(
+        loss="quantile",
+        quantile=1 - alpha,
+        max_iter=N_ROUNDS,
+        max_leaf_nodes=N_LEAVES,
+        min_samples_leaf=int(np.ceil(LEAF_POINTS / alpha)),
+        early_stopping=False,
+        random_state=seed,
+    )
+    model = make_pipeline(ordinal_encoder(), FillEmpty(), boosting)
+    # a quantile does not depend on how far the scores above it are, so infinite ones may be cut
+    with few_threads(rows.people):
+        return LearnedQuantile(model.fit(rows.people, rows.score.clip(finite.min(), finite.max())))
+
+
+@dataclass(frozen=True, eq=False)
+class Rectified(Calibration):
+    """Calibrate ``V(x, y) - tau(x)``, where ``tau`` was learned on other rows.
+
+    ``P(Y in C(X)) >= 1 - alpha``, whatever tau is; the better it tells the quantile of the scores
+    at x, the more evenly coverage is spread.
+    """
+
+    tau: Any  # ``tau.predict(people)``, shape (n,)
+    sample: Sample  # the residuals of the calibration rows
+    alpha: float
+    split: Mondrian = field(init=False, repr=False)  # of the residuals, for everyone together
+
+    def __post_init__(self) -> None:
+        one_cell = np.zeros(len(self.sample), dtype=np.int64)
+        vars(self).update(split=Mondrian(Everyone(), self.sample, one_cell, self.alpha))
+
+    @classmethod
+    def fit(cls, tau: Any, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:
+        """Calibrate on rows with labels."""
+        residuals = replace(rows, score=rows.score - tau.predict(rows.people))
+        return cls(tau, Sample.of(residuals, label_conditional=label_conditional), alpha)
+
+    @property
+    def quantiles(self) -> FloatArray:
+        """Quantiles of the residuals, shape (n_labels,)."""
+        return self.split.quantiles[0]
+
+    def thresholds(self, batch: Batch) -> FloatArray:
+        tau = self.tau.predict(batch.people)[:, None]
+        kept = batch.scores - tau <= self.quantiles
+        # A score whose residual equals the quantile may lie above the rounded sum of both. Rounded
+        # differences keep the order of scores, so some threshold divides these scores as they do.
+        inside = np.where(kept, batch.scores, -np.inf)
+        outside = np.where(kept, np.inf, batch.scores)
+        if self.sample.labels is None:
+            inside, outside = inside.max(1, keepdims=True), outside.min(1, keepdims=True)
+        below_outside = np.nextafter(outside, -np.inf, where=outside < np.inf, out=outside)
+        return np.minimum(np.maximum(tau + self.quantiles, inside), below_outside)
+
+    def pvalues(self, batch: Batch) -> FloatArray:
+        residuals = batch.scores - self.tau.predict(batch.people)[:, None]
+        return self.split.pvalues(replace(batch, scores=residuals))
+
+    def full_sets(self) -> Iterator[tuple[str, int]]:
+        return self.split.full_sets()
