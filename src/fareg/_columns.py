@@ -43,10 +43,8 @@ def canonical(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     ['u', '2']
     """
     X = X if is_frame(X) else np.asarray(X)
-    own = {
-        name: canonical_column(column)
-        for name, column in zip(names or column_names(X), series_of(X), strict=True)
-    }
+    pairs = zip(names or column_names(X), series_of(X), strict=True)
+    own = {name: canonical_column(column) for name, column in pairs}
     # The dtype is named, because pandas would turn bare object arrays of text into "str".
     texts = {name: pd.Series(one, dtype=object) for name, one in own.items() if one.dtype == object}
     return pd.DataFrame(own | texts, index=pd.RangeIndex(len(X)))
@@ -105,16 +103,11 @@ def _text(value: float | str) -> str:
 
 
 def _seconds(dates: Any) -> FloatArray:
-    """Return dates in seconds since 1970."""
     return np.asarray((dates - np.datetime64(0, "us")) / np.timedelta64(1, "s"), dtype=np.float64)
 
 
 def kind_of(column: pd.Series) -> str:
-    """Return what a canonical column holds, one of ``KINDS``.
-
-    >>> kind_of(canonical([["a"], ["b"]])["x0"]), kind_of(canonical([[1], [2]])["x0"])
-    ('text', 'number')
-    """
+    """Return what a canonical column holds, one of ``KINDS``."""
     return {"O": "text", "M": "date"}.get(column.dtype.kind, "number")
 
 
@@ -156,10 +149,8 @@ def as_text(column: pd.Series) -> pd.Series:
 def in_words(value: float, kind: str | None = None) -> str:
     """Write a number in full, or a "date" as its day, and its time if there is any.
 
-    >>> in_words(1484265600.0, "date"), in_words(1484308800.0, "date")
-    ('2017-01-13', '2017-01-13 12:00:00')
-    >>> in_words(36061000100.0), in_words(-5 / 3)
-    ('36061000100', '-1.6666666666666667')
+    >>> in_words(1484265600.0, "date"), in_words(1484308800.0, "date"), in_words(36061000100.0)
+    ('2017-01-13', '2017-01-13 12:00:00', '36061000100')
     """
     if kind == "date" and np.isfinite(value):
         day, time = str(np.datetime64(round(value * 1e6), "us")).split("T")
@@ -246,9 +237,9 @@ def column_names(X: Any) -> list[str]:
     # Pandas comes first, because narwhals refuses duplicate names with another error.
     frame = X if isinstance(X, pd.DataFrame) else nw.from_native(X, eager_only=True)
     names = [str(name) for name in frame.columns]
-    if len(set(names)) < len(names):
+    if twice := repeated(names):
         raise InvalidInputError(
-            f"column names must be unique, got {', '.join(repeated(names))} twice; rename one"
+            f"column names must be unique, got {', '.join(twice)} twice; rename one"
         )
     return names
 
@@ -263,13 +254,11 @@ def series_of(X: Any) -> list[pd.Series]:
 
 def take_rows(X: Any, rows: Any) -> Any:
     """Return the given rows of a table, as a table of its type; a mask may mark them."""
-    if is_frame(X):
-        if not isinstance(rows, slice):
-            rows = np.asarray(rows)
-            # narwhals would take a mask for a choice of columns
-            rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-        return nw.from_native(X, eager_only=True)[rows].to_native()
-    return np.asarray(X)[rows]
+    if not is_frame(X):
+        return np.asarray(X)[rows]
+    if not isinstance(rows, slice) and np.asarray(rows).dtype == bool:
+        rows = np.flatnonzero(rows)  # narwhals would take a mask for a choice of columns
+    return nw.from_native(X, eager_only=True)[rows].to_native()
 
 
 def columns_at(X: Any, positions: Sequence[int]) -> Any:
@@ -316,22 +305,20 @@ def select_columns(
             raise InvalidInputError(
                 f"{name} must have one row per row of X, got {len(chosen)} for {len(X)}"
             )
-        names, found = column_names(chosen), canonical(chosen)
+        found = canonical(chosen)
     else:
         known = column_names(X if columns is None else columns)
-        if selection is None:
-            positions = [p for p, column in enumerate(known) if column not in hidden]
-            if hidden and not positions:
-                raise InvalidInputError(
-                    "X holds only probabilities, which define no groups; add columns that say who "
-                    "the rows are about, or use SplitConformalClassifier"
-                )
-        else:
+        positions = [p for p, column in enumerate(known) if column not in hidden]
+        if selection is not None:
             positions = selected_positions(known, selection, name)
+        elif hidden and not positions:
+            raise InvalidInputError(
+                "X holds only probabilities, which define no groups; add columns that say who the "
+                "rows are about, or use SplitConformalClassifier"
+            )
         names = [known[p] for p in positions]
-        whole = columns is None
-        found = canonical(columns_at(X, positions), names) if whole else columns[names]  # type: ignore[index]
-    if taken := [column for column in names if column in hidden]:
+        found = canonical(columns_at(X, positions), names) if columns is None else columns[names]
+    if taken := [str(column) for column in found if column in hidden]:
         raise InvalidInputError(
             f"{name} must not hold columns of probabilities, got {', '.join(taken)}; leave them out"
         )
@@ -358,9 +345,8 @@ def selected_positions(
             )
     if not positions:
         raise InvalidInputError(f"{name} must name at least one column, got none")
-    if len(set(positions)) < len(positions):
-        twice = ", ".join(repeated([names[p] for p in positions]))
-        raise InvalidInputError(f"{name} names {twice} twice; once is enough")
+    if twice := repeated([names[p] for p in positions]):
+        raise InvalidInputError(f"{name} names {', '.join(twice)} twice; once is enough")
     return positions
 
 
@@ -368,13 +354,13 @@ def check_selection(name: str, selection: Any) -> None:
     """Refuse a table, which belongs next to the rows, and what can name no columns of any table."""
     if selection is None or callable(selection) or isinstance(selection, str):
         return
+    got = repr(selection)
     if is_frame(selection):
         got = f"a table; pass it beside the rows: fit(X, y, {name}=table)"
     else:
         items = list(selection) if np.iterable(selection) else [selection]
         if all(isinstance(item, str | int | np.integer) for item in items):
             return
-        got = repr(selection)
     raise InvalidInputError(
         f"{name} must be column names, positions, a function of X or None, got {got}"
     )

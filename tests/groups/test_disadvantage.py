@@ -26,9 +26,10 @@ from fareg.groups._disadvantage import (
     read_columns,
     stack_weights,
 )
-from fareg.groups._features import N_FOLDS, READS
 from fareg.groups._members import (
+    N_FOLDS,
     PENALTIES,
+    READS,
     ColumnReading,
     KernelSum,
     learn_given,
@@ -66,7 +67,7 @@ def test_those_worse_off_have_more_of_it(learned):
     assert b[fresh_hard].min() > b[~fresh_hard].max()
     assert set(fitted.features) == {"Color", "Gender"}
     assert fitted.columns == ("Color", "Gender", "Age", "Region")
-    assert fitted.signal.credible
+    assert fitted.signal.p_value < 0.5
     assert fitted.signal.gain > 0.1
     # it is an expected shortfall, not just an order
     assert b[fresh_hard].mean() == pytest.approx(target[hard].mean(), abs=0.05)
@@ -194,7 +195,7 @@ def test_hostile_columns_give_numbers(names, learner):
 def test_a_group_at_the_end_of_a_long_sorted_table_is_learned(monkeypatch):
     """More rows than any model looks at, in the order of the feature that makes the group."""
     monkeypatch.setattr(module, "MAX_LEARNING_ROWS", 3000)
-    monkeypatch.setattr("fareg.groups._features.MAX_ROWS", 2000)
+    monkeypatch.setattr("fareg.groups._members.MAX_ROWS", 2000)
     monkeypatch.setattr(members, "MAX_SMOOTH_ROWS", 2000)
     rng = np.random.default_rng(0)
     n = 6000
@@ -280,7 +281,7 @@ def test_where_nothing_can_be_learned_there_is_no_signal(case, monkeypatch):
     if case == "equal":
         target = np.ones(300)
     if case == "ids":
-        monkeypatch.setattr("fareg.groups._features.MAX_CELLS", 100)
+        monkeypatch.setattr("fareg.groups._members.MAX_CELLS", 100)
         people = pd.DataFrame({"id": [f"p{i}" for i in range(300)]}).astype(object)
     learner = DummyRegressor() if case == "dummy" else None
     fitted = learn_disadvantage(people, target, clusters, learner=learner, seed=0)
@@ -302,7 +303,7 @@ def test_any_regressor_learns_and_is_stored(kind):
     first, again = (learn_disadvantage(people, target, learner=learner, seed=1) for _ in "ab")
     b = first.predict(people)
     assert b[hard].mean() > b[~hard].mean() + 0.2
-    assert first.signal.credible
+    assert first.signal.p_value < 0.5
     np.testing.assert_array_equal(again.predict(people), b)  # its random_state is set
     assert forest.random_state is None
     if kind == "pipeline":  # its encoder has functions, which only a whole model file names

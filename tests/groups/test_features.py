@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fareg.groups._features import (
+from fareg.groups._members import (
     N_FOLDS,
     PRIOR_ROWS,
     READS,
@@ -85,7 +85,7 @@ def test_a_search_without_a_fold_never_sees_its_rows():
 
 
 def test_features_of_too_many_categories_are_not_chosen(monkeypatch):
-    monkeypatch.setattr("fareg.groups._features.MAX_CELLS", 100)
+    monkeypatch.setattr("fareg.groups._members.MAX_CELLS", 100)
     rng = np.random.default_rng(0)
     ids, target, fold = np.arange(400.0)[:, None], rng.random(400), folds(rng, 400)
     assert set(chosen_of(ids, target, fold)) == {()}

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from fareg.groups import Disadvantage, DisadvantageLevels, Signal, learn_disadvantage
-from fareg.groups._levels import level_edges
+from fareg.groups._disadvantage import level_edges
 
 CLEAR, NONE = Signal(0.5, 1e-20), Signal(0.0, 1.0)
 
@@ -92,7 +92,6 @@ def test_one_level_predicts_nothing(monkeypatch):
     monkeypatch.setattr(Disadvantage, "predict", None)
     assert levels.n_levels == 1
     assert levels.levels(people).tolist() == [0] * 300
-    assert levels.describe(0) == "all rows"
 
 
 def test_parts_that_contradict_each_other_are_refused():

@@ -51,7 +51,7 @@ def test_products_of_matrices_score_as_counting_does(clusters):
 
     def score(inside, *chosen):
         prices = sum(terms.price[list(chosen)])
-        prices += search.price_of_features(len({terms.terms[i][0] for i in chosen}))
+        prices += search.price_of_features[len({terms.terms[i][0] for i in chosen})]
         return (
             float(search.evidence(weight[inside].sum(), (weight * excess)[inside].sum())) - prices
         )

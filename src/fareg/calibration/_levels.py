@@ -96,11 +96,10 @@ def level_thresholds(scores: Any, levels: Any, n_levels: int, *, alpha: float) -
     >>> level_thresholds([0.1, 0.2, 0.3, 0.4, 0.8, 0.9], [1, 1, 1, 0, 0, 0], 2, alpha=0.4)
     array([0.8, 0.8])
     """
-    return _isotonic(_sorted_levels(scores, levels, n_levels), alpha)
+    return _isotonic(interval_quantiles(_sorted_levels(scores, levels, n_levels), alpha))
 
 
-def _isotonic(calibration: CalibrationScores, alpha: float) -> FloatArray:
-    quantiles = interval_quantiles(calibration, alpha)
+def _isotonic(quantiles: FloatArray) -> FloatArray:
     lowest = np.minimum.accumulate(quantiles[:, ::-1], axis=1)[:, ::-1]  # min over b >= j
     lowest[np.tril_indices(len(lowest), -1)] = -np.inf  # only a <= j
     return lowest.max(axis=0)
@@ -191,7 +190,8 @@ class LevelThresholds(Calibration):
             sample.sorted(self.row_levels, n, (sample.problems == label) & (self.row_levels >= 0))
             for label, n in enumerate(n_levels.tolist())
         )
-        vars(self).update(tables=tables, theta=tuple(_isotonic(t, self.alpha) for t in tables))
+        theta = tuple(_isotonic(interval_quantiles(table, self.alpha)) for table in tables)
+        vars(self).update(tables=tables, theta=theta)
 
     @classmethod
     def fit(cls, levels: Any, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from math import comb, log
 from typing import Any
 
@@ -96,6 +96,9 @@ def find_groups(
     return rules
 
 
+Parts = dict[int, BoolArray]  # a conjunction: which codes of a feature are meant, by its position
+
+
 @dataclass(frozen=True, eq=False)
 class _Feature:
     """One column as codes: bins of a number in order, or levels of a text.
@@ -109,61 +112,35 @@ class _Feature:
     n_codes: int
     bounds: tuple[float, ...] | None  # of a number: code j ends at bound j
     levels: tuple[str, ...] | None  # of a text, or of a number with few values
-    coarse: tuple[int, ...]  # bounds at which the search begins
-    is_date: bool
-    has_missing: bool
+    coarse: tuple[int, ...] = ()  # bounds at which the search begins
+    is_date: bool = False
 
     @classmethod
     def of(cls, column: pd.Series) -> _Feature:
         """Code a canonical column, from its values alone."""
-        name, has_dates = str(column.name), kind_of(column) == "date"
+        name, is_date = str(column.name), kind_of(column) == "date"
         if column.dtype != object:
             numbers = np.asarray(as_numbers(column))
-            finite = np.sort(numbers[np.isfinite(numbers)])
-            values = finite[np.r_[True, np.diff(finite) > 0]] if len(finite) else finite
-            if len(values) > 2 or (len(values) and has_dates):
-                return cls._of_numbers(name, numbers, finite, values, is_date=has_dates)
-            column = pd.Series(np.where(np.isfinite(numbers), numbers, np.nan))
+            known = np.isfinite(numbers)
+            values = np.unique(numbers[known])
+            if len(values) > 2 or (len(values) and is_date):
+                bounds, coarse = _bounds(np.sort(numbers[known]), values, is_date)
+                codes = np.searchsorted(bounds, numbers, side="right" if is_date else "left")
+                codes, few = np.where(known, codes, len(bounds) + 1), len(values) <= MAX_DISCRETE
+                levels = tuple(as_text(pd.Series(values))) if few and not is_date else None
+                return cls(name, codes, len(bounds) + 1, tuple(bounds), levels, coarse, is_date)
+            column = pd.Series(np.where(known, numbers, np.nan))
         texts = pd.Series(np.asarray(as_text(column)), dtype=object)
         counts = texts.value_counts()
         kept = sorted(counts.index[counts >= MIN_LEVEL_ROWS], key=lambda t: (-counts[t], t))
         levels = tuple(sorted(kept[:MAX_LEVELS]))
         codes = pd.Index(levels, dtype=object).get_indexer(pd.Index(texts, dtype=object))
-        absent = np.asarray(texts.isna())
-        codes = np.where(absent, len(levels), np.where(codes < 0, len(levels) + 1, codes))
-        return cls(name, codes, len(levels), None, levels, (), False, bool(absent.any()))
+        codes = np.where(codes < 0, len(levels) + 1, codes)
+        return cls(name, np.where(texts.isna(), len(levels), codes), len(levels), None, levels)
 
-    @classmethod
-    def _of_numbers(
-        cls,
-        name: str,
-        numbers: FloatArray,
-        finite: FloatArray,
-        values: FloatArray,
-        *,
-        is_date: bool,
-    ) -> _Feature:
-        levels = None
-        if len(values) <= MAX_DISCRETE:
-            cuts = {i: _bound(values, i, i, is_date) for i in range(len(values) - 1)}
-            coarse_cuts = set(cuts)
-            levels = None if is_date else tuple(as_text(pd.Series(values)))
-        else:
-            # A round number within a hundredth of the rows is as good as the quantile.
-            n, coarse_cuts, q = len(finite), set(COARSE), np.arange(1, FINE)
-            near = -(-q * n // FINE) - 1 + np.array([[-1], [1]]) * (n // 200)
-            ends = np.searchsorted(values, finite[np.clip(near, 0, n - 1)]).T.tolist()
-            cuts = {
-                i: _bound(values, first, last, is_date) for i, (first, last) in enumerate(ends, 1)
-            }
-        bounds = sorted({t for t in cuts.values() if t < values[-1]})
-        coarse = sorted({bounds.index(cuts[q]) for q in coarse_cuts if cuts[q] in bounds})
-        codes = np.searchsorted(bounds, numbers, side="right" if is_date else "left")
-        codes = np.where(np.isfinite(numbers), codes, len(bounds) + 1)
-        has_missing = len(finite) < len(numbers)
-        return cls(
-            name, codes, len(bounds) + 1, tuple(bounds), levels, tuple(coarse), is_date, has_missing
-        )
+    @property
+    def has_missing(self) -> bool:
+        return bool((self.codes == self.n_codes).any())
 
     @property
     def present(self) -> BoolArray:
@@ -192,10 +169,6 @@ class _Feature:
             [(place >= lows) & (place < high), (place >= low) & (place < highs)], dtype=bool
         )
 
-    @property
-    def has_rare(self) -> bool:
-        return bool((self.codes == self.n_codes + 1).any())
-
     def prices(self, meant: BoolArray) -> FloatArray:
         """Return the logarithm of the number of conditions like each row of ``meant``.
 
@@ -203,54 +176,67 @@ class _Feature:
         """
         known = meant[:, : self.n_codes]
         n = known.sum(axis=1)
-        listed = self._price_of_lists[n]
+        listed = _list_prices(self.n_codes)[n]
         if self.bounds is None:
             return np.asarray(listed)
         starts = known[:, 0] + (known[:, 1:] & ~known[:, :-1]).sum(axis=1)
         n_bounds = (known[:, 1:] != known[:, :-1]).sum(axis=1)
-        is_level = (n == 1) if self.levels is not None else np.zeros(len(n), dtype=bool)
+        is_bounded = (starts == 1) & ((n != 1) | (self.levels is None))
         bounded = np.maximum(n_bounds, 1) * log(min(2 * max(1, len(self.coarse)), MAX_BOUNDS))
-        return np.asarray(np.where((starts == 1) & ~is_level, bounded, listed))
-
-    @cached_property
-    def _price_of_lists(self) -> FloatArray:
-        """The price of a list of so many levels."""
-        n = np.arange(self.n_codes + 1)
-        # Sorted by their mean, L levels of noise are worth about .3 L as a list.
-        least = log(max(1, self.n_codes)) + 0.3 * self.n_codes
-        listed = np.minimum(_log_comb(self.n_codes, n), least)
-        return np.asarray(listed + np.where(2 * n == self.n_codes, 0.0, log(2)))  # or all others
+        return np.asarray(np.where(is_bounded, bounded, listed))
 
     def condition(self, meant: BoolArray) -> Condition:
         """Return the condition in words."""
         known = meant[: self.n_codes]
         if not known.any() or (known.all() and self.has_missing):
-            return Condition(self.name, (), not meant[self.n_codes], missing=meant[self.n_codes])
+            missing = bool(meant[self.n_codes])
+            return Condition(self.name, (), not missing, missing=missing)
         inside = np.flatnonzero(known)
-        is_inner = known.sum() == 1 and not known[-1]
+        is_inner = len(inside) == 1 and not known[-1]
         if self.bounds is None or not _is_interval(known) or (self.levels and is_inner):
             assert self.levels is not None
-            is_excluding = bool(
-                2 * known.sum() > len(known) if self.bounds or not self.has_rare else meant[-1]
-            )
+            is_excluding = 2 * len(inside) > len(known)
+            if not self.bounds and (self.codes == self.n_codes + 1).any():
+                is_excluding = bool(meant[-1])  # as the rare levels say
             listed = [self.levels[j] for j in np.flatnonzero(known != is_excluding)]
             order = np.argsort(np.nan_to_num(spelled_numbers(listed), nan=np.inf), kind="stable")
             return Condition(self.name, tuple(listed[j] for j in order), is_excluding)
         bounds = (-np.inf, *self.bounds, np.inf)
         low, high = bounds[inside[0]], bounds[inside[-1] + 1]
-        return Condition(
-            self.name,
-            low=low,
-            high=high,
-            has_low=self.is_date and low > -np.inf,
-            has_high=not self.is_date or high == np.inf,
-            is_date=self.is_date,
-        )
+        is_date, has_low = self.is_date, self.is_date and low > -np.inf
+        has_high = not is_date or high == np.inf
+        return Condition(self.name, None, False, low, high, has_low, has_high, is_date)
 
 
 def _is_interval(known: BoolArray) -> bool:
     inside = np.flatnonzero(known)
     return len(inside) > 0 and int(np.ptp(inside)) + 1 == len(inside)
+
+
+@cache
+def _list_prices(n: int) -> FloatArray:
+    """Return the price of a list of 0, 1, ..., n of n levels, or of all others."""
+    k = np.arange(n + 1)
+    ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    # Sorted by their mean, n levels of noise are worth about .3 n as a list.
+    least = log(max(1, n)) + 0.3 * n
+    return np.asarray(np.minimum(ways, least) + np.where(2 * k == n, 0.0, log(2)))
+
+
+def _bounds(
+    finite: FloatArray, values: FloatArray, is_date: bool
+) -> tuple[list[float], tuple[int, ...]]:
+    """Return where a number may be cut, and which of these cuts begin the search."""
+    if len(values) <= MAX_DISCRETE:
+        cuts = {i: _bound(values, i, i, is_date) for i in range(len(values) - 1)}
+        coarse = set(cuts)
+    else:  # A round number within a hundredth of the rows is as good as the quantile.
+        n, coarse, q = len(finite), set(COARSE), np.arange(1, FINE)
+        near = -(-q * n // FINE) - 1 + np.array([[-1], [1]]) * (n // 200)
+        ends = np.searchsorted(values, finite[np.clip(near, 0, n - 1)]).T.tolist()
+        cuts = {i: _bound(values, first, last, is_date) for i, (first, last) in enumerate(ends, 1)}
+    bounds = sorted({t for t in cuts.values() if t < values[-1]})
+    return bounds, tuple(sorted({bounds.index(cuts[q]) for q in coarse if cuts[q] in bounds}))
 
 
 def _bound(values: FloatArray, first: int, last: int, is_date: bool) -> float:
@@ -259,13 +245,11 @@ def _bound(values: FloatArray, first: int, last: int, is_date: bool) -> float:
     middle = below / 2 + above / 2
     if is_date:  # midnight, or else the next value
         return min((middle // DAY + 1) * DAY, above)
-    rounded = (float(f"{middle:.{digits}g}") for digits in (1, 2, 3))
-    is_range = last > first + 1
-    round_one = next((t for t in rounded if is_range and below <= t < above), None)
-    return shortest_between(below, above, below, middle) if round_one is None else round_one
-
-
-Parts = dict[int, BoolArray]  # a conjunction: which codes of a feature are meant, by its position
+    if last > first + 1:
+        rounded = (float(f"{middle:.{digits}g}") for digits in (1, 2, 3))
+        if (round_one := next((t for t in rounded if below <= t < above), None)) is not None:
+            return round_one
+    return shortest_between(below, above, below, middle)
 
 
 class _Search:
@@ -277,16 +261,16 @@ class _Search:
         self.weight = 1 / n_of[cluster] if len(cluster) else np.empty(0)
         self.total = float(self.weight.sum())
         self.is_plain = len(np.unique(shortfall)) <= 2 and bool((self.weight == 1).all())
+        # the price of choosing so many features, with that of any group at all
+        ways = [comb(max(k, len(features)), k) for k in range(MAX_FEATURES + 2)]
+        self.price_of_features = NOTHING_FOUND + np.log(ways)
         self.cell = np.zeros(len(cluster), dtype=np.int64)  # of the groups found so far
-        self._expect()
+        self.explain({})
         self.conditions = self._promising()
 
     def explain(self, parts: Parts) -> None:
         """Let the shortfall that is expected be that of the cells of all groups so far."""
         _, self.cell = np.unique(2 * self.cell + self.inside(parts), return_inverse=True)
-        self._expect()
-
-    def _expect(self) -> None:
         weight = np.bincount(self.cell, self.weight)
         mean = np.bincount(self.cell, self.weight * self.shortfall) / np.maximum(weight, 1e-300)
         self.excess = self.shortfall - mean[self.cell]
@@ -319,10 +303,6 @@ class _Search:
         is_minority = (share >= MIN_SHARE) & (share <= MAX_SHARE) & (weight >= MIN_ROWS - 0.01)
         return np.where(is_minority, worth, -np.inf)
 
-    def price_of_features(self, k: int) -> float:
-        """Return the price of choosing k features, with that of any group at all."""
-        return NOTHING_FOUND + log(comb(max(k, len(self.features)), k))
-
     def worth(self, parts: Parts) -> float:
         """Return what one conjunction is worth beyond its price.
 
@@ -336,9 +316,8 @@ class _Search:
             of_cluster = np.bincount(self.cluster[rows], self.weight[rows] * own)
             spread = float(of_cluster @ of_cluster)
         each = sum(self.features[j].prices(meant[None])[0] for j, meant in parts.items())
-        return float(self.evidence(weight, excess, spread) - each) - self.price_of_features(
-            len(parts)
-        )
+        evidence = self.evidence(weight, excess, spread)
+        return float(evidence - each) - float(self.price_of_features[len(parts)])
 
     def _by_code(self, feature: _Feature, inside: Any = slice(None)) -> FloatArray:
         """Return the sums over the rows inside that have each code, shape (2, n_codes + 2)."""
@@ -362,25 +341,23 @@ class _Search:
 
     def best(self) -> Parts | None:
         """Return the conjunction that is worth most beyond its price, or None."""
-        if self.largest < NOTHING_LEFT:
-            return None
-        conditions = [*self.conditions, *self._listed()]
+        conditions = [*self.conditions, *self._listed()] if self.largest >= NOTHING_LEFT else []
         if not conditions:
             return None
         terms = _Terms(self, conditions)
         tried = _distinct(map(self._improved, terms.candidates()))
-        if not tried:
-            return None
-        tried = _distinct(map(self._improved, terms.extended(tried)))
+        tried = _distinct(map(self._improved, terms.extended(tried))) if tried else []
         worth = [(round(self.worth(parts), 6), parts) for parts in tried]
         # Of equally good conjunctions the one that comes first in the alphabet.
-        value, best = min(worth, key=lambda pair: (-pair[0], self.rule(pair[1]).text))
+        value, best = min(
+            worth, key=lambda pair: (-pair[0], self.rule(pair[1]).text), default=(0.0, {})
+        )
         return self._plain(best) if value > 0 else None
 
     def _plain(self, parts: Parts) -> Parts:
         """Leave out conditions that exclude hardly anyone, who may have been lucky."""
         for j in sorted(parts):
-            shorter = {i: meant for i, meant in parts.items() if i != j}
+            shorter = _without(parts, j)
             n, n_shorter = (self.weight[self.inside(p)].sum() for p in (parts, shorter))
             if n >= NEARLY_ALL * n_shorter and shorter and self.worth(shorter) > 0:
                 parts = shorter
@@ -391,16 +368,20 @@ class _Search:
         for _ in range(2):
             before = parts
             for j in sorted(parts):
-                feature, others = self.features[j], {i: m for i, m in parts.items() if i != j}
-                sums = self._by_code(feature, self.inside(others))
+                feature = self.features[j]
+                sums = self._by_code(feature, self.inside(_without(parts, j)))
                 lists = self._lists(feature, *sums)
                 table = np.array([parts[j], *feature.other_bounds(parts[j]), *lists])
-                worth = self.evidence(*(table @ own for own in sums)) - feature.prices(table)
-                best = int(np.argmax(np.round(worth, 6)))
+                best = self._best_of(feature, table, sums)
                 parts = {**parts, j: table[best] if best else parts[j]}
             if len(parts) == 1 or all(parts[j] is before[j] for j in parts):
                 break
         return parts
+
+    def _best_of(self, feature: _Feature, table: BoolArray, sums: FloatArray) -> int:
+        """Return which condition of a feature is worth most, the first of equal ones."""
+        worth = self.evidence(*(table @ own for own in sums)) - feature.prices(table)
+        return int(np.argmax(np.round(worth, 6)))
 
     def _lists(self, feature: _Feature, weight: FloatArray, excess: FloatArray) -> list[BoolArray]:
         """Return lists of the worst levels, each of which is worse off by itself."""
@@ -420,8 +401,7 @@ class _Search:
             sums = self._by_code(feature)
             lists = np.array(self._lists(feature, *sums)[1:])
             if len(lists):
-                worth = self.evidence(*(lists @ own for own in sums)) - feature.prices(lists)
-                yield j, lists[int(np.argmax(np.round(worth, 6)))]
+                yield j, lists[self._best_of(feature, lists, sums)]
 
 
 class _Terms:
@@ -438,20 +418,18 @@ class _Terms:
             present = search.features[j].present
             opposite = ~meant if np.array_equal(meant, present) else present & ~meant
             by_feature.setdefault(j, {}).update({m.tobytes(): m for m in (meant, opposite)})
-        self.terms = [(j, meant) for j, own in by_feature.items() for meant in own.values()]
         tables = {j: np.array(list(own.values())) for j, own in by_feature.items()}
+        self.terms = [(j, meant) for j, table in tables.items() for meant in table]
+        self.feature = np.array([j for j, _ in self.terms])
+        self.price = np.concatenate([search.features[j].prices(t) for j, t in tables.items()])
         atoms = {j: np.unique(table, axis=1, return_inverse=True) for j, table in tables.items()}
         self.means = block_diag(*(own for own, _ in atoms.values())).astype(np.float32)
-        codes = [which.ravel()[search.features[j].codes] for j, (_, which) in atoms.items()]
-        sizes = [own.shape[1] for own, _ in atoms.values()]
-        self.rows = np.concatenate(  # which rows each atom means, in single precision: fast
-            [np.arange(k)[:, None] == code for k, code in zip(sizes, codes, strict=True)],
-            dtype=np.float32,
-            casting="unsafe",
-        )
-        self.feature = np.array([j for j, _ in self.terms])
-        prices = [search.features[j].prices(table) for j, table in tables.items()]
-        self.price = np.concatenate(prices)
+        # which rows each atom means, in single precision: fast
+        rows = [
+            np.arange(own.shape[1])[:, None] == which.ravel()[search.features[j].codes]
+            for j, (own, which) in atoms.items()
+        ]
+        self.rows = np.concatenate(rows, dtype=np.float32, casting="unsafe")
 
     def sums(self, rows: Any) -> list[FloatArray]:
         """Return weight and excess of the rows of each conjunction that fulfil each term."""
@@ -461,9 +439,9 @@ class _Terms:
     def pairs(self) -> FloatArray:
         """Return what each pair of terms is worth; a term with itself is a term alone."""
         both = [self.means @ own.astype(np.float32) for own in self.sums(self.rows)]
-        n_features = 1 + (self.feature[:, None] != self.feature)
-        price = self.price[:, None] + self.price + self._by_number(n_features)
-        np.fill_diagonal(price, self.price + self._by_number(np.ones(len(price), dtype=int)))
+        by_number, is_other = self.search.price_of_features, self.feature[:, None] != self.feature
+        price = self.price[:, None] + self.price + by_number[1 + is_other]
+        np.fill_diagonal(price, self.price + by_number[1])
         worth = self.search.evidence(*(own.astype(np.float64) for own in both)) - price
         worth[np.tri(len(worth), k=-1, dtype=bool)] = -np.inf
         return np.asarray(worth)
@@ -473,63 +451,55 @@ class _Terms:
         rows = np.array([self.search.inside(self.parts(pair)) for pair in pairs.tolist()])
         first, second = self.feature[pairs].T[:, :, None]
         n_features = 1 + (first != second) + ((first != self.feature) & (second != self.feature))
-        price = self.price[pairs].sum(axis=1)[:, None] + self.price + self._by_number(n_features)
+        price = self.price[pairs].sum(axis=1)[:, None] + self.price
+        price = price + self.search.price_of_features[n_features]
         return np.asarray(self.search.evidence(*self.sums(rows)) - price)
-
-    def _by_number(self, n_features: IntArray) -> FloatArray:
-        return np.array([self.search.price_of_features(k) for k in range(4)])[n_features]
 
     def candidates(self) -> list[Parts]:
         """Return the best conjunctions of one, two and three terms."""
-        worth = self.pairs()
-        pairs = np.transpose(np.unravel_index(_largest(worth, MAX_TRIPLED), worth.shape))
+        pairs = _largest(self.pairs(), MAX_TRIPLED)
         found = [tuple(pair) for pair in pairs[:N_TRIED].tolist()]
         pairs = pairs[pairs[:, 0] != pairs[:, 1]]
         if len(pairs):
-            worth = self.triples(pairs)
-            best = zip(*np.unravel_index(_largest(worth, 3 * N_TRIED), worth.shape), strict=True)
-            triples = dict.fromkeys(tuple(sorted({*pairs[i].tolist(), int(k)})) for i, k in best)
+            best = _largest(self.triples(pairs), 3 * N_TRIED).tolist()
+            triples = dict.fromkeys(tuple(sorted({*pairs[i].tolist(), k})) for i, k in best)
             found += [triple for triple in triples if len(triple) == 3][:N_TRIED]
         return [self.parts(chosen) for chosen in found]
 
     def extended(self, several: list[Parts]) -> Iterator[Parts]:
         """Yield conjunctions with one more condition or one less, where that is worth more."""
-        worth = self.search.worth
         sums = self.sums(np.array([self.search.inside(parts) for parts in several]))
         gains = np.round(self.search.evidence(*sums) - self.price, 6)
         for parts, gain in zip(several, gains, strict=True):
-            options = [parts, *({j: m for j, m in parts.items() if j != left} for left in parts)]
+            options = [parts, *(_without(parts, left) for left in parts)]
             if len(parts) < MAX_FEATURES:
                 j, meant = self.terms[int(np.argmax(gain))]
                 options.append({**parts, j: meant & parts.get(j, True)})
-            yield max(filter(None, options), key=lambda own: round(worth(own), 6))
+            yield max(filter(None, options), key=lambda own: round(self.search.worth(own), 6))
 
     def parts(self, chosen: Iterable[int]) -> Parts:
         """Return a conjunction of terms."""
         parts: Parts = {}
-        for i in chosen:
-            j, meant = self.terms[i]
-            parts[j] = parts[j] & meant if j in parts else meant
+        for j, meant in (self.terms[i] for i in chosen):
+            parts[j] = meant & parts.get(j, True)
         return parts
 
 
+def _without(parts: Parts, left: int) -> Parts:
+    return {j: meant for j, meant in parts.items() if j != left}
+
+
 def _distinct(several: Iterable[Parts]) -> list[Parts]:
-    """Return each conjunction once."""
-    by_codes = {tuple((j, p[j].tobytes()) for j in sorted(p)): p for p in several}
-    return list(by_codes.values())
+    return list({tuple((j, p[j].tobytes()) for j in sorted(p)): p for p in several}.values())
 
 
 def _largest(worth: FloatArray, most: int) -> IntArray:
-    """Return the flat positions of the largest finite numbers, the largest first."""
+    """Return the places of the largest finite numbers of a table, the largest first: (m, 2)."""
     flat = worth.ravel()
     few = np.argpartition(-flat, most)[:most] if len(flat) > most else np.arange(len(flat))
     few = few[np.isfinite(flat[few])]
-    return few[np.lexsort((few, -flat[few]))]
-
-
-def _log_comb(n: Any, k: Any) -> Any:
-    """Return the logarithm of the number of ways to choose k of n."""
-    return gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    few = few[np.lexsort((few, -flat[few]))]
+    return np.transpose(np.unravel_index(few, worth.shape))
 
 
 def is_far_below(coverage: float, high: float, confidence_level: float) -> bool:
