@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ NEARLY_ALL = 0.95  # share of the texts of a column that must look like numbers
 WRITTEN_NUMBER = re.compile(r"[-+]?[$€£¥]?[-+]?(\d{1,3}([,.'\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?")
 
 Summary = dict[str, dict[str, Any]]  # what each column held in fit, in plain types
-_on_drift: ContextVar[str] = ContextVar("drift", default="refuse")  # or "warn", or "ignore"
+_action: ContextVar[str] = ContextVar("drift", default="refuse")  # or "warn", or "ignore"
 
 
 class DriftError(InvalidInputError):
@@ -64,6 +64,15 @@ class Strange:
 Drift = dict[str, Strange]  # by column
 
 
+@contextmanager
+def _on_drift(action: str) -> Iterator[None]:
+    token = _action.set(action)
+    try:
+        yield
+    finally:
+        _action.reset(token)
+
+
 def accept_drift() -> AbstractContextManager[None]:
     """Answer to tables whose columns are not like those of fit, with a warning instead of an error.
 
@@ -88,31 +97,20 @@ def accept_drift() -> AbstractContextManager[None]:
     ...     clf.predict_set(recoded).shape
     (20, 2)
     """
-    return _on("warn")
+    return _on_drift("warn")
 
 
 def unjudged() -> AbstractContextManager[None]:
     """Let classifiers answer to parts of a table without a verdict, which is for the whole."""
-    return _on("ignore")
-
-
-@contextmanager
-def _on(action: str) -> Iterator[None]:
-    token = _on_drift.set(action)
-    try:
-        yield
-    finally:
-        _on_drift.reset(token)
+    return _on_drift("ignore")
 
 
 def summarise(*tables: pd.DataFrame, clusters: IntArray | None = None) -> Summary:
     """Return what each canonical column of the rows of fit holds, in tables side by side.
 
     ``rare`` counts rows that are strange to all others: a text of which there is one, the smallest
-    and the largest number if there is one of each. Texts are listed unless there are too many of
-    them, or most stand in one row only: new rows are expected to have new ones then.
-
-    Rows of one person are alike, so people count where ``clusters`` are known, and not rows.
+    and the largest number if there is one of each. Rows of one person are alike, so people count
+    where ``clusters`` are known, and not rows.
     """
     summary: Summary = {}
     n_people = None if clusters is None else len(np.unique(clusters))
@@ -122,6 +120,7 @@ def summarise(*tables: pd.DataFrame, clusters: IntArray | None = None) -> Summar
         if kind == "text":
             counts = Counter(present.tolist())
             n_alone = sum(n == 1 for n in counts.values())
+            # where most texts stand in one row only, new rows are expected to have new ones
             if len(counts) <= MAX_KNOWN and 2 * n_alone < len(column):
                 known, rare = sorted(counts), n_alone
         elif len(present):
@@ -141,40 +140,27 @@ def summarise(*tables: pd.DataFrame, clusters: IntArray | None = None) -> Summar
 
 
 def count_strange(summary: Summary, columns: pd.DataFrame) -> Drift:
-    """Count the strange rows in each canonical column that fit had.
-
-    >>> from fareg._columns import canonical
-    >>> fit = canonical(pd.DataFrame({"sex": ["F", "F", "M", "M"], "age": [18, 40, 40, 90]}))
-    >>> new = canonical(pd.DataFrame({"sex": ["F", "f", None], "age": [1, 2, 50]}))
-    >>> for name, strange in count_strange(summarise(fit), new).items():
-    ...     print(name, strange)
-    sex Strange(rows=3, unseen=1, empty=1, example='f')
-    age Strange(rows=3, unseen=2, empty=0, example=1.0)
-    """
-    return {
-        name: _strange(columns[name], seen) for name, seen in summary.items() if name in columns
-    }
-
-
-def _strange(column: pd.Series, seen: Mapping[str, Any]) -> Strange:
-    if seen["kind"] == "text":
-        codes, texts = pd.factorize(column if column.dtype == object else as_text(column))
-        known = set(texts if seen["known"] is None else seen["known"])
-        is_new = np.array([text not in known for text in texts] + [False])[codes]
-        n_empty = int((codes < 0).sum())
-        example: Any = str(texts[codes[is_new.argmax()]]) if is_new.any() else ""
-    else:
-        numbers = as_numbers(column).to_numpy()
-        low, high = seen["range"] or (-np.inf, np.inf)
-        is_new = (numbers < low) | (numbers > high)
-        n_empty = int(np.isnan(numbers).sum())
-        example = float(numbers[is_new.argmax()]) if is_new.any() else ""
-    return Strange(len(column), int(is_new.sum()), n_empty, example)
+    """Count the strange rows in each canonical column that fit had."""
+    drift: Drift = {}
+    for name in [name for name in summary if name in columns]:
+        seen = summary[name]
+        column = (as_text if seen["kind"] == "text" else as_numbers)(columns[name])
+        if seen["kind"] == "text":
+            codes, values = pd.factorize(column)
+            known = set(values if seen["known"] is None else seen["known"])
+            is_new = np.array([value not in known for value in values] + [False])[codes]
+        else:
+            low, high = seen["range"] or (-np.inf, np.inf)
+            is_new = np.asarray((column < low) | (column > high))
+        example = column.iloc[int(is_new.argmax())] if is_new.any() else ""
+        n_empty = int(column.isna().sum())
+        drift[name] = Strange(len(column), int(is_new.sum()), n_empty, example)
+    return drift
 
 
 def check_strange(summary: Summary, columns: pd.DataFrame, beside: pd.DataFrame | None) -> None:
     """Judge the canonical columns that a classifier answers to, unless someone else does."""
-    action = _on_drift.get()
+    action = _action.get()
     if action != "ignore" and len(columns) >= MIN_ROWS:
         drift = {} if beside is None else count_strange(summary, beside)
         drift |= count_strange(summary, columns)
@@ -210,10 +196,8 @@ def _excess(seen: Mapping[str, Any], strange: Strange) -> float:
     n, n_fit, empty = strange.rows, seen["people"], round(seen["empty"] * seen["people"])
     worst = 0.0
     # values never seen count by themselves too: a column that was mostly empty may be full of them
-    for k, k_fit in (
-        (strange.unseen, seen["rare"]),
-        (strange.unseen + strange.empty, seen["rare"] + empty),
-    ):
+    for n_empty, n_empty_fit in ((0, 0), (strange.empty, empty)):
+        k, k_fit = strange.unseen + n_empty, seen["rare"] + n_empty_fit
         k_fit = min(n_fit, k_fit)
         excess = k / n - k_fit / n_fit if n >= MIN_ROWS else 0.0
         # given how many of all rows are strange, each is as likely to be a new one
@@ -250,15 +234,19 @@ def is_summary(stored: Any) -> bool:
     def holds(values: Any, kind: type) -> bool:
         return values is None or (type(values) is list and all(type(v) is kind for v in values))
 
-    def is_seen(kind: Any, people: Any, rare: Any, empty: Any, known: Any, range: Any) -> bool:
-        are_counts = type(people) is int and people > 0 and type(rare) is int and rare >= 0
-        are_ends = holds(range, float) and len(range or "ab") == 2
-        is_share = type(empty) is float and 0 <= empty <= 1
-        return kind in KINDS and are_counts and is_share and holds(known, str) and are_ends
-
-    keys = {"kind", "people", "rare", "empty", "known", "range"}
+    checks: dict[str, Callable[[Any], Any]] = {
+        "kind": lambda kind: kind in KINDS,
+        "people": lambda people: type(people) is int and people > 0,
+        "rare": lambda rare: type(rare) is int and rare >= 0,
+        "empty": lambda empty: type(empty) is float and 0 <= empty <= 1,
+        "known": lambda known: holds(known, str),
+        "range": lambda ends: holds(ends, float) and len(ends or "ab") == 2,
+    }
     return isinstance(stored, dict) and all(
-        type(name) is str and isinstance(seen, dict) and seen.keys() == keys and is_seen(**seen)
+        type(name) is str
+        and isinstance(seen, dict)
+        and seen.keys() == checks.keys()
+        and all(check(seen[key]) for key, check in checks.items())
         for name, seen in stored.items()
     )
 
@@ -266,24 +254,18 @@ def is_summary(stored: Any) -> bool:
 def doubtful_columns(columns: pd.DataFrame) -> list[str]:
     """Return sentences about canonical columns from which nothing is learned as they are.
 
-    One is about columns of text that are written numbers: each distinct text is a level of its own.
-    Nearly all texts must look like numbers, and more than one in ten must not be a plain number, so
-    that codes such as ``0815`` are left in peace. The other is about columns without any value; in
-    fewer than ``MIN_ROWS`` rows they may be empty by chance.
-
-    >>> pay = pd.DataFrame({"pay": ["77,516", "516", "1,090"], "zip": ["0815", "0816", "0817"]})
-    >>> print(*doubtful_columns(pay.astype(object)))  # doctest: +ELLIPSIS
-    pay: numbers written as text, such as 77,516, each of which is taken as a category; ...
+    One is about columns of text that are written numbers. Nearly all texts must look like numbers,
+    and more than one in ten must not be a plain number, so that codes such as ``0815`` are left in
+    peace. The other is about columns without any value in ``MIN_ROWS`` rows or more.
     """
     written: dict[str, str] = {}
     empty = [str(name) for name, column in columns.items() if column.isna().all()]
-    for name, column in columns.items():
-        if column.dtype == object and name not in empty:
-            texts = [text.strip() for text in column.dropna().unique()[:N_LOOKED_AT]]
-            numbers = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
-            marked = [text for text in numbers if np.isnan(spelled_numbers([text])[0])]
-            if len(numbers) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
-                written[str(name)] = marked[0]
+    for name, column in columns.select_dtypes(object).items():
+        texts = [text.strip() for text in column.dropna().unique()[:N_LOOKED_AT]]
+        numbers = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
+        marked = [text for text in numbers if np.isnan(spelled_numbers([text])[0])]
+        if len(numbers) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
+            written[str(name)] = marked[0]
     sentences = []
     if written:
         sentences.append(

@@ -26,11 +26,7 @@ _NUMBERS = make_column_selector(dtype_exclude=object)
 
 
 def cut_huge(numbers: Any) -> Any:
-    """Return a frame, a series or an array of numbers with those beyond ``LARGEST`` cut to it.
-
-    >>> cut_huge(np.array([1.0, -np.inf])).tolist()
-    [1.0, -1e+30]
-    """
+    """Return a frame, a series or an array of numbers with those beyond ``LARGEST`` cut to it."""
     return numbers.clip(-LARGEST, LARGEST)
 
 
@@ -38,14 +34,13 @@ def _all_text(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({name: as_text(column) for name, column in frame.items()})
 
 
-def _all_numbers(frame: pd.DataFrame) -> pd.DataFrame:
-    numbers = pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
-    return numbers.clip(-LARGEST, LARGEST)
+def _all_numbers(frame: pd.DataFrame) -> Any:
+    return cut_huge(pd.DataFrame({name: as_numbers(column) for name, column in frame.items()}))
 
 
-def _finite_numbers(frame: pd.DataFrame) -> pd.DataFrame:
+def _finite_numbers(frame: pd.DataFrame) -> Any:
     numbers = pd.DataFrame({name: as_numbers(column) for name, column in frame.items()})
-    return numbers.replace([np.inf, -np.inf], np.nan).clip(-LARGEST, LARGEST)
+    return cut_huge(numbers.replace([np.inf, -np.inf], np.nan))
 
 
 # the functions inside encoders, to which model files refer by name
@@ -63,18 +58,12 @@ _UNKNOWN: dict[str, Any] = {  # missing and unseen values are NaN
 
 
 def ordinal_encoder() -> Pipeline:
-    """Text to level numbers, missing and unseen values to NaN, numbers as they are: for trees.
-
-    Numbers beyond 1e30, infinite ones too, are cut there: their order is all that trees need.
-    """
+    """Text to level numbers, missing and unseen values to NaN, numbers as they are: for trees."""
     return _encoder(make_pipeline(_TO_TEXT, OrdinalEncoder(**_UNKNOWN)), _TO_NUMBERS)
 
 
 def _encoder(text: Any, numbers: Any) -> Pipeline:
-    """Put columns of text and of numbers through a transformer each.
-
-    The first step makes columns canonical. ``encoder[1:]`` leaves it out, for columns that are.
-    """
+    """Put columns through a transformer each; ``encoder[1:]`` is for columns that are canonical."""
     columns = ColumnTransformer([("text", text, _TEXT), ("numbers", numbers, _NUMBERS)])
     return make_pipeline(FunctionTransformer(canonical), columns)
 
@@ -113,8 +102,7 @@ def code_encoder(max_categories: int | None = None) -> Pipeline:
 def encoded_columns(encoder: Pipeline) -> list[tuple[str, str]]:
     """Return for each output of a fitted encoder for networks its column and its name.
 
-    Which column an output comes from is counted, because names do not tell: ``a_b`` may be level
-    ``b`` of column ``a``, or a column.
+    Columns are counted: the name ``a_b`` may be level ``b`` of column ``a``, or a column.
     """
     sources: list[str] = []
     for name, transformer, columns in encoder[-1].transformers_:
@@ -140,20 +128,15 @@ class FillEmpty(TransformerMixin, BaseEstimator):
     """Put zeros into columns without a value in fit, which boosting could not split."""
 
     def fit(self, X: FloatArray, y: Any = None) -> Self:
-        """Note which columns are empty."""
         self.empty_ = np.isnan(X).all(axis=0)
         return self
 
     def transform(self, X: FloatArray) -> FloatArray:
-        """Return X with those columns at zero."""
         return np.where(self.empty_, 0.0, X) if self.empty_.any() else X
 
 
 def lone_rows_twice(X: FloatArray, y: Any, weights: Any = None) -> tuple[FloatArray, Any, Any]:
-    """Return the rows, and once more each row that is the only one of its class.
-
-    Early stopping sets aside rows of each class, and a class of one row cannot be in both parts.
-    """
+    """Return the rows, and once more each that is the only one of its class: one is held out."""
     labels = np.asarray(y)
     _, first, counts = np.unique(labels, return_index=True, return_counts=True)
     rows = np.concatenate([np.arange(len(labels)), first[counts == 1]])
@@ -166,9 +149,8 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
     def fit(self, X: FloatArray, y: Any, sample_weight: Any = None) -> Self:
         """Train on numbers of shape (n_samples, n_features).
 
-        With so many classes that the rows held out for early stopping could not hold them all,
-        training does not stop early. If steps grow without bound, as they may with rare classes,
-        training is repeated with damped steps.
+        With more classes than the rows held out for early stopping can hold, it does not stop
+        early. If steps grow without bound, as they may with rare classes, they are damped.
         """
         # It cannot split columns without a value; as zeros they are never split on later either.
         if (empty := np.isnan(np.asarray(X, dtype=np.float64)).all(axis=0)).any():
@@ -189,11 +171,7 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
         return self
 
     def _went_astray(self, X: FloatArray, y: Any, weights: Any) -> bool:
-        """Tell whether the class shares alone would have predicted the training labels better.
-
-        Steps in leaves where a rare class is all but excluded have no bound; with many classes
-        they may grow from round to round.
-        """
+        """Tell whether the class shares alone would have predicted the training labels better."""
         rows = np.linspace(0, len(y) - 1, min(len(y), CHECKED_ROWS)).astype(np.int64)
         codes = np.searchsorted(self.classes_, np.asarray(y)[rows])
         weights = np.ones(len(y)) if weights is None else np.asarray(weights)

@@ -37,11 +37,8 @@ def run_tasks(
 
     The function must be one of a module, so that other processes find it. ``engine`` is "local",
     "dask" for a cluster on this machine, or the address of a running dask scheduler; dask runs a
-    task again on another worker if one dies. ``jobs`` are processes
-    on this machine, None for one per core; they end with this one, however it ends.
-
-    >>> sorted(run_tasks(abs, [-2, 1], jobs=1))
-    [1, 2]
+    task again on another worker if one dies. ``jobs`` are processes on this machine, None for one
+    per core; they end with this one, however it ends.
     """
     jobs = check_engine(engine, jobs)
     if not tasks:
@@ -82,7 +79,7 @@ def _run_in_worker(function: Callable[[Any], Any], parent: int, task: Any) -> An
     return function(task)
 
 
-@functools.cache
+@functools.cache  # once per process
 def _end_with(parent: int) -> None:
     """Let this process end soon after its parent, which a kill gives no time to end it."""
 
@@ -160,13 +157,13 @@ def _leave_interrupts_to_the_parent() -> None:
 def _silent(package: str) -> Iterator[None]:
     """Keep a package from logging what an error of ours says in one sentence."""
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == package]
-    levels = {logger: logger.level for logger in map(logging.getLogger, names)}
-    for logger in levels:
-        logger.setLevel(logging.CRITICAL + 1)
+    before = {logger: logger.level for logger in map(logging.getLogger, names)}
     try:
+        for logger in before:
+            logger.setLevel(logging.CRITICAL + 1)
         yield
     finally:
-        for logger, level in levels.items():
+        for logger, level in before.items():
             logger.setLevel(level)
 
 

@@ -24,10 +24,8 @@ def replacing(path: AnyPath) -> Iterator[Path]:
     """Yield a temporary path next to ``path``; move it there at the end, remove it on any error.
 
     An existing file stays as it was until the new one is complete and on the disk. A link stays
-    too: the file that it points to is replaced. A folder that does not exist, something else than
-    a file, a full disk or a missing permission is an :class:`InvalidInputError`. A process
-    that is killed leaves at most its temporary file, ``.<name>.<8 hex digits>.tmp``: nothing reads
-    it, and it may be deleted.
+    too: the file that it points to is replaced. A process that is killed leaves at most its
+    temporary file, ``.<name>.<8 hex digits>.tmp``: nothing reads it, and it may be deleted.
     """
     target = Path(os.path.realpath(check_output(path)))
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
@@ -93,18 +91,15 @@ def check_outputs(
     """Refuse outputs that would harm an input, or one another.
 
     Whatever reads and writes files calls this once, before its work, with all of them; None stands
-    for a file that was not asked for. A file is the same under another name too, by a symbolic or a
-    hard link. What is written to a folder of data would be read as data the next time, and a folder
-    that is written may replace the files in it.
+    for a file that was not asked for. A file is the same under another name too, by a link. What is
+    written to a folder of data would be read as data the next time.
     """
     read = [path for path in inputs if path is not None]
     written: list[AnyPath] = []
     for output in (path for path in outputs if path is not None):
-        wrong = [f"it is the same as {p}, which is read too" for p in read if _is_same(output, p)]
-        wrong += [
-            f"it is the same as {path}, which is written too"
-            for path in written
-            if _is_same(output, path)
+        known = [*((path, "read") for path in read), *((path, "written") for path in written)]
+        wrong = [
+            f"it is the same as {p}, which is {how} too" for p, how in known if _is_same(output, p)
         ]
         wrong += [f"it lies in {path}, which is read" for path in read if _lies_in(output, path)]
         wrong += [f"{path}, which is read, lies in it" for path in read if _lies_in(path, output)]
@@ -154,16 +149,13 @@ def check_output(path: AnyPath, *, endings: Sequence[str] = ()) -> Path:
 def check_readable(path: AnyPath) -> Path:
     """Return ``path`` if it is a file that can be opened."""
     source = Path(path)
-    wrong = ""
-    if source.is_dir():
-        wrong = "it is a folder; name a file"
-    elif not source.exists():
-        wrong = "there is no such file; check the path"
-    elif not source.is_file():
-        wrong = "it is not a regular file"
-    elif not os.access(source, os.R_OK):
-        wrong = "permission denied"
-    if wrong:
+    faults = {
+        "it is a folder; name a file": source.is_dir(),
+        "there is no such file; check the path": not source.exists(),
+        "it is not a regular file": not source.is_file(),
+        "permission denied": not os.access(source, os.R_OK),
+    }
+    for wrong in [wrong for wrong, is_so in faults.items() if is_so]:
         raise InvalidInputError(f"cannot read {source}: {wrong}")
     return source
 

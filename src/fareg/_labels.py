@@ -29,8 +29,7 @@ SUSPICIOUS_ROWS = 30  # as many calibration rows of one label are seldom chance
 def label_codes(y: Any, classes: Any) -> IntArray:
     """Return the column of each label, -1 for a label that is not a class.
 
-    Labels are compared as Python compares them: 1, 1.0 and ``np.int64(1)`` are one label, and so
-    are True and 1. Text is equal whatever its width or type. Text never equals a number.
+    Labels are compared as Python compares them: 1, 1.0 and True are one label, text is no number.
 
     >>> label_codes([1.0, 3, 2, "2"], [1, 2])
     array([ 0, -1,  1, -1])
@@ -56,11 +55,7 @@ def calibration_codes(y: Any, classes: Any, *, alpha: float) -> IntArray:
 
 
 def check_known(n_unknown: int, n: int, labels: Any, classes: Any, *, alpha: float) -> None:
-    """Warn of calibration rows whose ``labels`` the estimator never saw; refuse if all are such.
-
-    No set can contain such a label, so coverage can be ``1 - alpha`` only while the share of such
-    labels is at most ``alpha``.
-    """
+    """Warn of calibration rows whose ``labels`` the estimator never saw; refuse if all are such."""
     if n_unknown == 0:
         return
     if n_unknown == n:
@@ -127,8 +122,7 @@ def read_set_table(sets: Any, y: Any, classes: Any = None) -> SetTable:
 def check_labels(y: Any) -> Any:
     """Return true labels as an array of shape (n_samples,) without missing ones."""
     labels = _values(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim != 1 or len(labels) == 0:
         raise InvalidInputError(
             f"y must be one-dimensional and not empty, got shape {labels.shape}; one label per row"
@@ -138,8 +132,7 @@ def check_labels(y: Any) -> Any:
 
 def refuse_missing(labels: Any) -> Any:
     """Return labels of which none is missing."""
-    missing = int(pd.isna(labels).sum())
-    if missing:
+    if missing := int(pd.isna(labels).sum()):
         raise InvalidInputError(
             f"y must not have missing labels (NaN or None), got {missing} of {len(labels)}; "
             "drop those rows"
@@ -196,8 +189,7 @@ def column_classes(
 ) -> ColumnClasses:
     """Decide which label each of ``n_columns`` columns of a table belongs to.
 
-    ``y`` holds true labels, ``names`` the names of the columns (None for a table without names),
-    and ``classes`` the label of each column, if the user says it. Errors call the table ``table``.
+    ``names`` are those of the columns, None for a table without names. Errors call it ``table``.
 
     >>> column_classes(["low", "high"], 3, names=["in_low", "in_mid", "in_high"]).classes
     ['low', 'mid', 'high']
@@ -233,8 +225,6 @@ def check_classes(classes: Any, n_columns: int | None = None, table: str = "sets
 def plain_text(label: Any) -> str | Decimal:
     """Return what the text of a label means, in which 1, 1.0, "1" and " 01" are alike.
 
-    Blanks around it do not count, numbers are compared by value, and TRUE is true.
-
     >>> plain_text("1e3") == plain_text(1000.0), plain_text(True) == plain_text("true ")
     (True, True)
     """
@@ -245,11 +235,7 @@ def plain_text(label: Any) -> str | Decimal:
 
 
 def set_text(labels: Iterable[str]) -> str:
-    """Write a set of labels as text: a JSON list, whatever its labels hold.
-
-    >>> print(set_text(["cold; flu", 'say "a|b"']), set_text([]))
-    ["cold; flu", "say \\"a|b\\""] []
-    """
+    """Write a set of labels as text: a JSON list, whatever its labels hold."""
     return json.dumps(list(labels), ensure_ascii=False)
 
 
@@ -272,19 +258,17 @@ def _named_columns(names: list[Any], labels: list[Any], table: str) -> ColumnCla
     if n_found:
         return ColumnClasses(classes)
     texts = list(map(str, names))
-    ways: dict[int, list[ColumnClasses]] = {}
+    ways: dict[int, list[ColumnClasses]] = {0: []}
     begins = range(shared_length(texts) + 1)
     ends = range(shared_length([text[::-1] for text in texts]) + 1)
     for begin, end in product(begins, ends):
         inner = [text[begin : len(text) - end] for text in texts]
-        if all(inner):
-            classes, n_found = _as_labels(inner, labels)
-            note = f"columns {shown(names)} of the {table} are read as labels {shown(classes)}"
-            cut = texts[0][:begin], texts[0][len(texts[0]) - end :]
-            ways.setdefault(n_found, []).append(ColumnClasses(classes, *cut, (note,)))
-    most = max(ways, default=0)
-    if most and len(ways[most]) == 1:  # the reading that finds most labels
-        return ways[most][0]
+        classes, n_found = _as_labels(inner, labels) if all(inner) else ([], 0)
+        note = f"columns {shown(names)} of the {table} are read as labels {shown(classes)}"
+        cut = texts[0][:begin], texts[0][len(texts[0]) - end :]
+        ways.setdefault(n_found, []).append(ColumnClasses(classes, *cut, (note,)))
+    if max(ways) and len(ways[max(ways)]) == 1:  # the reading that finds most labels
+        return ways[max(ways)][0]
     raise InvalidInputError(
         f"{table} has columns {shown(names)}, of which none is a label of y ({shown(labels)}); "
         "name its columns after the labels, or pass classes, the label of each column"

@@ -14,10 +14,6 @@ def lazy_names(
     """Return ``__getattr__`` and ``__dir__`` of a package whose names live in its modules.
 
     ``modules`` maps each module to its public names; the name of a module stands for the module.
-
-    >>> find, names = lazy_names("fareg", {"pvalues": ["holm", "pvalues"]})
-    >>> find("pvalues").__name__, "holm" in names()
-    ('fareg.pvalues', True)
     """
     homes = {name: module for module, names in modules.items() for name in names}
 

@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg._columns import (
-    as_numbers,
-    as_text,
-    in_words,
-    kind_of,
-    shortest_between,
-)
-from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
+from fareg._columns import as_numbers, as_text, in_words, kind_of, shortest_between
+from fareg._validation import IntArray, InvalidInputError, check_count
 
 MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
 N_BINS = 4
@@ -47,10 +41,12 @@ class Levels:
         if len(np.unique(numbers)) <= MAX_DISCRETE:
             distinct = np.unique(as_numbers(column).dropna()).tolist()
             return cls(name, (*distinct, *missing), is_date=has_dates)
-        inner = np.arange(1, N_BINS) / N_BINS
-        edges = np.unique(np.quantile(numbers, inner, method="inverted_cdf")).tolist()
-        if not has_dates:
-            edges = [_short_edge(edge, numbers) for edge in edges]
+        inner, edges = np.arange(1, N_BINS) / N_BINS, list[float]()
+        for edge in np.unique(np.quantile(numbers, inner, method="inverted_cdf")).tolist():
+            # few digits that divide the others where the edge, one of the numbers, does
+            above = float(numbers[numbers > edge].min(initial=np.inf))
+            middle = edge + (above - edge) / 2
+            edges.append(edge if has_dates else shortest_between(edge, above, edge, middle))
         return cls(name, (*range(len(edges) + 1), *missing), tuple(edges), has_dates)
 
     def codes(self, column: pd.Series) -> IntArray:
@@ -85,12 +81,6 @@ class Levels:
         return f"{self.name} in ({edges[code - 1]}, {edges[code]}]"
 
 
-def _short_edge(edge: float, numbers: FloatArray) -> float:
-    """Return a number with few digits that divides the others where ``edge``, one of them, does."""
-    above = float(numbers[numbers > edge].min(initial=np.inf))
-    return shortest_between(edge, above, edge, edge + (above - edge) / 2)
-
-
 @dataclass(frozen=True)
 class LevelCoding:
     """Sensitive features as level numbers."""
@@ -99,10 +89,7 @@ class LevelCoding:
 
     @classmethod
     def learn(cls, columns: pd.DataFrame, reference: pd.DataFrame | None = None) -> LevelCoding:
-        """Find the levels of canonical columns.
-
-        Numbers with many values are cut at quartiles: those of ``reference``, if given.
-        """
+        """Find the levels of canonical columns, with the quartiles of ``reference`` if given."""
         others: Any = {} if reference is None else reference
         return cls(tuple(Levels.learn(columns[name], others.get(name)) for name in columns))
 
@@ -123,11 +110,7 @@ class LevelCoding:
 
 
 def frequent(codes: IntArray, most: int) -> IntArray:
-    """Return the level numbers that occur most often, in order.
-
-    >>> frequent(np.array([3, 0, 3, 1, 1, -1]), 2).tolist()
-    [1, 3]
-    """
+    """Return the level numbers that occur most often, in order."""
     counts = np.bincount(codes[codes >= 0])
     top = np.argsort(-counts, kind="stable")[:most]
     return np.sort(top[counts[top] > 0])
@@ -136,10 +119,7 @@ def frequent(codes: IntArray, most: int) -> IntArray:
 def check_levels(
     levels: Any, n_levels: int | None = None, *, name: str = "levels"
 ) -> tuple[IntArray, int]:
-    """Return ordered levels as whole numbers from 0, and their number.
-
-    If ``n_levels`` is None, their number is one more than the largest that occurs.
-    """
+    """Return ordered levels as whole numbers from 0, and how many of them there may be."""
     values = np.asarray(levels)
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         raise InvalidInputError(

@@ -30,9 +30,8 @@ def row_hashes(
 ) -> Any:
     """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone.
 
-    The values are those of canonical columns, of numbers ``beside`` them, as if both were one
-    table, those of ``ids``, an array of texts that say whose row it is, and ``labels``, the number
-    of each label.
+    Values are those of canonical columns, of numbers ``beside`` them, of ``ids`` that are texts,
+    and of ``labels``, the number of each.
     """
     state = _mix(np.full(len(columns), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
     hashes = [_hashes(column) for _, column in columns.items()]
@@ -44,11 +43,7 @@ def row_hashes(
 
 
 def equal_before(hashes: Any) -> IntArray:
-    """Return for each hash how many equal ones stand before it.
-
-    >>> equal_before(np.array([7, 5, 7, 7], dtype=np.uint64)).tolist()
-    [0, 0, 1, 2]
-    """
+    """Return for each hash how many equal ones stand before it."""
     before = np.zeros(len(hashes), dtype=np.int64)
     if len(hashes) < 2:
         return before
@@ -59,20 +54,18 @@ def equal_before(hashes: Any) -> IntArray:
 
 
 def numbered_hashes(hashes: Any, role: str, before: IntArray | None = None) -> Any:
-    """Return 64 random bits per row that no other row of the same call has.
+    """Return 64 random bits per row that no other row of the same call has, for each role others.
 
-    Equal rows differ by their number: ``before`` says how many equal rows stand before each, None
-    if ``hashes`` are those of all rows. In another role, the bits are others.
+    ``before`` says how many equal rows stand before each, None if ``hashes`` are those of all rows.
     """
     before = equal_before(hashes) if before is None else before
     salt = _mix(np.array([ROLES[role] << 56], dtype=np.uint64) + before.astype(np.uint64))
     return _mix(hashes ^ salt)
 
 
-def uniforms_of(bits: Any) -> FloatArray:
+def uniforms_of(bits: Any) -> Any:
     """Return one number in [0, 1) per row."""
-    uniforms: FloatArray = (bits >> np.uint64(11)) * 2.0**-53
-    return uniforms
+    return (bits >> np.uint64(11)) * 2.0**-53
 
 
 def row_draws(uniforms: FloatArray, n_draws: int) -> list[FloatArray]:
@@ -139,12 +132,7 @@ def hash_key(random_state: Any) -> int:
 
 
 def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
-    """Return where each distinct row of canonical columns comes first, and which one each row is.
-
-    >>> first, which = distinct_rows(pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": ["u", "v", "u"]}))
-    >>> first.tolist(), which.tolist()
-    ([0, 1], [0, 1, 0])
-    """
+    """Return where each distinct row of canonical columns comes first, and which each row is."""
     which: IntArray = np.zeros(len(columns), dtype=np.int64)
     for _, column in columns.items():
         codes, distinct = pd.factorize(column)
@@ -159,12 +147,9 @@ def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
 def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
     """Return one number per row for its combination of levels, equal for equal combinations.
 
-    ``codes`` holds the level numbers of each feature and ``sizes`` how many levels it has. The
-    number -1, for a value never seen, counts as a level of its own. The number of a combination
-    depends on its levels and ``sizes`` alone, so a table made of some rows is right for others.
-
-    >>> joint_codes([np.array([0, 1, -1]), np.array([1, 1, 0])], [2, 2]).tolist()
-    [5, 8, 1]
+    ``codes`` holds the level numbers of each feature, -1 for a value never seen, and ``sizes`` how
+    many levels it has. The number depends on them alone, so a table of some rows is right for
+    others.
     """
     # Where 64 bits are too few for all combinations, the numbers are Python's, which have no end.
     fits = prod(size + 1 for size in sizes) <= np.iinfo(np.int64).max
@@ -175,10 +160,6 @@ def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
 
 
 def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
-    """Return which of the known combinations each row of level numbers is, -1 for none.
-
-    >>> cell_numbers(np.array([[0, 0], [0, 1]]), np.array([[0, 1], [1, 1]])).tolist()
-    [1, -1]
-    """
+    """Return which of the known combinations each row of level numbers is, -1 for none."""
     known = pd.MultiIndex.from_arrays(list(combinations.T))
     return known.get_indexer(pd.MultiIndex.from_arrays(list(codes.T))).astype(np.int64)

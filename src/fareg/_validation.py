@@ -75,20 +75,7 @@ def warn(message: str, kind: type[FaregWarning] = FaregWarning) -> None:
 
 
 def all_or_nothing(method: Method) -> Method:
-    """Decorate a method so that a call which fails leaves the object as it was before.
-
-    >>> class Box:
-    ...     @all_or_nothing
-    ...     def fill(self):
-    ...         self.content = "half"
-    ...         raise ValueError
-    >>> box = Box()
-    >>> try:
-    ...     box.fill()
-    ... except ValueError:
-    ...     vars(box)
-    {}
-    """
+    """Decorate a method so that a call which fails leaves the object as it was before."""
 
     @functools.wraps(method)
     def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -106,7 +93,7 @@ def all_or_nothing(method: Method) -> Method:
 def check_confidence_level(confidence_level: Any) -> float:
     """Return ``alpha = 1 - confidence_level``, exact in decimals (0.9 gives 0.1)."""
     level = confidence_level
-    if isinstance(level, bool) or not isinstance(level, NUMBER):
+    if not is_number(level):
         raise InvalidInputError(
             f"confidence_level must be a number in (0, 1), got {level!r}; try 0.9"
         )
@@ -117,13 +104,17 @@ def check_confidence_level(confidence_level: Any) -> float:
     return alpha
 
 
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a number of Python or numpy."""
+    return isinstance(value, NUMBER) and not isinstance(value, bool)
+
+
 def check_fraction(
     name: str, value: Any, *, include_zero: bool = False, include_one: bool = False
 ) -> float:
     """Return ``value`` if it lies between 0 and 1, or is an end that is included."""
     ends = (include_zero and value == 0) or (include_one and value == 1)
-    is_number = isinstance(value, NUMBER) and not isinstance(value, bool)
-    if not is_number or not (0 < value < 1 or ends):
+    if not is_number(value) or not (0 < value < 1 or ends):
         interval = f"{'[' if include_zero else '('}0, 1{']' if include_one else ')'}"
         raise InvalidInputError(f"{name} must be a number in {interval}, got {value!r}")
     return float(value)
@@ -133,8 +124,7 @@ def check_number(name: str, value: Any, *, include_zero: bool = False) -> float:
     """Return ``value`` if it is a finite number above zero, or zero where that is included."""
     # numpy would squeeze the largest float into the type of a float32
     plain = value.item() if isinstance(value, np.generic) else value
-    is_number = isinstance(value, NUMBER) and not isinstance(value, bool)
-    is_inside = is_number and 0 <= plain <= sys.float_info.max
+    is_inside = is_number(value) and 0 <= plain <= sys.float_info.max
     if not is_inside or (plain == 0 and not include_zero):
         bound = ">= 0" if include_zero else "> 0"
         raise InvalidInputError(f"{name} must be a number {bound}, got {value!r}")
@@ -180,6 +170,7 @@ def one_of(*choices: str) -> Callable[[str, Any], Any]:
 MAX_COUNT = 1_000_000
 
 UNKNOWN = object()  # the default of a parameter that has none
+UNIONS = (typing.Union, UnionType)
 
 # The declared type of a parameter says what it may be: the check behind the type is called with
 # the name and the value of the parameter.
@@ -202,21 +193,17 @@ def _declared(cls: Any) -> dict[str, Any]:
 def check_parameters(estimator: Any) -> None:
     """Check every constructor parameter of an estimator against its declared type.
 
-    Estimators are dataclasses; a field such as ``n_draws: Count = 20`` declares a parameter, its
-    default and its check in one line. Types without a check accept anything.
+    A field such as ``n_draws: Count = 20`` declares a parameter, its default and its check.
     """
     cls: Any = type(estimator)
     for name, hint in _declared(cls).items():
-        value = getattr(estimator, name)
-        if value is getattr(cls, name, UNKNOWN):  # the default needs no check
-            continue
-        is_union = typing.get_origin(hint) in (typing.Union, UnionType)
+        value, is_union = getattr(estimator, name), typing.get_origin(hint) in UNIONS
         options = typing.get_args(hint) if is_union else (hint,)
-        if value is None and type(None) in options:
-            continue
-        for option in options:
-            for check in getattr(option, "__metadata__", ()):
-                check(name, value)
+        is_default = value is getattr(cls, name, UNKNOWN)  # which needs no check
+        if not is_default and not (value is None and type(None) in options):
+            for option in options:
+                for check in getattr(option, "__metadata__", ()):
+                    check(name, value)
 
 
 def check_same_length(**arrays: Any) -> int:
@@ -240,8 +227,7 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
     """Return class probabilities as a float array of shape (n_samples, n_classes).
 
     Rows whose sum differs from 1 by no more than rounding to two decimals explains (0.005 for each
-    class, 0.05 at most) are divided by their sum. Errors call the table ``name`` and count its rows
-    from ``first_row``.
+    class, 0.05 at most) are divided by their sum. Errors count rows from ``first_row``.
     """
     p: FloatArray = np.asarray(proba, dtype=np.float64)
     if p.ndim != 2:

@@ -34,14 +34,7 @@ TABLE = either(CSV + PARQUET)
 
 
 def printable(text: object) -> str:
-    r"""Return a text as a terminal may show it: what would steer the terminal is escaped.
-
-    Names in tables and files may hold escape sequences, line breaks or marks that reverse the
-    text after them. Whatever prints such a name passes it through here first.
-
-    >>> print(printable("Zoë"), printable("red\x1b[2J\n"))
-    Zoë red\x1b[2J\n
-    """
+    """Return a text as a terminal may show it: what would steer the terminal is escaped."""
     return "".join(ascii(c)[1:-1] if _steers(c) else c for c in str(text))
 
 
@@ -56,9 +49,6 @@ def _steers(c: str) -> bool:
 
 def quoted(name: str) -> str:
     """Return a name as it is written in a list of the shell, in quotation marks if it needs them.
-
-    It needs them if it holds a comma or a quotation mark, or begins or ends with a blank. Inside of
-    them, a quotation mark is written twice.
 
     >>> print(quoted("age"), quoted("age, in years"), quoted('6" pipe'))
     age "age, in years" "6"" pipe"
@@ -91,11 +81,7 @@ def shown(names: Iterable[Any]) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text of at most so many characters: two thirds from its start, the rest its end.
-
-    >>> shortened("occupation number 12", 12)
-    'occupati… 12'
-    """
+    """Return a text of at most so many characters: two thirds from its start, the rest its end."""
     tail = (most - 1) // 3
     return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[-tail:]}"
 
@@ -208,10 +194,9 @@ def evidence(group: Mapping[str, Any]) -> str:
     >>> evidence({"low": 0.8, "high": 0.85, "n_clusters": 1200, "p_value": 0.001})
     'each of 1,200 clusters counted once, 95% interval 80.0% to 85.0%, p = 0.0010'
     """
-    parts = [once] if (once := counted_once(group)) else []
-    parts += [f"95% interval {interval(group['low'], group['high'])}"]
+    parts = [counted_once(group), f"95% interval {interval(group['low'], group['high'])}"]
     if group.get("adjusted_p_value") is not None:
         parts.append(p_value(group["adjusted_p_value"], "adjusted p"))
     elif group.get("p_value") is not None:
         parts.append(p_value(group["p_value"]))
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
