@@ -7,11 +7,10 @@ their shapes; those without one go to a list of foreign ones, which skops stores
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +21,7 @@ from fareg import calibration, classifiers, groups, paper, shift
 from fareg._levels import LevelCoding, Levels
 from fareg._validation import InvalidInputError, require
 from fareg.persistence._kinds import FUNCTIONS, NAMED, name_of
-from fareg.persistence._shapes import SHAPES, shape_of
+from fareg.persistence._shapes import SHAPES, state_of
 
 CLASSIFIERS: dict[str, Any] = {
     cls.__name__: cls for cls in (*classifiers.CLASSIFIERS, paper.PublishedFaReGClassifier)
@@ -34,7 +33,6 @@ RECORDS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (Levels, LevelCoding, *(record for room in ROOMS for record in room.RECORDS))
 }
-DERIVED = ("parameters_",)  # fitted attributes that follow from others
 NUMERIC = "biuf"  # kinds of arrays that go to the table
 FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # JSON has none of them
 LEFT_OUT = {"$": "left out"}  # an estimator that is not in the file
@@ -56,9 +54,9 @@ class Writer:
 
     def write(self, value: Any, where: str) -> Any:
         """Return ``value`` as JSON; ``where`` names it in errors."""
-        if value is None or type(value) in (bool, str):
+        if value is None or type(value) in (bool, str, int):
             return value
-        if type(value) is int or (type(value) is float and math.isfinite(value)):
+        if type(value) is float and math.isfinite(value):
             return value
         if any(value is one for one in self.left_out) and not is_own(value):
             return LEFT_OUT
@@ -67,13 +65,16 @@ class Writer:
                 return method(self, value, where)
         return self._other(value, where)
 
-    def _list(self, value: list[Any], where: str) -> Any:
+    def _list(self, value: Any, where: str) -> Any:
         return [self.write(item, where) for item in value]
+
+    def _items(self, value: dict[str, Any], where: str) -> Any:
+        return {key: self.write(item, f"{where}.{key}") for key, item in value.items()}
 
     def _dict(self, value: dict[Any, Any], where: str) -> Any:
         if all(type(key) is str for key in value) and "$" not in value:
-            return {key: self.write(item, f"{where}.{key}") for key, item in value.items()}
-        return {"$": "dict", "items": [self._list(list(pair), where) for pair in value.items()]}
+            return self._items(value, where)
+        return {"$": "dict", "items": [self._list(pair, where) for pair in value.items()]}
 
     def _array(self, value: Any, where: str) -> Any:
         if value.dtype.kind in NUMERIC and value.dtype.itemsize <= 8:
@@ -90,28 +91,20 @@ class Writer:
         if value.dtype.kind in "OU" and value.dtype.itemsize:
             items = self._list(value.ravel().tolist(), where)
             return {"$": "values", "dtype": dtype, "shape": list(value.shape), "items": items}
-        raise InvalidInputError(f"cannot save {where}: arrays of dtype {dtype} have no form")
-
-    def _frame(self, value: pd.DataFrame, where: str) -> Any:
-        if not isinstance(value.index, pd.RangeIndex):
-            raise InvalidInputError(f"cannot save {where}: its rows have names")
-        columns = [self._array(column.to_numpy(), where) for _, column in value.items()]
-        return {"$": "frame", "names": self._list(list(value.columns), where), "columns": columns}
+        raise _no_form(where, f"an array of dtype {dtype}")
 
     def _record(self, value: Any, where: str) -> Any:
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
-        written = {name: self.write(v, f"{where}.{name}") for name, v in fields.items()}
-        return {"$": "record", "class": type(value).__name__, "fields": written}
+        held = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+        return {"$": "record", "class": type(value).__name__, "fields": self._items(held, where)}
 
     def _estimator(self, value: Any, where: str) -> Any:
         name = type(value).__name__
         if type(value) is not ESTIMATORS.get(name):
             return self._shaped(value, where)
         parameters = value.get_params(deep=False)
-        known = {*parameters, *DERIVED}
-        fitted = {key: v for key, v in vars(value).items() if key not in known}
-        odd = [key for key in fitted if not is_fitted_name(key)]
-        if odd:
+        made_anew = {*parameters, "parameters_"}
+        fitted = {key: v for key, v in vars(value).items() if key not in made_anew}
+        if odd := [key for key in fitted if not is_fitted_name(key)]:
             raise InvalidInputError(f"cannot save {where}: {name} has no attribute {odd[0]}")
         return {
             "$": "object",
@@ -124,23 +117,18 @@ class Writer:
         """Write an estimator by its shape, once however often it is met."""
         if id(value) in self.written:
             return {"$": "again", "at": self.written[id(value)]}
-        shape = shape_of(value)
-        try:
-            state = None if shape is None else shape.state(value)
-        except Exception:  # what does not have its shape may raise anything
-            state = None
+        state = state_of(value)
         if state is None:
             node = {"$": "foreign", "at": len(self.foreign)}
             self.foreign.append(value)
         else:
-            fields = {key: self.write(item, f"{where}.{key}") for key, item in state.items()}
-            node = {"$": "estimator", "class": type(value).__name__, "state": fields}
+            held = self._items(state, where)
+            node = {"$": "estimator", "class": type(value).__name__, "state": held}
         self.kept.append(value)
         return {**node, "id": self.written.setdefault(id(value), len(self.written))}
 
     def _other(self, value: Any, where: str) -> Any:
-        name = name_of(value)
-        if name is not None:
+        if (name := name_of(value)) is not None:
             return {"$": "named", "name": name}
         if isinstance(value, functools.partial) and name_of(value.func) in FUNCTIONS:
             parts = [value.func, list(value.args), dict(value.keywords)]
@@ -154,29 +142,33 @@ class Writer:
                 f"cannot save {where}={named}: a model file holds no code; use a name or a list of "
                 "columns instead of a function of your own"
             )
-        raise InvalidInputError(
-            f"cannot save {where}: objects of type {type(value).__module__}."
-            f"{type(value).__name__} have no form in a model file"
-        )
+        raise _no_form(where, f"an object of type {type(value).__module__}.{type(value).__name__}")
 
     _TABLE: ClassVar[tuple[tuple[Any, Callable[..., Any]], ...]] = (
-        (
-            np.generic,
-            lambda self, v, where: {"$": "scalar", "of": self._array(np.asarray(v), where)},
-        ),
-        (float, lambda self, v, where: {"$": "float", "value": str(float(v))}),
+        (np.generic, lambda self, v, at: {"$": "scalar", "of": self._array(np.asarray(v), at)}),
+        (float, lambda self, v, at: {"$": "float", "value": str(float(v))}),
         (list, _list),
-        (tuple, lambda self, v, where: {"$": "tuple", "items": self._list(list(v), where)}),
+        (tuple, lambda self, v, at: {"$": "tuple", "items": self._list(v, at)}),
         (dict, _dict),
         (np.ndarray, _array),
-        (pd.Index, lambda self, v, where: self._list(v.tolist(), where)),
-        (pd.DataFrame, _frame),
+        (pd.Index, lambda self, v, at: self._list(v.tolist(), at)),
+        (
+            pd.DataFrame,
+            lambda self, v, at: {
+                "$": "frame",
+                "of": {name: self._array(column.to_numpy(), at) for name, column in v.items()},
+            },
+        ),
         (tuple(RECORDS.values()), _record),
         (BaseEstimator, _estimator),
         # whoever predicts draws nothing, so generators are left out
-        ((np.random.Generator, np.random.RandomState), lambda self, v, where: None),
-        (slice, lambda self, v, where: {"$": "slice", "ends": [v.start, v.stop, v.step]}),
+        ((np.random.Generator, np.random.RandomState), lambda self, v, at: None),
+        (slice, lambda self, v, at: {"$": "slice", "ends": [v.start, v.stop, v.step]}),
     )
+
+
+def _no_form(where: str, what: str) -> InvalidInputError:
+    return InvalidInputError(f"cannot save {where}: {what} has no form in a model file")
 
 
 @dataclass
@@ -231,10 +223,6 @@ class Reader:
             flat[position] = item
         return flat.reshape(node["shape"])
 
-    def _frame(self, node: dict[str, Any]) -> pd.DataFrame:
-        frame = pd.DataFrame(dict(enumerate(self.read(node["columns"]))))
-        return frame.set_axis(self.read(node["names"]), axis=1)
-
     def _object(self, node: dict[str, Any]) -> Any:
         instance = ESTIMATORS[node["class"]](**self._items(node["parameters"]))
         for name, value in node["fitted"].items():
@@ -263,7 +251,7 @@ class Reader:
         "array": _array,
         "view": _view,
         "values": _values,
-        "frame": _frame,
+        "frame": lambda self, node: pd.DataFrame(self._items(node["of"])),
         "record": lambda self, node: RECORDS[node["class"]](**self._items(node["fields"])),
         "object": _object,
         "partial": _partial,

@@ -250,8 +250,10 @@ sklearn.calibration: _CalibratedClassifier
 """)
 
 
-def shape_of(thing: Any) -> Shape | None:
-    """Return the shape of an object's class, None if the class is not in the table."""
+def state_of(thing: Any) -> dict[str, Any] | None:
+    """Return the attributes of an estimator that has its shape, None of any other object."""
     shape = SHAPES.get(type(thing).__name__)
-    known = shape is not None and type(thing).__module__.startswith(shape.module.split(".")[0])
-    return shape if shape is not None and known and type(thing) is shape.cls else None
+    try:
+        return shape.state(thing) if shape is not None and type(thing) is shape.cls else None
+    except Exception:  # what does not have its shape may raise anything
+        return None
