@@ -41,19 +41,19 @@ def main(seed, n_edits, *names):
             print(name, number, flush=True)
             node, arrays = edited(thing, rng)
             signal.alarm(20)  # whatever takes longer is ended by a signal
-            n_same += asked(node, arrays, thing.table)
+            n_same += asked(node, arrays, thing.table, thing.beside)
             signal.alarm(0)
         n_answered += n_same
     print("answered", n_answered, "of", n_edits * len(names))
 
 
-def asked(node, arrays, table):
+def asked(node, arrays, table, beside):
     """Tell whether an edited estimator is read and answers."""
     try:
         model = read(node, arrays)
         if hasattr(model, "check"):  # a conformal classifier, as ``fareg.load`` checks it
             model.check()
-        answers(model, table)
+        answers(model, table, **beside)
     except MemoryError:
         raise
     except Exception:

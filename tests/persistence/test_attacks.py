@@ -25,8 +25,7 @@ from typer.testing import CliRunner
 import fareg
 from fareg.cli import app
 from fareg.persistence import _skops, describe, read_estimator
-from forging import forged
-from stored_zoo import NUMBERS, TWO
+from stored_zoo import NUMBERS, TWO, forged
 
 ROWS = NUMBERS.to_numpy()
 
@@ -69,31 +68,37 @@ def test_a_pipeline_that_writes_files_is_refused(tmp_path):
     assert not mark.exists()
 
 
-def calling_keys(path):
-    """Return a file of skops that calls a function while it is read: as the type of a key."""
-    call = functools.partial(_scorer._cached_call, None, writing_pipeline(path), "predict")
-    packed, out = skops.io.dumps([{"x": 1}, call]), io.BytesIO()
+def rewritten(packed, change):
+    """Return a file of skops whose nodes went through ``change``."""
+    out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(packed)) as source, zipfile.ZipFile(out, "w") as target:
         for name in source.namelist():
             content = source.read(name)
             if name == "schema.json":
                 schema = json.loads(content)
-                named, call = schema["content"]
-                named["key_types"] = {**named["key_types"], "content": [call], "__id__": 1}
-                schema["content"] = [named]
+                change(schema)
                 content = json.dumps(schema)
             target.writestr(name, content)
     return out.getvalue()
 
 
+def foreign(state, arrays):
+    """Let an estimator come from the part that skops stored."""
+    state["fitted"]["estimator_"] = {"$": "foreign", "at": 0, "id": 99}
+
+
 def test_a_function_in_place_of_a_type_is_not_called(honest, tmp_path):
+    """The types of keys are called while skops reads a dict."""
     mark = tmp_path / "mark"
-    packed = calling_keys(mark)
+    call = functools.partial(_scorer._cached_call, None, writing_pipeline(mark), "predict")
 
-    def change(state, arrays):
-        state["fitted"]["estimator_"] = {"$": "foreign", "at": 0, "id": 99}
+    def change(schema):
+        named, call = schema["content"]
+        named["key_types"] = {**named["key_types"], "content": [call], "__id__": 1}
+        schema["content"] = [named]
 
-    forged(honest, change, packed)
+    packed = rewritten(skops.io.dumps([{"x": 1}, call]), change)
+    forged(honest, foreign, packed)
     (tmp_path / "m.skops").write_bytes(packed)
     for read_it in (lambda: fareg.load(honest), lambda: read_estimator(tmp_path / "m.skops")):
         with pytest.raises(fareg.FaregError, match=r"not trusted: .*functools\.partial"):
@@ -108,54 +113,64 @@ def test_a_function_in_place_of_a_type_is_not_called(honest, tmp_path):
 
 
 def test_methods_in_place_of_types_are_named():
-    packed, out = skops.io.dumps([{"x": 1}, np.array([b"a"])]), io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(packed)) as source, zipfile.ZipFile(out, "w") as target:
-        schema = json.loads(source.read("schema.json"))
+    def change(schema):
         named, array = schema["content"]
         method = {"__class__": "ndarray", "__module__": "numpy", "__loader__": "MethodNode"}
         method["content"] = {"func": "tofile", "obj": array}
         named["key_types"]["content"] = [method]
-        target.writestr("schema.json", json.dumps(schema))
+
+    packed = rewritten(skops.io.dumps([{"x": 1}, np.array([b"a"])]), change)
     with pytest.raises(fareg.FaregError, match=r"not trusted: numpy\.ndarray\.tofile"):
-        _skops.load(out.getvalue())
+        _skops.load(packed)
 
 
-def test_nothing_that_a_file_names_is_imported(tmp_path, monkeypatch):
+def test_nothing_that_a_file_names_is_imported(honest, tmp_path, monkeypatch):
     (tmp_path / "planted_by_a_file.py").write_text("class Own: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
-    clf = conformal(LogisticRegression().fit(ROWS, TWO))
-    path = saved(clf, tmp_path / "m.fareg")
-    packed, out = skops.io.dumps([LogisticRegression()]), io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(packed)) as source, zipfile.ZipFile(out, "w") as target:
-        schema = json.loads(source.read("schema.json"))
+
+    def change(schema):
         schema["content"][0] |= {"__module__": "planted_by_a_file", "__class__": "Own"}
-        target.writestr("schema.json", json.dumps(schema))
 
-    def change(state, arrays):
-        state["fitted"]["estimator_"] = {"$": "foreign", "at": 0, "id": 99}
-
-    forged(path, change, out.getvalue())
-    assert describe(path)["untrusted"] == ["planted_by_a_file.Own"]
+    forged(honest, foreign, rewritten(skops.io.dumps([LogisticRegression()]), change))
+    assert describe(honest)["untrusted"] == ["planted_by_a_file.Own"]
     with pytest.raises(fareg.FaregError, match=r"not trusted: planted_by_a_file\.Own"):
-        fareg.load(path)
+        fareg.load(honest)
     assert "planted_by_a_file" not in sys.modules
     with pytest.raises(fareg.FaregError):  # it is named, and it is no classifier
-        fareg.load(path, trusted=["planted_by_a_file.Own"])
+        fareg.load(honest, trusted=["planted_by_a_file.Own"])
     (tmp_path / "planted_by_a_file.py").unlink()
     sys.modules.pop("planted_by_a_file")
     with pytest.raises(fareg.FaregError, match="a trusted type is not installed here"):
-        fareg.load(path, trusted=["planted_by_a_file.Own"])
+        fareg.load(honest, trusted=["planted_by_a_file.Own"])
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "foreign.skops"])
-def test_json_that_is_much_larger_than_its_file_is_not_parsed(honest, tmp_path, name):
-    much = b"[" + b"{}," * 2_000_000 + b"0]"
-    inner, path = io.BytesIO(), tmp_path / "bomb"
+def packed_bomb(name, content):
+    """Return a zip file with one entry that is much larger than its file."""
+    inner = io.BytesIO()
     with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("schema.json" if name == "foreign.skops" else name, much)
-    path.write_bytes(inner.getvalue())
+        archive.writestr(name, content)
+    return inner.getvalue()
+
+
+@pytest.mark.parametrize(("name", "read"), [("manifest", fareg.load), ("schema", read_estimator)])
+def test_json_that_is_much_larger_than_its_file_is_not_parsed(name, read, tmp_path):
+    much = b"[" + b"{}," * 2_000_000 + b"0]"
+    (tmp_path / "bomb").write_bytes(packed_bomb(f"{name}.json", much))
     with pytest.raises(fareg.FaregError, match="more bytes than"):
-        read_estimator(path) if name == "foreign.skops" else fareg.load(path)
+        read(tmp_path / "bomb")
+
+
+def test_a_bomb_in_a_file_of_skops_is_refused_before_it_unfolds(honest, tmp_path):
+    packed = packed_bomb("schema.json", b" " * 200_000_000)
+    forged(honest, foreign, packed)
+    (tmp_path / "m.skops").write_bytes(packed)
+    for read, path in (
+        (fareg.load, honest),
+        (describe, honest),
+        (read_estimator, tmp_path / "m.skops"),
+    ):
+        with pytest.raises(fareg.FaregError, match="far more bytes"):
+            read(path)
 
 
 def test_a_file_that_is_read_without_trust_needs_neither_skops_nor_matplotlib(honest):
@@ -240,21 +255,3 @@ def test_a_search_is_named_and_its_best_model_is_not(tmp_path):
     search = GridSearchCV(LogisticRegression(), {"C": [1, 2]}, cv=2).fit(ROWS, TWO)
     assert describe(saved(conformal(search), tmp_path / "m.fareg"))["untrusted"]
     assert not describe(saved(conformal(search.best_estimator_), tmp_path / "m.fareg"))["untrusted"]
-
-
-def test_a_bomb_in_a_file_of_skops_is_refused_before_it_unfolds(honest, tmp_path):
-    inner = io.BytesIO()
-    with zipfile.ZipFile(inner, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("schema.json", b" " * 200_000_000)
-
-    def change(state, arrays):
-        state["fitted"]["estimator_"] = {"$": "foreign", "at": 0, "id": 99}
-
-    (tmp_path / "m.skops").write_bytes(inner.getvalue())
-    for read_it in (
-        lambda: fareg.load(forged(honest, change, inner.getvalue())),
-        lambda: describe(honest),
-        lambda: read_estimator(tmp_path / "m.skops"),
-    ):
-        with pytest.raises(fareg.FaregError, match="far more bytes"):
-            read_it()

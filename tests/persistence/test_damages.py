@@ -17,8 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 import fareg
 from fareg.persistence._codec import Writer
 from fareg.persistence._shapes import SHAPES
-from forging import dicts, forged
-from stored_zoo import CONFORMAL, read, stored
+from stored_zoo import dicts, forged, read, stored
 
 MOST_BYTES = 100 << 20
 REFUSALS = (ValueError, KeyError, TypeError, IndexError, AttributeError)
@@ -92,6 +91,7 @@ FAREG = [
     ("Disadvantage", "features", items("nobody"), "see features"),
     ("Signal", "p_value", 7.0, "see signal"),
     ("ColumnReading", "name", "q", None),
+    ("ColumnReading", "codes", {"x": [1]}, "see readings"),
     ("FaReGClassifier", "confidence_level", 0.5, "see alpha_"),
     ("FaReGClassifier", "confidence_level", 5, "confidence_level must be in"),
     ("FaReGClassifier", "learn_from", "both", "learn_from must be one of"),
@@ -233,9 +233,8 @@ def test_what_is_not_damaged_is_read(name):
 
 
 def test_a_damage_in_a_file_is_one_sentence_that_names_the_file(tmp_path):
-    stored("fareg")
     path = tmp_path / "m.fareg"
-    fareg.save(CONFORMAL["fareg"], path)
+    fareg.save(stored("fareg").model, path)
     forged(path, lambda state, arrays: damage(state, arrays, "Sample", "score", first(np.nan)))
     with pytest.raises(fareg.FaregError, match=r"m\.fareg is damaged .*see score.*save the model"):
         fareg.load(path)
@@ -302,16 +301,3 @@ def test_estimators_are_not_stacked_without_end():
         node = {"$": "estimator", "class": "Pipeline", "id": number, "state": state}
     with pytest.raises(ValueError, match="the depth of its parts"):
         read(node, thing.arrays)
-
-
-def test_no_row_of_any_person_is_in_a_file(tmp_path):
-    """What a file holds of people: ranks, codes, means; and values that drift is judged by."""
-    stored("fareg")
-    path = tmp_path / "m.fareg"
-    fareg.save(CONFORMAL["fareg"], path)
-    held = {}
-    forged(path, lambda state, arrays: held.update(state=state, arrays=arrays))
-    frames = [node for node in dicts(held["state"]) if node.get("$") == "frame"]
-    assert frames == [held["state"]["fitted"]["groups_"]]
-    n = CONFORMAL["fareg"].n_calibration_
-    assert [a.shape for a in held["arrays"].values() if a.ndim == 2 and len(a) >= n] == []

@@ -6,24 +6,13 @@ import re
 import sys
 import warnings
 
-import numpy as np
 import pytest
 import skops.io
 
 from fareg.persistence._codec import ESTIMATORS, RECORDS
 from fareg.persistence._shapes import FITTED, LEFT_OUT, SHAPES
 from fareg.persistence._skops import SkopsFile
-from stored_zoo import CONFORMAL, ZOO, answers, read, stored
-
-
-def nodes_of(node):
-    """Yield every dict in nested JSON."""
-    if isinstance(node, dict):
-        yield node
-    for inner in (
-        node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-    ):
-        yield from nodes_of(inner)
+from stored_zoo import CONFORMAL, ZOO, assert_same, dicts, read, stored
 
 
 @pytest.mark.parametrize("name", ZOO)
@@ -36,14 +25,6 @@ def test_estimators_come_back_to_the_bit(name):
     assert_same(thing.model, back, thing.table)
 
 
-def assert_same(model, back, table):
-    ours, theirs = answers(model, table), answers(back, table)
-    assert ours
-    for what, answer in ours.items():
-        assert theirs[what].dtype == answer.dtype
-        np.testing.assert_array_equal(theirs[what], answer)
-
-
 @pytest.mark.parametrize(
     "name", [name for name in ZOO if name not in ("logistic cv", "two logistic", "categories")]
 )
@@ -54,23 +35,14 @@ def test_files_of_skops_are_read_alike_without_skops(name):
 
 
 def test_the_zoo_has_every_class_of_the_table():
-    seen = {node.get("class") for name in ZOO for node in nodes_of(stored(name).node)}
+    seen = {node.get("class") for name in ZOO for node in dicts(stored(name).node)}
     missing = SHAPES.keys() - seen
     assert missing <= {"_TemperatureScaling"}  # scikit-learn has it since 1.8
 
 
 def test_conformal_classifiers_of_the_zoo_have_every_record_and_estimator():
-    seen = {node.get("class") for name in CONFORMAL for node in nodes_of(stored(name).node)}
-    assert {*RECORDS, *ESTIMATORS} - seen == {"ProbabilityArrays"}
-
-
-@pytest.mark.parametrize("name", CONFORMAL)
-def test_conformal_classifiers_come_back_to_the_bit(name):
-    thing = stored(name)
-    assert thing.n_foreign == 0
-    back = read(thing.node, thing.arrays)
-    back.check()
-    assert_same(thing.model, back, thing.table)
+    seen = {node.get("class") for name in CONFORMAL for node in dicts(stored(name).node)}
+    assert {*RECORDS, *ESTIMATORS} <= seen
 
 
 @pytest.mark.slow
@@ -100,7 +72,7 @@ def test_every_attribute_that_scikit_learn_sets_was_judged(name):
 
 def test_an_estimator_that_stands_in_two_places_is_stored_once():
     thing = stored("frozen")
-    again = [node for node in nodes_of(thing.node) if node.get("$") == "again"]
+    again = [node for node in dicts(thing.node) if node.get("$") == "again"]
     assert again
     back = read(thing.node, thing.arrays)
     assert back.estimator is back.calibrated_classifiers_[0].estimator

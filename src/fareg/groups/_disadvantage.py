@@ -95,6 +95,8 @@ class Disadvantage:
         require(set(self.features) <= set(self.columns) <= set(people.columns), "features")
         read = tuple(reading.name for reading in self.readings)
         require(read == (self.columns if self.models else ()), "readings")
+        for reading in self.readings:
+            require(set(map(type, (reading.codes or {}).values())) <= {int}, "readings")
         require(np.isfinite(self.signal.gain) and 0 <= self.signal.p_value <= 1, "signal")
         answer = self.predict(people)
         require(answer.shape == (len(people),) and np.isfinite(answer).all(), "models")
