@@ -23,6 +23,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # Files and folders whose tests are left out of ``make quick``: they start processes, train many
 # models, draw thousands of cases or wait. A slow test in another file is marked where it stands.
 SLOW = (
+    "auditing/test_audit.py",
+    "auditing/test_counts.py",
     "classifiers/test_afcp.py",
     "classifiers/test_all_or_nothing.py",
     "classifiers/test_beside.py",
@@ -47,8 +49,6 @@ SLOW = (
     "report/test_fit_report.py",
     "statistical",
     "test_acceptance.py",
-    "test_audit.py",
-    "test_audit_counts.py",
     "test_bad_input.py",
     "test_changed_tables.py",
     "test_docs.py",

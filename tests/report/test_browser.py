@@ -83,17 +83,17 @@ def test_embedded_numbers_are_those_shown(chromium, report, evil_summary):
 def test_columns_sort_both_ways_by_mouse_and_keyboard(chromium, report):
     chromium.open(report)
     rows = f"{header('pairs', 'Rows')}"
-    chromium.evaluate(f"{rows}.querySelector('button').click()")
+    chromium.evaluate(f"{rows}.querySelector('.sort').click()")
     n = column(chromium, "pairs", 3)
     assert n == sorted(n)
     assert chromium.evaluate(f"{rows}.getAttribute('aria-sort')") == "ascending"
-    chromium.evaluate(f"{rows}.querySelector('button').focus()")
+    chromium.evaluate(f"{rows}.querySelector('.sort').focus()")
     chromium.press("Enter", 13, "\r")
     n = column(chromium, "pairs", 3)
     assert n == sorted(n, reverse=True)
     assert chromium.evaluate(f"{rows}.getAttribute('aria-sort')") == "descending"
     assert chromium.evaluate("document.querySelectorAll('#pairs [aria-sort]').length") == 1
-    chromium.evaluate(f"{header('pairs', 'Group')}.querySelector('button').click()")
+    chromium.evaluate(f"{header('pairs', 'Group')}.querySelector('.sort').click()")
     names = chromium.evaluate(
         "[...document.querySelectorAll('#pairs tbody th')].map(h => h.innerText)"
     )

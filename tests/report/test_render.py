@@ -8,19 +8,9 @@ from itertools import pairwise
 import pytest
 
 from fareg.report import render_report, words
-from fareg.report._figures import (
-    BOTTOM,
-    TOP,
-    heat_cell,
-    interval_strip,
-    level_figure,
-    size_figure,
-    slab_figure,
-)
+from fareg.report._figures import BOTTOM, TOP, heat_cell, level_figure, slab_figure, tag, ticks
 from fareg.report._render import embedded_json
-from fareg.report._svg import tag, ticks
 
-SIZES = {"mean_size": 1.5, "singletons": 0.5, "empty": 0.0}
 EVIL = "<script>alert(1)</script>"
 
 
@@ -45,20 +35,15 @@ def test_every_status_has_colour_and_words(status):
     assert "In words" in page
 
 
-def test_before_and_after_are_matched_by_group():
-    before = [
-        {"group": name, "n": 50, "coverage": 0.7, "low": 0.6, "high": 0.8, **SIZES}
-        for name in ("north", "only before")
-    ]
-    after = [{"group": "north", "n": 50, "coverage": 0.9, "low": 0.8, "high": 0.95, **SIZES}]
+def test_before_and_after_stand_side_by_side():
+    sized = {"n": 50, "mean_size": 1.5, "singletons": 0.5, "named": True, "p_value": 0.01}
+    both = [{"group": "north", "coverage": share, "low": 0.6, "high": 0.95} for share in (0.7, 0.9)]
+    before, after = ([{**row, **sized, "made_worse": True}] for row in both)
     labels = ["Split conformal", "FaReG"]
     page = render_report(minimal(before=before, after=after, comparison_labels=labels))
     table = re.search(r'<table id="changes">.*?</table>', page, re.S).group()
-    assert table.count('scope="row"') == 1
-    assert "70.0%" in table
-    assert "90.0%" in table
-    assert "Split conformal" in table
-    assert "only before" not in table
+    for words in ("70.0%", "90.0%", "Split conformal", "made worse", "p-value before 0.010"):
+        assert words in table
 
 
 def test_embedded_json_comes_back_and_cannot_end_its_element(evil_summary):
@@ -97,11 +82,11 @@ def test_the_page_is_complete_small_and_alone(evil_summary):
 @pytest.mark.parametrize("coverage", [0.0, 0.3, 0.62, 0.9, 1.0])
 def test_a_figure_of_levels_holds_what_it_draws(coverage):
     rows = [
-        {"level": level, "before": share, "before_low": share, "before_high": share}
+        {"level": level, "n": 9, "before": share, "before_low": share, "before_high": share}
         | {"after": share, "after_low": max(share - 0.1, 0), "after_high": min(share + 0.1, 1)}
         for level, share in enumerate([coverage, coverage])
     ]
-    drawn = level_figure("levels", "Coverage by level", rows, ("before", "after"), 0.9)
+    drawn = level_figure("levels", "Coverage by level", rows, "", 0.9)
     heights = [float(y) for y in re.findall(r' (?:y1|y2|cy)="([^"]*)"', drawn)]
     assert heights
     assert min(heights) >= TOP
@@ -109,19 +94,31 @@ def test_a_figure_of_levels_holds_what_it_draws(coverage):
     assert 'class="target"' in drawn
 
 
-def test_figures_speak():
-    sizes = [{"size": i, "n": 10, "share": 0.02, "coverage": 0.9} for i in range(50)]
-    figure = size_figure(sizes)
-    assert figure.count("<rect") <= 12
-    slabs = [
-        dict.fromkeys(("value", "held_out", "null_low", "null_high"), 0.8) | {"delta": delta}
-        for delta in (0.1, 0.5)
-    ]
-    for drawn in (figure, slab_figure("WSC+", slabs, 0.9)):
-        assert 'role="img"' in drawn
-        assert "<title" in drawn
-        assert "<desc" in drawn
-        assert "<script" not in drawn
+def test_figures_speak_and_missing_numbers_are_drawn_as_nothing():
+    keys = ("value", "held_out", "null_low", "null_high")
+    slabs = [dict.fromkeys(keys, 0.8) | {"delta": delta} for delta in (0.1, 0.5)]
+    drawn = slab_figure("WSC+", slabs, 0.9)
+    assert 'role="img"' in drawn
+    assert "<title" in drawn
+    assert "smallest share of rows in a slab, 10%: 80.0% held out, 80.0% in-sample;" in drawn
+    assert "<script" not in drawn
+    assert "polygon" in drawn
+    none = [{**row, **dict.fromkeys(keys[1:])} for row in slabs]
+    assert "polygon" not in slab_figure("WSC", none, 0.9)
+    assert words.percent(None) == "–"
+
+
+def test_strips_say_which_side_of_the_target_a_group_is_on(evil_summary):
+    page = render_report(evil_summary)
+    table = re.search(r'<table id="levels">.*?</table>', page, re.S).group()
+    strips = re.findall(r'<span class="strip(| below)" aria.*?<b style="left: (.*?)%">', table)
+    rows = evil_summary["levels"]["rows"]
+    assert [bool(below) for below, _ in strips] == [row["high"] < 0.9 for row in rows]
+    places = [float(left) for _, left in strips]
+    order = sorted(range(len(rows)), key=lambda i: rows[i]["coverage"])
+    assert [places[i] for i in order] == sorted(places)
+    assert min(places) >= 0
+    assert max(places) <= 100
 
 
 def test_cells_with_few_rows_get_no_colour():
@@ -149,17 +146,6 @@ def test_small_levels_are_left_out_and_counted(evil_summary):
     assert "tiny" not in table
     assert "Left out: 1 with fewer than 10 rows." in page
     assert '"tiny"' in page  # among the numbers
-
-
-def test_missing_numbers_are_drawn_as_nothing():
-    row = {"n": 0, "coverage": None, "low": 0.0, "high": 1.0}
-    assert "circle" not in interval_strip(row, (0.0, 1.0), 0.9)
-    slabs = [
-        dict.fromkeys(("held_out", "null_low", "null_high")) | {"delta": delta, "value": 0.5}
-        for delta in (0.1, 0.5)
-    ]
-    assert "polygon" not in slab_figure("WSC", slabs, 0.9)
-    assert words.percent(None) == "–"
 
 
 def test_small_pieces():

@@ -1,12 +1,11 @@
 """Audit of anyone's prediction sets: who is covered less often than promised?"""
 
 from fareg.auditing._audit import audit
-from fareg.auditing._comparison import Comparison, compare_sets
+from fareg.auditing._comparison import Comparison, RowLevels, compare_sets
 from fareg.auditing._rate import Promise, Rate
-from fareg.auditing._result import AuditResult, records
+from fareg.auditing._result import AuditResult
 from fareg.auditing._search import Finding
-from fareg.auditing._story import RowLevels, levels_before_and_after
-from fareg.auditing._verdict import MIN_HEADLINE_ROWS, worst_label
+from fareg.auditing._tables import MIN_HEADLINE_ROWS, levels_before_and_after, records
 
 __all__ = [
     "MIN_HEADLINE_ROWS",
@@ -20,5 +19,4 @@ __all__ = [
     "compare_sets",
     "levels_before_and_after",
     "records",
-    "worst_label",
 ]

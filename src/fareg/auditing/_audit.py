@@ -31,26 +31,22 @@ from fareg._validation import (
     check_function,
     check_same_length,
 )
-from fareg.auditing._clusters import one_row_of_each, read_clusters, warn_of_repeats
-from fareg.auditing._picture import group_picture
-from fareg.auditing._rate import Audited, Promise, Rate
+from fareg._words import clusters as in_clusters
+from fareg._words import percent, rows
+from fareg.auditing._rate import Audited, Promise
+from fareg.auditing._reading import read_clusters, read_sets, warn_of_repeats
 from fareg.auditing._result import AuditResult
-from fareg.auditing._search import search, simulated_power
-from fareg.auditing._sets import read_sets
-from fareg.auditing._slabs import COLUMNS as SLAB_COLUMNS
-from fareg.auditing._slabs import slab_curve
+from fareg.auditing._search import Question, search, simulated_power
 from fareg.auditing._tables import (
-    chosen_levels,
-    first_groups,
-    group_table,
+    SLABS,
+    first_table,
+    group_picture,
     label_table,
     level_tables,
-    shown,
+    slab_curve,
 )
-from fareg.auditing._verdict import MIN_HEADLINE_ROWS
 from fareg.groups import Rule
 from fareg.metrics import ExcessRisk, excess_risk_parts, tally
-from fareg.report import words
 
 MAX_CALIBRATION = 2**53  # larger whole numbers are not exact as floats
 MAX_SPLITS = 10_000
@@ -158,42 +154,34 @@ def audit(
         check_function("progress", progress)
     if n_calibration is not None:
         check_count("n_calibration", n_calibration, maximum=MAX_CALIBRATION)
-    promise = Promise(float(confidence_level), n_calibration)
+    level = float(confidence_level)
+    promise = Promise(level, n_calibration)
     X = check_table(X)
     cluster, selection = read_clusters(X, clusters, sensitive_features)
     columns, notes = _tamed(select_columns(X, selection))
-    own = _rules(groups)
-    for rule in own:
+    named = _rules(groups)
+    for rule in named:
         check_columns(rule.features, list(map(str, columns)), "sensitive_features")
     check_same_length(X=columns, y=y)
     check_same_order(X=X, y=y, sets=sets, clusters=clusters, sensitive_features=sensitive_features)
-    notes += tuple(doubtful_columns(columns))
+    notes += doubtful_columns(columns)
     table = read_sets(sets, y, classes)
-    labels = check_labels(y)
-    right = None if predicted is None else _right(predicted, labels)
+    right = None if predicted is None else _right(predicted, check_labels(y))
     people = Audited(columns, table.covered, table.size, cluster, right)
     if clusters is None:
         notes += warn_of_repeats(X, y)
     rng = np.random.default_rng(hash_key(random_state))
     tell = progress or (lambda stage: None)
     tell("looking for groups on random halves, testing them on the others")
-    asked: dict[str, Any] = {
-        "promise": promise,
-        "significance": significance,
-        "n_splits": n_splits,
-        "rng": rng,
-    }
-    found, unequal = search(people, **asked)
-    power = tuple(simulated_power(people, **asked))
-    overall = people.rate()
+    ask = Question(promise, significance, n_splits)
+    found, unequal = search(people, ask, rng)
+    power = tuple(simulated_power(people, ask, rng))
     # Measures that assume independent rows see one row of each cluster.
-    apart = one_row_of_each(cluster, len(people), rng)
-    drawn = people[apart]
-    levels, pairs = level_tables(people, confidence_level)
-    by_label = label_table(y, people, confidence_level)
-    listed = None if selection is None else list(map(str, columns.columns))
-    first = _first_table(people, own, found, unequal, by_label, listed)
-    slabs, risk = pd.DataFrame(columns=list(SLAB_COLUMNS)), ExcessRisk(*[float("nan")] * 3)
+    drawn = people.one_of_each(rng)
+    levels, pairs = level_tables(people, level)
+    by_label = label_table(y, people, level)
+    listed = None if selection is None else list(map(str, columns))
+    slabs, risk = pd.DataFrame(columns=list(SLABS)), ExcessRisk(*[float("nan")] * 3)
     if measures and len(drawn) > 1:
         tell("searching for the worst slabs")
         slabs = slab_curve(drawn, n_directions=n_directions, n_permutations=n_permutations, rng=rng)
@@ -202,37 +190,37 @@ def audit(
         risk = excess_risk_parts(
             some.columns,
             some.covered,
-            confidence_level=confidence_level,
+            confidence_level=level,
             n_splits=min(5, len(some)),
             random_state=rng,
         )
     seed = int(random_state) if isinstance(random_state, int | np.integer) else None
     result = AuditResult(
-        confidence_level=float(confidence_level),
+        confidence_level=level,
         significance=float(significance),
         n_samples=len(people),
         n_splits=n_splits,
         classes=table.classes,
-        sensitive_features=tuple(map(str, columns.columns)),
-        rate=overall,
+        sensitive_features=tuple(map(str, columns)),
+        rate=people.rate(),
         mean_size=people.mean_size(),
         set_sizes=_set_sizes(people),
         groups=found,
         unequal=unequal,
-        table=first,
-        levels=shown(levels, people, first="group"),
-        pairs=shown(pairs, people, first="group"),
+        table=first_table(people, named, found, unequal, by_label, listed),
+        levels=levels,
+        pairs=pairs,
         by_label=by_label,
         slabs=slabs,
         excess_risk=risk.total,
         excess_risk_under=risk.under,
         power=power,
         picture=None,
-        notes=(*table.notes, *notes, *_told(people, overall, promise)),
+        notes=(*table.notes, *notes, *_told(people, promise)),
         least_coverage=promise.least_coverage,
         about={"date": date.today().isoformat(), "seed": seed},
     )
-    if (main := result.main) is None:
+    if (main := result.facts.main) is None:
         return result
     return replace(result, picture=group_picture(people, main.mask, main.features))
 
@@ -260,55 +248,33 @@ def _right(predicted: Any, labels: Any) -> Any:
     return guess == labels
 
 
-def _told(people: Audited, overall: Rate, promise: Promise) -> tuple[str, ...]:
+def _told(people: Audited, promise: Promise) -> list[str]:
     """Return what the audit was told about its rows and about the predictor."""
     notes = []
-    if overall.n_clusters is not None:
+    unit: Callable[[int], str] = rows
+    if people.clusters is not None:
+        unit = in_clusters
         notes.append(
-            f"{words.rows(len(people))} in {words.clusters(overall.n_clusters)}: in every coverage "
+            f"{rows(len(people))} in {unit(len(np.unique(people.clusters)))}: in every coverage "
             "each cluster counts once, so a row of a cluster with m rows counts 1/m"
         )
     if promise.n_calibration is not None:
-        unit = words.rows if people.clusters is None else words.clusters
-        told = unit(promise.n_calibration)
         notes.append(
-            f"these sets were calibrated on {told}: which ones these happened to be decides how "
-            "much sets that keep their promise cover, and "
-            f"{words.percent(promise.least_coverage)} of everyone would be bad luck, not a broken "
-            "promise; the tests allow for that"
+            f"these sets were calibrated on {unit(promise.n_calibration)}; bad luck in drawing "
+            f"these can lower the coverage of everyone to {percent(promise.least_coverage)} though "
+            "the promise is kept, and the tests allow for that"
         )
-    return tuple(notes)
+    return notes
 
 
-def _tamed(columns: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+def _tamed(columns: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Take infinite numbers as missing, and huge ones as the largest that every model can hold."""
     numeric = columns.select_dtypes("number").columns
     infinite = columns[numeric].isin([np.inf, -np.inf])
     tame = columns.copy()
     tame[numeric] = cut_huge(columns[numeric].mask(infinite))
     names = [str(name) for name in numeric if infinite[name].any()]
-    return tame, (f"infinite values count as missing in {', '.join(names)}",) if names else ()
-
-
-def _first_table(
-    people: Audited,
-    named: Sequence[Rule],
-    found: Any,
-    unequal: Any,
-    by_label: pd.DataFrame,
-    listed: list[str] | None,
-) -> pd.DataFrame:
-    """Return everyone, groups that somebody named, levels of the features, findings and labels."""
-    below = [own for own in found if own.is_finding]
-    groups = first_groups(people.columns, named, below, listed, unequal)
-    labels = by_label.rename(columns={"label": "group"}).assign(kind="label", column="")
-    independent = labels["n_clusters" if "n_clusters" in labels else "n"]
-    labels["few"] = independent < MIN_HEADLINE_ROWS
-    table = pd.concat([group_table(groups, people), labels], ignore_index=True)
-    if people.clusters is None:
-        table = table.drop(columns="n_clusters")
-    table = chosen_levels(table, "coverage", listed).drop(columns=["p_value", "hits", "effective"])
-    return table
+    return tame, [f"infinite values count as missing in {', '.join(names)}"] if names else []
 
 
 def _set_sizes(people: Audited) -> pd.DataFrame:

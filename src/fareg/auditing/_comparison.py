@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,25 @@ from fareg._validation import BoolArray, IntArray
 from fareg._words import HTML
 from fareg.auditing._audit import audit
 from fareg.auditing._card import model_card
-from fareg.auditing._changes import BOTH, groups_before_and_after
-from fareg.auditing._clusters import read_clusters
-from fareg.auditing._picture import group_picture
 from fareg.auditing._rate import Audited, Promise
-from fareg.auditing._result import AuditResult, records, renamed, write_tables, written
-from fareg.auditing._story import RowLevels, level_story
-from fareg.auditing._verdict import fit_verdict
+from fareg.auditing._reading import read_clusters
+from fareg.auditing._result import AuditResult, write_tables, written
+from fareg.auditing._tables import BOTH, group_changes, levels_before_and_after, records
+from fareg.auditing._verdict import Change, fit_verdict
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import render_card, render_report, words
 
 TAGGED = ["verified", "made_worse", "few"]  # what is said of a group next to its numbers
+
+
+@dataclass(frozen=True, eq=False)
+class RowLevels:
+    """Levels of disadvantage of test rows, and where thresholds begin to be raised."""
+
+    levels: IntArray  # (n_samples,) 0 for the least disadvantaged
+    n_levels: int
+    # the first whose threshold is above that of split conformal sets; 0 if everyone shares one
+    first_raised: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,10 +56,9 @@ class Comparison:
     empty : dict
         Of the empty sets after: their ``share`` of the rows, how often the top label is ``right``
         for them (None if there are none), and the ``accuracy`` on all rows.
-    named : list of Rule
+    named : list of Rule, or None
         The groups that the classifier named: words as ``text``, and ``inside``, which finds rows.
-    can_name : bool
-        Whether the method names groups that it could verify.
+        None if the method names no groups that it could verify.
     groups : DataFrame
         The groups that the classifier named, those that the audit verified, and levels: group,
         named, verified (on test rows that did not choose the group; only these are counted),
@@ -67,13 +75,11 @@ class Comparison:
         Where the numbers come from: date and seed, and what else is known.
     promise : str
         What the sets after promise, and on which condition.
-    columns : DataFrame
-        The sensitive features in canonical form.
-    y, sets, covered, sizes
-        The true labels, and ``before`` and ``after`` the sets, which rows they cover and how many
-        labels they hold.
-    clusters : int ndarray of shape (n_samples,), or None
-        The number of each row's cluster, if clusters were given.
+    y : array of shape (n_samples,)
+        The true labels.
+    sets, people : dict
+        ``before`` and ``after``: the sets, and the rows with their sensitive features as
+        ``columns``, and ``covered``, ``size`` and ``clusters`` of shape (n_samples,).
 
     Examples
     --------
@@ -93,29 +99,21 @@ class Comparison:
     before: dict[str, float]
     after: dict[str, float]
     empty: dict[str, Any]
-    named: list[Any]
-    can_name: bool
+    named: list[Any] | None
     groups: pd.DataFrame
     left: AuditResult
     story: dict[str, Any] | None
     about: dict[str, Any]
     promise: str
-    columns: pd.DataFrame
     y: Any
     sets: Mapping[str, BoolArray]
-    covered: Mapping[str, BoolArray]
-    sizes: Mapping[str, IntArray]
-    clusters: IntArray | None
+    people: Mapping[str, Audited]
 
-    @property
-    def repairs(self) -> list[dict[str, Any]]:
-        """The groups that the classifier named, with their figures on the test rows."""
-        return records(self.groups[self.groups["named"]])
-
-    @property
+    @cached_property
     def by_label(self) -> list[dict[str, Any]]:
         """Coverage of the test rows by true label: the sets after, and those before."""
-        earlier = coverage_by_label(self.y, self.covered["before"], clusters=self.clusters)
+        rows = self.people["before"]
+        earlier = coverage_by_label(self.y, rows.covered, clusters=rows.clusters)
         before = dict(zip(map(str, earlier["label"]), earlier["coverage"], strict=True))
         return [{**row, "before": before[row["label"]]} for row in records(self.left.by_label)]
 
@@ -125,19 +123,21 @@ class Comparison:
         told = {"promise": self.promise, "not_read": self.about.get("not_read")}
         return replace(self.left, about=told).opening
 
-    @property
+    @cached_property
     def verdict(self) -> dict[str, Any]:
         """What is said first, from what was repaired and from the audit of what is left."""
-        decided = fit_verdict(
-            self.repairs if self.can_name else None,
-            self.left.decided,
-            confidence_level=self.confidence_level,
-            by_label=self.by_label,
+        changes = {
+            name: [Change.of_row(row) for row in records(self.groups[self.groups[name]])]
+            for name in ("named", "made_worse")
+        }
+        return fit_verdict(
+            self.left.facts,
+            None if self.named is None else changes["named"],
             label_conditional=self.label_conditional,
             empty=self.empty,
-            made_worse=records(self.groups[self.groups["made_worse"]]),
-        )
-        return renamed(decided, self.left.settings)
+            made_worse=changes["made_worse"],
+            settings=self.left.settings,
+        ).to_dict()
 
     def summary(self) -> str:
         """Return the verdict and the key numbers as a few lines of text."""
@@ -161,11 +161,16 @@ class Comparison:
     def __repr__(self) -> str:
         return (
             f"Comparison(names={self.names}, n_samples={len(self.y)}, "
-            f"status={self.verdict['status']!r}, named={[rule.text for rule in self.named]})"
+            f"status={self.verdict['status']!r}, named={[own.text for own in self.named or ()]})"
         )
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the verdict, and the groups before and after."""
+
+        def measured(row: Mapping[str, Any], moment: str) -> str:
+            ends = words.interval(row[f"{moment}_low"], row[f"{moment}_high"])
+            return f"{words.percent(row[moment])} ({ends})"
+
         return render_card(
             {
                 "title": f"{self.names[1]} on {words.rows(len(self.y))}",
@@ -176,7 +181,7 @@ class Comparison:
                     [
                         ", ".join([row["group"], *words.said_of(row)]),
                         words.count(row["n"]),
-                        *(_measured(row, moment) for moment in ("before", "after")),
+                        *(measured(row, moment) for moment in ("before", "after")),
                     ]
                     for row in records(self.groups)
                 ],
@@ -193,7 +198,8 @@ class Comparison:
         if not np.array_equal(self.sets["before"], self.sets["after"]):
             for moment in ("before", "after"):
                 own = {f"{moment}{ending}": name for ending, name in BOTH.items()}
-                table = self.groups[[*TAGGED, "group", "n", *own]].rename(columns=own)
+                columns = [*TAGGED, "named", "p_value", "group", "n", *own]
+                table = self.groups[columns].rename(columns=own)
                 summary[moment] = records(table[table["n"] > 0])
         return {
             **summary,
@@ -201,9 +207,9 @@ class Comparison:
             "opening": self.opening,
             "comparison_labels": list(self.names),
             "about": {**self.about, "accuracy": self.accuracy},
-            "residual": summary["verdict"] if self.can_name else None,
+            "residual": None if self.named is None else summary["verdict"],
             "verdict": self.verdict,
-            "repairs": [{**row, **self._pictures(row)} for row in self.repairs],
+            "repairs": records(self.groups[self.groups["named"]]),
             "story": self.story,
         }
 
@@ -214,7 +220,7 @@ class Comparison:
 
     def to_card(self, path: AnyPath | None = None) -> str:
         """Return a section of a model card: Markdown after YAML, of the sets after."""
-        return written(path, model_card({**self.to_dict(), "table": records(self.left.table)}))
+        return written(path, model_card(self.to_dict()))
 
     def to_tables(self, folder: AnyPath) -> None:
         """Write the groups before and after, and every table of the audit, as CSV files."""
@@ -226,24 +232,6 @@ class Comparison:
         """Tell whether a gate is shut, as :meth:`AuditResult.fails` does, for the sets after."""
         worse = gate == "found" and bool(self.verdict["made_worse"])
         return worse or self.left.fails(gate)
-
-    def _pictures(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return coverage over the features that the words of a group name, before and after."""
-        if row["n"] == 0:
-            return {}
-        rule = next(rule for rule in self.named if rule.text == row["group"])
-        inside = rule.inside(self.columns)
-        return {
-            f"{moment}_picture": group_picture(
-                Audited(self.columns, hit, self.sizes[moment], self.clusters), inside, rule.features
-            )
-            for moment, hit in self.covered.items()
-        }
-
-
-def _measured(row: Mapping[str, Any], moment: str) -> str:
-    ends = words.interval(row[f"{moment}_low"], row[f"{moment}_high"])
-    return f"{words.percent(row[moment])} ({ends})"
 
 
 def compare_sets(
@@ -273,13 +261,10 @@ def compare_sets(
     of each row. ``named`` are the groups that a classifier names, objects with a ``rule``; it is
     None for a method that names none, or could not verify them. ``levels`` are the levels of
     disadvantage of the rows, ``listed`` the columns whose levels a reader wants to see,
-    ``promised`` what the sets after promise, in a sentence.
-    ``n_calibration`` is how many rows calibrated the sets after: the
-    verdict blames no predictor for the difference that their draw makes. All else is as in
-    :func:`fareg.audit` and in :class:`Comparison`.
+    ``promised`` what the sets after promise, in a sentence. ``n_calibration`` is how many rows
+    calibrated the sets after: the verdict blames no predictor for the difference that their draw
+    makes. All else is as in :func:`fareg.audit` and in :class:`Comparison`.
     """
-    covered = {moment: is_covered(y, own, classes=classes) for moment, own in sets.items()}
-    sizes = {moment: own.sum(axis=1) for moment, own in sets.items()}
     promise = Promise.of_fitted(float(confidence_level), n_calibration)
     left = audit(
         X,
@@ -295,42 +280,59 @@ def compare_sets(
         random_state=random_state,
     )
     columns = select_columns(X, sensitive_features)
-    rules = [group.rule for group in named or ()]
+    rules = None if named is None else [group.rule for group in named]
     right = np.asarray(predicted) == np.asarray(y)
-    nothing = sizes["after"] == 0
     ids, _ = read_clusters(X, clusters, sensitive_features)
-    overall = {}
-    people = {m: Audited(columns, hit, sizes[m], ids, right) for m, hit in covered.items()}
-    for moment, own in people.items():
-        overall[moment] = {"coverage": own.count().coverage, "mean_size": own.mean_size()}
-    table = groups_before_and_after(rules, left.findings, people, promise=promise, listed=listed)
-    story = None
-    if levels is not None:
-        masks = {rule.text: rule.inside(columns) for rule in rules}
-        story = level_story(levels, covered, sizes, masks, ids)
+    people = {
+        moment: Audited(columns, is_covered(y, own, classes=classes), own.sum(axis=1), ids, right)
+        for moment, own in sets.items()
+    }
+    before, after = (
+        {"coverage": own.count().coverage, "mean_size": own.mean_size()}
+        for own in (people["before"], people["after"])
+    )
+    nothing = people["after"].size == 0
     return Comparison(
         names=names,
         confidence_level=float(confidence_level),
         label_conditional=bool(label_conditional),
         accuracy=float(right.mean()),
-        before=overall["before"],
-        after=overall["after"],
+        before=before,
+        after=after,
         empty={
             "share": float(nothing.mean()),
             "right": float(right[nothing].mean()) if nothing.any() else None,
             "accuracy": float(right.mean()),
         },
         named=rules,
-        can_name=named is not None,
-        groups=table,
+        groups=group_changes(people, rules or (), left.findings, promise, listed),
         left=left,
-        story=story,
+        story=None if levels is None else level_story(levels, people, rules or ()),
         about={**(about or {}), **left.about},
         promise=promised,
-        columns=columns,
         y=y,
         sets=sets,
-        covered=covered,
-        sizes=sizes,
-        clusters=ids,
+        people=people,
     )
+
+
+def level_story(
+    told: RowLevels, people: Mapping[str, Audited], named: Sequence[Any] = ()
+) -> dict[str, Any]:
+    """Return the facts of a report about levels of disadvantage, in plain types.
+
+    The facts are ``n_levels``; ``named``, the groups in words; ``rows``, one per level; ``top``,
+    the levels from ``first`` to ``last`` together; and ``others``, the rest, None if everyone
+    shares one threshold. All have n, share, and numbers before and after, as in
+    :attr:`Comparison.groups`.
+    """
+    n_levels, first = told.n_levels, told.first_raised
+    is_top = (told.levels >= first).astype(np.int64)
+    others, top = records(levels_before_and_after(is_top, 2, people).drop(columns="level"))
+    return {
+        "n_levels": n_levels,
+        "named": [rule.text for rule in named],
+        "rows": records(levels_before_and_after(told.levels, n_levels, people)),
+        "top": {**top, "first": first, "last": n_levels - 1},
+        "others": others if first > 0 else None,
+    }

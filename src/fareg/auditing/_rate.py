@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Rate:
 
     Examples
     --------
-    >>> rate = Rate.of(Count.of(np.array([True] * 80 + [False] * 20)), 100, Promise(0.9))
+    >>> rate = Rate.of(np.array([True] * 80 + [False] * 20), promise=Promise(0.9))
     >>> print(rate)
     80.0% of 100 rows (95% interval 70.8% to 87.3%, p = 0.0020)
     """
@@ -67,17 +68,34 @@ class Rate:
 
     @classmethod
     def of(
-        cls, count: Count, n: int, promise: Promise | None = None, *, clustered: bool = False
+        cls,
+        covered: BoolArray,
+        clusters: IntArray | None = None,
+        sizes: IntArray | None = None,
+        promise: Promise | None = None,
     ) -> Rate:
-        """Return the rate of counted rows, tested against a promise if there is one."""
-        low, high = count.interval()
+        """Count rows, or clusters as :meth:`Count.of` does, and test a promise if there is one."""
+        count = Count.of(covered, clusters, sizes)
         p = None if promise is None else count.p_value(promise)
-        return cls(n, count.coverage, low, high, p, count.n if clustered else None)
+        n_clusters = None if clusters is None else count.n
+        return cls(len(covered), count.coverage, *count.interval(), p, n_clusters)
+
+    @classmethod
+    def of_row(cls, row: Any, moment: str = "coverage") -> Rate:
+        """Read a rate from a row of a table; ``moment`` is "coverage", "before" or "after"."""
+        names = ("low", "high") if moment == "coverage" else (f"{moment}_low", f"{moment}_high")
+        low, high = (row[name] for name in names)
+        return cls(row["n"], row[moment], low, high, row.get("p_value"), row.get("n_clusters"))
 
     @property
     def independent(self) -> int:
         """How many clusters there are, or rows if these are independent."""
         return self.n if self.n_clusters is None else self.n_clusters
+
+    @property
+    def unit(self) -> str:
+        """What is independent: rows or clusters."""
+        return "rows" if self.n_clusters is None else "clusters"
 
     def told(self) -> dict[str, Any]:
         """Return the columns of tables and of JSON; NaN becomes None."""
@@ -86,9 +104,12 @@ class Rate:
         tested = {} if self.p_value is None else {"p_value": self.p_value}
         return json_types({**names, **tested, **more})
 
-    def __str__(self) -> str:
-        told = self.told()
+    def in_words(self, **more: Any) -> str:
+        """Return share, rows and evidence; ``more`` may hold an adjusted p-value."""
+        told = {**self.told(), **more}
         return f"{percent(told['coverage'])} of {rows(self.n)} ({evidence(told)})"
+
+    __str__ = in_words
 
 
 @dataclass(frozen=True)
@@ -161,28 +182,6 @@ def binomial_cdf(k: Any, n: Any, p: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Law:
-    """Of n rows, ``lowest + i`` are covered with ``probability[i]``."""
-
-    n: int
-    lowest: int
-    probability: FloatArray
-
-    @classmethod
-    def of(cls, many: IntArray, shares: FloatArray) -> _Law:
-        """Add up ``many`` rows for each of the shares with which they are covered."""
-        lowest, law = 0, np.ones(1)
-        for n, share in zip(many.tolist(), shares.tolist(), strict=True):
-            start, part = _binomial_law(n, share)
-            lowest, law = lowest + start, np.convolve(law, part)
-        return cls(int(many.sum()), lowest, law)
-
-    @property
-    def counts(self) -> IntArray:
-        return self.lowest + np.arange(len(self.probability))
-
-
-@dataclass(frozen=True, eq=False)
 class Count:
     """The number of covered rows among independent ones, one from each cluster.
 
@@ -191,7 +190,7 @@ class Count:
 
     n: int  # independent rows, or clusters with a row in the group
     coverage: float  # every cluster counts once: a row of one with m rows, 1/m
-    laws: tuple[_Law, ...]
+    laws: tuple[tuple[int, IntArray, FloatArray], ...]  # n, counts, and their probabilities
     is_average: bool  # over draws from clusters of several rows
 
     @classmethod
@@ -205,7 +204,8 @@ class Count:
         """
         n, k = len(covered), int(covered.sum())
         if clusters is None or n == 0:
-            return cls(n, k / n if n else float("nan"), (_Law(n, k, np.ones(1)),), False)
+            law = (n, np.array([k]), np.ones(1))
+            return cls(n, k / n if n else float("nan"), (law,), False)
         _, first, which, inside = np.unique(
             clusters, return_index=True, return_inverse=True, return_counts=True
         )
@@ -217,7 +217,7 @@ class Count:
         is_partial = bool((inside < own).any())
         rng = np.random.default_rng(0)
         drawn = rng.binomial(many, alike[1] / alike[0], (N_DRAWS if is_partial else 1, len(many)))
-        laws = tuple(_Law.of(n_drawn, alike[2] / alike[1]) for n_drawn in drawn)
+        laws = tuple(_law(n_drawn, alike[2] / alike[1]) for n_drawn in drawn)
         return cls(len(own), coverage, laws, bool((own > 1).any()))
 
     def p_value(self, promise: Promise) -> float:
@@ -227,7 +227,7 @@ class Count:
     def interval(self) -> tuple[float, float]:
         """Return a 95% interval of coverage: Clopper-Pearson, or the same averaged over draws."""
         if not self.is_average:
-            exact = clopper_pearson(self.laws[0].lowest, self.n)
+            exact = clopper_pearson(self.laws[0][1][0], self.n)
             return float(exact[0]), float(exact[1])
 
         def too_few(level: float) -> float:
@@ -236,13 +236,26 @@ class Count:
         def too_many(level: float) -> float:
             return self._averaged(lambda k, n: binom.sf(k - 1, n, level)) - INTERVAL_TAIL
 
-        low = 0.0 if too_many(0.0) >= 0 else brentq(too_many, 0.0, 1.0)
-        high = 1.0 if too_few(1.0) >= 0 else brentq(too_few, 0.0, 1.0)
-        return float(low), float(high)
+        return (
+            0.0 if too_many(0.0) >= 0 else float(brentq(too_many, 0.0, 1.0)),
+            1.0 if too_few(1.0) >= 0 else float(brentq(too_few, 0.0, 1.0)),
+        )
 
     def _averaged(self, p_value: Callable[[IntArray, int], FloatArray]) -> float:
-        mean = float(np.mean([p_value(law.counts, law.n) @ law.probability for law in self.laws]))
+        mean = float(np.mean([p_value(k, n) @ law for n, k, law in self.laws]))
         return min(1.0, 2 * mean if self.is_average else mean)
+
+
+def _law(many: IntArray, shares: FloatArray) -> tuple[int, IntArray, FloatArray]:
+    """Add up ``many`` rows for each of the shares with which they are covered."""
+    lowest, law = 0, np.ones(1)
+    for n, p in zip(many.tolist(), shares.tolist(), strict=True):
+        spread = FEWEST_DEVIATIONS * (np.sqrt(n * p * (1 - p)) + (0 < p < 1))
+        low = max(0, int(np.floor(n * p - spread + 1e-9)))
+        high = min(n, int(np.ceil(n * p + spread - 1e-9)))
+        part = binom.pmf(np.arange(low, high + 1), n, p)
+        lowest, law = lowest + low, np.convolve(law, part / part.sum())
+    return int(many.sum()), lowest + np.arange(len(law)), law
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,17 +282,27 @@ class Audited:
         """Return all rows, or ``most`` of them at random if there are more."""
         return self if len(self) <= most else self[rng.choice(len(self), most, replace=False)]
 
+    def one_of_each(self, rng: np.random.Generator) -> Audited:
+        """Draw one row from each cluster; without clusters, take all rows."""
+        if self.clusters is None:
+            return self
+        order, chosen = rng.permutation(len(self)), np.zeros(len(self), dtype=bool)
+        chosen[order[np.unique(self.clusters[order], return_index=True)[1]]] = True
+        return self[chosen]
+
+    def _inside(self, rows: Any) -> tuple[BoolArray, IntArray | None, IntArray | None]:
+        if self.clusters is None:
+            return self.covered[rows], None, None
+        sizes = np.bincount(self.clusters)[self.clusters]
+        return self.covered[rows], self.clusters[rows], sizes[rows]
+
     def count(self, rows: Any = slice(None)) -> Count:
         """Count the covered rows among some of them; every cluster counts once."""
-        if self.clusters is None:
-            return Count.of(self.covered[rows])
-        sizes = np.bincount(self.clusters)[self.clusters]
-        return Count.of(self.covered[rows], self.clusters[rows], sizes[rows])
+        return Count.of(*self._inside(rows))
 
     def rate(self, rows: Any = slice(None), promise: Promise | None = None) -> Rate:
         """Return how many of some rows are covered, tested if there is a promise."""
-        clustered = self.clusters is not None
-        return Rate.of(self.count(rows), len(self.covered[rows]), promise, clustered=clustered)
+        return Rate.of(*self._inside(rows), promise)
 
     def size_of(self, rows: BoolArray) -> tuple[int, int]:
         """Return how many rows a mask holds, and how many independent ones."""
@@ -300,18 +323,9 @@ class Audited:
             return float("nan")
         return float(np.average(self.size[rows], weights=self.weights[rows]))
 
-    @property
+    @cached_property
     def weights(self) -> FloatArray:
         """What each row counts: 1 over the number of rows of its cluster."""
         if self.clusters is None:
             return np.ones(len(self))
         return 1 / np.bincount(self.clusters)[self.clusters]
-
-
-def _binomial_law(n: int, p: float) -> tuple[int, FloatArray]:
-    """Return the first count that matters and the probabilities from there on."""
-    spread = FEWEST_DEVIATIONS * np.sqrt(n * p * (1 - p)) + (FEWEST_DEVIATIONS if 0 < p < 1 else 0)
-    low = max(0, int(np.floor(n * p - spread + 1e-9)))
-    high = min(n, int(np.ceil(n * p + spread - 1e-9)))
-    law = binom.pmf(np.arange(low, high + 1), n, p)
-    return low, law / law.sum()

@@ -18,13 +18,15 @@ from fareg._words import HTML, JSON, MARKDOWN, json_types
 from fareg.auditing._card import markdown, model_card, text_table
 from fareg.auditing._rate import Rate
 from fareg.auditing._search import Finding
-from fareg.auditing._verdict import Facts, audit_verdict, protect_command
+from fareg.auditing._tables import records
+from fareg.auditing._verdict import Facts, Verdict, audit_verdict
 from fareg.report import render_card, render_report, words
 
 SCHEMA = 1  # of the JSON; a new number if a key goes or means something else
 MAX_SHOWN = 200  # rows of a table in the summary, worst first
 FEW_ROWS = 10  # smaller levels and pairs are left out of the report's tables
 FAILURES = {"found": ("finding", "low"), "low": ("low",), "unequal": ("unequal",)}
+TABLES = ("table", "sizes", "levels", "pairs", "by_label", "set_sizes", "slabs")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,40 +146,34 @@ class AuditResult:
         """How many clusters the rows belong to, if the audit was told; each counts once."""
         return self.rate.n_clusters
 
+    @cached_property
+    def facts(self) -> Facts:
+        """What the verdict is decided from."""
+        return Facts(
+            self.confidence_level,
+            self.rate,
+            self.least_coverage,
+            self.findings,
+            self.unequal,
+            [(row["label"], Rate.of_row(row)) for row in records(self.by_label)],
+            self.power,
+        )
+
+    @cached_property
+    def decided(self) -> Verdict:
+        """The verdict with its status, label, sentences and next steps."""
+        return audit_verdict(self.facts, self.settings)
+
     @property
     def status(self) -> str:
         """One of "low" (all rows together are below the level), "finding", "label" (the rows of a
         true label are far below), "unclear", "unequal" (sets are much larger for some), "pass"."""
-        return str(self.decided["status"])
+        return self.decided.status
 
     @property
     def verdict(self) -> str:
         """The headline, in one or a few sentences."""
-        return str(self.decided["sentence"])
-
-    @cached_property
-    def _facts(self) -> Facts:
-        return Facts(
-            self.confidence_level,
-            self._overall(),
-            [own.to_dict() for own in self.findings],
-            [own.to_dict() for own in self.unequal],
-            records(self.by_label),
-            self.power,
-        )
-
-    @property
-    def main(self) -> Finding | None:
-        """The finding that the report describes, if there is one far enough below."""
-        main = self._facts.main
-        return next((own for own in self.findings if main and own.rule.text == main["rule"]), None)
-
-    @cached_property
-    def decided(self) -> dict[str, Any]:
-        """The status, label, sentence and next_steps of the verdict."""
-        facts, main = self._facts, self._facts.main
-        fix = protect_command(main["rule"], self.settings.get("protect", "")) if main else ""
-        return renamed(audit_verdict(facts, fix), self.settings)
+        return self.decided.sentence
 
     @property
     def opening(self) -> list[str]:
@@ -185,25 +181,20 @@ class AuditResult:
         target = words.confidence(self.confidence_level)
         promised = self.about.get("promise") or (
             f"These sets promise to hold the true label of {target} of people, taken all together; "
-            "that alone promises nothing to any group by itself."
+            "that says nothing about any single group."
         )
         condition = (
-            "This audit holds for people like those in its rows, if these were not used to train "
-            "or calibrate the model."
+            "This audit speaks for people like those in its rows, provided that these rows did "
+            "not train or calibrate the model."
         )
         unread = self.about.get("not_read")
         searched = f"groups were looked for in {words.shown(self.sensitive_features)}"
+        read = f"The model reads all of these columns: {searched}."
         if unread is None:
-            read = f"G{searched[1:]}; whether the model reads these is not known."
+            read = f"G{searched[1:]}; it is not known whether the model reads these columns."
         elif unread:
             read = f"The model did not read {words.shown(unread)}; {searched}."
-        else:
-            read = f"The model reads all these columns: {searched}."
         return [promised, condition, read]
-
-    def _overall(self) -> dict[str, Any]:
-        told = {**self.rate.told(), "mean_size": self.mean_size}
-        return {**told, "n_clusters": self.n_clusters, "least_coverage": self.least_coverage}
 
     @property
     def sizes(self) -> pd.DataFrame:
@@ -212,9 +203,9 @@ class AuditResult:
         parts = [first, self.levels.assign(kind="level"), self.pairs.assign(kind="pair")]
         parts.append(self.by_label.rename(columns={"label": "group"}).assign(kind="label"))
         table = pd.concat(parts, ignore_index=True)
-        kept = ["group", "kind", *self.levels.columns.drop("group")]
+        kept = ["group", "kind", *self.levels.columns.drop(["group", "p_value"])]
         table = table.loc[table["n"] >= 2 * FEW_ROWS, kept]
-        return table.drop(columns="p_value").drop_duplicates("group").reset_index(drop=True)
+        return table.drop_duplicates("group").reset_index(drop=True)
 
     def fails(self, gate: str) -> bool:
         """Tell whether a gate is shut: "found", "low" or "unequal".
@@ -226,18 +217,18 @@ class AuditResult:
 
     def summary(self) -> str:
         """Return what was promised, the verdict and the key numbers as a few lines of text."""
-        lines = [f"{self.decided['label']}: {self.verdict}", *self.opening]
-        lines += [f"  next       {step}" for step in self.decided["next_steps"]]
+        lines = [f"{self.decided.label}: {self.verdict}", *self.opening]
+        lines += [f"  next       {step}" for step in self.decided.next_steps]
         lines.append(
             f"  overall    {words.percent(self.coverage)} covered "
-            f"({words.evidence(self._overall())}), {words.size(self.mean_size)} labels per set, "
+            f"({words.evidence(self.rate.told())}), {words.size(self.mean_size)} labels per set, "
             f"{words.rows(self.n_samples)}"
         )
         lines += text_table(records(self.table))
         for group in self.findings:
+            told = group.rate.in_words(adjusted_p_value=group.adjusted_p_value)
             lines.append(
-                f"  finding    {group.rule}: {words.percent(group.rate.share)} of about "
-                f"{words.rows(group.rate.n)} ({words.evidence(group.to_dict())}), in "
+                f"  finding    {group.rule}: {told.replace(' of ', ' of about ', 1)}, in "
                 f"{group.n_found} of {group.n_splits} halves"
             )
         for group in self.unequal:
@@ -258,23 +249,24 @@ class AuditResult:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the verdict, the findings, the picture."""
+        facts = [words.rows(self.n_samples), f"{words.percent(self.coverage)} covered"]
+        facts += [f"{words.size(self.mean_size)} labels per set"]
+        facts += [f"target {words.confidence(self.confidence_level)}"]
         return render_card(
             {
                 "title": "Audit",
-                "facts": f"{words.rows(self.n_samples)}, "
-                f"{words.percent(self.coverage)} covered, {words.size(self.mean_size)} labels "
-                f"per set, target {words.confidence(self.confidence_level)}",
-                **self.decided,
+                "facts": ", ".join(facts),
+                **self.decided.to_dict(),
                 "head": ("Under-covered group", "Rows", "Covered", "95% interval", "adjusted p"),
                 "rows": [
                     [
-                        str(group.rule),
-                        words.count(group.rate.n),
-                        words.percent(group.rate.share),
-                        words.interval(group.rate.low, group.rate.high),
-                        words.probability(group.adjusted_p_value),
+                        str(own.rule),
+                        words.count(own.rate.n),
+                        words.percent(own.rate.share),
+                        words.interval(own.rate.low, own.rate.high),
+                        words.probability(own.adjusted_p_value),
                     ]
-                    for group in self.findings
+                    for own in self.findings
                 ],
                 "note": "; ".join(self.notes),
                 "picture": json_types(self.picture),
@@ -285,47 +277,37 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything the report shows, in plain JSON types; NaN becomes None."""
-        main = self.main
+        main = self.facts.main
+        overall = {"n_clusters": None, **self.rate.told(), "mean_size": self.mean_size}
+        data = ("n_samples", "n_splits", "sensitive_features", "confidence_level", "significance")
+        same = ("opening", "about", "picture", "excess_risk", "excess_risk_under", "power", "notes")
         summary = {
             "schema": SCHEMA,
             "title": "Coverage audit",
-            "opening": self.opening,
             "fareg_version": version("fareg"),
-            "about": self.about,
-            "verdict": self.decided,
+            "verdict": self.decided.to_dict(),
             "data": {
-                "n_samples": self.n_samples,
-                "n_splits": self.n_splits,
+                **{name: getattr(self, name) for name in data},
                 "n_classes": len(self.classes),
-                "classes": list(self.classes[:MAX_SHOWN]),
-                "sensitive_features": list(self.sensitive_features),
-                "confidence_level": self.confidence_level,
-                "significance": self.significance,
+                "classes": self.classes[:MAX_SHOWN],
             },
-            "overall": self._overall(),
-            "table": records(self.table.drop(columns=["hits", "effective"], errors="ignore")),
-            "set_sizes": self.set_sizes.to_dict("records"),
+            "overall": {**overall, "least_coverage": self.least_coverage},
+            **{name: getattr(self, name) for name in same},
+            "table": records(self.table),
+            "set_sizes": records(self.set_sizes),
             "groups": [group.to_dict() for group in self.groups],
             "unequal": [group.to_dict() for group in self.unequal],
             "main_group": None if main is None else self.groups.index(main),
-            "picture": self.picture,
-            "levels": _table_dict(self.levels),
-            "pairs": _table_dict(self.pairs),
-            "by_label": _table_dict(self.by_label),
+            **{name: _listed(getattr(self, name)) for name in ("levels", "pairs", "by_label")},
             "sizes": records(self.sizes.head(MAX_SHOWN)),
-            "slabs": self.slabs.to_dict("records"),
-            "excess_risk": self.excess_risk,
-            "excess_risk_under": self.excess_risk_under,
-            "power": list(self.power),
-            "notes": list(self.notes),
+            "slabs": records(self.slabs),
         }
         return json_types(summary)
 
-    def to_json(self, path: AnyPath) -> None:
-        """Write :meth:`to_dict` to a .json file, at once or not at all."""
-        check_output(path, endings=JSON)
+    def to_json(self, path: AnyPath | None = None) -> str:
+        """Return :meth:`to_dict` as text, and write it to a .json file if one is named."""
         text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        write_text(path, text + "\n")
+        return written(path, text + "\n", JSON)
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report, one HTML file that needs nothing else, at once or not at all."""
@@ -345,47 +327,24 @@ class AuditResult:
         write_tables(folder, {name: getattr(self, name) for name in TABLES})
 
 
-TABLES = ("table", "sizes", "levels", "pairs", "by_label", "set_sizes", "slabs")
-
-
 def write_tables(folder: AnyPath, tables: Mapping[str, pd.DataFrame]) -> None:
     """Write frames as CSV files named after them, each whole or not at all."""
     if Path(folder).exists() and not Path(folder).is_dir():
         raise InvalidInputError(f"tables must name a folder, got the file {folder}; name another")
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
-        kept = table.drop(columns=["hits", "effective", "features"], errors="ignore")
-        write_text(Path(folder) / f"{name}.csv", kept.to_csv(index=False, lineterminator="\n"))
+        write_text(Path(folder) / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
 
 
-def written(path: AnyPath | None, text: str) -> str:
-    """Return Markdown, and write it to a .md file if one is named."""
+def written(path: AnyPath | None, text: str, endings: tuple[str, ...] = MARKDOWN) -> str:
+    """Return a text, and write it to a file if one is named."""
     if path is not None:
-        check_output(path, endings=MARKDOWN)
+        check_output(path, endings=endings)
         write_text(path, text)
     return text
 
 
-def renamed(verdict: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a verdict whose next steps name settings as ``names`` has them.
-
-    >>> verdict = {"next_steps": ["Fit again with allow_empty=False."]}
-    >>> renamed(verdict, {"allow_empty=False": "no empty sets"})["next_steps"]
-    ['Fit again with no empty sets.']
-    """
-    steps = list(verdict["next_steps"])
-    for python, other in names.items():
-        if python != "protect":
-            steps = [step.replace(python, other) for step in steps]
-    return {**verdict, "next_steps": steps}
-
-
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table in plain JSON types; NaN becomes None."""
-    return json_types(table.to_dict("records"))
-
-
-def _table_dict(table: pd.DataFrame) -> dict[str, Any]:
+def _listed(table: pd.DataFrame) -> dict[str, Any]:
     n_small = int((table["n"] < FEW_ROWS).sum())
-    rows = table.head(MAX_SHOWN).to_dict("records")
+    rows = records(table.head(MAX_SHOWN))
     return {"n_total": len(table), "n_small": n_small, "few_rows": FEW_ROWS, "rows": rows}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from scipy.stats import t as student
 
 from fareg._validation import BoolArray, FloatArray
 from fareg.auditing._rate import Audited, Promise, Rate
-from fareg.groups import Rule, find_groups
+from fareg.groups import Condition, Rule, find_groups
 from fareg.pvalues import holm
 
 MIN_ROWS = 20  # a half with fewer rows proposes nothing
@@ -115,22 +116,85 @@ class Finding:
         return {"rule": self.rule.text, "features": features, **self.rate.told(), **told}
 
 
-@dataclass(frozen=True, eq=False)
-class _Half:
-    """What one half proposed, and what the rows outside it say."""
+@dataclass(frozen=True)
+class Question:
+    """How an audit looks for groups: what was promised, the chance of error, random halves."""
 
-    masks: list[BoolArray]  # of the proposed groups, among all rows
-    testing: BoolArray  # the rows that did not propose
-    p_values: FloatArray  # corrected for the number of proposals
+    promise: Promise
+    significance: float
+    n_splits: int
+
+    @property
+    def n_needed(self) -> int:
+        """In how many halves a finding must be rejected."""
+        return max(1, int(np.ceil(SHARE_OF_HALVES * self.n_splits)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Proposer:
+    """Looks for groups with a large shortfall on some rows, and tests them on the others."""
+
+    people: Audited
+    shortfall: FloatArray
+    test: Test
+    most: int
+    mask_of: Callable[[Rule], BoolArray]
+
+    def rules(self, rows: Any = slice(None)) -> list[Rule]:
+        clusters = None if self.people.clusters is None else self.people.clusters[rows]
+        columns = self.people.columns.iloc[rows].reset_index(drop=True)
+        return list(find_groups(columns, self.shortfall[rows], clusters, most=self.most))
+
+    def half(self, proposing: BoolArray) -> list[tuple[BoolArray, float]]:
+        """Return the rows of each proposal, and its p-value corrected for their number."""
+        enough = self.people.size_of(proposing)[1] >= MIN_ROWS
+        masks = [self.mask_of(rule) for rule in self.rules(proposing)] if enough else []
+        p = holm(np.array([self.test(mask, ~proposing) for mask in masks]))
+        return list(zip(masks, p.tolist(), strict=True))
+
+    def found(self, rules: list[Rule], halves: list[BoolArray], ask: Question) -> list[Finding]:
+        """Ask each half for its proposals, and what they say of groups found on all rows."""
+        if not rules:
+            return []
+        said = [(~proposing, self.half(proposing)) for proposing in halves]
+        groups = [self._judged(rule, self.mask_of(rule), said, ask) for rule in rules]
+        return _told(groups)
+
+    def _judged(self, rule: Rule, inside: BoolArray, said: Any, ask: Question) -> Finding:
+        """Combine what the halves say of a group and its variants."""
+        people, weights = self.people, self.people.weights
+        p, tested, counted = np.ones(len(said)), [], np.zeros(len(people))
+        for i, (testing, proposals) in enumerate(said):
+            close = [own for own in proposals if _overlap(own[0], inside) >= MIN_OVERLAP]
+            if close:
+                mask, p[i] = min(close, key=lambda own: own[1])
+                tested.append(people.size_of(mask & testing))
+                counted += mask & testing
+        k = ask.n_needed
+        adjusted = float(min(1.0, np.sort(p)[k - 1] * len(said) / k))
+        if counted.any():
+            n, n_independent = np.mean(tested, axis=0).round().astype(int).tolist()
+            rate = people.averaged_rate(counted, n, n_independent)
+        else:
+            rate = people.rate(inside, ask.promise)
+        return Finding(
+            rule=rule,
+            rate=rate,
+            share=float(weights[inside].sum() / weights.sum()),
+            mean_size=people.mean_size(inside),
+            others_size=people.mean_size(~inside),
+            adjusted_p_value=adjusted,
+            is_finding=adjusted <= ask.significance,
+            n_found=len(tested),
+            n_splits=len(said),
+            n_new=int(inside.sum()),
+            mask=inside,
+            counted=counted,
+        )
 
 
 def search(
-    people: Audited,
-    *,
-    promise: Promise,
-    significance: float,
-    n_splits: int,
-    rng: np.random.Generator,
+    people: Audited, ask: Question, rng: np.random.Generator
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Return groups that may be covered less than promised, and those that may have larger sets.
 
@@ -140,41 +204,34 @@ def search(
     """
     if not len(people):
         return (), ()
-    halves = [_some_half(people, rng) for _ in range(n_splits)]
-    masks = _Masks(people.columns)
-    missed = 1.0 - people.covered.astype(np.float64)
-    test = _coverage_test(people, promise)
-    rules = find_groups(people.columns, missed, people.clusters, most=MOST_PROPOSED)
-    below = _found(rules, people, missed, test, halves, masks, promise, significance)
+    halves = [_some_half(people, rng) for _ in range(ask.n_splits)]
+    mask_of = _masks(people.columns)
+    coverage = _coverage_proposer(people, ask.promise, MOST_PROPOSED, mask_of)
+    below = tuple(coverage.found(coverage.rules(), halves, ask))
     if people.size.max(initial=0) == people.size.min(initial=0):
         return below, ()
-    sizes = people.size.astype(np.float64)
-    rules = find_groups(people.columns, sizes, people.clusters, most=MOST_UNEQUAL)
-    rules = [rule for rule in rules if _is_larger(masks.of(rule), people)]
-    halves, test = halves[: max(1, n_splits // 2)], _size_test(people)
-    larger = _found(
-        rules, people, sizes, test, halves, masks, promise, significance, most=MOST_UNEQUAL
+    size = people.size.astype(np.float64)
+    sizes = _Proposer(people, size, _size_test(people), MOST_UNEQUAL, mask_of)
+    rules = [
+        rule
+        for rule in sizes.rules()
+        if people.mean_size(own := mask_of(rule)) >= SIZE_RATIO * people.mean_size(~own)
+    ]
+    fewer = replace(ask, n_splits=max(1, ask.n_splits // 2))
+    larger = sizes.found(rules, halves[: fewer.n_splits], fewer)
+    return below, tuple(
+        own for own in larger if own.is_finding and own.n_new >= MOSTLY_NEW * own.mask.sum()
     )
-    is_new = (own.is_finding and own.n_new >= MOSTLY_NEW * own.mask.sum() for own in larger)
-    return below, tuple(own for own, is_new in zip(larger, is_new, strict=True) if is_new)
 
 
-class _Masks:
-    """Which rows fulfil a rule; halves propose the same conditions, so each is looked up once."""
+def _masks(columns: pd.DataFrame) -> Callable[[Rule], BoolArray]:
+    """Return what finds the rows of a rule; halves propose the same conditions again and again."""
 
-    def __init__(self, columns: pd.DataFrame) -> None:
-        self.columns, self.known = columns, dict[Any, BoolArray]()
+    @cache
+    def inside(condition: Condition) -> BoolArray:
+        return np.asarray(Rule((condition,)).inside(columns))
 
-    def of(self, rule: Rule) -> BoolArray:
-        for one in rule.conditions:
-            if one not in self.known:
-                self.known[one] = Rule((one,)).inside(self.columns)
-        return np.asarray(np.logical_and.reduce([self.known[one] for one in rule.conditions]))
-
-
-def _is_larger(inside: BoolArray, people: Audited) -> bool:
-    """Tell whether sets of a group are as large as a finding needs, on all rows."""
-    return people.mean_size(inside) >= SIZE_RATIO * people.mean_size(~inside)
+    return lambda rule: np.asarray(np.logical_and.reduce([inside(one) for one in rule.conditions]))
 
 
 def _some_half(people: Audited, rng: np.random.Generator) -> BoolArray:
@@ -187,8 +244,13 @@ def _some_half(people: Audited, rng: np.random.Generator) -> BoolArray:
     return np.asarray(chosen[units])
 
 
-def _coverage_test(people: Audited, promise: Promise) -> Test:
-    return lambda inside, testing: people.count(inside & testing).p_value(promise)
+def _coverage_proposer(
+    people: Audited, promise: Promise, most: int, mask_of: Callable[[Rule], BoolArray]
+) -> _Proposer:
+    def p_value(inside: BoolArray, testing: BoolArray) -> float:
+        return people.count(inside & testing).p_value(promise)
+
+    return _Proposer(people, 1.0 - people.covered.astype(np.float64), p_value, most, mask_of)
 
 
 def _size_test(people: Audited) -> Test:
@@ -214,115 +276,32 @@ def _size_test(people: Audited) -> Test:
     return p_value
 
 
-def _proposed(
-    people: Audited,
-    shortfall: FloatArray,
-    test: Test,
-    proposing: BoolArray,
-    known: _Masks,
-    most: int,
-) -> _Half:
-    """Propose groups on some rows and test them on the others."""
-    masks: list[BoolArray] = []
-    clusters = None if people.clusters is None else people.clusters[proposing]
-    units = int(proposing.sum()) if clusters is None else len(np.unique(clusters))
-    if units >= MIN_ROWS:
-        half = people.columns.iloc[proposing].reset_index(drop=True)
-        rules = find_groups(half, shortfall[proposing], clusters, most=most)
-        masks = [known.of(rule) for rule in rules]
-    p = np.array([test(mask, ~proposing) for mask in masks])
-    return _Half(masks, ~proposing, holm(p))
-
-
-def _found(
-    rules: list[Rule],
-    people: Audited,
-    shortfall: FloatArray,
-    test: Test,
-    halves: list[BoolArray],
-    masks: _Masks,
-    promise: Promise,
-    significance: float,
-    most: int = MOST_PROPOSED,
-) -> tuple[Finding, ...]:
-    """Ask each half for its proposals, and what they say of groups that were found on all rows."""
-    if not rules:
-        return ()
-    asked = [_proposed(people, shortfall, test, proposing, masks, most) for proposing in halves]
-    groups = [_judged(rule, masks.of(rule), people, asked, promise, significance) for rule in rules]
-    return _told(groups)
-
-
-def _judged(
-    rule: Rule,
-    inside: BoolArray,
-    people: Audited,
-    halves: list[_Half],
-    promise: Promise,
-    significance: float,
-) -> Finding:
-    """Combine what the halves say of a group and its variants."""
-    p, asked, counted = np.ones(len(halves)), [], np.zeros(len(people))
-    for i, half in enumerate(halves):
-        close = [j for j, mask in enumerate(half.masks) if _overlap(mask, inside) >= MIN_OVERLAP]
-        if close:
-            best = min(close, key=lambda j: float(half.p_values[j]))
-            p[i], rows = half.p_values[best], half.masks[best] & half.testing
-            asked.append(people.size_of(rows))
-            counted += rows
-    k = max(1, int(np.ceil(SHARE_OF_HALVES * len(halves))))
-    adjusted = float(min(1.0, np.sort(p)[k - 1] * len(halves) / k))
-    weights = people.weights
-    return Finding(
-        rule=rule,
-        rate=people.averaged_rate(counted, *np.mean(asked, axis=0).round().astype(int).tolist())
-        if counted.any()
-        else people.rate(inside, promise),
-        share=float(weights[inside].sum() / weights.sum()),
-        mean_size=people.mean_size(inside),
-        others_size=people.mean_size(~inside),
-        adjusted_p_value=adjusted,
-        is_finding=adjusted <= significance,
-        n_found=len(asked),
-        n_splits=len(halves),
-        n_new=int(inside.sum()),
-        mask=inside,
-        counted=counted,
-    )
-
-
 def _overlap(first: BoolArray, second: BoolArray) -> float:
     """Return the share of the rows in either group that are in both."""
     return float((first & second).sum() / max(1, (first | second).sum()))
 
 
-def _told(groups: list[Finding]) -> tuple[Finding, ...]:
+def _told(groups: list[Finding]) -> list[Finding]:
     """Order groups, findings first, and leave out those that add little to the ones before.
 
     Both are in the order in which they explain most of what is left. Beyond five, a finding is said
     only if most of its people are in none before it.
     """
-    ordered = sorted(groups, key=lambda group: not group.is_finding)
     told: list[Finding] = []
     before = np.zeros(len(groups[0].mask), dtype=bool)
-    for group in ordered:
+    for group in sorted(groups, key=lambda group: not group.is_finding):
         n_new = int((group.mask & ~before).sum())
         is_new = n_new >= MOSTLY_NEW * group.mask.sum()
         within = [own for own in told if _overlap(own.mask & group.mask, group.mask) >= MOSTLY_NEW]
         is_worse = all(group.rate.high < own.rate.share for own in within)
-        if not group.is_finding or (is_new or (is_worse and len(told) < MOST_TOLD)):
+        if not group.is_finding or is_new or (is_worse and len(told) < MOST_TOLD):
             told.append(replace(group, n_new=n_new))
             before |= group.mask & group.is_finding
-    return tuple(told)
+    return told
 
 
 def simulated_power(
-    people: Audited,
-    *,
-    promise: Promise,
-    significance: float,
-    n_splits: int,
-    rng: np.random.Generator,
+    people: Audited, ask: Question, rng: np.random.Generator
 ) -> list[dict[str, Any]]:
     """Simulate how badly covered a group of one and of two conditions must be to be found.
 
@@ -336,9 +315,9 @@ def simulated_power(
     not rejected by the other half.
     """
     people = people.sample(2 * MAX_PROPOSING, rng)
-    masks = _Masks(people.columns)
-    k = max(1, int(np.ceil(SHARE_OF_HALVES * n_splits)))
-    level, promised, told = significance * k / n_splits, promise.confidence_level, []
+    mask_of = _masks(people.columns)
+    promised, told = ask.promise.confidence_level, []
+    level = ask.significance * ask.n_needed / ask.n_splits
     for n_conditions, wanted in KINDS:
         coverage, tried, shares, successes, streak = promised - 3 * STEP, [], [], 0, 0
         for i in range(N_STEPS):
@@ -347,15 +326,12 @@ def simulated_power(
                 break
             covered = rng.random(len(people)) < np.where(inside, coverage, promised)
             planted = replace(people, covered=covered)
-            test = _coverage_test(planted, promise)
-            missed = 1.0 - covered.astype(np.float64)
-            proposing, is_found = _some_half(people, rng), False
-            if BESIDE * test(inside, ~proposing) <= level:
-                half = _proposed(planted, missed, test, proposing, masks, most=1)
-                is_found = any(
-                    BESIDE * p <= level and _overlap(mask, inside) >= MIN_OVERLAP
-                    for mask, p in zip(half.masks, half.p_values, strict=True)
-                )
+            proposer = _coverage_proposer(planted, ask.promise, 1, mask_of)
+            proposing = _some_half(people, rng)
+            is_found = BESIDE * proposer.test(inside, ~proposing) <= level and any(
+                BESIDE * p <= level and _overlap(mask, inside) >= MIN_OVERLAP
+                for mask, p in proposer.half(proposing)
+            )
             tried.append(coverage)
             shares.append(float(inside.mean()))
             successes += is_found and i >= N_STEPS // 3

@@ -5,33 +5,58 @@ Every table of an audit or a comparison has the columns of :func:`measured`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binom
 
 from fareg._labels import label_codes, sorted_labels
-from fareg._levels import LevelCoding
+from fareg._levels import LevelCoding, frequent
 from fareg._rows import joint_codes
-from fareg._validation import BoolArray, FloatArray, IntArray
+from fareg._validation import BoolArray, IntArray
+from fareg._words import json_types
 from fareg.auditing._rate import Audited, Promise
-from fareg.auditing._verdict import MIN_HEADLINE_ROWS
-from fareg.metrics import clopper_pearson, tally
+from fareg.auditing._search import Finding
+from fareg.metrics import clopper_pearson, on_one_scale, tally, worst_slab_curve
+from fareg.pvalues import holm
 from fareg.report import MIN_SHOWN_ROWS
 
+MIN_HEADLINE_ROWS = 100  # a group or label with fewer independent rows never makes a headline
 MAX_ENTRIES = 2_000_000  # rows times sets of features that are counted at a time
 MAX_PAIRED = 40  # if there are more features, those with the worst levels are paired
 N_WORST = 5  # levels of columns that nobody asked for
 MAX_LISTED = 60  # levels of columns that were asked for
 NORMAL = 1.96  # half of a 95% interval, in standard errors
-COUNTED = ("n", "share", "coverage", "low", "high")
-SIZED = (
-    "mean_size", "size_low", "size_high", "singletons", "singletons_low", "singletons_high",
-    "empty", "referred", "top_label_right", "top_label_low", "top_label_high",
-)  # fmt: skip
+MAX_PICTURED = (12, 5)  # most levels shown down and across; few across, because a phone is narrow
+MIN_NEW = 0.5  # share of a further group's rows that no group before it holds
+WORSE = 0.05  # the chance that any group is said to be made worse and is not
+DELTAS = (0.1, 0.2, 0.3, 0.5)  # masses of slabs
+MAX_SLAB_ROWS = 10_000  # more rows are sampled: the search is linear in them
+# fmt: off
+SHOWN = (
+    "n", "share", "coverage", "low", "high", "mean_size", "size_low", "size_high", "singletons",
+    "singletons_low", "singletons_high", "empty", "referred", "top_label_right", "top_label_low",
+    "top_label_high", "p_value",
+)
+BOTH = {  # columns of each moment, and what they are called in a table of one
+    "": "coverage", "_low": "low", "_high": "high", "_size": "mean_size",
+    "_singletons": "singletons", "_empty": "empty",
+}
+SLABS = (
+    "measure", "delta", "value", "held_out", "held_out_mass", "held_out_low", "held_out_high",
+    "null_low", "null_median", "null_high", "p_value",
+)
+# fmt: on
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table in plain JSON types; NaN becomes None."""
+    return json_types(table.to_dict("records"))
 
 
 def measured(groups: IntArray, n_groups: int, people: Audited) -> pd.DataFrame:
@@ -40,16 +65,19 @@ def measured(groups: IntArray, n_groups: int, people: Audited) -> pd.DataFrame:
     Columns: n, share, coverage, low, high (Clopper-Pearson), mean_size with an approximate
     interval, the shares of singletons (sets of one label), of empty sets, and of rows referred to a
     person (all sets but singletons), how often the top label is right (NaN if it is not known),
-    p_value, that coverage is below the level, n_clusters, and hits and effective, as how many
-    independent rows they count. Every cluster counts once.
+    n_clusters, and hits and effective, as how many independent rows they count. Every cluster
+    counts once.
     """
     table = tally(groups, n_groups, people.covered, people.clusters)
     table["low"], table["high"] = clopper_pearson(table["hits"], table["effective"])
+    size = people.size.astype(np.float64)
     mass, held, squares = (
-        np.bincount(groups, people.weights * own, n_groups)
-        for own in (1.0, people.size.astype(np.float64), people.size.astype(np.float64) ** 2)
+        np.bincount(groups, people.weights * own, n_groups) for own in (1.0, size, size**2)
     )
-    mean, mean_square = (_divided(own, mass) for own in (held, squares))
+    mean, mean_square = (
+        np.divide(own, mass, out=np.full(n_groups, np.nan), where=mass > 0)
+        for own in (held, squares)
+    )
     effective = np.maximum(table["effective"].to_numpy(), 1.0)
     error = NORMAL * np.sqrt(np.maximum(mean_square - mean**2, 0) / effective)
     table["mean_size"], table["size_low"] = mean, np.maximum(mean - error, 0)
@@ -57,26 +85,22 @@ def measured(groups: IntArray, n_groups: int, people: Audited) -> pd.DataFrame:
     shares = {"singletons": people.size == 1, "empty": people.size == 0}
     shares["top_label"] = people.is_top_right
     for name, own in shares.items():
-        if own is None:
-            table[["top_label_right", "top_label_low", "top_label_high"]] = np.nan
-            continue
-        counted = tally(groups, n_groups, own, people.clusters)
-        table[name if name != "top_label" else "top_label_right"] = counted["coverage"]
-        if name != "empty":
+        columns = [f"{name}_right" if name == "top_label" else name, f"{name}_low", f"{name}_high"]
+        table[columns] = np.nan
+        if own is not None:
+            counted = tally(groups, n_groups, own, people.clusters)
             ends = clopper_pearson(counted["hits"], counted["effective"])
-            table[f"{name}_low"], table[f"{name}_high"] = ends
-    table["referred"] = 1 - table["singletons"]
-    return table
+            table[columns] = np.column_stack([counted["coverage"], *ends])
+    table = table.drop(columns=["empty_low", "empty_high"])
+    return table.assign(referred=1 - table["singletons"])
 
 
-def _divided(total: Any, mass: Any) -> FloatArray:
-    return np.divide(total, mass, out=np.full(len(mass), np.nan), where=mass > 0)
-
-
-def shown(table: pd.DataFrame, people: Audited, *, first: str) -> pd.DataFrame:
-    """Return the columns that readers need; the first is the name of each row."""
+def _listed(table: pd.DataFrame, people: Audited, level: float, by: str) -> pd.DataFrame:
+    """Return tested groups, worst first; the first column is their name."""
+    table["p_value"] = Promise(level).at_most(table["hits"], table["effective"])
     more = [] if people.clusters is None else ["n_clusters"]
-    return table[[first, *COUNTED, *SIZED, "p_value", *more]].reset_index(drop=True)
+    table = table.sort_values(by, kind="stable", ignore_index=True)
+    return table[[*table.columns[:1], *SHOWN, *more]]
 
 
 def level_tables(people: Audited, confidence_level: float) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -84,23 +108,21 @@ def level_tables(people: Audited, confidence_level: float) -> tuple[pd.DataFrame
     coding = LevelCoding.learn(people.columns)
     codes = coding.codes(people.columns)
     features: Sequence[int] = range(codes.shape[1])
-    singles = _cells([(j,) for j in features], codes, coding, people, confidence_level)
+    singles = _cells([(j,) for j in features], codes, coding, people)
     if len(features) > MAX_PAIRED:
-        worst = singles.groupby(singles["features"].str[0])["p_value"].min().nsmallest(MAX_PAIRED)
+        p = Promise(confidence_level).at_most(singles["hits"], singles["effective"])
+        worst = pd.Series(p).groupby(singles["features"].str[0]).min().nsmallest(MAX_PAIRED)
         features = sorted(worst.index)
-    pairs = _cells(combinations(features, 2), codes, coding, people, confidence_level)
-    return singles, pairs
+    pairs = _cells(combinations(features, 2), codes, coding, people)
+    listed = partial(_listed, people=people, level=confidence_level, by="p_value")
+    return listed(singles), listed(pairs)
 
 
-def _cells(
-    subsets: Any, codes: IntArray, coding: LevelCoding, people: Audited, confidence_level: float
-) -> pd.DataFrame:
+def _cells(subsets: Any, codes: IntArray, coding: LevelCoding, people: Audited) -> pd.DataFrame:
     """Measure every cell of some sets of features that occurs, many sets at a time."""
     subsets, n = list(subsets), max(1, len(people))
-    step = max(1, MAX_ENTRIES // n)
-    nobody = measured(np.zeros(len(people), dtype=np.int64), 1, people).iloc[:0]
-    tables = [nobody.assign(group="", features="")]
-    for start in range(0, len(subsets), step):
+    step, tables = max(1, MAX_ENTRIES // n), []
+    for start in range(0, max(1, len(subsets)), step):
         chunk, cells, names, features, n_cells = subsets[start : start + step], [], [], [], 0
         for subset in chunk:
             sizes = [int(codes[:, j].max(initial=0)) + 1 for j in subset]
@@ -110,89 +132,66 @@ def _cells(
             n_cells += len(first)
             names += [coding.describe(subset, codes[row, subset]) for row in first]
             features += [subset] * len(first)
-        table = measured(np.concatenate(cells), n_cells, people[np.tile(np.arange(n), len(chunk))])
+        every = np.tile(np.arange(len(people)), len(chunk))
+        table = measured(np.concatenate([*cells, codes[:0, :1].ravel()]), n_cells, people[every])
         table["share"] *= len(chunk)  # everyone was counted so often
-        tables.append(table.assign(group=names, features=features))
-    found = _tested(pd.concat(tables, ignore_index=True), confidence_level)
-    return found.sort_values("p_value", kind="stable", ignore_index=True)
-
-
-def _tested(table: pd.DataFrame, confidence_level: float) -> pd.DataFrame:
-    table["p_value"] = Promise(confidence_level).at_most(table["hits"], table["effective"])
-    return table
+        table.insert(0, "group", names)
+        tables.append(table.assign(features=features))
+    return pd.concat(tables, ignore_index=True)
 
 
 def label_table(y: Any, people: Audited, confidence_level: float) -> pd.DataFrame:
     """Return the rows of every true label, worst coverage first."""
     labels = sorted_labels(y)
-    table = _tested(measured(label_codes(y, labels), len(labels), people), confidence_level)
+    table = measured(label_codes(y, labels), len(labels), people)
     table.insert(0, "label", [str(label) for label in labels])
-    table = table.sort_values("coverage", kind="stable", ignore_index=True)
-    return shown(table, people, first="label")
+    return _listed(table, people, confidence_level, by="coverage")
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class _Group:
     """Rows that a table describes, and what they are."""
 
     name: str
     mask: BoolArray
-    kind: str  # everyone, named, finding, unequal, level, label, or disadvantage
+    kind: str  # everyone, named, finding, unequal, level or label
     column: str = ""  # of a level
-    # of a finding: in how many halves each row was counted, and how many rows a half has of it
-    weights: FloatArray | None = None
-    n: int = 0
-    n_independent: int = 0
+    finding: Finding | None = None
 
 
-def first_groups(
+def _groups(
     columns: pd.DataFrame,
     named: Sequence[Any],
-    found: Sequence[Any],
+    found: Sequence[Finding],
+    unequal: Sequence[Finding],
     listed: Sequence[str] | None,
-    unequal: Sequence[Any] = (),
-) -> list[Group]:
-    """Return the groups of the first table: named ones, findings, and levels of the features.
+) -> list[_Group]:
+    """Return everyone, named groups, findings and levels; those that mean the same rows once.
 
-    ``listed`` are the columns that somebody asked for, all of whose levels with enough rows are
-    told; None if nobody did. Groups that mean the same rows come once.
+    The columns ``listed`` come first, so that they stay if others mean the same.
     """
-    groups = [Group("everyone", np.ones(len(columns), dtype=bool), "everyone")]
-    groups += [Group(rule.text, rule.inside(columns), "named") for rule in named]
-    groups += [
-        Group(own.rule.text, own.mask, "finding", "", own.counted, own.rate.n, own.rate.independent)
-        for own in found
-    ]
-    groups += [Group(own.rule.text, own.mask, "unequal") for own in unequal]
-    return _distinct([*groups, *_levels(columns, listed)])
-
-
-def _levels(columns: pd.DataFrame, listed: Sequence[str] | None) -> Iterator[Group]:
+    groups = [_Group("everyone", np.ones(len(columns), dtype=bool), "everyone")]
+    groups += [_Group(rule.text, rule.inside(columns), "named") for rule in named]
+    groups += [_Group(own.rule.text, own.mask, "finding", finding=own) for own in found]
+    groups += [_Group(own.rule.text, own.mask, "unequal") for own in unequal]
     coding = LevelCoding.learn(columns)
     codes = coding.codes(columns)
-    order = list(columns)
-    if listed is not None:  # those that were asked for come first, and stay if others mean the same
-        order.sort(key=lambda name: str(name) not in listed)
-    for column in order:
-        j = list(columns).index(column)
+    names = list(map(str, columns))
+    for j in sorted(range(len(names)), key=lambda j: names[j] not in (listed or names)):
         for code in np.flatnonzero(np.bincount(codes[:, j]) >= MIN_SHOWN_ROWS).tolist():
-            mask = codes[:, j] == code
-            yield Group(coding.describe([j], [code]), mask, "level", str(column))
-
-
-def _distinct(groups: list[Group]) -> list[Group]:
-    """Leave out groups that mean the rows of a group before them."""
+            name = coding.describe([j], [code])
+            groups.append(_Group(name, codes[:, j] == code, "level", names[j]))
     seen: set[Any] = set()
     kept = []
     for group in groups:
-        rows = group.mask.tobytes()
-        if group.kind in ("everyone", "named") or not {group.name, rows} & seen:
+        same = {group.name, group.mask.tobytes()}
+        if group.kind in ("everyone", "named") or not same & seen:
             kept.append(group)
-        seen |= {group.name, rows}
+        seen |= same
     return kept
 
 
-def group_table(groups: Sequence[Group], people: Audited) -> pd.DataFrame:
+def _group_table(groups: Sequence[_Group], people: Audited) -> pd.DataFrame:
     """Measure groups that may overlap: group, kind, column, few, and what :func:`measured` returns.
 
     A finding is counted on the rows that played no part in proposing it, averaged over halves.
@@ -200,8 +199,10 @@ def group_table(groups: Sequence[Group], people: Audited) -> pd.DataFrame:
     rows = []
     for group in groups:
         own = measured(group.mask.astype(np.int64), 2, people).iloc[[1]]
-        if group.weights is not None and group.weights.any():
-            rate = people.averaged_rate(group.weights, group.n, group.n_independent)
+        finding = group.finding
+        if finding is not None and finding.counted.any():
+            rate = finding.rate
+            rate = people.averaged_rate(finding.counted, rate.n, rate.independent)
             n = rate.independent
             own = own.assign(**rate.told() | {"n_clusters": n, "hits": rate.share * n})
             own["effective"] = float(n)
@@ -209,26 +210,172 @@ def group_table(groups: Sequence[Group], people: Audited) -> pd.DataFrame:
             rate = people.rate()
             own = own.assign(low=rate.low, high=rate.high)
         rows.append(own)
-    nobody = measured(np.zeros(len(people), dtype=np.int64), 1, people).iloc[:0]
-    table = pd.concat(rows, ignore_index=True) if rows else nobody
+    table = pd.concat(rows, ignore_index=True)
     for place, name in enumerate(("name", "kind", "column")):
         table.insert(place, name if place else "group", [getattr(g, name) for g in groups])
     table["few"] = table["n_clusters"] < MIN_HEADLINE_ROWS
-    return table
+    return table if people.clusters is not None else table.drop(columns="n_clusters")
 
 
-def chosen_levels(table: pd.DataFrame, key: str, listed: Sequence[str] | None) -> pd.DataFrame:
+def _chosen(table: pd.DataFrame, key: str, listed: Sequence[str] | None) -> pd.DataFrame:
     """Return the rows of a table that are shown: all that are not levels, then levels.
 
     Of columns that were asked for these are all levels in the order of the columns; of others, the
-    worst few with enough rows.
+    worst few with enough rows, and those that were made worse.
     """
-    is_level = table["kind"] == "level"
-    is_asked = is_level & table["column"].isin(list(listed or ()))
-    worse = is_level & table.get("made_worse", pd.Series(False, table.index)) & ~is_asked
-    others = table[is_level & ~is_asked & ~worse].sort_values(["few", key], kind="stable")
-    before = table[table["kind"].isin(["everyone", "named"])]
-    after = [table[table["kind"] == kind] for kind in ("finding", "unequal", "label")]
-    n_worst = N_WORST if listed is None else 0
-    parts = [before, table[is_asked].head(MAX_LISTED), table[worse], others.head(n_worst), *after]
+    kind, n_worst = table["kind"], N_WORST if listed is None else 0
+    is_asked = (kind == "level") & table["column"].isin(list(listed or ()))
+    worse = (kind == "level") & ~is_asked & table.get("made_worse", pd.Series(False, table.index))
+    others = table[(kind == "level") & ~is_asked & ~worse].sort_values(["few", key], kind="stable")
+    parts = [table[kind.isin(["everyone", "named"])], table[is_asked].head(MAX_LISTED)]
+    parts += [table[worse], others.head(n_worst)]
+    parts += [table[kind == own] for own in ("finding", "unequal", "label")]
     return pd.concat(parts, ignore_index=True)
+
+
+def first_table(
+    people: Audited,
+    named: Sequence[Any],
+    found: Sequence[Finding],
+    unequal: Sequence[Finding],
+    by_label: pd.DataFrame,
+    listed: Sequence[str] | None,
+) -> pd.DataFrame:
+    """Return everyone, groups that somebody named, levels of the features, findings and labels."""
+    below = [own for own in found if own.is_finding]
+    table = _group_table(_groups(people.columns, named, below, unequal, listed), people)
+    labels = by_label.rename(columns={"label": "group"}).assign(kind="label", column="")
+    labels["few"] = labels["n_clusters" if "n_clusters" in labels else "n"] < MIN_HEADLINE_ROWS
+    table = _chosen(pd.concat([table, labels], ignore_index=True), "coverage", listed)
+    return table.drop(columns=["p_value", "hits", "effective"])
+
+
+def side_by_side(before: pd.DataFrame, after: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return some columns of two tables of the same groups, then numbers before and after."""
+    both = (("before", before), ("after", after))
+    numbers = {f"{m}{end}": own[name] for m, own in both for end, name in BOTH.items()}
+    return after[[name for name in names if name in after]].assign(**numbers)
+
+
+def group_changes(
+    people: Mapping[str, Audited],
+    named: Sequence[Any],
+    found: Sequence[Finding],
+    promise: Promise,
+    listed: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return everyone, the named groups, levels of the features, and what an audit found.
+
+    ``people`` holds the rows under the sets ``before`` and ``after``, ``named`` rules, ``found``
+    the findings of the audit of the sets after. The columns are those of
+    :attr:`Comparison.groups`.
+    """
+    groups = _groups(people["after"].columns, named, found, (), listed)
+    before, after = (_group_table(groups, people[moment]) for moment in ("before", "after"))
+    names = ["group", "kind", "column", "n", "share", "few", "n_clusters"]
+    table = side_by_side(before, after, names)
+    table["named"], table["verified"] = table["kind"] == "named", table["kind"] == "finding"
+    level = Promise(promise.confidence_level)
+    table["p_value"] = level.at_most(before["hits"], before["effective"])
+    promises = [promise.of_share(share) for share in table["share"]]
+    table["least_coverage"] = [own.least_coverage for own in promises]
+    p_worse = np.array([_fell(group, people) for group in groups])
+    for i in np.flatnonzero(p_worse <= WORSE):  # the other test is slower
+        k, n = (round(after[name][i]) for name in ("hits", "effective"))
+        p_worse[i] = max(p_worse[i], float(promises[i].at_most(k, n)))
+    # groups of mostly the same people are said to be worse off once, everyone never
+    rejected = (holm(p_worse) <= WORSE) & (table["kind"] != "everyone").to_numpy()
+    told, worse = np.zeros(len(people["after"]), dtype=bool), np.zeros(len(groups), dtype=bool)
+    for i in sorted(np.flatnonzero(rejected), key=lambda i: p_worse[i]):
+        mask = groups[i].mask
+        worse[i] = (mask & ~told).sum() >= MIN_NEW * mask.sum()
+        told |= mask & worse[i]
+    return _chosen(table.assign(made_worse=worse), "before", listed)
+
+
+def _fell(group: _Group, people: Mapping[str, Audited]) -> float:
+    """Return the sign test: as many rows of a group lose their cover by chance as gain it.
+
+    Of clusters, it counts those that lost more rows than they gained, and the other way round.
+    """
+    if group.kind == "everyone":
+        return 1.0
+    before, after = people["before"], people["after"]
+    change: Any = after.covered[group.mask].astype(np.int64) - before.covered[group.mask]
+    if after.clusters is not None:
+        change = np.bincount(after.clusters[group.mask], change)
+    lost = int((change < 0).sum())
+    return float(binom.sf(lost - 1, lost + int((change > 0).sum()), 0.5))
+
+
+def levels_before_and_after(
+    levels: IntArray, n_levels: int, people: Mapping[str, Audited]
+) -> pd.DataFrame:
+    """Return a row per level: level, n, share, coverage before and after, sizes."""
+    before, after = (measured(levels, n_levels, people[moment]) for moment in ("before", "after"))
+    return side_by_side(before, after.assign(level=np.arange(n_levels)), ["level", "n", "share"])
+
+
+def group_picture(
+    people: Audited, mask: BoolArray, features: Sequence[str]
+) -> dict[str, Any] | None:
+    """Return a grid of cells over the levels of the one or two features that a rule names.
+
+    It has features, row_labels, column_labels, hidden_levels (how many are left out) and cells: a
+    list of row, column, n, coverage, low, high, and inside, the share that lies in the group.
+    """
+    shown = [name for name in features if name in people.columns][:2]
+    if not shown:
+        return None
+    coding = LevelCoding.learn(people.columns[shown])
+    codes = coding.codes(people.columns[shown])
+    # the feature with more levels is written down the page, the other one across
+    order = sorted(range(len(shown)), key=lambda j: -coding.n_levels[j])
+    axes = [frequent(codes[:, j], most) for j, most in zip(order, MAX_PICTURED, strict=False)]
+    both = list(zip(order, axes, strict=True))
+    labels = [[coding.levels[j].label(int(code)) for code in own] for j, own in both]
+    spots = [pd.Index(own).get_indexer(pd.Index(codes[:, j])) for j, own in both]
+    row, column = spots if len(spots) == 2 else (spots[0], np.zeros_like(spots[0]))
+    n_columns = len(axes[1]) if len(axes) == 2 else 1
+    n_cells = len(axes[0]) * n_columns  # the rows of hidden levels make one more
+    cell = np.where((row >= 0) & (column >= 0), row * n_columns + column, n_cells)
+    cells = measured(cell, n_cells + 1, people)
+    cells["row"], cells["column"] = np.divmod(cells.index, n_columns)
+    cells["inside"] = tally(cell, n_cells + 1, mask, people.clusters)["coverage"]
+    told = ["row", "column", "n", "coverage", "low", "high", "inside"]
+    return {
+        "features": shown,
+        "row_labels": labels[0],
+        "column_labels": labels[1] if len(labels) == 2 else [""],
+        "hidden_levels": sum(coding.n_levels) - sum(map(len, axes)),
+        "cells": records(cells.iloc[:n_cells].query("n > 0")[told]),
+    }
+
+
+def slab_curve(
+    people: Audited, *, n_directions: int, n_permutations: int, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Return WSC and WSC+ at masses 0.1 to 0.5: in-sample, held-out, and the permutation band.
+
+    The search is optimised, and every permutation repeats it.
+    """
+    people = people.sample(MAX_SLAB_ROWS, rng)
+    search = partial(
+        worst_slab_curve,
+        on_one_scale(people.columns),
+        people.covered,
+        deltas=DELTAS,
+        n_directions=n_directions,
+        search="optimised",
+        random_state=rng,
+    )
+    curve = []
+    for kind, measure in {"linear": "WSC", "quadratic": "WSC+"}.items():
+        all_rows = search(kind=kind, n_permutations=n_permutations)
+        halves = search(kind=kind, test_size=0.5)
+        for delta, found, other in zip(DELTAS, all_rows, halves, strict=True):
+            null = found.null
+            held_out = (other.test_value, other.test_mass, other.test_low, other.test_high)
+            band = (null.low, null.median, null.high, null.p_value) if null else (np.nan,) * 4
+            curve.append((measure, delta, found.value, *held_out, *band))
+    return pd.DataFrame(curve, columns=list(SLABS))

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from fareg._columns import check_same_order, select_columns
 from fareg._labels import check_labels, label_codes
 from fareg._validation import InvalidInputError, check_same_length
-from fareg.auditing import Comparison, RowLevels, compare_sets, levels_before_and_after, records
+from fareg.auditing import Comparison, RowLevels, compare_sets
 from fareg.calibration import Batch, LevelThresholds, Rectified, Union
 from fareg.classifiers._models import hidden_columns, unfrozen
 from fareg.classifiers._rows import Rows
@@ -137,10 +137,13 @@ def card_of(clf: Any) -> str:
         sample, known = own.sample, own.row_levels >= 0
         split = sample.split_thresholds(own.alpha)[sample.problems]
         thresholds = {"before": split, "after": clf.calibration_.of_rows()}
-        covered = {when: (sample.score <= own)[known] for when, own in thresholds.items()}
-        n_levels = max(map(len, own.theta))
-        levels = levels_before_and_after(own.row_levels[known], n_levels, covered)
-        card |= {"levels": records(levels), "caption": CAPTION}
+        n_levels, tables = max(map(len, own.theta)), []
+        for when, threshold in thresholds.items():
+            covered = (sample.score <= threshold)[known]
+            table = coverage_by_level(own.row_levels[known], covered, n_levels=n_levels)
+            ends = {"coverage": when, "low": f"{when}_low", "high": f"{when}_high"}
+            tables.append(table[["level", "n", *ends]].rename(columns=ends))
+        card |= {"levels": tables[0].merge(tables[1]).to_dict("records"), "caption": CAPTION}
     return render_card(card)
 
 

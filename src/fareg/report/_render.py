@@ -13,43 +13,31 @@ from markupsafe import Markup
 from fareg import _words
 from fareg.report import _figures
 
-# A section without its key in the summary is left out.
-# fmt: off
-OPTIONAL = (
-    "about", "opening", "table", "unequal", "story", "repairs", "residual", "by_label", "overall",
-    "set_sizes",
-    "groups", "main_group", "picture", "levels", "pairs", "slabs", "excess_risk",
-    "excess_risk_under", "power", "notes", "before", "after",
-    "comparison_labels", "fareg_version",
-)
-CARD = (
-    "label", "status", "next_steps", "head", "rows", "note", "levels", "picture", "caption", "code",
-)
 FORMATS = (
     "percent", "probability", "confidence", "count", "rows", "size", "risk", "evidence", "said_of",
-)
-# fmt: on
+)  # fmt: skip
 
 
 def render_report(summary: Mapping[str, Any]) -> str:
     """Return a summary as one HTML page without any other file.
 
     A summary has plain JSON types; the README next to this module lists its keys, and
-    ``AuditResult.to_dict()`` returns one. Texts are escaped; the numbers are embedded as JSON.
+    ``AuditResult.to_dict()`` returns one. A section without its key is left out. Texts are escaped;
+    the numbers are embedded as JSON.
     """
     environment = _environment()
-    style, script = _source(environment, "report.css"), _source(environment, "report.js")
-    facts = {**dict.fromkeys(OPTIONAL), **summary}
-    return environment.get_template("report.html").render(
-        s=facts,
-        confidence_level=float(summary["data"]["confidence_level"]),
-        figures=_figures,
-        style=Markup(style),
-        script=Markup(script),
-        # The security policy of the page knows its only script by this digest.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        changes=_changes(facts["before"], facts["after"], facts["repairs"]),
-        numbers=embedded_json(summary),
+    script = _source(environment, "report.js")
+    return str(
+        environment.get_template("report.html").render(
+            s=summary,
+            confidence_level=float(summary["data"]["confidence_level"]),
+            figures=_figures,
+            style=Markup(_source(environment, "report.css")),
+            script=Markup(script),
+            # The security policy of the page knows its only script by this digest.
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            numbers=embedded_json(summary),
+        )
     )
 
 
@@ -62,21 +50,18 @@ def render_card(card: Mapping[str, Any]) -> str:
     of a group (``picture``), both with the promised ``confidence_level``; and ``code``.
     """
     environment = _environment()
-    return environment.get_template("card.html").render(
-        card={**dict.fromkeys(CARD, ""), **card},
-        figures=_figures,
-        style=Markup(_source(environment, "card.css")),
-    )
+    style = Markup(_source(environment, "card.css"))
+    template = environment.get_template("card.html")
+    return str(template.render(card=card, figures=_figures, style=style))
 
 
 def _environment() -> Any:
     # It is imported here, so that whoever only needs words does not load the template engine.
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader
 
     environment = Environment(
         loader=PackageLoader("fareg.report", "templates"),
         autoescape=True,
-        undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -92,19 +77,3 @@ def embedded_json(summary: Mapping[str, Any]) -> Markup:
     """Return JSON that is safe inside a script element: no tag can begin or end in it."""
     text = json.dumps(summary, ensure_ascii=False, allow_nan=False, indent=1)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
-
-
-def _changes(before: Any, after: Any, repairs: Any) -> list[dict[str, Any]]:
-    """Pair the rows of groups that were measured both before and after, with their repair."""
-    earlier = {row["group"]: row for row in before or ()}
-    repaired = {row["group"]: row for row in repairs or ()}
-    return [
-        {
-            "group": row["group"],
-            "before": earlier[row["group"]],
-            "after": row,
-            "repair": repaired.get(row["group"]),
-        }
-        for row in after or ()
-        if row["group"] in earlier
-    ]

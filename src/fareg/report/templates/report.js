@@ -48,8 +48,17 @@
   };
 
   for (const table of document.querySelectorAll("table[id]")) {
-    for (const button of table.querySelectorAll(".sort"))
+    for (const button of table.querySelectorAll(".sort")) {
+      // no button element: browsers leave those out of the headers that they repeat on paper
+      button.setAttribute("role", "button");
+      button.tabIndex = 0;
       button.addEventListener("click", () => sortBy(table, button.closest("th")));
+      button.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        button.click();
+      });
+    }
     const search = document.getElementById(`${table.id}-search`);
     const tools = search.parentElement;
     const rows = [...table.tBodies[0].rows];

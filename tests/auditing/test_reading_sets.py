@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fareg import FaregWarning, audit
 from fareg._validation import InvalidInputError
-from fareg.auditing._sets import read_sets
+from fareg.auditing._reading import read_sets
 from fareg.cli import app
 from fareg.metrics import coverage_score, is_covered
 from fareg.workflow import audit_file

@@ -13,8 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from fareg import AuditResult, FaregError, FaregWarning, audit
 from fareg._columns import select_columns
 from fareg.auditing._rate import Audited
-from fareg.auditing._sets import read_sets
-from fareg.auditing._tables import level_tables
+from fareg.auditing._reading import read_sets
+from fareg.auditing._tables import DELTAS, SLABS, level_tables, slab_curve
+from fareg.datasets import make_metric_benchmark
 from fareg.metrics import clopper_pearson, coverage_by_group, coverage_score, mean_set_size
 from fareg.pvalues import holm
 from fareg.report import render_report
@@ -313,7 +314,7 @@ def test_broken_coverage_of_everyone_is_said_first_and_then_the_worst_group():
     assert result.status == "low"
     told = str(result)
     assert told.startswith(f"Coverage below target: Sets cover {result.coverage:.1%} of everyone")
-    assert "instead of 90%; worst: region = north, " in told
+    assert "instead of 90%; the worst group is region = north, " in told
 
 
 def test_everyone_who_is_equally_low_is_no_group():
@@ -434,3 +435,39 @@ def test_groups_that_are_named_are_told():
     assert told[["group", "n", "coverage"]].to_numpy().tolist() == [["x0 > 0.5", 100, 1.0]]
     with pytest.raises(FaregError, match="sensitive_features has no column y"):
         audit(X, ["a"] * 200, sets, groups=["y > 0.5"])
+
+
+# --- worst slabs ---
+
+
+def curve_of(covered_of, n=1500, **options):
+    data, rng = make_metric_benchmark(n, random_state=0), np.random.default_rng(0)
+    people = Audited(data.X, covered_of(data.group, rng), np.ones(n, dtype=np.int64))
+    return slab_curve(people, rng=rng, **{"n_directions": 40, "n_permutations": 19, **options})
+
+
+def test_a_region_among_ten_features_is_seen():
+    curve = curve_of(lambda group, rng: rng.random(len(group)) < np.where(group, 0.6, 0.96))
+    assert list(curve.columns) == list(SLABS)
+    quadratic = curve[curve["measure"] == "WSC+"].set_index("delta")
+    assert quadratic.index.tolist() == list(DELTAS)
+    assert quadratic["p_value"].max() == 1 / 20
+    assert quadratic.loc[0.2, "held_out"] < 0.8
+    assert (quadratic["value"] < quadratic["null_low"]).all()
+
+
+def test_slabs_are_consistent():
+    curve = curve_of(lambda group, rng: rng.random(len(group)) < 0.9, n=400)
+    assert (curve["held_out_low"] <= curve["held_out"]).all()
+    assert (curve["held_out"] <= curve["held_out_high"]).all()
+    assert (curve["null_low"] <= curve["null_high"]).all()
+    for _, rows in curve.groupby("measure"):
+        assert rows["value"].is_monotonic_increasing
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 100])
+def test_few_rows_have_slabs_and_without_permutations_there_is_no_band(n):
+    curve = curve_of(lambda group, rng: rng.random(len(group)) < 0.5, n=n, n_permutations=0)
+    assert len(curve) == 2 * len(DELTAS)
+    assert curve["value"].notna().all()
+    assert curve[["null_low", "null_median", "null_high", "p_value"]].isna().all(axis=None)

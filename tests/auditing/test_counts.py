@@ -17,9 +17,9 @@ from fareg import (
     audit,
 )
 from fareg.auditing import RowLevels, compare_sets
-from fareg.auditing._clusters import one_row_of_each, read_clusters, warn_of_repeats
 from fareg.auditing._rate import Audited, Count, Promise
-from fareg.auditing._search import search
+from fareg.auditing._reading import read_clusters, warn_of_repeats
+from fareg.auditing._search import Question, search
 from fareg.metrics import clopper_pearson
 
 NINETY = Promise(0.9)
@@ -39,11 +39,12 @@ def test_the_average_over_draws_equals_many_draws():
     rng = np.random.default_rng(0)
     clusters = np.sort(rng.integers(0, 60, 200))
     covered = rng.random(200) < 0.7
+    people = Audited(pd.DataFrame(index=range(200)), covered, np.ones(200, dtype=int), clusters)
     counts = []
     for _ in range(4000):
-        rows = one_row_of_each(clusters, 200, rng)
-        assert rows.sum() == len(np.unique(clusters))
-        counts.append(covered[rows].sum())
+        rows = people.one_of_each(rng)
+        assert len(rows) == len(np.unique(clusters))
+        counts.append(rows.covered.sum())
     count = Count.of(covered, clusters)
     drawn = binom.cdf(counts, count.n, 0.9)
     error = 5 * drawn.std() / np.sqrt(len(drawn))
@@ -193,10 +194,8 @@ def copies(n, times, rng):
 def accused(columns, covered, seed, clusters=None):
     groups, _ = search(
         Audited(columns, covered, np.ones(len(covered), dtype=np.int64), clusters),
-        promise=Promise(0.9),
-        significance=0.05,
-        n_splits=20,
-        rng=np.random.default_rng(seed),
+        Question(Promise(0.9), 0.05, 20),
+        np.random.default_rng(seed),
     )
     return any(group.is_finding for group in groups)
 
