@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import typer
-from auditing import TABLES
 from matplotlib.figure import Figure
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.pipeline import make_pipeline
 
 import fareg
+from auditing import TABLES
 from fareg._encoding import ordinal_encoder
 from fareg.metrics import coverage_by_group, is_covered
 

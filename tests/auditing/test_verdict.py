@@ -84,7 +84,7 @@ def test_a_group_of_few_rows_is_no_headline_and_never_denied(few, labels, best, 
         assert "too few for a verdict" in told.sentence
         text = f"{told.label} {told.sentence}"
         assert not re.search("(?i)no (under-covered )?group|cannot show", text)
-    enough = {key: ENOUGH for key in few}
+    enough = dict.fromkeys(few, ENOUGH)
     assert audited([group(**{**few, **enough})], labels, best).status == "finding"
 
 
@@ -145,8 +145,9 @@ def test_few_rows_say_what_they_could_not_show_and_many_what_they_would_have():
     told = audit_verdict(weak, {})
     assert (told.status, told.label) == ("unclear", LABELS["unclear"])
     for one in (told, fitted(left=weak)):
-        assert "442 rows reveal a group only if it is covered 77% of the time or less" in (
-            one.next_steps[0]
+        assert (
+            "442 rows reveal a group only if it is covered 77% of the time or less"
+            in (one.next_steps[0])
         )
         assert "Use the model" not in one.next_steps[0]
     repaired = fitted([repair()], weak)

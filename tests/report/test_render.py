@@ -42,8 +42,8 @@ def test_before_and_after_stand_side_by_side():
     labels = ["Split conformal", "FaReG"]
     page = render_report(minimal(before=before, after=after, comparison_labels=labels))
     table = re.search(r'<table id="changes">.*?</table>', page, re.S).group()
-    for words in ("70.0%", "90.0%", "Split conformal", "made worse", "p-value before 0.010"):
-        assert words in table
+    for text in ("70.0%", "90.0%", "Split conformal", "made worse", "p-value before 0.010"):
+        assert text in table
 
 
 def test_embedded_json_comes_back_and_cannot_end_its_element(evil_summary):

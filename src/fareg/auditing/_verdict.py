@@ -273,7 +273,7 @@ def _none_worse(n: int, unit: str) -> str:
 
 def _power(power: Sequence[Mapping[str, Any]]) -> str:
     """Say which groups would have been found, by simulation on the same rows."""
-    told = []
+    told: list[str] = []
     for own in power:
         what = "one with {}" if told else "a group with {} of the rows"
         two = " that takes two conditions to name" if own["conditions"] == 2 else ""
@@ -435,7 +435,7 @@ def _with_repairs(
     outcomes = [own.outcome(level) for own in repairs]
     status = min((one for one, _ in outcomes), key=("finding", "unclear", "pass").index)
     title = _counted([text for _, text in outcomes])
-    told = []
+    told: list[str] = []
     for own in repairs:
         is_short = own.after.n and own.least_coverage <= own.after.high and own.after.share < level
         chance = "; the gap that is left may be chance on so few rows" if is_short else ""
