@@ -55,26 +55,11 @@ def test_confidence_levels_give_exact_alphas():
         assert check_confidence_level(float(1 - Fraction(k, 1000))) == k / 1000
 
 
-@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, float("nan")])
-def test_alpha_outside_the_unit_interval_is_refused(alpha):
-    with pytest.raises(FaregError, match=r"alpha must be in \(0, 1\), got"):
-        conformal_rank(10, alpha)
-
-
-@laws
-@given(
-    calibration=st.lists(coarse_scores, max_size=40),
-    scores=st.lists(coarse_scores, min_size=1, max_size=8),
-)
-def test_pvalues_equal_the_double_loop(calibration, scores):
-    expected = [slow_pvalue(calibration, s) for s in scores]
-    np.testing.assert_array_equal(conformal_pvalues(calibration, scores), expected)
-
-
 @laws
 @given(calibration=st.lists(coarse_scores, max_size=60), k=st.integers(1, 999))
 def test_quantile_is_the_order_statistic(calibration, k):
-    assert conformal_quantile(calibration, confidence_level=(1000 - k) / 1000) == slow_quantile(
+    level = (1000 - k) / 1000
+    assert conformal_quantile(calibration, confidence_level=level) == slow_quantile(
         calibration, k / 1000
     )
 
@@ -84,11 +69,18 @@ def test_quantile_is_the_order_statistic(calibration, k):
     calibration=st.lists(coarse_scores, max_size=60),
     scores=st.lists(coarse_scores, min_size=1, max_size=8),
     alpha=levels,
+    u=st.floats(0, 1),
 )
-def test_pvalue_above_alpha_iff_score_at_most_quantile(calibration, scores, alpha):
-    by_pvalue = conformal_pvalues(calibration, scores) > alpha
-    by_quantile = np.asarray(scores) <= CalibrationScores.sort(calibration).quantiles(alpha)[0]
-    np.testing.assert_array_equal(by_pvalue, by_quantile)
+def test_pvalues_equal_the_double_loop_and_agree_with_quantiles(calibration, scores, alpha, u):
+    n = len(calibration) + 1
+    plain = conformal_pvalues(calibration, scores)
+    strict = np.array([sum(c > s for c in calibration) / n for s in scores])
+    np.testing.assert_array_equal(plain, [slow_pvalue(calibration, s) for s in scores])
+    threshold = CalibrationScores.sort(calibration).quantiles(alpha)[0]
+    np.testing.assert_array_equal(plain > alpha, np.asarray(scores) <= threshold)
+    smoothed = conformal_pvalues(calibration, scores, u=u)
+    np.testing.assert_array_equal(conformal_pvalues(calibration, scores, u=0), strict)
+    np.testing.assert_allclose(smoothed, strict + u * (plain - strict), atol=1e-14)
 
 
 @laws
@@ -116,36 +108,29 @@ def test_categories_are_calibrated_apart(rows, tests, alpha):
             assert (value > alpha) == (score <= thresholds[category])
 
 
-@laws
-@given(
-    calibration=st.lists(coarse_scores, max_size=40),
-    scores=st.lists(coarse_scores, min_size=1, max_size=8),
-    u=st.floats(0, 1),
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: conformal_quantile([0.1, np.nan], confidence_level=0.9),
+            r"shape \(2,\) and 1 NaN",
+        ),
+        (lambda: conformal_pvalues([0.1], [np.nan, np.nan, 0.0]), "not contain NaN, got 2"),
+        (lambda: conformal_quantile([[0.1, 0.2]], confidence_level=0.9), "one-dimensional"),
+        (
+            lambda: conformal_quantile([0.1, 0.2], confidence_level=0.9, categories=[0]),
+            "same number of rows; scores has 2, categories has 1",
+        ),
+        (lambda: conformal_pvalues([0.1], [0.1], categories=[0]), "together, got only one"),
+        *(
+            (lambda alpha=alpha: conformal_rank(10, alpha), r"alpha must be in \(0, 1\), got")
+            for alpha in (0, 1, -0.1, 1.5, float("nan"))
+        ),
+    ],
 )
-def test_smoothed_pvalues_lie_between_strict_and_plain(calibration, scores, u):
-    smoothed = conformal_pvalues(calibration, scores, u=u)
-    strict = conformal_pvalues(calibration, scores, u=0)
-    plain = conformal_pvalues(calibration, scores)
-    expected = [sum(c > s for c in calibration) / (len(calibration) + 1) for s in scores]
-    np.testing.assert_array_equal(strict, expected)
-    np.testing.assert_allclose(conformal_pvalues(calibration, scores, u=1), plain, atol=1e-15)
-    np.testing.assert_allclose(smoothed, strict + u * (plain - strict), atol=1e-14)
-
-
-def test_nan_is_refused():
-    with pytest.raises(FaregError, match=r"without NaN, got shape \(2,\) and 1 NaN"):
-        conformal_quantile([0.1, np.nan], confidence_level=0.9)
-    with pytest.raises(FaregError, match="scores must not contain NaN, got 2"):
-        conformal_pvalues([0.1], [np.nan, np.nan, 0.0])
-
-
-def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(FaregError, match="one-dimensional"):
-        conformal_quantile([[0.1, 0.2]], confidence_level=0.9)
-    with pytest.raises(FaregError, match="same number of rows; scores has 2, categories has 1"):
-        conformal_quantile([0.1, 0.2], confidence_level=0.9, categories=[0])
-    with pytest.raises(FaregError, match="categories together, got only one"):
-        conformal_pvalues([0.1], [0.1], categories=[0])
+def test_refusals(call, sentence):
+    with pytest.raises(FaregError, match=sentence):
+        call()
 
 
 # --- people with several points ---

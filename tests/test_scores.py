@@ -12,52 +12,19 @@ from fareg.scores import SCORES, aps, get_score, is_randomised
 laws = settings(max_examples=30, deadline=None)
 
 
-def order(p):
-    """Labels of one row from most to least probable, equal ones by column."""
-    return sorted(range(len(p)), key=lambda j: (-p[j], j))
-
-
-def mass_before(p, label):
-    return sum(p[j] for j in order(p)[: order(p).index(label)])
-
-
-def rank(p, label):
-    return order(p).index(label) + 1
-
-
-def slow_aps(p, u, label):
-    return mass_before(p, label) + u * p[label] if p[label] > 0 else 1.0
-
-
-def slow_raps(p, u, label):
-    return slow_aps(p, u, label) + 0.01 * max(0, rank(p, label) - 5)
-
-
-def slow_lac(p, u, label):
-    return 1 - p[label]
-
-
-def slow_saps(p, u, label):
-    r = rank(p, label)
-    return u * max(p) if r == 1 else max(p) + (r - 2 + u) * 0.2
-
-
-def slow_topk(p, u, label):
-    return rank(p, label) - 1 + u
-
-
-def slow_margin(p, u, label):
-    return max([p[j] for j in range(len(p)) if j != label], default=0.0) - p[label]
-
-
-DEFINITIONS = {
-    "aps": slow_aps,
-    "lac": slow_lac,
-    "margin": slow_margin,
-    "raps": slow_raps,
-    "saps": slow_saps,
-    "topk": slow_topk,
-}
+def slowly(p, u, label):
+    """Return every score of a label by its definition; equal labels are ranked by column."""
+    order = sorted(range(len(p)), key=lambda j: (-p[j], j))
+    rank = order.index(label) + 1
+    aps = sum(p[j] for j in order[: rank - 1]) + u * p[label] if p[label] > 0 else 1.0
+    return {
+        "aps": aps,
+        "lac": 1 - p[label],
+        "margin": max([p[j] for j in order if j != label], default=0.0) - p[label],
+        "raps": aps + 0.01 * max(0, rank - 5),
+        "saps": u * max(p) if rank == 1 else max(p) + (rank - 2 + u) * 0.2,
+        "topk": rank - 1 + u,
+    }
 
 
 @st.composite
@@ -70,39 +37,20 @@ def tables(draw, min_classes=1, max_classes=16):
     return counts / counts.sum(axis=1, keepdims=True), u
 
 
-def untied(seed, n=6, k=5):
-    rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.ones(k), n), rng.random(n)
-
-
 @pytest.mark.parametrize("name", SCORES)
 @laws
 @given(table=tables())
-def test_score_equals_its_definition(name, table):
+def test_score_equals_its_definition_row_by_row(name, table):
     proba, u = table
     expected = [
-        [DEFINITIONS[name](p.tolist(), v, j) for j in range(len(p))]
+        [slowly(p.tolist(), v, j)[name] for j in range(len(p))]
         for p, v in zip(proba, u, strict=True)
     ]
-    np.testing.assert_allclose(SCORES[name](proba, u), expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", SCORES)
-@laws
-@given(table=tables())
-def test_without_u_is_u_equal_to_one(name, table):
-    proba, _ = table
-    np.testing.assert_array_equal(SCORES[name](proba), SCORES[name](proba, np.ones(len(proba))))
-
-
-@pytest.mark.parametrize("name", SCORES)
-@laws
-@given(table=tables())
-def test_a_row_is_scored_alone(name, table):
-    proba, u = table
     together = SCORES[name](proba, u)
+    np.testing.assert_allclose(together, expected, rtol=0, atol=1e-12)
     alone = [SCORES[name](proba[i : i + 1], u[i : i + 1])[0] for i in range(len(proba))]
     np.testing.assert_array_equal(together, alone)
+    np.testing.assert_array_equal(SCORES[name](proba), SCORES[name](proba, np.ones(len(proba))))
 
 
 def test_scores_that_ignore_u_are_known():
@@ -111,35 +59,31 @@ def test_scores_that_ignore_u_are_known():
         assert is_randomised(score) == bool((score(proba, [0.2]) != score(proba, [0.7])).any())
 
 
+HALVES = [[0.5, 0.5], [0.5, 0.5]]
+
+
 @pytest.mark.parametrize(
-    ("proba", "sentence"),
+    ("proba", "u", "sentence"),
     [
-        ([0.5, 0.5], r"shape \(n_samples, n_classes\), got 1 dimension"),
-        ([[0.5, 0.5], [np.nan, 1.0]], "got nan in row 1; drop the rows"),
-        ([[1.5, -0.5]], "got -0.5 in row 0; pass normalised probabilities, not logits"),
-        ([[0.5, 0.5], [0.5, 0.4]], "sum to 1, got 0.9 in row 1; pass normalised"),
-        ([[np.inf, 0.0]], "sum to 1, got inf"),
+        ([0.5, 0.5], None, r"shape \(n_samples, n_classes\), got 1 dimension"),
+        ([[0.5, 0.5], [np.nan, 1.0]], None, "got nan in row 1; drop the rows"),
+        ([[1.5, -0.5]], None, "got -0.5 in row 0; pass normalised probabilities, not logits"),
+        ([[0.5, 0.5], [0.5, 0.4]], None, "sum to 1, got 0.9 in row 1; pass normalised"),
+        ([[np.inf, 0.0]], None, "sum to 1, got inf"),
+        *((HALVES, u, r"u must lie in \[0, 1\]") for u in ([-0.1, 1], [0, 1.1], [0, np.nan])),
+        (HALVES, [0.1, 0.2, 0.3], "u and proba must have the same number of rows; u ha"),
     ],
 )
-def test_bad_probabilities_are_refused(proba, sentence):
+def test_refusals(proba, u, sentence):
     for score in SCORES.values():
         with pytest.raises(FaregError, match=sentence):
-            score(proba)
-
-
-def test_bad_uniform_numbers_are_refused():
-    for score in SCORES.values():
-        for u in ([-0.1, 0.5], [0.5, 1.1], [0.5, np.nan]):
-            with pytest.raises(FaregError, match=r"u must lie in \[0, 1\]"):
-                score([[0.5, 0.5], [0.5, 0.5]], u)
-        with pytest.raises(FaregError, match="u and proba must have the same number of rows; u ha"):
-            score([[0.5, 0.5], [0.5, 0.5]], [0.1, 0.2, 0.3])
+            score(proba, u)
 
 
 def test_single_precision_is_accepted():
-    proba, u = untied(2, n=200, k=30)
-    single = aps(proba.astype(np.float32), u)
-    np.testing.assert_allclose(single, aps(proba, u), atol=1e-5)
+    rng = np.random.default_rng(2)
+    proba, u = rng.dirichlet(np.ones(30), 200), rng.random(200)
+    np.testing.assert_allclose(aps(proba.astype(np.float32), u), aps(proba, u), atol=1e-5)
 
 
 def test_get_score_finds_by_name_and_keeps_functions():

@@ -58,16 +58,12 @@ def is_covered(clf, X, y):
 
 def split_counts(estimator, n, m, confidence_level, score, repeats):
     """Count covered test points in fresh calibration and test samples."""
-    rng = np.random.default_rng(0)
-    counts = []
+    rng, counts = np.random.default_rng(0), []
+    options = {"confidence_level": confidence_level, "conformity_score": score}
     for repeat in range(repeats):
         X, y = draw(rng, n + m)
-        clf = SplitConformalClassifier(
-            estimator,
-            confidence_level=confidence_level,
-            conformity_score=score,
-            random_state=repeat,
-        ).conformalize(X[:n], y[:n])
+        clf = SplitConformalClassifier(estimator, random_state=repeat, **options)
+        clf.conformalize(X[:n], y[:n])
         counts.append(is_covered(clf, X[n:], y[n:]).sum())
     return np.array(counts)
 
@@ -133,20 +129,11 @@ def test_smoothed_pvalues_are_uniform(n, decimals):
     repeats = 4000
     scores = rng.normal(size=(repeats, n + 1)).round(decimals)
     repeat = np.arange(repeats)
-    p = conformal_pvalues(
-        scores[:, 1:].ravel(),
-        scores[:, 0],
-        calibration_categories=np.repeat(repeat, n),
-        categories=repeat,
-        u=rng.random(repeats),
-    )
+    known = {"calibration_categories": np.repeat(repeat, n), "categories": repeat}
+    calibration = scores[:, 1:].ravel()
+    p = conformal_pvalues(calibration, scores[:, 0], **known, u=rng.random(repeats))
     assert kstest(p, "uniform").pvalue > FALSE_ALARM / 9
-    plain = conformal_pvalues(
-        scores[:, 1:].ravel(),
-        scores[:, 0],
-        calibration_categories=np.repeat(repeat, n),
-        categories=repeat,
-    )
+    plain = conformal_pvalues(calibration, scores[:, 0], **known)
     for alpha in (0.1, 0.5):
         rejected = int((plain <= alpha).sum())
         assert binomtest(rejected, repeats, alpha, alternative="greater").pvalue > FALSE_ALARM / 18
@@ -166,18 +153,18 @@ def test_classifier_pvalues_of_true_labels_take_every_rank_equally_often(reader)
 # --- groups: thousands of independent repetitions, each a group of its own ---
 
 
-def repeated_groups(hard_where, n_calibration, repeats, seed):
+def repeated_groups(is_hard, seed, n_calibration=15, repeats=1500):
     """Return a table of many small studies with two binary features and a hard part.
 
     Every study and every cell of the two features holds ``n_calibration`` calibration rows and one
     test row, so the test rows of a cell are independent trials.
     """
     rng = np.random.default_rng(seed)
-    per_cell = n_calibration + 1
     study, first, second, row = (
-        axis.ravel() for axis in np.meshgrid(range(repeats), [0, 1], [0, 1], range(per_cell))
+        axis.ravel()
+        for axis in np.meshgrid(range(repeats), [0, 1], [0, 1], range(n_calibration + 1))
     )
-    proba, y = draw(rng, len(study), hard=hard_where(first, second))
+    proba, y = draw(rng, len(study), hard=is_hard(first, second))
     X = pd.DataFrame(proba).add_prefix("p")
     X["study"] = np.char.add("s", study.astype(str)).tolist()
     X["first"], X["second"] = first, second
@@ -186,7 +173,7 @@ def repeated_groups(hard_where, n_calibration, repeats, seed):
     return X, y, row == 0
 
 
-def failures(groups, covered, level):
+def failures(groups, covered, level=0.8):
     """Return the groups whose coverage is below ``level`` beyond chance, at FALSE_ALARM in all."""
     by_group = pd.Series(covered).groupby(list(groups)).agg(["sum", "size"])
     return [
@@ -197,105 +184,61 @@ def failures(groups, covered, level):
     ]
 
 
-def calibrated_coverage(cls, estimator, X, y, is_test, sensitive, **parameters):
-    clf = cls(estimator, sensitive_features=sensitive, random_state=0, **parameters)
-    clf.conformalize(X[~is_test], y[~is_test])
-    return is_covered(clf, X[is_test], y[is_test])
+@pytest.fixture
+def coverage_by(reader):
+    """Return a function that calibrates a method at 80% and says which test rows are covered."""
 
+    def covered(cls, table, sensitive=None, **parameters):
+        X, y, is_test = table
+        common = {"sensitive_features": sensitive, "random_state": 0, "confidence_level": 0.8}
+        clf = cls(reader(), **common, **parameters).conformalize(X[~is_test], y[~is_test])
+        return is_covered(clf, X[is_test], y[is_test])
 
-def first_is_hard(first, second):
-    return first == 1
-
-
-def equal_is_hard(first, second):
-    return first == second
+    return covered
 
 
 @pytest.mark.filterwarnings("error::fareg.FaregWarning")
-def test_exhaustive_covers_every_cell_where_split_and_partial_fail(reader):
-    X, y, is_test = repeated_groups(equal_is_hard, n_calibration=15, repeats=1500, seed=0)
+def test_exhaustive_covers_every_cell_where_split_and_partial_fail(coverage_by):
+    table = X, _, is_test = repeated_groups(lambda first, second: first == second, seed=0)
     groups = X.loc[is_test, "first"].astype(str) + X.loc[is_test, "second"].astype(str)
-    level = 0.8
-
-    def failing(cls, sensitive):
-        covered = calibrated_coverage(
-            cls, reader(), X, y, is_test, sensitive, confidence_level=level
-        )
-        return failures(groups, covered, level), covered
-
-    bad, covered = failing(ExhaustiveConformalClassifier, ["study", "first", "second"])
-    assert bad == []
+    covered = coverage_by(ExhaustiveConformalClassifier, table, ["study", "first", "second"])
+    assert failures(groups, covered) == []
     assert binomtest(int(covered.sum()), len(covered), 13 / 16).pvalue > FALSE_ALARM
-    hard_cells = ["00", "11"]
-    assert failing(SplitConformalClassifier, None)[0] == hard_cells
-    assert failing(PartialConformalClassifier, ["study and first"])[0] == hard_cells
+    split = coverage_by(SplitConformalClassifier, table)
+    partial = coverage_by(PartialConformalClassifier, table, ["study and first"])
+    assert failures(groups, split) == failures(groups, partial) == ["00", "11"]
 
 
 @pytest.mark.filterwarnings("error::fareg.FaregWarning")
-def test_partial_covers_every_level_where_split_fails(reader):
-    X, y, is_test = repeated_groups(first_is_hard, n_calibration=15, repeats=1500, seed=1)
-    level = 0.8
-    partial = calibrated_coverage(
-        PartialConformalClassifier,
-        reader(),
-        X,
-        y,
-        is_test,
-        ["study and first", "study and second"],
-        confidence_level=level,
+def test_partial_covers_every_level_where_split_fails(coverage_by):
+    table = X, _, is_test = repeated_groups(lambda first, _: first == 1, seed=1)
+    X = X[is_test]
+    partial = coverage_by(
+        PartialConformalClassifier, table, ["study and first", "study and second"]
     )
-    split = calibrated_coverage(
-        SplitConformalClassifier, reader(), X, y, is_test, None, confidence_level=level
-    )
-    for feature in ("first", "second"):
-        # one of the two test rows that share a level and a study: independent trials
-        other = "second" if feature == "first" else "first"
+    for feature, other in (("first", "second"), ("second", "first")):
         for value in (0, 1):
-            rows = (X.loc[is_test, other] == value).to_numpy()
-            assert failures(X.loc[is_test, feature][rows], partial[rows], level) == []
-    assert failures(X.loc[is_test, "first"], split, level) == [1]
+            # one of the two test rows that share a level and a study: independent trials
+            rows = (X[other] == value).to_numpy()
+            assert failures(X[feature][rows], partial[rows]) == []
+    assert failures(X["first"], coverage_by(SplitConformalClassifier, table)) == [1]
 
 
 @pytest.mark.filterwarnings("error::fareg.FaregWarning")
-def test_label_conditional_covers_every_label_where_split_fails(reader):
+def test_label_conditional_covers_every_label_where_split_fails(coverage_by):
     rng = np.random.default_rng(2)
-    repeats, per_label, level = 1500, 16, 0.8
-    study, y, row = (
-        axis.ravel() for axis in np.meshgrid(range(repeats), [0, 1, 2], range(per_label))
-    )
+    study, y, row = (axis.ravel() for axis in np.meshgrid(range(1500), [0, 1, 2], range(16)))
     proba = rng.dirichlet(np.ones(3), len(y))
     favoured = np.where(y == 2, 0, y)  # the model takes label 2 for label 0
     proba[np.arange(len(y)), favoured] += 1.0
     X = pd.DataFrame(proba / proba.sum(axis=1, keepdims=True)).add_prefix("p")
     X["study"] = np.char.add("s", study.astype(str)).tolist()
-    is_test = row == 0
-    covered = {
-        label_conditional: calibrated_coverage(
-            ExhaustiveConformalClassifier,
-            reader(),
-            X,
-            y,
-            is_test,
-            ["study"],
-            confidence_level=level,
-            label_conditional=label_conditional,
+    plain, by_label = (
+        coverage_by(
+            ExhaustiveConformalClassifier, (X, y, row == 0), ["study"], label_conditional=asked
         )
-        for label_conditional in (False, True)
-    }
-    assert failures(y[is_test], covered[True], level) == []
-    assert failures(y[is_test], covered[False], level) == [2]
-    hits = int(covered[True].sum())
-    assert binomtest(hits, len(covered[True]), 13 / 16).pvalue > FALSE_ALARM
-
-
-def test_a_group_of_repetitions_is_a_split_of_its_own(reader):
-    X, y, is_test = repeated_groups(first_is_hard, n_calibration=15, repeats=5, seed=3)
-    clf = ExhaustiveConformalClassifier(reader(), sensitive_features=["study"], random_state=0)
-    clf.conformalize(X[~is_test], y[~is_test])
-    together = clf.predict_set(X[is_test])
-    for study in X["study"].unique():
-        rows = (X["study"] == study).to_numpy()
-        split = SplitConformalClassifier(reader(), random_state=0)
-        split.conformalize(X[rows & ~is_test], y[rows & ~is_test])
-        own = split.predict_set(X[rows & is_test])
-        np.testing.assert_array_equal(own, together[rows[is_test]])
+        for asked in (False, True)
+    )
+    assert failures(y[row == 0], by_label) == []
+    assert failures(y[row == 0], plain) == [2]
+    assert binomtest(int(by_label.sum()), len(by_label), 13 / 16).pvalue > FALSE_ALARM

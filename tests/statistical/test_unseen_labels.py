@@ -51,7 +51,7 @@ def standard_error(values):
     return values.std() / np.sqrt(len(values))
 
 
-@pytest.mark.parametrize("n", [19, 99])
+@pytest.mark.parametrize("n", [19, 299])
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.2])
 def test_split_coverage_is_the_mean_of_its_law(reader, n, share):
     def make(seed):
@@ -62,15 +62,6 @@ def test_split_coverage_is_the_mean_of_its_law(reader, n, share):
     expected = np.sum(binom(n + 1, share).pmf(N) * np.minimum(k, n + 1 - N)) / (n + 1)
     assert abs(covered.mean() - expected) < 4.5 * standard_error(covered)
     assert 0 <= min(1 - ALPHA, 1 - share) - expected < 0.5 * np.sqrt(share * (1 - share) / n)
-
-
-def test_a_share_below_alpha_keeps_the_promise(reader):
-    def make(seed):
-        return SplitConformalClassifier(reader(), random_state=seed)
-
-    covered, _ = coverages(make, 0.05, n=299)
-    assert covered.mean() > 0.9 - 4.5 * standard_error(covered)
-    assert covered.mean() < 0.92  # the unseen labels are made up for, no more
 
 
 @pytest.mark.parametrize("cls", [SplitConformalClassifier, CondCPClassifier])

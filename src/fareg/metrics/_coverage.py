@@ -76,16 +76,13 @@ def mean_set_size(sets: Any) -> float:
 def coverage_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Return the share of rows whose set, by a fitted conformal classifier, holds the label.
 
+    It checks the promise, and is nothing to maximise: full sets cover everything.
+
     Parameters
     ----------
     estimator : fitted conformal classifier, or Pipeline that ends with one
     X : frame or array of shape (n_samples, n_features)
     y : array of shape (n_samples,)
-
-    Returns
-    -------
-    float
-        A check of the promise rather than something to maximise: full sets cover everything.
 
     Examples
     --------
@@ -108,13 +105,8 @@ def mean_set_size_scorer(estimator: Any, X: Any, y: Any = None) -> float:
     """Return minus the mean number of labels in the sets of a fitted conformal classifier.
 
     Coverage is promised whichever estimator is wrapped, so the best one has the smallest sets.
-    Larger is better for a search, hence the minus.
-
-    Parameters
-    ----------
-    estimator : fitted conformal classifier, or Pipeline that ends with one
-    X : frame or array of shape (n_samples, n_features)
-    y : ignored
+    Larger is better for a search, hence the minus. Arguments are those of :func:`coverage_scorer`;
+    ``y`` is ignored.
 
     Examples
     --------
@@ -123,11 +115,10 @@ def mean_set_size_scorer(estimator: Any, X: Any, y: Any = None) -> float:
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.model_selection import GridSearchCV
     >>> data = make_synthetic(600, random_state=0)
-    >>> X = data.X.filter(like="Feature")
     >>> clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
     >>> grid = {"estimator__C": [1e-6, 1.0]}
     >>> search = GridSearchCV(clf, grid, scoring=mean_set_size_scorer, cv=2)
-    >>> search.fit(X, data.y).best_params_
+    >>> search.fit(data.X.filter(like="Feature"), data.y).best_params_
     {'estimator__C': 1.0}
     """
     return -mean_set_size(_sets(estimator, X)[0])

@@ -30,7 +30,7 @@ from fareg._validation import (
     require,
 )
 from fareg._words import HTML, JSON, count, shown
-from fareg.calibration import Labelled
+from fareg.calibration import Batch, Labelled
 from fareg.groups import Rule
 from fareg.monitoring._bets import interval_at_all_times
 from fareg.monitoring._page import bands, curve, render
@@ -173,35 +173,36 @@ class CoverageMonitor:
             Ids of people or places with several rows, which a classifier needs that was calibrated
             with clusters: one row of each counts, drawn at random. Feed all rows of one together.
         """
-        if clusters is not None:
-            kept = self._one_of_each(X, y, clusters, sensitive_features, ids)
-            X, y, when, proba, sensitive_features, ids = (
-                None if part is None else take_rows(part, kept)
-                for part in (X, y, when, proba, sensitive_features, ids)
-            )
-        elif self.clf.n_calibration_clusters_ is not None:
+        if clusters is None and self.clf.n_calibration_clusters_ is not None:
             raise InvalidInputError(
                 "this classifier was calibrated with clusters, each of which counts once, got rows "
                 "without clusters; pass clusters, an id per row"
             )
-        beside = {"sensitive_features": sensitive_features, "ids": ids}
         with unjudged():  # a change is what the watch is for, so strange columns only warn
-            hashes = self.clf.labelled_hashes(X, y, **beside)
-        n, times, state = len(hashes), _times(when, len(hashes)), copy.deepcopy(self._state)
-        order = np.arange(n) if times is None else np.argsort(times, kind="stable")
-        place = np.empty(n, dtype=np.int64)
-        place[order] = np.arange(n)
-        state.known = [*state.known, self._new_batch(hashes, times)][-MOST_KNOWN:]
-        ties = np.random.Generator(np.random.PCG64(1).advance(state.n_rows)).random(n)[place]
+            hashes = self.clf.labelled_hashes(X, y, sensitive_features=sensitive_features, ids=ids)
+        check_same_length(X=hashes, y=y, proba=hashes if proba is None else proba)
+        times, state = _times(when, len(hashes)), copy.deepcopy(self._state)
+        kept = np.arange(len(hashes)) if clusters is None else _one_of_each(clusters, hashes)
+        if times is not None:
+            kept = kept[np.argsort(times[kept], kind="stable")]
+            times = times[kept]
+        batch = self._new_batch(hashes[kept], times)
+        state.known = [*state.known, batch][-MOST_KNOWN:]
+        X, y, proba, sensitive_features, ids = (
+            None if part is None else take_rows(part, kept)
+            for part in (X, y, proba, sensitive_features, ids)
+        )
+        n, tables = len(kept), [part for part in (X, sensitive_features) if part is not None]
         with accept_drift():
-            labelled, covered = self._judged(X, y, proba=proba, **beside)
-        tables = tuple(table for table in (X, sensitive_features) if table is not None)
-        numbers, calibration = state.n_rows + 1 + place, self.clf.calibration_
-        rows = Rows(labelled, covered, calibration, tables, ties, numbers, times)
+            labelled, covered = self._judged(
+                y, self.clf._batches(X, proba, sensitive_features, ids)
+            )
+        ties = np.random.Generator(np.random.PCG64(1).advance(state.n_rows)).random(n)
+        rows = Rows(labelled, covered, self.clf.calibration_, tables, ties, times, state.n_rows)
         for group, stream in zip(self._groups, state.streams, strict=True):
-            stream.advance(rows, order[group.inside(rows)[order]])
+            stream.advance(rows, np.flatnonzero(group.inside(rows)))
         if times is not None and n:
-            first, latest = times[order[[0, -1]]].tolist()
+            first, latest = times[[0, -1]].tolist()
             if state.latest is not None:
                 state.n_late += int((times < state.latest).sum())
                 first, latest = state.first, max(latest, state.latest)
@@ -210,31 +211,14 @@ class CoverageMonitor:
         self._state = state
         return self
 
-    def _one_of_each(
-        self, X: Any, y: Any, clusters: Any, sensitive_features: Any, ids: Any
-    ) -> IntArray:
-        """Return the number of one row of each cluster, in the order of the rows."""
-        codes = pd.factorize(np.asarray(clusters))[0]
-        with unjudged():
-            hashes = self.clf.labelled_hashes(X, y, sensitive_features=sensitive_features, ids=ids)
-        check_same_length(X=hashes, clusters=codes)
-        if (codes < 0).any():
-            raise InvalidInputError(
-                f"clusters must say whose row each is, got {int((codes < 0).sum())} missing; give "
-                "rows that belong to nobody an id of their own"
-            )
-        order = np.lexsort((hashes, codes))  # hashes are as good as random numbers
-        return np.sort(order[np.unique(codes[order], return_index=True)[1]])
-
-    def _judged(self, X: Any, y: Any, *, proba: Any, **beside: Any) -> tuple[Labelled, BoolArray]:
+    def _judged(self, y: Any, batches: Iterable[Batch]) -> tuple[Labelled, BoolArray]:
         """Return the rows with the scores that decide about their sets, and which are covered."""
         codes = label_codes(y, self.clf.classes_)
         parts, covered, start = [], [], 0
-        for batch in self.clf._batches(X, proba, *beside.values()):
+        for batch in batches:
             own = codes[start : start + len(batch)]
             parts.append(batch.labelled(own))
-            sets = self.clf._sets(batch)
-            covered.append(sets[np.arange(len(own)), own] & (own >= 0))
+            covered.append(self.clf._sets(batch)[np.arange(len(own)), own] & (own >= 0))
             start += len(batch)
         return Labelled.joined(parts), np.concatenate(covered)
 
@@ -391,6 +375,19 @@ def _fingerprint(clf: Any) -> str:
     for own in (sample.score, sample.weights):
         digest.update(b"" if own is None else np.ascontiguousarray(own).tobytes())
     return digest.hexdigest()
+
+
+def _one_of_each(clusters: Any, hashes: Any) -> IntArray:
+    """Return the number of one row of each cluster, in the order of the rows."""
+    codes = pd.factorize(np.asarray(clusters))[0]
+    check_same_length(X=hashes, clusters=codes)
+    if (codes < 0).any():
+        raise InvalidInputError(
+            f"clusters must say whose row each is, got {int((codes < 0).sum())} missing; give rows "
+            "that belong to nobody an id of their own"
+        )
+    order = np.lexsort((hashes, codes))  # hashes are as good as random numbers
+    return np.sort(order[np.unique(codes[order], return_index=True)[1]])
 
 
 def _times(when: Any, n: int) -> Any:

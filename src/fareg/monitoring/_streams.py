@@ -25,15 +25,15 @@ MOST_POINTS = 128  # of the picture
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The labelled rows of one update, in the order in which they came."""
+    """The labelled rows of one update, in the order of time."""
 
     labelled: Labelled
     covered: BoolArray  # (n,) whether the set of the row holds its label
     calibration: Any
-    tables: tuple[Any, ...]  # X and what lies next to it, for groups in words
+    tables: list[Any]  # X and what lies next to it, for groups in words
     ties: FloatArray  # (n,) uniform numbers that put equal scores in order
-    numbers: IntArray  # (n,) places in time, counted from 1 at the beginning of the watch
     when: Any  # (n,) numbers or texts; None without times
+    n_before: int  # rows of the watch before these
 
     @cached_property
     def places(self) -> list[IntArray]:
@@ -44,7 +44,7 @@ class Rows:
     def place(self, row: int) -> tuple[int, Any]:
         """Return the number and the time of a row, as JSON knows them."""
         when = None if self.when is None else self.when[row : row + 1].tolist()[0]
-        return int(self.numbers[row]), when
+        return self.n_before + 1 + int(row), when
 
     def inside(self, rule: Rule) -> BoolArray:
         """Return which rows a rule means, by the columns of the first table that has them."""
