@@ -60,7 +60,7 @@ class State:
 
     def __post_init__(self) -> None:
         require(min(self.n_rows, self.n_late) >= 0, "rows")
-        require(all(isinstance(batch, str) for batch in self.known), "known")
+        require(type(self.known) is list and set(map(type, self.known)) <= {str}, "known")
 
 
 class CoverageMonitor:
@@ -178,9 +178,9 @@ class CoverageMonitor:
                 "this classifier was calibrated with clusters, each of which counts once, got rows "
                 "without clusters; pass clusters, an id per row"
             )
+        check_same_length(X=X, y=y, proba=X if proba is None else proba)
         with unjudged():  # a change is what the watch is for, so strange columns only warn
             hashes = self.clf.labelled_hashes(X, y, sensitive_features=sensitive_features, ids=ids)
-        check_same_length(X=hashes, y=y, proba=hashes if proba is None else proba)
         times, state = _times(when, len(hashes)), copy.deepcopy(self._state)
         kept = np.arange(len(hashes)) if clusters is None else _one_of_each(clusters, hashes)
         if times is not None:
@@ -340,10 +340,11 @@ class CoverageMonitor:
                 monitor = cls(clf, groups=state["groups"], error=state["error"])
                 streams = [Stream.restored(own) for own in state["streams"]]
                 for own, new in zip(streams, monitor._state.streams, strict=True):
-                    require(own.name == new.name and own.threshold == new.threshold, "streams")
+                    require(own.is_like(new), "streams")
                 names = ("n_rows", "n_late", "first", "latest", "known")
                 monitor._state = State(streams=streams, **{name: state[name] for name in names})
                 monitor._read = hashlib.sha256(raw).hexdigest()
+                monitor.to_dict()  # whatever does not fit together shows here
                 return monitor
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise InvalidInputError(

@@ -193,6 +193,15 @@ class Stream:
             **state,
         )
 
+    def is_like(self, other: Stream) -> bool:
+        """Tell whether another stream watches the same, and remembers things of the same types."""
+        mine, its = (
+            [(name, type(v)) for name, v in vars(one).items() if name not in ("reference", "wager")]
+            for one in (self, other)
+        )
+        same = (self.name, self.alpha, self.threshold) == (other.name, other.alpha, other.threshold)
+        return same and mine == its
+
     def begin(self, scores: FloatArray, ties: FloatArray) -> None:
         """Start to bet, with the scores of known rows as the reference."""
         self.reference = Reference.of(scores, ties, self.alpha)
