@@ -71,11 +71,12 @@ def test_weights_beside_the_table():
         X[["age"]], y, proba=proba, sensitive_features=beside, shift=KnownWeights("weight")
     )
     p = clf.predict_p(X[["age"]], proba=proba, sensitive_features=beside)
-    own = SplitConformalClassifier(random_state=0)
-    own.conformalize(X[["age"]], y, proba=proba)
     assert p.shape == (N, 3)
     with pytest.raises(FaregError, match="pass them again"):
         clf.predict_p(X[["age"]], proba=proba)
+    missing = pd.concat([beside[:5].assign(weight=np.nan), beside[5:]])
+    with pytest.raises(FaregError, match="weights must be non-negative numbers, got nan"):
+        clf.predict_set(X[["age"]], proba=proba, sensitive_features=missing)
 
 
 @pytest.mark.parametrize(
@@ -185,22 +186,27 @@ def test_refusals(shift, words):
     assert "\n" not in str(caught.value)
 
 
-def test_learning_is_refused_where_it_cannot_work():
-    X = table()[0]
-    with pytest.raises(FaregError, match="X_new must have at least 50 rows"):
-        CovariateShift().fit(X, X[:20])
-    with pytest.raises(FaregError, match="clip"):
-        CovariateShift(clip=0.5).fit(X, X)
-    with pytest.raises(FaregError, match="X has no column"):
-        CovariateShift().fit(X, X.drop(columns="age"))
-    dated = X.assign(day=np.arange(N)), X.assign(day=np.arange(N) + N)
-    with pytest.raises(FaregError, match="have their like among the calibration rows"):
-        CovariateShift().fit(*dated)
-    same = np.full((N, 3), 1 / 3)
-    with pytest.raises(FaregError, match="do not tell the labels apart"):
-        LabelShift().fit(table()[1], same, same)
-    with pytest.raises(FaregError, match="a column for each"):
-        LabelShift().fit(table()[1], same, same[:, :2] * 1.5)
+SAME = np.full((N, 3), 1 / 3)
+X = table()[0]
+
+
+@pytest.mark.parametrize(
+    ("fit", "words"),
+    [
+        (lambda: CovariateShift().fit(X, X[:20]), "X_new must have at least 50 rows"),
+        (lambda: CovariateShift(clip=0.5).fit(X, X), "clip"),
+        (lambda: CovariateShift().fit(X, X.drop(columns="age")), "X has no column"),
+        (
+            lambda: CovariateShift().fit(*(X.assign(day=np.arange(N) + k) for k in (0, N))),
+            "have their like among the calibration rows",
+        ),
+        (lambda: LabelShift().fit(table()[1], SAME, SAME), "do not tell the labels apart"),
+        (lambda: LabelShift().fit(table()[1], SAME, SAME[:, :2] * 1.5), "a column for each"),
+    ],
+)
+def test_learning_is_refused_where_it_cannot_work(fit, words):
+    with pytest.raises(FaregError, match=words):
+        fit()
 
 
 def test_a_watch_of_weighted_sets_learns_from_its_first_rows_and_belongs_to_one_model(tmp_path):
@@ -211,9 +217,3 @@ def test_a_watch_of_weighted_sets_learns_from_its_first_rows_and_belongs_to_one_
     monitor.save(tmp_path / "s.json")
     with pytest.raises(FaregError, match="another model"):
         fareg.CoverageMonitor.load(tmp_path / "s.json", calibrated(None))
-
-
-def test_weights_of_rows_to_come_are_asked_for():
-    clf, (X, _, proba) = calibrated(KnownWeights("weight")), table()
-    with pytest.raises(FaregError, match="weights must be non-negative numbers, got nan"):
-        clf.predict_set(pd.concat([X[:5].assign(weight=np.nan), X[5:]]), proba=proba)
