@@ -106,6 +106,8 @@ def raps(
 
     Parameters
     ----------
+    proba, u : array-like
+        As for :func:`aps`.
     penalty : float, default=0.01
         The paper's lambda.
     free_ranks : int, default=5
@@ -145,6 +147,8 @@ def saps(
 
     Parameters
     ----------
+    proba, u : array-like
+        As for :func:`aps`.
     weight : float, default=0.2
         The paper's lambda, the price of one rank.
 
