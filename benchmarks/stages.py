@@ -22,7 +22,7 @@ from fareg.groups import Disadvantage
 
 BASE = "base model"
 STAGES = [  # (stage, where a function lives, its name)
-    ("checking the table", _answers, "read_table"),
+    ("checking the table", _answers, "read_rows"),
     ("reading the table", _answers, "select_columns"),
     ("hashing rows", ConformalClassifier, "_hashes"),
     ("hashing rows", _answers, "numbered_hashes"),

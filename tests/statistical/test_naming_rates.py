@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from fareg import Rule
 from fareg.calibration import Labelled
-from fareg.classifiers._models import shortfall
+from fareg.classifiers._fareg import shortfall
 from fareg.classifiers._naming import NamedGroup, verify_groups
 from fareg.groups import find_groups
 from fareg.pvalues import CalibrationScores

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -96,8 +96,7 @@ class FittedAnswers:
         ``predict_set`` keeps the labels whose score is at most the threshold of the row. Rows that
         calibrated have other random numbers here than they had there.
         """
-        batches = self._batches(X, proba, sensitive_features, ids)
-        return np.concatenate([batch.scores for batch in batches])
+        return self._each(lambda batch: batch.scores, X, proba, sensitive_features, ids)
 
     def predict_set(
         self,
@@ -139,8 +138,7 @@ class FittedAnswers:
             ``sets[i, j]`` tells whether ``classes_[j]`` is in the set of row i.
         """
         alpha = None if confidence_level is None else check_confidence_level(confidence_level)
-        batches = self._batches(X, proba, sensitive_features, ids)
-        return np.concatenate([self._sets(batch, alpha) for batch in batches])
+        return self._each(lambda rows: self._sets(rows, alpha), X, proba, sensitive_features, ids)
 
     @available_if(lambda clf: getattr(clf, "calibration_", Calibration).has_pvalues)
     def predict_p(
@@ -160,8 +158,7 @@ class FittedAnswers:
         p : ndarray of shape (n_samples, n_classes)
             ``P(p <= alpha) <= alpha`` wherever the method promises coverage ``1 - alpha``.
         """
-        batches = self._batches(X, proba, sensitive_features, ids)
-        return np.concatenate([self.calibration_.pvalues(batch) for batch in batches])
+        return self._each(self.calibration_.pvalues, X, proba, sensitive_features, ids)
 
     def predict_labels(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
@@ -317,8 +314,7 @@ class FittedAnswers:
     def _sets(self, batch: Batch, alpha: float | None = None) -> BoolArray:
         """Return the sets of these rows, at the confidence level of fit or at another one."""
         if alpha is None:
-            sets = batch.scores <= self.calibration_.thresholds(batch)
-            return sets if self.allow_empty else self._kept(batch, sets)
+            return self._kept(batch, batch.scores <= self.calibration_.thresholds(batch))
         if not self.calibration_.has_pvalues:
             raise InvalidInputError(
                 f"{type(self).__name__} has no p-values, so its sets have the confidence level of "
@@ -332,6 +328,16 @@ class FittedAnswers:
             empty = np.flatnonzero(~sets.any(axis=1))
             sets[empty, batch.proba[empty].argmax(axis=1)] = True
         return sets
+
+    def _batches(
+        self, X: Any, proba: Any = None, sensitive_features: Any = None, ids: Any = None
+    ) -> Iterator[Batch]:
+        """Yield the rows that a method was called with."""
+        return self._score(self._asked(X, proba, sensitive_features, ids))
+
+    def _each(self, answer: Callable[[Batch], Any], *asked: Any) -> Any:
+        """Return the answers to all rows that a method was called with."""
+        return np.concatenate([answer(batch) for batch in self._batches(*asked)])
 
     def _asked(
         self, X: Any, proba: Any = None, sensitive_features: Any = None, ids: Any = None
@@ -371,8 +377,7 @@ class FittedAnswers:
             before = np.zeros(len(rows), dtype=np.int64)  # the answer to a person is one answer
         hashes = self._hashes(rows) if hashes is None else hashes
         u = uniforms_of(numbered_hashes(hashes, role, before))
-        people, score = self._people(rows), get_score(self.conformity_score)
-        weights = None
+        people, score, weights = self._people(rows), get_score(self.conformity_score), None
         if self.shift_ is not None and role == "prediction":
             weights = self.shift_.of_new(rows.tables, len(self.classes_))
         for place, own in rows.blocks(len(self.classes_)):
@@ -398,19 +403,17 @@ class FittedAnswers:
 
     def _hashes(self, rows: Rows) -> Any:
         """Return 64 bits per row that equal rows have in common, by values, ids and labels."""
-        parts = [
-            row_hashes(own.table, self.key_, own.proba, own.ids, own.codes)
-            for _, own in rows.blocks(len(self.classes_))
-        ]
+        blocks = rows.blocks(len(self.classes_))
+        parts = [row_hashes(r.table, self.key_, r.proba, r.ids, r.codes) for _, r in blocks]
         return np.concatenate(parts)
 
     def _labelled(self, rows: Rows, role: str, hashes: Any = None, before: Any = None) -> Labelled:
         """Return rows with known labels, reduced to what they teach."""
         codes: Any = rows.codes
-        parts, start, is_given = list[Labelled](), 0, rows.proba is not None
-        is_given = is_given or bool(hidden_columns(self.estimator_, rows.table))
+        parts, start = list[Labelled](), 0
+        is_given = rows.proba is not None or hidden_columns(self.estimator_, rows.table)
         for batch in self._score(rows, role, hashes, before):
-            place = slice(start, start + len(batch.u))
+            place = slice(start, start + len(batch))
             if is_given and role == "calibration" and not start:
                 warn_of_swapped(batch.proba.argmax(axis=1), codes[place], self.classes_)
             clusters = None if rows.clusters is None else rows.clusters[place]
@@ -436,11 +439,17 @@ class FittedAnswers:
         rows = self._asked(X, None, sensitive_features, ids)
         return self._hashes(replace(rows, codes=label_codes(y, self.classes_)))
 
-    def _batches(
-        self, X: Any, proba: Any = None, sensitive_features: Any = None, ids: Any = None
-    ) -> Iterator[Batch]:
-        """Yield the rows that a method was called with."""
-        return self._score(self._asked(X, proba, sensitive_features, ids))
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotConformalizedError(
+                f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
+                "conformalize(X, y) with a fitted estimator"
+            )
+        if changed := self.changed_parameters():
+            raise NotConformalizedError(
+                f"{', '.join(changed)} was changed after fit, and sets would still be those of the "
+                "old value; call fit or conformalize again, or set it back"
+            )
 
     def changed_parameters(self) -> list[str]:
         """Return the parameters that were set to something else after fit.
@@ -452,18 +461,6 @@ class FittedAnswers:
             for name, value in self.parameters_.items()
             if (now := getattr(self, name)) is not value and repr(now) != repr(value)
         ]
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "n_calibration_"):
-            raise NotConformalizedError(
-                f"this {type(self).__name__} is not conformalized yet; call fit(X, y), or "
-                "conformalize(X, y) with a fitted estimator"
-            )
-        if changed := self.changed_parameters():
-            raise NotConformalizedError(
-                f"{', '.join(changed)} was changed after fit, and sets would still be those of the "
-                "old value; call fit or conformalize again, or set it back"
-            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_calibration_")

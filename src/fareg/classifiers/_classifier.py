@@ -72,11 +72,6 @@ PARTS = ("base", "learner")  # parameters with parameters of their own, which an
 UNKNOWN = np.array([None, 0.0, "a"], dtype=object)  # a missing value, a number, a text
 
 
-def _are_kinds(kinds: Any) -> bool:
-    """Tell what each column held, or that no names were known, from everything else."""
-    return kinds is None or (isinstance(kinds, dict) and set(kinds.values()) <= set(KINDS))
-
-
 @dataclass(eq=False, repr=False)
 class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
     """Base of the conformal classifiers: a scikit-learn shell around a calibration.
@@ -150,11 +145,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             Whose row it is, as in :meth:`predict_set`.
         """
         rows = self._start(X, y, sensitive_features, clusters, ids)
-        excluded = (
-            self._hidden_from_estimator(rows)
-            if check_flag("exclude_sensitive", exclude_sensitive)
-            else []
-        )
+        wanted = check_flag("exclude_sensitive", exclude_sensitive)
+        excluded = self._sensitive_positions(rows) if wanted else []
         if self.estimator is not None and is_given(self.estimator):
             refuse_weights(sample_weight)
             rows = self._begin_with(rows, None, None)
@@ -171,10 +163,21 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             weights = routed_weights(self, sample_weight, len(rows))
             weights = None if weights is None else weights[train]
         model = gradient_boosting(seed) if self.estimator is None else clone(self.estimator)
-        self.excluded_, own = excluded, rows.take(train)
-        visible = readable(own.X, excluded) if excluded else own.X
+        own, self.excluded_ = rows.take(train), excluded
+        visible = readable(own.X, excluded)
         self._begin(trained(clone(model), visible, own.y, weights))
-        training = self._training(model, visible, own, seed, weights)
+        training = None
+        if self.learn_from in ("auto", "train"):  # by models that were trained without these rows
+            folds: dict[str, Any] = {
+                "cv": self.cv,
+                "clusters": own.clusters,
+                "seed": seed,
+                "weights": weights,
+            }
+            proba = out_of_fold_proba(model, visible, own.y, self.classes_, **folds)
+            training = self._taught(replace(own, proba=proba))
+        elif self._has_groups:
+            training = Training(self._people(own))
         return self._conformalize(rows.take(rest), training)
 
     @all_or_nothing
@@ -258,15 +261,14 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         self._check_parameters()
         rows = read_rows(self, X, None, sensitive_features, ids, reset=True)
         rows = labelled(rows, y, clusters)
-        table, beside, selection = rows.table, rows.beside, self.sensitive_features
         kinds = [{str(n): kind_of(own) for n, own in some.items()} for some in rows.tables]
         self.column_kinds_ = kinds[-1] if is_frame(X) else None
-        self.sensitive_kinds_ = None if beside is None else kinds[0]
+        self.sensitive_kinds_ = None if rows.beside is None else kinds[0]
+        selection = self.sensitive_features
         if selection is not None and not callable(selection):  # before any work is done
-            selected_positions(table if beside is None else beside, selection)
-        for columns in rows.tables:
-            for sentence in doubtful_columns(columns):
-                warn(sentence)
+            selected_positions(rows.tables[0], selection)
+        for sentence in (own for columns in rows.tables for own in doubtful_columns(columns)):
+            warn(sentence)
         self.seen_values_ = summarise(*rows.tables, clusters=rows.clusters)
         return rows
 
@@ -308,24 +310,6 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
             "conformalize needs a fitted estimator: pass FrozenEstimator(model) or proba=, or call "
             "fit(X, y), which trains it"
         )
-
-    def _training(self, model: Any, X: Any, rows: Rows, seed: int, weights: Any) -> Any:
-        """Return the training rows; where they teach, by models that were trained without them."""
-        if not self._has_groups:
-            return None
-        if self.learn_from not in ("auto", "train"):
-            return Training(self._people(rows))
-        proba = out_of_fold_proba(
-            model,
-            X,
-            rows.y,
-            self.classes_,
-            cv=self.cv,
-            clusters=rows.clusters,
-            seed=seed,
-            weights=weights,
-        )
-        return self._taught(replace(rows, proba=proba))
 
     def _taught(self, rows: Rows) -> Training:
         """Return what labelled rows teach, with probabilities by models that never saw them."""
@@ -372,11 +356,11 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         warn_of_full_sets(calibration, self.classes_, self.alpha_)
         return self
 
-    def _hidden_from_estimator(self, rows: Rows) -> list[int]:
-        """Return where the sensitive features stand in X; the model file remembers it."""
-        if rows.beside is not None:
-            return []  # X does not hold them
+    def _sensitive_positions(self, rows: Rows) -> list[int]:
+        """Return where the sensitive features stand in X, if it holds them."""
         selection = self.sensitive_features
+        if rows.beside is not None:
+            return []
         if selection is None or callable(selection):
             raise InvalidInputError(
                 f"exclude_sensitive needs sensitive_features by name or position, got {selection}"
@@ -419,41 +403,45 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         except FaregError as error:
             raise ValueError(str(error)) from error
         n, kinds, sample = self.n_features_in_, self.column_kinds_, self.calibration_.sample
-        names = getattr(self, "feature_names_in_", None)
+        names, key, excluded = getattr(self, "feature_names_in_", None), self.key_, self.excluded_
+        people, shift = (None if sample.sizes is None else sample.n_people), self.shift_
         holds = {
             "alpha_": self.alpha_ == check_confidence_level(self.confidence_level),
-            "key_": type(self.key_) is int and 0 <= self.key_ < 2**64,
+            "key_": type(key) is int and 0 <= key < 2**64,
             "classes_": isinstance(self.classes_, np.ndarray) and self.classes_.ndim == 1,
             "n_features_in_": type(n) is int and n > 0,
             "feature_names_in_": names is None
             or (isinstance(names, np.ndarray) and names.shape == (n,)),
-            "excluded_": isinstance(self.excluded_, list)
-            and all(type(p) is int and 0 <= p < n for p in self.excluded_),
+            "excluded_": isinstance(excluded, list)
+            and all(type(p) is int and 0 <= p < n for p in excluded),
             "seen_values_": is_summary(self.seen_values_),
             "sensitive_kinds_": _are_kinds(self.sensitive_kinds_),
             "column_kinds_": _are_kinds(kinds)
             and len(kinds or range(n)) == n
             and list(kinds or ()) == list(kinds or () if names is None else names),
-            "shift_": self.shift_ is None
-            or (isinstance(self.shift_, Weighing) and sample.weights is not None),
+            "shift_": shift is None or (isinstance(shift, Weighing) and sample.weights is not None),
             "n_calibration_": self.n_calibration_ == len(sample) > 0,
-            "n_calibration_clusters_": self.n_calibration_clusters_
-            == (None if sample.sizes is None else sample.n_people),
+            "n_calibration_clusters_": self.n_calibration_clusters_ == people,
         }
         for part, is_right in holds.items():
             require(is_right, part)
         X = np.repeat(UNKNOWN[:, None], n, axis=1)
-        unknown = pd.DataFrame(X, columns=names)
-        rows = Rows(X if names is None else unknown, canonical(X if names is None else unknown))
+        table: Any = X if names is None else pd.DataFrame(X, columns=names)
+        rows = Rows(table, canonical(table))
         if self.sensitive_kinds_:
             beside = pd.DataFrame(dict.fromkeys(self.sensitive_kinds_, UNKNOWN))
             rows = replace(rows, beside=canonical(beside))
         own = (self.sensitive_features, getattr(self, "feature_map", None))
         with suppress(Exception if any(map(callable, own)) else FaregError):
-            people = self._people(rows)  # what the user selects may refuse rows of unknown values
-            nothing = np.zeros((len(rows), len(self.classes_)))
-            batch = Batch(people, nothing, nothing, np.full(len(rows), 0.5))
+            # what the user selects may refuse rows of unknown values
+            who, nothing = self._people(rows), np.zeros((len(rows), len(self.classes_)))
+            batch = Batch(who, nothing, nothing, np.full(len(rows), 0.5))
             n_labels = len(self.classes_) if self.label_conditional else None
             self.calibration_.check(batch, n_labels, self.alpha_)
-            if self.shift_ is not None:
-                self.shift_.of_new(rows.tables, len(self.classes_))
+            if shift is not None:
+                shift.of_new(rows.tables, len(self.classes_))
+
+
+def _are_kinds(kinds: Any) -> bool:
+    """Say whether this is what each column held in fit, or None."""
+    return kinds is None or (isinstance(kinds, dict) and set(kinds.values()) <= set(KINDS))

@@ -7,22 +7,19 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fareg._columns import check_columns
-from fareg._validation import BoolArray, Count, IntArray, InvalidInputError
+from fareg._validation import BoolArray, Count, IntArray
 from fareg.calibration import (
     Everyone,
     FeatureLevels,
     JointLevels,
     Labelled,
-    Members,
     Mondrian,
     SelectedLevels,
     Union,
 )
 from fareg.classifiers._classifier import ConformalClassifier
 from fareg.classifiers._models import Training, learn_levels
-from fareg.classifiers._naming import rules_of
-from fareg.groups import Rule
+from fareg.classifiers._naming import check_rules, protected, rules_of
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -99,16 +96,6 @@ class SplitConformalClassifier(ConformalClassifier):
         return Mondrian.fit(Everyone(), rows, self.alpha_, label_conditional=self.label_conditional)
 
 
-def check_rules(name: str, groups: Any) -> None:
-    """Refuse what are no rules."""
-    for rule in rules_of(groups):
-        if not isinstance(rule, Rule):
-            raise InvalidInputError(
-                f"{name} must be rules, got {rule!r}; make one with "
-                'Rule.parse("sex = Female and age > 60")'
-            )
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class PartialConformalClassifier(ConformalClassifier):
     """Equalized coverage for every level of every single sensitive feature.
@@ -168,19 +155,11 @@ class PartialConformalClassifier(ConformalClassifier):
         return [part.quantiles for part in self.calibration_.parts]
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
+        levels = map(FeatureLevels, learn_levels(rows, training).levels)
+        groups: list[Any] = [*levels, *protected(rules_of(self.groups), rows.people)]
         by_label = self.label_conditional
-        parts = [
-            Mondrian.fit(FeatureLevels(levels), rows, self.alpha_, label_conditional=by_label)
-            for levels in learn_levels(rows, training).levels
-        ]
-        rules = rules_of(self.groups)
-        for rule in rules:
-            check_columns(rule.features, list(map(str, rows.people)), "sensitive_features")
-        parts += [
-            Mondrian.fit(Members(rule), rows, self.alpha_, label_conditional=by_label)
-            for rule in rules
-        ]
-        return Union(tuple(parts))
+        fits = (Mondrian.fit(g, rows, self.alpha_, label_conditional=by_label) for g in groups)
+        return Union(tuple(fits))
 
     def _promised_to(self) -> str | None:
         who = "every level of every sensitive feature"
@@ -277,16 +256,10 @@ allow_empty, random_state
     Notes
     -----
     Of equally bad levels the larger counts, of equally bad features the first. If the selected cell
-    has no calibration rows, or too few for the confidence level, the row gets the full set, with
-    one warning.
-
-    The theorem conditions on the selection that the true label leads to. It says nothing about
-    groups that were not selected, about combinations of features (unless ``n_select`` asks for
-    them), or about rows picked by what `selected_features` reports: that is what all labels agree
-    on, and conditioning on this agreement can bias the coverage.
-
-    Adding one point leaves only three possible patterns of miscoverage, so the selections of all
-    rows and labels are table look-ups: O(N log N) once, then O(n_features) per row and label.
+    has too few calibration rows for the confidence level, the row gets the full set, with one
+    warning. The theorem conditions on the selection that the true label leads to. It says nothing
+    about groups that were not selected, about combinations of features (unless ``n_select`` asks
+    for them), or about rows picked by what `selected_features` reports, on which all labels agree.
 
     References
     ----------
@@ -323,9 +296,8 @@ allow_empty, random_state
         selected : bool ndarray of shape (n_samples, n_sensitive_features)
             Columns in the order of ``levels_``.
         """
-        batches = self._batches(X, proba, sensitive_features)
-        parts = [self.calibration_.selected(batch) for batch in batches]
-        selected, features = np.concatenate(parts), np.arange(len(self.levels_))
+        selected = self._each(self.calibration_.selected, X, proba, sensitive_features)
+        features = np.arange(len(self.levels_))
         return (selected[..., None] == features).any(axis=2).all(axis=1)
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,6 @@ from typing import Annotated, Any, Self
 import numpy as np
 import pandas as pd
 
-from fareg._columns import check_columns
 from fareg._validation import (
     FloatArray,
     IntArray,
@@ -21,19 +19,21 @@ from fareg._validation import (
     one_of,
     require,
 )
-from fareg.calibration import Batch, Labelled, LevelThresholds, Members, Mondrian, Sample, Union
+from fareg.calibration import Batch, Labelled, LevelThresholds, Mondrian, Sample, Union
 from fareg.classifiers._classifier import ConformalClassifier, Folds
-from fareg.classifiers._models import (
-    Training,
-    divide_rows,
-    shortfall,
+from fareg.classifiers._models import Training, divide_rows
+from fareg.classifiers._naming import (
+    check_groups,
+    check_rules,
+    describe_groups,
+    protected,
+    rules_of,
+    verify_groups,
 )
-from fareg.classifiers._naming import check_groups, describe_groups, rules_of, verify_groups
 from fareg.classifiers._rows import labelled
 from fareg.groups import (
     DisadvantageLevels,
     LabelLevels,
-    Rule,
     find_groups,
     learn_disadvantage,
     permutation_shares,
@@ -51,19 +51,8 @@ def check_learner(name: str, learner: Any) -> None:
         )
 
 
-def check_protect(name: str, protect: Any) -> None:
-    """Refuse what names no groups."""
-    if isinstance(protect, str) and protect in ("found", "nothing"):
-        return
-    if all(isinstance(rule, Rule) for rule in rules_of(protect)):
-        return
-    raise InvalidInputError(
-        f'{name} must be "found", "nothing", a rule or a list of rules, got {protect!r}; make a '
-        'rule with Rule.parse("sex = Female and age > 60")'
-    )
-
-
 NumberOfLevels = Annotated[int, partial(check_count, maximum=100)]
+Protected = Annotated[Any, partial(check_rules, words=("found", "nothing"))]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -143,7 +132,7 @@ class FaReGClassifier(ConformalClassifier):
     learn_from: Annotated[str, one_of("auto", "train", "split")] = "auto"
     cv: Folds = 5
     learner: Annotated[Any, check_learner] | None = None
-    protect: Annotated[Any, check_protect] = "found"
+    protect: Protected = "found"
 
     @classmethod
     def paper(cls, estimator: Any = None, *, data: str = "synthetic", **parameters: Any) -> Any:
@@ -173,43 +162,35 @@ class FaReGClassifier(ConformalClassifier):
         return room.PublishedFaReGClassifier.published(estimator, data=data, **parameters)
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
-        by_label, alpha = self.label_conditional, self.alpha_
+        alpha, fit = self.alpha_, {"label_conditional": self.label_conditional}
         own = () if isinstance(self.protect, str) else rules_of(self.protect)
-        for rule in own:
-            check_columns(rule.features, list(map(str, rows.people)), "sensitive_features")
+        protected(own, rows.people)  # before anything is learned
         teachers, rest = divide_rows(rows, training, self.learn_from, self.key_, "look for a group")
         adaptive = is_adaptive(get_score(self.conformity_score))
-        missed = shortfall(teachers, alpha, adaptive=adaptive, label_conditional=by_label)
-        orders = tuple(self._learned_levels(teachers, missed, rest))  # edges are fixed here
+        missed = shortfall(teachers, alpha, adaptive=adaptive, **fit)
+        levels = self._levels_learned(teachers, missed, rest)  # edges are fixed here
         found = find_groups(teachers.people, missed, teachers.clusters)  # words are fixed here
-        levels = LabelLevels(orders) if by_label else orders[0]
         apart = rest.independent_rows()
         if self.protect == "found":  # who the rows are about may decide, their labels may not
             sizes = [int(rule.inside(rest.people)[apart].sum()) for rule in found]
-            own = tuple(
-                r for r, n in zip(found, sizes, strict=True) if conformal_rank(n, alpha) <= n
-            )
+            enough = [conformal_rank(n, alpha) <= n for n in sizes]
+            own = tuple(rule for rule, is_large in zip(found, enough, strict=True) if is_large)
         self.protected_ = own
-        parts: list[Any] = [LevelThresholds.fit(levels, rest, alpha, label_conditional=by_label)]
-        parts += [
-            Mondrian.fit(Members(rule), rest, alpha, label_conditional=by_label)
-            for rule in self.protected_
-        ]
-        calibration, one_each = Union(tuple(parts)), rest.take(apart)
+        groups = [Mondrian.fit(g, rest, alpha, **fit) for g in protected(own, rest.people)]
+        calibration = Union((LevelThresholds.fit(levels, rest, alpha, **fit), *groups))
+        one_each = rest.take(apart)
         split = Sample.of(one_each, label_conditional=False).split_thresholds(alpha)
         covered = (one_each.y >= 0) & (one_each.score <= split)
         self.named_groups_ = verify_groups(found, one_each.people, covered, 1 - alpha)
-        members = {own.rule: own.rule.inside(rest.people) for own in self.named_groups_}
+        members = {group.rule: group.rule.inside(rest.people) for group in self.named_groups_}
         self.groups_ = describe_groups(
             self.named_groups_, members, calibration, apart, self.classes_
         )
         return calibration
 
-    def _learned_levels(
-        self, teachers: Labelled, missed: FloatArray, rest: Labelled
-    ) -> Iterator[DisadvantageLevels]:
+    def _levels_learned(self, teachers: Labelled, missed: FloatArray, rest: Labelled) -> Any:
         """Learn who is disadvantaged and cut it into levels: for each label, or once for all."""
-        seed = self.key_ % 2**32
+        orders, seed = [], self.key_ % 2**32
         for label in range(rest.n_classes) if self.label_conditional else (None,):
             own, others = (
                 np.arange(len(rows)) if label is None else np.flatnonzero(rows.y == label)
@@ -219,9 +200,9 @@ class FaReGClassifier(ConformalClassifier):
             learned = learn_disadvantage(
                 some.people, missed[own], some.clusters, learner=self.learner, seed=seed
             )
-            yield DisadvantageLevels.cut(
-                learned, some.people, n_levels=self.n_levels, n_calibration=n
-            )
+            sizes = {"n_levels": self.n_levels, "n_calibration": n}
+            orders.append(DisadvantageLevels.cut(learned, some.people, **sizes))
+        return LabelLevels(tuple(orders)) if self.label_conditional else orders[0]
 
     def recalibrated(
         self,
@@ -247,8 +228,7 @@ class FaReGClassifier(ConformalClassifier):
         other = copy(self)
         rows = other._calibration_rows(given, shift)
         sample = Sample.of(rows, label_conditional=self.label_conditional)
-        places, apart = self.calibration_.places(rows), rows.independent_rows()
-        return other.with_sample(sample, places, apart)
+        return other.with_sample(sample, self.calibration_.places(rows), rows.independent_rows())
 
     def with_sample(self, sample: Sample, places: IntArray, apart: IntArray | None = None) -> Self:
         """Return this classifier with the thresholds of other calibration rows.
@@ -372,3 +352,23 @@ class FaReGClassifier(ConformalClassifier):
         learned = self.disadvantage_
         first = learned[0] if isinstance(learned, tuple) else learned
         check_groups(self.groups_, self.named_groups_, set(first.columns))
+
+
+def shortfall(rows: Labelled, alpha: float, *, adaptive: bool, label_conditional: bool) -> Any:
+    """Return how badly each row is covered, shape (n,) in [0, 1], larger is worse.
+
+    It is the share of confidence levels in ``[1 - 5 alpha, 1]`` at which split conformal sets of
+    these rows miss the label: the aim is that of the 0/1 indicator at ``1 - alpha``, with far less
+    noise. If ``label_conditional``, rows are compared with those of the same label.
+
+    An adaptive score covers as promised wherever the probabilities are true, and too little where
+    the true label gets less probability than they expect, ``sum_k p_k^2 - p_y > 0`` on average. So
+    this surprise stands for the score there: it has no random part and is small in rows that say
+    little, so fewer rows teach the same.
+    """
+    if adaptive and not label_conditional:
+        return np.where(rows.y >= 0, (rows.surprise + 0.25) / 1.25, 1.0)  # it is at least -1/4
+    alike = pd.Series(rows.score).groupby(rows.y if label_conditional else np.zeros(len(rows)))
+    rank = (alike.rank() / (alike.transform("size") + 1)).to_numpy()
+    missed = 1 - np.clip((1 - rank) / min(1.0, 5 * alpha), 0.0, 1.0)
+    return np.where(rows.y >= 0, missed, 1.0)

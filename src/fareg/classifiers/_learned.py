@@ -188,9 +188,8 @@ class PLCPClassifier(ConformalClassifier):
 
     def predict_region(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the region whose threshold each row gets, shape (n_samples,)."""
-        batches = self._batches(X, None, sensitive_features)
-        cells = [self.calibration_.groups.cells(batch) for batch in batches]
-        return self.kept_[np.concatenate(cells)]
+        cells = self._each(self.calibration_.groups.cells, X, None, sensitive_features)
+        return self.kept_[cells]
 
     @property
     def regions_(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -30,13 +30,7 @@ from fareg._columns import (
 from fareg._labels import label_codes
 from fareg._levels import LevelCoding
 from fareg._threads import few_threads
-from fareg._validation import (
-    FaregError,
-    FloatArray,
-    IntArray,
-    InvalidInputError,
-    warn,
-)
+from fareg._validation import FaregError, FloatArray, IntArray, InvalidInputError, warn
 from fareg._words import first_line
 from fareg.calibration import Labelled
 from fareg.classifiers._probabilities import ProbabilityColumns
@@ -81,12 +75,12 @@ def check_estimator(estimator: Any) -> Any:
 
 
 def is_trainable(estimator: Any) -> bool:
-    """Tell a model that scikit-learn can copy without its training, and that has a ``fit``."""
+    """Say whether scikit-learn can copy a model without its training, and train it."""
     return hasattr(estimator, "fit") and hasattr(estimator, "get_params")
 
 
 def is_given(estimator: Any) -> bool:
-    """Tell whether there is nothing to train: a frozen model, columns, or one of another kind.
+    """Say whether there is nothing to train: a frozen model, columns, or one of another kind.
 
     Examples
     --------
@@ -99,7 +93,7 @@ def is_given(estimator: Any) -> bool:
 
 
 def is_fitted(estimator: Any) -> bool:
-    """Tell whether an estimator was trained."""
+    """Say whether an estimator was trained, or needs no training."""
     if not is_trainable(estimator):
         return True
     try:
@@ -123,7 +117,7 @@ def hidden_columns(estimator: Any, names: Iterable[Any]) -> tuple[str, ...]:
     >>> hidden_columns(ProbabilityColumns(["p_no", "p_yes"]), ["age", "p_no", "p_yes"])
     ('p_no', 'p_yes')
     """
-    model = getattr(estimator, "estimator", estimator)  # a FrozenEstimator holds it
+    model = unfrozen(estimator)
     if not isinstance(model, ProbabilityColumns):
         return ()
     columns, names = [c for c in model.columns_.values() if c is not None], list(names)
@@ -191,14 +185,7 @@ def _at_work(estimator: Any, X: Any, refusal: str) -> Iterator[None]:
 
 
 def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:
-    """Train an estimator; if it refuses the rows, say so in one sentence.
-
-    Examples
-    --------
-    >>> from sklearn.dummy import DummyClassifier
-    >>> trained(DummyClassifier(), [[0.0], [1.0]], [0, 1]).classes_.tolist()
-    [0, 1]
-    """
+    """Train an estimator; if it refuses the rows, say so in one sentence."""
     named = {} if weights is None else {_weight_name(estimator): weights}
     with _at_work(estimator, X, f"could not be trained on {len(y)} of the rows"):
         return check_estimator(estimator.fit(X, y, **named))
@@ -206,6 +193,8 @@ def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:
 
 def readable(X: Any, excluded: Sequence[int]) -> Any:
     """Return a table without the columns at these positions."""
+    if not excluded:
+        return X
     return columns_at(X, [p for p in range(len(column_names(X))) if p not in excluded])
 
 
@@ -214,7 +203,7 @@ def ask(estimator: Any, X: Any, excluded: Sequence[int] = (), method: str = "pre
 
     ``excluded`` are the positions of columns that it may not read.
     """
-    X = readable(X, excluded) if excluded else X
+    X = readable(X, excluded)
     if is_frame(X):  # in the order in which the estimator knows the columns, if it does
         X = in_order(X, getattr(estimator, "feature_names_in_", None))
     with _at_work(estimator, X, "refuses these rows"):
@@ -231,14 +220,12 @@ def out_of_fold_proba(
     clusters: Any,
     seed: int,
     weights: Any = None,
-    progress: Callable[[int], Any] | None = None,
 ) -> FloatArray:
     """Return the probabilities of each row by an estimator that was trained without its fold.
 
     Folds are drawn at random; rows of one cluster stay in one fold. Each costs one training with
-    ``weights``, before which ``progress`` is called with its number, from 1. A class that a fold's
-    training rows lack gets probability zero there. If all rows are one cluster, none is left to
-    train on, and all classes are equally probable.
+    ``weights``. A class that a fold's training rows lack gets probability zero there. If all rows
+    are one cluster, none is left to train on, and all classes are equally probable.
 
     Returns
     -------
@@ -258,9 +245,7 @@ def out_of_fold_proba(
     kind: Any = KFold if clusters is None else GroupKFold
     folds = kind(n_splits=min(cv, n_units), shuffle=True, random_state=seed)
     proba = np.zeros((len(y), len(classes)))
-    for number, (train, test) in enumerate(folds.split(np.zeros(len(y)), groups=clusters), 1):
-        if progress is not None:
-            progress(number)
+    for train, test in folds.split(np.zeros(len(y)), groups=clusters):
         known = np.unique(y[train])
         if len(known) == 1:  # many estimators refuse to learn a single class
             proba[np.ix_(test, label_codes(known, classes))] = 1.0
@@ -318,10 +303,7 @@ def split_rows(n_rows: int, share: float, clusters: Any, seed: int) -> tuple[Int
 
 
 def learn_levels(rows: Labelled, training: Training | None) -> LevelCoding:
-    """Find the levels of the sensitive features.
-
-    Numbers with many values are cut at quartiles of the training rows, if these are known.
-    """
+    """Find the levels of the sensitive features; many values are cut at quartiles of training."""
     return LevelCoding.learn(rows.people, None if training is None else training.people)
 
 
@@ -371,23 +353,3 @@ def divide_rows(
         n_teach = max(MIN_LEARNING_CLUSTERS, n_learn * len(distinct) // n)
         teaches = (rng.permutation(len(distinct)) < n_teach)[number[order]]
     return rows.take(order[teaches][:MAX_LEARNING_ROWS]), rows.take(order[~teaches])
-
-
-def shortfall(rows: Labelled, alpha: float, *, adaptive: bool, label_conditional: bool) -> Any:
-    """Return how badly each row is covered, shape (n,) in [0, 1], larger is worse.
-
-    It is the share of confidence levels in ``[1 - 5 alpha, 1]`` at which split conformal sets of
-    these rows miss the label: the aim is that of the 0/1 indicator at ``1 - alpha``, with far less
-    noise. If ``label_conditional``, rows are compared with those of the same label.
-
-    An adaptive score covers as promised wherever the probabilities are true, and too little where
-    the true label gets less probability than they expect, ``sum_k p_k^2 - p_y > 0`` on average. So
-    this surprise stands for the score there: it has no random part and is small in rows that say
-    little, so fewer rows teach the same.
-    """
-    if adaptive and not label_conditional:
-        return np.where(rows.y >= 0, (rows.surprise + 0.25) / 1.25, 1.0)  # it is at least -1/4
-    alike = pd.Series(rows.score).groupby(rows.y if label_conditional else np.zeros(len(rows)))
-    rank = (alike.rank() / (alike.transform("size") + 1)).to_numpy()
-    missed = 1 - np.clip((1 - rank) / min(1.0, 5 * alpha), 0.0, 1.0)
-    return np.where(rows.y >= 0, missed, 1.0)

@@ -11,8 +11,9 @@ import pandas as pd
 from scipy.stats import fisher_exact
 
 from fareg import _words as words
-from fareg._validation import BoolArray, IntArray, require
-from fareg.calibration import LevelThresholds, Union
+from fareg._columns import check_columns
+from fareg._validation import BoolArray, IntArray, InvalidInputError, require
+from fareg.calibration import LevelThresholds, Members, Union
 from fareg.groups import MAX_SHARE, Rule, is_far_below
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import holm
@@ -38,6 +39,26 @@ def rules_of(groups: Any) -> tuple[Any, ...]:
     """Return the rules of one group or several: rules, named groups or findings of an audit."""
     several = groups if isinstance(groups, list | tuple) else [groups]
     return tuple(getattr(group, "rule", group) for group in several)
+
+
+def check_rules(name: str, groups: Any, words: tuple[str, ...] = ()) -> None:
+    """Refuse what is neither rules nor one of these words."""
+    if isinstance(groups, str) and groups in words:
+        return
+    for rule in rules_of(groups):
+        if not isinstance(rule, Rule):
+            known = "".join(f'"{word}", ' for word in words)
+            raise InvalidInputError(
+                f"{name} must be {known}a rule or a list of rules, got {rule!r}; make a rule with "
+                'Rule.parse("sex = Female and age > 60")'
+            )
+
+
+def protected(rules: Sequence[Rule], people: pd.DataFrame) -> list[Members]:
+    """Return the groups that rules mean; refuse rules about other columns than these."""
+    for rule in rules:
+        check_columns(rule.features, list(map(str, people)), "sensitive_features")
+    return [Members(rule) for rule in rules]
 
 
 @dataclass(frozen=True, repr=False)

@@ -92,10 +92,10 @@ class ProbabilityColumns(ProbabilisticClassifier):
             With it, "1" is the label 1 if y holds numbers, and the names in a list are shortened
             to labels of y.
         """
-        found = self._found(column_names(X), y)
-        selected_positions(
-            column_names(X), _named(found), TABLE
-        )  # refuses columns that X does not have
+        names = column_names(X)
+        found = self._found(names, y)
+        named = [column for column in found.values() if column is not None]
+        selected_positions(names, named, TABLE)  # refuses columns that X does not have
         validate_data(self, X, skip_check_array=True)  # notes the names of the columns
         self.found_ = found
         return self
@@ -118,7 +118,8 @@ class ProbabilityColumns(ProbabilisticClassifier):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probabilities that X holds, shape (n_samples, n_classes)."""
-        table = select_columns(X, _named(self.columns_), TABLE)
+        columns = [column for column in self.columns_.values() if column is not None]
+        table = select_columns(X, columns, TABLE)
         name = f"columns {shown(table)}"
         for _, column in table.items():
             if column.dtype != np.float64:
@@ -142,18 +143,19 @@ class ProbabilityColumns(ProbabilisticClassifier):
         """Return the column of each label; ``names`` are those of a table, if there is one."""
         if (self.columns is None) == (self.prefix is None):
             raise InvalidInputError(f"{TABLE} needs either columns or prefix, got {self.columns!r}")
-        if isinstance(self.columns, dict):
+        if self.prefix is not None:
+            if names is None:
+                raise NotConformalizedError(
+                    f'{TABLE}(prefix="{self.prefix}") needs a table to look for columns: '
+                    "call fit(X) first"
+                )
+            columns: list[Any] = [name for name in names if name.startswith(self.prefix)]
+            labels: list[Any] = [name.removeprefix(self.prefix) for name in columns]
+        elif isinstance(self.columns, dict):
             labels, columns = list(self.columns), list(self.columns.values())
-        elif self.prefix is None:
-            columns, labels = _listed(self.columns, y)
-        elif names is None:
-            raise NotConformalizedError(
-                f'{TABLE}(prefix="{self.prefix}") needs a table to look for columns: '
-                "call fit(X) first"
-            )
         else:
-            columns = [name for name in names if name.startswith(self.prefix)]
-            labels = [name.removeprefix(self.prefix) for name in columns]
+            columns = [self.columns] if isinstance(self.columns, str) else list(self.columns)
+            labels = _labels_of(columns, y)
         if not columns:
             raise InvalidInputError(
                 f"{TABLE} names no columns, got {self.columns or self.prefix!r}; "
@@ -243,9 +245,8 @@ class ProbabilityArrays(ClassifierMixin, BaseEstimator):
         )
 
 
-def _listed(columns: Any, y: Any) -> tuple[list[Any], list[Any]]:
-    """Return names and the labels in them: labels of y if it is known, else what follows ``_``."""
-    columns = [columns] if isinstance(columns, str) else list(columns)
+def _labels_of(columns: list[Any], y: Any) -> list[str]:
+    """Return the labels in names: labels of y if it is known, else what follows a common start."""
     if not all(isinstance(name, str) for name in columns):
         raise InvalidInputError(
             f"a list of {TABLE} must hold names, got {columns!r}; "
@@ -253,12 +254,8 @@ def _listed(columns: Any, y: Any) -> tuple[list[Any], list[Any]]:
         )
     if y is not None and columns:
         found = column_classes(y, len(columns), names=columns, table=TABLE).classes
-        return columns, list(map(str, found))
+        return list(map(str, found))
     n_shared = shared_length(columns) if len(columns) > 1 else 0
     # labels such as "mid" and "min" share letters of their own, so only whole words are cut
     prefix = re.sub(r"[^\W_]*$", "", columns[0][:n_shared]) if columns else ""
-    return columns, [name.removeprefix(prefix) for name in columns]
-
-
-def _named(columns: dict[Any, Any]) -> list[Any]:
-    return [column for column in columns.values() if column is not None]
+    return [name.removeprefix(prefix) for name in columns]

@@ -54,17 +54,17 @@ class Rows:
     @property
     def tables(self) -> list[pd.DataFrame]:
         """The sensitive features next to X, if there are any, and X."""
-        return [table for table in (self.beside, self.table) if table is not None]
+        return [self.table] if self.beside is None else [self.beside, self.table]
 
     def take(self, rows: Any) -> Rows:
         """Return some of the rows, by their numbers or a slice."""
-        frames = (
-            None if frame is None else frame.iloc[rows].reset_index(drop=True)
-            for frame in (self.table, self.beside)
-        )
-        arrays = (self.ids, self.proba, self.y, self.clusters, self.codes)
-        own = (None if array is None else array[rows] for array in arrays)
-        return Rows(take_rows(self.X, rows), *frames, *own)  # type: ignore[arg-type]
+        own: dict[str, Any] = {"X": take_rows(self.X, rows)}
+        for name, part in vars(self).items():
+            if isinstance(part, pd.DataFrame) and name != "X":
+                own[name] = part.iloc[rows].reset_index(drop=True)
+            elif part is not None and name != "X":
+                own[name] = part[rows]
+        return replace(self, **own)
 
     def blocks(self, n_classes: int) -> Iterator[tuple[slice, Rows]]:
         """Yield parts whose scores fit into memory, and where they stand."""
@@ -86,21 +86,8 @@ def read_rows(
 ) -> Rows:
     """Return rows like those of fit, or those of fit itself with ``reset``.
 
+    Without ``reset``, columns must be those of fit, and values take the kind they had there.
     ``labels`` names the columns of their probabilities.
-    """
-    X, table = read_table(clf, X, reset=reset)
-    beside = None
-    if sensitive_features is not None:
-        beside = read_beside(clf, sensitive_features, X, reset=reset)
-    ids = None if ids is None else read_ids(ids, X)
-    proba = None if proba is None else read_proba(proba, X, clf.classes_, labels)
-    return Rows(X, table, beside, ids, proba)
-
-
-def read_table(clf: Any, X: Any, *, reset: bool = False) -> tuple[Any, pd.DataFrame]:
-    """Return X if the classifier can read it, and its columns in canonical form.
-
-    Without ``reset``, the columns must be those of fit, and values take the kind they had there.
     """
     X = check_table(X)
     if not reset and is_frame(X):
@@ -118,10 +105,8 @@ def read_table(clf: Any, X: Any, *, reset: bool = False) -> tuple[Any, pd.DataFr
         raise InvalidInputError(f"{reason}; pass the columns that fit had") from error
     if len(X) == 0:
         raise InvalidInputError("X must have at least one row, got 0 sample(s)")
-    if reset:
-        return X, canonical(X)
-    kinds = clf.column_kinds_ or {}
-    if not kinds and is_frame(X):
+    kinds = {} if reset else clf.column_kinds_ or {}
+    if not reset and not kinds and is_frame(X):
         X = np.asarray(X)  # fit had an array, so what it learned knows columns by position
     elif kinds and column_names(X) != list(kinds):  # without names to compare, position counts
         is_named = isinstance(X, pd.DataFrame)
@@ -130,7 +115,12 @@ def read_table(clf: Any, X: Any, *, reset: bool = False) -> tuple[Any, pd.DataFr
     for name, kind in kinds.items():
         if (kind == "text") != (table[name].dtype == object):
             table[name] = as_text(table[name]) if kind == "text" else _numbers(table[name], kind)
-    return X, table
+    beside = None
+    if sensitive_features is not None:
+        beside = read_beside(clf, sensitive_features, X, reset=reset)
+    ids = None if ids is None else read_ids("ids", ids, X)
+    proba = None if proba is None else read_proba(proba, X, clf.classes_, labels)
+    return Rows(X, table, beside, ids, proba)
 
 
 def _numbers(column: pd.Series, kind: str) -> pd.Series:
@@ -153,15 +143,14 @@ def check_names(model: Any, X: Any, name: str) -> None:
     names = [str(column) for column in getattr(model, "feature_names_in_", ())]
     own = column_names(X) if is_frame(X) and names else names
     check_columns(names, own, "X")
-    extra = [column for column in own if column not in names]
-    if extra:
+    if extra := [column for column in own if column not in names]:
         raise InvalidInputError(
             f"X must have the {len(names)} columns of fit, got {len(own)}; leave out "
             f"{shown(extra)} with X[list({name}.feature_names_in_)]"
         )
 
 
-def read_beside(clf: Any, frame: Any, X: Any, *, reset: bool = False) -> pd.DataFrame:
+def read_beside(clf: Any, frame: Any, X: Any, *, reset: bool) -> pd.DataFrame:
     """Return the sensitive features next to X: without ``reset``, the columns of fit."""
     frame = frame.to_frame() if isinstance(frame, pd.Series) else frame
     if not is_frame(frame):
@@ -177,9 +166,8 @@ def read_beside(clf: Any, frame: Any, X: Any, *, reset: bool = False) -> pd.Data
         raise InvalidInputError(
             "this classifier was calibrated without sensitive_features beside X; leave them out"
         )
-    names = list(clf.sensitive_kinds_)
-    check_columns(names, column_names(table), "sensitive_features")
-    return table[names]
+    check_columns(list(clf.sensitive_kinds_), column_names(table), "sensitive_features")
+    return table[list(clf.sensitive_kinds_)]
 
 
 def labelled(rows: Rows, y: Any, clusters: Any) -> Rows:
@@ -195,18 +183,12 @@ def labelled(rows: Rows, y: Any, clusters: Any) -> Rows:
     except (TypeError, ValueError) as error:  # labels that are bytes are a TypeError
         raise InvalidInputError(str(error)) from error
     if clusters is not None:
-        ids = _one_type(_read_ids("clusters", clusters, rows.X), "clusters must hold ids")
-        clusters = np.unique(ids, return_inverse=True)[1]
+        clusters = read_ids("clusters", clusters, rows.X)
     return replace(rows, y=labels, clusters=clusters)
 
 
-def read_ids(ids: Any, X: Any) -> Any:
-    """Return who each row is about as texts, in which 7, 7.0 and "7" are one person."""
-    number, persons = pd.factorize(_read_ids("ids", ids, X))
-    return np.array([WHOLE.sub("", str(one).strip()) for one in persons], dtype=object)[number]
-
-
-def _read_ids(name: str, given: Any, X: Any) -> Any:
+def read_ids(name: str, given: Any, X: Any) -> Any:
+    """Return "clusters" as numbers, and "ids" as texts, in which 7, 7.0 and "7" are one person."""
     ids = np.asarray(given)
     if ids.ndim != 1:
         raise InvalidInputError(f"{name} must be one id per row, got shape {ids.shape}")
@@ -216,7 +198,10 @@ def _read_ids(name: str, given: Any, X: Any) -> Any:
             f"{name} must not be missing, got {n_missing} missing ids of {len(ids)}; give each "
             "such row an id of its own"
         )
-    return ids
+    if name == "clusters":
+        return np.unique(_one_type(ids, "clusters must hold ids"), return_inverse=True)[1]
+    number, persons = pd.factorize(ids)
+    return np.array([WHOLE.sub("", str(one).strip()) for one in persons], dtype=object)[number]
 
 
 def _one_type(values: Any, rule: str) -> Any:
@@ -248,13 +233,12 @@ def read_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> Any:
             f"proba must have a column for each of the {len(classes)} classes ({shown(classes)}), "
             f"got {table.shape[1]}"
         )
-    names = frame_names(proba)
-    labels = list(classes) if labels is None and names is None else labels
-    found = column_classes(classes, len(classes), names=names, classes=labels, table="proba")
-    order = label_codes(classes, found.classes)
+    labels = list(classes) if labels is None and frame_names(proba) is None else labels
+    found = proba_classes(proba, classes, labels)
+    order = label_codes(classes, found)
     if (order < 0).any():
         raise InvalidInputError(
-            f"the columns of proba are {shown(found.classes)}, but the classes are "
+            f"the columns of proba are {shown(found)}, but the classes are "
             f"{shown(classes)}; name each class once"
         )
     return table if (np.diff(order) == 1).all() else table[:, order]
