@@ -34,8 +34,10 @@ SLOW = (
     "classifiers/test_parameters.py",
     "classifiers/test_probabilities.py",
     "classifiers/test_rectified.py",
+    "classifiers/test_rare_classes.py",
     "classifiers/test_report.py",
     "classifiers/test_sklearn_checks.py",
+    "classifiers/test_wild_parameters.py",
     "cli",
     "experiments",
     "groups/test_disadvantage.py",
@@ -58,9 +60,7 @@ SLOW = (
     "test_ids_in_files.py",
     "test_load_and_faults.py",
     "test_predict_folder.py",
-    "test_rare_classes.py",
     "test_start.py",
-    "test_wild_parameters.py",
 )
 
 

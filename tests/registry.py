@@ -8,6 +8,13 @@ SHORT = {
     fareg.PLCPClassifier: {"max_iter": 2, "n_restarts": 1},
 }
 
+# methods that learn from some of the rows, and what these are looked at for
+LEARNERS = {
+    fareg.FaReGClassifier: "look for a group",
+    fareg.PLCPClassifier: "learn regions from",
+    fareg.RectifiedConformalClassifier: "learn a quantile from",
+}
+
 
 def short(cls, *args, **parameters):
     """Return a classifier that trains for a moment."""

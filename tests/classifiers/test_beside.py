@@ -113,22 +113,6 @@ def test_rows_that_teach_bring_their_probabilities_and_who_they_are_about():
     assert clf.plot_levels(new, Y_NEW, proba=P_NEW, sensitive_features=WHO_NEW) is not None
 
 
-@pytest.mark.parametrize(
-    ("told", "words"),
-    [
-        ({"clusters_learn": [1, 2]}, "clusters has 2"),
-        ({"clusters_learn": np.arange(300)}, "clusters has 300"),
-        ({"sensitive_learn": None}, "sensitive_learn=frame"),
-        ({"X_learn": None, "y_learn": None}, "got no X_learn"),
-    ],
-)
-def test_what_is_told_of_rows_that_teach_must_be_about_them(told, words):
-    whole = {"X_learn": WHO[["age"]], "y_learn": Y, "proba_learn": P, "sensitive_learn": WHO}
-    clf = FaReGClassifier(sensitive_features=["sex"], random_state=0)
-    with pytest.raises(FaregError, match=words):
-        clf.conformalize(WHO[["age"]], Y, proba=P, sensitive_features=WHO, **(whole | told))
-
-
 @pytest.mark.parametrize("cls", CLASSIFIERS)
 def test_blocks_of_an_array_in_a_file_give_the_same_sets(cls, tmp_path, monkeypatch):
     """Scores are computed for a few rows at a time, and the array is never read as a whole."""
@@ -153,14 +137,10 @@ def test_blocks_of_an_array_in_a_file_give_the_same_sets(cls, tmp_path, monkeypa
     np.testing.assert_array_equal(clf.predict_set(WHO_NEW, proba=new), sets)
     table = clf.predict_table(WHO_NEW, proba=new)
     np.testing.assert_array_equal(table["size"], sets.sum(axis=1))
-
-
-def test_rows_of_a_later_block_are_named_by_their_number(monkeypatch):
-    monkeypatch.setattr(_rows, "BLOCK", 3 * 32)
     wrong = P.copy()
     wrong[77] = 2.0
     with pytest.raises(FaregError, match="got 6 in row 77; pass normalised"):
-        SplitConformalClassifier().conformalize(WHO, Y, proba=wrong)
+        clf.conformalize(WHO, Y, proba=wrong)
 
 
 @pytest.mark.parametrize(
@@ -176,19 +156,12 @@ def test_rows_of_a_later_block_are_named_by_their_number(monkeypatch):
         (np.log(P), {}, "apply softmax"),
         (P.astype(str), {}, "proba must hold numbers"),
         (None, {"classes": LABELS}, "got no proba"),
+        (P, {"X_learn": WHO, "y_learn": Y}, "learns nothing from X_learn"),
     ],
 )
 def test_bad_probabilities_are_refused_with_the_fix(proba, options, message):
     with pytest.raises(FaregError, match=message):
         SplitConformalClassifier().conformalize(WHO, Y, proba=proba, **options)
-
-
-def test_what_was_beside_the_table_is_asked_for_again():
-    clf = SplitConformalClassifier().conformalize(WHO, Y, proba=P)
-    with pytest.raises(FaregError, match="pass those of these rows too: proba=P"):
-        clf.predict_set(WHO_NEW)
-    with pytest.raises(FaregError, match=r"each of the 3 classes \(low, mid, top\), got 2"):
-        clf.predict_set(WHO_NEW, proba=P_NEW[:, :2])
 
 
 def test_swapped_columns_are_told():
@@ -237,20 +210,6 @@ def test_sensitive_features_beside_the_table_define_groups(cls, tmp_path):
         back.predict_set(DOSE_NEW)
 
 
-@pytest.mark.parametrize(
-    ("about", "message"),
-    [
-        (["sex"], "must be a frame, got list; names of columns of X belong into the constructor"),
-        (WHO[:-1], "must have the same number of rows"),
-        (WHO.to_numpy(), "must be a frame, got ndarray"),
-    ],
-)
-def test_bad_sensitive_features_are_refused_with_the_fix(about, message):
-    clf = fareg.PartialConformalClassifier(LogisticRegression().fit(DOSE, Y))
-    with pytest.raises(FaregError, match=message):
-        clf.conformalize(DOSE, Y, sensitive_features=about)
-
-
 def test_labels_in_another_order_are_refused_wherever_rows_have_names():
     y = pd.Series(Y, index=DOSE.index)
     mixed = y[::-1]
@@ -270,24 +229,6 @@ def test_labels_in_another_order_are_refused_wherever_rows_have_names():
     ):
         with pytest.raises(FaregError, match=r"must have its rows in the order of .*; pass .*loc"):
             ask()
-
-
-def test_sensitive_features_must_be_those_of_calibration():
-    clf = fareg.PartialConformalClassifier(LogisticRegression().fit(DOSE, Y))
-    clf.conformalize(DOSE, Y, sensitive_features=WHO["sex"])
-    with pytest.raises(FaregError, match="has no column sex; nearest columns: age"):
-        clf.predict_set(DOSE_NEW, sensitive_features=WHO_NEW[["age"]])
-    clf.conformalize(DOSE.join(WHO["sex"])[["dose"]], Y)
-    with pytest.raises(FaregError, match="without sensitive_features beside X; leave them out"):
-        clf.predict_set(DOSE_NEW, sensitive_features=WHO_NEW)
-
-
-def test_fit_splits_what_is_beside_the_table_too():
-    clf = fareg.ExhaustiveConformalClassifier(LogisticRegression(), random_state=0)
-    clf.fit(DOSE, Y, sensitive_features=WHO[["sex"]])
-    assert clf.estimator_.n_features_in_ == 1
-    assert len(clf.cells_) == 2
-    assert clf.predict_set(DOSE_NEW, sensitive_features=WHO_NEW).shape == (150, 3)
 
 
 class Noting(LogisticRegression):
@@ -324,8 +265,54 @@ def test_an_estimator_never_sees_excluded_features(cls, tmp_path):
     assert clf.conformalize(X, Y).excluded_ == [1, 2]
 
 
-def test_excluding_needs_to_know_what():
-    with pytest.raises(FaregError, match="needs sensitive_features by name or position, got None"):
-        SplitConformalClassifier().fit(DOSE, Y, exclude_sensitive=True)
-    with pytest.raises(FaregError, match="leaves the estimator no column"):
-        SplitConformalClassifier(sensitive_features=["dose"]).fit(DOSE, Y, exclude_sensitive=True)
+TAUGHT = {"X_learn": DOSE, "y_learn": Y, "proba_learn": P, "sensitive_learn": WHO}
+FAREG, PARTIAL = FaReGClassifier, fareg.PartialConformalClassifier
+
+
+@pytest.mark.parametrize(
+    ("cls", "verb", "beside", "message"),
+    [
+        (
+            PARTIAL,
+            "conformalize",
+            {"sensitive_features": ["sex"]},
+            "a frame, got list; names of columns",
+        ),
+        (PARTIAL, "conformalize", {"sensitive_features": WHO[:-1]}, "the same number of rows"),
+        (
+            PARTIAL,
+            "conformalize",
+            {"sensitive_features": WHO.to_numpy()},
+            "a frame, got ndarray",
+        ),
+        (FAREG, "conformalize", {**TAUGHT, "clusters_learn": [1, 2]}, "clusters has 2"),
+        (FAREG, "conformalize", {**TAUGHT, "clusters_learn": np.arange(300)}, "clusters has 300"),
+        (FAREG, "conformalize", {**TAUGHT, "sensitive_learn": None}, "sensitive_learn=frame"),
+        (FAREG, "conformalize", {**TAUGHT, "X_learn": None, "y_learn": None}, "got no X_learn"),
+        (PARTIAL, "fit", {"exclude_sensitive": True}, "by name or position, got None"),
+        ("all", "fit", {"exclude_sensitive": True}, "leaves the estimator no column"),
+    ],
+)
+def test_what_lies_beside_the_table_and_cannot_be_used_is_refused(cls, verb, beside, message):
+    selection = ["dose"] if cls == "all" else None
+    clf = (PARTIAL if cls == "all" else cls)(LogisticRegression(), sensitive_features=selection)
+    own = {"sensitive_features": WHO, "proba": P} if verb == "conformalize" else {}
+    with pytest.raises(FaregError, match=message):
+        getattr(clf, verb)(DOSE, Y, **{**own, **beside})
+
+
+def test_what_was_beside_the_table_is_asked_for_again():
+    clf = PARTIAL().conformalize(DOSE, Y, proba=P, sensitive_features=WHO["sex"])
+    new = {"sensitive_features": WHO_NEW}
+    with pytest.raises(FaregError, match="pass those of these rows too: proba=P"):
+        clf.predict_set(DOSE_NEW, **new)
+    with pytest.raises(FaregError, match=r"each of the 3 classes \(low, mid, top\), got 2"):
+        clf.predict_set(DOSE_NEW, proba=P_NEW[:, :2], **new)
+    with pytest.raises(FaregError, match="has no column sex; nearest columns: age"):
+        clf.predict_set(DOSE_NEW, proba=P_NEW, sensitive_features=WHO_NEW[["age"]])
+    clf = fareg.ExhaustiveConformalClassifier(LogisticRegression(), random_state=0)
+    clf.fit(DOSE, Y, sensitive_features=WHO[["sex"]])  # it divides what is beside the table too
+    assert (clf.estimator_.n_features_in_, len(clf.cells_)) == (1, 2)
+    assert clf.predict_set(DOSE_NEW, **new).shape == (150, 3)
+    with pytest.raises(FaregError, match="without sensitive_features beside X; leave them out"):
+        clf.fit(DOSE, Y).predict_set(DOSE_NEW, **new)

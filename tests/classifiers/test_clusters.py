@@ -11,7 +11,7 @@ from fareg.classifiers import CLASSIFIERS
 from fareg.persistence import describe
 from fareg.pvalues import conformal_rank
 from fareg.workflow import calibrate_file
-from registry import short
+from registry import LEARNERS, short
 
 NAMES = ["p0", "p1", "p2"]
 
@@ -48,7 +48,7 @@ def test_copies_of_people_have_the_sets_of_one_row_each(reader):
     X, y, person = rows_of(60, 5)
     _, once = np.unique(person, return_index=True)
     for cls in CLASSIFIERS:
-        if "learn_from" in cls().get_params() or cls is fareg.PLCPClassifier:
+        if cls in LEARNERS:
             continue  # some of the rows teach
         many = made(cls, reader, conformity_score="lac").conformalize(X, y, clusters=person)
         few = made(cls, reader, conformity_score="lac").conformalize(X[once], y[once])
@@ -91,8 +91,7 @@ def test_rows_that_teach_do_not_count_as_calibration_rows(reader, cls, tmp_path)
     X, y, _ = rows_of(1000, 1)
     table = pd.DataFrame(X, columns=[*NAMES, "a", "b"])
     clf = short(cls, fareg.ProbabilityColumns(NAMES), random_state=0).conformalize(table, y)
-    teach = "learn_from" in clf.get_params() or cls is fareg.PLCPClassifier
-    n = 500 if teach else 1000
+    n = 500 if cls in LEARNERS else 1000
     assert clf.n_calibration_ == n
     assert clf.n_calibration_clusters_ is None
     fareg.save(clf, tmp_path / "m.fareg")

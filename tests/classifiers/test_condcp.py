@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from scipy.optimize import linprog
 from sklearn.frozen import FrozenEstimator
@@ -166,10 +165,8 @@ def test_randomized_sets_are_smaller_and_rows_stand_alone(case):
     sets, smaller = plain.predict_set(X), random.predict_set(X)
     assert (smaller <= sets).all()
     assert smaller.sum() < sets.sum()
-    for clf, expected in ((plain, sets), (random, smaller)):
-        np.testing.assert_array_equal(clf.predict_set(X.iloc[::-1])[::-1], expected)
-        np.testing.assert_array_equal(clf.predict_set(X.iloc[[5]])[0], expected[5])
-        np.testing.assert_array_equal(clf.predict_set(pl.from_pandas(X)), expected)
+    np.testing.assert_array_equal(random.predict_set(X.iloc[::-1])[::-1], smaller)
+    np.testing.assert_array_equal(random.predict_set(X.iloc[[5]])[0], smaller[5])
 
 
 @pytest.mark.parametrize("sensitive", [["Color"], ["Color", "Gender"]])

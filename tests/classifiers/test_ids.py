@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import fareg
-from fareg import FaReGClassifier, FaregError, FaregWarning, SplitConformalClassifier
+from fareg import FaregError, FaregWarning, SplitConformalClassifier
 from registry import batch_of, short_classifiers
 
 QUIET = pytest.mark.filterwarnings("ignore::fareg.FaregWarning")
@@ -104,19 +103,6 @@ def test_rows_that_calibrate_have_numbers_of_their_own_even_if_an_id_repeats(spl
 
 
 @QUIET
-def test_the_order_of_calibration_rows_does_not_matter_even_where_they_repeat(reader):
-    X, y = people(300, 0)
-    order = np.random.default_rng(0).permutation(300)
-    one, two = (
-        SplitConformalClassifier(reader(), random_state=0).conformalize(X.iloc[rows], y[rows])
-        for rows in (np.arange(300), order)
-    )
-    np.testing.assert_array_equal(one.thresholds_[0], two.thresholds_[0])
-    new, _ = people(100, 1)
-    np.testing.assert_array_equal(one.predict_p(new), two.predict_p(new))
-
-
-@QUIET
 def test_blocks_and_files_of_probabilities_have_the_numbers_of_one_table(monkeypatch, tmp_path):
     table, y = people(500, 0)
     P, X = table[["p0", "p1", "p2"]].to_numpy(), table[["who"]]
@@ -132,28 +118,6 @@ def test_blocks_and_files_of_probabilities_have_the_numbers_of_one_table(monkeyp
     whole = clf.predict_set(X, proba=P, ids=ids)
     monkeypatch.undo()
     np.testing.assert_array_equal(clf.predict_set(X, proba=P, ids=ids), whole)
-
-
-@pytest.mark.parametrize(
-    ("ids", "said"),
-    [
-        (np.arange(5), "X and ids must have the same number of rows; X has 60, ids has 5"),
-        ([None, *range(59)], "ids must not be missing, got 1 missing ids of 60"),
-        (np.zeros((60, 2)), r"ids must be one id per row, got shape \(60, 2\)"),
-    ],
-)
-def test_ids_that_are_none_are_refused(ids, said, split):
-    new, y = people(60, 1)
-    calls = [
-        lambda: split.predict_set(new, ids=ids),
-        lambda: split.conformity_scores(new, ids=ids),
-        lambda: split.conformalize(new, y, ids=ids),
-        lambda: split.fit(new, y, ids=ids),
-        lambda: split.report(new, y, ids=ids),
-    ]
-    for call in calls:
-        with pytest.raises(FaregError, match=said):
-            call()
 
 
 def test_a_warning_tells_of_many_equal_rows_once_and_only_where_they_matter(reader, recwarn):
@@ -172,14 +136,23 @@ def test_a_warning_tells_of_many_equal_rows_once_and_only_where_they_matter(read
     assert not recwarn.list
 
 
-@QUIET
-def test_fit_takes_ids_along(tmp_path):
-    X, y = people(600, 0)
-    ids = np.random.default_rng(0).permutation(10_000)[:600]
-    clf = FaReGClassifier(confidence_level=0.8, random_state=0).fit(X, y, ids=ids)
-    new, _ = people(50, 1)
-    fareg.save(clf, tmp_path / "m.fareg")
-    loaded = fareg.load(tmp_path / "m.fareg")
-    np.testing.assert_array_equal(
-        loaded.predict_set(new, ids=np.arange(50)), clf.predict_set(new, ids=np.arange(50))
-    )
+NOBODY = [
+    (np.arange(5), "X and NAME must have the same number of rows; X has 60, NAME has 5"),
+    ([None, *range(59)], "NAME must not be missing, got 1 missing ids of 60"),
+    (np.append(np.nan, np.arange(59)), "NAME must not be missing, got 1 missing ids of 60"),
+    (np.zeros((60, 2)), r"NAME must be one id per row, got shape \(60, 2\)"),
+]
+MIXED = (np.array([1, "a"] * 30, dtype=object), "clusters must hold ids of one type, got int, str")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [*((n, *case) for n in ("ids", "clusters") for case in NOBODY), ("clusters", *MIXED)],
+)
+def test_ids_that_are_none_are_refused(name, given, said, split):
+    new, y = people(60, 1)
+    calls = {split.conformalize: (new, y), split.fit: (new, y)}
+    calls |= {split.report: (new, y), split.predict_set: (new,)} if name == "ids" else {}
+    for verb, rows in calls.items():
+        with pytest.raises(FaregError, match=said.replace("NAME", name)):
+            verb(*rows, **{name: given})

@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 import fareg
-from registry import short_classifiers
+from registry import LEARNERS, short_classifiers
 
 NAMES = sorted(short_classifiers())
-LEARNERS = {  # what the rows that teach are looked at for
-    "FaReGClassifier": "look for a group",
-    "PLCPClassifier": "learn regions from",
-    "RectifiedConformalClassifier": "learn a quantile from",
-}
-KEEPING = [name for name in NAMES if name not in LEARNERS and name != "paper"]  # all calibrate
+TEACHING = {cls.__name__: aim for cls, aim in LEARNERS.items()}
+KEEPING = [name for name in NAMES if name not in TEACHING and name != "paper"]  # all calibrate
 QUICK = ["ExhaustiveConformalClassifier", "PartialConformalClassifier", "SplitConformalClassifier"]
 laws = settings(max_examples=20, deadline=None)
 seeds, levels = st.integers(0, 10**6), st.floats(0.01, 0.99)
@@ -124,7 +120,7 @@ def test_a_row_has_its_answer_whichever_rows_and_library_it_comes_with(reader, n
 
 
 @pytest.mark.parametrize("n_clusters", [None, 2, 8])
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", TEACHING)
 def test_too_few_to_learn_from_have_the_sets_of_split_with_one_warning(name, n_clusters):
     X, y = table(0, 100 if n_clusters is None else 400)
     X["color"] = pd.factorize(X["color"])[0]
@@ -135,7 +131,7 @@ def test_too_few_to_learn_from_have_the_sets_of_split_with_one_warning(name, n_c
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         clf.fit(X, y, clusters=clusters)
-    told = [str(w.message) for w in caught if f"too few to {LEARNERS[name]}" in str(w.message)]
+    told = [str(w.message) for w in caught if f"too few to {TEACHING[name]}" in str(w.message)]
     assert len(told) == 1
     assert (" clusters of " in told[0]) == (n_clusters is not None)
     split = fareg.SplitConformalClassifier(model, random_state=0).fit(X, y, clusters=clusters)

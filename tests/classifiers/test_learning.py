@@ -6,11 +6,8 @@ import pytest
 
 from fareg import FaregWarning
 from fareg.calibration import Batch, Labelled
-from fareg.classifiers._models import (
-    MAX_LEARNING_ROWS,
-    divide_rows,
-    shortfall,
-)
+from fareg.classifiers._fareg import shortfall
+from fareg.classifiers._models import MAX_LEARNING_ROWS, divide_rows
 from fareg.scores import aps, lac
 
 

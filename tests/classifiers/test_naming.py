@@ -44,17 +44,26 @@ def test_a_clearly_under_covered_minority_is_named_with_its_numbers():
     assert group.p_value == pytest.approx(fisher_exact(table, alternative="less").pvalue)
 
 
-def test_without_candidates_or_rows_nobody_is_named():
-    columns = people(100)
-    assert named([], columns, np.ones(100, dtype=bool)) == ()
-    assert named([EDU_P], columns.iloc[:0], np.ones(0, dtype=bool)) == ()
+SOME = naming.MIN_ROWS * 5 - 50  # of whom fewer than the least number are inside
 
 
-@pytest.mark.parametrize("points_low", [0.01, 0.02, 0.03])
-def test_one_to_three_points_are_not_named_however_many_the_rows(points_low):
-    columns = people(100_000)
-    covered = with_coverage(EDU_P.inside(columns), 0.9 - points_low, 0.905)
-    assert named([EDU_P], columns, covered) == ()
+@pytest.mark.parametrize(
+    ("n", "rule", "inside", "outside"),
+    [
+        (100_000, "edu = p", 0.89, 0.905),  # one to three points, however many the rows
+        (100_000, "edu = p", 0.87, 0.905),
+        (2000, "edu != p", 0.6, 1.0),  # a majority
+        (SOME, "edu = p", 0.1, 1.0),  # few rows
+        (0, "edu = p", 1.0, 1.0),  # none
+    ],
+)
+def test_who_is_never_named(n, rule, inside, outside):
+    columns, rule = people(max(n, 100)).iloc[:n], Rule.parse(rule)
+    members = rule.inside(columns)
+    assert named([rule], columns, with_coverage(members, inside, outside)) == ()
+    assert named([], columns, np.ones(n, dtype=bool)) == ()
+    assert n != SOME or members.sum() < naming.MIN_ROWS
+    assert "!=" not in rule.text or members.mean() > MAX_SHARE
 
 
 def test_a_high_confidence_asks_for_a_margin_that_its_errors_allow():
@@ -62,20 +71,6 @@ def test_a_high_confidence_asks_for_a_margin_that_its_errors_allow():
     columns = people(4000)
     covered = with_coverage(EDU_P.inside(columns), 0.95, 1.0)
     assert verify_groups([EDU_P], columns, covered, 0.99)
-
-
-def test_a_majority_is_never_named():
-    columns = people(2000)
-    rule = Rule.parse("edu != p")
-    assert rule.inside(columns).mean() > MAX_SHARE
-    assert named([rule], columns, with_coverage(rule.inside(columns), 0.6, 1.0)) == ()
-
-
-def test_few_rows_are_never_named():
-    columns = people(naming.MIN_ROWS * 5 - 50)
-    inside = EDU_P.inside(columns)
-    assert inside.sum() < naming.MIN_ROWS
-    assert named([EDU_P], columns, with_coverage(inside, 0.1, 1.0)) == ()
 
 
 def test_p_values_are_adjusted_for_all_candidates():

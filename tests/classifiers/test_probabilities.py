@@ -10,9 +10,9 @@ from sklearn.frozen import FrozenEstimator
 
 import fareg
 from fareg import FaregError, ProbabilityColumns, SplitConformalClassifier
-from fareg.classifiers import CLASSIFIERS, _fareg, _learned, divide_rows
+from fareg.classifiers import CLASSIFIERS
 from fareg.persistence import describe
-from registry import short
+from registry import LEARNERS, short
 
 LABELS = np.array(["low", "mid", "top"])
 NAMES = [f"p_{label}" for label in LABELS]
@@ -63,32 +63,10 @@ def test_columns_of_probabilities_define_no_groups_and_need_no_training(cls):
         clf.fit(X, Y)
         assert not clf._has_groups or groups_in(clf) == ["sex", "age"]
         np.testing.assert_array_equal(clf.predict_set(X_NEW), quiet(clone(clf)).predict_set(X_NEW))
-    teach = "learn_from" in clf.get_params()  # half of the rows
-    assert clf.n_calibration_ == (len(Y) // 2 if teach else len(Y))
-
-
-def test_the_same_sets_as_the_model_whose_probabilities_they_are(patients):
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-
-    from fareg._encoding import one_hot_encoder
-
-    people, y = patients
-    model = make_pipeline(one_hot_encoder(), LogisticRegression()).fit(people[:300], y[:300])
-    columns = [f"p_{label}" for label in model.classes_]
-    table = people.join(pd.DataFrame(model.predict_proba(people), columns=columns))
-    # a score without random numbers, as these depend on every column of a row
-    asked = quiet(
-        SplitConformalClassifier(FrozenEstimator(model), conformity_score="lac"),
-        people[300:600],
-        y[300:600],
-    )
-    read = quiet(
-        SplitConformalClassifier(ProbabilityColumns(columns), conformity_score="lac"),
-        table[300:600],
-        y[300:600],
-    )
-    np.testing.assert_array_equal(read.predict_set(table[600:]), asked.predict_set(people[600:]))
+    assert clf.n_calibration_ == (len(Y) // 2 if cls in LEARNERS else len(Y))
+    ids = np.repeat(np.arange(100), 4)  # clusters mean the same in both verbs
+    sets = quiet(clone(clf), clusters=ids).predict_set(X_NEW)
+    np.testing.assert_array_equal(clone(clf).fit(X, Y, clusters=ids).predict_set(X_NEW), sets)
 
 
 @pytest.mark.parametrize(
@@ -108,17 +86,27 @@ def test_ways_to_name_columns(columns, tmp_path):
     np.testing.assert_array_equal(clf.classes_, LABELS)
     np.testing.assert_allclose(clf.predict_proba(X_NEW), X_NEW[NAMES], atol=1e-15)
     fareg.save(clf, tmp_path / "m.fareg")
+    told = describe(tmp_path / "m.fareg")  # plain values, and nothing to trust
+    assert (told["has_estimator"], told["needs_estimator"], told["untrusted"]) == (False, False, [])
     back = fareg.load(tmp_path / "m.fareg")
     np.testing.assert_array_equal(back.predict_set(X_NEW), clf.predict_set(X_NEW))
     assert repr(back.estimator) == repr(clf.estimator)
+    with pytest.raises(FaregError, match="load it without estimator"):
+        fareg.load(tmp_path / "m.fareg", estimator=ProbabilityColumns(NAMES))
+    with pytest.raises(FaregError, match=r"^X has no column p_top; [^\n]*$"):
+        clf.predict_set(X_NEW.drop(columns="p_top"))
 
 
-def test_arrays_are_read_by_position():
+def test_columns_without_a_table_that_was_fitted():
     values = X[NAMES].to_numpy()
     columns = ProbabilityColumns({"low": 0, "mid": 1, "top": 2})
     np.testing.assert_array_equal(columns.predict_proba(values), values)
-    clf = quiet(SplitConformalClassifier(columns, random_state=0), values)
-    assert clf.predict_set(values).shape == values.shape
+    assert ProbabilityColumns(["p_mid", "p_min"]).classes_.tolist() == ["mid", "min"]
+    assert ProbabilityColumns(["low", "lower"]).classes_.tolist() == ["low", "lower"]
+    table = pd.DataFrame({"p_yes": [0.2, 0.9], "x": [1, 2]})
+    columns = ProbabilityColumns({"yes": "p_yes"}, rest="no")
+    np.testing.assert_allclose(columns.predict_proba(table), [[0.2, 0.8], [0.9, 0.1]])
+    assert columns.classes_.tolist() == ["yes", "no"]
 
 
 def test_labels_take_the_type_they_have_in_y():
@@ -132,20 +120,6 @@ def test_labels_take_the_type_they_have_in_y():
         clf = quiet(SplitConformalClassifier(columns), table, numbers)
         assert clf.classes_.tolist() == [0, 1, 2]
         assert clf.predict(table).dtype.kind == "i"
-
-
-def test_labels_that_share_letters_are_whole():
-    assert ProbabilityColumns(["p_mid", "p_min"]).classes_.tolist() == ["mid", "min"]
-    assert ProbabilityColumns(["low", "lower"]).classes_.tolist() == ["low", "lower"]
-
-
-def test_two_labels_need_one_column():
-    table = pd.DataFrame({"p_yes": [0.2, 0.9], "x": [1, 2]})
-    columns = ProbabilityColumns({"yes": "p_yes"}, rest="no")
-    np.testing.assert_allclose(columns.predict_proba(table), [[0.2, 0.8], [0.9, 0.1]])
-    assert columns.classes_.tolist() == ["yes", "no"]
-    with pytest.raises(FaregError, match=r"\{'yes': 'p_yes'\}, rest="):
-        quiet(SplitConformalClassifier(ProbabilityColumns({"yes": "p_yes"})), table, ["yes", "no"])
 
 
 def test_rounded_probabilities_are_divided_by_their_sum():
@@ -198,6 +172,7 @@ def test_bad_columns_are_refused_with_the_fix(table, message):
         (ProbabilityColumns({"low": "p_low", 1: "p_mid"}), "labels of one type"),
         (ProbabilityColumns({"a": "p_low", "b": "p_mid", "c": "p_top"}), "its classes are a, b, c"),
         (ProbabilityColumns(["sex", "age"]), "none is a label of y"),
+        (ProbabilityColumns({"low": "p_low"}), r"\{'low': 'p_low'\}, rest="),
     ],
 )
 def test_bad_names_are_refused_with_the_fix(columns, message):
@@ -214,23 +189,6 @@ def test_sensitive_features_cannot_name_probabilities():
         quiet(fareg.PartialConformalClassifier(ProbabilityColumns(NAMES)), X[NAMES])
 
 
-@pytest.mark.parametrize("cls", CLASSIFIERS)
-def test_model_files_hold_columns_as_plain_values(cls, tmp_path):
-    clf = quiet(short(cls, ProbabilityColumns(NAMES), random_state=0))
-    path = tmp_path / "m.fareg"
-    fareg.save(clf, path)
-    told = describe(path)
-    assert not told["has_estimator"]
-    assert not told["needs_estimator"]
-    assert told["untrusted"] == []
-    back = fareg.load(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fareg.FaregWarning)
-        np.testing.assert_array_equal(back.predict_set(X_NEW), clf.predict_set(X_NEW))
-    with pytest.raises(FaregError, match="load it without estimator"):
-        fareg.load(path, estimator=ProbabilityColumns(NAMES))
-
-
 def test_columns_are_a_classifier_of_scikit_learn():
     columns = ProbabilityColumns(NAMES)
     assert list(clone(columns).fit(X).feature_names_in_) == list(X)
@@ -239,46 +197,3 @@ def test_columns_are_a_classifier_of_scikit_learn():
     assert columns.score(X, Y) == np.mean(columns.predict(X) == Y)
     with pytest.raises(FaregError, match=r"call fit\(X\) first"):
         ProbabilityColumns(prefix="p_").predict_proba(X)
-
-
-@pytest.mark.parametrize("verb", ["fit", "conformalize"])
-@pytest.mark.parametrize(
-    ("cls", "home"),
-    [(fareg.RectifiedConformalClassifier, _learned), (fareg.FaReGClassifier, _fareg)],
-)
-def test_people_with_several_rows_teach_or_calibrate_not_both(cls, home, verb, monkeypatch):
-    parts = []
-
-    def noting(*arguments):
-        parts.extend(divide_rows(*arguments))
-        return parts
-
-    monkeypatch.setattr(home, "divide_rows", noting)
-    clf = short(cls, ProbabilityColumns(NAMES), random_state=0)
-    getattr(clf, verb)(X, Y, clusters=np.repeat(np.arange(100), 4))
-    learning, rest = parts
-    assert len(learning) == len(rest) == len(clf.calibration_.sample) == 200
-    assert not set(learning.clusters) & set(rest.clusters)
-
-
-@pytest.mark.parametrize("cls", CLASSIFIERS)
-def test_clusters_mean_the_same_in_both_verbs_and_nothing_if_they_are_rows(cls):
-    ids = np.repeat(np.arange(100), 4)
-    clf = short(cls, ProbabilityColumns(NAMES), random_state=0)
-    sets = quiet(clone(clf), clusters=ids).predict_set(X_NEW)
-    np.testing.assert_array_equal(clone(clf).fit(X, Y, clusters=ids).predict_set(X_NEW), sets)
-    if "learn_from" not in clf.get_params():
-        alone = quiet(clone(clf), clusters=np.arange(400)).predict_set(X_NEW)
-        np.testing.assert_array_equal(quiet(clf).predict_set(X_NEW), alone)
-
-
-def test_a_column_of_probabilities_that_is_missing_later_is_told_in_one_line():
-    rng = np.random.default_rng(0)
-    p = rng.dirichlet([1, 1], 200)
-    table = pd.DataFrame({"age": rng.integers(18, 90, 200), "p_a": p[:, 0], "p_b": p[:, 1]})
-    y = np.where(rng.random(200) < p[:, 0], "a", "b")
-    clf = SplitConformalClassifier(ProbabilityColumns(prefix="p_"), random_state=0)
-    clf.conformalize(table, y)
-    with pytest.raises(FaregError, match="X has no column p_b; add to age, p_a") as told:
-        clf.predict_set(table.drop(columns="p_b"))
-    assert "\n" not in str(told.value)

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 from fareg import RectifiedConformalClassifier, SplitConformalClassifier, load, save
 from fareg._encoding import ordinal_encoder
 from fareg._validation import FaregWarning
-from fareg.calibration import Labelled, learn_quantile
+from fareg.calibration import learn_quantile
 from fareg.classifiers import out_of_fold_proba
 from fareg.datasets import make_synthetic
 
@@ -71,25 +71,6 @@ def test_a_constant_quantile_gives_the_sets_of_split(label_conditional):
     new = table(500, 2)[0].assign(one="same")
     np.testing.assert_array_equal(constant.predict_set(new), split.predict_set(new))
     np.testing.assert_array_equal(constant.predict_p(new), split.predict_p(new))
-
-
-@pytest.mark.parametrize("label_conditional", [False, True])
-def test_sets_are_those_of_the_pvalues_even_where_scores_tie(label_conditional):
-    rng = np.random.default_rng(0)
-    shares = rng.integers(1, 11, size=(400, 3))  # scores of few values, and few values of tau
-    X, y = table(400, 4)
-    X[["p0", "p1", "p2"]] = shares / shares.sum(axis=1, keepdims=True)
-    X["age"] = rng.integers(4, size=400)
-    for alpha in (0.1, 0.2, 0.3):
-        clf = RectifiedConformalClassifier(
-            MODEL,
-            confidence_level=1 - alpha,
-            conformity_score="lac",
-            sensitive_features=["who", "age"],
-            label_conditional=label_conditional,
-            random_state=0,
-        ).conformalize(X, y)
-        np.testing.assert_array_equal(clf.predict_set(X), clf.predict_p(X) > clf.alpha_)
 
 
 @pytest.mark.parametrize("learn_from", ["split", "train"])
@@ -159,21 +140,6 @@ def test_training_rows_teach_and_all_others_calibrate(tmp_path):
     np.testing.assert_array_equal(back.predict_p(X[800:]), clf.predict_p(X[800:]))
     np.testing.assert_array_equal(back.predict_shift(X[800:]), clf.predict_shift(X[800:]))
     np.testing.assert_array_equal(back.predict_set(X[800:]), clf.predict_set(X[800:]))
-
-
-def test_quantile_is_learned_from_the_sensitive_features_alone():
-    X, y = table(400, 13)
-    plain = SplitConformalClassifier(MODEL, conformity_score="lac").conformalize(X, y)
-    score = plain.labelled_rows(X, y).score
-    people = X[["who"]].astype(object)
-    nothing = np.zeros(400)
-    rows = Labelled(people, score, y, 3, nothing, nothing)
-    learned = learn_quantile(rows, 0.1, seed=0).predict(people)
-    for who in ("hard", "easy"):
-        inside = (X["who"] == who).to_numpy()
-        tau = np.unique(learned[inside])
-        assert len(tau) == 1
-        assert abs(np.mean(score[inside] <= tau[0]) - 0.9) < 0.02
 
 
 def test_the_only_cluster_leaves_nobody_to_train_on():

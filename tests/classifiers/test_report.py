@@ -99,18 +99,6 @@ def test_thresholds_of_new_rows_are_compared_with_split_ones_of_these_rows(clf, 
     np.testing.assert_array_equal(told.sets["before"], split.predict_set(X["test"]))
 
 
-def test_columns_of_probabilities_are_no_groups(split):
-    proba = {
-        f"p_{label}": p
-        for label, p in zip(split.classes_, split.predict_proba(X["test"]).T, strict=True)
-    }
-    table = X["test"].assign(**proba)
-    clf = fareg.SplitConformalClassifier(fareg.ProbabilityColumns(list(proba)), random_state=0)
-    clf.fit(table[:200], y["test"][:200].astype(str))
-    told = clf.report(table[200:], y["test"][200:].astype(str), measures=False)
-    assert told.left.sensitive_features == tuple(X["test"])
-
-
 def test_bad_rows_and_another_models_classes_are_refused(clf, split, model):
     with pytest.raises(fareg.FaregError, match="400"):
         clf.report(X["test"], y["test"][:-1])

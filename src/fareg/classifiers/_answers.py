@@ -158,7 +158,12 @@ class FittedAnswers:
         p : ndarray of shape (n_samples, n_classes)
             ``P(p <= alpha) <= alpha`` wherever the method promises coverage ``1 - alpha``.
         """
-        return self._each(self.calibration_.pvalues, X, proba, sensitive_features, ids)
+
+        def pvalues(batch: Batch) -> FloatArray:
+            own: FloatArray = self.calibration_.pvalues(batch)
+            return own
+
+        return self._each(pvalues, X, proba, sensitive_features, ids)
 
     def predict_labels(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None

@@ -15,7 +15,7 @@ from fareg.experiments import _methods
 from registry import short_classifiers
 from stored_zoo import CONFORMAL
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("cls", CLASSIFIERS)
