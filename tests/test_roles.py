@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 
 import fareg
 from fareg._encoding import gradient_boosting, one_hot_encoder
-from fareg.classifiers import out_of_fold_proba, trained
+from fareg.classifiers import out_of_fold_proba
+from fareg.classifiers._models import trained
 from fareg.persistence import describe
 from fareg.workflow import fit_file
 from fareg.workflow._models import LIBRARIES, MODELS, CodedLabels, reading

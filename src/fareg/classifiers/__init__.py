@@ -26,7 +26,6 @@ from fareg.classifiers._models import (
     is_given,
     out_of_fold_proba,
     split_rows,
-    trained,
 )
 from fareg.classifiers._naming import NamedGroup
 from fareg.classifiers._probabilities import (
@@ -74,5 +73,4 @@ __all__ = [
     "is_given",
     "out_of_fold_proba",
     "split_rows",
-    "trained",
 ]
