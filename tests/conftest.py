@@ -40,6 +40,7 @@ SLOW = (
     "classifiers/test_wild_parameters.py",
     "cli",
     "experiments",
+    "ground/test_start.py",
     "groups/test_disadvantage.py",
     "paper/test_draws.py",
     "paper/test_network_learner.py",
@@ -60,7 +61,6 @@ SLOW = (
     "test_ids_in_files.py",
     "test_load_and_faults.py",
     "test_predict_folder.py",
-    "test_start.py",
 )
 
 

@@ -56,15 +56,6 @@ def test_parts_make_the_table_again(n_clusters):
     same_rows(Labelled.joined([rows.take(part) for part in cuts]), rows)
 
 
-def test_taken_rows_are_the_rows_with_these_numbers():
-    rows, chosen = make_rows(4, 60, 4, n_clusters=25), np.array([5, 3, 3, 59])
-    part = rows.take(chosen)
-    assert part.people.index.tolist() == [0, 1, 2, 3]
-    assert part.people["level"].tolist() == rows.people["level"].iloc[chosen].tolist()
-    for name in (*ARRAYS, "clusters"):
-        np.testing.assert_array_equal(getattr(part, name), getattr(rows, name)[chosen])
-
-
 def test_people_count_once():
     rows = make_rows(5, 60, 4, n_clusters=25)
     counts = pd.Series(rows.clusters).value_counts()
@@ -125,20 +116,3 @@ def test_further_numbers_are_uniform_and_independent_of_the_first_and_of_each_ot
             # a finer look than correlation: both numbers fall into all cells of a grid alike
             grid = (numbers[i] * 10).astype(int) * 10 + (numbers[j] * 10).astype(int)
             assert chisquare(np.bincount(grid, minlength=100)).pvalue > FALSE_ALARM / n_pairs
-
-
-def test_further_numbers_of_neighbours_are_independent():
-    """Numbers that differ in their last bit only lead to others that have nothing in common."""
-    u = np.arange(10_000) * 2.0**-53
-    for purpose in (1, 2):
-        own = further_uniforms(u, purpose)
-        assert kstest(own, "uniform").pvalue > FALSE_ALARM
-        rises = int((np.diff(own) > 0).sum())
-        # of independent numbers about half rise; the variance of runs is n / 12
-        assert abs(rises - 9_999 / 2) < 5 * np.sqrt(10_000 / 12)
-        assert len(np.unique(own)) == len(own)
-
-
-def test_the_same_row_has_the_same_further_number():
-    u = np.random.default_rng(1).random(50)
-    np.testing.assert_array_equal(further_uniforms(u, 1)[::-1], further_uniforms(u[::-1], 1))

@@ -13,7 +13,6 @@ from fareg.calibration import (
     ABSENT,
     Batch,
     Everyone,
-    FeatureLevels,
     JointLevels,
     LevelThresholds,
     Mondrian,
@@ -64,32 +63,6 @@ def test_cells_equal_a_loop_over_cells(name, label_conditional, alpha):
     np.testing.assert_array_equal(p > alpha, batch.scores <= thresholds)
 
 
-@unseen
-@pytest.mark.parametrize("label_conditional", [False, True])
-def test_a_union_is_a_loop_over_its_parts(label_conditional):
-    rows, batch = make_rows(0, 200, 4), make_batch(1, 50, 5)
-    parts = [
-        Mondrian.fit(groups, rows, 0.25, label_conditional=label_conditional)
-        for groups in PARTS.values()
-    ]
-    slow = [slow_answers(groups, rows, batch, 0.25, label_conditional) for groups in PARTS.values()]
-    union = Union(tuple(parts))
-    thresholds, p = (np.max(both, axis=0) for both in zip(*slow, strict=True))
-    got = np.broadcast_to(union.thresholds(batch), thresholds.shape)
-    np.testing.assert_array_equal(got, thresholds)
-    np.testing.assert_array_equal(union.pvalues(batch), p)
-
-
-@pytest.mark.parametrize("alpha", [0.1, 0.45])
-def test_one_cell_is_split(alpha):
-    rows, batch = make_rows(2, 120, 4), make_batch(3, 40, 4)
-    found = Mondrian.fit(Everyone(), rows, alpha, label_conditional=False)
-    eta = conformal_quantile(rows.score, confidence_level=1 - alpha)
-    assert (found.thresholds(batch) == eta).all()
-    assert (found.sample.split_thresholds(alpha) == eta).all()
-    np.testing.assert_array_equal(found.pvalues(batch), conformal_pvalues(rows.score, batch.scores))
-
-
 def test_rows_that_calibration_never_saw_get_a_full_set_and_one_warning():
     rows, batch = make_rows(0, 200, 4), make_batch(1, 50, 5)
     found = Mondrian.fit(LevelCells(), rows, 0.25, label_conditional=False)
@@ -122,18 +95,6 @@ def people():
     rng = np.random.default_rng(0)
     columns = {"sex": rng.choice(["f", "m"], 300), "age": rng.normal(40, 12, 300)}
     return canonical(pd.DataFrame(columns))
-
-
-def test_joint_levels_of_one_feature_are_its_levels(people):
-    ages, coding = people[["age"]], LevelCoding.learn(people[["age"]])
-    rows = replace(make_rows(4, 300, 4), people=ages)
-    batch = replace(make_batch(5, 300, 4), people=ages[::-1].reset_index(drop=True))
-    one = Mondrian.fit(FeatureLevels(coding.levels[0]), rows, 0.1, label_conditional=True)
-    joint = Mondrian.fit(JointLevels.of(coding, rows), rows, 0.1, label_conditional=True)
-    np.testing.assert_array_equal(one.thresholds(batch), joint.thresholds(batch))
-    np.testing.assert_array_equal(one.pvalues(batch), joint.pvalues(batch))
-    one.check(batch, 3, 0.1)
-    joint.check(batch, 3, 0.1)
 
 
 def test_joint_levels_are_the_calibration_of_each_combination(people):
@@ -213,17 +174,6 @@ def test_places_and_scores_are_all_that_other_rows_leave_behind(
     assert list(again.full_sets()) == list(anew.full_sets())
     # other rows count alone: nothing of the first ones is left
     assert not np.array_equal(again.thresholds(batch), first.thresholds(batch))
-
-
-@pytest.mark.parametrize("label_conditional", [False, True])
-def test_places_of_parts_of_a_table_are_those_of_the_table(label_conditional):
-    """So a folder of tables can be read one table at a time."""
-    rows = make_rows(6, 180, 4)
-    union = united(make_rows(5, 150, 4), label_conditional)
-    parts = [rows.take(np.arange(180)[i::3]) for i in range(3)]
-    places = np.concatenate([union.places(part) for part in parts])
-    whole = union.places(rows.take(np.concatenate([np.arange(180)[i::3] for i in range(3)])))
-    np.testing.assert_array_equal(places, whole)
 
 
 @pytest.mark.parametrize("label_conditional", [False, True])

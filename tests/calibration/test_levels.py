@@ -7,20 +7,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from fareg._validation import InvalidInputError, check_confidence_level
+from fareg._validation import InvalidInputError
 from fareg.calibration import LevelThresholds, Sample, level_pvalues, level_thresholds
 from fareg.calibration._levels import _pvalues, _sorted_levels, interval_quantiles
-from fareg.pvalues import conformal_pvalues, conformal_quantile
 from tied_rows import LevelColumn, LevelsByLabel, make_batch, make_rows
 
 # Where 1 - alpha or a product with it slips in floating point, and a few ordinary ones.
 ALPHAS = [Fraction(text) for text in ("9/20", "1/3", "1/10", "3/10", "1/7", "1/2", "9/10", "1/50")]
 VALUES = np.array([-np.inf, 0.0, 0.1, 0.2, 0.3, 0.5, 0.7, np.inf])  # few values: many ties
-laws = settings(max_examples=100, deadline=None)
-seeds = st.integers(0, 10**6)
 
 
 def small_case(rng):
@@ -125,46 +120,6 @@ def test_sets_agree_at_every_level_a_pvalue_can_take():
             np.testing.assert_array_equal(p > alpha, tested <= theta[:, None])
 
 
-def large_case(seed, n=400, n_levels=6):
-    """Return scores that rise with the level, with ties."""
-    rng = np.random.default_rng(seed)
-    levels = rng.integers(0, n_levels, size=n)
-    return np.round(rng.exponential(1 + levels), 1), levels, n_levels
-
-
-@laws
-@given(seed=seeds, alpha=st.floats(0.01, 0.99))
-def test_one_level_equals_split(seed, alpha):
-    scores, levels, _ = large_case(seed, n=seed % 60)
-    eta = conformal_quantile(scores, confidence_level=1 - alpha)
-    alpha = check_confidence_level(1 - alpha)  # 1 - 0.8 is 0.2, without its rounding error
-    assert level_thresholds(scores, np.zeros_like(levels), 1, alpha=alpha) == [eta]
-    tested = np.array([[0.0, 0.5, 2.0, np.inf]])
-    p = level_pvalues(scores, np.zeros_like(levels), tested, [0], 1)
-    np.testing.assert_array_equal(p, conformal_pvalues(scores, tested))
-
-
-@laws
-@given(seed=seeds, alpha=st.floats(0.02, 0.9))
-def test_thresholds_never_fall_with_the_level(seed, alpha):
-    scores, levels, n_levels = large_case(seed, n=seed % 200)
-    levels = np.random.default_rng(seed).permutation(levels)
-    theta = level_thresholds(scores, levels, n_levels, alpha=alpha)
-    assert all(low <= high for low, high in pairwise(theta))
-
-
-@laws
-@given(seed=seeds)
-def test_order_of_rows_does_not_matter_and_transforms_pass_through(seed):
-    scores, levels, n_levels = large_case(seed)
-    theta = level_thresholds(scores, levels, n_levels, alpha=0.1)
-    order = np.random.default_rng(seed).permutation(len(scores))
-    permuted = level_thresholds(scores[order], levels[order], n_levels, alpha=0.1)
-    np.testing.assert_array_equal(permuted, theta)
-    doubled = level_thresholds(2 * scores - 1, levels, n_levels, alpha=0.1)
-    np.testing.assert_array_equal(doubled, 2 * theta - 1)
-
-
 @pytest.mark.parametrize(
     ("scores", "levels", "n_levels"),
     [
@@ -267,25 +222,6 @@ class OneOrder:
 
     def levels(self, people):
         return self.orders.levels(people)[:, self.label]
-
-
-def test_the_same_order_for_every_label_is_one_order():
-    rows, batch = make_rows(2, 300, 4), make_batch(3, 60, 4)
-
-    class Repeated(LevelColumn):
-        n_levels = (4, 4, 4)
-
-        def __init__(self):
-            pass
-
-        def levels(self, people):
-            return np.repeat(LevelColumn(4).levels(people)[:, None], 3, axis=1)
-
-    one = LevelThresholds.fit(LevelColumn(4), rows, 0.1, label_conditional=True)
-    many = LevelThresholds.fit(Repeated(), rows, 0.1, label_conditional=True)
-    np.testing.assert_array_equal(one.thresholds(batch), many.thresholds(batch))
-    np.testing.assert_array_equal(one.pvalues(batch), many.pvalues(batch))
-    np.testing.assert_array_equal(one.of_rows(), many.of_rows())
 
 
 @pytest.mark.parametrize("label_conditional", [False, True])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from fareg.calibration import Everyone, Mondrian, Rectified, learn_quantile
+from fareg.calibration import Rectified, learn_quantile
 from fareg.pvalues import conformal_pvalues, conformal_quantile
 from tied_rows import make_batch, make_rows
 
@@ -47,14 +47,6 @@ def test_sets_are_those_of_the_residuals(label_conditional, step, alpha):
         np.testing.assert_allclose(
             thresholds[finite], by_hand[finite], atol=1e-9 * abs(step) + 1e-12
         )
-
-
-def test_without_a_shift_it_is_split():
-    rows, batch = make_rows(0, 120, 5), make_batch(1, 60, 5)
-    split = Mondrian.fit(Everyone(), rows, 0.1, label_conditional=False)
-    rectified = Rectified.fit(Linear(0.0), rows, 0.1, label_conditional=False)
-    np.testing.assert_array_equal(rectified.thresholds(batch), split.thresholds(batch))
-    np.testing.assert_array_equal(rectified.pvalues(batch), split.pvalues(batch))
 
 
 def test_full_sets_name_the_label():

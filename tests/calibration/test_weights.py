@@ -76,14 +76,3 @@ def test_labels_weigh_by_themselves():
     for label, weight in enumerate((2, 900)):
         alone = calibration.pvalues(batch_of(0.8, 0, np.array([[weight]])))
         assert both[0, label] == alone[0, label]
-
-
-def test_equal_weights_are_no_weights():
-    rng = np.random.default_rng(2)
-    scores, levels = rng.random(200), rng.integers(0, 4, 200)
-    plain = LevelThresholds(Given(4), Sample(scores, None, 1, None), levels, 0.1)
-    sevens = Sample(scores, None, 1, None, np.full(200, 7), 7)
-    weighted = LevelThresholds(Given(4), sevens, levels, 0.1)
-    assert np.array_equal(plain.theta[0], weighted.theta[0])
-    without, equal = (batch_of(0.85, 2, weights) for weights in (None, np.array([[7]])))
-    assert np.array_equal(plain.pvalues(without), weighted.pvalues(equal))

@@ -84,16 +84,6 @@ def test_only_all_levels_are_finer_at_the_top():
     assert n_levels(0.4) == 1
 
 
-def test_one_level_predicts_nothing(monkeypatch):
-    people, target = ages(300)
-    fitted = learn_disadvantage(people, target, seed=0)
-    alone = Disadvantage(**{**vars(fitted), "signal": NONE})
-    levels = DisadvantageLevels.cut(alone, people, n_levels=20, n_calibration=1000)
-    monkeypatch.setattr(Disadvantage, "predict", None)
-    assert levels.n_levels == 1
-    assert levels.levels(people).tolist() == [0] * 300
-
-
 def test_parts_that_contradict_each_other_are_refused():
     people, target = ages(300)
     fitted = learn_disadvantage(people, target, seed=0)

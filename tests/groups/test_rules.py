@@ -149,15 +149,6 @@ def test_rows_are_those_of_the_words_in_any_table(text, rows, form):
     assert np.flatnonzero(inside).tolist() == rows
 
 
-@pytest.mark.parametrize(
-    "text", ["age > 60", "member = True", "born < 1960-01-01", "sex is missing"]
-)
-def test_each_row_alone_means_the_same(text):
-    X, rule = people(), Rule.parse(text)
-    alone = [bool(rule.inside(X.iloc[[i]])[0]) for i in range(len(X))]
-    assert alone == rule.inside(X).tolist()
-
-
 def test_a_missing_column_is_one_sentence_with_its_neighbour():
     with pytest.raises(FaregError, match=r"X has no column Sexes; did you mean sex\?"):
         Rule.parse("Sexes = Female").inside(people())

@@ -84,12 +84,6 @@ def test_short_edges_part_the_rows_as_quartiles_do(values):
     assert levels.codes(column(values)).tolist() == np.searchsorted(quartiles, values).tolist()
 
 
-def test_edges_have_no_more_digits_than_it_takes():
-    assert Levels.learn(column(np.arange(100) / 3)).label(0) == "c <= 8"
-    assert Levels.learn(column(np.arange(-99, 1) / 7)).label(0) == "c <= -10.71"
-    assert Levels.learn(column(38000 + np.arange(100))).label(0) == "c <= 38024"
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [
