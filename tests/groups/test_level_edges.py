@@ -16,6 +16,19 @@ def ages(n, seed=0):
     return people, 0.4 * rng.random(n) + (people["age"].to_numpy() - 18) / 120
 
 
+@pytest.mark.parametrize(
+    ("disadvantage", "n", "finer", "edges"),
+    [
+        (np.linspace(0, 1, 101), 1000, False, [0.25, 0.5, 0.75]),
+        (np.linspace(0, 1, 101), 70, False, [0.5]),
+        (np.repeat([0.1, 0.2, 0.8], [50, 32, 18]), 1000, False, [0.1, 0.2]),
+        (np.linspace(0, 1, 1001), 1000, True, [0.25, 0.5, 0.75, 0.875, 0.938, 0.969]),
+    ],
+)
+def test_edges_divide_rows_evenly_and_ties_join_the_level_below(disadvantage, n, finer, edges):
+    assert level_edges(disadvantage, 4, n, finer=finer).round(3).tolist() == edges
+
+
 def test_there_are_no_more_levels_than_calibration_rows_support():
     disadvantage = np.linspace(0, 1, 1000)
     n_levels = [len(level_edges(disadvantage, 20, n)) + 1 for n in (0, 29, 60, 300, 10_000)]

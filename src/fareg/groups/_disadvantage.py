@@ -53,11 +53,8 @@ class Signal:
     p_value: float
 
     def n_levels(self, n_calibration: int, n_max: int) -> int:
-        """Return how many levels of disadvantage the evidence supports: 1 if there is none.
-
-        The more rows there are, the smaller is the p-value of a disadvantage that matters, so
-        smaller p-values are required: they fall with the root of the number of rows.
-        """
+        """Return how many levels of disadvantage the evidence supports: 1 if there is none."""
+        # The p-value of a disadvantage that matters falls with the root of the number of rows.
         strictness = np.sqrt(max(1, n_calibration) / USUAL_ROWS)
         if self.p_value >= min(EVEN_ODDS, WEAK / strictness):
             return 1
@@ -116,15 +113,6 @@ def learn_disadvantage(
     Rows of one cluster are held out together; there must be as many clusters as folds. A pipeline
     as ``learner`` reads the canonical frame, any other regressor a matrix of ranks and codes. None
     stands for two models: boosted trees, and kernel ridge regression on a few features.
-
-    >>> rng = np.random.default_rng(0)
-    >>> people = pd.DataFrame(rng.integers(0, 2, (500, 2)).astype(float), columns=["a", "b"])
-    >>> hard = (people["a"] == people["b"]).to_numpy()
-    >>> fitted = learn_disadvantage(people, 0.5 * rng.random(500) + 0.5 * hard, seed=0)
-    >>> bool(fitted.predict(people)[hard].min() > fitted.predict(people)[~hard].max())
-    True
-    >>> fitted.signal.n_levels(n_calibration=1000, n_max=20)
-    20
     """
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(target))[:MAX_LEARNING_ROWS])
@@ -181,21 +169,13 @@ def draw_folds(
 
 def read_columns(readings: tuple[ColumnReading, ...], people: pd.DataFrame) -> FloatArray:
     """Return the ranks and codes of a canonical frame, shape (n, n_features)."""
-    matrix = np.empty((len(people), len(readings)))
-    for j, reading in enumerate(readings):
-        matrix[:, j] = reading.read(people[reading.name])
-    return matrix
+    return np.column_stack([reading.read(people[reading.name]) for reading in readings])
 
 
 def stack_weights(predictions: FloatArray, target: FloatArray) -> FloatArray:
     """Return weights >= 0 of sum <= 1 that predict the target best around its mean.
 
-    ``predictions`` of shape (n, n_models) are out of fold. What is missing to a sum of one is the
-    weight of the constant.
-
-    >>> x, other = np.array([[0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 1.0, 1.0]])
-    >>> stack_weights(np.column_stack([x, other]), 0.5 * x).round(2)
-    array([0.5, 0. ])
+    ``predictions`` of shape (n, n_models) are out of fold. What lacks to one weighs the constant.
     """
     centred = predictions - predictions.mean(axis=0)
     A = np.column_stack([centred, np.zeros(len(target))])  # the constant predicts no difference
@@ -228,12 +208,9 @@ def measure_signal(
     ``K`` the sum is ``2 sum_{i < j} K_ij t_i t_j``, whose variance on noise is twice the sum of
     squared products. Trees and stacks are close to that, and never were above it on noise.
     """
-
-    def centred(values: FloatArray) -> FloatArray:
-        means: FloatArray = np.bincount(fold, values, N_FOLDS) / np.bincount(fold)
-        return values - means[fold]
-
-    together = np.bincount(cluster, centred(prediction) * centred(target))
+    n_of = np.bincount(fold)
+    p, t = (v - (np.bincount(fold, v, N_FOLDS) / n_of)[fold] for v in (prediction, target))
+    together = np.bincount(cluster, p * t)
     error = float(np.sqrt(PAIRS_COUNTED * (together**2).sum()))
     gain = 1 - float(np.mean((target - prediction) ** 2) / target.var())
     return Signal(gain, float(norm.sf(together.sum() / error)) if error > 0 else 1.0)
@@ -251,14 +228,13 @@ class DisadvantageLevels:
     def cut(
         cls, disadvantage: Disadvantage, people: pd.DataFrame, *, n_levels: int, n_calibration: int
     ) -> Self:
-        """Cut what was learned into as many levels as the evidence and the rows support.
+        """Cut what was learned from ``people`` into as many levels as evidence and rows support.
 
-        ``people`` are the rows that taught, and ``n_calibration`` is the number of calibration rows
-        to come, clusters if there are any. Only if all ``n_levels`` are used, the highest is
-        halved further: a weak signal deserves no more.
+        ``n_calibration`` is the number of calibration rows to come, clusters if there are any.
         """
         learned = disadvantage.predict(people)
         most = disadvantage.signal.n_levels(n_calibration, n_levels)
+        # a weak signal deserves no finer levels
         edges = level_edges(learned, most, n_calibration, finer=most == n_levels)
         steps = np.linspace(0, 1, N_RANKS)
         grid = np.quantile(learned, steps, method="inverted_cdf") if len(learned) else np.zeros(1)
@@ -284,18 +260,14 @@ class DisadvantageLevels:
         """Refuse parts that contradict each other, as those of an edited file."""
         require(self.edges.dtype == self.grid.dtype == np.float64, "edges")
         require(self.edges.ndim == 1 and (np.diff(self.edges) > 0).all(), "edges")
-        require(self.grid.ndim == 1 and (np.diff(self.grid) >= 0).all(), "grid")
-        require(len(self.grid) > 0, "grid")
+        require(self.grid.ndim == 1 and len(self.grid) and (np.diff(self.grid) >= 0).all(), "grid")
         require(not np.isnan([*self.edges[:1], *self.grid[:1]]).any(), "edges")
         self.disadvantage.check(people)
 
 
 @dataclass(frozen=True, eq=False)
 class LabelLevels:
-    """Levels of people, label by label; each order is learned from rows of its label.
-
-    Who is worse off in one label may be better off in another.
-    """
+    """Levels of people, label by label: who is worse off in one may be better off in another."""
 
     orders: tuple[DisadvantageLevels, ...]
 
@@ -325,24 +297,10 @@ def level_edges(
 ) -> FloatArray:
     """Return edges between levels of about equal share, each with enough calibration rows to come.
 
-    ``disadvantage`` is that of the learning rows, by the models that will also judge other rows. An
-    edge lies where disadvantage has its widest gap, so that a group that stands out from the others
-    shares no level with them. The gap is looked for around the quantile of the learning rows that
-    would make shares equal, as far as every level keeps ``MIN_LEVEL_ROWS`` expected calibration
-    rows. A level that ties leave with fewer joins the level below.
-
-    If ``finer``, the highest level is halved again and again, as long as either half keeps that
-    many learning and calibration rows. The worst off may be one in a hundred, and in a level of a
-    twentieth they would share the threshold of people who are better off.
-
-    >>> level_edges(np.linspace(0, 1, 101), 4, 1000).tolist()
-    [0.25, 0.5, 0.75]
-    >>> level_edges(np.linspace(0, 1, 101), 4, 70).tolist()
-    [0.5]
-    >>> level_edges(np.repeat([0.1, 0.2, 0.8], [50, 32, 18]), 4, 1000).tolist()
-    [0.1, 0.2]
-    >>> level_edges(np.linspace(0, 1, 1001), 4, 1000, finer=True).round(3).tolist()
-    [0.25, 0.5, 0.75, 0.875, 0.938, 0.969]
+    An edge lies in the widest gap near the quantile of the learning rows that would make shares
+    equal, so that a group that stands out shares no level with others. A level that ties leave with
+    fewer than ``MIN_LEVEL_ROWS`` joins the one below. If ``finer``, the highest level is halved
+    again and again, because the worst off may be one in a hundred.
     """
     most = max(1, min(n_levels, n_calibration // MIN_LEVEL_ROWS))
     n = len(disadvantage)
@@ -387,12 +345,7 @@ def _with_enough_rows(
 
 
 def permutation_shares(predict: Any, people: pd.DataFrame, seed: int) -> pd.Series:
-    """Return how much a prediction changes if each feature is shuffled among the rows, as shares.
-
-    >>> people = pd.DataFrame({"a": [0.0, 1.0] * 9, "b": [0.0, 0.0, 1.0] * 6})
-    >>> permutation_shares(lambda rows: rows["a"].to_numpy(), people, seed=0).to_dict()
-    {'a': 1.0, 'b': 0.0}
-    """
+    """Return how much a prediction changes if each feature is shuffled, as shares of the sum."""
     rng = np.random.default_rng(seed)
     usual, changes = predict(people), {}
     for name in people:

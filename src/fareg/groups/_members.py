@@ -68,10 +68,7 @@ class ColumnReading:
         return cls(str(column.name), None, edges)
 
     def read(self, column: pd.Series) -> FloatArray:
-        """Return the code or the rank of each row; -1 for a new category or a missing number.
-
-        Quantiles that are equal are skipped: a value has the mean of the ranks that it fills.
-        """
+        """Return the code or the mean rank of each row; -1 for a new category or no number."""
         if self.codes is not None:
             which, texts = pd.factorize(as_text(column))
             found = [self.codes.get(text, MISSING) for text in (*texts, None)]  # -1 is missing
@@ -92,7 +89,6 @@ MAX_TRIPLED = 10  # if there are more features, only the best pairs are extended
 N_EXTENDED = 5  # pairs that are extended
 MAX_CELLS = 5_000  # a subset with more cells is not tried: their means would be noise
 MAX_ROWS = 20_000  # rows that the search looks at
-N_SUBSETS = 2  # chosen one after the other, because two groups may differ in their features
 LEAST_GAIN = 20.0  # gain that a second subset needs, in variances of the target, to rule out noise
 
 Subset = tuple[int, ...]
@@ -113,8 +109,11 @@ def choose_features(
     """
     rows = some_rows(len(target), MAX_ROWS)
     target, fold = target[rows], fold[rows]
-    pairs = zip(matrix[rows].T, is_category, strict=True)
-    codes = [_coded(column, by_category) for column, by_category in pairs]
+    codes = []  # a category, one of few numbers, or a quarter of many
+    for column, by_category in zip(matrix[rows].T, is_category, strict=True):
+        distinct, own = np.unique(column, return_inverse=True)
+        is_cut = not by_category and len(distinct) > MAX_DISCRETE
+        codes.append(np.searchsorted(QUARTERS, column) if is_cut else own)
     sizes = [int(code.max()) + 1 for code in codes]
 
     def cells(subset: Subset) -> IntArray:
@@ -138,30 +137,13 @@ def choose_features(
     return list(map(tuple, chosen))
 
 
-def _coded(column: FloatArray, by_category: bool) -> IntArray:
-    """Return the level of each row from 0: a category, one of few numbers, or a quarter of many."""
-    distinct, codes = np.unique(column, return_inverse=True)
-    if by_category or len(distinct) <= MAX_DISCRETE:
-        return codes
-    return np.searchsorted(QUARTERS, column).astype(np.int64)
-
-
 def some_rows(n: int, most: int) -> IntArray:
-    """Return all of n rows, or ``most`` of them drawn at random, the same in every call.
-
-    Tables come sorted, so their first rows would not do.
-    """
-    rows = np.arange(n)
-    if n <= most:
-        return rows
-    return np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
+    """Return all of n rows, or ``most`` drawn at random: tables come sorted. Calls draw alike."""
+    return np.sort(np.random.default_rng(0).choice(n, min(n, most), replace=False))
 
 
 def best_subset(n_features: int, gains: Callable[[Subset], FloatArray], search: int) -> Subset:
-    """Return the subset of the largest gain in one search, its best feature first.
-
-    A search is led by its gains alone: which pairs and triples it tries does not depend on others.
-    """
+    """Return the subset of the largest gain in one search, its best feature first."""
 
     def gain(subset: Subset) -> float:
         return -float(gains(subset)[search])  # negative, because sorting is stable upwards
@@ -180,9 +162,8 @@ def best_subset(n_features: int, gains: Callable[[Subset], FloatArray], search: 
 def nested_gains(key: IntArray, targets: FloatArray, fold: IntArray) -> FloatArray:
     """Return, for each search, how much cell means lower the squared error on the rows it reads.
 
-    ``key`` of shape (n,) numbers the cell of each row, and ``targets`` of shape (n_searches, n) are
-    centred. A row of fold j is predicted by the mean of its cell over the rows that the search
-    reads, without fold j. Sums and counts per cell and fold are all that this needs.
+    ``targets`` of shape (n_searches, n) are centred. A row of fold j is predicted by the mean of
+    its cell over the rows that the search reads, without fold j.
     """
     if key.max() >= MAX_CELLS:  # many joint cells, of which few may occur
         distinct, key = np.unique(key, return_inverse=True)
@@ -210,10 +191,7 @@ def _shrunk_means(key: IntArray, target: FloatArray, reads: FloatArray) -> Float
 def learn_given(
     learner: Any, table: Any, target: FloatArray, fold: IntArray, seed: int
 ) -> tuple[FloatArray, Any]:
-    """Return out-of-fold predictions of any regressor, shape (n,), and the one fitted to all rows.
-
-    The parameter ``random_state`` is set, also that of a step.
-    """
+    """Return out-of-fold predictions of any regressor, and the one fitted to all rows, seeded."""
     is_seed = [name for name in learner.get_params() if f"__{name}".endswith("__random_state")]
     out_of_fold = np.empty(len(target))
     for k in range(N_FOLDS + 1):
@@ -246,11 +224,8 @@ class KernelSum:
         return by_distinct_rows(matrix[:, self.columns], lambda x: self.kernel(x) @ self.weights)
 
     def kernel(self, x: FloatArray) -> FloatArray:
-        """Return the product over features of how alike rows and centres are, (n, n_centres).
-
-        Each factor has a constant part, so effects of single features are learned along with their
-        interactions.
-        """
+        """Return the product over features of how alike rows and centres are, (n, n_centres)."""
+        # Each factor has a constant part, so effects of single features are learned, too.
         product = np.ones((len(x), len(self.centres)))
         for j, by_category in enumerate(self.is_category):
             apart = x[:, [j]] - self.centres[:, j]
@@ -261,10 +236,7 @@ class KernelSum:
         return product
 
     def basis(self, matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return P of shape (n_centres, r) and the inputs ``Z = K P``, with ``Z Z'`` near K.
-
-        With ``C = V diag(w) V'`` the kernel of the centres, ``P = V / sqrt(w)`` (Nystroem).
-        """
+        """Return ``P = V / sqrt(w)`` and ``Z = K P``; ``Z Z'`` is near K (Nystroem)."""
         w, V = np.linalg.eigh(self.kernel(self.centres))
         kept = w > SMALLEST * w.max()
         P = V[:, kept] / np.sqrt(w[kept])
@@ -281,12 +253,10 @@ def learn_smooth(
 ) -> tuple[FloatArray, list[KernelSum]]:
     """Return out-of-fold predictions of shape (n,), and sums whose sum predicts other rows.
 
-    ``chosen`` holds the columns that were chosen without each fold, and with all rows. Where they
-    differ, the average of what they say is better than any of it. A random sample of rows spans a
-    kernel ridge regression, and length and penalty minimise the generalised cross-validation error
-    of the rows that teach. Everything is in closed form, from moments of the rows of a fold.
-
-    Both predict how far rows are from the mean of the target.
+    Both say how far rows are from the mean of the target. ``chosen`` holds the columns that were
+    chosen without each fold, and with all rows; what they say is averaged. A random sample of rows
+    spans a kernel ridge regression, and length and penalty minimise the generalised
+    cross-validation error of the rows that teach.
     """
     out_of_fold, few = np.empty(len(target)), some_rows(len(target), MAX_SMOOTH_ROWS)
     known: dict[tuple[int, ...], Any] = {}

@@ -16,6 +16,7 @@ from scipy.special import gammaln
 from fareg._columns import as_numbers, as_text, kind_of, shortest_between, spelled_numbers
 from fareg._threads import one_thread
 from fareg._validation import BoolArray, FloatArray, IntArray, check_same_length
+from fareg.groups._members import some_rows
 from fareg.groups._rules import Condition, Rule
 
 MIN_SHARE, MAX_SHARE = 0.005, 0.55  # of the rows: a group that is named is a minority
@@ -81,11 +82,10 @@ def find_groups(
     """
     check_same_length(people=people, shortfall=shortfall)
     shortfall = np.asarray(shortfall, dtype=np.float64)
-    if len(people) > MAX_ROWS:  # tables come sorted, so their first rows would not do
-        rows = np.sort(np.random.default_rng(0).choice(len(people), MAX_ROWS, replace=False))
-        people, shortfall = people.iloc[rows], shortfall[rows]
-        clusters = None if clusters is None else np.asarray(clusters)[rows]
-    cluster = np.arange(len(people)) if clusters is None else pd.factorize(np.asarray(clusters))[0]
+    rows = some_rows(len(people), MAX_ROWS)
+    people, shortfall = people.iloc[rows], shortfall[rows]
+    of = rows if clusters is None else np.asarray(clusters)[rows]
+    cluster = pd.factorize(of)[0]
     # The features are sorted, so their order in the table cannot matter.
     features = [_Feature.of(people[name]) for name in sorted(people.columns, key=str)]
     search = _Search([f for f in features if f.n_codes + f.has_missing > 1], shortfall, cluster)
