@@ -237,9 +237,9 @@ def column_names(X: Any) -> list[str]:
     # Pandas comes first, because narwhals refuses duplicate names with another error.
     frame = X if isinstance(X, pd.DataFrame) else nw.from_native(X, eager_only=True)
     names = [str(name) for name in frame.columns]
-    if twice := repeated(names):
+    if len(set(names)) < len(names):
         raise InvalidInputError(
-            f"column names must be unique, got {', '.join(twice)} twice; rename one"
+            f"column names must be unique, got {', '.join(repeated(names))} twice; rename one"
         )
     return names
 
@@ -345,8 +345,9 @@ def selected_positions(
             )
     if not positions:
         raise InvalidInputError(f"{name} must name at least one column, got none")
-    if twice := repeated([names[p] for p in positions]):
-        raise InvalidInputError(f"{name} names {', '.join(twice)} twice; once is enough")
+    if len(set(positions)) < len(positions):
+        twice = ", ".join(repeated([names[p] for p in positions]))
+        raise InvalidInputError(f"{name} names {twice} twice; once is enough")
     return positions
 
 

@@ -88,18 +88,16 @@ class SetTable:
     def of(cls, sets: BoolArray, classes: list[Any], labels: Any, *notes: str) -> SetTable:
         """Find the true labels among the classes, and note those that are not there."""
         codes = label_codes(labels, classes)
-        strange = codes < 0
-        if strange.any():
+        if n_strange := int((codes < 0).sum()):
             notes += (
-                f"{int(strange.sum())} of {len(codes)} labels are not among the classes "
-                f"({shown(sorted_labels(labels[strange]))}): no set can hold these, they count as "
-                "not covered",
+                f"{n_strange} of {len(codes)} labels are not among the classes "
+                f"({shown(sorted_labels(labels[codes < 0]))}): no set can hold these, they count "
+                "as not covered",
             )
         return cls(sets, tuple(classes), codes, notes)
 
     @property
     def size(self) -> IntArray:
-        """Number of labels in each set, shape (n_samples,)."""
         return self.sets.sum(axis=1).astype(np.int64)
 
     @property
@@ -163,8 +161,8 @@ def check_marks(sets: Any) -> BoolArray:
     marks = table.astype(bool)
     if table.dtype.kind not in "biufO" or not (table == marks).all():
         raise InvalidInputError(
-            "sets must hold only True and False: is the class in the set? "
-            "Pass probabilities to a conformal classifier first"
+            "sets must hold only True and False: is the class in the set? Pass probabilities to a "
+            "conformal classifier first"
         )
     return marks
 
@@ -197,8 +195,14 @@ def column_classes(
     labels = sorted_labels(y)
     if classes is not None:
         given = check_classes(classes, n_columns, table)
-        given = given if names is None else _by_name(given, names, table)
-        return ColumnClasses(_as_labels(given, labels)[0])
+        found, n_found = _as_labels(names or [], given)
+        if n_found not in (0, len(given)):
+            raise InvalidInputError(
+                f"{table} has columns {shown(names or [])} but classes are {shown(given)}; rename "
+                "the columns, or leave classes None"
+            )
+        # columns that are not named after the classes are in their order
+        return ColumnClasses(_as_labels(found if n_found else given, labels)[0])
     if names is not None:
         return _named_columns(names, labels, table)
     has_order = len({isinstance(label, str) for label in labels}) == 1  # a mixture has none
@@ -279,17 +283,6 @@ def shared_length(names: list[str]) -> int:
     """Return how many characters all names begin with."""
     alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     return len(list(alike))
-
-
-def _by_name(classes: list[Any], names: list[Any], table: str) -> list[Any]:
-    """Return classes in the order of a frame's columns, if these are named after them."""
-    found, n_found = _as_labels(names, classes)
-    if n_found not in (0, len(classes)):
-        raise InvalidInputError(
-            f"{table} has columns {shown(names)} but classes are {shown(classes)}; rename the "
-            "columns, or leave classes None"
-        )
-    return found if n_found else classes  # other names leave the columns in the order of classes
 
 
 def _as_labels(names: list[Any], labels: list[Any]) -> tuple[list[Any], int]:

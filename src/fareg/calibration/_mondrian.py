@@ -157,7 +157,8 @@ class Mondrian(Calibration):
     def thresholds(self, batch: Batch) -> FloatArray:
         """Return thresholds of shape (n_samples, n_labels); -inf for rows in no cell."""
         cells = self.groups.cells(batch)
-        warn_of_full_rows(cells == UNSEEN, NEVER_SEEN)
+        if UNSEEN in cells:
+            warn_of_full_rows(cells == UNSEEN, NEVER_SEEN)
         return self._of_cells(cells)
 
     @weight_by_weight
