@@ -51,16 +51,16 @@ SLOW = (
     "report/test_browser.py",
     "report/test_fit_report.py",
     "statistical",
-    "test_acceptance.py",
-    "test_bad_input.py",
-    "test_changed_tables.py",
     "test_docs.py",
     "test_examples.py",
-    "test_fit_and_audit.py",
     "test_given_models.py",
-    "test_ids_in_files.py",
     "test_load_and_faults.py",
-    "test_predict_folder.py",
+    "workflow/test_acceptance.py",
+    "workflow/test_bad_input.py",
+    "workflow/test_changed_tables.py",
+    "workflow/test_fit_and_audit.py",
+    "workflow/test_ids_in_files.py",
+    "workflow/test_predict_folder.py",
 )
 
 

@@ -92,15 +92,16 @@ def test_a_folder_run_tells_whether_anything_is_kept(place, parts, monkeypatch):
 # --- errors that are not ours --------------------------------------------------------------------
 
 
-def test_an_error_of_a_library_is_one_sentence_and_a_traceback_with_debug(place, monkeypatch):
+@pytest.mark.parametrize("kind", [KeyError, ValueError, AttributeError])
+def test_an_error_of_a_library_is_one_sentence_and_a_traceback_with_debug(place, monkeypatch, kind):
     def broken(*args, **options):
-        raise KeyError("a library\nhas an error")
+        raise kind("a library\nhas an error")
 
     monkeypatch.setattr("fareg.persistence.ModelFile.open", broken)
     info = ("info", place / "m.fareg")
     code, line = invoked(*info)
     assert code == 1
-    assert line.startswith("Error: KeyError: ")
+    assert line.startswith(f"Error: {kind.__name__}: ")
     assert line.endswith("; add --debug to see where; nothing was written\n")
     assert line.count("\n") == 1
     for arguments in (("--debug", *info), (*info, "--debug")):
@@ -266,16 +267,20 @@ def test_workers_end_with_their_parent(place, parts, tmp_path, number, engine):
         assert (tmp_path / "log").read_text() == f"{word}: {KEPT}.\n"
 
 
-def test_sigterm_is_one_line_and_removes_temporary_files(place, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGTERM, 143, "Terminated"), (signal.SIGINT, 130, "Interrupted")],
+)
+def test_a_signal_is_one_line_and_removes_temporary_files(place, tmp_path, number, code, word):
     FRAME.to_csv(tmp_path / "big.csv", index=False)
     arguments = ["predict", place / "m.fareg", tmp_path / "big.csv", "--out", tmp_path / "s.csv"]
     arguments = [*map(str, arguments)]
     process = started(LITTLE, arguments=arguments, rows=1, room=None, log=str(tmp_path / "log"))
-    wait_for(lambda: list(tmp_path.glob("*.tmp")) + list(tmp_path.glob(".*.tmp")))
-    process.terminate()
+    wait_for(lambda: list(tmp_path.glob(".*.tmp")))
+    os.kill(process.pid, number)
     process.join(30)
-    assert process.exitcode == 143
-    assert (tmp_path / "log").read_text() == "Terminated: nothing was written.\n"
+    assert process.exitcode == code
+    assert (tmp_path / "log").read_text() == f"{word}: nothing was written.\n"
     assert sorted(os.listdir(tmp_path)) == ["big.csv", "log"]
 
 
@@ -304,6 +309,7 @@ import time
 from pathlib import Path
 import distributed
 options = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
+options |= {"host": "127.0.0.1", "protocol": "tcp://"}
 with distributed.LocalCluster(**options, dashboard_address=None) as cluster:
     Path(told).write_text(cluster.scheduler_address)
     time.sleep(120)
@@ -313,9 +319,7 @@ with distributed.LocalCluster(**options, dashboard_address=None) as cluster:
 def test_a_dask_scheduler_that_dies_is_one_sentence(place, parts, tmp_path):
     pytest.importorskip("distributed")
     told = tmp_path / "address"
-    code = CLUSTER.replace('"processes": False', '"processes": False, "host": "127.0.0.1"')
-    code = code.replace('"n_workers": 1', '"n_workers": 1, "protocol": "tcp://"')
-    cluster = started(code, told=str(told))
+    cluster = started(CLUSTER, told=str(told))
     address = wait_for(lambda: told.exists() and told.read_text())
 
     def kill():

@@ -210,6 +210,8 @@ def test_only_an_empty_label_is_missing_and_words_taken_as_labels_are_told(tmp_p
         labels = read_table(path, labels=["y"])["y"]
     assert labels[:3].tolist() == ["NA", "None", "yes"]
     assert labels.isna().tolist() == [False, False, False, True]
+    assert read_table(path)["y"].isna().tolist() == [True, False, False, True]  # None may be a name
+    path.write_text("x,y\n1,NA\n2,None\n3,4\n4,\n")
     assert read_table(path)["y"].isna().tolist() == [True, True, False, True]
     path.write_text("x,y\n1,0\n2,\n3,1\n")
     assert read_table(path, labels=["y"])["y"].tolist()[::2] == [0, 1]

@@ -7,15 +7,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from fareg.cli._audit import audit
-from fareg.cli._demo import demo
-from fareg.cli._experiments import benchmark, reproduce
+from fareg.cli._commands import (
+    audit,
+    benchmark,
+    calibrate,
+    demo,
+    info,
+    monitor,
+    predict,
+    reproduce,
+)
 from fareg.cli._fit import fit
-from fareg.cli._info import info
-from fareg.cli._monitor import monitor
-from fareg.cli._predict import calibrate, predict
-from fareg.cli._running import JSON
-from fareg.cli._stopping import one_sentence, print_anything
+from fareg.cli._options import HELP, described
+from fareg.cli._stopping import JSON, one_sentence, print_anything
 
 ANYWHERE = ("--debug", "--json")  # options of the program, which may stand after a command too
 EPILOG = "Every command takes --json (print one JSON object) and --debug (show where errors arise)."
@@ -33,9 +37,12 @@ class Program(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        JSON.set(ctx.params["json"])
-        with one_sentence(debug=ctx.params["debug"]):
-            return super().invoke(ctx)
+        token = JSON.set(ctx.params["json"])
+        try:
+            with one_sentence(debug=ctx.params["debug"]):
+                return super().invoke(ctx)
+        finally:
+            JSON.reset(token)
 
 
 app = typer.Typer(
@@ -65,15 +72,11 @@ def _about(
             "--version", callback=_tell_version, is_eager=True, help="Show the version and stop."
         ),
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where an error comes from; also after a command.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object; also after a command.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help=HELP["debug"])] = False,
+    json: Annotated[bool, typer.Option("--json", help=HELP["json"])] = False,
 ) -> None:
     """Find who is under-covered, and fix it."""
 
 
 for command in (fit, predict, calibrate, info, audit, monitor, demo, reproduce, benchmark):
-    app.command(epilog=EPILOG)(command)
+    app.command(epilog=EPILOG)(described(command))

@@ -1,24 +1,22 @@
-"""What every command needs around its work: warnings, JSON, progress."""
+"""What every command needs around its work: warnings, JSON, progress, gates."""
 
 from __future__ import annotations
 
 import gc
-import json as json_format
+import json
 import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import typer
 
 from fareg import _words as words
-from fareg.cli._stopping import WRITTEN, in_shell, printing, say, stop
+from fareg.cli._stopping import JSON, WRITTEN, in_shell, printing, say, stop
 
-JSON: ContextVar[bool] = ContextVar("json")  # set by the program
 # What next steps call a setting in the shell.
 SETTINGS = {
     "label_conditional=True": "--label-conditional",
@@ -26,11 +24,8 @@ SETTINGS = {
     "sensitive_features": "--sensitive",
     "n_calibration": "--calibration-rows",
 }
-
-
-def as_json() -> bool:
-    """Tell whether the answer is wanted as JSON, wherever ``--json`` stands."""
-    return JSON.get(False)
+GATES = ("found", "low", "unequal")
+SHUT = 3  # the exit code of a gate that was asked for
 
 
 @contextmanager
@@ -46,23 +41,18 @@ def answering() -> Iterator[dict[str, Any]]:
         warnings.simplefilter("always", FaregWarning)
         yield told
     notes = list(dict.fromkeys(in_shell(warning.message) for warning in caught))
-    if as_json():
-        told["warnings"] = notes
-        with printing():
-            typer.echo(_json(told))
-    else:
+    if not JSON.get(False):
         for note in notes:
             say(f"Warning: {note}", err=True)
-
-
-def _json(told: dict[str, Any]) -> str:
-    """Return a dict as JSON, in characters that stdout knows."""
-    said = json_format.dumps(told, ensure_ascii=False, default=os.fspath)
+        return
+    told["warnings"] = notes
+    said = json.dumps(told, ensure_ascii=False, default=os.fspath)
     try:
         said.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        said = json_format.dumps(told, default=os.fspath)
-    return words.printable_json(said)
+        said = json.dumps(told, default=os.fspath)
+    with printing():
+        typer.echo(words.printable_json(said))
 
 
 @contextmanager
@@ -96,13 +86,18 @@ def console(*, err: bool = False) -> Any:
             with printing():
                 super().print(*objects, **options)
 
-    return Plain(stderr=err, highlight=False)
+    return Plain(stderr=err, highlight=False, quiet=JSON.get(False))
+
+
+def bar() -> Any:
+    """Return a console for the progress of long runs, None if JSON is all that is printed."""
+    return None if JSON.get(False) else console(err=True)
 
 
 @contextmanager
 def busy(what: str) -> Iterator[Callable[[str], None]]:
     """Show on a terminal what is going on; yield a function that announces the next stage."""
-    if as_json() or not sys.stderr.isatty():
+    if JSON.get(False) or not sys.stderr.isatty():
         yield lambda stage: None
         return
     start = time.monotonic()
@@ -110,57 +105,24 @@ def busy(what: str) -> Iterator[Callable[[str], None]]:
         yield lambda stage: status.update(f"{stage} ({time.monotonic() - start:.0f} s so far)")
 
 
-def engine_of(text: str) -> dict[str, Any]:
-    """Return where work is done: ``dask:4`` is the engine dask with four processes."""
-    engine, _, jobs = text.partition(":")
-    return {"engine": engine, "jobs": int(jobs)} if jobs.isdecimal() else {"engine": text}
-
-
-def trust_of(text: str | None) -> dict[str, Any]:
-    """Return the types that a model file may hold, and the SHA-256 that it must have.
-
-    The name of a type holds a dot; what holds none is a digest, even if it was cut on the way.
-    """
-    given = names(text) or []
-    digests = [name for name in given if "." not in name]
-    if len(digests) > 1:
-        from fareg._validation import InvalidInputError
-
-        raise InvalidInputError(
-            f"--trust must name one SHA-256 and types such as my_module.MyModel, got {text}"
-        )
-    return {
-        "trusted": [name for name in given if "." in name],
-        "sha256": digests[0] if digests else None,
-    }
-
-
-def names(text: str | None) -> list[str] | None:
-    """Return the names in ``a,b``; one with a comma or outer blanks is written as ``"a, b"``."""
-    return None if text is None else [words.unquoted(item) for item in words.list_items(text)]
-
-
-def print_verdict(console: Any, verdict: dict[str, Any]) -> None:
+def print_verdict(terminal: Any, verdict: dict[str, Any]) -> None:
+    """Print what was decided, and what to do next."""
     from rich.markup import escape
 
-    console.print(f"[bold]{escape(verdict['label'])}.[/bold] {escape(verdict['sentence'])}")
+    terminal.print(f"[bold]{escape(verdict['label'])}.[/bold] {escape(verdict['sentence'])}")
     for step in verdict["next_steps"]:
-        console.print(f"Next: {escape(step)}")
+        terminal.print(f"Next: {escape(step)}")
 
 
-GATES = ("found", "low", "unequal")
-SHUT = 3  # the exit code of a gate that was asked for
-
-
-def check_gate(asked: str | None) -> None:
+def check_gate(asked: str | None, gates: Sequence[str] = GATES) -> None:
     """Refuse a gate that there is not, before anything is done."""
     if asked is not None:
         from fareg._validation import check_choice
 
-        check_choice("--fail-on", asked, GATES)
+        check_choice("--fail-on", asked, gates)
 
 
-def gate(asked: str | None, result: Any) -> None:
-    """End with exit code 3 if an audit found what was asked for."""
-    if asked is not None and result.fails(asked):
+def gate(asked: str | None, is_shut: bool) -> None:
+    """End with exit code 3 if what was asked for was found."""
+    if is_shut:
         stop(f"Failed: --fail-on {asked}", SHUT)

@@ -1,4 +1,4 @@
-"""How a command ends that does not finish: one sentence on stderr, and an exit code.
+"""How a command prints, and how one ends that does not finish: one sentence, and an exit code.
 
 ====  ===========================================================================================
 3     the gate of --fail-on is shut
@@ -8,7 +8,7 @@
 143   SIGTERM
 ====  ===========================================================================================
 
-The sentence says what the command left behind. ``--debug`` shows the traceback before it.
+The sentence, on stderr, says what the command left behind. ``--debug`` shows the traceback before.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ import typer
 
 from fareg import _words as words
 
-# What an error or warning says in the shell next to its own words. They are told by the names of
+# What an error or warning says in the shell next to its own words. They are known by the names of
 # their classes, because the modules of these are heavy to import.
 MORE = {
     "DriftError": ", or add --accept-drift",
     "ForeignModelError": " with --proba",
     "LooksLikeIdWarning": " (--clusters or --id, --drop)",
 }
+# What sentences about arguments of Python say in the shell.
+PYTHON = {" ids=": " --id", " when=": " --when", "probabilities must be": "--proba must be"}
 NOTHING = "nothing was written"
 NO_MEMORY = "out of memory; close other programs, or work on fewer rows or with fewer processes"
+JSON: ContextVar[bool] = ContextVar("json")  # whether one JSON object is all that is printed
 WRITTEN: ContextVar[list[Path]] = ContextVar("written")  # files that the command has written
 
 
@@ -80,8 +83,9 @@ def stop(line: str, code: int) -> NoReturn:
 
 def say(text: Any, *, err: bool = False) -> None:
     """Print lines of text; names in them, which come from tables and files, steer no terminal."""
-    with printing():
-        typer.echo("\n".join(map(words.printable, str(text).split("\n"))), err=err)
+    if err or not JSON.get(False):
+        with printing():
+            typer.echo("\n".join(map(words.printable, str(text).split("\n"))), err=err)
 
 
 @contextmanager
@@ -97,34 +101,24 @@ def printing() -> Iterator[None]:
 
 def _ending(error: BaseException) -> tuple[str, int]:
     """Return the last line of a command and its exit code."""
-    left = _left_behind(error)
+    notes = getattr(error, "__notes__", ())
+    files = [str(path) for path in dict.fromkeys(WRITTEN.get()) if path.exists()]
+    left = f"{words.shown(files)} {'was' if len(files) == 1 else 'were'} written"
+    left = words.first_line(Exception(notes[0])) if notes else left if files else NOTHING
     if isinstance(error, KeyboardInterrupt):
         is_term = isinstance(error, Terminated)
         return f"{'Terminated' if is_term else 'Interrupted'}: {left}.", 143 if is_term else 130
-    kinds = {kind.__name__ for kind in type(error).__mro__}
+    kinds, code = {kind.__name__ for kind in type(error).__mro__}, 1
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        line, code = NO_MEMORY, 1
+        line = NO_MEMORY
     elif isinstance(error, CannotPrintError):
         _drop(sys.stdout)
-        line, code = f"cannot print the answer ({error})", 1
-    elif "LostWorkersError" in kinds:
-        line, code = in_shell(error), 1
-    elif kinds & {"FaregError", "ValueError"}:
-        line, code = in_shell(error), 2
+        line = f"cannot print the answer ({error})"
+    elif "FaregError" in kinds:
+        line, code = in_shell(error), 1 if "LostWorkersError" in kinds else 2
     else:
         line = f"{type(error).__name__}: {words.first_line(error)}; add --debug to see where"
-        code = 1
-    is_told = code == 1 or left != NOTHING
-    return f"Error: {line}" + (f"; {left}" if is_told else ""), code
-
-
-def _left_behind(error: BaseException) -> str:
-    """Say what a command has written: what the error notes, or else the files that are there."""
-    notes = getattr(error, "__notes__", ())
-    files = [str(path) for path in dict.fromkeys(WRITTEN.get()) if path.exists()]
-    if notes or not files:
-        return words.first_line(Exception(notes[0])) if notes else NOTHING
-    return f"{words.shown(files)} {'was' if len(files) == 1 else 'were'} written"
+    return f"Error: {line}" + (f"; {left}" if code == 1 or left != NOTHING else ""), code
 
 
 def in_shell(error: Any) -> str:
@@ -136,25 +130,26 @@ def in_shell(error: Any) -> str:
             f"code: if you know them and who wrote the file, add --trust {names}"
         )
     line = " ".join(line.strip() for line in str(error).split("\n"))
+    for python, shell in PYTHON.items():
+        line = line.replace(python, shell)
     return line + MORE.get(type(error).__name__, "")
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
     """Let SIGTERM end the block as an exception does, so that nothing temporary stays."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def end(number: int, frame: Any) -> None:
         signal.signal(number, signal.SIG_IGN)  # a second one would disturb the cleaning
         raise Terminated
 
-    before = signal.signal(signal.SIGTERM, end)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, end) if is_main else None
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 def print_anything() -> None:

@@ -11,7 +11,7 @@ if _TYPE_CHECKING:
     from fareg.workflow._models import MODELS
     from fareg.workflow._monitor import monitor_file
     from fareg.workflow._predict import predict_file
-    from fareg.workflow._table import MAX_ROWS, Table, read_table, table_columns
+    from fareg.workflow._table import MAX_ROWS, Table, read_table
 
 __all__ = [
     "MAX_ROWS",
@@ -24,7 +24,6 @@ __all__ = [
     "monitor_file",
     "predict_file",
     "read_table",
-    "table_columns",
 ]
 
 # Names are imported when they are used, so prediction does not import what fit and audit need.
@@ -35,6 +34,6 @@ _HOMES = {
     "_models": ["MODELS"],
     "_monitor": ["monitor_file"],
     "_predict": ["predict_file"],
-    "_table": ["MAX_ROWS", "Table", "read_table", "table_columns"],
+    "_table": ["MAX_ROWS", "Table", "read_table"],
 }
 __getattr__, __dir__ = _lazy_names("fareg.workflow", _HOMES)

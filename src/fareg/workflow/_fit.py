@@ -20,9 +20,10 @@ from fareg.classifiers import FaReGClassifier, is_given, split_rows
 from fareg.groups import Rule
 from fareg.persistence import SeenRows, save
 from fareg.scores import SCORES
-from fareg.workflow._models import BaseModel, ModelSource, Probabilities, base_model
+from fareg.workflow._models import ModelSource, Probabilities, base_model
+from fareg.workflow._readers import is_parquet
 from fareg.workflow._roles import AskedRoles
-from fareg.workflow._table import MAX_ROWS, Progress, Table, check_safe_csv, is_parquet, quiet
+from fareg.workflow._table import MAX_ROWS, Progress, Table, check_safe_csv, quiet
 from fareg.workflow._target import (
     check_clusters,
     check_target,
@@ -52,23 +53,16 @@ class Trial:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain types."""
-        told = self.comparison
-        left = told.left.to_dict()
+        told, left = self.comparison, self.comparison.left.to_dict()
         first = "learn" if self.was_fitted else "train"
         n_rows = {first: self.n_train, "calibrate": self.clf.n_calibration_, "test": self.n_test}
+        names = ("verdict", "opening", "confidence_level", "accuracy", "before", "after", "empty")
         return {
-            "verdict": told.verdict,
-            "opening": told.opening,
+            **{name: getattr(told, name) for name in (*names, "by_label")},
             "about": {**told.about, "accuracy": told.accuracy},
             "fareg_version": left["fareg_version"],
             "rows": n_rows,
-            "confidence_level": told.confidence_level,
-            "accuracy": told.accuracy,
-            "before": told.before,
-            "after": told.after,
-            "empty": told.empty,
             "groups": records(told.groups),
-            "by_label": told.by_label,
             "left": {name: left[name] for name in ("verdict", "overall", "groups")},
         }
 
@@ -114,10 +108,8 @@ def fit_file(
         Columns that the model reads; None for all that have no other role. A column of text or
         whole numbers that differs in every row is taken as an id and left out, unless it is named;
         one that looks like an id with several rows each is named in a warning.
-    not_features : list of str, default=()
-        Columns that may define a group and that the model does not read.
-    drop : list of str, default=()
-        Columns to ignore.
+    not_features, drop : list of str, default=()
+        Columns that may define a group and that the model does not read; columns to ignore.
     clusters : str, default=None
         Column of ids of people or places with several rows: they stay in one part of the split and
         in one fold, and neither train the model nor define a group.
@@ -131,16 +123,12 @@ def fit_file(
         ``probabilities``.
     probabilities : list of str, dict from label to column, or str, default=None
         Columns of class probabilities instead of a model. Of a list, the labels are the names
-        without what they share; a text is what the names of the columns begin with.
+        without what they share, or stand before an equals sign as in ``low=p_low``; a text is what
+        the names of the columns begin with.
     trusted : list of str, default=None
         Types that a ``.skops`` file may hold besides those that ``fareg.load`` knows.
-    confidence_level : float, default=0.9
-    conformity_score : str, default="aps"
-        A name in ``fareg.scores.SCORES``.
-    label_conditional : bool, default=False
-        Whether to promise the level for every label.
-    allow_empty : bool, default=True
-        Whether a set may be empty; if not, the most probable label joins it.
+    confidence_level, conformity_score, label_conditional, allow_empty
+        As in :class:`fareg.FaReGClassifier`.
     progress : function, optional
         Called with the name of each stage when it begins.
     seed : int, default=0
@@ -202,6 +190,8 @@ def fit_file(
             random_state=seed,
             protect=[Rule.parse(text) for text in protect] or "found",
         )
+        about: dict[str, Any] = {"file": Path(data).name, "target": target, "base_model": base.name}
+        about["not_read"] = list(base.roles.others)
         trial = fit_and_test(
             clf,
             X,
@@ -209,37 +199,27 @@ def fit_file(
             **beside,
             measures=report is not None,
             progress=progress,
-            about={
-                "file": Path(data).name,
-                "target": target,
-                "base_model": base.name,
-                "not_read": list(base.roles.others),
-            },
+            about=about,
             listed=base.roles.sensitive or base.roles.others or None,
             settings=settings,
         )
         if test_out is not None:
             table.copy(trial.X.index, test_out, labels=[target], kinds=kinds, safe_csv=safe_csv)
     seen = SeenRows.of(X, labels, others, further, rows=~X.index.isin(trial.X.index))
-    kinds = {str(name): kinds[str(name)] for name in X}
-    save(clf, out, metadata={"columns": kinds, **_notes(trial, base)}, seen=seen)
-    if report is not None:
-        trial.comparison.to_html(report)
-    return trial
-
-
-def _notes(trial: Trial, base: BaseModel) -> dict[str, Any]:
-    """Return what the model file says about how it was made."""
     told, about = trial.to_dict(), trial.comparison.about
-    return {
-        "target": base.roles.target,
+    notes = {
+        "columns": {str(name): kinds[str(name)] for name in X},
+        "target": target,
         **base.roles.notes(),
         "data": about["file"],
         "estimator": base.name,
-        "date": about["date"],
-        "seed": about["seed"],
+        **{name: about[name] for name in ("date", "seed")},
         **{name: told[name] for name in ("verdict", "rows", "accuracy", "after")},
     }
+    save(clf, out, metadata=notes, seen=seen)
+    if report is not None:
+        trial.comparison.to_html(report)
+    return trial
 
 
 def fit_and_test(
@@ -255,11 +235,7 @@ def fit_and_test(
     listed: Sequence[str] | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> Trial:
-    """Fit a classifier on four fifths of the rows, and test it next to split conformal sets.
-
-    Levels of the columns ``listed`` are shown in the table of groups. ``settings`` are as in
-    :func:`fit_file`.
-    """
+    """Fit a classifier on four fifths of the rows, and test it next to split conformal sets."""
     rest, test = split_rows(len(y), TEST_SIZE, clusters, clf.random_state)
     test = np.sort(test)  # in the order of the table, as an audit of these rows reads them
 
@@ -272,12 +248,7 @@ def fit_and_test(
         train, _ = split_rows(len(rest), clf.calibration_size, some(rest, clusters), seed)
         check_training_labels(y[rest][train], y)
     progress("training, learning who is disadvantaged, and calibrating")
-    clf.fit(
-        X.iloc[rest],
-        y[rest],
-        clusters=some(rest, clusters),
-        ids=some(rest, ids),
-    )
+    clf.fit(X.iloc[rest], y[rest], clusters=some(rest, clusters), ids=some(rest, ids))
     progress("testing, and looking for groups that are left behind")
     X_test, y_test = X.iloc[test], y[test]
     comparison = clf.report(

@@ -64,8 +64,7 @@ def read_set_texts(column: pd.Series, y: Any) -> tuple[list[list[str]], Any]:
     fareg writes JSON lists, and a column of nothing else is read as it was written. Any other text
     is cut at every bar; a bar or a backslash that belongs to a label has a backslash before it.
     A missing value is the empty set. A true label that no set holds as it is written is the one in
-    them with the same value, if there is just one, as 1.0 is 1. Texts with bars may also have
-    blanks around a label.
+    them with the same value, if there is just one, as 1.0 is 1.
     """
     cells = [_listed_or_text(value) for value in column]
     texts = dict.fromkeys(cell for cell in cells if isinstance(cell, str))

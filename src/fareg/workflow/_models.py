@@ -22,7 +22,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from fareg._encoding import gradient_boosting, lone_rows_twice, one_hot_encoder, ordinal_encoder
 from fareg._files import AnyPath
 from fareg._validation import FloatArray, InvalidInputError, check_choice
-from fareg._words import quoted, repeated, shown
+from fareg._words import quoted, repeated, shown, unquoted
 from fareg.classifiers import ProbabilityColumns
 from fareg.persistence import read_estimator
 from fareg.workflow._labels import as_known, label_texts
@@ -79,33 +79,28 @@ LIBRARIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _forest(seed: int) -> Any:
-    forest = RandomForestClassifier(200, min_samples_leaf=3, n_jobs=-1, random_state=seed)
-    return make_pipeline(ordinal_encoder(), forest)
-
-
-def _logistic(seed: int) -> Any:
-    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), LogisticRegression(max_iter=1000))
-
-
-def _mlp(seed: int) -> Any:
-    # A fifth of the rows decides when to stop, and at least two, which the smallest tables need.
-    network = AnySizeNetwork(
-        (64, 32), early_stopping=True, validation_fraction=0.2, random_state=seed
-    )
-    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), CodedLabels(network))
-
-
 def _boosting(library: str, seed: int) -> Any:
     name, options = LIBRARIES[library]
     boosting = getattr(import_module(library), name)(random_state=seed, **options)
     return make_pipeline(ordinal_encoder(), CodedLabels(boosting))
 
 
+def _mlp(seed: int) -> Any:
+    # A fifth of the rows decides when to stop, and at least two, which the smallest tables need.
+    options: dict[str, Any] = {"early_stopping": True, "validation_fraction": 0.2}
+    network = AnySizeNetwork((64, 32), random_state=seed, **options)
+    return make_pipeline(one_hot_encoder(MAX_CATEGORIES), CodedLabels(network))
+
+
 MODELS: dict[str, Callable[[int], Any]] = {
     "hgb": gradient_boosting,
-    "forest": _forest,
-    "logistic": _logistic,
+    "forest": lambda seed: make_pipeline(
+        ordinal_encoder(),
+        RandomForestClassifier(200, min_samples_leaf=3, n_jobs=-1, random_state=seed),
+    ),
+    "logistic": lambda seed: make_pipeline(
+        one_hot_encoder(MAX_CATEGORIES), LogisticRegression(max_iter=1000)
+    ),
     "mlp": _mlp,
     **{library: partial(_boosting, library) for library in LIBRARIES},
 }
@@ -119,7 +114,7 @@ def reading(model: Any, features: Sequence[str]) -> Pipeline:
     return make_pipeline(columns.set_output(transform="pandas"), model)
 
 
-def check_named(name: str) -> None:
+def _check_named(name: str) -> None:
     """Refuse a name that stands for no model, or for one whose library is not installed."""
     check_choice("estimator", name, MODELS)
     if name not in LIBRARIES:
@@ -164,22 +159,32 @@ class ModelSource:
 
     def check(self, features: Any) -> None:
         """Refuse two models at once, and what makes no sense for a model that is given fitted."""
-        if self.probabilities is not None and self.estimator != "hgb":
-            raise InvalidInputError(
-                f"pass one model, got {self.estimator} and columns of probabilities; leave out one"
+        if self.path is None:
+            _check_named(str(self.estimator))
+        elif (suffix := self.path.suffix.lower()) in PICKLES:
+            raise ForeignModelError(
+                f"{self.path} is a pickle, and reading a pickle runs whatever code is in it; write "
+                'the model with skops.io.dump(model, "model.skops"), or give its probabilities as '
+                "columns"
             )
-        if self.path is not None:
-            _check_format(self.path)
-        else:
-            check_named(str(self.estimator))
-        if self.probabilities is not None and not self.probabilities:
-            raise InvalidInputError(
-                "no columns of probabilities are named; name one for each label"
+        elif suffix != ".skops":
+            raise ForeignModelError(
+                f"{self.path} must end in .skops, so that its format is known; give the "
+                "probabilities of any other model as columns"
             )
-        if features is not None and self.probabilities is not None:
-            raise InvalidInputError(
-                "features are read by a model, and probabilities take its place; leave out features"
-            )
+        wrong = {
+            f"pass one model, got {self.estimator} and columns of probabilities; leave out one": (
+                self.estimator != "hgb"
+            ),
+            "no columns of probabilities are named; name one for each label": (
+                not self.probabilities
+            ),
+            "features are read by a model, and probabilities take its place; leave out features": (
+                features is not None
+            ),
+        }
+        if self.probabilities is not None and (found := [why for why in wrong if wrong[why]]):
+            raise InvalidInputError(found[0])
 
 
 def base_model(
@@ -192,37 +197,26 @@ def base_model(
         return _model_of_file(frame, y, given.path, given, asked)
     roles, name = assign_roles(frame, asked), str(given.estimator)
     made = MODELS[name](seed)
-    made = reading(made, roles.features) if roles.others else made
-    return BaseModel(name, made, roles, y)
+    return BaseModel(name, reading(made, roles.features) if roles.others else made, roles, y)
 
 
 def _model_of_columns(
     frame: pd.DataFrame, y: Any, given: Probabilities, asked: AskedRoles
 ) -> BaseModel:
     """Return columns of probabilities as a model, after checks that they fit the labels."""
-    table = [str(name) for name in frame.columns]
-    if isinstance(given, str):
-        names = [name for name in table if name.startswith(given)]
-        if not names:
-            raise InvalidInputError(
-                f"{asked.source} has no column whose name begins with {given}; its columns: "
-                f"{shown(table)}"
-            )
-        given = names
-    names = list(given.values()) if isinstance(given, Mapping) else list(given)
-    twice = repeated(names)
-    if twice:
+    given = _columns(given, [str(name) for name in frame.columns], asked.source)
+    names = list(given.values()) if isinstance(given, Mapping) else given
+    if twice := repeated(names):
         raise InvalidInputError(
             f"columns of probabilities must be named once, got {shown(twice)} twice; name one for "
             "each label"
         )
-    roles = assign_roles(frame, asked, names)
-    rest = _other_label(given, y) if len(names) == 1 else None
-    model = ProbabilityColumns(dict(given) if isinstance(given, Mapping) else names, rest=rest)
+    roles, labels = assign_roles(frame, asked, names), sorted(set(label_texts(y)))
+    rest = _other_label(given, labels) if len(names) == 1 else None
+    model, X = ProbabilityColumns(given, rest=rest), frame[roles.columns]
     try:
-        model.fit(frame[roles.columns], y)
+        model.fit(X, y)
     except InvalidInputError as error:
-        labels = sorted(set(label_texts(y)))
         raise InvalidInputError(
             f"columns {shown(map(quoted, names))} are not named after the labels of the target "
             f"({shown(labels)}); write the label before each column, such as "
@@ -230,31 +224,60 @@ def _model_of_columns(
         ) from error
     y = match_labels(y, model.classes_)
     try:
-        model.predict_proba(frame[roles.columns])
-    except InvalidInputError as error:  # it tells why these are no probabilities
+        model.predict_proba(X)
+    except InvalidInputError as error:  # it says why these are no probabilities
         without = sorted(set(label_texts(y)) - set(label_texts(model.classes_)))
         hint = f"; no column is given for the label {shown(without)}" if without else ""
         raise InvalidInputError(f"{error}{hint}") from error
     return BaseModel(f"columns {shown(names)}", model, roles, y)
 
 
-def _other_label(given: Any, y: Any) -> Any:
+def _columns(given: Probabilities, known: list[str], source: str) -> dict[str, str] | list[str]:
+    """Return the columns of probabilities, by their labels if these are named."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    items = [f"{given}*"] if isinstance(given, str) else list(given)
+    names = [item if item in known else unquoted(item) for item in items]
+    if set(names) <= set(known) or not any(sign in item for item in items for sign in "=*"):
+        return names
+    if len(items) == 1 and items[0].find("*") == len(items[0]) - 1:
+        found = [name for name in known if name.startswith(items[0][:-1])]
+        if not found:
+            raise InvalidInputError(
+                f"{source} has no column whose name begins with {items[0][:-1]}; its columns: "
+                f"{shown(known)}"
+            )
+        return found
+    pairs = []
+    for item in items:  # labels and columns may hold the sign too, as <=50K does
+        cuts = [(item[:n], item[n + 1 :]) for n, sign in enumerate(item) if sign == "="]
+        own = [(unquoted(label), unquoted(column)) for label, column in cuts]
+        pairs.append(next((pair for pair in own if pair[1] in known), (own or [("", "")])[0]))
+    if not all(column for _, column in pairs) or len(dict(pairs)) < len(pairs):
+        raise InvalidInputError(
+            "probabilities must be a list of columns, pairs label=column of distinct labels or one "
+            f"beginning such as p_*, got {','.join(items)}; put a name with a comma or outer "
+            'blanks in quotation marks, such as low="p, low"'
+        )
+    return dict(pairs)
+
+
+def _other_label(given: dict[str, str] | list[str], labels: list[str]) -> str:
     """Return the label that one column of probabilities leaves to the rest."""
-    labels = sorted(set(label_texts(y)))
     if len(labels) != 2:
         raise InvalidInputError(
             f"one column of probabilities is enough for two labels, the target holds {len(labels)} "
             f"({shown(labels)}); give a column for each"
         )
-    if not isinstance(given, Mapping):
-        (name,) = given
-        label = next((label for label in labels if name.endswith(label)), labels[-1])
+    if isinstance(given, list):
+        label = next((label for label in labels if given[0].endswith(label)), labels[-1])
         raise InvalidInputError(
-            f"one column of probabilities needs the label that it is about, {' or '.join(labels)}, "
-            f"got {name}; write it before the column, such as {label}={name}"
+            "one column of probabilities needs the label that it is about, "
+            f"{' or '.join(labels)}, got {given[0]}; write it before the column, such as "
+            f"{label}={given[0]}"
         )
     others = [label for label in labels if label not in given]
-    if len(others) != 1:
+    if len(others) == 2:
         raise InvalidInputError(
             f"the label {next(iter(given))} of the column of probabilities is none of the target; "
             f"its labels are {shown(labels)}"
@@ -272,8 +295,11 @@ def _model_of_file(
             f"{path} must hold a fitted classifier with predict_proba, got "
             f"{type(fitted).__name__}; fit it, or wrap it in sklearn's CalibratedClassifierCV"
         )
-    known = getattr(fitted, "feature_names_in_", None)
-    roles = assign_roles(frame, _reading(asked, known, path))
+    if (known := getattr(fitted, "feature_names_in_", None)) is not None:
+        if asked.features is not None:
+            raise InvalidInputError(f"{path} knows the features that it reads; leave them out")
+        asked = replace(asked, features=[str(name) for name in known])
+    roles = assign_roles(frame, asked)
     n_wanted = getattr(fitted, "n_features_in_", len(roles.features))
     if n_wanted != len(roles.features):
         raise InvalidInputError(
@@ -285,30 +311,6 @@ def _model_of_file(
         fitted[0].fit(frame[roles.columns])
     y = match_labels(y, fitted.classes_)
     return BaseModel(path.name, FrozenEstimator(fitted), roles, y)
-
-
-def _reading(asked: AskedRoles, names: Any, path: Path) -> AskedRoles:
-    """Return the roles asked for, with the features that a model knows by name."""
-    if names is None:
-        return asked
-    if asked.features is not None:
-        raise InvalidInputError(f"{path} knows the features that it reads; leave them out")
-    return replace(asked, features=[str(name) for name in names])
-
-
-def _check_format(path: Path) -> None:
-    """Refuse a file that is not of skops."""
-    suffix = path.suffix.lower()
-    if suffix in PICKLES:
-        raise ForeignModelError(
-            f"{path} is a pickle, and reading a pickle runs whatever code is in it; write the "
-            'model with skops.io.dump(model, "model.skops"), or give its probabilities as columns'
-        )
-    if suffix != ".skops":
-        raise ForeignModelError(
-            f"{path} must end in .skops, so that its format is known; give the "
-            "probabilities of any other model as columns"
-        )
 
 
 def match_labels(y: Any, classes: Any) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from fareg._files import AnyPath, check_output, check_outputs
@@ -14,8 +13,7 @@ from fareg._validation import InvalidInputError
 from fareg._words import HTML, JSON
 from fareg.monitoring import CoverageMonitor
 from fareg.persistence import ModelFile
-from fareg.workflow._labels import as_known, label_texts
-from fareg.workflow._predict import id_column, label_kinds, model_columns
+from fareg.workflow._asking import as_labels, id_column, label_kinds, model_columns, read_columns
 from fareg.workflow._table import Progress, Table, quiet
 from fareg.workflow._target import labelled_rows
 
@@ -50,13 +48,11 @@ def monitor_file(
         The watch goes on from there; it begins if there is no such file.
     when : str, default=None
         Column of times; None for the order of the rows.
-    ids : str, default=None
-        Column that says whose row it is; None for the one that the model was fitted with.
+    ids, trusted, sha256
+        As in :func:`fareg.workflow.predict_file`.
     groups : list of str, default=()
         More groups to watch, in words. They are fixed when the watch begins.
     report : path of an HTML file, default=None
-    trusted, sha256
-        As in :func:`fareg.workflow.predict_file`.
     progress : function, optional
         Called with the name of each step when it begins.
 
@@ -65,9 +61,9 @@ def monitor_file(
     dict
         What ``CoverageMonitor.to_dict()`` returns, and how many ``fed`` rows are new.
     """
-    check_output(state, endings=JSON)
-    if report is not None:
-        check_output(report, endings=HTML)
+    for path, endings in ((state, JSON), (report, HTML)):
+        if path is not None:
+            check_output(path, endings=endings)
     check_outputs([state, report], inputs=[model, data])
     file = ModelFile.open(model, trusted=trusted, sha256=sha256)
     clf, kinds = file.classifier, model_columns(file)
@@ -87,35 +83,27 @@ def monitor_file(
         told = {**kinds, **label_kinds(clf, target)}
         noted = file.fit_notes.get("left_out", {}).items()
         clusters = next((name for name, role in noted if role == "clusters"), None)
-        if clusters is not None:
-            table.check_columns([clusters])
-        beside = dict.fromkeys((when, ids, clusters))
-        further = [name for name in beside if name is not None and name not in told]
-        frame = table.read([*told, *further], labels=[target], kinds=told)
+        beside = [name for name in (when, ids, clusters) if name is not None]
+        frame = table.read([*told, *beside], labels=[target], kinds=told)
     frame = labelled_rows(frame, target).reset_index(drop=True)
-    y: Any = frame[target]
-    if told[target] == "text":
-        known = dict(zip(label_texts(clf.classes_), clf.classes_.tolist(), strict=True))
-        texts = as_known(label_texts(y), known)
-        y = pd.Series([known.get(text, text) for text in texts], dtype=object)
     progress("watching")
-    own = list(clf.column_kinds_ or kinds)
-    people = frame[list(file.beside)] if file.beside else None
+
+    def own(name: str | None) -> Any:
+        """Return numbers, dates or texts."""
+        if name is None:
+            return None
+        is_category = isinstance(frame[name].dtype, pd.CategoricalDtype)
+        return (frame[name].astype(object) if is_category else frame[name]).to_numpy()
+
     monitor.update(
-        frame[own],
-        y.to_numpy(),
-        None if when is None else _times(frame[when]),
-        sensitive_features=people,
-        ids=None if ids is None else frame[ids].astype(object).to_numpy(),
-        clusters=None if clusters is None else frame[clusters].to_numpy(),
+        frame[read_columns(file)],
+        as_labels(clf, frame[target]).to_numpy(),
+        own(when),
+        sensitive_features=frame[list(file.beside)] if file.beside else None,
+        ids=own(ids),
+        clusters=own(clusters),
     )
     if report is not None:
         monitor.report(report)
     monitor.save(state)
     return {"fed": len(frame), **monitor.to_dict()}
-
-
-def _times(column: pd.Series) -> Any:
-    """Return times as numbers, dates or texts."""
-    is_category = isinstance(column.dtype, pd.CategoricalDtype)
-    return np.asarray(column.astype(object) if is_category else column)

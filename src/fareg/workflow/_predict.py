@@ -6,14 +6,14 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet
 
@@ -29,22 +29,22 @@ from fareg._files import (
     note_written,
     writing,
 )
-from fareg._validation import IntArray, InvalidInputError, check_count, warn
+from fareg._validation import InvalidInputError, check_count
 from fareg._words import rows
 from fareg.persistence import ModelFile
-from fareg.workflow._table import (
-    Progress,
-    Table,
-    check_safe_csv,
-    n_rows,
-    notes_of,
-    quiet,
-    table_writer,
+from fareg.workflow._asking import (
+    ask,
+    check_any,
+    check_engine_of,
+    id_column,
+    ids_in,
+    model_columns,
 )
+from fareg.workflow._table import Progress, Table, check_safe_csv, quiet, table_writer
 
 BATCH_ROWS = 50_000  # in memory at a time, in each process
 ANSWERS = ("set", "size", "top", "probability", "level", "group")
-SOURCE = "fareg_source_sha256"  # the note in a part of which rows it answers
+SOURCE = b"fareg_source_sha256"  # the note in a part of which rows it answers
 MARK = ".fareg-unfinished"  # a file in an unfinished folder; it holds the name of the finished one
 
 
@@ -69,10 +69,9 @@ def predict_file(
     """Write the sets of every row of a table to a file, or of a folder to a folder.
 
     A file appears whole or not at all. Each part of a folder is read, answered and written where it
-    runs; only its count of set sizes comes back. The folder ``out`` appears when all parts are
-    there, and the same call after a run that was killed goes on with the parts that are missing, or
-    that hold other rows by now. Whatever the engine, the number of processes and the workers that
-    died, the files are the same to the byte.
+    runs. The folder ``out`` appears when all parts are there, and the same call after a run that
+    was killed goes on with the parts that are missing, or hold other rows by now. Whatever the
+    engine, the number of processes and the workers that died, the files are the same to the byte.
 
     Parameters
     ----------
@@ -85,17 +84,15 @@ def predict_file(
         Columns of ``data`` to copy next to the sets, such as an id.
     ids : str, default=None
         Column that says whose row it is, for the random number of the row; None for the one that
-        the model was fitted with, if it is here. With ids, a set does not depend on other rows, so
-        it is that of ``predict_set`` in Python. Without ids, equal rows are numbered within a
-        batch.
+        the model was fitted with, if it is here. With ids, a set is that of ``predict_set`` in
+        Python; without, equal rows are numbered within a batch.
     batch_size : int, default=None
         Rows that are in memory at a time, in each process; None for 50,000.
     engine, jobs
         Where the parts of a folder are answered, as in :func:`fareg._engines.run_tasks`.
-    trusted : list of str, default=None
-        Types that the stored estimator may hold besides those that ``fareg.load`` knows.
-    sha256 : str, default=None
-        The SHA-256 that the model file must have.
+    trusted, sha256
+        Types that the stored estimator may hold besides those that ``fareg.load`` knows, and the
+        SHA-256 that the model file must have.
     action : bool, default=False
         Whether a column says "decide" of rows whose set holds one label, and "refer" of all others.
     safe_csv : bool, default=False
@@ -120,20 +117,31 @@ def predict_file(
     _check_kept(keep, action)
     size = check_count("batch_size", BATCH_ROWS if batch_size is None else batch_size)
     if source.is_dir():
+        source, target = source.resolve(), _new_folder(out)
         check_safe_csv(None, safe_csv)
-        target = _new_folder(out)
     else:
         check_engine_of(data, engine, jobs)
         check_safe_csv(check_output(out), safe_csv)
     file = ModelFile.open(model, trusted=trusted, sha256=sha256)
-    with Table(source.resolve() if source.is_dir() else source) as table:
-        ids = id_column(ids, file, table)
-        asked = _Asked(file, tuple(keep), ids, size, action, confidence_level)
+    with Table(source) as table:
+        options = {"action": action, "confidence_level": confidence_level}
+        asked = _Asked(file, tuple(keep), id_column(ids, file, table), size, options)
+
+        def check(told: Answered) -> None:
+            check_any(told.n, source)
+            judge(file.classifier.seen_values_, told.drift, accept=accept_drift)
+
         if source.is_dir():
-            told = _answer_folder(asked, table, target, engine, jobs, progress, accept_drift)
-            return {**told.to_dict(), "files": len(table.parts)}
-        told = _write(asked, table, out, progress, accept_drift=accept_drift, safe_csv=safe_csv)
-        return told.to_dict()
+            told = _answer_folder(asked, table, target, engine, jobs, progress, check)
+        else:
+            told = _write(asked, table, out, progress, check=check, safe_csv=safe_csv)
+    return {
+        "rows": told.n,
+        "mean_size": sum(size * n for size, n in told.sizes.items()) / told.n,
+        "sizes": {str(size): n for size, n in sorted(told.sizes.items())},
+        "drift": {name: strange.shares() for name, strange in told.drift.items()},
+        **({"files": len(table.parts)} if source.is_dir() else {}),
+    }
 
 
 @dataclass(frozen=True)
@@ -144,33 +152,26 @@ class _Asked:
     keep: tuple[str, ...]
     ids: str | None
     size: int  # rows at a time
-    action: bool = False
-    confidence_level: float | None = None
+    options: dict[str, Any]  # of ``predict_table``
 
     def batches(self, table: Table) -> Iterator[tuple[pd.DataFrame, Any, pd.DataFrame]]:
         """Yield some rows at a time, their ids, and their columns that are kept."""
-        keep = list(self.keep)
-        read = keep if self.ids is None or self.ids in keep else [*keep, self.ids]
-        for X, kept in table.batches(model_columns(self.model), self.size, keep=read):
-            own = None if self.ids is None else ids_in(kept, self.ids)
-            yield X, own, kept[[name for name in kept if name in keep]]
+        read = dict.fromkeys([*self.keep, *filter(None, [self.ids])])
+        for X, kept in table.batches(model_columns(self.model), self.size, keep=list(read)):
+            ids = None if self.ids is None else ids_in(kept, self.ids)
+            yield X, ids, kept[[name for name in kept if name in self.keep]]
+
+    def drift(self, X: pd.DataFrame) -> Drift:
+        """Count the rows that are not like those of fit, by column."""
+        return count_strange(self.model.classifier.seen_values_, canonical(X))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Answered:
     """How many sets of each size the rows of a table have, and how strange its columns are."""
 
-    sizes: IntArray
+    sizes: Counter[int] = field(default_factory=Counter)
     drift: Drift = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, model: ModelFile, sizes: Any, *tables: Any) -> Answered:
-        """Count the sets of each size, and the strange rows of tables."""
-        clf = model.classifier
-        counts = np.bincount(sizes, minlength=len(clf.classes_) + 1).astype(np.int64)
-        return cls(
-            counts, count_strange(clf.seen_values_, *map(canonical, tables)) if tables else {}
-        )
 
     def __add__(self, other: Answered) -> Answered:
         return Answered(self.sizes + other.sizes, added(self.drift, other.drift))
@@ -178,21 +179,7 @@ class Answered:
     @property
     def n(self) -> int:
         """Number of rows."""
-        return int(self.sizes.sum())
-
-    def check(self, model: ModelFile, source: Any, *, accept_drift: bool) -> None:
-        """Refuse a source without rows, or with columns that are not like those of fit."""
-        check_any(self.n, source)
-        judge(model.classifier.seen_values_, self.drift, accept=accept_drift)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what :func:`predict_file` returns."""
-        return {
-            "rows": self.n,
-            "mean_size": float(self.sizes @ np.arange(len(self.sizes)) / self.n),
-            "sizes": {str(size): int(count) for size, count in enumerate(self.sizes) if count},
-            "drift": {name: strange.shares() for name, strange in self.drift.items()},
-        }
+        return self.sizes.total()
 
 
 def _write(
@@ -201,38 +188,24 @@ def _write(
     out: AnyPath,
     progress: Progress = quiet,
     *,
-    accept_drift: bool | None = None,
-    notes: dict[str, str] | None = None,
+    check: Callable[[Answered], None] = lambda told: None,
+    notes: dict[bytes, str] | None = None,
     safe_csv: bool = False,
 ) -> Answered:
-    """Write what is kept of rows and the answers to them, and count the sets of each size.
-
-    A Parquet file holds the ``notes`` too. If ``accept_drift`` is None, it is for others to judge
-    the columns, of this table and of further ones.
-    """
-    told = Answered.of(asked.model, np.empty(0, np.int64))
+    """Write what is kept of rows and the answers to them, and count the sets of each size."""
+    told = Answered()
     with table_writer(out, notes, safe_csv=safe_csv) as append, unjudged():
         for X, ids, kept in asked.batches(table):
-            with _rows_after(told.n, table.source):
-                more = {"action": asked.action, "confidence_level": asked.confidence_level}
-                answers = ask(asked.model, "predict_table", X, ids=ids, **more)
-                answers = answers.reset_index(drop=True)
-            append(pd.concat([kept, answers], axis=1))
-            told += Answered.of(asked.model, answers["size"], X)
+            try:
+                answers = ask(asked.model, "predict_table", X, ids=ids, **asked.options)
+            except InvalidInputError as error:  # it counts the rows of this batch
+                where = f"after the first {told.n} rows of {table.source}: " if told.n else ""
+                raise InvalidInputError(f"{where}{error}") from error
+            append(pd.concat([kept, answers.reset_index(drop=True)], axis=1))
+            told += Answered(Counter(answers["size"].tolist()), asked.drift(X))
             progress(rows(told.n))
-        if accept_drift is not None:
-            told.check(asked.model, table.source, accept_drift=accept_drift)
+        check(told)
     return told
-
-
-@contextmanager
-def _rows_after(n_before: int, source: Any) -> Iterator[None]:
-    """Tell in errors, which count the rows of one batch, how many rows came before it."""
-    try:
-        yield
-    except InvalidInputError as error:
-        where = f"after the first {n_before} rows of {source}: " if n_before else ""
-        raise InvalidInputError(f"{where}{error}") from error
 
 
 def _answer_folder(
@@ -242,15 +215,13 @@ def _answer_folder(
     engine: str,
     jobs: int | None,
     progress: Progress,
-    accept_drift: bool,
+    check: Callable[[Answered], None],
 ) -> Answered:
     """Answer the parts of a folder where they are, and count the sets of each size."""
-    root = table.source
+    root, told = table.source, Answered()
     parts = [part.relative_to(root).as_posix() for part in table.parts]
-    asks = (asked.ids, asked.action, asked.confidence_level)
-    plan = (asked.model.sha256, asked.size, list(asked.keep), *asks, parts)
-    told = Answered.of(asked.model, np.empty(0, np.int64))
-    with _filling(target, repr(plan).encode()) as unfinished:
+    plan = repr((asked.model.sha256, asked.size, asked.keep, asked.ids, asked.options, parts))
+    with _filling(target, plan.encode()) as unfinished:
         answer = partial(_answer_part, asked=asked, root=root, out=unfinished)
         finished = run_tasks(answer, parts, engine=engine, jobs=jobs)
         for folder in {(unfinished / part).parent for part in parts}:
@@ -259,26 +230,22 @@ def _answer_folder(
             told += found
             progress(rows(told.n))
         table.check_unchanged()
-        told.check(asked.model, root, accept_drift=accept_drift)
+        check(told)
     return told
 
 
 def _answer_part(part: str, asked: _Asked, root: Path, out: Path) -> Answered:
     """Write the answers to a part of a folder, and count the sets of each size."""
-    source, target, nothing = root / part, out / part, np.empty(0, np.int64)
+    source, target = root / part, out / part
     with Table(source, root=root) as table:
-        read = {SOURCE: digest_of(source)}
+        digest = digest_of(source)
         if target.exists():  # written by a run that was stopped
-            if notes_of(target).items() >= read.items():
-                sizes = pyarrow.parquet.read_table(target, columns=["size"])["size"].to_numpy()
-                told = Answered.of(asked.model, sizes)
-                for X, _, _ in asked.batches(table):
-                    told += Answered.of(asked.model, nothing, X)
-                return told
-            target.unlink(missing_ok=True)  # the part held other rows then
-        if n_rows(source) == 0:
-            return Answered.of(asked.model, nothing)
-        return _write(asked, table, target, notes=read)
+            found = pyarrow.parquet.read_table(target, columns=["size"])
+            if (found.schema.metadata or {}).get(SOURCE) == digest.encode():
+                drift = (asked.drift(X) for X, _, _ in asked.batches(table))
+                return Answered(Counter(found["size"].to_pylist()), reduce(added, drift, {}))
+            target.unlink()  # the part held other rows then
+        return _write(asked, table, target, notes={SOURCE: digest}) if table.count() else Answered()
 
 
 def _new_folder(out: AnyPath) -> Path:
@@ -319,69 +286,6 @@ def _filling(target: Path, plan: bytes) -> Iterator[Path]:
     for folder in [own for own in target.parent.iterdir() if name.fullmatch(own.name)]:
         if (folder / MARK).is_file() and (folder / MARK).read_bytes() == ours:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def ask(model: ModelFile, method: str, table: pd.DataFrame, **named: Any) -> Any:
-    """Call a method of a classifier with a table of the columns that it needs.
-
-    Sensitive features that lay next to the table when it was calibrated are handed over apart.
-    """
-    clf, beside = model.classifier, model.beside
-    if not beside:
-        return getattr(clf, method)(table, **named)
-    own = table[list(clf.column_kinds_)]
-    return getattr(clf, method)(own, sensitive_features=table[list(beside)], **named)
-
-
-def id_column(asked: str | None, model: ModelFile, table: Table) -> str | None:
-    """Return the column that says whose row it is: as asked, or that of the fit if it is here."""
-    if asked is not None:
-        table.check_columns([asked])
-        return asked
-    own = model.fit_notes.get("ids")
-    if own is not None and own not in table.names:
-        warn(
-            f"the model was fitted with ids in the column {own}, which {table.source} lacks: equal "
-            "rows are numbered in their order instead"
-        )
-        return None
-    return own
-
-
-def ids_in(kept: pd.DataFrame, ids: str) -> Any:
-    """Return the ids of rows; an empty text in a CSV file is a missing one."""
-    if ids not in kept:
-        raise InvalidInputError(f"the column of ids must be in the files, got the folders {ids}=")
-    return kept[ids].astype(object).where(kept[ids].notna() & (kept[ids] != ""), None).to_numpy()
-
-
-def model_columns(model: ModelFile) -> dict[str, str]:
-    """Return the columns that a model needs, with what they hold."""
-    if model.columns is None:
-        raise InvalidInputError(
-            f"{model.path} was fitted on an array without column names; load it in Python instead"
-        )
-    return model.columns
-
-
-def label_kinds(clf: Any, target: str) -> dict[str, str]:
-    """Tell that a target holds numbers if a loaded model knows its labels as numbers: 01 is 1."""
-    return {target: "number" if np.asarray(clf.classes_).dtype.kind in "iuf" else "text"}
-
-
-def check_engine_of(data: AnyPath, engine: str, jobs: int | None) -> None:
-    """Refuse to divide a single file among processes."""
-    if engine != "local" or jobs not in (None, 1):
-        raise InvalidInputError(
-            f"engines and processes are for a folder of Parquet files, {data} is none; leave them "
-            "out, or split the file"
-        )
-
-
-def check_any(n_rows: int, source: Any) -> None:
-    """Refuse a source without rows."""
-    if not n_rows:
-        raise InvalidInputError(f"{source} has no rows; check that it is the right path")
 
 
 def _check_kept(keep: Sequence[str], action: bool) -> None:

@@ -64,10 +64,7 @@ def assign_roles(
 ) -> Roles:
     """Return the roles of all columns of a table, after checks that they do not contradict.
 
-    ``probabilities`` are columns of class probabilities, which are then all that the model reads,
-    and define no groups. A column of text or whole numbers that differs in every row is left out
-    with a warning, unless it is named for something, or there is no other. A warning also names
-    columns that look like ids of people or places with several rows, which stay.
+    ``probabilities`` are columns of class probabilities: all that the model reads, and no groups.
 
     >>> frame = pd.DataFrame({"age": [40, 40], "sex": ["f", "m"], "y": ["a", "b"]})
     >>> roles = assign_roles(frame, AskedRoles("y", not_features=["sex"]))
@@ -75,15 +72,12 @@ def assign_roles(
     (['age'], ['sex'])
     """
     target, features, sensitive = asked.target, asked.features, asked.sensitive
-    used = {
-        "a feature": features or (),
-        "not a feature": asked.not_features,
-        "sensitive": sensitive or (),
-    }
+    unread, ids = asked.not_features, None if asked.ids == asked.clusters else asked.ids
+    used = {"a feature": features or (), "not a feature": unread, "sensitive": sensitive or ()}
     given: dict[str, Sequence[str]] = {
         "the target": [target],
-        "the column of clusters": [] if asked.clusters is None else [asked.clusters],
-        "the column of ids": [] if asked.ids in (None, asked.clusters) else [asked.ids],
+        "the column of clusters": [*filter(None, [asked.clusters])],
+        "the column of ids": [*filter(None, [ids])],
         "dropped": asked.drop,
         "a probability": probabilities,
         **used,
@@ -91,34 +85,36 @@ def assign_roles(
     names = [str(name) for name in frame.columns]
     for wanted in given.values():
         check_columns(list(wanted), [*names, *asked.drop], asked.source)
-    _check_apart(given)
+    for first, second in combinations(given, 2):  # a sensitive column may be a feature or not
+        both = [name for name in given[first] if name in given[second]]
+        if both and (second != "sensitive" or first not in used):
+            raise InvalidInputError(
+                f"column {both[0]} cannot be both {first} and {second}; name it once"
+            )
     aside = dict.fromkeys(given["the column of clusters"], "clusters")
     aside |= dict.fromkeys(given["the column of ids"], "ids")
     aside |= dict.fromkeys(asked.drop, "dropped")
     free = [name for name in names if name not in {target, *aside, *probabilities}]
-    named, ids = {name for some in used.values() for name in some}, []
+    named = {name for some in used.values() for name in some}
     # An id does harm only where all columns that nobody names are used.
     if sensitive is None or (features is None and not probabilities):
-        ids = [name for name in free if name not in named and is_id(frame[name])]
-    if ids and (ids != free or probabilities):  # there are other columns
-        warn(
-            f"{', '.join(ids)}: different in every row, taken as ids that neither train the model "
-            "nor define groups; name them as sensitive if they are not"
-        )
-        aside |= dict.fromkeys(ids, "id")
-        free = [name for name in free if name not in ids]
-    unread = asked.not_features
+        alone = [name for name in free if name not in named and is_id(frame[name])]
+        if alone and (alone != free or probabilities):  # there are other columns
+            warn(
+                f"{', '.join(alone)}: different in every row, taken as ids that neither train the "
+                "model nor define groups; name them as sensitive if they are not"
+            )
+            aside |= dict.fromkeys(alone, "id")
+            free = [name for name in free if name not in alone]
     reads = [name for name in free if name not in unread] if features is None else features
     reads = probabilities or reads
-    if probabilities and not free:
+    if not reads or (probabilities and not free):
+        what, beside = "the model could read beside", ""
+        if probabilities:
+            what, beside = "could define a group beside", "the probabilities and "
+        fix = "add columns that say who the rows are about" if probabilities else "leave out fewer"
         raise InvalidInputError(
-            f"{asked.source} has no column left that could define a group beside the probabilities "
-            f"and the target {target}; add columns that say who the rows are about"
-        )
-    if not reads:
-        raise InvalidInputError(
-            f"{asked.source} has no column left that the model could read beside the target "
-            f"{target}; leave out fewer"
+            f"{asked.source} has no column left that {what} {beside}the target {target}; {fix}"
         )
     limited = None if sensitive is None else list(dict.fromkeys([*sensitive, *unread]))
     groups = free if limited is None else limited
@@ -127,16 +123,6 @@ def assign_roles(
         warn(note, LooksLikeIdWarning)
     others = [name for name in free if name in groups and name not in reads]
     return Roles(target, list(dict.fromkeys(reads)), limited, others, aside, asked.ids)
-
-
-def _check_apart(roles: dict[str, Sequence[str]]) -> None:
-    """Refuse a column with two roles, other than a sensitive one that is or is not a feature."""
-    for first, second in combinations(roles, 2):
-        both = [name for name in roles[first] if name in roles[second]]
-        if both and (second != "sensitive" or first not in ("a feature", "not a feature")):
-            raise InvalidInputError(
-                f"column {both[0]} cannot be both {first} and {second}; name it once"
-            )
 
 
 def is_id(column: pd.Series) -> bool:
@@ -159,19 +145,14 @@ def id_note(frame: pd.DataFrame, names: Sequence[str]) -> str | None:
     Such a column holds text or whole numbers that are not all different, each in ten rows or fewer
     on average, and its name says so (``patient_nbr``, ``id``), or it holds texts that hardly
     repeat. Dates are not ids.
-
-    >>> who = pd.DataFrame({"patient": [*range(30)] * 2, "age": [*range(30)] * 2})
-    >>> id_note(who, ["patient", "age"]).split("; ")[0]
-    'what looks like an id is used like any other column: patient (30 different values in 60 rows)'
     """
     found = {name: why for name in names if (why := _why_id(frame, name)) is not None}
-    if not found:
-        return None
     told = "; ".join(f"{quoted(name)} ({why})" for name, why in found.items())
-    return (
+    note = (
         f"what looks like an id is used like any other column: {told}; if rows that share one "
         "belong together, name it as clusters, else leave it out"
     )
+    return note if found else None
 
 
 def _why_id(frame: pd.DataFrame, name: str) -> str | None:

@@ -19,79 +19,65 @@ MANY_VALUES = 20  # more whole numbers than these look like amounts
 ROWS_PER_NUMBER = 10  # such numbers are refused if each repeats more rarely than this
 RARE = 10  # training rows below which a class is hardly learned
 SHOWN = 5
+CHOOSE = "choose a column of classes, or group its values"
 
 
 def labelled_rows(frame: pd.DataFrame, target: str) -> pd.DataFrame:
     """Return the rows that have a label; a warning names the others."""
     missing = frame[target].isna()
-    n_missing = int(missing.sum())
-    check_missing(n_missing, len(frame), target)
-    return frame[~missing] if n_missing else frame
+    check_missing(int(missing.sum()), len(frame), target)
+    return frame[~missing] if missing.any() else frame
 
 
 def check_missing(n_missing: int, n_rows: int, target: str) -> None:
     """Warn of rows without a label, which are left out; refuse a target without any label."""
-    if not n_missing:
-        return
     if n_missing == n_rows:
         raise InvalidInputError(
             f"the target {target} has no label in any of {n_rows} rows; choose another column or "
             "table"
         )
-    warn(f"{n_missing} of {n_rows} rows have no {target} and are left out")
+    if n_missing:
+        warn(f"{n_missing} of {n_rows} rows have no {target} and are left out")
 
 
 def check_target(target: pd.Series, *, has_model: bool = False) -> Any:
     """Return labels, after checks that they are labels; a model that is given knows its classes."""
     target = target.infer_objects()  # booleans among which there were gaps are objects
     kind = column_kinds(target.to_frame())[str(target.name)]
-    distinct = target.nunique()
-    if distinct < 2:
-        raise InvalidInputError(
-            f"the target {target.name} has one class only ({target.iloc[0]}); nothing to predict"
-        )
-    if len(target) < MIN_ROWS:
-        raise InvalidInputError(
-            f"the table has {len(target)} rows; at least {MIN_ROWS} are needed to train, "
-            "calibrate and test"
-        )
+    distinct, n = target.nunique(), len(target)
     many = not has_model and distinct > MANY_VALUES
-    if kind == "date" or (many and distinct > len(target) / 2):
-        raise InvalidInputError(
-            f"the target {target.name} has {distinct} distinct values in {len(target)} rows; "
-            "choose a column of classes, or group its values"
+    numbers = target if kind == "number" and target.dtype.kind == "f" else pd.Series(dtype=float)
+    fractions = numbers[numbers % 1 != 0]
+    wrong = ""
+    if distinct < 2:
+        wrong = f"has one class only ({target.iloc[0]}); nothing to predict"
+    elif n < MIN_ROWS:
+        wrong = f"has {n} rows; at least {MIN_ROWS} are needed to train, calibrate and test"
+    elif kind == "date" or (many and distinct > n / 2):
+        wrong = f"has {distinct} distinct values in {n} rows; {CHOOSE}"
+    elif len(fractions):
+        wrong = f"holds fractions such as {fractions.iloc[0]}; {CHOOSE}"
+    elif kind == "number" and many and n < ROWS_PER_NUMBER * distinct:
+        wrong = (
+            f"has {distinct} different numbers in {n} rows, which looks like an amount; group its "
+            f"values, or write them as text (such as c{target.iloc[0]:.0f}) if they are classes"
         )
-    if kind == "number" and target.dtype.kind == "f":
-        fractions = target[target % 1 != 0]
-        if len(fractions):
-            raise InvalidInputError(
-                f"the target {target.name} holds fractions such as {fractions.iloc[0]}; choose a "
-                "column of classes, or group its values"
-            )
+    if wrong:
+        raise InvalidInputError(f"the target {target.name} {wrong}")
+    if len(numbers):
         if target.abs().max() >= LARGEST_INT:
             return label_texts(target)
         target = target.astype(np.int64)
     if kind == "number" and many:
-        _ask_about_amounts(target, distinct)
+        warn(
+            f"the target {target.name} has {distinct} different numbers and each is taken as a "
+            "class of its own; group its values if they are amounts"
+        )
     if kind == "number" or target.dtype.kind == "b":
         return target.to_numpy()
     # Each class is turned into text once, and not each row.
     codes, labels = pd.factorize(target)
     return np.asarray(labels.astype(str), dtype=object)[codes]
-
-
-def _ask_about_amounts(target: pd.Series, distinct: int) -> None:
-    """Refuse numbers that hardly repeat, and warn of many: they may be amounts, not classes."""
-    if len(target) < ROWS_PER_NUMBER * distinct:
-        raise InvalidInputError(
-            f"the target {target.name} has {distinct} different numbers in {len(target)} rows, "
-            "which looks like an amount; group its values, or write them as text (such as "
-            f"c{target.iloc[0]}) if they are classes"
-        )
-    warn(
-        f"the target {target.name} has {distinct} different numbers and each is taken as a class "
-        "of its own; group its values if they are amounts"
-    )
 
 
 def check_clusters(column: pd.Series) -> IntArray:
@@ -119,22 +105,20 @@ def check_training_labels(y_train: Any, y: Any) -> None:
     """
     total = pd.Series(label_texts(y)).value_counts()
     trained = pd.Series(label_texts(y_train)).value_counts().reindex(total.index, fill_value=0)
+    none, few = _listed(total[trained == 0]), _listed(trained[(trained > 0) & (trained < RARE)])
     if (trained > 0).sum() < 2:
         raise InvalidInputError(
-            f"the training rows hold one class only ({trained.idxmax()}); give more rows of "
-            f"{_listed(total[trained == 0])}"
+            f"the training rows hold one class only ({trained.idxmax()}); give more rows of {none}"
         )
-    if (trained == 0).any():
+    if none:
         warn(
-            "labels without a training row, which no set can contain: "
-            f"{_listed(total[trained == 0])}; their rows count as not covered: give more of them, "
-            "or join these classes with others"
+            f"labels without a training row, which no set can contain: {none}; their rows count "
+            "as not covered: give more of them, or join these classes with others"
         )
-    few = trained[(trained > 0) & (trained < RARE)]
-    if len(few):
+    if few:
         warn(
-            f"labels with few training rows, which sets may rarely contain: {_listed(few)}; the "
-            "promise is about all rows together, so look at the coverage of these labels"
+            f"labels with few training rows, which sets may rarely contain: {few}; the promise is "
+            "about all rows together, so look at the coverage of these labels"
         )
 
 

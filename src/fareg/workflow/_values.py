@@ -14,9 +14,10 @@ from pyarrow import compute
 from fareg._columns import canonical, check_columns
 from fareg._validation import InvalidInputError, warn
 
-# Words that pandas takes for a missing value; in a column of labels, only the empty text is one.
-WORDS = "#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,None,n/a"
-MISSING = pyarrow.array(["", *WORDS.split(","), "nan", "null"], pyarrow.large_string())
+# Words for a missing value, of which the last may be a category too; in a column of labels, only
+# the empty text is missing.
+WORDS = "#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,n/a,nan"
+MISSING = pyarrow.array(["", *WORDS.split(","), "null", "None"], pyarrow.large_string())
 FLAGS = {"true": "True", "TRUE": "True", "false": "False", "FALSE": "False"}
 TRUE = ["True", "true", "TRUE"]
 KINDS = {"f": "number", "O": "text", "M": "date"}  # of canonical columns
@@ -38,12 +39,13 @@ def values_of(texts: Any, name: str, kind: str | None = None, *, label: bool = F
     >>> values_of(texts, "code", label=True).tolist()
     ['04109', 'NA']
     """
-    empty = compute.is_in(texts, value_set=MISSING[:1] if label else MISSING)
-    texts = compute.if_else(empty, pyarrow.scalar(None, texts.type), texts)
+    given = texts
+    texts = _without(given, MISSING[:1] if label else MISSING)
     readers = [] if kind == "text" else [_numbers, _flags, _dates]
     found = next((own for read in readers if (own := read(texts, kind)) is not None), None)
     if found is not None:
         return pd.Series(found, name=name)
+    texts = texts if label else _without(given, MISSING[:-1])
     if label:
         _warn_of_words(texts, name)
         return pd.Series(texts.to_numpy(), name=name, dtype=object)
@@ -54,26 +56,32 @@ def values_of(texts: Any, name: str, kind: str | None = None, *, label: bool = F
     return pd.Series(pd.Categorical.from_codes(rows, pd.Index(distinct)), name=name)
 
 
+def _without(texts: Any, words: Any) -> Any:
+    """Return texts of which some words are missing values."""
+    is_missing = compute.is_in(texts, value_set=words)
+    return compute.if_else(is_missing, pyarrow.scalar(None, texts.type), texts)
+
+
 def _numbers(texts: Any, kind: str | None) -> Any:
     """Return the numbers that all texts spell, None if some spell none or are codes."""
+
+    def some(pattern: str) -> bool:
+        return bool(compute.any(compute.match_substring_regex(trimmed, pattern)).as_py())
+
     trimmed = compute.utf8_trim_whitespace(texts)
     try:
         numbers = compute.cast(trimmed, pyarrow.float64()).to_numpy()
     except pyarrow.ArrowInvalid:
         return None
     present = numbers[np.isfinite(numbers)]
-    if kind is None and (present % 1 == 0).all() and _any(trimmed, LEADING_ZERO):
+    if kind is None and (present % 1 == 0).all() and some(LEADING_ZERO):
         return None
-    if not len(present) or texts.null_count or _any(trimmed, NO_INTEGER):
+    if not len(present) or texts.null_count or some(NO_INTEGER):
         return numbers
     try:
         return compute.cast(compute.utf8_ltrim(trimmed, "+"), pyarrow.int64()).to_numpy()
     except pyarrow.ArrowInvalid:  # too large
         return numbers
-
-
-def _any(texts: Any, pattern: str) -> bool:
-    return bool(compute.any(compute.match_substring_regex(texts, pattern)).as_py())
 
 
 def _flags(texts: Any, kind: str | None) -> Any:
@@ -128,15 +136,11 @@ def as_kinds(frame: pd.DataFrame, kinds: Mapping[str, str], where: str) -> pd.Da
         if found is None:
             frame[name] = pd.Series(np.nan, index=frame.index, name=name)
         elif found != kind:
+            texts = frame[name].dropna().astype(str)
+            numbers = pd.to_numeric(texts, errors="coerce")
+            strange = texts[numbers.isna()] if kind == "number" else texts
             raise InvalidInputError(
                 f"column {name} of {where} held {kind}s when the model was fitted, here it holds "
-                f"{found}s such as {_example(frame[name], kind)!r}; convert it"
+                f"{found}s such as {[*strange, *texts][0][:30]!r}; convert it"
             )
     return frame
-
-
-def _example(column: pd.Series, kind: str) -> str:
-    """Return a value that is not of a kind, as far as a text shows."""
-    texts = column.dropna().astype(str)
-    strange = texts[pd.to_numeric(texts, errors="coerce").isna()] if kind == "number" else texts
-    return str([*strange, *texts][0])[:30]

@@ -1,0 +1,306 @@
+"""The commands but ``fareg fit``: each parses, calls one function and prints."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fareg import _words as words
+from fareg.cli._options import Number, Place, Text, asked
+from fareg.cli._running import (
+    SETTINGS,
+    answering,
+    bar,
+    busy,
+    check_gate,
+    console,
+    gate,
+    print_verdict,
+)
+from fareg.cli._stopping import say
+
+WATCHED = ("watch", "alarm")  # an alarm is also worth a look
+
+
+def predict(
+    ctx: typer.Context,
+    model: Path,
+    data: Path,
+    out: Path,
+    keep: Text = None,
+    ids: Text = None,
+    engine: str = "local",
+    accept_drift: bool = False,
+    confidence_level: Number = None,
+    action: bool = False,
+    trust: Text = None,
+    safe_csv: bool = False,
+) -> None:
+    """Write the prediction set of every row: set, size, top label, group.
+
+    The files of a folder are answered in parallel. A run that was stopped continues there.
+    """
+    with answering() as told, busy("loading the model") as progress:
+        from fareg.workflow import predict_file
+
+        told.update(predict_file(**asked(ctx), progress=progress), out=out)
+    size = words.size(told["mean_size"])
+    say(f"{told['rows']} sets of {size} labels on average, in {out}")
+
+
+def calibrate(
+    ctx: typer.Context,
+    model: Path,
+    data: Path,
+    target: str,
+    out: Path,
+    towards: Place = None,
+    record: Place = None,
+    engine: str = "local",
+    trust: Text = None,
+) -> None:
+    """Give a model the thresholds that all rows of a folder ask for, exactly.
+
+    Rows are scored where they lie; rows that the model was fitted on are left out.
+    """
+    with answering() as told, busy("loading the model") as progress:
+        from fareg._files import digest_of
+        from fareg.workflow import calibrate_file
+
+        told.update(calibrate_file(**asked(ctx), progress=progress), out=out)
+        told["sha256"] = digest_of(out)
+    for row in told["coverage"]:
+        before, after = words.percent(row["before"]), words.percent(row["after"])
+        who = f"{row['stream']} ({words.rows(row['rows'])})"
+        say(f"  {who}: {before} of the labels are in the old sets, {after} in the new")
+    if "effective_rows" in told:
+        say(f"weighted rows are as good as {words.rows(round(told['effective_rows']))}")
+    say(f"calibrated on {words.rows(told['rows'])}: model in {out}")
+    say(f"SHA-256 of the model: {told['sha256']}")
+
+
+def audit(
+    ctx: typer.Context,
+    data: Path,
+    target: str,
+    sets: Text = None,
+    model: Place = None,
+    sensitive: Text = None,
+    confidence_level: Number = None,
+    clusters: Text = None,
+    n_calibration: int | None = None,
+    report: Place = None,
+    tables: Place = None,
+    card: Place = None,
+    fail_on: Text = None,
+    trust: Text = None,
+) -> None:
+    """Find who is covered less often than promised, by the sets of any tool."""
+    check_gate(fail_on)
+    with answering() as told, busy("reading the table") as progress:
+        from fareg.workflow import audit_file
+
+        given = asked(ctx)
+        drop = ["--drop", ",".join(map(words.quoted, given["sets"]))] if "sets" in given else []
+        again = ["fareg", "fit", str(data), "--target", target, *drop, "--out", "protected.fareg"]
+        settings = {**SETTINGS, "protect": shlex.join([*again, "--protect"])}
+        result = audit_file(**given, settings=settings, progress=progress)
+        told.update(result.to_dict(), report=report)
+    say(result.summary())
+    for what, path in (("report", report), ("tables", tables), ("card", card)):
+        if path is not None:
+            say(f"{what} in {path}")
+    gate(fail_on, fail_on is not None and result.fails(fail_on))
+
+
+def monitor(
+    ctx: typer.Context,
+    model: Path,
+    data: Path,
+    target: str,
+    state: Path,
+    when: Text = None,
+    groups: list[str] | None = None,
+    ids: Text = None,
+    report: Place = None,
+    fail_on: Text = None,
+    trust: Text = None,
+) -> None:
+    """Watch whether coverage still holds, for everyone and group by group, as labels arrive.
+
+    False alarms are at most 5% over all groups and all time, however often you look.
+    """
+    check_gate(fail_on, WATCHED)
+    with answering() as told, busy("loading the model") as progress:
+        from fareg.workflow import monitor_file
+
+        told.update(monitor_file(**asked(ctx), progress=progress), state=state, report=report)
+    fed, n = words.count(told["fed"]), words.count(told["rows"])
+    say(f"{fed} new rows, {n} in all. {told['sentence']}")
+    for row in told["streams"]:
+        low, high = words.percent(row["low"]), words.percent(row["high"])
+        covered = f"{words.percent(row['coverage'])} of {words.count(row['rows'])} rows"
+        covered = covered if row["rows"] else "no rows"
+        say(f"  {row['stream']}: {covered} ({low} to {high}), {row['verdict']}")
+    say(f"Next: {told['next_step']}")
+    if report is not None:
+        say(f"report in {report}")
+    gate(fail_on, fail_on is not None and told["verdict"] in (fail_on, "alarm"))
+
+
+def info(model: Path) -> None:
+    """Show what is in a model file, without running it."""
+    with answering() as told:
+        from fareg.persistence import ModelFile
+
+        file = ModelFile.open(model)
+        told.update(file.describe())
+    _print_info(told, file)
+
+
+def _print_info(told: dict[str, Any], file: Any) -> None:
+    from rich.markup import escape
+    from rich.table import Column, Table
+
+    columns, fitted = told["columns"] or [], file.fit_notes
+    people = told["n_calibration_clusters"]
+    of_clusters = "" if people is None else f" of {words.clusters(people)}"
+    shown_apart = ("columns", "verdict") if fitted else ()
+    stored = "yes" if told["has_estimator"] else "none: probabilities are read, not computed"
+    stored = "no: pass it to fareg.load" if told["needs_estimator"] else stored
+    facts = {
+        "file": f"{file.path} ({words.count(told['bytes'])} bytes)",
+        "SHA-256": told["sha256"],
+        "class": told["class"],
+        "classes": ", ".join(told["classes"][:20]) + " ..." * (len(told["classes"]) > 20),
+        "columns": ", ".join(columns[:20]) + " ..." * (len(columns) > 20),
+        "calibrated on": words.rows(told["n_calibration"]) + of_clusters,
+        "stored estimator": stored,
+        "needs --trust": ",".join(told["untrusted"]) or "no",
+        "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),
+    }
+    facts |= {
+        name: _plain(value) for name, value in told["parameters"].items() if value is not None
+    }
+    who = "fit" if fitted else "note"  # a user may note what they like
+    notes = {name: note for name, note in told["metadata"].items() if name not in shown_apart}
+    facts |= {f"{who}: {name}": _plain(note) for name, note in notes.items()}
+    named = [group for group in told.get("groups", ()) if group.get("named")]
+    earlier = "earlier " if file.calibrated_note else ""  # fareg calibrate counts levels only
+    for number, group in enumerate(named, start=1):
+        facts[f"named group {number}"] = (
+            f"{group['rule']} ({words.percent(group['share'], 0)} of the {earlier}calibration "
+            f"rows; split conformal sets cover {words.percent(group['coverage'])} of them; "
+            f"{words.evidence(group)})"
+        )
+    table = Table("", Column(overflow="fold"), show_header=False, box=None)
+    for name, value in facts.items():
+        table.add_row(escape(name), escape(value))
+    terminal = console()
+    terminal.print(table)
+    if "verdict" in fitted:
+        print_verdict(terminal, fitted["verdict"])
+
+
+def _plain(value: Any) -> str:
+    """Write lists and dicts without brackets, and fractions with four digits."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def demo(out: Path = Path("out")) -> None:
+    """Show the story on the paper's data: who is left out, who they are, what repairs it."""
+    with answering() as told:
+        from fareg.experiments.demo import make_room, run_demo, save_figures
+
+        make_room(out)  # a folder that cannot take the figures is refused before the work
+        with busy("training one model and four conformal predictors"):
+            result = run_demo(0)
+            figures = save_figures(result, out)
+        told.update(rows=result.table.to_dict("records"), rules=list(result.rules))
+    _print_demo(result, figures)
+
+
+def _print_demo(result: Any, figures: list[Path]) -> None:
+    from rich.table import Table
+
+    from fareg.experiments.demo import LEVELS, SPLIT
+
+    terminal = console()
+    rows = result.table.set_index("method")
+    split, levels = rows.loc[SPLIT], rows.loc[LEVELS]
+    everyone, inside = words.percent(split["average"]), words.percent(split["group"])
+    name = "names nobody: the evidence is too thin."
+    if result.rules:
+        listed = "\n".join(f"  [bold]{rule}[/bold]" for rule in result.rules)
+        name = f"finds and names who is in it:\n{listed}"
+    terminal.print(
+        f"90% is asked for. Split conformal sets cover {everyone} of all rows: fine on average.\n"
+        f"But inside one group, which no single feature shows, they cover [bold]{inside}[/bold].\n"
+        f"FaReG, not told about the group, {name}\n"
+        f"Its sets cover {words.percent(levels['group'])} of the group, with "
+        f"{words.size(levels['size'])} labels on average instead of {words.size(split['size'])}.\n"
+        f"It ranks people by learned disadvantage, in levels. The promise: all at or "
+        f"above a level, taken together, are covered at least 90% of the time, for every level.\n"
+    )
+    table = Table("method")
+    for heading in ("group", "everyone else", "average", "set size", "seconds"):
+        table.add_column(heading, justify="right")
+    for name, row in rows.iterrows():
+        shares = [words.percent(row[key]) for key in ("group", "outside", "average")]
+        seconds = f"{row['seconds']:.2f}" if row["seconds"] else ""
+        style = "bold" if name == LEVELS else "dim" if str(name).startswith("Oracle") else None
+        table.add_row(str(name), *shares, words.size(row["size"]), seconds, style=style)
+    terminal.print(table)
+    terminal.print(
+        f"The base model took {result.base_seconds:.1f} s to train. Levels learn from its training "
+        "rows, at the cost of five more trainings; RCP learns from half of the calibration rows. "
+        "Size-matched: split conformal at the level that makes its sets as large as levels do."
+    )
+    terminal.print(f"figures in {' and '.join(map(str, figures))}")
+
+
+def reproduce(
+    ctx: typer.Context,
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="Tables and figures of the paper (default: all).")
+    ] = None,
+    quick: bool = False,
+    engine: str = "local",
+    out: Path = Path("reproduction"),
+    acs_root: Place = None,
+) -> None:
+    """Run the paper's experiments; a stopped run continues where it stopped.
+
+    The targets are wsc-cdf, wsc-table, synthetic, selection, nursery, nursery-cut, delta,
+    delta-draws, draws, beta, visualization, time, eight, codes, condcp, published and acs.
+    """
+    with answering() as told:
+        from fareg.experiments import reproduce as run
+
+        told.update(run(**asked(ctx), console=bar()).to_dict())
+    for name, reason in told["skipped"].items():
+        say(f"{name} skipped, {reason}", err=True)
+    say(f"{', '.join(told['files'])}: {told['page']}")
+
+
+def benchmark(
+    ctx: typer.Context,
+    settings: Path,
+    out: Path = Path("benchmark"),
+    engine: str = "local",
+) -> None:
+    """Compare methods on published tables; a stopped run continues where it stopped."""
+    with answering() as told:
+        from fareg.experiments import benchmark as run
+
+        told.update(run(**asked(ctx), console=bar()).to_dict())
+    say(f"{told['rows']} rows, {told['failures']} of them failures")
+    for path in told["files"]:
+        say(path)
