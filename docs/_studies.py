@@ -154,15 +154,9 @@ def noise() -> dict[str, Any]:
     """Return what happens where nothing can be learned."""
     rows = quality()
     rows = newest(rows[rows["kind"] == "noise"], ["base", "N", "shape"])
-    wide = rows.pivot_table(["size", "n_levels"], ["shape", "N", "seed"], "method")
+    wide = rows.pivot_table(["size"], ["shape", "N", "seed"], "method")
     ratio = wide["size", FAREG] / wide["size", SPLIT] - 1
-    return {
-        "tables": len(wide),
-        "one_level": int((wide["n_levels", FAREG] == 1).sum()),
-        "mean": ratio.mean(),
-        "most": ratio.max(),
-        "version": said(rows),
-    }
+    return {"tables": len(wide), "mean": ratio.mean()}
 
 
 def naming() -> dict[str, dict[str, Any]]:
@@ -425,14 +419,9 @@ def scale() -> dict[str, Any]:
     """Return what the page of scale and speed shows."""
     found = timing()
     sections = found["sections"]
-    lines = {row["what"]: row for part in sections.values() for row in part["rows"]}
-    pairs = [row for part in sections.values() for row in part["rows"] if row["ratio"] is not None]
     curves = {(c["name"], c["axis"]): c for c in sections["growth"]["curves"]}
     return {
         **found,
-        "lines": lines,
-        "pairs": pairs,
-        "behind": [row for row in pairs if row["ratio"] < 1],
         "curves": curves,
         "load": max(part["load_of_others"] for part in sections.values()),
         "version": said(pd.DataFrame({"version": [p["version"] for p in sections.values()]})),
