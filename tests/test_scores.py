@@ -53,6 +53,14 @@ def test_score_equals_its_definition_row_by_row(name, table):
     np.testing.assert_array_equal(SCORES[name](proba), SCORES[name](proba, np.ones(len(proba))))
 
 
+@laws
+@given(table=tables())
+def test_impossible_labels_have_one_score(table):
+    """Whatever rounding did before them: a threshold of one takes all of them or none."""
+    proba, u = table
+    assert (aps(proba, u)[proba == 0] == 1).all()
+
+
 def test_scores_that_ignore_u_are_known():
     proba = np.array([[0.5, 0.3, 0.2]])
     for score in SCORES.values():

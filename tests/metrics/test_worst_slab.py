@@ -75,6 +75,19 @@ def test_worst_segments_equal_brute_force(case):
         assert found == max(expected, Fraction(1, 3))
 
 
+@pytest.mark.parametrize("length", [5, 12, 13, 30, 90])
+def test_no_row_with_a_worse_segment_is_ruled_out(monkeypatch, length):
+    """Two points are missed, wherever they lie between the cuts that are looked at."""
+    monkeypatch.setattr(_slab_search, "N_COARSE", 12)
+    place = np.arange(120)
+    starts = np.arange(121 - length)[:, None]
+    missed = before((place == starts) | (place == starts + length - 1))
+    points, share = np.arange(121), np.full(len(missed), 1.4 / length)
+    hopeful = _slab_search._may_be_worse(missed, points, length, share)
+    assert len(hopeful) == len(missed)
+    assert len(_slab_search._may_be_worse(missed, points, 120, np.ones(len(missed)))) == 0
+
+
 # --- along many directions ----------------------------------------------------------------------
 
 
