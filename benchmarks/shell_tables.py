@@ -28,8 +28,8 @@ import pandas as pd
 import typer
 
 from fareg._encoding import gradient_boosting
-from fareg.experiments._summaries import markdown_table
-from fareg.experiments._tables import Table, find_table, read_settings
+from fareg.experiments._problems import Table, find_table, read_settings
+from fareg.experiments._reports import markdown_table
 from fareg.workflow import read_table
 
 COMMANDS = ("fit", "predict", "audit")

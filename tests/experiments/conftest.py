@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from fareg.experiments._bench import Store
 from fareg.experiments._runs import run_cells
-from fareg.experiments._store import Store
 
 SCRIPT = Path(__file__).with_name("tiny.py")
 

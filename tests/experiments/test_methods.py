@@ -9,20 +9,18 @@ from sklearn.metrics import log_loss
 from fareg import ExhaustiveConformalClassifier, FaReGClassifier, SplitConformalClassifier
 from fareg._threads import one_thread
 from fareg.datasets import make_synthetic
-from fareg.experiments._bench import TRAIN
+from fareg.experiments._bench import TRAIN, BaseModel, Store, train_network
 from fareg.experiments._methods import (
     LEVELS,
     MARGINAL,
     OUT_OF_FOLD,
-    apply_method,
+    Method,
     comparison,
     fitted,
-    size_matched_threshold,
+    size_matched_sets,
 )
-from fareg.experiments._network import train_network
-from fareg.experiments._paper_problems import PaperProblem, numbered
-from fareg.experiments._settings import BaseModel, Method
-from fareg.experiments._store import Store
+from fareg.experiments._methods import sets_of as answered
+from fareg.experiments._problems import PaperProblem, numbered
 
 ORACLES = {
     name: Method(name, "oracle", (("construction", name),)) for name in ("union", "partition")
@@ -37,7 +35,7 @@ def bench(tiny, tmp_path_factory):
 
 
 def sets_of(method, bench):
-    return apply_method(method, bench, "aps", lambda like: 2.5)[0]
+    return answered(method, bench, "aps")[0]
 
 
 def rows(bench, part):
@@ -52,7 +50,8 @@ def test_a_problem_is_drawn_alike_every_time_and_its_model_is_trained_once(tiny,
     again = tiny.tiny_problem().prepare(bench.store)
     assert [len(getattr(bench, part)) for part in ("train", "calibration", "test")] == [200] * 3
     assert again.X.equals(bench.X)
-    assert again.ready_seconds == bench.ready_seconds > 0  # remembered, not trained again
+    assert again.estimator is not bench.estimator is not None
+    assert again.seconds["training"] == bench.seconds["training"] > 0  # remembered, not trained
     seed = int(bench.problem.rng(TRAIN).integers(2**31))
     with one_thread():
         expected = train_network(tiny.BASE, *rows(bench, "train"), seed).predict_proba(bench.X)
@@ -60,24 +59,21 @@ def test_a_problem_is_drawn_alike_every_time_and_its_model_is_trained_once(tiny,
     np.testing.assert_allclose(found, expected, atol=1e-6)  # stored in single precision
 
 
-@pytest.mark.parametrize("kind", ["eight", "cut-nursery"])
-def test_codes_number_the_same_rows_and_the_cut_leaves_few_of_one_level(kind, tiny, tmp_path):
-    bench = tiny.tiny_problem(kind).prepare(Store(tmp_path))
-    if kind == "cut-nursery":
-        inside = bench.X["parents"][bench.group]
-        assert (inside == "pretentious").sum() < 0.5 * (inside == "usual").sum()
-        return
+def test_codes_number_the_same_rows(tiny, tmp_path):
+    bench = tiny.tiny_problem("eight").prepare(Store(tmp_path))
     X = numbered(bench.X, "authors")
-    assert X["Age Group"].groupby(bench.X["Age Group"]).first().to_dict() == {
-        "Child": 6.0,
-        "Youth": 7.0,
-        "Middle": 8.0,
-        "Elder": 9.0,
-    }
+    ages = X["Age Group"].groupby(bench.X["Age Group"]).first().to_dict()
+    assert ages == {"Child": 6.0, "Youth": 7.0, "Middle": 8.0, "Elder": 9.0}
     assert sorted(X["Region"].unique()) == [1, 2, 3, 4, 5]
     coded = replace(bench.problem, codes="ordered").prepare(Store(tmp_path))
     assert (coded.y == bench.y).all()
     assert (coded.X["Age Group"] == X["Age Group"] - 6).all()
+
+
+def test_the_cut_leaves_few_of_one_level(tiny, tmp_path):
+    bench = tiny.tiny_problem("cut-nursery").prepare(Store(tmp_path))
+    inside = bench.X["parents"][bench.group]
+    assert (inside == "pretentious").sum() < 0.5 * (inside == "usual").sum()
 
 
 def halves(n=300):
@@ -117,17 +113,11 @@ def test_out_of_fold_rows_teach_so_that_every_calibration_row_calibrates(tiny, b
     n_rows = {m: fitted(m, bench, "aps")[0].n_calibration_ for m in (LEVELS, OUT_OF_FOLD)}
     assert n_rows[OUT_OF_FOLD] == len(bench.calibration)
     assert n_rows[LEVELS] < len(bench.calibration)
-    trained = len(bench.trainings.known)
-    assert trained == 1 + 5
-    seconds = fitted(OUT_OF_FOLD, bench, "aps")[1]["training_seconds"]
-    assert seconds > fitted(LEVELS, bench, "aps")[1]["training_seconds"] == bench.ready_seconds
-
-
-# --- methods ------------------------------------------------------------------------------------
+    assert sum(isinstance(key, str) for key in bench.known) == 1 + 5  # trainings
 
 
 def test_marginal_is_the_split_conformal_classifier(bench):
-    clf = SplitConformalClassifier(bench.estimator, random_state=bench.seed)
+    clf = SplitConformalClassifier(bench.estimator, random_state=bench.seed())
     clf.conformalize(*rows(bench, "calibration"))
     assert (sets_of(MARGINAL, bench) == clf.predict_set(rows(bench, "test")[0])).all()
 
@@ -136,7 +126,7 @@ def test_oracles_calibrate_the_true_group_and_the_rest(bench):
     hidden = ExhaustiveConformalClassifier(
         bench.estimator,
         sensitive_features=lambda X: (X["Color"] == "Red") == (X["Gender"] == "Female"),
-        random_state=bench.seed,
+        random_state=bench.seed(),
     )
     hidden.conformalize(*rows(bench, "calibration"))
     partition = sets_of(ORACLES["partition"], bench)
@@ -149,15 +139,9 @@ def test_oracles_calibrate_the_true_group_and_the_rest(bench):
 
 @pytest.mark.parametrize("size", [0.5, 2.5, 5.25])
 def test_size_matched_sets_have_that_size(size, bench):
-    method = Method("matched", "matched", (("like", LEVELS),))
-    sets, _ = apply_method(method, bench, "aps", lambda like: size)
-    assert sets.sum(axis=1).mean() == size
+    assert size_matched_sets(bench, "aps", size).sum(axis=1).mean() == size
     marginal = sets_of(MARGINAL, bench)
-    sets, _ = apply_method(method, bench, "aps", lambda like: marginal.sum(axis=1).mean())
-    assert (sets == marginal).all()
-    scores = np.random.default_rng(0).random((50, 4))
-    threshold = size_matched_threshold(scores, 2.34)
-    assert (scores <= threshold).sum(axis=1).mean() == pytest.approx(2.34, abs=0.01)
+    assert (sets_of(Method("matched", "matched", (("like", MARGINAL),)), bench) == marginal).all()
 
 
 @pytest.mark.parametrize("n_draws", [1, 7])
@@ -166,7 +150,7 @@ def test_fewer_draws_are_the_first_of_many(n_draws, bench):
     clf = FaReGClassifier.paper(
         bench.estimator,
         sensitive_features=bench.sensitive,
-        random_state=bench.seed,
+        random_state=bench.seed(),
         **dict(parameters),
     )
     with one_thread():
@@ -177,7 +161,7 @@ def test_fewer_draws_are_the_first_of_many(n_draws, bench):
 
 def test_selections_are_shares_and_both_is_at_most_either(tiny, bench):
     for method in (LEVELS, tiny.AFCP2):
-        _, facts = apply_method(method, bench, "aps", lambda like: 2.0)
+        _, facts = answered(method, bench, "aps")
         shares = [facts[f"selects_{which}"] for which in ("first", "second", "both")]
         assert 0 <= shares[2] <= min(shares[:2]) <= 1
     names = [method.name for method in comparison()]

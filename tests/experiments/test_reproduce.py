@@ -11,11 +11,10 @@ from typer.testing import CliRunner
 from fareg._engines import ENGINES
 from fareg.cli import app
 from fareg.experiments import list_targets, reproduce
+from fareg.experiments._bench import BaseModel
 from fareg.experiments._measures import MetricSettings
 from fareg.experiments._methods import comparison
-from fareg.experiments._reports import write_page
-from fareg.experiments._settings import BaseModel
-from fareg.experiments._summaries import printed, summarise, with_paper
+from fareg.experiments._reports import printed, summarise, with_paper, write_page
 from fareg.experiments._targets import DRAWS
 
 SMALLER = {

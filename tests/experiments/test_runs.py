@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from fareg import FaregError
+from fareg.experiments._bench import Store
 from fareg.experiments._runs import run_cells, units_of
-from fareg.experiments._store import Store
 from forked import dask_cluster, started
 
 

@@ -1,11 +1,10 @@
 """A tiny run of real cells: for tests, and for processes that are killed in the middle of it."""
 
+from fareg.experiments._bench import BaseModel, Store
 from fareg.experiments._measures import MetricSettings
-from fareg.experiments._methods import LEVELS, MARGINAL, ORACLE
-from fareg.experiments._paper_problems import PaperProblem
+from fareg.experiments._methods import LEVELS, MARGINAL, ORACLE, Method
+from fareg.experiments._problems import PaperProblem
 from fareg.experiments._runs import MethodCell, run_cells
-from fareg.experiments._settings import BaseModel, Method
-from fareg.experiments._store import Store
 
 BASE = BaseModel(hidden=(8,), learning_rate=0.01, max_epochs=5, patience=5)
 METRICS = MetricSettings(n_directions=20, n_permutations=3)

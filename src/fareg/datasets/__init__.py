@@ -5,8 +5,7 @@ is truly harder to classify. Nothing here downloads anything.
 """
 
 from fareg.datasets._acs import PAPER_STATES, acs_income_files, load_acs_income
-from fareg.datasets._dataset import Dataset
-from fareg.datasets._noise import inject_label_noise
+from fareg.datasets._dataset import Dataset, inject_label_noise
 from fareg.datasets._nursery import load_nursery, make_nursery_experiment
 from fareg.datasets._synthetic import make_metric_benchmark, make_synthetic
 

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import IntArray
-from fareg.datasets._dataset import Dataset
-from fareg.datasets._noise import inject_label_noise
+from fareg.datasets._dataset import Dataset, inject_label_noise
 
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "parents": ("usual", "pretentious", "great_pret"),

@@ -1,27 +1,205 @@
-"""The rows of one problem and one base model, which all methods and scores share."""
+"""The rows of one problem and its base model, which all methods share, and where rows are kept."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import log_loss
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
 
-from fareg._validation import FloatArray, IntArray, InvalidInputError
+from fareg._encoding import code_encoder, one_hot_encoder
+from fareg._files import replacing
+from fareg._validation import FaregError, FloatArray, IntArray, InvalidInputError
 from fareg.classifiers import out_of_fold_proba
-from fareg.experiments._network import train_network
-from fareg.experiments._settings import content_hash
-from fareg.experiments._store import Store
 from fareg.workflow import MODELS
 
+CONFIDENCE = 0.9  # the coverage that every set promises
 DRAW, NOISE, TRAIN, FIT, MEASURE = range(5)  # what random numbers are drawn for
 N_FOLDS = 5
+FORMAT = 4  # raise it when rows or their meaning change: no older result is reused then
+MANIFEST = "fareg-results.json"
+UNHASHED = {"unhashed": True}  # marks a field of a configuration that does not change the result
+
+
+# --- finished work on disk ----------------------------------------------------------------------
+
+
+def content_hash(*configurations: Any) -> str:
+    """Return a name for configurations that changes whenever one of their values does.
+
+    >>> content_hash((1, "a")) == content_hash([1, "a"]) != content_hash((2, "a"))
+    True
+    """
+
+    def plain(value: Any) -> Any:
+        if is_dataclass(value):
+            kept = [item.name for item in fields(value) if not item.metadata.get("unhashed")]
+            return [type(value).__name__, {name: plain(getattr(value, name)) for name in kept}]
+        return [plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+    text = json.dumps([FORMAT, *map(plain, configurations)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def fingerprint(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+def generator(name: str, seed: int, n: int, purpose: int) -> np.random.Generator:
+    """Return random numbers that no other name, seed, size or purpose has."""
+    kind = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+    return np.random.default_rng([seed, n, kind, purpose])
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FaregError(f"cannot write to {folder} ({reason}); choose another folder") from error
+
+
+def write_file(path: Path, content: str | bytes) -> Path:
+    """Write a file, whole or not at all, and the folder that it needs; return its path."""
+    make_folder(path.parent)
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+class Store:
+    """A results folder: rows by the hash of the configuration that they follow from."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Store:
+        """Make the folder, or check that this version of fareg wrote it."""
+        store, ours = cls(folder), {"fareg": version("fareg"), "format": FORMAT}
+        manifest = store.folder / MANIFEST
+        try:
+            found = json.loads(manifest.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            found = ours
+        except (OSError, ValueError) as error:
+            raise FaregError(f"cannot read {manifest} ({error}); choose another folder") from error
+        if found != ours:
+            raise FaregError(
+                f"{store.folder} holds results of another version, {json.dumps(found)}, and this "
+                f"is {json.dumps(ours)}; choose another folder"
+            )
+        # It is written even if it is there: an unwritable folder is refused now, not after hours.
+        write_file(manifest, json.dumps(ours) + "\n")
+        return store
+
+    def path(self, key: str) -> Path:
+        return self.folder / "cells" / f"v{FORMAT}" / key[:2] / f"{key}.parquet"
+
+    def get(self, key: str) -> pd.DataFrame | None:
+        """Return the rows of a key; None if they are not there, or damaged."""
+        try:
+            return pq.read_table(self.path(key)).to_pandas()
+        except (OSError, pa.ArrowInvalid):
+            return None
+
+    def once(self, key: str, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+        rows = self.get(key)
+        return self.put(key, compute()) if rows is None else rows
+
+    def put(self, key: str, rows: pd.DataFrame) -> pd.DataFrame:
+        write_file(self.path(key), rows.to_parquet(index=False))
+        return rows
+
+
+# --- base models and benches --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """The classifier under the sets: the paper's network, or a model of the command line by name.
+
+    Training of the network stops after ``max_epochs``, or when the log loss on the rows that stop
+    it has not fallen for ``patience`` epochs; the weights of the best epoch are kept. A share
+    ``validation`` of the training rows stops it, or the calibration rows do, as in the authors'
+    code: these are then no longer exchangeable with test rows.
+    """
+
+    kind: str = "network"
+    hidden: tuple[int, ...] = (256, 256, 128, 64)
+    learning_rate: float = 1e-4
+    max_epochs: int = 500
+    batch_size: int = 250
+    patience: int = 100
+    validation: float = 0.2
+    stopped_on: str = "training"  # or "calibration"
+    numbers: str = "codes"  # one raw number per column, as published; or "standard", scaled ones
+
+
+def train_network(
+    config: BaseModel, X: pd.DataFrame, y: IntArray, seed: int, *, stop: Any = None
+) -> Pipeline:
+    """Return the network after the epoch whose log loss on the stopping rows is lowest.
+
+    ``stop`` holds the rows and labels that choose the epoch; if it is None, a share of the training
+    rows does. Rows whose class is not among the rows that train do not count there.
+    """
+    if stop is None:
+        rows = np.random.default_rng(seed).permutation(len(y))
+        n_stop = max(1, round(config.validation * len(y)))
+        stop = X.iloc[rows[:n_stop]], y[rows[:n_stop]]
+        X, y = X.iloc[rows[n_stop:]], y[rows[n_stop:]]
+    encoder = (code_encoder() if config.numbers == "codes" else one_hot_encoder()).fit(X)
+    known = np.isin(stop[1], y)
+    y_stop = stop[1][known]
+    x, x_stop = (encoder.transform(own).astype(np.float32) for own in (X, stop[0][known]))
+    classes, size = np.unique(y), min(config.batch_size, len(y))
+    network = MLPClassifier(
+        config.hidden,
+        learning_rate_init=config.learning_rate,
+        batch_size=size,
+        # With a number instead of a generator, every epoch would shuffle alike.
+        random_state=np.random.RandomState(seed),
+    )
+    network.partial_fit(x[:size], y[:size], classes=classes)  # one step makes the layers
+    # The authors' network starts as torch's Linear does, uniform on +-1/sqrt(n_in). From
+    # scikit-learn's own start the same training overfits sooner and its sets are larger.
+    rng = np.random.default_rng(seed)
+    for weights, intercepts in zip(network.coefs_, network.intercepts_, strict=True):
+        bound = len(weights) ** -0.5
+        weights[:] = rng.uniform(-bound, bound, weights.shape)
+        intercepts[:] = rng.uniform(-bound, bound, intercepts.shape)
+    lowest, best, waited = np.inf, network, 0
+    for _ in range(config.max_epochs):
+        network.partial_fit(x, y)
+        loss = log_loss(y_stop, network.predict_proba(x_stop), labels=classes)
+        waited += 1
+        if loss < lowest:
+            lowest, best, waited = loss, deepcopy(network), 0
+        if waited == config.patience:
+            break
+    return make_pipeline(encoder, best)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +207,8 @@ class Bench:
     """All that the cells of one problem share; labels are numbers from 0.
 
     Rows are known by their numbers, which are the index of ``X``. Either the base model is trained
-    on ``train`` and methods calibrate on ``calibration``, or, if these are None, methods are fitted
-    on all rows but those of the test and divide them themselves.
+    on ``train`` and methods calibrate on ``calibration``, or, if ``train`` is None, methods are
+    fitted on all rows but those of the test and divide them themselves.
     """
 
     problem: Any
@@ -44,141 +222,114 @@ class Bench:
     train: IntArray | None = None
     group: Any = None  # (n,) who is harder to classify; None if nobody knows
     clusters: Any = None
-    fits: dict[Any, Any] = field(default_factory=dict)  # what several cells use
+    known: dict[Any, Any] = field(default_factory=dict)  # what several cells use
+    # seconds that trainings took, and that asking the base model took, which no method is charged
+    seconds: dict[str, float] = field(default_factory=lambda: {"training": 0.0, "asking": 0.0})
 
-    @property
-    def seed(self) -> int:
-        """The random state of every method: the same split, and the same randomised scores."""
-        return int(self.problem.rng(FIT).integers(2**31))
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # clones of the base model share what is remembered
 
-    @cached_property
-    def trainings(self) -> Trainings:
-        """The base model's trainings."""
-        return Trainings(self)
+    def once(self, key: Any, compute: Callable[[], Any]) -> Any:
+        if key not in self.known:
+            self.known[key] = compute()
+        return self.known[key]
+
+    def seed(self, purpose: int = FIT) -> int:
+        """Return the seed of one purpose, by default that of every method."""
+        return int(self.problem.rng(purpose).integers(2**31))
 
     @cached_property
     def estimator(self) -> Any:
         """The base model: trained already if the bench says on which rows."""
-        model = RememberedModel(self.trainings)
+        model = RememberedModel(self)
         if self.train is None:
             return model
         return FrozenEstimator(model.fit(self.X.iloc[self.train], self.y[self.train]))
 
-    @cached_property
-    def ready_seconds(self) -> float:
-        """The seconds that training took before any method was fitted."""
-        self.trainings.charged = 0.0
-        if self.train is not None:
-            self.trainings.answers(self.train, self.y[self.train])
-        return self.trainings.charged
-
     def fit(self, model: Any, *, learn_out_of_fold: bool = False) -> Any:
-        """Fit a method, or calibrate it if its base model is trained already."""
+        more: dict[str, Any] = {}
         if self.train is None:
             rows = np.setdiff1d(np.arange(len(self.y)), self.test)
-            apart = {} if self.clusters is None else {"clusters": self.clusters[rows]}
-            return model.fit(self.X.iloc[rows], self.y[rows], **apart)
-        apart = self._learning_rows(self.train) if learn_out_of_fold else {}
+            if self.clusters is not None:
+                more["clusters"] = self.clusters[rows]
+            return model.fit(self.X.iloc[rows], self.y[rows], **more)
+        if learn_out_of_fold:  # the training rows teach, as in ``fit``
+            X, y = self.X.iloc[self.train], self.y[self.train]
+            folds: dict[str, Any] = {"cv": N_FOLDS, "clusters": None, "seed": self.seed(TRAIN)}
+            proba = out_of_fold_proba(RememberedModel(self), X, y, range(self.n_classes), **folds)
+            more = {"X_learn": X, "y_learn": y, "proba_learn": proba}
         rows = self.calibration
-        return model.conformalize(self.X.iloc[rows], self.y[rows], **apart)
+        return model.conformalize(self.X.iloc[rows], self.y[rows], **more)
 
-    def _learning_rows(self, rows: IntArray) -> dict[str, Any]:
-        """Return the training rows with out-of-fold probabilities, as ``fit`` learns from them."""
-        X, y = self.X.iloc[rows], self.y[rows]
-        folds: dict[str, Any] = {"cv": N_FOLDS, "clusters": None, "seed": self.trainings.seed}
-        model, classes = RememberedModel(self.trainings), np.arange(self.n_classes)
-        proba = out_of_fold_proba(model, X, y, classes, **folds)
-        return {"X_learn": X, "y_learn": y, "proba_learn": proba}
-
-
-class Trainings:
-    """Every training of the base model is done once and remembered, also on disk.
-
-    What a model says is kept for all rows of the problem, by row number; a training is known by its
-    rows, and by its labels if they are others than those of the problem. ``charged`` adds up the
-    seconds of the trainings that were asked for, done now or remembered; ``spent`` the seconds that
-    asking took, which no method is charged with.
-    """
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench, self.seed = bench, int(bench.problem.rng(TRAIN).integers(2**31))
-        self.charged, self.spent = 0.0, 0.0
-        self.known: dict[str, tuple[FloatArray, float]] = {}
-
-    def __deepcopy__(self, memo: Any) -> Self:
-        """Clones of an estimator share what is remembered."""
-        return self
-
-    def ask(self, X: Any, y: IntArray | None = None) -> Any:
-        """Return the numbers of rows, or, with labels, what a model trained on them says."""
-        start = time.process_time()
-        rows = self._numbers_of(X)
-        found = rows if y is None else self.answers(rows, np.asarray(y, dtype=np.int64))
-        self.spent += time.process_time() - start
-        return found
-
-    def answers(self, rows: IntArray, y: IntArray) -> FloatArray:
-        """Return the class probabilities of all rows, by a model trained on ``rows``."""
-        others = b"" if np.array_equal(y, self.bench.y[rows]) else y.tobytes()
-        digest = hashlib.sha256(rows.tobytes() + others).hexdigest()
-        if digest not in self.known:
-            key = content_hash("training", self.bench.problem, digest)
-            said = self.bench.store.once(key, lambda: self._train(rows, y))
-            proba = said.drop(columns="seconds").to_numpy(np.float64)
-            proba = proba / proba.sum(axis=1, keepdims=True)  # stored in single precision
-            self.known[digest] = proba, float(said["seconds"].iloc[0])
-        proba, seconds = self.known[digest]
-        self.charged += seconds
-        return proba
-
-    def _numbers_of(self, X: Any) -> IntArray:
+    def numbers_of(self, X: Any) -> IntArray:
         """Return the numbers of rows; a frame that a method has changed is refused."""
-        if not isinstance(X, pd.DataFrame):
+        is_frame = isinstance(X, pd.DataFrame)
+        if (
+            not is_frame
+            or not X.index.isin(self.X.index).all()
+            or not X.equals(self.X.loc[X.index])
+        ):
             raise InvalidInputError(
-                f"a method must hand its rows to the estimator as the frame that it got, with its "
-                f"index, got {type(X).__name__}"
-            )
-        known = self.bench.X
-        if not X.index.isin(known.index).all() or not X.equals(known.loc[X.index]):
-            raise InvalidInputError(
-                "a method must hand its rows to the estimator as it got them, got other values, "
-                "columns or index; models of a benchmark are remembered by rows and labels"
+                "a method must hand its rows to the estimator as the frame that it got, with its "
+                f"index, got {'other values' if is_frame else type(X).__name__}; models are "
+                "remembered by rows and labels"
             )
         return X.index.to_numpy(np.int64)
 
-    def _train(self, rows: IntArray, y: IntArray) -> pd.DataFrame:
-        bench, base = self.bench, self.bench.problem.base
-        X = bench.X.iloc[rows]
-        start = time.process_time()
-        if base.kind == "network":
-            stop = bench.calibration if base.stopped_on == "calibration" else None
-            last = None if stop is None else (bench.X.iloc[stop], bench.y[stop])
-            model = train_network(base, X, y, self.seed, stop=last)
-        else:
-            model = MODELS[base.kind](self.seed).fit(X, y)
-        seconds = time.process_time() - start
-        proba = np.zeros((len(bench.X), bench.n_classes), np.float32)
-        proba[:, model.classes_] = model.predict_proba(bench.X)  # an unseen class has zeros
-        names = [f"p{k}" for k in range(bench.n_classes)]
-        return pd.DataFrame(proba, columns=names).assign(seconds=seconds)
+    def trained(self, rows: IntArray, y: IntArray) -> FloatArray:
+        """Return what the base model says of all rows of the problem after training on some."""
+        others = b"" if np.array_equal(y, self.y[rows]) else y.tobytes()
+        key = content_hash(
+            "training", self.problem, hashlib.sha256(rows.tobytes() + others).hexdigest()
+        )
+
+        def look_up() -> FloatArray:
+            said = self.store.once(key, lambda: _train(self, rows, y))
+            self.seconds["training"] += float(said.pop("seconds").iloc[0])
+            proba = said.to_numpy(np.float64)
+            return proba / proba.sum(axis=1, keepdims=True)  # stored in single precision
+
+        return self.once(key, look_up)
+
+
+def _train(bench: Bench, rows: IntArray, y: IntArray) -> pd.DataFrame:
+    base, X, seed = bench.problem.base, bench.X.iloc[rows], bench.seed(TRAIN)
+    start = time.process_time()
+    if base.kind == "network":
+        last = bench.calibration if base.stopped_on == "calibration" else None
+        stop = None if last is None else (bench.X.iloc[last], bench.y[last])
+        model = train_network(base, X, y, seed, stop=stop)
+    else:
+        model = MODELS[base.kind](seed).fit(X, y)
+    seconds = time.process_time() - start
+    proba = np.zeros((len(bench.X), bench.n_classes), np.float32)
+    proba[:, model.classes_] = model.predict_proba(bench.X)  # an unseen class has zeros
+    names = [f"p{k}" for k in range(bench.n_classes)]
+    return pd.DataFrame(proba, columns=names).assign(seconds=seconds)
 
 
 class RememberedModel(ClassifierMixin, BaseEstimator):
-    """The base model of a problem: its trainings are looked up by their rows and labels."""
+    """The base model of a problem: each training is done once, and remembered on disk too."""
 
-    def __init__(self, trainings: Any = None) -> None:
-        self.trainings = trainings
+    def __init__(self, bench: Any = None) -> None:
+        self.bench = bench
 
     def fit(self, X: pd.DataFrame, y: IntArray) -> Self:
-        """Remember, or train."""
-        self.proba_ = self.trainings.ask(X, y)
-        self.classes_ = np.arange(self.proba_.shape[1])
+        with self._asking():
+            rows = self.bench.numbers_of(X)
+            self.proba_ = self.bench.trained(rows, np.asarray(y, dtype=np.int64))
+        self.classes_ = np.arange(self.bench.n_classes)
         return self
 
     def predict_proba(self, X: pd.DataFrame) -> FloatArray:
-        """Return the class probabilities of rows, found by the index of the frame."""
-        return self.proba_[self.trainings.ask(X)]
+        with self._asking():
+            return self.proba_[self.bench.numbers_of(X)]
 
     def predict(self, X: pd.DataFrame) -> IntArray:
-        """Return the most probable classes."""
         return self.predict_proba(X).argmax(axis=1)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        start = time.process_time()
+        yield
+        self.bench.seconds["asking"] += time.process_time() - start

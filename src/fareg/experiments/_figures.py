@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg.experiments._settings import CONFIDENCE
+from fareg.experiments._bench import CONFIDENCE
 
 # The colours are those of Okabe and Ito; lines and markers tell methods apart too.
 STYLES: dict[str, dict[str, Any]] = {
@@ -61,7 +61,13 @@ def draw_panels(
         if metric == "seconds":
             ax.set_yscale("log")
         ax.grid(alpha=0.25)
-    _share_legend(figure, axes)
+    handles: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if len(handles) > 1:
+        options = {"loc": "outside lower center", "ncols": 5, "fontsize": 9, "frameon": False}
+        figure.legend(list(handles.values()), list(handles), **options)
     return figure
 
 
@@ -70,22 +76,6 @@ def _row_of_axes(n: int, width: float, height: float, *, sharey: bool = False) -
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, n, sharey=sharey, squeeze=False)[0]
-
-
-def _share_legend(figure: Any, axes: Any) -> None:
-    handles: dict[str, Any] = {}
-    for ax in axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            handles.setdefault(label, handle)
-    if len(handles) > 1:
-        figure.legend(
-            list(handles.values()),
-            list(handles),
-            loc="outside lower center",
-            ncols=5,
-            fontsize=9,
-            frameon=False,
-        )
 
 
 def draw_cdf(values: dict[str, dict[str, Any]]) -> Any:

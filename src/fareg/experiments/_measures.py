@@ -14,8 +14,7 @@ from fareg._encoding import ordinal_encoder
 from fareg._levels import LevelCoding
 from fareg._rows import joint_codes
 from fareg._validation import BoolArray, FloatArray
-from fareg.experiments._bench import MEASURE, Bench
-from fareg.experiments._settings import CONFIDENCE
+from fareg.experiments._bench import CONFIDENCE, MEASURE, Bench
 from fareg.metrics import (
     excess_risk,
     excess_risk_parts,
@@ -29,13 +28,7 @@ MIN_CELL = 60  # cells with fewer rows are not looked at
 N_WORST = 3  # how many of the worst cells are pooled
 N_HALVES = 40  # random halvings of the test rows
 PRIOR_ROWS = 20  # a cell's coverage is shrunk towards the level with the weight of so many rows
-TABLE_SLAB: dict[str, Any] = {
-    "delta": 0.2,
-    "kind": "quadratic",
-    "search": "optimised",
-    "test_size": 0.5,
-    "n_directions": 100,
-}
+TABLE_SLAB: dict[str, Any] = {"delta": 0.2, "kind": "quadratic", "search": "optimised"}
 
 
 @dataclass(frozen=True)
@@ -48,20 +41,14 @@ class MetricSettings:
 
 
 def covered_rows(sets: Any, bench: Bench) -> BoolArray:
-    """Tell which test rows' labels are in their sets."""
     return is_covered(bench.y[bench.test], sets, classes=range(bench.n_classes))
 
 
-def seed_of(bench: Bench) -> int:
-    """Return the seed of everything random in measuring, the same for every method."""
-    return int(bench.problem.rng(MEASURE).integers(2**31))
-
-
 def paper_measures(sets: Any, bench: Bench, settings: MetricSettings) -> dict[str, float]:
-    """Return the paper's measures, with what tells luck from unfairness next to them."""
-    covered, seed = covered_rows(sets, bench), seed_of(bench)
+    """Return the paper's measures, with what separates luck from unfairness next to them."""
+    covered, seed = covered_rows(sets, bench), bench.seed(MEASURE)
     group = bench.group[bench.test]
-    codes = once(bench, "codes", lambda: ordinal_encoder().fit_transform(_sensitive(bench)))
+    codes = bench.once("codes", lambda: ordinal_encoder().fit_transform(_sensitive(bench)))
     search: dict[str, Any] = {
         "delta": settings.delta,
         "n_directions": settings.n_directions,
@@ -70,69 +57,58 @@ def paper_measures(sets: Any, bench: Bench, settings: MetricSettings) -> dict[st
     }
     curve = worst_slab_coverage(codes, covered, n_permutations=settings.n_permutations, **search)
     held_out = worst_slab_coverage(codes, covered, test_size=0.5, **search)
-    null = {f"wsc_plus_null_{end}": getattr(curve.null, end, np.nan) for end in NULL}
     booster = HistGradientBoostingClassifier(max_iter=ERT_ROUNDS, random_state=seed)
+    inside, outside = covered[group], covered[~group]
+    ends = ("low", "median", "high")
     return {
-        "group_coverage": _mean(covered[group]),
-        "rest_coverage": _mean(covered[~group]),
-        "coverage": _mean(covered),
+        "group_coverage": float(inside.mean()) if len(inside) else np.nan,
+        "rest_coverage": float(outside.mean()) if len(outside) else np.nan,
+        "coverage": float(covered.mean()),
         "size": float(sets.sum(axis=1).mean()),
         "wsc_plus": curve.value,
         "wsc_plus_held_out": np.nan if held_out.test_value is None else held_out.test_value,
-        **null,
+        **{f"wsc_plus_null_{end}": getattr(curve.null, end, np.nan) for end in ends},
         "ert": excess_risk(
             codes, covered, confidence_level=CONFIDENCE, estimator=booster, random_state=seed
         ),
     }
 
 
-NULL = ("low", "median", "high")
-
-
 def table_measures(sets: BoolArray, bench: Bench) -> dict[str, float]:
     """Return the measures of a benchmark on tables."""
     covered = covered_rows(sets, bench)
+
+    def slow() -> dict[str, float]:
+        seed, people = bench.seed(MEASURE), _sensitive(bench)
+        risk = excess_risk_parts(people, covered, confidence_level=CONFIDENCE, random_state=seed)
+        numbers = bench.once("numbers", lambda: on_one_scale(people))
+        search = {**TABLE_SLAB, "test_size": 0.5, "n_directions": 100, "random_state": seed}
+        slab = worst_slab_coverage(numbers, covered, **search)
+        held_out = np.nan if slab.test_value is None else slab.test_value
+        return {"ert_under": risk.under, "ert": risk.total, "wsc_plus_held_out": held_out}
+
     return {
         "coverage": float(covered.mean()),
         "mean_size": float(sets.sum(axis=1).mean()),
         "empty": float((~sets.any(axis=1)).mean()),
         **fairness(covered, bench),
-        **once(bench, covered.tobytes(), lambda: _slow_measures(covered, bench)),
+        **bench.once(covered.tobytes(), slow),
     }
-
-
-def _slow_measures(covered: BoolArray, bench: Bench) -> dict[str, float]:
-    seed, people = seed_of(bench), _sensitive(bench)
-    risk = excess_risk_parts(people, covered, confidence_level=CONFIDENCE, random_state=seed)
-    numbers = once(bench, "numbers", lambda: on_one_scale(people))
-    slab = worst_slab_coverage(numbers, covered, random_state=seed, **TABLE_SLAB)
-    held_out = np.nan if slab.test_value is None else slab.test_value
-    return {"ert_under": risk.under, "ert": risk.total, "wsc_plus_held_out": held_out}
 
 
 def fairness(covered: BoolArray, bench: Bench) -> dict[str, float]:
     """Return the coverage of the worst cells, and of who got noise."""
-    cells = once(bench, "cells", lambda: _cells(bench))
-    group = None if bench.group is None else bench.group[bench.test]
+    cells = bench.once("cells", lambda: _cells(bench))
+    rng = np.random.default_rng(bench.seed(MEASURE))
+    group = None if bench.group is None else covered[bench.group[bench.test]]
     return {
-        "worst_cells": worst_cells(cells, covered, np.random.default_rng(seed_of(bench))),
-        "group_coverage": np.nan if group is None else float(covered[group].mean()),
+        "worst_cells": worst_cells(cells, covered, rng),
+        "group_coverage": np.nan if group is None else float(group.mean()),
     }
-
-
-def once(bench: Bench, key: Any, compute: Any) -> Any:
-    """Return what was computed for a bench before, or compute it."""
-    if key not in bench.fits:
-        bench.fits[key] = compute()
-    return bench.fits[key]
 
 
 def _sensitive(bench: Bench) -> Any:
     return bench.X[bench.sensitive].iloc[bench.test]
-
-
-def _mean(values: Any) -> float:
-    return float(values.mean()) if len(values) else np.nan
 
 
 def _cells(bench: Bench) -> FloatArray:
@@ -153,10 +129,9 @@ def worst_cells(cells: FloatArray, covered: Any, rng: np.random.Generator) -> fl
 
     A random half A of the rows chooses the three cells with the lowest shrunken coverage
     ``(k_A + 20 * level) / (n_A + 20)``; the other half B measures them, ``sum k_B / sum n_B``. The
-    answer is the mean over 40 halvings. No row both chooses and measures, so the answer is not
-    biased low as the smallest of many noisy numbers is: with equal coverage everywhere it is the
-    average coverage. ``cells`` of shape (n_samples, n_cells) is 1 where a row is in a cell; without
-    a cell the answer is NaN.
+    answer is the mean over 40 halvings, and with equal coverage everywhere it is the average
+    coverage. ``cells`` of shape (n_samples, n_cells) is 1 where a row is in a cell; without a cell
+    the answer is NaN.
 
     >>> rng = np.random.default_rng(0)
     >>> cells = np.repeat(np.eye(20), 100, axis=0)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -30,14 +30,33 @@ from fareg.classifiers import (
     RectifiedConformalClassifier,
     SplitConformalClassifier,
 )
-from fareg.experiments._bench import Bench
-from fareg.experiments._measures import once
-from fareg.experiments._peers import PEERS
-from fareg.experiments._settings import CONFIDENCE, Method, Parameters, fingerprint
+from fareg.experiments._bench import CONFIDENCE, UNHASHED, Bench, fingerprint
 from fareg.paper import DrawnGroups, PublishedFaReGClassifier, latent_importance
 
+Parameters = tuple[tuple[str, Any], ...]
 PROBE = 1e-3  # the paper's perturbation of a latent dimension
 MOST_DRAWS = 100  # draws of the sweep over T; a smaller T uses the first T of them
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a comparison: its name, its kind and its parameters.
+
+    The kind is a key of ``CLASSIFIERS``, "oracle", "matched", one of ``PUBLISHED`` or
+    a class from elsewhere. The name does not enter the hash: what two targets call differently is
+    computed once. Nor does the place of a Python file: such a kind ends with a hash of the file's
+    content.
+    """
+
+    name: str = field(metadata=UNHASHED)
+    kind: str
+    parameters: Parameters = ()
+    file: str = field(default="", metadata=UNHASHED)
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.parameters)[name]
+
+
 CLASSIFIERS: dict[str, Any] = {
     "marginal": SplitConformalClassifier,
     "exhaustive": ExhaustiveConformalClassifier,
@@ -51,16 +70,14 @@ CLASSIFIERS: dict[str, Any] = {
 PUBLISHED = ("paper", "draws", "condcp+paper", "condcp-replaces")
 
 MARGINAL = Method("Marginal", "marginal")
-SPLIT = Method("Split", "marginal")
 LEVELS = Method("FaReG (levels)", "default")
 OUT_OF_FOLD = Method("FaReG (levels, out of fold)", "default", (("learn_from", "train"),))
 ORACLE = Method("Oracle partition", "oracle", (("construction", "partition"),))
-
 AFCPS = [Method(f"AFCP{k}", "afcp", (("n_select", k),)) for k in (1, 2)]
 
 # What a benchmark on tables compares, by the name in its settings.
 METHODS: dict[str, Method] = {
-    "split": SPLIT,
+    "split": Method("Split", "marginal"),
     "matched": Method("Split at the size of FaReG", "matched", (("like", LEVELS),)),
     "partial": Method("Partial", "partial"),
     "exhaustive": Method("Exhaustive", "exhaustive"),
@@ -69,8 +86,7 @@ METHODS: dict[str, Method] = {
     "plcp": Method("PLCP", "plcp"),
     "rcp": Method("RCP", "rcp"),
     "levels": LEVELS,
-    "oracle": Method("Oracle", "oracle", (("construction", "partition"),)),
-    **{name: Method(peer.title, name) for name, peer in PEERS.items()},
+    "oracle": Method("Oracle", "oracle", ORACLE.parameters),
 }
 
 
@@ -80,38 +96,31 @@ def comparison(epochs: Parameters = (), *more: Method) -> list[Method]:
     ``epochs`` shorten the training of the paper's.
     """
     paper = Method("FaReG (paper)", "paper", epochs)
-    partial, afcp, condcp, plcp, rcp = (
-        METHODS[name] for name in ("partial", "afcp", "condcp", "plcp", "rcp")
-    )
+    partial, afcp, *others = (METHODS[k] for k in ("partial", "afcp", "condcp", "plcp", "rcp"))
     with_condcp = Method("CondCP + FaReG (paper)", "condcp+paper", epochs)
-    oracle_union = Method("Oracle union", "oracle", (("construction", "union"),))
-    found = [MARGINAL, partial, afcp, *AFCPS, condcp, plcp, rcp, paper, with_condcp, LEVELS, *more]
-    return [*found, size_matched(paper), size_matched(LEVELS), oracle_union, ORACLE]
+    union = Method("Oracle union", "oracle", (("construction", "union"),))
+    found = [MARGINAL, partial, afcp, *AFCPS, *others, paper, with_condcp, LEVELS, *more]
+    return [*found, size_matched(paper), size_matched(LEVELS), union, ORACLE]
 
 
 def size_matched(like: Method) -> Method:
-    """Return the marginal sets of the size of another method."""
     return Method(f"Marginal at the size of {like.name}", "matched", (("like", like),))
 
 
 def find_methods(names: Sequence[str], folder: Path) -> list[Method]:
     """Return methods by name, or all of fareg's without names; files are looked for in ``folder``.
 
-    Other packages, ``module:Class`` and ``file.py:Class`` are imported: what is not there is
-    refused before any work is done, as a failure would be stored and stay after it was installed.
+    ``module:Class`` and ``file.py:Class`` are imported: what is not there is refused before any
+    work is done, as a failure would be stored and stay after it was installed.
     """
-    if not names:
-        return [method for name, method in METHODS.items() if name not in PEERS]
     found, named = [], {method.name: method for method in METHODS.values()}
-    for name in names:
+    for name in names or METHODS:
         if name not in METHODS and ":" not in name:
             raise InvalidInputError(
                 f"unknown method {name}; known are {', '.join(METHODS)}, my_module:MyClassifier "
                 "or my_file.py:MyClassifier"
             )
-        method = METHODS.get(name) or from_elsewhere(name, folder)
-        if method.kind in PEERS:
-            PEERS[method.kind].package()
+        method = METHODS.get(name) or _from_elsewhere(name, folder)
         if named.setdefault(method.name, method) != method:  # results are told apart by the name
             raise InvalidInputError(
                 f"{name} has the name of another method, {method.name}; rename the class, or give "
@@ -121,30 +130,28 @@ def find_methods(names: Sequence[str], folder: Path) -> list[Method]:
     return found
 
 
-def from_elsewhere(name: str, folder: Path) -> Method:
-    """Return the method ``module:Class``, or ``file.py:Class`` with a path from ``folder``."""
+def _from_elsewhere(name: str, folder: Path) -> Method:
     place, _, attribute = name.rpartition(":")
-    method = Method(attribute, name)
+    kind, file = name, ""
     if place.endswith(".py"):
         path = (folder / place).resolve()
         if not path.is_file():
             raise InvalidInputError(f"cannot import the method {name}: {path} is not there")
-        kind = f"{path.name}:{attribute} {fingerprint([path])}"
-        method = Method(attribute, kind, file=str(path))
-    return replace(method, name=getattr(class_of(method), "title", attribute))
+        kind, file = f"{path.name}:{attribute} {fingerprint([path])}", str(path)
+    try:
+        own = class_of(Method(attribute, kind, file=file))
+    except (ImportError, AttributeError, SyntaxError, OSError) as error:
+        raise InvalidInputError(f"cannot import the method {name}: {error}") from error
+    return Method(getattr(own, "title", attribute), kind, file=file)
 
 
 def class_of(method: Method) -> Any:
-    """Return the class of a method that is not one of fareg's."""
-    if method.kind in PEERS:
-        return PEERS[method.kind]
+    """Return the class behind a method; the oracle's and the size-matched sets' is split's."""
+    if ":" not in method.kind:
+        return CLASSIFIERS.get(method.kind, SplitConformalClassifier)
     module, _, name = method.kind.partition(" ")[0].rpartition(":")
-    try:
-        source = _module_of(method.file) if method.file else importlib.import_module(module)
-        return getattr(source, name)
-    except (ImportError, AttributeError, SyntaxError, OSError) as error:
-        text = f"cannot import the method {method.file or module}:{name}: {error}"
-        raise InvalidInputError(text) from error
+    source = _module_of(method.file) if method.file else importlib.import_module(module)
+    return getattr(source, name)
 
 
 @cache
@@ -158,27 +165,33 @@ def _module_of(path: str) -> ModuleType:
     return module
 
 
-def apply_method(
-    method: Method, bench: Bench, score: str, size_of: Callable[[Method], float]
-) -> tuple[BoolArray, dict[str, float]]:
+# --- what methods answer ------------------------------------------------------------------------
+
+
+def sets_of(method: Method, bench: Bench, score: str) -> tuple[BoolArray, dict[str, float]]:
     """Return the sets of the test rows, shape (n_test, n_classes), and facts for further columns.
 
-    ``size_of`` tells the mean size of another method's sets. Seconds are processor time of one
-    core, without the trainings of the base model.
+    Seconds are processor time of one core, without the trainings of the base model.
     """
+    key = ("sets", method.kind, method.parameters, score)
+    return bench.once(key, lambda: _sets_of(method, bench, score))
+
+
+def _sets_of(method: Method, bench: Bench, score: str) -> tuple[BoolArray, dict[str, float]]:
     X = bench.X.iloc[bench.test]
     if method.kind == "oracle":
         sets = fitted(Method("", "oracle"), bench, score)[0].predict_set(X)
         if method["construction"] == "union":
-            marginal = fitted(SPLIT, bench, score)[0].predict_set(X)
+            marginal, _ = sets_of(MARGINAL, bench, score)
             sets = marginal | (sets & bench.group[bench.test][:, None])
         return sets, {}
     if method.kind == "matched":  # one threshold for everyone, at the mean size of another method
-        return size_matched_sets(bench, score, size_of(method["like"])), {}
+        like, _ = sets_of(method["like"], bench, score)
+        return size_matched_sets(bench, score, like.sum(axis=1).mean()), {}
     if method.kind == "draws":
         # Every T takes the first T of many draws, so the group is learned once for all of them.
-        most = method.with_parameters(n_draws=MOST_DRAWS)
-        model, facts = fitted(most, bench, score)
+        most = {**dict(method.parameters), "n_draws": MOST_DRAWS}
+        model, facts = fitted(Method("", "draws", tuple(most.items())), bench, score)
         model = model.with_draws(method["n_draws"])
     else:
         model, facts = fitted(method, bench, score)
@@ -186,6 +199,46 @@ def apply_method(
         model = without_marginal(model)
     sets, seconds = _timed(bench, lambda: np.asarray(model.predict_set(X)))
     return sets, {**facts, "predict_seconds": seconds, **_selections(model, bench)}
+
+
+def fitted(method: Method, bench: Bench, score: str) -> tuple[Any, dict[str, float]]:
+    """Return a fitted classifier, with the seconds it took; fits are shared within a problem."""
+
+    def fit() -> tuple[Any, dict[str, float]]:
+        model, own = classifier(method, bench, score), method == OUT_OF_FOLD
+        _, seconds = _timed(bench, lambda: bench.fit(model, learn_out_of_fold=own))
+        facts = {"fit_seconds": seconds}
+        if hasattr(model, "named_groups_"):
+            facts["n_named"] = len(model.named_groups_)
+        return model, facts
+
+    return bench.once(("fit", method.kind, method.parameters, score), fit)
+
+
+def _timed(bench: Bench, work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what work returns, and its processor time without that of the remembered model."""
+    start = time.process_time() - bench.seconds["asking"]
+    done = work()
+    return done, time.process_time() - bench.seconds["asking"] - start
+
+
+def classifier(method: Method, bench: Bench, score: str) -> Any:
+    kind, estimator = method.kind, bench.estimator
+    options: dict[str, Any] = {
+        "confidence_level": CONFIDENCE,
+        "conformity_score": score,
+        "sensitive_features": bench.sensitive,
+        "random_state": bench.seed(),
+        **dict(method.parameters),
+    }
+    if kind == "oracle":  # rows are known by their index
+        options["sensitive_features"] = lambda X: pd.Series(bench.group[X.index], X.index)
+        return ExhaustiveConformalClassifier(estimator, **options)
+    if kind not in PUBLISHED:
+        return class_of(method)(estimator, **options)
+    if kind.startswith("condcp"):
+        options["base"] = CondCPClassifier(randomized=options.pop("randomized", False))
+    return FaReGClassifier.paper(estimator, **{"data": bench.problem.data.published, **options})
 
 
 class DrawsAlone(DrawnGroups):
@@ -199,59 +252,14 @@ class DrawsAlone(DrawnGroups):
 def without_marginal(model: PublishedFaReGClassifier) -> PublishedFaReGClassifier:
     """Return a fitted published classifier whose base takes the place of the marginal set."""
     drawn, base = model.calibration_.parts
-    alone = DrawsAlone(drawn.learner, drawn.sample, drawn.members, drawn.alpha)
     other = copy(model)
+    alone = DrawsAlone(drawn.learner, drawn.sample, drawn.members, drawn.alpha)
     other.calibration_ = Union((alone, base))
     return other
 
 
-def fitted(method: Method, bench: Bench, score: str) -> tuple[Any, dict[str, float]]:
-    """Return a fitted classifier, with the seconds it took; fits are shared within a problem."""
-
-    def fit() -> tuple[Any, dict[str, float]]:
-        model, trainings = classifier(method, bench, score), bench.trainings
-        trainings.charged = bench.ready_seconds
-        own = method == OUT_OF_FOLD
-        _, seconds = _timed(bench, lambda: bench.fit(model, learn_out_of_fold=own))
-        facts = {"fit_seconds": seconds, "training_seconds": trainings.charged}
-        if hasattr(model, "named_groups_"):
-            facts["n_named"] = len(model.named_groups_)
-        return model, facts
-
-    return once(bench, ("fit", method.kind, method.parameters, score), fit)
-
-
-def _timed(bench: Bench, work: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what work returns, and its processor time without that of the remembered model."""
-    start, spent = time.process_time(), bench.trainings.spent
-    done = work()
-    return done, time.process_time() - start - (bench.trainings.spent - spent)
-
-
-def classifier(method: Method, bench: Bench, score: str) -> Any:
-    """Return the unfitted classifier that a method stands for."""
-    kind = method.kind
-    options: dict[str, Any] = {
-        "confidence_level": CONFIDENCE,
-        "conformity_score": score,
-        "sensitive_features": bench.sensitive,
-        "random_state": bench.seed,
-        **dict(method.parameters),
-    }
-    if kind == "oracle":  # rows are known by their index
-        options["sensitive_features"] = lambda X: pd.Series(bench.group[X.index], X.index)
-        return ExhaustiveConformalClassifier(bench.estimator, **options)
-    if kind not in PUBLISHED:
-        make = CLASSIFIERS.get(kind) or class_of(method)
-        return make(bench.estimator, **options)
-    if kind.startswith("condcp"):
-        options["base"] = CondCPClassifier(randomized=options.pop("randomized", False))
-    options.setdefault("data", bench.problem.data.published)
-    return FaReGClassifier.paper(bench.estimator, **options)
-
-
 def _selections(model: Any, bench: Bench) -> dict[str, float]:
-    """Say how often each of the two features that make the group was selected.
+    """Return how often each of the two features that make the group was selected.
 
     AFCP selects for each test row. The published FaReG learns one group for all, and its two
     features are those whose reconstruction changes most when the latent is perturbed, as a share of
@@ -261,54 +269,37 @@ def _selections(model: Any, bench: Bench) -> dict[str, float]:
     data = getattr(bench.problem, "data", None)
     if data is None:
         return {}
-    wanted = list(data.target_features)
-    people = bench.X.iloc[bench.calibration]
+    wanted, people = list(data.target_features), bench.X.iloc[bench.calibration]
+
+    def shares(name: str, selected: BoolArray) -> dict[str, float]:
+        first, second = selected.mean(axis=0)
+        both = selected.all(axis=1).mean()
+        return {f"{name}_first": first, f"{name}_second": second, f"{name}_both": both}
+
+    def two_largest(values: pd.Series) -> BoolArray:
+        largest = values.sort_values(ascending=False, kind="stable")[:2]
+        return np.array([[name in largest.index[largest > 0] for name in wanted]])
+
     if isinstance(model, AFCPClassifier):
         names = [levels.name for levels in model.levels_]
         chosen = model.selected_features(bench.X.iloc[bench.test])
-        return _shares("selects", chosen[:, [names.index(name) for name in wanted]])
+        return shares("selects", chosen[:, [names.index(name) for name in wanted]])
     if isinstance(model, FaReGClassifier):
-        return _shares("selects", _two_largest(model.explain(people), wanted))
+        return shares("selects", two_largest(model.explain(people)))
     if not isinstance(model, PublishedFaReGClassifier) or not model.learner_.found_:
         return {}
     found: dict[str, float] = {}
     for name, unit in (("selects", "range"), ("ratio", "value")):
-        people = canonical(people[bench.sensitive])
-        changes = latent_importance(model.learner_, people, size=PROBE, unit=unit)
-        found |= _shares(name, _two_largest(changes, wanted))
+        columns = canonical(people[bench.sensitive])
+        changes = latent_importance(model.learner_, columns, size=PROBE, unit=unit)
+        found |= shares(name, two_largest(changes))
     return found
 
 
-def _two_largest(shares: pd.Series, wanted: list[str]) -> BoolArray:
-    """Tell which of the wanted features are among the two with the largest positive shares."""
-    largest = shares.sort_values(ascending=False, kind="stable")[:2]
-    return np.array([[name in largest.index[largest > 0] for name in wanted]])
-
-
-def _shares(name: str, selected: BoolArray) -> dict[str, float]:
-    first, second = selected.mean(axis=0)
-    both = selected.all(axis=1).mean()
-    return {f"{name}_first": first, f"{name}_second": second, f"{name}_both": both}
-
-
-def size_matched_threshold(scores: FloatArray, mean_size: float) -> float:
-    """Return the one threshold at which sets of shape (n, n_classes) have a given mean size.
-
-    >>> scores = np.array([[0.1, 0.5], [0.3, 0.9]])
-    >>> (scores <= size_matched_threshold(scores, 1.5)).tolist()
-    [[True, True], [True, False]]
-    """
-    n_labels = round(mean_size * len(scores))
-    return float(np.sort(scores, axis=None)[max(n_labels - 1, 0)])
-
-
 def size_matched_sets(bench: Bench, score: str, mean_size: float) -> BoolArray:
-    """Return split conformal sets of the test rows with the threshold that gives a mean size."""
-
-    def ask() -> FloatArray:
-        model, _ = fitted(SPLIT, bench, score)
-        scores: FloatArray = model.conformity_scores(bench.X.iloc[bench.test])
-        return scores
-
-    scores = once(bench, ("split", score), ask)
-    return scores <= size_matched_threshold(scores, mean_size)
+    """Return split sets of the test rows, with the one threshold that gives them a mean size."""
+    model, _ = fitted(MARGINAL, bench, score)
+    X = bench.X.iloc[bench.test]
+    scores: FloatArray = bench.once(("scores", score), lambda: model.conformity_scores(X))
+    n_labels = round(mean_size * len(scores))
+    return scores <= np.sort(scores, axis=None)[max(n_labels - 1, 0)]

@@ -11,19 +11,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import FileSystemLoader, StrictUndefined, TemplateError
-from jinja2.sandbox import SandboxedEnvironment
+from jinja2 import TemplateError
 
 from fareg._validation import FloatArray, InvalidInputError
+from fareg.experiments._bench import write_file
 from fareg.experiments._figures import draw_image
 from fareg.experiments._methods import METHODS
-from fareg.experiments._peers import PEERS
-from fareg.experiments._store import write_file
-from fareg.experiments._summaries import as_csv, in_digits, markdown_table
-from fareg.experiments._tables import LABELS, Table
+from fareg.experiments._problems import LABELS, Table
+from fareg.experiments._reports import as_csv, in_digits, markdown_table, template_room
 
 SETTING = ["table", "labels", "model", "score", "n", "seed"]
 SPLIT, MATCHED = METHODS["split"].name, METHODS["matched"].name
+PEERS = ("MAPIE split", "crepes", "crepes (Mondrian)")  # of benchmarks/peers.py
 N_RESAMPLES = 2000
 ENOUGH = 0.5  # share of the settings in which a method must have been run
 PAIRED = {"coverage": "Coverage", "mean_size": "Size", "worst_cells": "Worst cells"}
@@ -35,15 +34,11 @@ def write_page(
 ) -> list[Path]:
     """Write the page; figures and the table by table lie in a folder of the same name beside it."""
     folder = page.with_suffix("")
-    parts = {labels: compared(results, labels) for labels in LABELS}
-    figures = [
-        write_file(folder / f"{labels}.svg", draw_image(gains_figure(rows), "svg"))
-        for labels, rows in parts.items()
-        if len(rows)
-    ]
-    text = page_text(results, tables, notes, folder.name)
-    tidy = write_file(folder / "tables.csv", as_csv(table_by_table(results)))
-    return [write_file(page, text), tidy, *figures]
+    files: dict[Path, str | bytes] = {page: page_text(results, tables, notes, folder.name)}
+    files[folder / "tables.csv"] = as_csv(table_by_table(results))
+    for labels, rows in _parts(results).items():
+        files[folder / f"{labels}.svg"] = draw_image(gains_figure(rows), "svg")
+    return [write_file(path, content) for path, content in files.items()]
 
 
 def page_text(results: pd.DataFrame, tables: Sequence[Table], notes: Path, folder: str) -> str:
@@ -53,25 +48,17 @@ def page_text(results: pd.DataFrame, tables: Sequence[Table], notes: Path, folde
     and ``shell.md``, further measurements; they become parts of the page. Both are templates, which
     take their numbers from ``natural`` and ``noise``: means over tables, by method and measure.
     """
-    environment = SandboxedEnvironment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown
-    )
-    parts = {labels: compared(results, labels) for labels in LABELS}
-    facts = {labels: _facts(rows) for labels, rows in parts.items() if len(rows)}
-    said = {}
+    room, parts, said = template_room(), _parts(results), {}
+    facts = {labels: _facts(rows) for labels, rows in parts.items()}
     for name in ("conclusions", "shell"):
         note = notes / f"{name}.md"
         text = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
         try:
-            said[name] = environment.from_string(text).render(facts)
+            said[name] = room.from_string(text).render(facts)
         except TemplateError as error:
-            raise InvalidInputError(
-                f"{note} is not a template that can be filled: {error}"
-            ) from error
-    return environment.get_template("page.md.jinja").render(
+            message = f"{note} is not a template that can be filled: {error}"
+            raise InvalidInputError(message) from error
+    return room.get_template("page.md.jinja").render(
         spelled={name: sorted(results[name].unique()) for name in SETTING},
         versions=sorted(set(results.get("version", ()))),
         folder=folder,
@@ -83,13 +70,17 @@ def page_text(results: pd.DataFrame, tables: Sequence[Table], notes: Path, folde
                 "overview": markdown_table(_overview(rows)),
             }
             for labels, rows in parts.items()
-            if len(rows)
         ],
         peers=_peers(results),
         failures=_failures(results),
         tables=tables,
         **said,
     )
+
+
+def _parts(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    parts = {labels: compared(results, labels) for labels in LABELS}
+    return {labels: rows for labels, rows in parts.items() if len(rows)}
 
 
 def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
@@ -103,8 +94,7 @@ def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
     ``gain`` is the coverage of the worst cells less that of split sets of the same mean size,
     ``size_ratio`` the mean size relative to split sets at the confidence level.
     """
-    peers = [peer.title for peer in PEERS.values()]
-    own = results[(results["labels"] == labels) & ~results["method"].isin(peers)]
+    own = results[(results["labels"] == labels) & ~results["method"].isin(PEERS)]
     runs = own.groupby("method").size()
     own = own[own["method"].map(runs) >= ENOUGH * runs.max()]
     present = own.groupby(SETTING)["method"].transform("nunique")
@@ -112,12 +102,14 @@ def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
     split = own[own["method"] == SPLIT]
     if split.empty:  # no measure is paired, and failures have none
         return split
-    sizes = split[[*SETTING, "mean_size"]].rename(columns={"mean_size": "of_split"})
-    own = own.merge(sizes, on=SETTING)
-    own["size_ratio"] = own["mean_size"] / own["of_split"]
-    own["gain"] = own["worst_cells"] - own["matched_worst_cells"]
-    own["seconds"] = own["fit_seconds"] + own["predict_seconds"]
-    return own
+    own = own.join(
+        split.set_index(SETTING)["mean_size"].rename("of_split"), on=SETTING, how="inner"
+    )
+    return own.assign(
+        size_ratio=own["mean_size"] / own["of_split"],
+        gain=own["worst_cells"] - own["matched_worst_cells"],
+        seconds=own["fit_seconds"] + own["predict_seconds"],
+    )
 
 
 def by_table(rows: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -147,10 +139,7 @@ def table_by_table(results: pd.DataFrame) -> pd.DataFrame:
     """Return means per kind of labels, table and method; the error of the gain is over seeds."""
     keys = ["labels", "table", "method"]
     found = [pd.DataFrame(columns=keys)]
-    for labels in LABELS:
-        rows = compared(results, labels)
-        if rows.empty:
-            continue
+    for rows in _parts(results).values():
         shown = ["coverage", "mean_size", "size_ratio", "worst_cells", "group_coverage", "gain"]
         means = rows.groupby(keys)[shown].mean()
         seeds = rows.groupby([*keys, "seed"])["gain"].mean()  # runs of one seed are one
@@ -163,7 +152,6 @@ def table_by_table(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _facts(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Return coverage, size and gains of every method in percent and points, as text."""
     measures = {
         "coverage": by_table(rows, "coverage").mean(),
         "worst": by_table(rows, "worst_cells").mean(),
@@ -195,16 +183,16 @@ def _overview(rows: pd.DataFrame) -> pd.DataFrame:
         shown["Group with noise"] = mean("group_coverage")
     shown["Size"] = in_digits(_size_ratios(rows))
     shown["Worst cells"] = mean("worst_cells")
-    shown[GAIN] = _intervals(gain, 3, "+")
+    ends = [in_digits(with_interval(gain[name]), 3, "+") for name in gain]
+    shown[GAIN] = [f"{mean} ({low}, {high})" if low else mean for mean, low, high in ends]
     shown["Seconds"] = mean("seconds", 2)
     return shown
 
 
 def _peers(results: pd.DataFrame) -> str:
-    """Return how the predictors of other packages differ from split sets, in equal settings."""
     done = results[results["error"] == ""].set_index(SETTING)
     split, found = done[done["method"] == SPLIT], []
-    for name in (peer.title for peer in PEERS.values()):
+    for name in PEERS:
         own = done[done["method"] == name]
         shared = own.index.intersection(split.index)
         if len(shared):
@@ -220,15 +208,6 @@ def _failures(results: pd.DataFrame) -> list[str]:
         f"{method}, {len(own)} times ({', '.join(own.unique())}): {error}"
         for (method, error), own in failed
     ]
-
-
-def _intervals(table: pd.DataFrame, digits: int, sign: str = "") -> list[str]:
-    """Return the mean of each column with its interval, as text."""
-    shown = []
-    for values in (table[name] for name in table):
-        mean, low, high = in_digits(with_interval(values), digits, sign)
-        shown.append(f"{mean} ({low}, {high})" if low else mean)
-    return shown
 
 
 def gains_figure(rows: pd.DataFrame) -> Any:

@@ -7,76 +7,164 @@ What is said around the tables stands in ``reproduction.md.jinja``; what people 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import FileSystemLoader, StrictUndefined
+from jinja2.sandbox import SandboxedEnvironment
 
 from fareg.datasets import PAPER_STATES
+from fareg.experiments._bench import BaseModel, write_file
 from fareg.experiments._figures import draw_cdf, draw_image, draw_moves, draw_panels
-from fareg.experiments._settings import BaseModel
-from fareg.experiments._store import write_file
-from fareg.experiments._summaries import (
-    DECIDING,
-    LABELS,
-    PANELS,
-    as_csv,
-    digits_of,
-    in_digits,
-    markdown_table,
-    readable,
-    summarise,
-    with_error,
-    with_errors,
-    with_paper,
-)
-from fareg.experiments._targets import TARGETS, Target
+from fareg.experiments._targets import PAPER, TARGETS
 from fareg.paper import PublishedFaReGClassifier
 
+METRICS = {
+    "group_coverage": "Group Coverage",
+    "coverage": "Average Coverage",
+    "wsc_plus": "WSC+",
+    "size": "Average Size",
+    "gain": "Gain at equal size",  # in group coverage, over the marginal set of the same mean size
+    "per_label": "Gain per label",  # in group coverage, per label that sets grow by
+}
+PANELS = {name: METRICS[name] for name in ("group_coverage", "wsc_plus", "coverage", "size")}
+DECIDING = ("group_coverage", "coverage", "wsc_plus", "size", "gain")  # what tables show
+UNPRINTED = ("group_coverage", "size", "gain")  # of what the paper does not print
+DIGITS = {"size": 2, "per_label": 2, "seconds": 2}  # after the point, others have 3
+LABELS = ("features", "data", "codes", "base", "states", "n", "method", "setting")
+TITLES = {"data": "Data", "codes": "Codes", "base": "Base", "n": "N", "method": "Method"}
+TITLES |= {"setting": "Value"}
+VARIANTS = ("base", "codes", "data")
+# on the page; summaries have all
+SHOWN_METHODS = ("Marginal", "CondCP", PAPER, "FaReG (levels)", "Oracle partition")
+OTHER_SETTINGS = "FaReG (paper, synthetic settings)"
+OF_VARIANTS = ("Marginal", "AFCP2", PAPER, OTHER_SETTINGS, "FaReG (levels)")
+MATCHED = "Marginal at the size of "
 SELECTIONS = {"first": "Color", "second": "Gender", "both": "Both"}
 SLAB_NAMES = {"linear": "WSC", "quadratic": "WSC+"}
 FEATURES: dict[Any, str] = {10: "all ten", 3: "the first three", 2: "the first two"}
-OTHER_SETTINGS = "FaReG (paper, synthetic settings)"
-OF_VARIANTS = ("Marginal", "AFCP2", "FaReG (paper)", OTHER_SETTINGS, "FaReG (levels)")
-VARIANTS = ("base", "codes", "data")
-UNPRINTED = ("group_coverage", "size", "gain")  # of what the paper does not print
-# on the page; summaries have all
-SHOWN_METHODS = ("Marginal", "CondCP", "FaReG (paper)", "FaReG (levels)", "Oracle partition")
-TITLES = {"data": "Data", "codes": "Codes", "base": "Base", "n": "N", "method": "Method"}
-TITLES |= {"setting": "Value"}
-SHOWN = ("delta", "beta", "n_draws", "epochs", "batch_size", "learning_rate", "hidden_sizes")
-X_LABELS = {"n": "N", "setting": "value"}
-MATCHED = "Marginal at the size of "
+SETTINGS = ("delta", "beta", "n_draws", "epochs", "batch_size", "learning_rate", "hidden_sizes")
 NOTES = "notes.toml"
 
 Parts = list[str]
 Figures = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Report:
-    """How a kind of target is summarised, shown and drawn."""
-
-    summary: Callable[[pd.DataFrame], pd.DataFrame]
-    parts: Callable[[pd.DataFrame], Parts]
-    figures: Callable[[pd.DataFrame, pd.DataFrame], Figures]
+# --- numbers as text ----------------------------------------------------------------------------
 
 
-def write_target(target: Target, rows: pd.DataFrame, folder: Path) -> list[Path]:
+def in_digits(values: Iterable[Any], digits: int = 3, sign: str = "") -> list[str]:
+    """Return numbers as text, empty for a missing one."""
+    return ["" if pd.isna(value) else f"{value:{sign}.{digits}f}" for value in values]
+
+
+def with_error(value: float, error: float, digits: int = 3) -> str:
+    """Return ``0.904±0.005``; without a standard error only the value.
+
+    >>> with_error(0.90412, 0.0049), with_error(2.7, float("nan"), 2)
+    ('0.904±0.005', '2.70')
+    """
+    (text,) = in_digits([value], digits)
+    return text if not text or pd.isna(error) else f"{text}±{error:.{digits}f}"
+
+
+def with_errors(summary: pd.DataFrame, name: str) -> list[str]:
+    """Return a column of a summary as text: mean, standard error, what the paper prints."""
+    digits, missing = DIGITS.get(name, 3), [np.nan] * len(summary)
+    errors, paper = (summary.get(f"{name}_{end}", missing) for end in ("se", "paper"))
+    triples = zip(summary[name], errors, in_digits(paper, digits), strict=True)
+    return [f"{with_error(a, e, digits)}{f' ({p})' if p else ''}" for a, e, p in triples]
+
+
+def markdown_table(table: pd.DataFrame) -> str:
+    """Return a table of text as Markdown.
+
+    >>> print(markdown_table(pd.DataFrame({"Method": ["Split"], "Size": ["1.20"]})))
+    | Method | Size |
+    |---|---|
+    | Split | 1.20 |
+    """
+    rows = [list(map(str, table.columns)), *table.astype(str).to_numpy().tolist()]
+    head, *body = [f"| {' | '.join(cells)} |" for cells in rows]
+    return "\n".join([head, "|" + "---|" * table.shape[1], *body])
+
+
+def as_csv(table: pd.DataFrame) -> str:
+    return table.to_csv(index=False, float_format="%.6f")
+
+
+def template_room() -> SandboxedEnvironment:
+    """Return what fills the templates of this folder, and of people who write conclusions."""
+    return SandboxedEnvironment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown
+    )
+
+
+# --- summaries ----------------------------------------------------------------------------------
+
+
+def summarise(rows: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """Return mean and standard error of every number, in the order in which settings appear.
+
+    ``rows`` has one row per repetition, with the columns ``by``, which make a setting, and
+    ``seed``. The result has ``by``, ``repeats``, then ``name`` and ``name_se`` for each number;
+    with one repetition, the standard error is missing.
+    """
+    numbers = rows.drop(columns=[*by, "seed"]).select_dtypes("number").columns
+    grouped = rows.groupby(by, sort=False, dropna=False)
+    columns: dict[str, pd.Series] = {"repeats": grouped["seed"].nunique()}
+    for name in numbers:
+        columns |= {name: grouped[name].mean(), f"{name}_se": grouped[name].sem()}
+    return pd.DataFrame(columns).reset_index()
+
+
+@cache
+def printed() -> pd.DataFrame:
+    """Return the numbers that the paper prints: target, n, method, setting, metric, paper."""
+    return pd.read_csv(Path(__file__).with_name("printed.csv"))
+
+
+def with_paper(summary: pd.DataFrame, target: str) -> pd.DataFrame:
+    """Return a summary with a column ``metric_paper`` for each metric that the paper prints.
+
+    Where n or setting of a printed number is missing it holds for all of ours. Numbers of slabs
+    stand next to those on the two features that make the group.
+    """
+    summary = summary.copy()
+    for said in printed()[printed()["target"] == target].to_dict("records"):
+        same = summary["method"] == said["method"]
+        for name in ("n", "setting"):
+            if name in summary and pd.notna(said[name]):
+                same &= summary[name] == said[name]
+        if "features" in summary:
+            same &= summary["features"] == summary["features"].min()
+        summary.loc[same, f"{said['metric']}_paper"] = said["paper"]
+    return summary
+
+
+def write_target(name: str, rows: pd.DataFrame, folder: Path) -> list[Path]:
     """Write the summary and the figures of a target and return their paths."""
     if "fit_seconds" in rows:
         rows = rows.assign(seconds=rows["fit_seconds"] + rows["predict_seconds"])
-    report = REPORTS[target.report]
+    report = REPORTS[TARGETS[name].report]
     summary = report.summary(rows).assign(version=version("fareg"))
-    place = folder / target.name
-    figures = report.figures(summary, rows)
-    drawn = [write_file(place / f"{k}.svg", draw_image(own, "svg")) for k, own in figures.items()]
-    return [write_file(place / "summary.csv", as_csv(summary)), *drawn]
+    drawn = [
+        write_file(folder / name / f"{title}.svg", draw_image(figure, "svg"))
+        for title, figure in report.figures(summary, rows).items()
+    ]
+    return [write_file(folder / name / "summary.csv", as_csv(summary)), *drawn]
+
+
+# --- the page -----------------------------------------------------------------------------------
 
 
 def write_page(page: Path) -> Path:
@@ -88,19 +176,13 @@ def write_page(page: Path) -> Path:
         for name, path in found.items()
         if path.is_file()
     }
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown
-    )
+    room, notes = template_room(), folder / NOTES
     numbers = {
         "mean": lambda *args, **where: _value(summaries, *args, **where)[0],
         "value": lambda *args, **where: with_error(*_value(summaries, *args, **where)),
     }
-    notes = folder / NOTES
     said = tomllib.loads(notes.read_text(encoding="utf-8")) if notes.is_file() else {}
-    said = {k: environment.from_string(v).render(numbers).strip() for k, v in said.items()}
+    said = {k: room.from_string(v).render(numbers).strip() for k, v in said.items()}
     sections = [
         {
             "title": TARGETS[name].title,
@@ -112,10 +194,10 @@ def write_page(page: Path) -> Path:
         }
         for name, summary in summaries.items()
     ]
-    text = environment.get_template("reproduction.md.jinja").render(
+    text = room.get_template("reproduction.md.jinja").render(
         folder=folder.name,
         sections=sections,
-        settings=markdown_table(settings_table()),
+        settings=markdown_table(_settings_table()),
         lead=said.get("lead", ""),
         versions=sorted({part["version"] for part in sections}),
         missing=[TARGETS[name].title for name in TARGETS if name not in summaries],
@@ -126,24 +208,21 @@ def write_page(page: Path) -> Path:
 def _value(
     summaries: dict[str, pd.DataFrame], target: str, metric: str, **where: Any
 ) -> tuple[float, float, int]:
-    """Return mean, standard error and digits of the one row of a summary that is meant."""
     own = summaries[target]
     for name, value in where.items():
         own = own[own[name] == value]
     ((_, row),) = own.iterrows()
-    return row[metric], row.get(f"{metric}_se", np.nan), digits_of(metric)
+    return row[metric], row.get(f"{metric}_se", np.nan), DIGITS.get(metric, 3)
 
 
-def settings_table() -> pd.DataFrame:
+def _settings_table() -> pd.DataFrame:
     """Return the hyperparameters of FaReG (paper), and those of the base network."""
     said: dict[str, dict[str, Any]] = {}
     for data in ("synthetic", "nursery"):
         own = PublishedFaReGClassifier.published(data=data).get_params(deep=False)
-        said[f"FaReG (paper), {data}"] = {name: own[name] for name in SHOWN}
-    base = BaseModel()
-    said["Base network"] = {
-        item.name: getattr(base, item.name) for item in fields(base) if item.name != "kind"
-    }
+        said[f"{PAPER}, {data}"] = {name: own[name] for name in SETTINGS}
+    names = [item.name for item in fields(BaseModel) if item.name != "kind"]
+    said["Base network"] = {name: getattr(BaseModel(), name) for name in names}
     pairs = [(name, ", ".join(f"{k} {v}" for k, v in own.items())) for name, own in said.items()]
     return pd.DataFrame(pairs, columns=["Model", "Hyperparameters"])
 
@@ -155,11 +234,11 @@ def _summary(rows: pd.DataFrame) -> pd.DataFrame:
     """Summarise rows by all that labels them, with what a method gains on sets of equal size."""
     by = [name for name in LABELS if name in rows]
     if "method" in rows and rows["method"].str.startswith(MATCHED).any():
-        keys = [*(name for name in by if name != "method"), "seed"]
+        keys = [*(name for name in by if name != "method"), "seed", "method"]
         matched = rows[rows["method"].str.startswith(MATCHED)]
         matched = matched.assign(method=matched["method"].str.removeprefix(MATCHED))
-        own = matched[[*keys, "method", "group_coverage"]].rename(columns={"group_coverage": "of"})
-        rows = rows.merge(own, on=[*keys, "method"], how="left")
+        own = matched.set_index(keys)["group_coverage"].rename("of")
+        rows = rows.merge(own, left_on=keys, right_index=True, how="left")
         rows = rows.assign(gain=rows["group_coverage"] - rows.pop("of"))
     return summarise(rows, by)
 
@@ -176,60 +255,55 @@ def _lead(summary: pd.DataFrame) -> str:
     return text
 
 
-def _per_label(summary: pd.DataFrame) -> pd.Series:
-    """Return the gain in group coverage per label that sets grow by, over marginal sets."""
-    measures = summary[["group_coverage", "size"]]
-    marginal = summary[summary["method"] == "Marginal"].set_index("n")[measures.columns]
-    beyond = measures - marginal.loc[summary["n"]].to_numpy()
-    return (beyond["group_coverage"] / beyond["size"]).where(beyond["size"] > 1e-3)
-
-
 def _shown(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the methods that the page shows: those that decide or that the paper prints."""
-    printed = summary.filter(like="_paper").notna().any(axis=1)
-    own = summary[summary["method"].isin(SHOWN_METHODS) | printed]
+    is_printed = summary.filter(like="_paper").notna().any(axis=1)
+    own = summary[summary["method"].isin(SHOWN_METHODS) | is_printed]
     return own if len(own) else summary
 
 
 def _table(summary: pd.DataFrame, metrics: Sequence[str] = DECIDING) -> str:
     """Return a table of metrics; what is the same in all rows is left out, a method never is."""
-    titles = {name: title for name, title in TITLES.items() if name in summary}
-    labels = {k: v for k, v in titles.items() if k == "method" or summary[k].nunique() > 1}
-    return markdown_table(readable(summary, labels, metrics))
+    shown = pd.DataFrame(
+        {
+            title: summary[name]
+            for name, title in TITLES.items()
+            if name in summary and (name == "method" or summary[name].nunique() > 1)
+        }
+    )
+    for name in metrics:
+        if name in summary:
+            shown[METRICS[name]] = with_errors(summary, name)
+    return markdown_table(shown)
 
 
 def _size_parts(summary: pd.DataFrame) -> Parts:
-    summary = summary.assign(per_label=_per_label(summary))
-    shown = _shown(summary[summary["n"] == summary["n"].max()])
+    summary = summary[summary["n"] == summary["n"].max()]
+    measures = summary[["group_coverage", "size"]]
+    grown = measures - measures[summary["method"] == "Marginal"].to_numpy()
+    gain = (grown["group_coverage"] / grown["size"]).where(grown["size"] > 1e-3)
+    shown = _shown(summary.assign(per_label=gain))
     return [_lead(shown), _table(shown, ("group_coverage", "size", "per_label"))]
 
 
 def _comparison_parts(summary: pd.DataFrame) -> Parts:
     shown, is_printed = _shown(summary), "group_coverage_paper" in summary
     if any(name in summary and summary[name].nunique() > 1 for name in VARIANTS):
-        shown = shown[shown["method"].isin(OF_VARIANTS if is_printed else OF_VARIANTS[2:3])]
+        shown = shown[shown["method"].isin(OF_VARIANTS if is_printed else [PAPER])]
     return [_lead(summary), _table(shown, DECIDING if is_printed else UNPRINTED)]
 
 
 def _sweep_parts(summary: pd.DataFrame) -> Parts:
-    lead = _lead(summary)
     if "size_paper" not in summary:  # the figure says it
-        return [lead]
-    return [lead, _table(_shown(summary), ("group_coverage", "size"))]
+        return [_lead(summary)]
+    return [_lead(summary), _table(_shown(summary), ("group_coverage", "size"))]
 
 
-def _panels(x: str, panels: dict[str, str] = PANELS) -> Callable[..., Figures]:
-    """Draw panels over N or over a setting."""
-
-    def figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
-        log_x = bool(summary[x].max() > 1)
-        return {"panels": draw_panels(summary, panels, x, x_label=X_LABELS[x], log_x=log_x)}
-
-    return figures
-
-
-def _no_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
-    return {}
+def _panels(
+    summary: pd.DataFrame, rows: pd.DataFrame, x: str = "n", panels: dict[str, str] = PANELS
+) -> Figures:
+    label, log_x = {"n": "N", "setting": "value"}[x], bool(summary[x].max() > 1)
+    return {"panels": draw_panels(summary, panels, x, x_label=label, log_x=log_x)}
 
 
 def _selection_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
@@ -251,11 +325,10 @@ def _slab_summary(rows: pd.DataFrame) -> pd.DataFrame:
 def _slab_parts(summary: pd.DataFrame) -> Parts:
     is_shown = summary["method"].isin(SLAB_NAMES.values())
     few = summary[is_shown & (summary["features"] == summary["features"].min())]
-    wide = few.assign(text=with_errors(few, "value")).pivot(
-        index="method", columns="setting", values="text"
-    )
-    table = markdown_table(wide.add_prefix("delta = ").reset_index(names="Metric"))
-    return [f"On {FEATURES[few['features'].iloc[0]]} features; {_lead(summary)}", table]
+    wide = few.assign(text=with_errors(few, "value"))
+    wide = wide.pivot(index="method", columns="setting", values="text").add_prefix("delta = ")
+    lead = f"On {FEATURES[few['features'].iloc[0]]} features; {_lead(summary)}"
+    return [lead, markdown_table(wide.reset_index(names="Metric"))]
 
 
 def _cdf_rows(rows: pd.DataFrame) -> pd.DataFrame:
@@ -284,16 +357,13 @@ def _cdf_figures(summary: pd.DataFrame, rows: pd.DataFrame) -> Figures:
 
 
 def _picture_parts(summary: pd.DataFrame) -> Parts:
-    inside = summary.groupby("step")["inside"]
-    cells = [
-        f"{low:.2f} to {high:.2f}" for low, high in zip(inside.min(), inside.max(), strict=True)
-    ]
-    wide = pd.DataFrame([cells], columns=[f"+{step}" for step in inside.groups])
+    ends = summary.groupby("step")["inside"].agg(["min", "max"])
+    wide = {f"+{step}": [f"{low:.2f} to {high:.2f}"] for step, low, high in ends.itertuples()}
     lead = (
         f"N = {summary['n'].iloc[0]}. Share of reconstructed rows in the true group, by the step "
         f"along the latent; lowest and highest of {summary['seed'].nunique()} seeds."
     )
-    return [lead, markdown_table(wide)]
+    return [lead, markdown_table(pd.DataFrame(wide))]
 
 
 def _time_parts(summary: pd.DataFrame) -> Parts:
@@ -307,23 +377,31 @@ def _time_parts(summary: pd.DataFrame) -> Parts:
             r2 = 1 - ((seconds - slope * n - fixed) ** 2).mean() / seconds.var()
             exponent = np.polyfit(np.log(n), np.log(seconds), 1)[0]
             names = ("Seconds per 1,000 rows", "R2 of the line", "Exponent")
-            fit = in_digits((1000 * slope, r2, exponent))
-            line |= dict(zip(names, fit, strict=True))
+            line |= dict(zip(names, in_digits((1000 * slope, r2, exponent)), strict=True))
         lines.append(line)
     return [_lead(summary), markdown_table(pd.DataFrame(lines))]
 
 
+@dataclass(frozen=True)
+class Report:
+    """How a kind of target is shown, drawn and summarised."""
+
+    parts: Callable[[pd.DataFrame], Parts]
+    figures: Callable[[pd.DataFrame, pd.DataFrame], Figures] = lambda summary, rows: {}
+    summary: Callable[[pd.DataFrame], pd.DataFrame] = _summary
+
+
 REPORTS = {
-    "sizes": Report(_summary, _size_parts, _panels("n")),
-    "selection": Report(_summary, lambda summary: [_lead(summary)], _selection_figures),
-    "comparison": Report(_summary, _comparison_parts, _no_figures),
-    "sweep": Report(_summary, _sweep_parts, _panels("setting")),
-    "slabs": Report(_slab_summary, _slab_parts, _no_figures),
-    "cdf": Report(_cdf_summary, _cdf_parts, _cdf_figures),
+    "sizes": Report(_size_parts, _panels),
+    "selection": Report(lambda summary: [_lead(summary)], _selection_figures),
+    "comparison": Report(_comparison_parts),
+    "sweep": Report(_sweep_parts, partial(_panels, x="setting")),
+    "slabs": Report(_slab_parts, summary=_slab_summary),
+    "cdf": Report(_cdf_parts, _cdf_figures, _cdf_summary),
     "pictures": Report(
-        lambda rows: rows[["n", "seed", "step", "inside", "membership"]],
         _picture_parts,
         lambda summary, rows: {"reconstructions": draw_moves(rows)},
+        lambda rows: rows[["n", "seed", "step", "inside", "membership"]],
     ),
-    "time": Report(_summary, _time_parts, _panels("n", {"seconds": "Time Cost (s)"})),
+    "time": Report(_time_parts, partial(_panels, panels={"seconds": "Time Cost (s)"})),
 }

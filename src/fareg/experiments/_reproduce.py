@@ -13,10 +13,10 @@ from fareg._engines import check_engine
 from fareg._files import check_outputs, kept_if_stopped
 from fareg._validation import FaregError, check_count
 from fareg.datasets import PAPER_STATES
+from fareg.experiments._bench import Store
 from fareg.experiments._reports import write_page, write_target
 from fareg.experiments._runs import collect, run_cells
-from fareg.experiments._store import Store
-from fareg.experiments._targets import NO_ACS, TARGETS, Plan, Target
+from fareg.experiments._targets import NO_ACS, TARGETS, Plan
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,6 @@ class Reproduction:
     skipped: dict[str, str]  # targets that were left out, with the reason and what to do about it
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same in plain types."""
         files = {name: [str(path) for path in paths] for name, paths in self.files.items()}
         page, folder = str(self.page), str(self.folder)
         return {"folder": folder, "page": page, "files": files, "skipped": self.skipped}
@@ -102,41 +101,27 @@ def reproduce(
     """
     page = Path(out) / "page.md" if page is None else Path(page)
     check_outputs([out, page], inputs=[acs_root])
+    if sizes is not None and not sizes:
+        raise FaregError("sizes must hold at least one number of rows, got none")
+    if unknown := [name for name in targets if name not in TARGETS]:
+        raise FaregError(f"unknown target {', '.join(unknown)}; known are {', '.join(TARGETS)}")
     plan = Plan(
-        quick=quick,
         repeats=(1 if quick else 10) if repeats is None else check_count("repeats", repeats),
-        sizes=None if sizes is None else _check_sizes(sizes),
+        sizes=None if sizes is None else tuple(check_count("sizes", n, minimum=40) for n in sizes),
         acs_root=None if acs_root is None else Path(acs_root),
         acs_states=PAPER_STATES if acs_states is None else tuple(acs_states),
     )
-    wanted, skipped = _choose(targets, plan)
-    needed = {target.name: target.cells(plan) for target in wanted}
+    plan = plan.quickly() if quick else plan
+    wanted = [name for name in TARGETS if not targets or name in targets]
+    skipped = {"acs": NO_ACS} if "acs" in wanted and acs_root is None else {}
+    needed = {name: [*TARGETS[name].cells(plan)] for name in wanted if name not in skipped}
     check_engine(engine, jobs)  # before anything is written
     store = Store.open(out)
-    cells = [cell for own in needed.values() for cell, _ in own]
-    files = {}
     with kept_if_stopped():
+        cells = [cell for own in needed.values() for cell, _ in own]
         run_cells(cells, store, jobs=jobs, engine=engine, console=console)
-        for target in wanted:
-            rows = collect(needed[target.name], store)
-            files[target.name] = write_target(target, rows, page.with_suffix(""))
+        files = {
+            name: write_target(name, collect(own, store), page.with_suffix(""))
+            for name, own in needed.items()
+        }
         return Reproduction(store.folder, write_page(page), files, skipped)
-
-
-def _choose(names: Sequence[str], plan: Plan) -> tuple[list[Target], dict[str, str]]:
-    """Return the targets to run, and those that lack their data."""
-    unknown = [name for name in names if name not in TARGETS]
-    if unknown:
-        raise FaregError(f"unknown target {', '.join(unknown)}; known are {', '.join(TARGETS)}")
-    chosen = [target for name, target in TARGETS.items() if not names or name in names]
-    skipped = {}
-    if TARGETS["acs"] in chosen and plan.acs_root is None:
-        chosen.remove(TARGETS["acs"])
-        skipped["acs"] = NO_ACS
-    return chosen, skipped
-
-
-def _check_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
-    if not sizes:
-        raise FaregError("sizes must hold at least one number of rows, got none")
-    return tuple(check_count("sizes", n, minimum=40) for n in sizes)

@@ -1,15 +1,15 @@
 """Cells, the smallest pieces of work that are stored, and the runner that computes them.
 
 A cell is a pure function of its configuration: whoever computes it, wherever and whenever, gets
-the same numbers (all but those named ``*_seconds``). A unit is the cells of one problem: the work
-that one process does in one go.
+the same numbers (all but those named ``*_seconds``). The cells of one problem make a unit, which
+one process does in one go.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
@@ -21,12 +21,10 @@ from rich.progress import Progress
 from fareg._columns import canonical
 from fareg._engines import run_tasks
 from fareg._threads import one_thread
-from fareg._validation import FaregWarning, InvalidInputError
-from fareg.experiments._bench import Bench
-from fareg.experiments._measures import MetricSettings, covered_rows, seed_of
-from fareg.experiments._methods import MARGINAL, PROBE, apply_method, fitted
-from fareg.experiments._settings import Method, content_hash
-from fareg.experiments._store import Store
+from fareg._validation import FaregError, FaregWarning
+from fareg.experiments._bench import MEASURE, Bench, Store, content_hash
+from fareg.experiments._measures import MetricSettings, covered_rows
+from fareg.experiments._methods import MARGINAL, PROBE, Method, fitted, sets_of
 from fareg.metrics import worst_slab_coverage
 from fareg.paper import influential_steps
 
@@ -45,12 +43,10 @@ class Cell:
         return content_hash(self)
 
     def compute(self, bench: Bench) -> pd.DataFrame:
-        """Return the rows of the cell."""
         raise NotImplementedError
 
-    def result(self, bench: Bench) -> pd.DataFrame:
-        """Return the stored rows, or compute and store them."""
-        return bench.store.once(self.key, lambda: self.compute(bench))
+
+Named = tuple[Cell, dict[str, Any]]  # a cell, and what its rows are called in a table
 
 
 @dataclass(frozen=True)
@@ -62,29 +58,18 @@ class MethodCell(Cell):
     metrics: MetricSettings | None = None
 
     def compute(self, bench: Bench) -> pd.DataFrame:
-        """Fit, predict and measure."""
-        if not getattr(self.problem, "failures_count", False):
-            return pd.DataFrame([self._row(bench)])
+        row: dict[str, Any] = {"error": ""} if self.problem.failures_count else {}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                row = self._row(bench)
-        except MemoryError:  # of this machine today, not of the method
-            raise
-        except Exception as error:  # a failure is a result; the others go on
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            row = {"error": text[:300]}
-        return pd.DataFrame([{"error": "", **row}])
-
-    def _row(self, bench: Bench) -> dict[str, Any]:
-        def size_of(method: Method) -> float:
-            other = replace(self, method=method).result(bench).iloc[0]
-            if other.get("error"):
-                raise InvalidInputError(f"{method.name} failed")
-            return float(other["size" if "size" in other else "mean_size"])
-
-        sets, facts = apply_method(self.method, bench, self.score, size_of)
-        return {**self.problem.measure(sets, bench, self), **facts}
+                sets, facts = sets_of(self.method, bench, self.score)
+                row |= {**self.problem.measure(sets, bench, self), **facts}
+        except Exception as error:
+            # too little memory is a failure of this machine today, not of the method
+            if not self.problem.failures_count or isinstance(error, MemoryError):
+                raise
+            row = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
+        return pd.DataFrame([row])
 
 
 @dataclass(frozen=True)
@@ -100,13 +85,11 @@ class SlabCell(Cell):
     n_directions: int
 
     def compute(self, bench: Bench) -> pd.DataFrame:
-        X = bench.X.iloc[bench.test]
-        covered = covered_rows(fitted(MARGINAL, bench, "aps")[0].predict_set(X), bench)
-        options: dict[str, Any] = {
-            "n_directions": self.n_directions,
-            "random_state": seed_of(bench),
-        }
-        search = partial(worst_slab_coverage, X.iloc[:, : self.n_features], covered, **options)
+        X = bench.X.iloc[bench.test, : self.n_features]
+        covered = covered_rows(sets_of(MARGINAL, bench, "aps")[0], bench)
+        options: dict[str, Any] = {"n_directions": self.n_directions}
+        options["random_state"] = bench.seed(MEASURE)
+        search = partial(worst_slab_coverage, X, covered, **options)
         rows = []
         for kind, way, delta in product(("linear", "quadratic"), SEARCHES, self.deltas):
             own: dict[str, Any] = {"kind": kind, "search": way, "delta": delta}
@@ -130,8 +113,7 @@ class PictureCell(Cell):
 
     def compute(self, bench: Bench) -> pd.DataFrame:
         learner = fitted(self.method, bench, "aps")[0].learner_
-        people = canonical(bench.X.iloc[bench.test][bench.sensitive])
-        z = learner.latent(people)
+        z = learner.latent(canonical(bench.X.iloc[bench.test][bench.sensitive]))
         step, _ = influential_steps(learner, z, PROBE)
         rise = learner.membership_of_latent(z + step) - learner.membership_of_latent(z - step)
         unit = step / PROBE * (1 if rise.mean() >= 0 else -1)
@@ -145,9 +127,6 @@ class PictureCell(Cell):
             own = {"step": size, "inside": inside.mean(), "membership": membership}
             rows.append({**own, "color": color.tolist(), "gender": gender.tolist()})
         return pd.DataFrame(rows)
-
-
-# --- running them -------------------------------------------------------------------------------
 
 
 def run_cells(
@@ -184,13 +163,11 @@ def units_of(cells: Iterable[Cell]) -> list[list[Cell]]:
     gathered: dict[Any, dict[str, Cell]] = {}
     for cell in cells:
         gathered.setdefault(cell.problem, {})[cell.key] = cell
-    units = [list(own.values()) for own in gathered.values()]
-    return sorted(units, key=_cost, reverse=True)
+    return sorted((list(own.values()) for own in gathered.values()), key=_cost, reverse=True)
 
 
 def _cost(unit: Sequence[Cell]) -> int:
-    """Return a number that grows with the time that a unit takes."""
-    return int(unit[0].problem.n) * (5 + len(unit))
+    return int(unit[0].problem.n) * (5 + len(unit))  # grows with the time that a unit takes
 
 
 def run_unit(unit: list[Cell], folder: str) -> tuple[list[Cell], dict[str, pd.DataFrame]]:
@@ -198,10 +175,15 @@ def run_unit(unit: list[Cell], folder: str) -> tuple[list[Cell], dict[str, pd.Da
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FaregWarning)  # full sets of small groups are expected here
         bench = unit[0].problem.prepare(Store(folder))
-        return unit, {cell.key: cell.result(bench) for cell in unit}
+        compute = bench.store.once
+        return unit, {cell.key: compute(cell.key, partial(cell.compute, bench)) for cell in unit}
 
 
-def collect(labelled: Iterable[tuple[Cell, dict[str, Any]]], store: Store) -> pd.DataFrame:
-    """Return the rows of cells, each with what it is about."""
-    rows = [store.need(cell.key).assign(**labels) for cell, labels in labelled]
+def collect(named: Iterable[Named], store: Store) -> pd.DataFrame:
+    rows = []
+    for cell, names in named:
+        found = store.get(cell.key)
+        if found is None:
+            raise FaregError(f"{store.path(cell.key)} has gone; run the same command again")
+        rows.append(found.assign(**names))
     return pd.concat(rows, ignore_index=True)

@@ -14,13 +14,11 @@ from fareg._files import check_output
 from fareg._rows import check_numpy_seed
 from fareg._threads import few_threads
 from fareg.classifiers import FaReGClassifier
-from fareg.experiments._bench import Bench
+from fareg.experiments._bench import BaseModel, Bench, Store, make_folder, write_file
 from fareg.experiments._figures import draw_image
 from fareg.experiments._measures import covered_rows
-from fareg.experiments._methods import MARGINAL, ORACLE, OUT_OF_FOLD, apply_method, fitted
-from fareg.experiments._paper_problems import PaperProblem
-from fareg.experiments._settings import BaseModel, Method
-from fareg.experiments._store import Store, make_folder, write_file
+from fareg.experiments._methods import MARGINAL, ORACLE, OUT_OF_FOLD, Method, fitted, sets_of
+from fareg.experiments._problems import PaperProblem
 
 N_FIT, N_TEST = 3_000, 5_000
 FIGURES = ("demo.png", "demo-levels.png")
@@ -52,15 +50,13 @@ def run_demo(random_state: int = 0) -> Demo:
     problem = PaperProblem("xnor", N_FIT, random_state, BaseModel("hgb"), N_TEST)
     with tempfile.TemporaryDirectory() as folder:
         bench = problem.prepare(Store(folder))
-
-        def sets_of(method: Method) -> Any:
-            return apply_method(method, bench, "aps", lambda like: sets_of(like)[0].sum(1).mean())
-
         with few_threads(bench.X):
-            rows = [_row(name, bench, *sets_of(method)) for name, method in METHODS.items()]
+            fitted(MARGINAL, bench, "aps")
+            base_seconds = bench.seconds["training"]
+            rows = [_row(name, bench, *sets_of(own, bench, "aps")) for name, own in METHODS.items()]
         levels, _ = fitted(OUT_OF_FOLD, bench, "aps")
     rules = tuple(group.rule.text for group in levels.named_groups_)
-    return Demo(pd.DataFrame(rows), rules, bench.ready_seconds, levels, bench)
+    return Demo(pd.DataFrame(rows), rules, base_seconds, levels, bench)
 
 
 def _row(name: str, bench: Bench, sets: Any, facts: dict[str, float]) -> dict[str, Any]:
