@@ -53,7 +53,6 @@ SLOW = (
     "statistical",
     "test_docs.py",
     "test_examples.py",
-    "test_given_models.py",
     "test_load_and_faults.py",
     "workflow/test_acceptance.py",
     "workflow/test_bad_input.py",
@@ -61,6 +60,8 @@ SLOW = (
     "workflow/test_fit_and_audit.py",
     "workflow/test_ids_in_files.py",
     "workflow/test_predict_folder.py",
+    "test_load_and_faults.py",
+    "workflow/test_given_models.py",
 )
 
 

@@ -9,14 +9,13 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 from sklearn.linear_model import LogisticRegression
-from typer.testing import CliRunner
 
 import fareg
 from fareg._columns import canonical
 from fareg._rows import row_hashes
-from fareg.cli import app
 from fareg.persistence import ModelFile, SeenRows
 from fareg.workflow import audit_file, calibrate_file, fit_file, predict_file, read_table
+from shell import refused, run
 from tables import copy_rows
 
 pytestmark = pytest.mark.usefixtures("small_searches")
@@ -54,11 +53,6 @@ def place(people, tmp_path_factory):
         test_out=folder / "test.csv",
     )
     return folder
-
-
-def told(*arguments):
-    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    return done.exit_code, " ".join(done.output.split())
 
 
 def test_rows_are_known_by_value_whatever_holds_them():
@@ -110,24 +104,18 @@ def test_an_audit_of_the_fitted_table_is_one_of_its_test_rows(format_, place):
     assert told == expected
 
 
-def test_the_shell_says_how_many_rows_are_left_out(place):
-    arguments = ("audit", place / "all.csv", "--target", "outcome", "--model", place / "m.fareg")
-    code, words = told(*arguments)
-    assert code == 0
-    assert "480 of 600 rows equal rows that were used to train or calibrate this model" in words
-    assert "480 of 600" in json.loads(told(*arguments, "--json")[1])["warnings"][0]
-
-
-def test_a_table_of_nothing_but_seen_rows_is_refused(place, people, tmp_path):
-    test = pd.read_csv(place / "test.csv", dtype={"code": str})
-    rest = people[~people["code"].isin(test["code"])]
-    rest.to_csv(tmp_path / "rest.csv", index=False)
-    code, words = told(
-        "audit", tmp_path / "rest.csv", "--target", "outcome", "--model", place / "m.fareg"
+def test_the_shell_says_how_many_rows_are_left_out(place, people, tmp_path):
+    asked = ("--target", "outcome", "--model", place / "m.fareg")
+    words = "480 of 600 rows equal rows that were used to train or calibrate this model"
+    assert words in " ".join(run("audit", place / "all.csv", *asked).output.split())
+    assert (
+        words in json.loads(run("audit", place / "all.csv", *asked, "--json").stdout)["warnings"][0]
     )
-    assert code == 2
-    assert words.startswith("Error: all 480 rows of")
-    assert "rows that it has not seen" in words
+    test = pd.read_csv(place / "test.csv", dtype={"code": str})
+    people[~people["code"].isin(test["code"])].to_csv(tmp_path / "rest.csv", index=False)
+    line = refused("audit", tmp_path / "rest.csv", *asked)
+    assert line.startswith("Error: all 480 rows of")
+    assert "rows that it has not seen" in line
 
 
 def test_seen_rows_among_new_ones_are_left_out(tmp_path):
@@ -187,7 +175,6 @@ def test_rows_are_remembered_where_few_of_them_equal_another_one(n_levels):
         known = rows.merge(rows[:n].drop_duplicates(), how="left", indicator=True)["_merge"]
         used = seen.contains(rows[columns], rows["y"])
         assert used.tolist() == (known == "both").tolist()  # as the rows themselves tell
-        assert used[:n].all()
         assert used[n:].mean() < 0.1
 
 
@@ -247,8 +234,10 @@ def test_used_rows_in_several_parts_do_not_calibrate(tmp_path):
 
 
 def test_test_rows_stand_as_they_stood_in_a_csv_file(place):
-    every = pd.read_csv(place / "all.csv", dtype=str, keep_default_na=False)
-    test = pd.read_csv(place / "test.csv", dtype=str, keep_default_na=False)
+    every, test = (
+        pd.read_csv(place / name, dtype=str, keep_default_na=False)
+        for name in ("all.csv", "test.csv")
+    )
     assert len(test) == 120
     kept = every[every["code"].isin(test["code"])].reset_index(drop=True)
     pd.testing.assert_frame_equal(test, kept)
@@ -257,16 +246,9 @@ def test_test_rows_stand_as_they_stood_in_a_csv_file(place):
 @pytest.mark.parametrize("ending", ["parquet", "csv.gz"])
 def test_test_rows_keep_the_format(ending, people, tmp_path):
     data, out = tmp_path / f"all.{ending}", tmp_path / f"test.{ending}"
-    if ending == "parquet":
-        people.to_parquet(data)
-    else:
-        people.to_csv(data, index=False)
-    code, words = told(
-        *("fit", data, "--target", "outcome", "--estimator", "logistic"),
-        *("--out", tmp_path / "m.fareg", "--test-out", out),
-    )
-    assert code == 0, words
-    assert "test rows in" in words
+    people.to_parquet(data) if ending == "parquet" else people.to_csv(data, index=False)
+    fit = ("fit", data, "--target", "outcome", "--estimator", "logistic", "--test-out", out)
+    assert "test rows in" in " ".join(run(*fit, "--out", tmp_path / "m.fareg").output.split())
     if ending == "parquet":
         every, test = (pyarrow.parquet.read_table(path) for path in (data, out))
         assert test.schema == every.schema
@@ -299,9 +281,6 @@ def test_bad_places_for_test_rows_are_refused_before_any_work(place, tmp_path):
         (tmp_path / "test.xlsx", "must end in .csv, .csv.gz, .txt, .parquet or .pq"),
         (tmp_path / "no" / "test.csv", "there is no folder"),
     ):
-        code, told_ = told(*arguments, "--test-out", out)
-        assert code == 2
-        assert words in told_
-    code, told_ = told(*arguments, "--test-out", tmp_path / "t.csv", "--report", tmp_path / "t.csv")
-    assert code == 2
+        assert words in refused(*arguments, "--test-out", out)
+    refused(*arguments, "--test-out", tmp_path / "t.csv", "--report", tmp_path / "t.csv")
     assert list(tmp_path.iterdir()) == []

@@ -165,6 +165,10 @@ def with_gap(rows):
     return rows.assign(p_low=rows["p_low"].where(rows.index != 7))
 
 
+def commas(rows):
+    return rows.assign(**{name: rows[name].astype(str).str.replace(".", ",") for name in PROBA})
+
+
 def thousand(rows):
     more = pd.DataFrame(0.001, index=rows.index, columns=[f"q_{j}" for j in range(1000)])
     return pd.concat([rows, more], axis=1)
@@ -190,6 +194,7 @@ def thousand(rows):
         (thousand, "q_*", "write the label before each column, such as high=q_0"),
         (lambda rows: rows[:0], "p_*", "has no rows"),
         (lambda rows: rows.assign(p_mid="50%"), "p_*", "must hold numbers, got '50%'; write"),
+        (commas, "p_*", "; write 0.5, not 50% or 0,5"),
         (lambda rows: rows[[*PROBA, "y"]], "p_*", "has no column"),
     ],
 )
@@ -264,19 +269,11 @@ def test_a_skops_model_is_calibrated_as_its_probabilities_are(model, rows, place
     np.testing.assert_array_equal(
         clf.predict_proba(rows[found["columns"]]), model.predict_proba(rows[READ])
     )
-    options = {"target": "y", "out": tmp_path / "m.fareg", "estimator": tmp_path / "m.skops"}
+    fixed = {"target": "y", "out": tmp_path / "m.fareg", "features": ["dose"]}
     with pytest.raises(fareg.FaregError, match="knows the features that it reads"):
-        fit_file(place / "t.csv", features=["age"], **options)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [({"features": ["dose"]}, "leave out feat")],
-)
-def test_what_is_for_training_is_refused_beside_probabilities(given, words, place, tmp_path):
-    options = {"target": "y", "out": tmp_path / "m.fareg", "probabilities": "p_"}
-    with pytest.raises(fareg.FaregError, match=words):
-        fit_file(place / "t.csv", **options, **given)
+        fit_file(place / "t.csv", estimator=tmp_path / "m.skops", **fixed)
+    with pytest.raises(fareg.FaregError, match="leave out feat"):
+        fit_file(place / "t.csv", probabilities="p_", **fixed)
 
 
 def test_unknown_types_in_a_skops_model_are_named_with_the_flag(rows, place, tmp_path):
@@ -331,6 +328,7 @@ VENDOR = ("vendor score: FAIL, prob.", ' p "pass" ')
 
 @pytest.fixture
 def vendor(tmp_path):
+    """Return a command whose columns of probabilities have names that need quotation marks."""
     rng = np.random.default_rng(0)
     p = rng.uniform(0.05, 0.95, 300)
     table = pd.DataFrame({VENDOR[0]: p, VENDOR[1]: 1 - p, "sex": rng.choice(["f", "m"], 300)})
@@ -354,15 +352,8 @@ def test_names_in_pairs_stand_in_quotation_marks(vendor, given, tmp_path):
 
 
 def test_an_error_names_a_form_that_works(vendor):
-    line = refused(*vendor, '"vendor score: FAIL, prob."," p ""pass"" "')
-    form = line.strip().split("such as ")[1]
+    form = (
+        refused(*vendor, '"vendor score: FAIL, prob."," p ""pass"" "').strip().split("such as ")[1]
+    )
     assert form == 'Fail="vendor score: FAIL, prob."'
     run(*vendor, form)
-
-
-def test_decimal_commas_are_told(tmp_path):
-    table = pd.DataFrame({"p_a": ["0,25", "1"] * 30, "p_b": ["0,75", "0"] * 30, "sex": "f"})
-    table.assign(y=["a", "b"] * 30).to_csv(tmp_path / "t.csv", index=False, sep=";")
-    options = ("--target", "y", "--out", tmp_path / "m.fareg", "--proba", "p_a,p_b")
-    line = refused("fit", tmp_path / "t.csv", *options)
-    assert "got '0,25'; write 0.5, not 50% or 0,5" in line
