@@ -12,6 +12,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.numpy
 import xgboost
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
@@ -479,6 +480,9 @@ def test_no_recognisable_row_is_in_a_file(estimator, tmp_path):
         numbers = rows[["a", "b", "income"]].to_numpy().astype(kind)
         for pair in ([0, 1], [0, 2], [1, 2], [2, 0]):
             assert not any(row.tobytes() in held for row in numbers[:, pair])
+    for array in safetensors.numpy.load(entries["arrays.safetensors"]).values():
+        incomes = array[np.isin(array, rows["income"])]  # sorted, they do not show whose they are
+        assert len(incomes) < 20 or (np.diff(incomes) >= 0).all()
 
 
 def test_arrays_have_no_row_per_person(tmp_path):
