@@ -33,8 +33,8 @@ SLOW = (
     "classifiers/test_frames_in_classifiers.py",
     "classifiers/test_parameters.py",
     "classifiers/test_probabilities.py",
-    "classifiers/test_rectified.py",
     "classifiers/test_rare_classes.py",
+    "classifiers/test_rectified.py",
     "classifiers/test_report.py",
     "classifiers/test_sklearn_checks.py",
     "classifiers/test_wild_parameters.py",
@@ -53,15 +53,14 @@ SLOW = (
     "statistical",
     "test_docs.py",
     "test_examples.py",
-    "test_load_and_faults.py",
     "workflow/test_acceptance.py",
     "workflow/test_bad_input.py",
     "workflow/test_changed_tables.py",
+    "workflow/test_faults.py",
     "workflow/test_fit_and_audit.py",
+    "workflow/test_given_models.py",
     "workflow/test_ids_in_files.py",
     "workflow/test_predict_folder.py",
-    "test_load_and_faults.py",
-    "workflow/test_given_models.py",
 )
 
 
