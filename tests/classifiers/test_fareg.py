@@ -1,6 +1,5 @@
 """FaReGClassifier: what it finds, its laws, its parameters, and what it does with bad input."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -351,19 +350,6 @@ def test_hard_tables_get_an_answer(n, sensitive, label_conditional):
     assert np.isfinite(clf.predict_p(X)).all()
     assert np.isfinite(clf.predict_group(X)).all()
     assert np.isfinite(clf.explain(X)).all()
-
-
-@pytest.mark.parametrize("n_clusters", [1, 4, 5])
-def test_learning_rows_of_few_clusters_teach_nothing(world, n_clusters):
-    _, cal, _ = world
-    learn = {"X_learn": cal.X[:200], "y_learn": cal.y[:200]}
-    ids = np.arange(200) % n_clusters
-    clf = made(world)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", FaregWarning)
-        clf.conformalize(cal.X[200:600], cal.y[200:600], clusters_learn=ids, **learn)
-    assert sum("too few to look for" in str(w.message) for w in caught) == (n_clusters < 5)
-    assert n_clusters >= 5 or len(clf.groups_) == 1
 
 
 class Pairs(DecisionTreeRegressor):

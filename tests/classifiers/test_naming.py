@@ -112,12 +112,3 @@ def test_two_halves_of_a_wrong_do_not_hide_each_other():
     wronged = halves[0].inside(columns) | halves[1].inside(columns)
     covered = with_coverage(wronged, 0.85, 0.98)
     assert {group.rule for group in named(halves, columns, covered)} == set(halves)
-
-
-def test_fair_sets_name_nobody():
-    falsely = 0
-    for seed in range(100):
-        columns = people(600, seed)
-        covered = np.random.default_rng(seed).random(600) < 0.87
-        falsely += bool(named([EDU_P, WOMEN_A], columns, covered))
-    assert falsely <= 5

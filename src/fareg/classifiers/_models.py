@@ -43,19 +43,11 @@ MIN_LEARNING_CLUSTERS = 5  # learning holds out whole clusters, one in each of f
 
 def check_model(name: str, model: Any) -> None:
     """Refuse what cannot be a model: a class instead of an instance, a function, a name."""
-    is_class = isinstance(model, type)
-    if not is_class and (hasattr(model, "fit") or hasattr(model, "predict_proba")):
-        return
-    if callable(model) and not is_class:
+    if isinstance(model, type) or not (hasattr(model, "fit") or hasattr(model, "predict_proba")):
         raise InvalidInputError(
-            f"{name} must be a classifier, got a function; tell its labels: "
-            "ProbabilityFunction(function, classes=[...])"
+            f"{name} must be a classifier with predict_proba or None, got {model!r}; pass one such "
+            "as LogisticRegression(), or ProbabilityFunction(function, classes=[...])"
         )
-    raise InvalidInputError(
-        f"{name} must be a classifier with predict_proba or None, got "
-        f"{f'the class {model.__name__}' if is_class else repr(model)}; "
-        "pass one such as LogisticRegression()"
-    )
 
 
 def check_estimator(estimator: Any) -> Any:
