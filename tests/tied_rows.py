@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._validation import require
-from fareg.calibration import ABSENT, UNSEEN, Batch
+from fareg.calibration import ABSENT, UNSEEN, Batch, LevelThresholds, Sample
 from fareg.scores import lac
 
 N_LABELS = 3
@@ -89,3 +89,21 @@ def make_rows(seed, n, n_levels, unknown=0.05, n_clusters=None):
     y[rng.random(n) < unknown] = -1
     clusters = None if n_clusters is None else rng.integers(0, n_clusters, size=n)
     return make_batch(seed, n, n_levels).labelled(y, clusters)
+
+
+def level_calibration(scores, levels, n_levels, alpha):
+    """Calibrate levels on scores of rows that have no labels."""
+    sample = Sample(np.asarray(scores, dtype=np.float64), None, 1, None)
+    return LevelThresholds(LevelColumn(n_levels), sample, np.asarray(levels, np.int64), alpha)
+
+
+def level_thresholds(scores, levels, n_levels, *, alpha):
+    """Return the threshold of every level, shape (n_levels,)."""
+    return level_calibration(scores, levels, n_levels, alpha).theta[0]
+
+
+def level_pvalues(scores, levels, tested, test_levels, n_levels):
+    """Return the p-values of tested scores, shape (n_test, n_labels)."""
+    tested, people = np.asarray(tested), pd.DataFrame({"level": np.asarray(test_levels)})
+    batch = Batch(people, tested, tested, np.zeros(len(tested)))
+    return level_calibration(scores, levels, n_levels, 0.5).pvalues(batch)

@@ -116,20 +116,18 @@ def frequent(codes: IntArray, most: int) -> IntArray:
     return np.sort(top[counts[top] > 0])
 
 
-def check_levels(
-    levels: Any, n_levels: int | None = None, *, name: str = "levels"
-) -> tuple[IntArray, int]:
+def check_levels(levels: Any, n_levels: int | None = None) -> tuple[IntArray, int]:
     """Return ordered levels as whole numbers from 0, and how many of them there may be."""
     values = np.asarray(levels)
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         raise InvalidInputError(
-            f"{name} must be one whole number per row, got {values.dtype} of shape {values.shape}"
+            f"levels must be one whole number per row, got {values.dtype} of shape {values.shape}"
         )
     most = check_count("n_levels", MAX_LEVELS if n_levels is None else n_levels, maximum=MAX_LEVELS)
     wrong = ~((values >= 0) & (values < most) & (values == np.floor(values)))
     if wrong.any():
         raise InvalidInputError(
-            f"{name} must be whole numbers from 0 to {most - 1}, got {values[wrong][0]}; number "
+            f"levels must be whole numbers from 0 to {most - 1}, got {values[wrong][0]}; number "
             "them from the least to the most disadvantaged"
         )
     codes = values.astype(np.int64)

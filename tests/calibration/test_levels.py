@@ -8,10 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fareg._validation import InvalidInputError
-from fareg.calibration import LevelThresholds, Sample, level_pvalues, level_thresholds
-from fareg.calibration._levels import _pvalues, _sorted_levels, interval_quantiles
-from tied_rows import LevelColumn, LevelsByLabel, make_batch, make_rows
+from fareg.calibration import LevelThresholds, Sample
+from fareg.calibration._levels import _pvalues, interval_quantiles
+from tied_rows import (
+    LevelColumn,
+    LevelsByLabel,
+    level_calibration,
+    level_pvalues,
+    level_thresholds,
+    make_batch,
+    make_rows,
+)
 
 # Where 1 - alpha or a product with it slips in floating point, and a few ordinary ones.
 ALPHAS = [Fraction(text) for text in ("9/20", "1/3", "1/10", "3/10", "1/7", "1/2", "9/10", "1/50")]
@@ -78,7 +85,9 @@ def test_thresholds_and_interval_quantiles_equal_brute_force():
     for _ in range(500):
         scores, levels, n_levels = small_case(rng)
         alpha = ALPHAS[rng.integers(len(ALPHAS))]
-        found = interval_quantiles(_sorted_levels(scores, levels, n_levels), float(alpha))
+        found = interval_quantiles(
+            level_calibration(scores, levels, n_levels, float(alpha)).tables[0], float(alpha)
+        )
         for a in range(n_levels):
             for b in range(n_levels):
                 expected = conformal(between(scores, levels, a, b), alpha) if a <= b else math.inf
@@ -118,42 +127,6 @@ def test_sets_agree_at_every_level_a_pvalue_can_take():
         for alpha in sorted(reachable | {float(alpha) for alpha in ALPHAS}):
             theta = level_thresholds(scores, levels, n_levels, alpha=alpha)
             np.testing.assert_array_equal(p > alpha, tested <= theta[:, None])
-
-
-@pytest.mark.parametrize(
-    ("scores", "levels", "n_levels"),
-    [
-        ([0.1, np.nan], [0, 0], 1),
-        ([0.1, 0.2], [0], 1),
-        ([0.1, 0.2], [0, 2], 2),
-        ([0.1, 0.2], [-1, 0], 2),
-        ([0.1, 0.2], [0.5, 1.0], 2),
-        ([0.1, 0.2], [0, np.nan], 2),
-        ([[0.1, 0.2]], [0], 1),
-        ([], [], 0),
-    ],
-)
-def test_bad_calibration_rows_are_refused(scores, levels, n_levels):
-    with pytest.raises(InvalidInputError):
-        level_thresholds(scores, levels, n_levels, alpha=0.1)
-    with pytest.raises(InvalidInputError):
-        level_pvalues(scores, levels, [[0.1]], [0], n_levels)
-
-
-@pytest.mark.parametrize(
-    ("tested", "levels"),
-    [
-        ([[0.1]], [-1]),
-        ([[0.1]], [2]),
-        ([[0.1]], [0.5]),
-        ([[np.nan]], [0]),
-        ([0.1], [0]),
-        ([[0.1]], [0, 1]),
-    ],
-)
-def test_bad_test_rows_are_refused(tested, levels):
-    with pytest.raises(InvalidInputError):
-        level_pvalues([0.1, 0.2], [0, 1], tested, levels, 2)
 
 
 def problems_of(rows, label_conditional):

@@ -23,13 +23,12 @@ from fareg.calibration import (
     Rectified,
     Sample,
     Union,
-    level_pvalues,
-    level_thresholds,
 )
 from fareg.groups import DisadvantageLevels, Rule, learn_disadvantage
 from fareg.paper import DrawnGroups
 from fareg.paper._draws import drawn_members
 from fareg.scores import aps
+from tied_rows import level_pvalues, level_thresholds
 
 FALSE_ALARM = 1e-4
 ALPHA, N_LABELS, N_LEVELS, N_DRAWS = 0.1, 3, 4, 300

@@ -27,7 +27,7 @@ from fareg.calibration._learned import (
     learn_quantile,
     learn_region_cells,
 )
-from fareg.calibration._levels import LevelThresholds, level_pvalues, level_thresholds
+from fareg.calibration._levels import LevelThresholds
 from fareg.calibration._mondrian import (
     ABSENT,
     UNSEEN,
@@ -47,5 +47,4 @@ RECORDS = (
 
 __all__ = ["ABSENT", "MAX_WEIGHT", "NEW_WEIGHT", "RECORDS", "UNSEEN", "Batch", "Calibration"]
 __all__ += ["Labelled", "RegionSearch", "further_uniforms", "learn_quantile", "learn_region_cells"]
-__all__ += ["level_pvalues", "level_thresholds", "warn_of_full_sets"]
-__all__ += [record.__name__ for record in RECORDS]
+__all__ += ["warn_of_full_sets", *(record.__name__ for record in RECORDS)]

@@ -19,14 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fareg._levels import check_levels
-from fareg._validation import (
-    FloatArray,
-    IntArray,
-    InvalidInputError,
-    check_same_length,
-    require,
-)
+from fareg._validation import FloatArray, IntArray, require
 from fareg.calibration._batch import Batch, Calibration, Labelled, Sample, weight_by_weight
 from fareg.pvalues import CalibrationScores, conformal_rank
 
@@ -67,89 +60,20 @@ def interval_quantiles(calibration: CalibrationScores, alpha: float) -> FloatArr
     return np.where((a <= b) & (k <= n), found, np.inf)
 
 
-def level_thresholds(scores: Any, levels: Any, n_levels: int, *, alpha: float) -> FloatArray:
-    """Return one threshold per level: ``max_{a <= j} min_{b >= j} Q(A_ab)``.
-
-    For exchangeable rows with levels fixed before calibration,
-    ``P(S <= theta_level | level >= m) >= 1 - alpha`` for every m.
-
-    Parameters
-    ----------
-    scores : array-like of shape (n,)
-        Calibration scores.
-    levels : array-like of int of shape (n,)
-        Level of each calibration row, from 0 (least disadvantaged) to ``n_levels - 1``.
-    n_levels : int
-    alpha : float
-        Miscoverage in (0, 1).
-
-    Returns
-    -------
-    thresholds : ndarray of shape (n_levels,)
-        They never fall with the level. A level above which there are too few rows has an infinite
-        threshold: the full set.
-
-    Examples
-    --------
-    >>> level_thresholds([0.1, 0.2, 0.3, 0.4, 0.8, 0.9], [0, 0, 0, 1, 1, 1], 2, alpha=0.4)
-    array([0.3, 0.9])
-    >>> level_thresholds([0.1, 0.2, 0.3, 0.4, 0.8, 0.9], [1, 1, 1, 0, 0, 0], 2, alpha=0.4)
-    array([0.8, 0.8])
-    """
-    return _isotonic(interval_quantiles(_sorted_levels(scores, levels, n_levels), alpha))
-
-
 def _isotonic(quantiles: FloatArray) -> FloatArray:
+    """Return ``max_{a <= j} min_{b >= j} quantiles[a, b]`` for every j."""
     lowest = np.minimum.accumulate(quantiles[:, ::-1], axis=1)[:, ::-1]  # min over b >= j
     lowest[np.tril_indices(len(lowest), -1)] = -np.inf  # only a <= j
     return lowest.max(axis=0)
 
 
-def level_pvalues(
-    scores: Any, levels: Any, test_scores: Any, test_levels: Any, n_levels: int
-) -> FloatArray:
-    """Return ``p(s) = max_{a <= j} min_{b >= j} p_ab(s)`` for each test score s of level j.
-
-    ``p_ab(s) = (1 + #{A_ab >= s}) / (|A_ab| + 1)``, and ``p > alpha`` if and only if s is at most
-    the threshold of :func:`level_thresholds`.
-
-    Parameters
-    ----------
-    scores, levels : array-like of shape (n,)
-        Calibration scores and their levels.
-    test_scores : array-like of shape (n_test, n_labels)
-    test_levels : array-like of int of shape (n_test,)
-    n_levels : int
-
-    Returns
-    -------
-    p : ndarray of shape (n_test, n_labels)
-
-    Examples
-    --------
-    >>> level_pvalues([0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1], [[0.25], [0.25]], [0, 1], 2)
-    array([[0.33333333],
-           [1.        ]])
-    """
-    tested = np.asarray(test_scores, dtype=np.float64)
-    if tested.ndim != 2 or np.isnan(tested).any():
-        raise InvalidInputError(
-            "test_scores must be of shape (n_test, n_labels) without NaN, got shape "
-            f"{tested.shape} and {int(np.isnan(tested).sum())} NaN"
-        )
-    test_levels, _ = check_levels(test_levels, n_levels, name="test_levels")
-    check_same_length(test_scores=tested, test_levels=test_levels)
-    return _pvalues(_sorted_levels(scores, levels, n_levels), tested, test_levels)
-
-
-def _sorted_levels(scores: Any, levels: Any, n_levels: int) -> CalibrationScores:
-    levels, _ = check_levels(levels, n_levels)
-    check_same_length(scores=np.atleast_1d(scores), levels=levels)
-    return CalibrationScores.sort(scores, levels, n_levels)
-
-
 def _pvalues(calibration: CalibrationScores, scores: FloatArray, levels: IntArray) -> FloatArray:
-    """Return p-values of scores of shape (n, n_labels), for one level per row."""
+    """Return p-values of scores of shape (n, n_labels), for one level per row.
+
+    ``p(s) = max_{a <= j} min_{b >= j} p_ab(s)`` over the runs of levels, where
+    ``p_ab(s) = (1 + #{A_ab >= s}) / (|A_ab| + 1)``, so
+    ``p > alpha`` if and only if s is at most the threshold.
+    """
     p = np.empty_like(scores)
     places = np.searchsorted(calibration.pooled, scores)  # the first position with a score >= s
     total, new = calibration.before[calibration.starts][:, None], calibration.new

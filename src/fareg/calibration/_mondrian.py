@@ -101,19 +101,7 @@ class JointLevels:
 
 @dataclass(frozen=True, eq=False)
 class Mondrian(Calibration):
-    """Calibrated cells.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd
-    >>> score, u = np.array([0.1, 0.4, 0.2, 0.3]), np.full(4, 0.5)
-    >>> people = pd.DataFrame({"sex": ["f", "m", "f", "m"]})
-    >>> y = np.zeros(4, dtype=np.int64)
-    >>> rows = Labelled(people, score, y, 2, u, np.zeros(4))
-    >>> split = Mondrian.fit(Everyone(), rows, 0.4, label_conditional=False)
-    >>> split.thresholds(Batch(people, np.ones((4, 2)) / 2, np.zeros((4, 2)), u)).tolist()
-    [[0.3], [0.3], [0.3], [0.3]]
-    """
+    """Calibrated cells."""
 
     groups: Any
     sample: Sample
