@@ -177,12 +177,9 @@ def _weights(sizes: IntArray) -> tuple[IntArray, int]:
     >>> _weights(np.array([2, 2, 3, 3, 3, 1]))
     (array([3, 3, 2, 2, 2, 6]), 6)
     """
-    person = 1
-    for size in np.unique(sizes).tolist():
-        person = math.lcm(person, size)
-        if person * (len(sizes) + 1) > LARGEST_SUM:
-            person = LARGEST_SUM // (2 * len(sizes))
-            break
+    person = math.lcm(*np.unique(sizes).tolist())
+    if person * (len(sizes) + 1) > LARGEST_SUM:
+        person = LARGEST_SUM // (2 * len(sizes))
     return -(-person // sizes), person
 
 

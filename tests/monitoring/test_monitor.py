@@ -30,9 +30,9 @@ def people(n, seed, harder=()):
     return X, y, np.column_stack([p, 1 - p])
 
 
-def calibrated(method=None, decimals=9, **more):
+def calibrated(method=None, decimals=None, **more):
     X, y, proba = people(N, 0)
-    proba = proba.round(decimals)
+    proba = proba if decimals is None else proba.round(decimals)
     method = method or FaReGClassifier(protect=[Rule.parse("sex = f")], random_state=0)
     return method.conformalize(X, y, proba=proba, **more)
 

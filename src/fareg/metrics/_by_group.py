@@ -48,17 +48,14 @@ def clopper_pearson(k: Any, n: Any, level: float = 0.95) -> tuple[FloatArray, Fl
 
     Parameters
     ----------
-    k : number or array
-        Numbers of successes.
-    n : number or array
-        Numbers of trials; 0 trials give the interval [0, 1].
+    k, n : numbers or arrays
+        Successes and trials; 0 trials give the interval [0, 1].
     level : float, default=0.95
         Confidence of the interval.
 
     Returns
     -------
-    low, high : ndarray
-        Bounds, in the common shape of ``k`` and ``n``.
+    low, high : ndarray of the common shape of ``k`` and ``n``
 
     Examples
     --------
@@ -96,16 +93,14 @@ def tally(
     n_groups : int
     covered : bool array of shape (n_samples,)
     clusters : int array of shape (n_samples,) or None
-        The number of each row's cluster. Each cluster counts once: a row weighs 1/m if its cluster
-        has m rows, in whichever groups.
+        The number of each row's cluster, each of which counts once.
 
     Returns
     -------
     DataFrame
         A row per group: n, rows; n_clusters, those with rows in the group (n without clusters);
-        share, of everyone; coverage; effective, as how many independent rows the group counts, and
-        hits, how many of these are covered. If clusters have the weights ``W_i`` in a group,
-        ``sum(W_i)^2 / sum(W_i^2)`` of them count (Kish 1965).
+        share, of everyone; coverage; effective, as how many independent rows the group counts (see
+        :func:`coverage_by_group`), and hits, how many of these are covered.
 
     Examples
     --------
@@ -263,9 +258,8 @@ def coverage_by_level(
 ) -> pd.DataFrame:
     """Report the coverage of each level of disadvantage and of each upper set, with intervals.
 
-    The upper set of level m holds all rows with ``level >= m``: everyone for m = 0, the worst off
-    for the last. It is the group that a promise of the form
-    ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` speaks of.
+    The upper set of level m holds all rows with ``level >= m``, of which
+    ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` speaks: everyone for m = 0, the worst off at last.
 
     Parameters
     ----------

@@ -62,8 +62,8 @@ def mean_set_size(sets: Any) -> float:
 
     Parameters
     ----------
-    sets : bool array of shape (n_samples, n_classes) or (n_samples, n_classes, 1)
-        Prediction sets, one column per class.
+    sets
+        As in :func:`is_covered`.
 
     Examples
     --------

@@ -40,11 +40,10 @@ BAND = (0.05, 0.5, 0.95)
 
 @dataclass(frozen=True)
 class NumericCode:
-    """How each column becomes a number: by the median of a number, or the levels of a text.
+    """How each column becomes numbers.
 
-    Numbers stay as they are, with the median for missing values. Text becomes the position of the
-    value among the sorted values of its column; missing has a position of its own after them, and
-    a value not seen when the code was learned gets -1.
+    Numbers stay, with the median for missing ones. Text becomes the position of the value among the
+    sorted values of its column; missing has a position after them, and an unseen value gets -1.
     """
 
     columns: tuple[float | Levels, ...]
@@ -91,18 +90,10 @@ class NumericCode:
 
 
 def on_one_scale(X: Any) -> FloatArray:
-    """Return a table as numbers of unit spread: units of measurement choose no direction.
+    """Return a table as numbers of unit spread, of its shape: units choose no direction.
 
     Text becomes the position of its value among the sorted values of its column, and a missing
     number the median.
-
-    Parameters
-    ----------
-    X : frame or array-like of shape (n_samples, n_features)
-
-    Returns
-    -------
-    numbers : ndarray of shape (n_samples, n_features)
 
     Examples
     --------
@@ -165,8 +156,7 @@ class WorstSlab:
         Coverage and share of the held-out points in the slab, if ``test_size`` was given;
         the coverage is NaN if none of them falls into it.
     test_low, test_high : float or None
-        95% Clopper-Pearson interval of ``test_value``: exact, for these points did not choose the
-        slab.
+        95% Clopper-Pearson interval of ``test_value``: these points did not choose the slab.
     null : NullBand or None
         Permutation band of ``value``, if permutations were asked for.
 
@@ -243,9 +233,7 @@ def worst_slab_coverage(
     For random projections ``pi``, look at every slab ``{x : lower <= pi(x) <= upper}`` that holds
     at least a share ``delta`` of the points; the worst coverage over all of them is WSC for linear
     ``pi(x) = v'x`` and WSC+ for quadratic ``pi(x) = x'Wx + v'x``. The search is exact for each
-    direction and takes one sort and a few linear passes.
-
-    Being a minimum over many slabs, the value is biased low even for perfect conditional
+    direction. Being a minimum over many slabs, the value is biased low even for perfect conditional
     coverage. Two remedies: ``test_size`` evaluates the slab on points that did not choose it, and
     ``n_permutations`` says what values to expect if coverage did not depend on X.
 

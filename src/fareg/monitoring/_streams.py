@@ -195,12 +195,12 @@ class Stream:
 
     def is_like(self, other: Stream) -> bool:
         """Tell whether another stream watches the same, and remembers things of the same types."""
-        mine, its = (
-            [(name, type(v)) for name, v in vars(one).items() if name not in ("reference", "wager")]
-            for one in (self, other)
+        plain = [name for name in vars(self) if name not in ("reference", "wager")]
+        return all(
+            type(getattr(self, name)) is type(getattr(other, name)) for name in plain
+        ) and all(
+            getattr(self, name) == getattr(other, name) for name in ("name", "alpha", "threshold")
         )
-        same = (self.name, self.alpha, self.threshold) == (other.name, other.alpha, other.threshold)
-        return same and mine == its
 
     def begin(self, scores: FloatArray, ties: FloatArray) -> None:
         """Start to bet, with the scores of known rows as the reference."""
