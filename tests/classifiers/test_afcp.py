@@ -171,15 +171,3 @@ def test_unseen_level_keeps_every_label_with_one_warning():
     # the test asks for evidence, and one row is none: the marginal set remains
     clf.set_params(n_select=None).fit(data.X[:400], data.y[:400])
     assert not clf.predict_set(X).all()
-
-
-def test_label_that_the_estimator_never_saw_is_miscovered(reader):
-    X_cal, y_cal, X = random_case(1)
-    y_cal[0] = 7
-    for label_conditional in (False, True):
-        clf = fitted(
-            reader(), X_cal, y_cal, label_conditional=label_conditional, confidence_level=0.7
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FaregWarning)
-            assert clf.predict_set(X).shape == (3, 3)

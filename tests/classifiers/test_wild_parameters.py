@@ -138,6 +138,10 @@ def test_a_function_answers_or_refuses(function, data):
 @pytest.mark.parametrize(
     ("parameter", "value", "said"),
     [
+        ("delta", 1.5, "number in"),
+        ("beta", "a", "number >= 0"),
+        ("n_restarts", 0, "whole number >= 1"),
+        ("batch_size", -3, "whole number >= 1"),
         ("hidden_sizes", (), "width of each layer"),
         ("hidden_sizes", 8, "width of each layer"),
         ("hidden_sizes", (0,), "whole number >= 1"),

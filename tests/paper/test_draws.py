@@ -112,13 +112,3 @@ def test_small_draws_give_full_sets_and_say_so():
     joins = drawn_members(Memberships(), batch, 3)
     full = np.isinf(calibration.thresholds(batch)).all(axis=1)
     np.testing.assert_array_equal(full, joins[few].any(axis=0))
-
-
-def test_contradictions_are_refused():
-    rows, batch = calibration_rows(40, 0.5), asking_rows(3, 0.5)
-    calibration = fitted(rows, 3)
-    calibration.check(batch, None, ALPHA)
-    with pytest.raises(ValueError, match="alpha"):
-        calibration.check(batch, None, 0.1)
-    with pytest.raises(ValueError, match="members"):
-        DrawnGroups(Memberships(), calibration.sample, calibration.members.astype(int), ALPHA)

@@ -50,11 +50,6 @@ def test_is_a_projection(u, delta):
     np.testing.assert_allclose(project_to_mass(v, delta), v, atol=1e-9)
 
 
-@pytest.mark.parametrize("u", [[0.3, 0.3, 0.3], [1.0, 1.0], [0.0]])
-def test_delta_one_gives_everyone(u):
-    np.testing.assert_allclose(project_to_mass(u, 1.0), 1.0)
-
-
 @pytest.mark.parametrize("delta", [0, -0.1, 1.1, np.nan, "half", True])
 def test_impossible_mass_is_refused(delta):
     with pytest.raises(FaregError, match="delta must be a number"):

@@ -12,7 +12,6 @@ from fareg import PartialConformalClassifier as Partial
 from fareg._encoding import gradient_boosting, ordinal_encoder
 from fareg.datasets import make_synthetic
 from fareg.paper import PublishedFaReGClassifier
-from fareg.paper._published import best_cut
 
 FAST = {"epochs": 60, "learning_rate": 0.01, "random_state": 0}
 
@@ -131,17 +130,9 @@ def test_a_base_that_does_not_fit_is_refused(world, base, said):
         FaReGClassifier.paper(model, base=base).conformalize(cal.X, cal.y)
 
 
-def test_levels_are_memberships_above_the_cut(world, fitted):
-    _, _, test = world
-    q, levels = fitted.predict_group(test.X), fitted.predict_level(test.X)
-    np.testing.assert_array_equal(levels, q > fitted.cut_)
-    np.testing.assert_array_equal(fitted.predict_table(test.X)["level"], levels)
-    assert set(levels) == {0, 1}
-
-
 @pytest.mark.parametrize(
     ("part", "value"),
-    [("cut_", -1.0), ("n_draws", 19), ("beta", 1.0), ("base", Partial()), ("epochs", 0)],
+    [("n_draws", 19), ("beta", 1.0), ("base", Partial()), ("epochs", 0)],
 )
 def test_a_state_that_contradicts_itself_is_refused(fitted, part, value):
     fitted.check()
@@ -156,17 +147,3 @@ def test_rows_are_handed_in_to_be_explained(world, fitted):
     explanation = fitted.explain(test.X)
     assert set(explanation.ranking.index) == set(test.sensitive)
     np.testing.assert_allclose(explanation.ranking.sum(), 1)
-
-
-def test_a_cut_is_that_of_least_squares_with_enough_rows_on_either_side():
-    rng = np.random.default_rng(0)
-    q, covered = rng.random(200), rng.random(200) < 0.7
-    values = np.sort(q)
-    middles = ((values[1:] + values[:-1]) / 2)[9:-9]  # at least ten rows on either side
-
-    def loss(cut):
-        return sum(side.var() * len(side) for side in (covered[q > cut], covered[q <= cut]))
-
-    cut = best_cut(q, covered)
-    assert cut == pytest.approx(min(middles, key=loss))
-    assert best_cut(np.full(50, 0.3), covered[:50]) == np.inf

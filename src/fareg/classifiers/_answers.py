@@ -110,10 +110,9 @@ class FittedAnswers:
         """Return prediction sets.
 
         A randomised score needs a random number for each row. With ``ids``, it follows from the
-        seed, the id and the values of the row, and an answer never depends on other rows. Without
-        ids, equal rows of one call are numbered in their order, and each has a random number of its
-        own; a row that equals none before it does not depend on others. Equal rows that are asked
-        one at a time share one number, and are covered together or not at all: give them ids.
+        seed, the id and the values of the row, never from other rows. Without ids, equal rows of
+        one call are numbered in their order. Equal rows that are asked one at a time share one
+        number, and are covered together or not at all: give them ids.
 
         Parameters
         ----------
@@ -125,12 +124,11 @@ class FittedAnswers:
             Who the rows are about, if they were next to X in ``conformalize`` or ``fit``.
         ids : array-like of shape (n_samples,), default=None
             Whose row it is: one id per person, which may repeat. It defines no groups, and the
-            estimator never sees it. Sets keep their promise with ids here, in ``fit``, in both or
-            in neither.
+            estimator never sees it.
         confidence_level : float in (0, 1), default=None
-            Coverage to promise instead of the one of ``fit``, with the same calibration: the labels
-            whose p-value is above ``1 - confidence_level``. Methods without ``predict_p`` refuse
-            it. The promise is the same at every level that is fixed before the sets are seen.
+            Coverage to promise instead of the one of ``fit``, fixed before the sets are seen: the
+            labels whose p-value is above ``1 - confidence_level``. Methods without ``predict_p``
+            refuse it.
 
         Returns
         -------
@@ -256,18 +254,15 @@ class FittedAnswers:
             Where to write the report; None writes no file.
         before : fitted conformal classifier, default=None
             The classifier whose sets are compared; None for split conformal sets.
-        proba, sensitive_features, ids : default=None
-            As in :meth:`predict_set`.
-        clusters : array of shape (n_samples,), default=None
-            Ids of people or places with several rows; each counts once in every coverage.
+        proba, sensitive_features, ids, clusters : default=None
+            As in :meth:`predict_set` and :meth:`fit`.
         measures : bool, default=True
             Whether the audit computes worst slabs and excess risk too, which takes most time.
         about : mapping, default=None
-            What the report says about where the numbers come from: ``file``, ``target``,
-            ``base_model``.
+            Where the numbers come from: ``file``, ``target``, ``base_model``.
         listed : list of names, default=None
-            Columns whose levels the table of groups lists; None for the sensitive features, if any
-            were named. Without any, the levels that are covered least are listed.
+            Columns whose levels the table of groups lists; None for the sensitive features that
+            were named, or else for the levels that are covered least.
 
         Returns
         -------

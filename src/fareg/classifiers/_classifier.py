@@ -119,10 +119,9 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
     ) -> Self:
         """Split (X, y) at random, train the estimator on one part, conformalize on the other.
 
-        A ``FrozenEstimator`` is left as it is; ``ProbabilityColumns``, ``ProbabilityFunction`` and
-        what has no ``fit`` or ``get_params`` have nothing to train. All rows then calibrate, as in
-        ``conformalize``, and methods that learn groups learn them from a part of these rows. They
-        must be rows that the model was not trained on.
+        A ``FrozenEstimator``, ``ProbabilityColumns`` and what has no ``fit`` or ``get_params`` are
+        not trained. All rows, which the model must not have been trained on, then calibrate, as in
+        ``conformalize``; methods that learn groups learn them from a part of these rows.
 
         Parameters
         ----------
@@ -207,9 +206,8 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         X : frame or array of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         proba : array or frame of shape (n_samples, n_classes), default=None
-            Class probabilities of these rows by anyone's model, for example softmax outputs next to
-            a table of who they are about; the estimator may then be None. Pass the probabilities of
-            new rows to later calls, also as ``proba``. An array in a file (``numpy.memmap``) stays
+            Class probabilities of these rows by anyone's model; the estimator may then be None.
+            Pass those of new rows to later calls, too. An array in a file (``numpy.memmap``) stays
             there and is read in blocks. If None, the estimator is asked.
         classes : list of labels, default=None
             The label of each column of ``proba``. If None, these are the classes of the estimator,

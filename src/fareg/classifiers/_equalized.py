@@ -46,13 +46,10 @@ class SplitConformalClassifier(ConformalClassifier):
     calibration_size : float, default=0.5
         Share of the rows that ``fit`` keeps for calibration.
     allow_empty : bool, default=True
-        Whether a set may be empty. A randomised score leaves sets of easy rows empty now and then,
-        when the estimator is right more often than ``confidence_level`` asks; with False, the most
-        probable label joins such a set, and coverage can only rise.
+        Whether a set may be empty, as a randomised score leaves sets of easy rows now and then;
+        with False, the most probable label joins such a set, and coverage can only rise.
     random_state : int, Generator or None, default=None
-        Seeds the split in ``fit`` and the randomisation of scores. A row's set is a function of
-        this seed, its values and its id, or its number among equal rows of the call, never of other
-        rows.
+        Seeds the split in ``fit`` and the randomisation of scores.
 
     Attributes
     ----------
@@ -230,10 +227,10 @@ class AFCPClassifier(ConformalClassifier):
     with the true label, and ``P(Y in C(X)) >= 1 - alpha`` (Zhou & Sesia 2024).
 
     For every test row and every placeholder label, the row joins the calibration points with that
-    label. Leave-one-out p-values tell which points of this augmented set are miscovered; a feature
-    is as bad as its worst level's miscoverage rate, and the worst feature is selected. The set is
-    the union over the placeholder labels of the sets calibrated on the rows that share the test
-    row's level of the feature selected with that label, and of the marginal set.
+    label. Leave-one-out p-values say which of these points are miscovered; a feature is as bad as
+    its worst level's miscoverage rate, and the worst is selected. The set is the union of the
+    marginal set and, over the placeholder labels, of the sets calibrated on the rows that share the
+    test row's level of the feature selected with that label.
 
     Parameters
     ----------
@@ -243,10 +240,9 @@ class AFCPClassifier(ConformalClassifier):
 allow_empty, random_state
         As in :class:`PartialConformalClassifier`.
     n_select : int or None, default=None
-        How many features are selected for each row. None is the published rule: the worst feature
-        is selected if a one-sided t-test at the 10% level finds the miscoverage rate of its worst
-        level above alpha, and none otherwise. With a number, always so many of the worst features
-        are selected and calibrated on their joint cell (1 and 2 are known as AFCP1 and AFCP2).
+        How many of the worst features are selected for each row and calibrated on their joint cell
+        (1 and 2 are known as AFCP1 and AFCP2). None is the published rule: the worst one, if a
+        one-sided t-test at the 10% level finds the miscoverage rate of its worst level above alpha.
 
     Attributes
     ----------

@@ -62,13 +62,10 @@ allow_empty, random_state
 
     Notes
     -----
-    Dependent columns of the basis change nothing and are dropped. A row outside the span of the
-    calibration rows, for example with a level never seen, gets the full set, and so does a row in
-    groups with too few points for the confidence level; one warning tells.
-
-    Labels that the estimator never saw can break the promise of a group, even if they are few in
-    it, when they are many in another group that overlaps it: the fit counts them as covered there,
-    and no set can contain them. Partial and exhaustive calibration do not have this weakness.
+    A row outside the span of the calibration rows, for example with a level never seen, gets the
+    full set, and so does a row in groups with too few points for the confidence level, with one
+    warning. Labels that the estimator never saw can break the promise of a group when they are many
+    in another group that overlaps it; Partial and exhaustive calibration lack this weakness.
 
     References
     ----------

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import math
 from copy import copy
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.tree import DecisionTreeRegressor
 
 from fareg._validation import (
-    BoolArray,
     Count,
     Flag,
     FloatArray,
     Fraction01,
-    IntArray,
     InvalidInputError,
     NonNegative,
     Positive,
@@ -39,7 +35,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 NETWORK = tuple(name for name in NetworkLearner().get_params() if name != "random_state")
 SHARED = ("confidence_level", "conformity_score", "sensitive_features")
-MIN_SHARE = 0.05  # of the rows, on either side of the cut of predict_level
 
 
 def check_base(name: str, base: Any) -> None:
@@ -80,8 +75,6 @@ numbers
     ----------
     learner_ : NetworkLearner
         The fitted network.
-    cut_ : float
-        Rows with a larger membership are said to belong to the group.
     thresholds_ : ndarray of shape (1 + n_draws, n_labels)
         Of everyone, and of each draw.
 
@@ -148,11 +141,6 @@ numbers
         """Return the membership of each row in the learned group, shape (n_samples,)."""
         return self.learner_.predict(self._people_of(X, sensitive_features))
 
-    def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
-        """Return 1 for rows in the learned group and 0 for others, shape (n_samples,)."""
-        people = self._people_of(X, sensitive_features)
-        return (self.learner_.predict(people) > self.cut_).astype(np.int64)
-
     def explain(self, X: Any, *, sensitive_features: Any = None) -> Explanation:
         """Say which features make the group, and how, on some rows such as those of a test."""
         people = self._people_of(X, sensitive_features)
@@ -190,13 +178,9 @@ numbers
         network = {name: getattr(self, name) for name in NETWORK}
         learner = NetworkLearner(**network, random_state=self.key_ % 2**32)
         learner.fit(rows.people, 1.0 - covered, rows.clusters)
-        self.cut_ = best_cut(learner.predict(rows.people), covered)
         counts: dict[str, Any] = {"n_draws": self.n_draws, "label_conditional": by_label}
         drawn = DrawnGroups.fit(learner, rows, self.alpha_, **counts)
         return drawn if base is None else Union((drawn, base))
-
-    def _describe_rows(self, batch: Batch) -> dict[str, Any]:
-        return {"level": (self.learner_.predict(batch.people) > self.cut_).astype(np.int64)}
 
     def _promised_to(self) -> None:
         return None  # the rows that calibrate have learned the groups
@@ -221,20 +205,4 @@ numbers
         require(isinstance(learner, NetworkLearner) and type(learner.found_) is bool, "learner_")
         settings = learner.get_params()
         require(all(settings[name] == getattr(self, name) for name in NETWORK), "learner_")
-        require(type(self.cut_) is float and self.cut_ >= 0, "cut_")
         super().check()
-
-
-def best_cut(q: FloatArray, covered: BoolArray) -> float:
-    """Return the membership that best separates high from low coverage; infinite if none does.
-
-    Least squares, with at least ``MIN_SHARE`` of the rows on either side.
-
-    >>> best_cut(np.array([0.0, 0.25, 0.75, 1.0]), np.array([1, 1, 0, 0]))
-    0.5
-    """
-    least = max(1, math.ceil(MIN_SHARE * len(q)))
-    if 2 * least > len(q):
-        return np.inf
-    tree = DecisionTreeRegressor(max_leaf_nodes=2, min_samples_leaf=least).fit(q[:, None], covered)
-    return float(tree.tree_.threshold[0]) if tree.tree_.n_leaves > 1 else np.inf
