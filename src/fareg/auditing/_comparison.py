@@ -15,14 +15,13 @@ from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import BoolArray, IntArray
 from fareg._words import HTML
 from fareg.auditing._audit import audit
-from fareg.auditing._card import model_card
 from fareg.auditing._rate import Audited, Promise
 from fareg.auditing._reading import read_clusters
 from fareg.auditing._result import AuditResult, write_tables, written
 from fareg.auditing._tables import BOTH, group_changes, levels_before_and_after, records
 from fareg.auditing._verdict import Change, fit_verdict
 from fareg.metrics import coverage_by_label, is_covered
-from fareg.report import render_card, render_report, words
+from fareg.report import render_card, render_markdown, render_report, words
 
 TAGGED = ["verified", "made_worse", "few"]  # what is said of a group next to its numbers
 
@@ -220,7 +219,7 @@ class Comparison:
 
     def to_card(self, path: AnyPath | None = None) -> str:
         """Return a section of a model card: Markdown after YAML, of the sets after."""
-        return written(path, model_card(self.to_dict()))
+        return written(path, render_markdown(self.to_dict(), as_card=True))
 
     def to_tables(self, folder: AnyPath) -> None:
         """Write the groups before and after, and every table of the audit, as CSV files."""

@@ -104,12 +104,8 @@ class Rate:
         tested = {} if self.p_value is None else {"p_value": self.p_value}
         return json_types({**names, **tested, **more})
 
-    def in_words(self, **more: Any) -> str:
-        """Return share, rows and evidence; ``more`` may hold an adjusted p-value."""
-        told = {**self.told(), **more}
-        return f"{percent(told['coverage'])} of {rows(self.n)} ({evidence(told)})"
-
-    __str__ = in_words
+    def __str__(self) -> str:
+        return f"{percent(self.share)} of {rows(self.n)} ({evidence(self.told())})"
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,11 @@ import pandas as pd
 from fareg._files import AnyPath, check_output, write_text
 from fareg._validation import InvalidInputError
 from fareg._words import HTML, JSON, MARKDOWN, json_types
-from fareg.auditing._card import markdown, model_card, text_table
 from fareg.auditing._rate import Rate
 from fareg.auditing._search import Finding
 from fareg.auditing._tables import records
 from fareg.auditing._verdict import Facts, Verdict, audit_verdict
-from fareg.report import render_card, render_report, words
+from fareg.report import render_card, render_markdown, render_report, text_table, words
 
 SCHEMA = 1  # of the JSON; a new number if a key goes or means something else
 MAX_SHOWN = 200  # rows of a table in the summary, worst first
@@ -226,9 +225,9 @@ class AuditResult:
         )
         lines += text_table(records(self.table))
         for group in self.findings:
-            told = group.rate.in_words(adjusted_p_value=group.adjusted_p_value)
             lines.append(
-                f"  finding    {group.rule}: {told.replace(' of ', ' of about ', 1)}, in "
+                f"  finding    {group.rule}: {words.percent(group.rate.share)} of about "
+                f"{words.rows(group.rate.n)} ({words.evidence(group.to_dict())}), in "
                 f"{group.n_found} of {group.n_splits} halves"
             )
         for group in self.unequal:
@@ -316,11 +315,11 @@ class AuditResult:
 
     def to_markdown(self, path: AnyPath | None = None) -> str:
         """Return the verdict and the first table as Markdown; write it to a .md file if asked."""
-        return written(path, markdown(self.to_dict()))
+        return written(path, render_markdown(self.to_dict()))
 
     def to_card(self, path: AnyPath | None = None) -> str:
         """Return a section of a model card: Markdown after YAML, as Hugging Face reads it."""
-        return written(path, model_card(self.to_dict()))
+        return written(path, render_markdown(self.to_dict(), as_card=True))
 
     def to_tables(self, folder: AnyPath) -> None:
         """Write every table as a CSV file into a folder, which is made if it is not there."""

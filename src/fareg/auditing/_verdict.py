@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fareg._words import clusters, confidence, counted_once, p_value, percent, rows, shown, size
+from fareg._words import (
+    clusters,
+    confidence,
+    counted_once,
+    evidence,
+    interval,
+    p_value,
+    percent,
+    rows,
+    shown,
+    size,
+)
 from fareg.auditing._rate import Rate
 from fareg.auditing._search import Finding
 from fareg.auditing._tables import MIN_HEADLINE_ROWS
@@ -41,9 +52,7 @@ MEND_GROUP = (
     "Don't rely on these sets for this group yet: give it its own threshold, calibrated on rows "
     "other than those that found it, and audit again on new rows."
 )
-AUDIT_AGAIN = "Audit again when new rows with labels arrive."
 USE = "Use the model, and audit its sets when new rows with labels arrive."
-NEED_NOT_SHOWN = f"{USE[:-1]}: on these test rows the group was covered as promised before."
 MADE_WORSE = (
     "Don't use these sets for the groups that were made worse: plain split conformal sets cover "
     "them better. Fit again with only the columns of these groups in sensitive_features, and "
@@ -53,6 +62,7 @@ MEND_SIZES = (
     "Larger sets are not a calibration error, but they help less: give the people who decide these "
     "cases more time or information, and improve the model for this group."
 )
+Label = tuple[str, Rate]
 
 
 @dataclass(frozen=True)
@@ -76,12 +86,10 @@ class Verdict:
         **more: Any,
     ) -> Verdict:
         """Make a verdict whose steps name settings as ``settings`` has them."""
-        told = []
-        for step in steps:
-            for python, other in settings.items():
-                step = step if python == "protect" else step.replace(python, other)
-            told.append(step)
-        return cls(status, label, tuple(filter(None, said)), tuple(told), more)
+        for python, other in settings.items():
+            if python != "protect":
+                steps = [step.replace(python, other) for step in steps]
+        return cls(status, label, tuple(filter(None, said)), tuple(steps), more)
 
     @property
     def sentence(self) -> str:
@@ -103,7 +111,7 @@ class Facts:
     least_coverage: float  # of everyone, below which the promise is broken
     findings: Sequence[Finding]
     unequal: Sequence[Finding]
-    by_label: Sequence[tuple[str, Rate]]
+    by_label: Sequence[Label]
     power: Sequence[Mapping[str, Any]]  # what would have been found
 
     @property
@@ -117,18 +125,14 @@ class Facts:
         return self.overall.high < self.least_coverage
 
     @cached_property
-    def small(self) -> list[Finding]:
-        return [own for own in self.findings if own.rate.independent < MIN_HEADLINE_ROWS]
-
-    @cached_property
-    def far(self) -> list[Finding]:
-        large = [own for own in self.findings if own not in self.small]
-        level = self.confidence_level
-        return [own for own in large if is_far_below(own.rate.share, own.rate.high, level)]
-
-    @cached_property
-    def slight(self) -> list[Finding]:
-        return [own for own in self.findings if own not in self.small and own not in self.far]
+    def kinds(self) -> dict[str, list[Finding]]:
+        """Findings on few rows (small), far enough below to be named, and the rest (slight)."""
+        found: dict[str, list[Finding]] = {"small": [], "far": [], "slight": []}
+        for own in self.findings:
+            is_far = is_far_below(own.rate.share, own.rate.high, self.confidence_level)
+            is_small = own.rate.independent < MIN_HEADLINE_ROWS
+            found["small" if is_small else "far" if is_far else "slight"].append(own)
+        return found
 
     @cached_property
     def main(self) -> Finding | None:
@@ -137,50 +141,42 @@ class Facts:
         If all rows together are below, it is the worst that lies below the overall coverage.
         """
         if not self.is_low:
-            return next(iter(self.far), None)
-        large = [own for own in self.findings if own not in self.small]
+            return next(iter(self.kinds["far"]), None)
+        large = [own for own in self.findings if own not in self.kinds["small"]]
         worse = [own for own in large if own.rate.high < self.overall.share]
         return min(worse, key=lambda own: own.rate.high, default=None)
 
     @cached_property
-    def labels(self) -> list[tuple[str, Rate]]:
-        """True labels with enough rows that are covered far too rarely, worst first.
+    def labels(self) -> tuple[list[Label], list[Label]]:
+        """True labels that are covered far too rarely, worst first; smaller ones still worse.
 
         The whole 95% interval of such a label lies more than ``LABEL_GAP`` below the level, and
         below the coverage of all rows together.
         """
-        return [own for own in self._far_labels if own[1].independent >= MIN_HEADLINE_ROWS]
-
-    @cached_property
-    def small_labels(self) -> list[tuple[str, Rate]]:
-        """Labels of fewer rows that are still worse."""
-        worst = min((rate.share for _, rate in self.labels), default=1.0)
-        few = [own for own in self._far_labels if own not in self.labels]
-        return [own for own in few if own[1].share < worst]
-
-    @property
-    def _far_labels(self) -> list[tuple[str, Rate]]:
         bound = min(self.confidence_level, self.overall.share) - LABEL_GAP
         enough = [own for own in self.by_label if own[1].independent >= MIN_SHOWN_ROWS]
-        return sorted((o for o in enough if o[1].high < bound), key=lambda own: own[1].share)
+        far = sorted((o for o in enough if o[1].high < bound), key=lambda own: own[1].share)
+        large = [own for own in far if own[1].independent >= MIN_HEADLINE_ROWS]
+        worst = large[0][1].share if large else 1.0
+        return large, [own for own in far if own not in large and own[1].share < worst]
 
     @cached_property
     def weak(self) -> float | None:
         """The coverage that the rows could show at best, if that is far from the promise."""
-        best = max((own["coverage"] for own in self.power), default=None)
-        is_weak = best is not None and 1 - best > WEAK_TEST * (1 - self.confidence_level)
-        return best if is_weak else None
+        best = max((own["coverage"] for own in self.power), default=1.0)
+        return best if 1 - best > WEAK_TEST * (1 - self.confidence_level) else None
 
     @property
     def cannot_tell(self) -> bool:
         """Whether a group could be below and go unnoticed, or was verified on few rows."""
-        return bool(self.small) or (not self.slight and bool(self.weak or not self.power))
+        blind = bool(self.weak or not self.power) and not self.kinds["slight"]
+        return bool(self.kinds["small"]) or blind
 
 
 RULES: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     ("low", lambda f: f.is_low),
-    ("finding", lambda f: bool(f.far)),
-    ("label", lambda f: bool(f.labels)),
+    ("finding", lambda f: bool(f.kinds["far"])),
+    ("label", lambda f: bool(f.labels[0])),
     ("unclear", lambda f: f.cannot_tell),
     ("unequal", lambda f: bool(f.unequal)),
     ("pass", lambda f: True),
@@ -195,37 +191,42 @@ def audit_verdict(facts: Facts, settings: Mapping[str, str]) -> Verdict:
     best, if that says little, and ``counted`` what is counted, rows or clusters.
     """
     status = next(name for name, holds in RULES if holds(facts))
-    labels, target = facts.labels, confidence(facts.confidence_level)
-    told, unequal = [_first(status, facts)], facts.unequal
+    few = f"fewer than {MIN_HEADLINE_ROWS} {facts.unit} are too few for a verdict"
+    small, slight, (labels, small_labels) = (
+        facts.kinds["small"],
+        facts.kinds["slight"],
+        facts.labels,
+    )
+    told = [_first(status, facts)]
     if status not in ("low", "finding"):
-        if facts.slight:
-            told.append(f"A slight gap was verified: {_group(facts.slight)}.")
+        told += [f"A slight gap was verified: {_group(slight)}."] if slight else []
         told.append(_power(facts.power))
-    if facts.small and status != "low":
-        told.append(_small("group was verified to be covered less often", facts, facts.small))
+    if small and status != "low":
+        what = "A small group was verified to be covered less often"
+        told.append(f"{what}: {_group(small)}; {few}.")
     if labels:
         missed = "; ".join(map(_label, labels[:MAX_LABELS_NAMED]))
+        target = confidence(facts.confidence_level)
         told.append(f"By true label, sets cover only {missed}, instead of {target}.")
-        if others := labels[MAX_LABELS_NAMED:]:
-            also = (f"{name} ({percent(rate.share)})" for name, rate in others)
-            told.append(f"Other labels that are covered far less: {shown(also)}.")
-    if facts.small_labels:
-        told.append(_small("label stands out", facts, facts.small_labels))
-    if unequal:
+        if also := shown(f"{n} ({percent(r.share)})" for n, r in labels[MAX_LABELS_NAMED:]):
+            told.append(f"Other labels that are covered far less: {also}.")
+    if small_labels:
+        more = _more(small_labels)
+        told.append(f"A small label stands out: {_label(small_labels[0])}{more}; {few}.")
+    for own in facts.unequal[:1]:
         told.append(
-            f"Set sizes differ: {unequal[0].rule} gets {size(unequal[0].mean_size)} labels per "
-            f"set, everyone else {size(unequal[0].others_size)} "
-            f"({p_value(unequal[0].adjusted_p_value, 'adjusted p')}){_more(unequal)}."
+            f"Set sizes differ: {own.rule} gets {size(own.mean_size)} labels per set, everyone "
+            f"else {size(own.others_size)} ({p_value(own.adjusted_p_value, 'adjusted p')})"
+            f"{_more(facts.unequal)}."
         )
-    weak = {"n": facts.overall.n, "detectable": facts.weak} if facts.weak else None
     return Verdict.of(
         status,
         _title(status, facts),
         told,
         _audit_steps(status, facts, settings),
         settings,
-        small_finding=bool(facts.small),
-        weak_test=weak,
+        small_finding=bool(small),
+        weak_test={"n": facts.overall.n, "detectable": facts.weak} if facts.weak else None,
         counted=facts.unit,
     )
 
@@ -235,40 +236,32 @@ def _first(status: str, facts: Facts) -> str:
     overall, target, main = facts.overall, confidence(facts.confidence_level), facts.main
     covered, once = percent(overall.share), counted_once(overall.told())
     if status == "low":
-        worst = _none_worse(len(facts.findings), facts.unit)
-        worst = f"the worst group is {_group([main])}" if main else worst
-        everyone = f"{covered} of everyone{once and f' ({once})'}"
-        return f"Sets cover {everyone} instead of {target}; {worst}."
-    if status == "finding" and main:
-        evidence = main.rate.in_words(adjusted_p_value=main.adjusted_p_value).split("(", 1)[1]
-        told = (
-            f"Rows with {main.rule} are covered {percent(main.rate.share)} of the time instead of "
-            f"{target} ({evidence}, verified on about {rows(main.rate.n)} that played no part in "
-            f"finding them, and found in {main.n_found} of {main.n_splits} random halves."
+        worst = f"the worst group is {_group([main])}" if main else "no single group stands out"
+        if n := 0 if main else len(facts.findings):
+            worst = (
+                f"{'one group was' if n == 1 else f'{n} groups were'} verified to be below too, "
+                f"but none with at least {MIN_HEADLINE_ROWS} {facts.unit} is clearly worse off "
+                "than everyone"
+            )
+        return (
+            f"Sets cover {covered} of everyone{once and f' ({once})'} instead of {target}; {worst}."
         )
-        others = shown(f"{own.rule} ({percent(own.rate.share)})" for own in facts.far[1:])
-        return f"{told} Also found: {others}." if others else told
-    if not (facts.findings or facts.power or facts.labels):
+    if status == "finding" and main:
+        others = facts.kinds["far"][1:]
+        also = shown(f"{own.rule} ({percent(own.rate.share)})" for own in others)
+        return (
+            f"Rows with {main.rule} are covered {percent(main.rate.share)} of the time instead of "
+            f"{target} ({_evidence(main)}), verified on about {rows(main.rate.n)} that played no "
+            f"part in finding them, and found in {main.n_found} of {main.n_splits} random halves."
+        ) + (also and f" Also found: {also}.")
+    if not (facts.findings or facts.power or facts.labels[0]):
         where = f" in {clusters(overall.independent)}" if once else ""
         why = ", as every cluster counts once" if once else ""
-        return (
-            f"{rows(overall.n)}{where} cannot show which groups are covered less often than "
-            f"{target}{why}."
-        )
+        cannot = f"cannot show which groups are covered less often than {target}{why}."
+        return f"{rows(overall.n)}{where} {cannot}"
     nobody = "" if facts.findings else ", and no group was verified to be covered less often"
     counted = f"{once and once + '; '}target {target}"
     return f"{covered} of {rows(overall.n)} are covered ({counted}){nobody}."
-
-
-def _none_worse(n: int, unit: str) -> str:
-    """Tell of ``n`` groups that were verified where everyone is below, and none stands apart."""
-    if n == 0:
-        return "no single group stands out"
-    verified = "one group was" if n == 1 else f"{n} groups were"
-    return (
-        f"{verified} verified to be below too, but none with at least {MIN_HEADLINE_ROWS} {unit} "
-        "is clearly worse off than everyone"
-    )
 
 
 def _power(power: Sequence[Mapping[str, Any]]) -> str:
@@ -286,36 +279,41 @@ def _title(status: str, facts: Facts) -> str:
     """Return a title, of labels next to what is to be said of groups."""
     if status in ("low", "finding"):
         return LABELS[status]
-    about = "small" if facts.small else "slight" if facts.slight else status
+    about = next((kind for kind in ("small", "slight") if facts.kinds[kind]), status)
     if about == "label":
         about = "unclear" if facts.cannot_tell else "pass"
     first = LABELS[about].replace("rows", facts.unit)
-    if not facts.labels:
+    if not facts.labels[0]:
         return first
     return f"{first}, {'and' if about in ('small', 'unclear') else 'but'} {_label_title(facts)}"
 
 
 def _audit_steps(status: str, facts: Facts, settings: Mapping[str, str]) -> list[str]:
-    table = {
+    small = facts.kinds["small"]
+    like = f"more rows like those of {small[0].rule}" if small else _more_of(facts.unit)
+    enough = f"at least {MIN_HEADLINE_ROWS} {facts.unit} in each half of the table"
+    line = protect_command(facts.main.rule.text, settings.get("protect", "")) if facts.main else ""
+    steps = {
         "low": RECALIBRATE,
-        "finding": MEND_GROUP,
-        "unclear": _on_more_rows(facts) if facts.weak and not facts.small else _collect(facts),
+        "finding": f"{MEND_GROUP} This line starts from the same rows: {line}",
+        "unclear": f"Collect {like}: a group needs {enough}.",
         "unequal": MEND_SIZES,
-        "pass": AUDIT_AGAIN,
+        "pass": "Audit again when new rows with labels arrive.",
     }
-    steps = [table[status]] if status in table else []
-    if status == "finding" and facts.main:
-        line = protect_command(facts.main.rule.text, settings.get("protect", ""))
-        steps = [f"{MEND_GROUP} This line starts from the same rows: {line}"]
-    steps += _labels_steps(facts, label_conditional=False)
-    return steps + [MEND_SIZES] * (bool(facts.unequal) and status != "unequal")
+    if facts.weak and not small:
+        steps["unclear"] = _on_more_rows(facts)
+    chosen = [steps[status]] if status in steps else []
+    chosen += _labels_steps(facts, label_conditional=False)
+    return chosen + [MEND_SIZES] * (bool(facts.unequal) and status != "unequal")
 
 
 def protect_command(rule: str, shell: str = "") -> str:
     """Return the line that protects a group: in Python, or the command of a shell."""
-    if shell:
-        return f"{shell} {shlex.quote(rule)}"
-    return f"FaReGClassifier(protect=Rule.parse({rule!r}))"
+    return (
+        f"{shell} {shlex.quote(rule)}"
+        if shell
+        else f"FaReGClassifier(protect=Rule.parse({rule!r}))"
+    )
 
 
 # --- fits ---
@@ -341,20 +339,25 @@ class Change:
         """Whether there are too few rows to judge."""
         return self.after.independent < MIN_HEADLINE_ROWS
 
-    def in_words(self, target: str, *, tested: bool = False) -> str:
+    def in_words(self, level: float) -> str:
         """Return the coverage of a group before and after, on how many test rows."""
-        if self.after.n == 0:
-            return f"{self.group}: no test row in it"
         before, after = (
-            f"{percent(own.share)} ({percent(own.low)} to {percent(own.high)})"
+            f"{percent(own.share)} ({interval(own.low, own.high)})"
             for own in (self.before, self.after)
         )
         once = counted_once(self.after.told())
         test_rows = rows(self.after.n, "test row") + (once and f", {once}")
-        told = f"{self.group}: {before} → {after} on {test_rows}, target {target}"
-        return f"{told}; {p_value(self.before.p_value)} before" if tested else told
+        return f"{self.group}: {before} → {after} on {test_rows}, target {confidence(level)}"
 
-    def outcome(self, confidence_level: float) -> tuple[str, str]:
+    def repair(self, level: float) -> str:
+        """Return the sentence about a repair."""
+        if self.after.n == 0:
+            return f"{self.group}: no test row in it."
+        is_short = self.least_coverage <= self.after.high and self.after.share < level
+        chance = "; the gap that is left may be chance on so few rows" if is_short else ""
+        return f"{self.in_words(level)}; {p_value(self.before.p_value)} before{chance}."
+
+    def outcome(self, level: float) -> tuple[str, str]:
         """Return the status of a repair, and words that claim no more than the test rows show."""
         before, after = self.before.share, self.after.share
         if self.after.n == 0:
@@ -362,15 +365,14 @@ class Change:
         if self.is_small:
             return "unclear", f"was repaired, on too few test {self.after.unit} to tell"
         if self.after.high < self.least_coverage:
-            if before >= confidence_level:
+            if before >= level:
                 return "finding", "is under-covered, and was not before"
             much = "only partly" if after > before else "not"
             return "finding", f"was under-covered and is {much} repaired"
-        if before >= confidence_level:
+        if before >= level:
             return "unclear", "got larger sets, though covered as promised before"
-        if after >= confidence_level:
-            return "pass", "was under-covered and is repaired"
-        return "pass", "was under-covered and is repaired as far as the test rows can tell"
+        far = "" if after >= level else " as far as the test rows can tell"
+        return "pass", f"was under-covered and is repaired{far}"
 
 
 def fit_verdict(
@@ -392,32 +394,30 @@ def fit_verdict(
     What is left leads if it is bad, and who was made worse before that; a repair never hides it.
     """
     audit, level = audit_verdict(left, settings), left.confidence_level
-    target = confidence(level)
     status, title, told = audit.status, audit.label, list(audit.sentences)
     if repairs:
         status, title, told = _with_repairs(repairs, left, audit)
     elif repairs is not None and status == "finding":
         title = f"{title}, not repaired"
-    need = NEED_NOT_SHOWN
+    steps = {
+        "low": RECALIBRATE,
+        "finding": audit.next_steps[0] if audit.status == "finding" else MEND_GROUP,
+        "unclear": f"{USE[:-1]}: on these test rows the group was covered as promised before.",
+        "unequal": MEND_SIZES,
+        "pass": _on_more_rows(left) if left.weak else USE,
+    }
     if any(own.is_small for own in repairs or ()):
-        need = (
+        steps["unclear"] = (
             f"Fit on {_more_of(left.unit)}: a group needs at least {MIN_HEADLINE_ROWS} test "
             f"{left.unit} before its coverage can be judged."
         )
     elif audit.status == "unclear":
-        need = audit.next_steps[0]  # the audit knows what there is too little of
-    steps = {
-        "low": RECALIBRATE,
-        "finding": audit.next_steps[0] if audit.status == "finding" else MEND_GROUP,
-        "unclear": need,
-        "unequal": MEND_SIZES,
-        "pass": _on_more_rows(left) if left.weak else USE,
-    }
+        steps["unclear"] = audit.next_steps[0]  # the audit knows what there is too little of
     if worse := [own for own in made_worse if not own.is_small]:
         status = "low" if status == "low" else "finding"
         many = "One group was" if len(worse) == 1 else f"{len(worse)} groups were"
         title = f"{many} made worse; {title[0].lower()}{title[1:]}"
-        told.insert(0, f"Made worse: {'; '.join(own.in_words(target) for own in worse)}.")
+        told.insert(0, f"Made worse: {'; '.join(own.in_words(level) for own in worse)}.")
         steps = {"finding": MADE_WORSE, "low": f"{MADE_WORSE} {RECALIBRATE}"}
     chosen = [steps[status]] if status in steps else []
     chosen += _labels_steps(left, label_conditional=label_conditional)
@@ -431,27 +431,22 @@ def _with_repairs(
     repairs: Sequence[Change], left: Facts, audit: Verdict
 ) -> tuple[str, str, list[str]]:
     """Return status, title and sentences of what was repaired and of what is left."""
-    level, target = left.confidence_level, confidence(left.confidence_level)
+    level, small, said = left.confidence_level, left.kinds["small"], list(audit.sentences)
     outcomes = [own.outcome(level) for own in repairs]
     status = min((one for one, _ in outcomes), key=("finding", "unclear", "pass").index)
     title = _counted([text for _, text in outcomes])
-    told: list[str] = []
-    for own in repairs:
-        is_short = own.after.n and own.least_coverage <= own.after.high and own.after.share < level
-        chance = "; the gap that is left may be chance on so few rows" if is_short else ""
-        told.append(f"{own.in_words(target, tested=bool(own.after.n))}{chance}.")
-    said = list(audit.sentences)
+    told = [own.repair(level) for own in repairs]
     if audit.status == "low":
         return "low", audit.label, [*said, *told]
     if audit.status == "finding":
         joined = "and" if status == "finding" else "but"
         return "finding", f"{title}, {joined} an under-covered group is left", [*said, *told]
     if status != "finding":
-        title = f"{title}, but {TOO_SMALL}" if left.small else title
-        if left.labels:
-            joined = "and" if left.small else "but"
-            status, title = "label", f"{title}, {joined} {_label_title(left)}"
-        elif audit.status == "unclear" and (left.small or not left.weak):
+        title = f"{title}, but {TOO_SMALL}" if small else title
+        if left.labels[0]:
+            status = "label"
+            title = f"{title}, {'and' if small else 'but'} {_label_title(left)}"
+        elif audit.status == "unclear" and (small or not left.weak):
             status = "unclear"
         elif audit.status == "unequal" and status == "pass":
             status = "unequal"
@@ -473,60 +468,60 @@ def _counted(texts: list[str]) -> str:
 # --- pieces of sentences ---
 
 
+def _evidence(own: Finding) -> str:
+    return evidence(own.to_dict())
+
+
 def _group(groups: Sequence[Finding]) -> str:
-    """Return the first group with its evidence, and how many more there are."""
-    first = groups[0]
-    told = first.rate.in_words(adjusted_p_value=first.adjusted_p_value)
-    return f"{first.rule}, {told}{_more(groups)}"
+    own = groups[0]
+    rate = f"{percent(own.rate.share)} of {rows(own.rate.n)} ({_evidence(own)})"
+    return f"{own.rule}, {rate}{_more(groups)}"
 
 
-def _label(label: tuple[str, Rate]) -> str:
+def _label(label: Label) -> str:
     name, rate = label
-    share, evidence = rate.in_words(p_value=None).split(" (", 1)
-    return f"{share} whose true label is {name} ({evidence}"
+    told = evidence({**rate.told(), "p_value": None})
+    return f"{percent(rate.share)} of {rows(rate.n)} whose true label is {name} ({told})"
 
 
 def _more(groups: Sequence[Any]) -> str:
     return f", and {len(groups) - 1} more like it" if len(groups) > 1 else ""
 
 
-def _small(what: str, facts: Facts, groups: Sequence[Any]) -> str:
-    told = _group(groups) if groups is facts.small else f"{_label(groups[0])}{_more(groups)}"
-    few = f"fewer than {MIN_HEADLINE_ROWS} {facts.unit} are too few for a verdict"
-    return f"A small {what}: {told}; {few}."
-
-
-def _label_title(facts: Facts) -> str:
-    if len(facts.labels) == 1:
-        name, rate = facts.labels[0]
-        return f"true label {name} is covered only {percent(rate.share)}"
-    far = f"covered far less than {confidence(facts.confidence_level)}"
-    return f"true labels {_listed(facts.labels)} are {far}"
-
-
-def _listed(labels: Sequence[tuple[str, Rate]]) -> str:
-    names = [name for name, _ in labels[:MAX_LABELS_NAMED]]
-    if len(labels) > len(names):
-        names.append(f"{len(labels) - len(names)} more")
-    return _and(names)
+def _more_of(unit: str) -> str:
+    return "more rows" if unit == "rows" else "rows of more clusters"
 
 
 def _and(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
+def _listed(labels: Sequence[Label]) -> str:
+    names = [name for name, _ in labels[:MAX_LABELS_NAMED]]
+    more = len(labels) - len(names)
+    return _and([*names, f"{more} more"] if more else names)
+
+
+def _label_title(facts: Facts) -> str:
+    (name, rate), *others = facts.labels[0]
+    if not others:
+        return f"true label {name} is covered only {percent(rate.share)}"
+    far = f"covered far less than {confidence(facts.confidence_level)}"
+    return f"true labels {_listed(facts.labels[0])} are {far}"
+
+
 def _labels_steps(facts: Facts, *, label_conditional: bool) -> list[str]:
     """Say what helps labels that are covered far too rarely."""
-    if not facts.labels:
+    labels = facts.labels[0]
+    if not labels:
         return []
-    names = _listed(facts.labels)
     if label_conditional:
-        return [f"Add calibration rows of {names}: each label already has its own calibration."]
-    is_are = "is" if len(facts.labels) == 1 else "are"
+        own = "each label already has its own calibration"
+        return [f"Add calibration rows of {_listed(labels)}: {own}."]
     return [
-        f"If it matters that {names} {is_are} missed, fit again with label_conditional=True, which "
-        "makes the promise for every true label. Sets get larger and some groups may lose "
-        "coverage, so compare both fits before you choose."
+        f"If it matters that {_listed(labels)} {'is' if len(labels) == 1 else 'are'} missed, fit "
+        "again with label_conditional=True, which makes the promise for every true label. Sets get "
+        "larger and some groups may lose coverage, so compare both fits before you choose."
     ]
 
 
@@ -539,28 +534,14 @@ def _on_more_rows(facts: Facts) -> str:
     )
 
 
-def _empty_step(empty: Mapping[str, Any], confidence_level: float) -> str:
+def _empty_step(empty: Mapping[str, Any], level: float) -> str:
     """Say how many sets are empty, why, and how to avoid them."""
-    reason = "."
-    if empty["accuracy"] > confidence_level:
-        reason = (
-            f": the model is right for {percent(empty['accuracy'])}, more than the "
-            f"{confidence(confidence_level)} asked for, so sets of easy rows are left empty at "
-            "random."
-        )
+    why = (
+        f": the model is right for {percent(empty['accuracy'])}, more than the {confidence(level)} "
+        "asked for, so sets of easy rows are left empty at random"
+    )
     return (
         f"{percent(empty['share'])} of the sets are empty, and the top label is right for "
-        f"{percent(empty['right'])} of these rows{reason} If every row needs a label, fit again "
-        "with allow_empty=False; coverage can only rise."
+        f"{percent(empty['right'])} of these rows{why if empty['accuracy'] > level else ''}. If "
+        "every row needs a label, fit again with allow_empty=False; coverage can only rise."
     )
-
-
-def _collect(facts: Facts) -> str:
-    """Say what is missing where an audit cannot tell: rows of a group, or rows, or clusters."""
-    more = f"more rows like those of {facts.small[0].rule}" if facts.small else _more_of(facts.unit)
-    enough = f"at least {MIN_HEADLINE_ROWS} {facts.unit} in each half of the table"
-    return f"Collect {more}: a group needs {enough}."
-
-
-def _more_of(unit: str) -> str:
-    return "more rows" if unit == "rows" else "rows of more clusters"

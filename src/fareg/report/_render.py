@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fareg import _words
 from fareg.report import _figures
 
+HEAD = ("Group", "Rows", "Covered", "95% interval", "Labels per set", "One label", "No label")
+MAX_NAME = 44  # characters of a group in a text table
 FORMATS = (
     "percent", "probability", "confidence", "count", "rows", "size", "risk", "evidence", "said_of",
 )  # fmt: skip
@@ -53,6 +56,48 @@ def render_card(card: Mapping[str, Any]) -> str:
     style = Markup(_source(environment, "card.css"))
     template = environment.get_template("card.html")
     return str(template.render(card=card, figures=_figures, style=style))
+
+
+def render_markdown(summary: Mapping[str, Any], *, as_card: bool = False) -> str:
+    """Return title, what was promised, verdict, next steps and the first table as Markdown.
+
+    A section of a model card has YAML before it, as Hugging Face reads it: task, and coverage as
+    measured, for ``model-index``.
+    """
+    environment = _environment()
+    environment.autoescape = False  # Markdown has signs of its own
+    environment.filters["safe_text"] = _safe
+    template = environment.get_template("audit.md")
+    rows = [table_cells(row) for row in summary["table"]]
+    return str(template.render(s=summary, as_card=as_card, head=HEAD, rows=rows)) + "\n"
+
+
+def text_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the first table as lines of text."""
+    short = ({**row, "group": _words.shortened(row["group"], MAX_NAME)} for row in rows)
+    cells = [list(HEAD), *map(table_cells, short)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for first, *others in cells:
+        right = (f"{own:>{width}}" for own, width in zip(others, widths[1:], strict=True))
+        lines.append("  ".join([f"  {first:<{widths[0]}}", *right]))
+    return lines
+
+
+def table_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return a row of the first table as texts."""
+    few = _words.TOO_FEW if row["few"] else _words.interval(row["low"], row["high"])
+    said = {"label": "true label {}", "finding": "{} (found)", "unequal": "{} (larger sets)"}
+    covered = _words.percent(row["coverage"])
+    shares = (_words.percent(row[name]) for name in ("singletons", "empty"))
+    name = said.get(row["kind"], "{}").format(row["group"])
+    return [name, _words.count(row["n"]), covered, few, _words.size(row["mean_size"]), *shares]
+
+
+def _safe(text: Any) -> str:
+    """Return text in which nothing is markup: names come from tables."""
+    text = re.sub(r"([\\`*_\[\]|])", r"\\\1", str(text))
+    return _words.printable(str(escape(text)).replace("&#34;", '"').replace("&#39;", "'"))
 
 
 def _environment() -> Any:
