@@ -44,17 +44,8 @@ class Comparison:
     ----------
     names : pair of str
         What to call the sets before and after.
-    confidence_level : float
-        Promised coverage.
     label_conditional : bool
         Whether every label was calibrated by itself.
-    accuracy : float
-        Of the wrapped estimator.
-    before, after : dict
-        ``coverage`` and ``mean_size`` of the two kinds of sets.
-    empty : dict
-        Of the empty sets after: their ``share`` of the rows, how often the top label is ``right``
-        for them (None if there are none), and the ``accuracy`` on all rows.
     named : list of Rule, or None
         The groups that the classifier named: words as ``text``, and ``inside``, which finds rows.
         None if the method names no groups that it could verify.
@@ -92,12 +83,7 @@ class Comparison:
     """
 
     names: tuple[str, str]
-    confidence_level: float
     label_conditional: bool
-    accuracy: float
-    before: dict[str, float]
-    after: dict[str, float]
-    empty: dict[str, Any]
     named: list[Any] | None
     groups: pd.DataFrame
     left: AuditResult
@@ -107,6 +93,34 @@ class Comparison:
     y: Any
     sets: Mapping[str, BoolArray]
     people: Mapping[str, Audited]
+
+    @property
+    def confidence_level(self) -> float:
+        """Promised coverage."""
+        return self.left.confidence_level
+
+    @property
+    def accuracy(self) -> float:
+        """Accuracy of the wrapped estimator."""
+        return float(np.asarray(self.people["after"].is_top_right).mean())
+
+    @property
+    def before(self) -> dict[str, float]:
+        """Coverage and mean_size of the sets before."""
+        return self.people["before"].overall()
+
+    @property
+    def after(self) -> dict[str, float]:
+        """Coverage and mean_size of the sets after."""
+        return self.people["after"].overall()
+
+    @property
+    def empty(self) -> dict[str, Any]:
+        """Of the empty sets after: ``share``, how often the top label is ``right``, accuracy."""
+        rows = self.people["after"]
+        nothing = rows.size == 0
+        right = float(np.asarray(rows.is_top_right)[nothing].mean()) if nothing.any() else None
+        return {"share": float(nothing.mean()), "right": right, "accuracy": self.accuracy}
 
     @cached_property
     def by_label(self) -> list[dict[str, Any]]:
@@ -166,10 +180,6 @@ class Comparison:
     def _repr_html_(self) -> str:
         """Return what notebooks show: the verdict, and the groups before and after."""
 
-        def measured(row: Mapping[str, Any], moment: str) -> str:
-            ends = words.interval(row[f"{moment}_low"], row[f"{moment}_high"])
-            return f"{words.percent(row[moment])} ({ends})"
-
         return render_card(
             {
                 "title": f"{self.names[1]} on {words.rows(len(self.y))}",
@@ -180,7 +190,7 @@ class Comparison:
                     [
                         ", ".join([row["group"], *words.said_of(row)]),
                         words.count(row["n"]),
-                        *(measured(row, moment) for moment in ("before", "after")),
+                        *(words.percent(row[moment]) for moment in ("before", "after")),
                     ]
                     for row in records(self.groups)
                 ],
@@ -256,13 +266,10 @@ def compare_sets(
 ) -> Comparison:
     """Compare the sets ``before`` and ``after`` on rows that neither of them has seen.
 
-    ``sets`` holds two bool arrays of shape (n_samples, n_classes), and ``predicted`` the top label
-    of each row. ``named`` are the groups that a classifier names, objects with a ``rule``; it is
-    None for a method that names none, or could not verify them. ``levels`` are the levels of
-    disadvantage of the rows, ``listed`` the columns whose levels a reader wants to see,
-    ``promised`` what the sets after promise, in a sentence. ``n_calibration`` is how many rows
-    calibrated the sets after: the verdict blames no predictor for the difference that their draw
-    makes. All else is as in :func:`fareg.audit` and in :class:`Comparison`.
+    ``sets`` holds two bool arrays of shape (n_samples, n_classes); ``named`` are objects with a
+    ``rule``, or None; ``levels`` are those of disadvantage; ``listed`` are columns whose levels a
+    reader wants to see; ``promised`` is the promise of the sets after, in a sentence. All else is
+    as in :func:`fareg.audit` and in :class:`Comparison`.
     """
     promise = Promise.of_fitted(float(confidence_level), n_calibration)
     left = audit(
@@ -286,23 +293,9 @@ def compare_sets(
         moment: Audited(columns, is_covered(y, own, classes=classes), own.sum(axis=1), ids, right)
         for moment, own in sets.items()
     }
-    before, after = (
-        {"coverage": own.count().coverage, "mean_size": own.mean_size()}
-        for own in (people["before"], people["after"])
-    )
-    nothing = people["after"].size == 0
     return Comparison(
         names=names,
-        confidence_level=float(confidence_level),
         label_conditional=bool(label_conditional),
-        accuracy=float(right.mean()),
-        before=before,
-        after=after,
-        empty={
-            "share": float(nothing.mean()),
-            "right": float(right[nothing].mean()) if nothing.any() else None,
-            "accuracy": float(right.mean()),
-        },
         named=rules,
         groups=group_changes(people, rules or (), left.findings, promise, listed),
         left=left,
@@ -320,10 +313,8 @@ def level_story(
 ) -> dict[str, Any]:
     """Return the facts of a report about levels of disadvantage, in plain types.
 
-    The facts are ``n_levels``; ``named``, the groups in words; ``rows``, one per level; ``top``,
-    the levels from ``first`` to ``last`` together; and ``others``, the rest, None if everyone
-    shares one threshold. All have n, share, and numbers before and after, as in
-    :attr:`Comparison.groups`.
+    ``rows`` has one per level, ``top`` joins the levels whose thresholds were raised, ``others``
+    the rest (None if everyone shares one threshold).
     """
     n_levels, first = told.n_levels, told.first_raised
     is_top = (told.levels >= first).astype(np.int64)

@@ -319,6 +319,10 @@ class Audited:
             return float("nan")
         return float(np.average(self.size[rows], weights=self.weights[rows]))
 
+    def overall(self) -> dict[str, float]:
+        """Return coverage and mean size of all rows."""
+        return {"coverage": self.count().coverage, "mean_size": self.mean_size()}
+
     @cached_property
     def weights(self) -> FloatArray:
         """What each row counts: 1 over the number of rows of its cluster."""

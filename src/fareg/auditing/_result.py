@@ -218,22 +218,12 @@ class AuditResult:
         """Return what was promised, the verdict and the key numbers as a few lines of text."""
         lines = [f"{self.decided.label}: {self.verdict}", *self.opening]
         lines += [f"  next       {step}" for step in self.decided.next_steps]
-        lines.append(
-            f"  overall    {words.percent(self.coverage)} covered "
-            f"({words.evidence(self.rate.told())}), {words.size(self.mean_size)} labels per set, "
-            f"{words.rows(self.n_samples)}"
-        )
         lines += text_table(records(self.table))
         for group in self.findings:
             lines.append(
                 f"  finding    {group.rule}: {words.percent(group.rate.share)} of about "
                 f"{words.rows(group.rate.n)} ({words.evidence(group.to_dict())}), in "
                 f"{group.n_found} of {group.n_splits} halves"
-            )
-        for group in self.unequal:
-            lines.append(
-                f"  unequal    {group.rule}: {words.size(group.mean_size)} labels per set, others "
-                f"{words.size(group.others_size)}"
             )
         lines += [f"  note       {note}" for note in self.notes]
         return "\n".join(map(words.printable, lines))

@@ -284,8 +284,7 @@ def _overlap(first: BoolArray, second: BoolArray) -> float:
 def _told(groups: list[Finding]) -> list[Finding]:
     """Order groups, findings first, and leave out those that add little to the ones before.
 
-    Both are in the order in which they explain most of what is left. Beyond five, a finding is said
-    only if most of its people are in none before it.
+    Beyond five, a finding is said only if most of its people are in none before it.
     """
     told: list[Finding] = []
     before = np.zeros(len(groups[0].mask), dtype=bool)
@@ -305,14 +304,11 @@ def simulated_power(
 ) -> list[dict[str, Any]]:
     """Simulate how badly covered a group of one and of two conditions must be to be found.
 
-    Groups that hold about a third or a tenth of these rows are drawn, everyone else is covered as
-    promised, and one half looks for the group as an audit does. Coverage goes down after each group
-    that is missed and up after two in a row that are found, so it settles where 70% of the halves
-    succeed. A finding needs one half in five: it is then made in 80% of cases or more.
-
-    It is cautious: of a large table, fewer rows are simulated; a half has to propose the group
-    first and reject it with room for another proposal, and it fails at once if the group itself is
-    not rejected by the other half.
+    Groups are drawn, everyone else is covered as promised, and one half looks for the group as an
+    audit does. Coverage goes down after each group that is missed and up after two in a row that
+    are found, so it settles where 70% of the halves succeed; one half in five makes a finding, so
+    it is then made in 80% of cases or more. It is cautious: of a large table fewer rows are
+    simulated, and a half has to propose the group first and reject it beside another proposal.
     """
     people = people.sample(2 * MAX_PROPOSING, rng)
     mask_of = _masks(people.columns)

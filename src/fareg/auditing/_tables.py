@@ -168,7 +168,7 @@ def _groups(
 ) -> list[_Group]:
     """Return everyone, named groups, findings and levels; those that mean the same rows once.
 
-    The columns ``listed`` come first, so that they stay if others mean the same.
+    Levels of the columns ``listed`` come first, so that they stay if others mean the same.
     """
     groups = [_Group("everyone", np.ones(len(columns), dtype=bool), "everyone")]
     groups += [_Group(rule.text, rule.inside(columns), "named") for rule in named]
@@ -218,11 +218,7 @@ def _group_table(groups: Sequence[_Group], people: Audited) -> pd.DataFrame:
 
 
 def _chosen(table: pd.DataFrame, key: str, listed: Sequence[str] | None) -> pd.DataFrame:
-    """Return the rows of a table that are shown: all that are not levels, then levels.
-
-    Of columns that were asked for these are all levels in the order of the columns; of others, the
-    worst few with enough rows, and those that were made worse.
-    """
+    """Return the rows that are shown: of columns that nobody asked for, only the worst levels."""
     kind, n_worst = table["kind"], N_WORST if listed is None else 0
     is_asked = (kind == "level") & table["column"].isin(list(listed or ()))
     worse = (kind == "level") & ~is_asked & table.get("made_worse", pd.Series(False, table.index))
@@ -264,12 +260,7 @@ def group_changes(
     promise: Promise,
     listed: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Return everyone, the named groups, levels of the features, and what an audit found.
-
-    ``people`` holds the rows under the sets ``before`` and ``after``, ``named`` rules, ``found``
-    the findings of the audit of the sets after. The columns are those of
-    :attr:`Comparison.groups`.
-    """
+    """Return :attr:`Comparison.groups`; ``found`` are findings of the audit of the sets after."""
     groups = _groups(people["after"].columns, named, found, (), listed)
     before, after = (_group_table(groups, people[moment]) for moment in ("before", "after"))
     names = ["group", "kind", "column", "n", "share", "few", "n_clusters"]
@@ -321,8 +312,7 @@ def group_picture(
 ) -> dict[str, Any] | None:
     """Return a grid of cells over the levels of the one or two features that a rule names.
 
-    It has features, row_labels, column_labels, hidden_levels (how many are left out) and cells: a
-    list of row, column, n, coverage, low, high, and inside, the share that lies in the group.
+    ``inside`` is the share of a cell that lies in the group.
     """
     shown = [name for name in features if name in people.columns][:2]
     if not shown:
@@ -355,10 +345,7 @@ def group_picture(
 def slab_curve(
     people: Audited, *, n_directions: int, n_permutations: int, rng: np.random.Generator
 ) -> pd.DataFrame:
-    """Return WSC and WSC+ at masses 0.1 to 0.5: in-sample, held-out, and the permutation band.
-
-    The search is optimised, and every permutation repeats it.
-    """
+    """Return WSC and WSC+ at masses 0.1 to 0.5: in-sample, held-out, and the permutation band."""
     people = people.sample(MAX_SLAB_ROWS, rng)
     search = partial(
         worst_slab_curve,
