@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fareg.experiments import _page as real_tables
+from fareg.experiments import _benchmark as real_tables
 from fareg.experiments._problems import read_settings
 
 ROOT = Path(__file__).parents[1]

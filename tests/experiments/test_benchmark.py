@@ -16,9 +16,9 @@ from fareg.cli import app
 from fareg.datasets import make_synthetic
 from fareg.experiments import _bench, benchmark
 from fareg.experiments._bench import TRAIN, Store
+from fareg.experiments._benchmark import write_page
 from fareg.experiments._measures import worst_cells
 from fareg.experiments._methods import MARGINAL, _module_of, sets_of
-from fareg.experiments._page import write_page
 from fareg.experiments._problems import (
     TableProblem,
     find_table,

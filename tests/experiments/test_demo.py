@@ -30,17 +30,14 @@ def told(tmp_path_factory):
     return json.loads(runs[0].stdout), runs[1].stdout, folder
 
 
-def test_the_rows_stand_in_the_order_of_the_story(told):
-    rows = {row["method"]: row for row in told[0]["rows"]}
+def test_rows_text_and_figures_tell_the_story(told):
+    told, text, folder = told
+    rows = {row["method"]: row for row in told["rows"]}
     first, matched, levels, oracle = rows.values()
     assert [first["method"], levels["method"]] == [demo.SPLIT, demo.LEVELS]
     assert matched["size"] == pytest.approx(levels["size"], abs=0.002)
     assert first["group"] < levels["group"]
     assert oracle["method"].startswith("Oracle")
-
-
-def test_the_text_says_the_promise_and_the_figures_exist(told):
-    _, text, folder = told
     assert "above a level" in " ".join(text.split())
     for name in ("demo.png", "demo-levels.png"):
         assert name in text.replace("\n", "")

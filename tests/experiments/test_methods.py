@@ -43,9 +43,6 @@ def rows(bench, part):
     return bench.X.iloc[numbers], bench.y[numbers]
 
 
-# --- problems and base models -------------------------------------------------------------------
-
-
 def test_a_problem_is_drawn_alike_every_time_and_its_model_is_trained_once(tiny, bench):
     again = tiny.tiny_problem().prepare(bench.store)
     assert [len(getattr(bench, part)) for part in ("train", "calibration", "test")] == [200] * 3

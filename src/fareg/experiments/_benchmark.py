@@ -1,23 +1,29 @@
-"""Compare methods on published tables: from settings to one tidy file and a page."""
+"""Compare methods on published tables: from settings to one tidy file and a page.
+
+What is said around the tables of the page stands in ``page.md.jinja``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from jinja2 import TemplateError
 from rich.console import Console
 
 from fareg._engines import check_engine
 from fareg._files import check_output, check_outputs, kept_if_stopped
-from fareg._validation import InvalidInputError, check_choice, check_count
+from fareg._validation import FloatArray, InvalidInputError, check_choice, check_count
 from fareg.experiments._bench import Store, make_folder, write_file
+from fareg.experiments._figures import draw_image
 from fareg.experiments._measures import MIN_CELL
-from fareg.experiments._methods import Method, class_of, find_methods
-from fareg.experiments._page import SETTING, write_page
+from fareg.experiments._methods import METHODS, Method, class_of, find_methods
 from fareg.experiments._problems import (
     FIT_SHARE,
     LABELS,
@@ -30,10 +36,17 @@ from fareg.experiments._problems import (
     read_people,
     read_settings,
 )
+from fareg.experiments._reports import as_csv, in_digits, markdown_table, template_room
 from fareg.experiments._runs import MethodCell, collect, run_cells
 from fareg.scores import get_score
 
 RESULTS = "results.csv"
+SETTING = ["table", "labels", "model", "score", "n", "seed"]
+SPLIT = METHODS["split"].name
+PEERS = ("MAPIE split", "crepes", "crepes (Mondrian)")  # of benchmarks/peers.py
+N_RESAMPLES = 2000
+ENOUGH = 0.5  # share of the settings in which a method must have been run
+PAIRED = {"coverage": "Coverage", "mean_size": "Size", "worst_cells": "Worst cells"}
 KEYS = [*SETTING, "method"]
 
 
@@ -154,3 +167,209 @@ def _names(cell: MethodCell) -> dict[str, Any]:
     own = cell.problem
     setting = (own.table.name, own.labels, own.model, cell.score, own.n, own.seed)
     return dict(zip(KEYS, (*setting, cell.method.name), strict=True))
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def write_page(
+    results: pd.DataFrame, tables: Sequence[Table], notes: Path, page: Path
+) -> list[Path]:
+    """Write the page; figures and the table by table lie in a folder of the same name beside it."""
+    folder = page.with_suffix("")
+    files: dict[Path, str | bytes] = {page: page_text(results, tables, notes, folder.name)}
+    files[folder / "tables.csv"] = as_csv(table_by_table(results))
+    for labels, rows in _parts(results).items():
+        files[folder / f"{labels}.svg"] = draw_image(gains_figure(rows), "svg")
+    return [write_file(path, content) for path, content in files.items()]
+
+
+def page_text(results: pd.DataFrame, tables: Sequence[Table], notes: Path, folder: str) -> str:
+    """Return the page as Markdown; it links what lies in ``folder``.
+
+    ``notes`` is a folder that may hold ``conclusions.md``, what people conclude from the figures,
+    and ``shell.md``, further measurements; they become parts of the page. Both are templates, which
+    take their numbers from ``natural`` and ``noise``: means over tables, by method and measure.
+    """
+    room, parts, said = template_room(), _parts(results), {}
+    facts = {labels: _facts(rows) for labels, rows in parts.items()}
+    for name in ("conclusions", "shell"):
+        note = notes / f"{name}.md"
+        text = note.read_text(encoding="utf-8").strip() if note.is_file() else ""
+        try:
+            said[name] = room.from_string(text).render(facts)
+        except TemplateError as error:
+            message = f"{note} is not a template that can be filled: {error}"
+            raise InvalidInputError(message) from error
+    return room.get_template("page.md.jinja").render(
+        spelled={name: sorted(results[name].unique()) for name in SETTING},
+        versions=sorted(set(results.get("version", ()))),
+        folder=folder,
+        parts=[
+            {
+                "labels": labels,
+                "n_settings": len(rows.drop_duplicates(SETTING)),
+                "n_tables": rows["table"].nunique(),
+                "overview": markdown_table(_overview(rows)),
+            }
+            for labels, rows in parts.items()
+        ],
+        peers=_peers(results),
+        failures=_failures(results),
+        tables=tables,
+        **said,
+    )
+
+
+def _parts(results: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    parts = {labels: compared(results, labels) for labels in LABELS}
+    return {labels: rows for labels, rows in parts.items() if len(rows)}
+
+
+def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
+    """Return the rows of one kind of labels that can be compared, with what is paired.
+
+    Methods that were run in less than half of the settings are left out. Of the others, only
+    settings in which every method was run count, so that averages are over the same tables, models
+    and seeds. A method that failed in a setting is left out there. Other packages lack some scores
+    and are left out altogether.
+
+    ``gain`` is the coverage of the worst cells less that of split sets of the same mean size,
+    ``size_ratio`` the mean size relative to split sets at the confidence level.
+    """
+    own = results[(results["labels"] == labels) & ~results["method"].isin(PEERS)]
+    runs = own.groupby("method").size()
+    own = own[own["method"].map(runs) >= ENOUGH * runs.max()]
+    present = own.groupby(SETTING)["method"].transform("nunique")
+    own = own[(present == own["method"].nunique()) & (own["error"] == "")]
+    split = own[own["method"] == SPLIT]
+    if split.empty:  # no measure is paired, and failures have none
+        return split
+    own = own.join(
+        split.set_index(SETTING)["mean_size"].rename("of_split"), on=SETTING, how="inner"
+    )
+    return own.assign(
+        size_ratio=own["mean_size"] / own["of_split"],
+        gain=own["worst_cells"] - own["matched_worst_cells"],
+        seconds=own["fit_seconds"] + own["predict_seconds"],
+    )
+
+
+def by_table(rows: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the mean of a measure per table (rows) and method (columns)."""
+    means = rows.groupby(["table", "method"])[value].mean().unstack("method")
+    known = [method.name for method in METHODS.values()]
+    return means[sorted(means, key=lambda name: (known.index(name) if name in known else 99, name))]
+
+
+def with_interval(values: pd.Series) -> tuple[float, float, float]:
+    """Return the mean over tables and its 95% bootstrap interval, tables drawn with replacement.
+
+    >>> mean, low, high = with_interval(pd.Series([0.0, 1.0, 2.0, 3.0]))
+    >>> mean, bool(0 < low < 1 < high < 3)
+    (1.5, True)
+    """
+    present: FloatArray = values.dropna().to_numpy(np.float64)
+    if len(present) < 2:
+        return (float(present.mean()) if len(present) else np.nan, np.nan, np.nan)
+    rng = np.random.default_rng(0)
+    means = rng.choice(present, (N_RESAMPLES, len(present))).mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(present.mean()), float(low), float(high)
+
+
+def table_by_table(results: pd.DataFrame) -> pd.DataFrame:
+    """Return means per kind of labels, table and method; the error of the gain is over seeds."""
+    keys = ["labels", "table", "method"]
+    found = [pd.DataFrame(columns=keys)]
+    for rows in _parts(results).values():
+        shown = ["coverage", "mean_size", "size_ratio", "worst_cells", "group_coverage", "gain"]
+        means = rows.groupby(keys)[shown].mean()
+        seeds = rows.groupby([*keys, "seed"])["gain"].mean()  # runs of one seed are one
+        means["gain_error"] = seeds.groupby(keys).sem()
+        if "n_named" in rows:  # only some methods name groups
+            named = (rows["n_named"] > 0).where(rows["n_named"].notna())
+            means["share_named"] = named.groupby([rows[key] for key in keys]).mean()
+        found.append(means.reset_index())
+    return pd.concat(found, ignore_index=True)
+
+
+def _facts(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
+    measures = {
+        "coverage": by_table(rows, "coverage").mean(),
+        "worst": by_table(rows, "worst_cells").mean(),
+        "group": by_table(rows, "group_coverage").mean(),
+        "larger": _size_ratios(rows) - 1,
+        "gain": by_table(rows, "gain").mean(),
+    }
+    return {
+        method: {name: f"{100 * means[method]:.1f}" for name, means in measures.items()}
+        for method in rows["method"].unique()
+    }
+
+
+def _size_ratios(rows: pd.DataFrame) -> pd.Series:
+    """Return geometric means over tables of sizes relative to split sets."""
+    with np.errstate(divide="ignore"):  # sets of a method may all be empty
+        return np.exp(np.log(by_table(rows, "size_ratio")).mean())
+
+
+def _overview(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per method: averages over tables, gains with intervals."""
+    gain = by_table(rows, "gain")
+
+    def mean(name: str, digits: int = 3) -> list[str]:
+        return in_digits(by_table(rows, name).mean(), digits)
+
+    shown = pd.DataFrame({"Method": list(gain), "Coverage": mean("coverage")})
+    if rows["group_coverage"].notna().any():
+        shown["Group with noise"] = mean("group_coverage")
+    shown["Size"] = in_digits(_size_ratios(rows))
+    shown["Worst cells"] = mean("worst_cells")
+    ends = [in_digits(with_interval(gain[name]), 3, "+") for name in gain]
+    shown["Gain at equal size"] = [
+        f"{mean} ({low}, {high})" if low else mean for mean, low, high in ends
+    ]
+    shown["Seconds"] = mean("seconds", 2)
+    return shown
+
+
+def _peers(results: pd.DataFrame) -> str:
+    done = results[results["error"] == ""].set_index(SETTING)
+    split, found = done[done["method"] == SPLIT], []
+    for name in PEERS:
+        own = done[done["method"] == name]
+        shared = own.index.intersection(split.index)
+        if len(shared):
+            differences = own.loc[shared, list(PAIRED)] - split.loc[shared, list(PAIRED)]
+            means = dict(zip(PAIRED.values(), in_digits(differences.mean(), 4, "+"), strict=True))
+            found.append({"Predictor": name, "Settings": len(shared), **means})
+    return markdown_table(pd.DataFrame(found)) if found else ""
+
+
+def _failures(results: pd.DataFrame) -> list[str]:
+    failed = results[results["error"] != ""].groupby(["method", "error"])["table"]
+    return [
+        f"{method}, {len(own)} times ({', '.join(own.unique())}): {error}"
+        for (method, error), own in failed
+    ]
+
+
+def gains_figure(rows: pd.DataFrame) -> Any:
+    """Draw the gain of each method: a grey dot per table, the mean with its interval in colour."""
+    from matplotlib.figure import Figure
+
+    gain = by_table(rows, "gain").drop(columns=[SPLIT], errors="ignore")
+    figure = Figure(figsize=(7.5, 0.36 * gain.shape[1] + 1.1), layout="constrained")
+    ax: Any = figure.subplots()
+    places = np.arange(gain.shape[1])[::-1]
+    for place, (_, values) in zip(places, gain.items(), strict=True):
+        ax.scatter(100 * values, np.full(len(values), place), s=14, color="#9a9a9a", zorder=2)
+        mean, low, high = with_interval(values)
+        ax.plot([100 * low, 100 * high], [place, place], color="#0072b2", linewidth=2.5, zorder=3)
+        ax.scatter([100 * mean], [place], s=34, color="#0072b2", zorder=4)
+    ax.axvline(0.0, color="black", linewidth=0.8, zorder=1)
+    ax.set_yticks(places, list(gain.columns))
+    ax.set_xlabel("coverage of the worst cells, points above split sets of the same size")
+    ax.grid(axis="x", alpha=0.25)
+    return figure

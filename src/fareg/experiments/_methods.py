@@ -241,19 +241,12 @@ def classifier(method: Method, bench: Bench, score: str) -> Any:
     return FaReGClassifier.paper(estimator, **{"data": bench.problem.data.published, **options})
 
 
-class DrawsAlone(DrawnGroups):
-    """The union over random groups without the marginal set."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.quantiles[0] = -np.inf
-
-
 def without_marginal(model: PublishedFaReGClassifier) -> PublishedFaReGClassifier:
     """Return a fitted published classifier whose base takes the place of the marginal set."""
     drawn, base = model.calibration_.parts
+    alone = DrawnGroups(drawn.learner, drawn.sample, drawn.members, drawn.alpha)
+    alone.quantiles[0] = -np.inf  # nobody is in the marginal set for its own sake
     other = copy(model)
-    alone = DrawsAlone(drawn.learner, drawn.sample, drawn.members, drawn.alpha)
     other.calibration_ = Union((alone, base))
     return other
 

@@ -35,7 +35,7 @@ BOOSTING = BaseModel("hgb")
 QUICK_BASE = BaseModel(hidden=(64, 32), learning_rate=3e-3, max_epochs=60, patience=20)
 QUICK_METRICS = MetricSettings(n_directions=100, n_permutations=9)
 QUICK_EPOCHS = 200
-QUICK_SIZES = (200, 500)
+SIZES, QUICK_SIZES = (200, 500, 1000, 2000, 4000), (200, 500)
 N_SWEEP, N_PICTURE = 2000, 4000
 STEPS = (0.0, 0.003, 0.006)  # along the latent, in Fig. 8
 TIMED = 3  # repetitions of what is timed
@@ -99,14 +99,8 @@ class Plan:
         return [MARGINAL, AFCPS[1], paper, LEVELS, size_matched(paper), ORACLE]
 
 
-def _synthetic_sizes(plan: Plan) -> Iterator[Named]:
-    problems = plan.sweep("xnor", (200, 500, 1000, 2000, 4000))
-    yield from plan.compare(problems, comparison(plan.epochs))
-
-
-def _nursery_sizes(plan: Plan) -> Iterator[Named]:
-    problems = plan.sweep("nursery", (200, 500, 1000, 2000))
-    yield from plan.compare(problems, comparison(plan.epochs))
+def _sizes(kind: str, full: Sequence[int]) -> Callable[[Plan], Iterator[Named]]:
+    return lambda plan: plan.compare(plan.sweep(kind, full), comparison(plan.epochs))
 
 
 def _condcp(plan: Plan) -> Iterator[Named]:
@@ -188,7 +182,7 @@ def _selection(plan: Plan) -> Iterator[Named]:
     """Ask which features are selected, also where there is no group at all."""
     methods = [*AFCPS, plan.paper(), LEVELS]
     for kind, words in {"xnor": "with the group", "none": "without any group"}.items():
-        problems = plan.sweep(kind, (200, 500, 1000, 2000, 4000), codes="authors")
+        problems = plan.sweep(kind, SIZES, codes="authors")
         yield from plan.compare(problems, methods, data=words)
 
 
@@ -227,11 +221,11 @@ class Target:
 TARGETS = {
     "wsc-cdf": Target("Fig. 2: worst-slab coverage over directions", _slabs_once, "cdf"),
     "wsc-table": Target("Table 1: WSC and WSC+ against delta", _slabs, "slabs"),
-    "synthetic": Target("Fig. 3 and 4: synthetic data against N", _synthetic_sizes, "sizes"),
+    "synthetic": Target("Fig. 3 and 4: synthetic data against N", _sizes("xnor", SIZES), "sizes"),
     "selection": Target(
         "Fig. 4 b-d: selected features, and without a group", _selection, "selection"
     ),
-    "nursery": Target("Fig. 5: Nursery against N", _nursery_sizes, "sizes"),
+    "nursery": Target("Fig. 5: Nursery against N", _sizes("nursery", SIZES[:-1]), "sizes"),
     "nursery-cut": Target("Nursery as the code of AFCP has it", _cut_nurseries, "comparison"),
     "delta": Target("Fig. 6: group size delta", _vary("delta", DELTAS), "sweep"),
     "delta-draws": Target("Group size delta at few draws", _delta_draws, "sweep"),
