@@ -20,8 +20,7 @@ from sklearn.base import BaseEstimator
 from fareg import calibration, classifiers, groups, paper, shift
 from fareg._levels import LevelCoding, Levels
 from fareg._validation import InvalidInputError, require
-from fareg.persistence._kinds import FUNCTIONS, NAMED, name_of
-from fareg.persistence._shapes import SHAPES, state_of
+from fareg.persistence._shapes import FUNCTIONS, NAMED, SHAPES, name_of, state_of
 
 CLASSIFIERS: dict[str, Any] = {
     cls.__name__: cls for cls in (*classifiers.CLASSIFIERS, paper.PublishedFaReGClassifier)

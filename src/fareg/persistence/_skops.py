@@ -25,8 +25,7 @@ from fareg._validation import FaregError, InvalidInputError, require
 from fareg._words import first_line, printable
 from fareg.persistence._checks import rounds_arrays, tree_arrays
 from fareg.persistence._codec import MAX_DEPTH
-from fareg.persistence._kinds import FUNCTIONS, NAMED, TYPES
-from fareg.persistence._shapes import LEFT_OUT, SHAPES
+from fareg.persistence._shapes import FUNCTIONS, LEFT_OUT, NAMED, SHAPES, TYPES
 
 FREE_BYTES = 1 << 22  # bytes that any part may unfold to; parsed JSON takes forty times as many
 MAX_RATIO = 200  # further bytes that a file may unfold to, for each of its own
