@@ -306,7 +306,7 @@ def edited_number(content, data, value):
     return resigned(changed), name in held
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @cases(280)
 @given(
     data=st.data(),
