@@ -124,6 +124,16 @@ def test_methods_in_place_of_types_are_named():
         _skops.load(packed)
 
 
+def test_a_class_of_the_same_name_from_elsewhere_is_not_taken_for_ours(tmp_path):
+    def change(schema):
+        schema["__module__"] = "elsewhere"
+
+    packed = rewritten(skops.io.dumps(LogisticRegression().fit(ROWS, TWO)), change)
+    (tmp_path / "m.skops").write_bytes(packed)
+    with pytest.raises(fareg.FaregError, match=r"not trusted: .*elsewhere\.LogisticRegression"):
+        read_estimator(tmp_path / "m.skops")
+
+
 def test_nothing_that_a_file_names_is_imported(honest, tmp_path, monkeypatch):
     (tmp_path / "planted_by_a_file.py").write_text("class Own: pass\n")
     monkeypatch.syspath_prepend(tmp_path)

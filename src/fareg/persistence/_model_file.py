@@ -373,7 +373,18 @@ def load(
 
 
 def describe(path: AnyPath, *, sha256: str | None = None) -> dict[str, Any]:
-    """Return what a model file says about itself; see :meth:`ModelFile.describe`."""
+    """Return what a model file says about itself; see :meth:`ModelFile.describe`.
+
+    Examples
+    --------
+    >>> import fareg
+    >>> from fareg.persistence import describe
+    >>> try:
+    ...     describe("no-such-file.fareg")
+    ... except fareg.FaregError as error:
+    ...     print(error)
+    cannot read no-such-file.fareg: there is no such file; check the path
+    """
     return ModelFile.open(path, sha256=sha256).describe()
 
 
