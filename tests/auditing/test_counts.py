@@ -19,7 +19,7 @@ from fareg import (
 from fareg.auditing import RowLevels, compare_sets
 from fareg.auditing._rate import Audited, Count, Promise
 from fareg.auditing._reading import read_clusters, warn_of_repeats
-from fareg.auditing._search import Question, search
+from fareg.auditing._search import Question, _Proposer, search
 from fareg.metrics import clopper_pearson
 
 NINETY = Promise(0.9)
@@ -184,6 +184,21 @@ def test_bad_clusters_get_a_sentence(clusters, message):
         read_clusters(pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [1, 2, 3]}), clusters)
 
 
+@pytest.mark.parametrize(("n_rejecting", "adjusted"), [(3, 1.0), (4, 0.005), (20, 0.005)])
+def test_a_finding_needs_a_fifth_of_the_halves_and_pays_for_all_of_them(n_rejecting, adjusted):
+    """At least k = 4 of B = 20 halves reject: B / k times their k-th p-value (Meinshausen 2009)."""
+    n = 400
+    people = Audited(pd.DataFrame({"a": np.arange(n) % 2.0}), np.ones(n, bool), np.ones(n, int))
+    rule, testing = Rule.parse("a = 1"), np.arange(n) < 200
+    inside = rule.inside(people.columns)
+    said = [(testing, [(inside, 0.001 if i < n_rejecting else 1.0)]) for i in range(20)]
+    proposer = _Proposer(people, np.zeros(n), lambda *_: 1.0, 8, lambda _: inside)
+    found = proposer._judged(rule, inside, said, Question(NINETY, 0.05, 20))
+    assert found.adjusted_p_value == pytest.approx(adjusted)
+    assert found.is_finding == (adjusted < 0.05)
+    assert (found.n_found, found.rate.n) == (20, 100)
+
+
 def copies(n, times, rng):
     X = pd.DataFrame({"sex": rng.choice(["f", "m"], n), "income": rng.normal(size=n)})
     covered = rng.random(n) < 0.9
@@ -289,7 +304,11 @@ def test_every_table_tells_the_same_coverage_by_cluster():
     np.testing.assert_allclose(everyone, by_cluster, rtol=1e-12)
     assert all(row["before"] == row["coverage"] for row in told.by_label)
     women = told.groups.set_index("group").loc["sex=f"]
-    weights = 1 / sizes[clusters[sex == "f"]]
+    weights, labels = 1 / sizes[clusters], sets.sum(axis=1)
+    by_size = [told.before["mean_size"], left.table["mean_size"][0], told.groups["after_size"][0]]
+    np.testing.assert_allclose(by_size, np.average(labels, weights=weights))
+    weights = weights[sex == "f"]
+    assert women["after_size"] == pytest.approx(np.average(labels[sex == "f"], weights=weights))
     assert women["after"] == pytest.approx(np.average(covered[sex == "f"], weights=weights))
     assert women["n_clusters"] == len(np.unique(clusters[sex == "f"])) < women["n"]
     assert "in every coverage each cluster counts once" in told.to_dict()["notes"][-1]

@@ -312,6 +312,12 @@ def test_all_rows_below_the_target_lead():
     assert "RULE: " in told.sentence
 
 
+def test_everyone_is_not_called_low_where_the_draw_of_calibration_rows_explains_it():
+    low = facts(share=0.87, high=0.88)
+    assert audit_verdict(low, {}).status == "low"
+    assert audit_verdict(replace(low, least_coverage=0.86), {}).status == "pass"
+
+
 def test_who_was_made_worse_leads_if_there_are_rows_to_tell():
     worse = repair("HURT", before=0.91, after=0.8, low=0.77, high=0.83)
     told = fitted([repair()], made_worse=[worse])
