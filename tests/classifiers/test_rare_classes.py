@@ -14,7 +14,7 @@ from fareg.persistence import describe
 from fareg.report import render_report
 from fareg.workflow import audit_file, fit_file, predict_file
 from fareg.workflow._models import LIBRARIES, MODELS
-from fareg.workflow._target import check_target, check_training_labels, warn_of_leak
+from fareg.workflow._roles import check_target, check_training_labels, warn_of_leak
 
 INSTALLED = [name for name in MODELS if name not in LIBRARIES or find_spec(name)]
 LONE = ["Lone A", "lone|b", "Ünique", "d", "e", "f"]

@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 import fareg
-from fareg.cli._fit import _print_trial
+from fareg.cli._commands import _print_trial
 from fareg.persistence import describe
 from fareg.workflow import audit_file
-from fareg.workflow._labels import label_texts
 from fareg.workflow._predict import ANSWERS
 from shell import DATA, FRAME, SMALL, refused, run
 
@@ -208,35 +207,16 @@ def test_notes_of_a_user_are_shown_and_taken_for_nothing_else(notes, tmp_path):
     pd.testing.assert_frame_equal(sets, expected, check_dtype=False)
 
 
-def test_a_changed_verdict_of_fit_is_a_note(place, tmp_path):
-    told = describe(place / "m.fareg")["metadata"] | {"verdict": "fine"}
-    fareg.save(fareg.load(place / "m.fareg"), tmp_path / "m.fareg", metadata=told)
-    assert "verdict fine" in " ".join(run("info", tmp_path / "m.fareg").stdout.split())
-
-
 def test_predict_finds_columns_by_name(place, tmp_path):
-    FRAME[2400:][[*reversed(FRAME.columns)]].assign(extra="x").to_csv(
-        tmp_path / "turned.csv", index=False
+    turned = FRAME[2400:][[*reversed(FRAME.columns)]].assign(extra="x")
+    turned.to_csv(tmp_path / "turned.csv", index=False)
+    predict = ("predict", place / "m.fareg")
+    told = json.loads(
+        run(*predict, place / "new.csv", "--out", tmp_path / "a.csv", "--json").stdout
     )
-    first = json.loads(
-        run(
-            "predict", place / "m.fareg", place / "new.csv", "--out", tmp_path / "a.csv", "--json"
-        ).stdout
-    )
-    run("predict", place / "m.fareg", tmp_path / "turned.csv", "--out", tmp_path / "b.csv")
+    run(*predict, tmp_path / "turned.csv", "--out", tmp_path / "b.csv")
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
-    assert first["rows"] == 600
-    assert sum(first["sizes"].values()) == 600
-
-
-def test_a_text_of_digits_stays_text(tmp_path):
-    table = pd.DataFrame({"code": ["007", "7", "x", "1.0"] * 30, "y": ["a", "b", "c", "d"] * 30})
-    table.to_csv(tmp_path / "t.csv", index=False)
-    model, out = tmp_path / "m.fareg", tmp_path / "sets.csv"
-    run("fit", tmp_path / "t.csv", "--target", "y", "--estimator", "logistic", "--out", model)
-    table[:2].to_csv(tmp_path / "digits.csv", index=False)
-    run("predict", model, tmp_path / "digits.csv", "--out", out)
-    assert pd.read_csv(out)["top"].tolist() == ["a", "b"]
+    assert told["rows"] == sum(told["sizes"].values()) == 600
 
 
 def test_codes_keep_their_leading_zeros(tmp_path):
@@ -366,18 +346,6 @@ def test_audit_reads_the_sets_of_any_tool(place, tmp_path):
     assert told[0]["overall"]["mean_size"] == pytest.approx(sets.sum(axis=1).mean())
 
 
-def test_audit_finds_the_group_and_writes_a_report(tmp_path):
-    table = FRAME[:1000].copy()
-    # nothing for those in the group, the right label for all others
-    table["sets"] = table["outcome"].str.replace("|", "\\|").where(~DATA.group[:1000])
-    table.to_csv(tmp_path / "t.csv", index=False)
-    report = tmp_path / "audit.html"
-    options = ("--target", "outcome", "--sets", "sets", "--sensitive", "Color,Gender")
-    done = run("audit", tmp_path / "t.csv", *options, "--report", report)
-    assert "Color = Blue and Gender = Male" in done.stdout
-    assert "<html" in report.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("form", ["{0}|{1}", "{0} | {1}", '["{0}", "{1}"]'])
 def test_audit_reads_sets_as_tools_write_them(tmp_path, form):
     table = SMALL[["Color", "Gender"]].assign(y=["low", "mid"] * 60, sets=form.format("low", "mid"))
@@ -411,11 +379,3 @@ def test_audit_of_predictions_beside_the_table_finds_no_group_in_them(place, tmp
     )
     assert named["data"]["sensitive_features"] == ["Color", "size"]
     assert not any("belong to the predictions" in note for note in named["warnings"])
-
-
-def test_labels_are_compared_as_text():
-    assert label_texts([1, 2]).tolist() == ["1", "2"]
-    assert label_texts([1.0, 2.0]).tolist() == ["1", "2"]
-    assert label_texts(["a", "1"]).tolist() == ["a", "1"]
-    assert label_texts([True, False]).tolist() == ["True", "False"]
-    assert label_texts([0.5]).tolist() == ["0.5"]

@@ -206,7 +206,7 @@ def test_parts_without_rows_are_left_out(place, tmp_path):
 
 
 def test_what_is_wrong_with_a_folder_is_said_in_one_line(place, tmp_path):
-    model, parts = place / "m.fareg", place / "parts"
+    model, parts, odd = place / "m.fareg", place / "parts", tmp_path / "odd"
 
     def refused(match, data, out=tmp_path / "sets", **options):
         with pytest.raises(FaregError, match=match) as caught:
@@ -219,18 +219,20 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_line(place, tmp_path):
     refused("holds no Parquet file", tmp_path / "empty")
     (tmp_path / "empty" / "notes.txt").write_text("hello")
     refused("must hold Parquet files only, got notes.txt", tmp_path / "empty")
-    refused("it exists", parts, out=tmp_path / "empty")
-    refused("it lies in .*parts, which is read; choose another name", parts, out=parts / "sets")
     (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
-    refused("it exists", parts, out=tmp_path / "lost")
+    for match, out in {
+        "it exists": tmp_path / "empty",
+        "exists; remove": tmp_path / "lost",
+    }.items():
+        refused(match, parts, out=out)
     refused("there is no folder", parts, out=tmp_path / "no" / "sets")
     refused("engine must be one of local, dask", parts, engine="spark")
     refused("jobs must be", parts, jobs=0)
-    shutil.copytree(parts, tmp_path / "odd")
-    pd.DataFrame({"Color": ["Red"]}).to_parquet(tmp_path / "odd" / "part-003.parquet")
-    refused("part-003.parquet has no columns Gender", tmp_path / "odd", jobs=1)
-    (tmp_path / "odd" / "part-003.parquet").write_bytes(b"PAR1 and no more")
-    refused("part-003.parquet cannot be read as Parquet", tmp_path / "odd", jobs=2)
+    shutil.copytree(parts, odd)
+    pd.DataFrame({"Color": ["Red"]}).to_parquet(odd / "part-003.parquet")
+    refused("part-003.parquet has no columns Gender", odd, jobs=1)
+    (odd / "part-003.parquet").write_bytes(b"PAR1 and no more")
+    refused("part-003.parquet cannot be read as Parquet", odd, jobs=2)
     assert list(tmp_path.glob(".sets*"))  # parts that could be answered
     predict_file(model, parts, tmp_path / "sets", jobs=1)
     assert not list(tmp_path.glob(".sets*"))

@@ -12,12 +12,12 @@ from fareg.cli._commands import (
     benchmark,
     calibrate,
     demo,
+    fit,
     info,
     monitor,
     predict,
     reproduce,
 )
-from fareg.cli._fit import fit
 from fareg.cli._options import HELP, described
 from fareg.cli._stopping import JSON, one_sentence, print_anything
 

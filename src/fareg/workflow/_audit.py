@@ -23,9 +23,8 @@ from fareg.persistence import ModelFile, SeenRows
 from fareg.workflow._asking import ask, id_column, label_kinds, model_columns, read_columns
 from fareg.workflow._labels import as_known, label_texts, read_set_texts
 from fareg.workflow._predict import ANSWERS
-from fareg.workflow._roles import id_note
+from fareg.workflow._roles import id_note, labelled_rows
 from fareg.workflow._table import MAX_ROWS, Progress, Table, quiet
-from fareg.workflow._target import labelled_rows
 from fareg.workflow._values import as_kinds, column_kinds
 
 

@@ -39,8 +39,8 @@ from fareg.workflow._asking import (
     read_columns,
 )
 from fareg.workflow._labels import label_texts
+from fareg.workflow._roles import check_missing
 from fareg.workflow._table import MAX_ROWS, Progress, Table, quiet
-from fareg.workflow._target import check_missing
 from fareg.workflow._values import as_kinds
 
 MAX_REMEMBERED = 10**6  # rows of a file that the model file remembers

@@ -22,15 +22,15 @@ from fareg.persistence import SeenRows, save
 from fareg.scores import SCORES
 from fareg.workflow._models import ModelSource, Probabilities, base_model
 from fareg.workflow._readers import is_parquet
-from fareg.workflow._roles import AskedRoles
-from fareg.workflow._table import MAX_ROWS, Progress, Table, check_safe_csv, quiet
-from fareg.workflow._target import (
+from fareg.workflow._roles import (
+    AskedRoles,
     check_clusters,
     check_target,
     check_training_labels,
     labelled_rows,
     warn_of_leak,
 )
+from fareg.workflow._table import MAX_ROWS, Progress, Table, check_safe_csv, quiet
 from fareg.workflow._values import column_kinds
 
 TEST_SIZE = 0.2

@@ -14,8 +14,8 @@ from fareg._words import HTML, JSON
 from fareg.monitoring import CoverageMonitor
 from fareg.persistence import ModelFile
 from fareg.workflow._asking import as_labels, id_column, label_kinds, model_columns, read_columns
+from fareg.workflow._roles import labelled_rows
 from fareg.workflow._table import Progress, Table, quiet
-from fareg.workflow._target import labelled_rows
 
 
 def monitor_file(
