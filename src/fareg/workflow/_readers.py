@@ -22,7 +22,7 @@ from fareg._words import CSV, PARQUET, TABLE, first_line, repeated, shown
 
 SEPARATORS = (",", ";", "\t")  # of columns in a CSV file
 LONGEST = 2**31 - 1  # characters of a value; Python's csv refuses more than 131,072 by itself
-CHUNK = 1 << 13  # rows of a CSV file that are texts of Python at a time
+CHUNK = 1 << 11  # rows of a CSV file that are texts of Python at a time
 TEXT = pyarrow.large_string()
 NO_MEMORY = ("out of memory", "Failed to launch worker thread")  # as pandas and Arrow say it
 
@@ -81,12 +81,13 @@ class CsvFile:
         with reading(self.source):
             lines = self._rows()
             while some := list(islice(lines, min(size, CHUNK))):
-                n = len(some)
+                low, high = start, start + len(some)
+                start = high
                 if rows is not None:
-                    low, high = np.searchsorted(rows, [start, start + n])
-                    some = [some[row - start] for row in rows[low:high]]
-                start += n
-                texts = [pyarrow.array([row[place] for row in some], TEXT) for place in places]
+                    own = rows[slice(*np.searchsorted(rows, [low, high]))] - low
+                    some = [some[row] for row in own]
+                values = list(zip(*some, strict=True)) or [()] * len(self.names)
+                texts = [pyarrow.array(values[place], TEXT) for place in places]
                 yield pyarrow.table(texts, names=columns)
 
     def _rows(self) -> Iterator[list[str]]:

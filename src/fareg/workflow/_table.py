@@ -202,19 +202,23 @@ class Table:
     ) -> pd.DataFrame:
         """Return an Arrow table as a frame, its written texts as what they spell."""
         names = table.column_names
-        values = {
+        written = {
             name: values_of(table[name], name, kinds.get(name), label=name in labels)
             for name in names
             if name in self._file.texts
         }
-        stored = [name for name in names if name not in values]
-        if stored:  # each column is freed as soon as it is converted
-            options = {"date_as_object": False, "split_blocks": True, "self_destruct": True}
-            frame = table.select(stored).to_pandas(strings_to_categorical=coded, **options)
-            for name in stored:
-                is_label = coded and name in labels and frame[name].dtype == "category"
-                values[name] = frame[name].astype(object) if is_label else frame[name]
-        return pd.DataFrame(values)[names]
+        if len(written) == len(names):
+            return pd.DataFrame(written)
+        # Each column is freed as soon as it is converted.
+        options = {"date_as_object": False, "split_blocks": True, "self_destruct": True}
+        stored = table.select([name for name in names if name not in written])
+        frame = stored.to_pandas(strings_to_categorical=coded, **options)
+        texts = [name for name in labels if name in frame and frame[name].dtype == "category"]
+        if not written and not texts:
+            return frame
+        return frame.assign(**written, **{name: frame[name].astype(object) for name in texts})[
+            names
+        ]
 
 
 def read_table(path: AnyPath, **options: Any) -> pd.DataFrame:
