@@ -117,19 +117,6 @@ def test_any_table_is_an_answer_or_a_fareg_error(
         assert (fareg.load(tmp_path / "m.fareg").predict_set(table) == sets).all()
 
 
-@cases(30)
-@given(first=tables(min_rows=20), second=tables(), name=st.sampled_from(sorted(CLASSIFIERS)))
-def test_any_other_table_in_predict_is_an_answer_or_a_fareg_error(first, second, name):
-    clf = CLASSIFIERS[name].set_params(estimator=ESTIMATORS["logistic"], random_state=0)
-    try:
-        clf.fit(first, labels_for(["a", "b"], len(first)))
-        n = min(len(first.columns), len(second.columns))
-        second = second.iloc[:, :n].set_axis(first.columns[:n], axis=1)
-        assert len(clf.predict_set(second)) == len(second)
-    except fareg.FaregError:
-        return
-
-
 # --- predict: one model, thousands of tables that are not what it was fitted on ----------------
 
 

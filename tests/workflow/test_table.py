@@ -1,7 +1,6 @@
 """One table, whatever holds it: CSV, gzip, Parquet, folders; whole, by a sample, in batches."""
 
 import gzip
-import os
 from collections import Counter
 from itertools import combinations
 from math import comb
@@ -325,36 +324,3 @@ def test_a_table_without_rows_is_told_as_such(name, tmp_path):
     FRAME[:0].to_parquet(tmp_path / "parts" / "0.parquet")
     with pytest.raises(FaregError, match="has no rows"):
         read_table(tmp_path / name)
-
-
-# --- a table that changes ---
-
-
-def replaced(path):
-    other = path.with_name(f"other-{path.name}")
-    FRAME.to_parquet(other) if path.suffix == ".parquet" else FRAME.to_csv(other, index=False)
-    os.replace(other, path)
-
-
-def grown(path):
-    with open(path, "ab") as file:
-        file.write(path.read_bytes()[-50:])
-
-
-@pytest.mark.parametrize("change", [replaced, grown])
-@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
-def test_a_file_that_changes_after_it_was_opened_is_refused(name, change, held, tmp_path):
-    path = tmp_path / name
-    path.write_bytes((held / name).read_bytes())
-    with Table(path) as table:
-        found = table.batches(HELD, 50)
-        next(found)
-        change(path)
-        for use in (
-            lambda: list(found),
-            table.read,
-            lambda: table.copy([0], tmp_path / "out.csv"),
-        ):
-            with pytest.raises(FaregError, match="changed while it was read, so nothing is"):
-                use()
-    assert not (tmp_path / "out.csv").exists()
