@@ -14,7 +14,9 @@ from fareg._validation import (
     NotConformalizedError,
     check_confidence_level,
     check_count,
+    check_flag,
     check_fraction,
+    check_number,
     warn,
 )
 
@@ -54,18 +56,20 @@ def test_alpha_is_exact_in_decimals(level, alpha):
     assert check_confidence_level(level) == alpha
 
 
-@pytest.mark.parametrize("value", [0, 1, -1, 2, True, "half", None, float("nan")])
-def test_bad_fraction(value):
-    with pytest.raises(InvalidInputError) as caught:
-        check_fraction("delta", value)
-    assert str(caught.value) == f"delta must be a number in (0, 1), got {value!r}"
+NOT = {
+    (check_fraction, "a number in (0, 1)"): [0, 1, -1, 2, True, "half", None, float("nan")],
+    (check_count, "a whole number >= 1"): [0, -3, 1.5, True, "3", None],
+    (check_number, "a number > 0"): [0, -1, np.inf, np.nan, True, "1"],
+    (check_flag, "True or False"): [0, "yes", None],
+}
 
 
-@pytest.mark.parametrize("value", [0, -3, 1.5, True, "3", None])
-def test_bad_count(value):
-    with pytest.raises(InvalidInputError) as caught:
-        check_count("n_draws", value)
-    assert str(caught.value) == f"n_draws must be a whole number >= 1, got {value!r}"
+@pytest.mark.parametrize(("check", "rule"), NOT)
+def test_other_values_are_refused_with_the_rule(check, rule):
+    for value in NOT[check, rule]:
+        with pytest.raises(InvalidInputError) as caught:
+            check("x", value)
+        assert str(caught.value) == f"x must be {rule}, got {value!r}"
 
 
 def test_warning_points_at_the_line_outside_the_package():

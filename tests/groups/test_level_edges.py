@@ -23,9 +23,11 @@ def ages(n, seed=0):
         (np.linspace(0, 1, 101), 70, False, [0.5]),
         (np.repeat([0.1, 0.2, 0.8], [50, 32, 18]), 1000, False, [0.1, 0.2]),
         (np.linspace(0, 1, 1001), 1000, True, [0.25, 0.5, 0.75, 0.875, 0.938, 0.969]),
+        # a quarter of the rows, nearly, stands out: the third edge lies in the gap below it
+        (np.r_[np.linspace(0, 0.4, 760), np.full(240, 0.6)], 10_000, False, [0.131, 0.263, 0.4]),
     ],
 )
-def test_edges_divide_rows_evenly_and_ties_join_the_level_below(disadvantage, n, finer, edges):
+def test_edges_divide_rows_evenly_and_lie_in_gaps(disadvantage, n, finer, edges):
     assert level_edges(disadvantage, 4, n, finer=finer).round(3).tolist() == edges
 
 
