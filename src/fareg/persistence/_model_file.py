@@ -443,9 +443,10 @@ def _check_own(clf: ConformalClassifier) -> None:
     changed = clf.changed_parameters()
     why = f"{', '.join(changed)} was changed after fit and has no effect yet" if changed else ""
     try:
-        clf.check()
+        if not changed:
+            clf.check()
     except ValueError as error:
-        why = why or str(error)
+        why = str(error)
     if why:
         raise InvalidInputError(
             f"cannot save this {type(clf).__name__} ({why}); call fit(X, y) again"
