@@ -6,10 +6,11 @@ import re
 import sys
 import warnings
 
+import numpy as np
 import pytest
 import skops.io
 
-from fareg.persistence._codec import ESTIMATORS, RECORDS
+from fareg.persistence._codec import ESTIMATORS, RECORDS, Writer
 from fareg.persistence._shapes import FITTED, LEFT_OUT, SHAPES
 from fareg.persistence._skops import SkopsFile
 from stored_zoo import CONFORMAL, ZOO, assert_same, dicts, read, stored
@@ -78,11 +79,16 @@ def test_an_estimator_that_stands_in_two_places_is_stored_once():
     assert back.estimator is back.calibrated_classifiers_[0].estimator
 
 
+def test_arrays_keep_their_layout_because_products_round_by_it():
+    writer, array = Writer(), np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    back = read(writer.write(array, "array"), writer.arrays)
+    np.testing.assert_array_equal(back, array)
+    assert np.isfortran(back)
+
+
 def test_what_is_not_in_the_table_is_foreign():
     from sklearn.base import clone
     from sklearn.svm import SVC
-
-    from fareg.persistence._codec import Writer
 
     thing = stored("scaler")
     odd = clone(thing.model).fit(thing.table)
