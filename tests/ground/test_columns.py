@@ -14,6 +14,7 @@ from fareg._columns import (
     as_numbers,
     as_text,
     canonical,
+    in_words,
     select_columns,
 )
 from same_table import COLUMNS, EPOCH, EXPECTED, TABLES, pandas_nullable, pandas_objects
@@ -59,6 +60,12 @@ def test_moments_do_not_depend_on_their_unit(unit):
     expected = [(moment - EPOCH) / dt.timedelta(seconds=1) for moment in moments.dt.to_pydatetime()]
     for column in (moments, moments.astype(object)):
         np.testing.assert_array_equal(as_numbers(canonical(column.to_frame("t"))["t"]), expected)
+
+
+def test_numbers_are_written_in_full_unless_they_are_huge_or_tiny():
+    assert [in_words(x) for x in (0.0, -5 / 3, 1e15, 1e16, 1e-5)] == [
+        *("0", "-1.6666666666666667", "1000000000000000", "1e+16", "1e-05")
+    ]
 
 
 def test_far_dates_are_dates_too():

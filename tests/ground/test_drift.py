@@ -131,6 +131,13 @@ def test_rows_like_those_of_fit_are_not_told():
         judge(summary, count_strange(summary, canonical(table[n:])), accept=False)
 
 
+def test_strange_rows_are_counted_on_both_sides():
+    fit = canonical(pd.DataFrame({"sex": ["F", "F", "M", "M"], "age": [18, 40, 40, 90]}))
+    new = canonical(pd.DataFrame({"sex": ["F", "f", None], "age": [1, 2, 50]}))
+    counted = {"sex": Strange(3, 1, 1, "f"), "age": Strange(3, 2, 0, 1.0)}
+    assert count_strange(summarise(fit), new) == counted
+
+
 def test_parts_of_a_table_add_up():
     summary = summarise(canonical(X))
     odd = X.assign(sex=some(0.3, "x", "sex"), age=some(0.6, -1, "age"))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fareg._labels import calibration_codes, label_codes
+from fareg._labels import calibration_codes, column_classes, label_codes
 from fareg._validation import FaregWarning, InvalidInputError
 
 NUMBERS = [[1, 2, 3], [1.0, 2.0, 3.0], [np.int64(1), np.float32(2), 3], np.array([1, 2, 3], "u1")]
@@ -42,6 +42,12 @@ def test_unseen_labels_are_named_as_they_were_written_and_in_order():
         calibration_codes(y, ["low", "mid"], alpha=0.1)
     with pytest.warns(FaregWarning, match=r"\(2, 10\)"):
         calibration_codes([0] * 50 + [10, 2], [0, 1], alpha=0.1)
+
+
+def test_names_that_can_be_read_in_two_ways_are_refused():
+    assert column_classes(["a", "b"], 2, names=["xxa", "xxb"]).classes == ["a", "b"]
+    with pytest.raises(InvalidInputError, match="none is a label of y"):
+        column_classes(["xa", "b"], 2, names=["xxa", "xxb"])
 
 
 def test_labels_that_are_all_unseen_are_refused():

@@ -113,6 +113,12 @@ def test_zero_has_one_sign_and_nan_one_form():
     assert row_uniforms(np.array([[np.nan]]), 0) != zeros[0]
 
 
+def test_equal_rows_of_other_labels_have_other_hashes():
+    columns, labels = canonical(np.zeros((3, 1))), np.array([0, 1, 0])
+    first, second, third = row_hashes(columns, 0, labels=labels)
+    assert first == third != second
+
+
 def test_hash_keys():
     assert hash_key(5) == hash_key(np.int32(5)) != hash_key(6)
     assert hash_key(None) != hash_key(None)
