@@ -493,3 +493,30 @@ def test_arrays_have_no_row_per_person(tmp_path):
     assert frames == [held["state"]["fitted"]["groups_"]]
     n = clf.n_calibration_
     assert [a.shape for a in held["arrays"].values() if a.ndim == 2 and len(a) >= n] == []
+
+
+def test_ranks_in_a_file_do_not_lead_back_to_rows(tmp_path):
+    """A file holds sorted values of columns, and ranks together, but no row that has them."""
+    n = 1000
+    X = pd.DataFrame({"income": 7e6 + RNG.permutation(10**6)[:n], "age": 18 + 60 * RNG.random(n)})
+    X["b"] = RNG.normal(size=n)
+    hard = (X["income"] > 7.6e6) & (X["age"] > 50)
+    y = np.where(hard, RNG.random(n) > 0.5, X["b"] > 0)
+    who = {"sensitive_features": ["income", "age"], "random_state": 0}
+    clf = fareg.FaReGClassifier(LogisticRegression(), **who).fit(X, y)
+    fareg.save(clf, tmp_path / "m.fareg")
+    learned = fareg.load(tmp_path / "m.fareg").calibration_.parts[0].levels.disadvantage
+    kernels = [model for model in learned.models if type(model).__name__ == "KernelSum"]
+    smooth = max(kernels, key=lambda model: len(model.columns))
+    read = [learned.readings[j] for j in smooth.columns]
+    ranks = [own.read(pd.Series(own.edges)) for own in read]
+    guesses = {
+        tuple(
+            float(own.edges[np.abs(known - rank).argmin()])
+            for own, known, rank in zip(read, ranks, centre, strict=True)
+        )
+        for centre in smooth.centres
+    }
+    people = set(map(tuple, X[[own.name for own in read]].to_numpy()))
+    assert len(read) == 2
+    assert len(guesses & people) <= 3  # by chance; without rounding, all of them

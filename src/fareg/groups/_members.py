@@ -35,6 +35,8 @@ TREES = HistGradientBoostingRegressor(
     random_state=0,
 )
 N_CENTRES = 150  # rows that span the smooth model
+PEOPLE_PER_STEP = 10  # people who share a rank of a centre
+MAX_STEPS = 100  # different ranks of centres
 CONSTANT = 0.3  # part of each factor of the kernel that does not depend on the feature
 OTHER_CATEGORY = 0.3  # likeness of two different categories
 LENGTHS = (0.1, 0.3)  # shares of the people over which ranks are alike
@@ -265,7 +267,9 @@ def learn_smooth(
         if tuple(columns) not in known:
             distinct = np.unique(matrix[:, columns], axis=0)
             order = np.random.default_rng([seed, *columns]).permutation(len(distinct))
-            centres = distinct[np.sort(order[:N_CENTRES])]
+            centres = coarse(
+                distinct[np.sort(order[:N_CENTRES])], is_category[columns], len(target)
+            )
             empty = np.zeros(len(centres))
             spans = [KernelSum(columns, is_category[columns], s, centres, empty) for s in LENGTHS]
             bases = [span.basis(matrix) for span in spans]
@@ -281,6 +285,13 @@ def learn_smooth(
         share = own.weights + P @ weights / len(chosen)
         sums[*columns, LENGTHS[best]] = replace(own, weights=share)
     return out_of_fold, list(sums.values())
+
+
+def coarse(centres: FloatArray, is_category: BoolArray, n: int) -> FloatArray:
+    """Round ranks so that about ten people share each: no centre is the row of a person."""
+    steps = max(1, min(MAX_STEPS, n // PEOPLE_PER_STEP))
+    ranks = np.where(centres == MISSING, MISSING, np.round(centres * steps) / steps)
+    return np.unique(np.where(is_category, centres, ranks), axis=0)
 
 
 def by_distinct_rows(x: FloatArray, answer: Callable[[FloatArray], FloatArray]) -> FloatArray:
