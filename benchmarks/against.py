@@ -2,13 +2,15 @@
 
     git worktree add older v0.2 && python benchmarks/against.py older
 
-Every job runs in a process of its own, with the library threads that a user has; the shortest of
-some runs counts. The rows go to ``against.csv``, with the sizes of both trees.
+Every job runs in a process of its own, with the library threads that a user has, alone and beside
+two processes that keep two cores busy; the shortest of some runs counts. The rows go to
+``against.csv``, with the sizes of both trees.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import csv
 import io
 import json
@@ -16,6 +18,7 @@ import os
 import subprocess
 import sys
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +51,7 @@ def frozen(n):
 """
 END = """
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps({"seconds": seconds, "mib": peak}))
+print(json.dumps({"seconds": seconds, "MiB": peak}))
 """
 JOBS = {  # what a user does: preparation, then the work that is timed
     "fit, 20,000 rows": (
@@ -102,7 +105,7 @@ def command(arguments: str) -> str:
         f"subprocess.run([sys.executable, '-m', 'fareg', {arguments!r}], check=True,"
         " stdout=subprocess.DEVNULL)\nseconds = time.perf_counter() - begin\n"
         "peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024\n"
-        "print(json.dumps({'seconds': seconds, 'mib': peak}))"
+        "print(json.dumps({'seconds': seconds, 'MiB': peak}))"
     )
 
 
@@ -136,23 +139,38 @@ def sizes(tree: Path) -> dict[str, int]:
     }
 
 
+@contextlib.contextmanager
+def neighbours(number: int) -> Iterator[None]:
+    """Keep cores busy meanwhile."""
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
 def main(
     older: Annotated[Path, typer.Argument(help="Folder of the older tree.")], repeats: int = 5
 ) -> None:
     """Measure both trees in turn and store what was found."""
-    trees, rows = (older.resolve(), HERE), []
+    trees, rows = (older.resolve(), HERE), list[dict]()
+    new_sizes = sizes(HERE)
     for what, count in sizes(trees[0]).items():
-        rows.append({"what": what, "unit": "", "old": count, "new": sizes(HERE)[what]})
+        rows.append({"what": what, "busy": 0, "unit": "", "old": count, "new": new_sizes[what]})
     programs = {what: job(*parts) for what, parts in JOBS.items()}
     programs |= {what: command(arguments) for what, arguments in COMMANDS.items()}
-    for what, program in programs.items():
-        found = [[run(tree, program) for tree in trees] for _ in range(repeats)]
-        for unit in ("seconds", "mib"):
-            old, new = (min(turn[side][unit] for turn in found) for side in (0, 1))
-            rows.append({"what": what, "unit": unit, "old": round(old, 4), "new": round(new, 4)})
-        print(rows[-2], flush=True)
+    for busy in (0, 2):
+        for what, program in programs.items():
+            with neighbours(busy):
+                found = [[run(tree, program) for tree in trees] for _ in range(repeats)]
+            for unit in ("seconds", "MiB") if not busy else ("seconds",):
+                old, new = (round(min(turn[i][unit] for turn in found), 4) for i in (0, 1))
+                rows.append({"what": what, "busy": busy, "unit": unit, "old": old, "new": new})
+            print(rows[-1], flush=True)
     with RESULTS.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["what", "unit", "old", "new"], lineterminator="\n")
+        writer = csv.DictWriter(file, ["what", "busy", "unit", "old", "new"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 

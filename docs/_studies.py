@@ -412,6 +412,25 @@ def growth() -> pd.DataFrame:
     )
 
 
+def against() -> dict[str, Any]:
+    """Return what version 0.2 cost next to this one: sizes, then jobs alone and beside others."""
+    rows = stored("benchmarks/against.csv")
+    is_size = rows["unit"].isna()
+    jobs = rows[~is_size].assign(unit=rows["unit"].where(rows["busy"] == 0, "busy"))
+    wide = jobs.pivot(index="what", columns="unit", values=["old", "new"]).loc[
+        jobs["what"].unique()
+    ]
+    return {
+        "sizes": rows[is_size].to_dict("records"),
+        "jobs": {
+            what: {
+                unit: (own["old", unit], own["new", unit]) for unit in ("seconds", "busy", "MiB")
+            }
+            for what, own in wide.iterrows()
+        },
+    }
+
+
 def scale() -> dict[str, Any]:
     """Return what the page of scale and speed shows."""
     found = timing()
@@ -419,6 +438,7 @@ def scale() -> dict[str, Any]:
     curves = {(c["name"], c["axis"]): c for c in sections["growth"]["curves"]}
     return {
         **found,
+        "against": against(),
         "curves": curves,
         "load": max(part["load_of_others"] for part in sections.values()),
         "version": said(pd.DataFrame({"version": [p["version"] for p in sections.values()]})),
