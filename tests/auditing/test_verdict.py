@@ -118,8 +118,28 @@ def test_low_coverage_names_the_worst_or_counts_those_it_has():
         assert "stands out" not in told
     told = audited([group("tiny", n=13, high=0.2), group("big")], share=0.8, high=0.82)
     assert told.status == "low"
-    assert "the worst group is area = big" in told.sentence
-    assert "tiny" not in told.sentence
+    assert "the worst group of 100 rows or more is area = big" in told.sentence
+    assert "A small group was verified to be covered less often: area = tiny" in told.sentence
+
+
+def test_a_group_that_explains_low_coverage_is_mended_first():
+    low = {"share": 0.844, "high": 0.853, "n": 5449}
+    rest = Rate(4739, 0.89, 0.881, 0.899)
+    told = audit_verdict(replace(facts([group()], **low), rest=rest), {})
+    assert "Everyone in none of the groups found is covered 89.0%." in told.sentence
+    assert [step[:15] for step in told.next_steps] == ["Don't rely on t", "Calibrate again"]
+    rest = Rate(4739, 0.895, 0.887, 0.903)
+    told = audit_verdict(replace(facts([group()], **low), rest=rest), {})
+    assert [step[:15] for step in told.next_steps] == ["Don't rely on t"]
+
+
+@pytest.mark.parametrize(("high", "n"), [(0.8985, "5,000"), (0.885, "1,000"), (0.85, None)])
+def test_low_coverage_may_be_luck_if_nobody_says_how_many_rows_calibrated(high, n):
+    told = " ".join(audited(share=high - 0.01, high=high).next_steps)
+    assert (f"with n_calibration: up to about {n} rows" in told) == (n is not None)
+    assert ("n_calibration" in told) == (n is not None)
+    known = replace(facts(share=high - 0.01, high=high), least_coverage=0.899)
+    assert "n_calibration" not in " ".join(audit_verdict(known, {}).next_steps)
 
 
 def test_the_headline_skips_small_findings():

@@ -33,10 +33,10 @@ from fareg._validation import (
 )
 from fareg._words import clusters as in_clusters
 from fareg._words import percent, rows
-from fareg.auditing._rate import Audited, Promise
+from fareg.auditing._rate import Audited, Promise, Rate
 from fareg.auditing._reading import read_clusters, read_sets, warn_of_repeats
 from fareg.auditing._result import AuditResult
-from fareg.auditing._search import Question, search, simulated_power
+from fareg.auditing._search import Finding, Question, search, simulated_power
 from fareg.auditing._tables import (
     SLABS,
     first_table,
@@ -218,6 +218,7 @@ def audit(
         picture=None,
         notes=(*table.notes, *notes, *_told(people, promise)),
         least_coverage=promise.least_coverage,
+        rest=_rest(people, found),
         about={"date": date.today().isoformat(), "seed": seed},
     )
     if (main := result.facts.main) is None:
@@ -235,6 +236,13 @@ def _rules(groups: Any) -> list[Rule]:
             '"sex = Female and age > 60"'
         )
     return rules
+
+
+def _rest(people: Audited, found: Sequence[Finding]) -> Rate | None:
+    """Return the rate of everyone in no finding, None if nobody is left or nothing was found."""
+    inside = [own.mask for own in found if own.is_finding]
+    others = ~np.any(inside, axis=0) if inside else np.zeros(len(people), dtype=bool)
+    return people.rate(others) if others.any() else None
 
 
 def _right(predicted: Any, labels: Any) -> Any:

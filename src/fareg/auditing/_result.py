@@ -83,6 +83,8 @@ class AuditResult:
     least_coverage : float
         Overall coverage below which the sets break their promise: the confidence level, unless the
         audit was told the number of calibration rows.
+    rest : Rate or None
+        Coverage of everyone in no finding, if there are findings.
     settings : dict
         What next steps call a setting, where not by its name in Python; under ``protect``, the
         command that ends with the words of a group.
@@ -118,6 +120,7 @@ class AuditResult:
     notes: tuple[str, ...]
     about: dict[str, Any]
     least_coverage: float
+    rest: Rate | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -156,6 +159,7 @@ class AuditResult:
             self.unequal,
             [(row["label"], Rate.of_row(row)) for row in records(self.by_label)],
             self.power,
+            self.rest,
         )
 
     @cached_property

@@ -213,7 +213,8 @@ def _group_table(groups: Sequence[_Group], people: Audited) -> pd.DataFrame:
     table = pd.concat(rows, ignore_index=True)
     for place, name in enumerate(("name", "kind", "column")):
         table.insert(place, name if place else "group", [getattr(g, name) for g in groups])
-    table["few"] = table["n_clusters"] < MIN_HEADLINE_ROWS
+    # the interval of a finding is shown on few rows too: it was tested
+    table["few"] = (table["n_clusters"] < MIN_HEADLINE_ROWS) & (table["kind"] != "finding")
     return table if people.clusters is not None else table.drop(columns="n_clusters")
 
 

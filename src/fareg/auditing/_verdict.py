@@ -23,7 +23,7 @@ from fareg._words import (
     shown,
     size,
 )
-from fareg.auditing._rate import Rate
+from fareg.auditing._rate import Promise, Rate
 from fareg.auditing._search import Finding
 from fareg.auditing._tables import MIN_HEADLINE_ROWS
 from fareg.groups import is_far_below
@@ -113,6 +113,7 @@ class Facts:
     unequal: Sequence[Finding]
     by_label: Sequence[Label]
     power: Sequence[Mapping[str, Any]]  # what would have been found
+    rest: Rate | None = None  # of everyone in no finding
 
     @property
     def unit(self) -> str:
@@ -123,6 +124,19 @@ class Facts:
     def is_low(self) -> bool:
         """Whether all rows together are below what was promised."""
         return self.overall.high < self.least_coverage
+
+    @property
+    def is_low_elsewhere(self) -> bool:
+        """Whether the rows in no finding are below what was promised, too."""
+        return self.rest is None or self.rest.high < self.least_coverage
+
+    @cached_property
+    def excusing(self) -> int | None:
+        """The largest number of calibration rows whose luck explains the coverage of everyone."""
+        level, known = self.confidence_level, self.least_coverage != self.confidence_level
+        numbers = () if known else (200, 500, 1000, 2000, 5000)
+        may = [n for n in numbers if Promise.of_fitted(level, n).least_coverage < self.overall.high]
+        return max((n for n in may if n * (1 - level) >= 1), default=None)
 
     @cached_property
     def kinds(self) -> dict[str, list[Finding]]:
@@ -201,7 +215,7 @@ def audit_verdict(facts: Facts, settings: Mapping[str, str]) -> Verdict:
     if status not in ("low", "finding"):
         told += [f"A slight gap was verified: {_group(slight)}."] if slight else []
         told.append(_power(facts.power))
-    if small and status != "low":
+    if small:
         what = "A small group was verified to be covered less often"
         told.append(f"{what}: {_group(small)}; {few}.")
     if labels:
@@ -236,16 +250,24 @@ def _first(status: str, facts: Facts) -> str:
     overall, target, main = facts.overall, confidence(facts.confidence_level), facts.main
     covered, once = percent(overall.share), counted_once(overall.told())
     if status == "low":
-        worst = f"the worst group is {_group([main])}" if main else "no single group stands out"
+        worst = "no single group stands out"
+        if main:
+            small = facts.kinds["small"]
+            of = f" of {MIN_HEADLINE_ROWS} {facts.unit} or more" if small else ""
+            worst = f"the worst group{of} is {_group([main])}"
         if n := 0 if main else len(facts.findings):
             worst = (
                 f"{'one group was' if n == 1 else f'{n} groups were'} verified to be below too, "
                 f"but none with at least {MIN_HEADLINE_ROWS} {facts.unit} is clearly worse off "
                 "than everyone"
             )
-        return (
-            f"Sets cover {covered} of everyone{once and f' ({once})'} instead of {target}; {worst}."
+        rest = (
+            f" Everyone in none of the groups found is covered {percent(facts.rest.share)}."
+            if (facts.rest is not None and facts.findings)
+            else ""
         )
+        everyone = f"Sets cover {covered} of everyone{once and f' ({once})'} instead of {target}"
+        return f"{everyone}; {worst}.{rest}"
     if status == "finding" and main:
         others = facts.kinds["far"][1:]
         also = shown(f"{own.rule} ({percent(own.rate.share)})" for own in others)
@@ -295,7 +317,7 @@ def _audit_steps(status: str, facts: Facts, settings: Mapping[str, str]) -> list
     line = protect_command(facts.main.rule.text, settings.get("protect", "")) if facts.main else ""
     steps = {
         "low": RECALIBRATE,
-        "finding": f"{MEND_GROUP} This line starts from the same rows: {line}",
+        "finding": f"{MEND_GROUP} This line trains a model on these rows, as a start: {line}",
         "unclear": f"Collect {like}: a group needs {enough}.",
         "unequal": MEND_SIZES,
         "pass": "Audit again when new rows with labels arrive.",
@@ -303,8 +325,24 @@ def _audit_steps(status: str, facts: Facts, settings: Mapping[str, str]) -> list
     if facts.weak and not small:
         steps["unclear"] = _on_more_rows(facts)
     chosen = [steps[status]] if status in steps else []
+    if status == "low":
+        chosen = _low_steps(facts, steps["finding"] if facts.main else MEND_GROUP)
     chosen += _labels_steps(facts, label_conditional=False)
     return chosen + [MEND_SIZES] * (bool(facts.unequal) and status != "unequal")
+
+
+def _low_steps(facts: Facts, mend: str) -> list[str]:
+    """Say what helps where everyone is below: the groups first, if they explain it."""
+    steps = [mend] if facts.findings else []
+    if not facts.findings or facts.is_low_elsewhere:
+        steps.append(RECALIBRATE)
+    if facts.excusing:
+        steps.append(
+            "If you know how many rows calibrated these sets, audit again with n_calibration: up "
+            f"to about {facts.excusing:,} rows, {percent(facts.overall.share)} may be bad luck in "
+            "drawing them."
+        )
+    return steps
 
 
 def protect_command(rule: str, shell: str = "") -> str:
