@@ -184,7 +184,7 @@ app(arguments)
 @pytest.mark.parametrize("name", ["big.csv", "big.parquet"])
 def test_too_little_memory_is_one_sentence_and_leaves_nothing(place, tmp_path, name):
     data, log = tmp_path / name, tmp_path / "log"
-    big = pd.concat([FRAME] * 40)
+    big = pd.concat([FRAME] * 120)
     big.to_csv(data, index=False) if name.endswith("csv") else big.to_parquet(data)
     arguments = ["predict", place / "m.fareg", data, "--out", tmp_path / "s.csv"]
     process = started(

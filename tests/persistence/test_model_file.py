@@ -519,4 +519,4 @@ def test_ranks_in_a_file_do_not_lead_back_to_rows(tmp_path):
     }
     people = set(map(tuple, X[[own.name for own in read]].to_numpy()))
     assert len(read) == 2
-    assert len(guesses & people) <= 3  # by chance; without rounding, all of them
+    assert len(guesses & people) <= len(guesses) / 10  # by chance; without rounding, all of them

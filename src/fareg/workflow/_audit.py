@@ -83,7 +83,7 @@ def audit_file(
     max_rows : int, default=1000000
         If a table has more rows, so many are drawn, independently of those that a fit with the same
         seed draws.
-    report, tables, card : paths of an HTML file, a folder, and a .md file, default=None
+    report, tables, card : paths of an HTML file, a folder, and a .md file, default=None and None and None
         Also write the result there: a report, every table as a CSV file, and a section of a model
         card.
     progress : function, optional

@@ -108,7 +108,7 @@ def fit_file(
         Columns that the model reads; None for all that have no other role. A column of text or
         whole numbers that differs in every row is taken as an id and left out, unless it is named;
         one that looks like an id with several rows each is named in a warning.
-    not_features, drop : list of str, default=()
+    not_features, drop : list of str, default=() and ()
         Columns that may define a group and that the model does not read; columns to ignore.
     clusters : str, default=None
         Column of ids of people or places with several rows: they stay in one part of the split and
