@@ -83,9 +83,9 @@ def audit_file(
     max_rows : int, default=1000000
         If a table has more rows, so many are drawn, independently of those that a fit with the same
         seed draws.
-    report, tables, card : paths of an HTML file, a folder, and a .md file, default=None and None and None
-        Also write the result there: a report, every table as a CSV file, and a section of a model
-        card.
+    report, tables, card : paths, default=None and None and None
+        Also write the result there: a report as an HTML file, every table as a CSV file of a
+        folder, and a section of a model card as a .md file.
     progress : function, optional
         Called with the name of each stage when it begins.
     settings : mapping, default=None
