@@ -46,7 +46,8 @@ def test_a_fitted_classifier_shows_its_promise(name, reader):
     html = clf._repr_html_()
     assert clf._repr_mimebundle_()["text/html"] == html
     assert clf.promise_ in texts(html)
-    assert ("90%" in clf.promise_) == (name != "paper")
+    assert "90%" in clf.promise_
+    assert ("no group" in clf.promise_) == (name == "paper")
     assert "ProbabilityReader" in texts(html)
     with sklearn.config_context(display="text"):
         assert "text/html" not in clf._repr_mimebundle_()

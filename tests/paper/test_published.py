@@ -51,10 +51,17 @@ def test_paper_is_the_published_configuration():
 
 @pytest.mark.parametrize(
     ("slip", "meant"),
-    [("detla", "delta"), ("n_draw", "n_draws"), ("confidence", "confidence_level")],
+    [
+        ("detla", r"did you mean delta\?"),
+        ("n_draw", r"did you mean n_draws\?"),
+        ("confidence", r"did you mean confidence_level\?"),
+        ("alpha", "say confidence_level=0.9 for alpha=0.1"),
+        ("T", "the paper's T is n_draws"),
+        ("Q", "it has .*, delta, .*"),
+    ],
 )
-def test_a_misspelt_setting_is_refused_with_the_nearest_name(slip, meant):
-    said = rf"^FaReGClassifier.paper has no parameter {slip}; did you mean {meant}\?$"
+def test_a_setting_that_is_not_there_is_refused_with_the_one_that_is_meant(slip, meant):
+    said = rf"^FaReGClassifier.paper has no parameter {slip}; {meant}$"
     with pytest.raises(FaregError, match=said):
         FaReGClassifier.paper(**{slip: 1})
 

@@ -139,8 +139,8 @@ class FaReGClassifier(ConformalClassifier):
         """Return the published classifier, with its hyperparameters for one of its data sets.
 
         The set is a union over random draws of a group. One network learns it from half of the
-        calibration rows, is stopped early on the other half, and both halves calibrate. No
-        guarantee is proven in finite samples.
+        calibration rows, is stopped early on the other half, and both halves calibrate. Average
+        coverage is guaranteed; nothing is proven for groups.
 
         Parameters
         ----------

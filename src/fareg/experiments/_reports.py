@@ -180,6 +180,7 @@ def write_page(page: Path) -> Path:
     numbers = {
         "mean": lambda *args, **where: _value(summaries, *args, **where)[0],
         "value": lambda *args, **where: with_error(*_value(summaries, *args, **where)),
+        "values": lambda *args, **where: _values(summaries, *args, **where),
     }
     said = tomllib.loads(notes.read_text(encoding="utf-8")) if notes.is_file() else {}
     said = {k: room.from_string(v).render(numbers).strip() for k, v in said.items()}
@@ -208,11 +209,19 @@ def write_page(page: Path) -> Path:
 def _value(
     summaries: dict[str, pd.DataFrame], target: str, metric: str, **where: Any
 ) -> tuple[float, float, int]:
+    (mean,) = _values(summaries, target, metric, **where)
+    errors = f"{metric}_se" in summaries[target]
+    error = _values(summaries, target, f"{metric}_se", **where)[0] if errors else np.nan
+    return mean, error, DIGITS.get(metric, 3)
+
+
+def _values(
+    summaries: dict[str, pd.DataFrame], target: str, metric: str, **where: Any
+) -> list[float]:
     own = summaries[target]
     for name, value in where.items():
         own = own[own[name] == value]
-    ((_, row),) = own.iterrows()
-    return row[metric], row.get(f"{metric}_se", np.nan), DIGITS.get(metric, 3)
+    return own[metric].tolist()
 
 
 def _settings_table() -> pd.DataFrame:

@@ -33,6 +33,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "synthetic": {},
     "nursery": {"epochs": 800, "learning_rate": 1e-2, "beta": 0.1, "delta": 0.1, "n_draws": 100},
 }
+OF_THE_PAPER = {  # symbols of the paper, and how to say them here
+    "alpha": "say confidence_level=0.9 for alpha=0.1",
+    "T": "the paper's T is n_draws",
+}
 NETWORK = tuple(name for name in NetworkLearner().get_params() if name != "random_state")
 SHARED = ("confidence_level", "conformity_score", "sensitive_features")
 
@@ -122,10 +126,10 @@ numbers
         known = cls().get_params(deep=False)
         for name in settings:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-                raise InvalidInputError(
-                    f"FaReGClassifier.paper has no parameter {name}; did you mean {near}?"
-                )
+                near = difflib.get_close_matches(name, known, n=1)
+                meant = OF_THE_PAPER.get(name) or (f"did you mean {near[0]}?" if near else "")
+                hint = meant or f"it has {', '.join(known)}"
+                raise InvalidInputError(f"FaReGClassifier.paper has no parameter {name}; {hint}")
         return cls(estimator, **{**SETTINGS[check_choice("data", data, SETTINGS)], **settings})
 
     def with_draws(self, n_draws: int) -> Self:
@@ -182,8 +186,8 @@ numbers
         drawn = DrawnGroups.fit(learner, rows, self.alpha_, **counts)
         return drawn if base is None else Union((drawn, base))
 
-    def _promised_to(self) -> None:
-        return None  # the rows that calibrate have learned the groups
+    def _promised_to(self) -> str:  # the rows that calibrate have learned the groups
+        return "everyone together, though for no group"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
