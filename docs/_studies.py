@@ -263,20 +263,27 @@ def real() -> dict[str, Any]:
     for labels in ("natural", "noise"):
         rows = real_tables.compared(results, labels)
         gain = real_tables.by_table(rows, "gain")
+        group_gain = real_tables.by_table(rows, "group_gain")
         parts = {
             "coverage": real_tables.by_table(rows, "coverage").mean(),
             "worst": real_tables.by_table(rows, "worst_cells").mean(),
             "group": real_tables.by_table(rows, "group_coverage").mean(),
             "size": np.exp(np.log(real_tables.by_table(rows, "size_ratio")).mean()) - 1,
             "gain": gain.mean(),
+            "group_gain": group_gain.mean(),
         }
         table = pd.DataFrame(parts)
-        bounds = {name: real_tables.with_interval(gain[name]) for name in gain}
-        table["low"] = pd.Series({name: low for name, (_, low, _) in bounds.items()})
-        table["high"] = pd.Series({name: high for name, (_, _, high) in bounds.items()})
+        for measure, values in {"": gain, "group_": group_gain}.items():
+            bounds = {name: real_tables.with_interval(values[name]) for name in values}
+            table[f"{measure}low"] = pd.Series({name: low for name, (_, low, _) in bounds.items()})
+            table[f"{measure}high"] = pd.Series({name: high for name, (*_, high) in bounds.items()})
+        best = table.drop(index=["FaReG (levels)", "Oracle"], errors="ignore")
         named = rows[rows["method"] == "FaReG (levels)"]["n_named"]
         found[labels] = {
             "methods": table.to_dict("index"),
+            "best_rival": best["group_gain"].fillna(best["gain"]).idxmax(),
+            "most_gain": table["gain"].idxmax(),
+            "spread": real_tables.spread(group_gain["FaReG (levels)"].dropna()),
             "tables": rows["table"].nunique(),
             "runs": len(named),
             "named": int((named > 0).sum()),
@@ -317,14 +324,26 @@ def monitor() -> dict[str, Any]:
 
 def shift() -> dict[str, Any]:
     """Return coverage of another population and size, means over seeds, by what weights were."""
-    rows = stored("benchmarks/shift.csv").replace(
+    rows = stored("benchmarks/shift.csv")
+    by_label = set(rows.loc[rows["weights"] == "by label", "problem"])
+    rows = rows.replace(
         {"method": {"levels": FAREG}, "weights": {"known": "true", "by label": "true"}}
     )
     keys = ["problem", "method", "weights"]
     rows = newest(rows, keys)
     means = rows.groupby(keys, sort=False)[["coverage", "size"]].mean()
     errors = rows.groupby(keys)["coverage"].sem()
+    wide = rows.pivot_table("coverage", ["problem", "seed"], ["method", "weights"])
+    change: dict[str, str] = {}  # where the true weights are not known, by what learned ones do
+    for method in (SPLIT, FAREG):
+        own = 100 * (wide[method, "learned"] - wide[method, "none"])[wide[SPLIT, "true"].isna()]
+        found = own.groupby("problem", sort=False).agg(["mean", "sem"]).loc[::-1]
+        change[method] = " and ".join(
+            f"{mean:+.1f}±{error:.1f}" for mean, error in found.to_numpy()
+        )
     return {
+        "by_label": by_label,
+        "change": change,
         "lines": {
             problem: {
                 (method, weights): means.loc[(problem, method, weights)].to_dict()

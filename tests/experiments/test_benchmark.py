@@ -297,7 +297,9 @@ def test_a_page_without_split_sets_says_so(folder, tmp_path, methods, labels):
 @pytest.fixture
 def results():
     """Results of two methods on two tables, without any work."""
-    values = dict.fromkeys(("coverage", "worst_cells", "matched_worst_cells"), 0.9)
+    values = dict.fromkeys(
+        ("coverage", "worst_cells", "matched_worst_cells", "matched_group_coverage"), 0.9
+    )
     values |= dict.fromkeys(("ert_under", "wsc_plus_held_out", "group_coverage"), 0.1)
     values |= dict.fromkeys(("fit_seconds", "predict_seconds", "training_seconds"), 0.1)
     values |= {"labels": "natural", "model": "hgb", "score": "lac", "n": 400, "seed": 0}

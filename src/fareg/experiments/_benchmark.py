@@ -45,6 +45,7 @@ SETTING = ["table", "labels", "model", "score", "n", "seed"]
 SPLIT = METHODS["split"].name
 PEERS = ("MAPIE split", "crepes", "crepes (Mondrian)")  # of benchmarks/peers.py
 N_RESAMPLES = 2000
+NEXT_TO_NOTHING = 0.01  # gain of a table
 ENOUGH = 0.5  # share of the settings in which a method must have been run
 PAIRED = {"coverage": "Coverage", "mean_size": "Size", "worst_cells": "Worst cells"}
 KEYS = [*SETTING, "method"]
@@ -235,7 +236,8 @@ def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
     and are left out altogether.
 
     ``gain`` is the coverage of the worst cells less that of split sets of the same mean size,
-    ``size_ratio`` the mean size relative to split sets at the confidence level.
+    ``group_gain`` the same for the group with noise, ``size_ratio`` the mean size relative to split
+    sets at the confidence level.
     """
     own = results[(results["labels"] == labels) & ~results["method"].isin(PEERS)]
     runs = own.groupby("method").size()
@@ -251,6 +253,7 @@ def compared(results: pd.DataFrame, labels: str) -> pd.DataFrame:
     return own.assign(
         size_ratio=own["mean_size"] / own["of_split"],
         gain=own["worst_cells"] - own["matched_worst_cells"],
+        group_gain=own["group_coverage"] - own["matched_group_coverage"],
         seconds=own["fit_seconds"] + own["predict_seconds"],
     )
 
@@ -301,10 +304,29 @@ def _facts(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
         "group": by_table(rows, "group_coverage").mean(),
         "larger": _size_ratios(rows) - 1,
         "gain": by_table(rows, "gain").mean(),
+        "group_gain": by_table(rows, "group_gain").mean(),
     }
+    known = rows["group_gain"].notna().any()
+    gains = by_table(rows, "group_gain" if known else "gain")
     return {
         method: {name: f"{100 * means[method]:.1f}" for name, means in measures.items()}
+        | spread(gains[method])
         for method in rows["method"].unique()
+    }
+
+
+def spread(gains: pd.Series) -> dict[str, str]:
+    """Return the two tables that gain most, their share in percent, and which gain next to nothing.
+
+    >>> spread(pd.Series({"a": 0.3, "b": 0.002, "c": 0.05, "d": 0.05}))
+    {'most': 'a and c', 'share': '87', 'little': 'b'}
+    """
+    most = gains.sort_values(ascending=False, kind="stable")[:2]
+    little = gains.index[gains < NEXT_TO_NOTHING]
+    return {
+        "most": " and ".join(map(str, most.index)),
+        "share": f"{100 * most.sum() / gains.sum():.0f}" if gains.sum() > 0 else "0",
+        "little": ", ".join(map(str, little)) or "none",
     }
 
 
@@ -324,6 +346,7 @@ def _overview(rows: pd.DataFrame) -> pd.DataFrame:
     shown = pd.DataFrame({"Method": list(gain), "Coverage": mean("coverage")})
     if rows["group_coverage"].notna().any():
         shown["Group with noise"] = mean("group_coverage")
+        shown["Its gain"] = in_digits(by_table(rows, "group_gain").mean(), 3, "+")
     shown["Size"] = in_digits(_size_ratios(rows))
     shown["Worst cells"] = mean("worst_cells")
     ends = [in_digits(with_interval(gain[name]), 3, "+") for name in gain]
