@@ -241,8 +241,10 @@ def real_results() -> pd.DataFrame:
 def real_page() -> str:
     """Return the page of published tables, as ``fareg benchmark`` writes it."""
     settings = ROOT / "benchmarks" / "tables" / "benchmark.toml"
-    tables = read_settings(settings).tables
-    return real_tables.page_text(real_results(), tables, settings.parent, "real-data")
+    said = read_settings(settings)
+    return real_tables.page_text(
+        real_results(), said.tables, settings.parent, "real-data", said.sizes
+    )
 
 
 def real_by_table() -> pd.DataFrame:

@@ -156,7 +156,7 @@ def test_a_wrong_table_is_one_sentence(folder, tmp_path, table, message):
         ({"methods": ["spilt"]}, "unknown method spilt"),
         ({"methods": ["no_such_module:Method"]}, "no_such_module:Method"),
         ({"methods": ["fareg:NoMethod"]}, "fareg:NoMethod"),
-        ({"methods": [f"{HERE}/rivals.py:Other"]}, r"rivals\.py:Other: .* no attribute 'Other'"),
+        ({"methods": [f"{HERE}/rivals.py:Other"]}, r"rivals\.py has no class Other"),
         ({"methods": ["none.py:Other"]}, r"none\.py is not there"),
         ({"methods": [f"{__name__}:Oracle"]}, "has the name of another method, Oracle"),
     ],
@@ -324,6 +324,20 @@ def test_a_page_has_gaps_where_a_method_failed_or_a_measure_is_missing(results, 
     shown = pd.read_csv(tmp_path / "empty" / "tables.csv").set_index(["table", "method"])
     assert np.isnan(shown.loc[("b", "Split"), "worst_cells"])
     assert "nan" not in (tmp_path / "empty.md").read_text()
+
+
+def test_the_published_method_is_compared_when_named_and_small_tables_are(folder, tmp_path):
+    table = TABLE.replace('title = "Made up"', "")
+    said = {"methods": ["split", "paper"], "sizes": [400, 5000], "labels": ["natural"]}
+    done = run(folder, tmp_path / "out", table, **said, test_rows=200)
+    assert set(done.results["method"]) == {"Split", "FaReG (paper)"}
+    assert set(done.results["error"]) == {""}
+    (sentence,) = done.too_small
+    assert sentence == "made-up is too small for N = 5000: N = 582 in its place."
+    page = (tmp_path / "out" / "page.md").read_text()
+    assert sentence in page
+    assert "up to 1 seed." in page
+    assert "[made-up](https://example.org/made-up)" in page  # it needs no title
 
 
 def test_the_command_runs_a_benchmark(folder, tmp_path):

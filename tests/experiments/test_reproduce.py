@@ -103,7 +103,12 @@ def test_the_page_says_what_the_summaries_say(everything, tmp_path):
         for figure in (path for path in paths if path.suffix == ".svg"):
             assert f"(page/{target}/{figure.name})" in text
     assert "People of NM, HI; the paper's: CA, NY, TX, AK, AL." in text
-    assert "n_draws 100" in text.split("## Settings")[1]
+    settings = text.split("## Settings")[1]
+    assert "n_draws 100" in settings
+    assert "epochs 3," in settings  # those that really trained
+    assert "epochs 2000" not in settings
+    assert "4 (quick) random directions" in settings
+    assert text.count("**Small and rough (--quick).**") == len(done.files)
     slabs = text.split("## Table 1")[1].split("## ")[0]
     assert "On the first two features;" in slabs
     assert "(0.829)" in slabs  # what the paper prints for WSC+
@@ -115,7 +120,12 @@ def test_the_page_says_what_the_summaries_say(everything, tmp_path):
         "beta = \"{{ value('beta', 'size', setting=0.5) }} and {{ mean('beta', 'n', setting=2) }}\""
     )
     (folder / "notes.toml").write_text(notes)
+    full = pd.read_csv(folder / "beta" / "summary.csv").drop(columns="quick")
+    shutil.copytree(folder / "beta", folder / "draws")
+    full.to_csv(folder / "draws" / "summary.csv", index=False)  # a full run beside a quick one
     page = write_page(folder.with_suffix(".md")).read_text()
+    assert page.count("**Small and rough (--quick).**") == 1
+    assert "epochs 2000" in page
     size = summary_of(done, "beta").set_index("setting").loc[0.5, "size"]
     assert f"{size:.2f} and 100" in page
     assert "- Fig. 8" in page.split("## Not run")[1]

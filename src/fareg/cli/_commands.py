@@ -395,6 +395,8 @@ def benchmark(
         from fareg.experiments import benchmark as run
 
         told.update(run(**asked(ctx), console=bar()).to_dict())
+    for line in told["too_small"]:
+        say(line, err=True)
     say(f"{told['rows']} rows, {told['failures']} of them failures")
     for path in told["files"]:
         say(path)

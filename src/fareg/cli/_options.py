@@ -90,7 +90,7 @@ HELP = {
     "monitor fail_on": "End with exit code 3 if a group is worth a look: watch or alarm.",
     "quick": "Run a small and rough version, in minutes.",
     "acs_root": "Folder of ACS PUMS files.",
-    "settings": "TOML file: tables, methods, sizes, seeds.",
+    "settings": "TOML file: tables, methods, sizes, repeats.",
     "debug": "Show where an error comes from; also after a command.",
     "json": "Print one JSON object; also after a command.",
 }

@@ -58,6 +58,7 @@ class Benchmark:
     folder: Path
     results: pd.DataFrame  # a row per table, labels, model, score, size, seed and method
     files: list[Path]  # the tidy file, the page and its figures
+    too_small: list[str]  # a sentence for each table and size that it is too small for
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -65,6 +66,7 @@ class Benchmark:
             "rows": len(self.results),
             "failures": int((self.results["error"] != "").sum()),
             "files": [str(path) for path in self.files],
+            "too_small": self.too_small,
         }
 
 
@@ -84,18 +86,19 @@ def benchmark(
     Parameters
     ----------
     settings : path
-        TOML file with what is compared, all optional: ``methods`` (names; or ``module:Class``, or
+        TOML file with what is compared, all optional: ``methods`` (names of fareg's, by default
+        all but ``paper``, the published FaReG; or ``module:Class``, or
         ``file.py:Class`` with a path from the TOML file, for a class with the constructor
         ``Class(estimator, *, confidence_level, conformity_score, sensitive_features,
         random_state)``, the methods ``fit(X, y)`` and ``predict_set(X)``, and, if wanted, its name
         as ``title`` and the scores that it knows as ``scores``),
         ``models`` (hgb, logistic, network), ``scores``, ``labels`` (natural; noise in a random
         group, which the oracle knows), ``sizes``, ``repeats``, ``test_rows``, and the places
-        ``data`` and ``page``; and a section ``[tables.NAME]`` for each table: ``title``,
-        ``published``, ``path``, ``target`` and ``sensitive``; ``drop``, ``clusters``, ``missing``,
-        ``at_least`` and ``edges`` if needed. What people conclude, in ``conclusions.md`` beside it,
-        becomes part of the page; it may take numbers from the results, such as
-        ``{{ natural.Split.coverage }}``.
+        ``data`` and ``page``; and a section ``[tables.NAME]`` for each table, with ``published``,
+        where it comes from, ``path``, ``target`` and ``sensitive``, and if needed ``title``,
+        ``drop``, ``clusters``, ``missing``, ``at_least`` and ``edges``. What people
+        conclude, in ``conclusions.md`` beside it, becomes part of the page; it may take numbers
+        from the results, such as ``{{ natural.Split.coverage }}``.
     out : path, default="benchmark"
         Folder for results.
     jobs, engine, console
@@ -121,8 +124,8 @@ def benchmark(
         results = results[[*KEYS, *results.columns.drop(KEYS)]].assign(version=version("fareg"))
         text = results.to_csv(index=False, float_format="%.5g")
         tidy = [write_file(own / RESULTS, text) for own in (store.folder, page.with_suffix(""))]
-        files = [*tidy, *write_page(results, said.tables, path.parent, page)]
-        return Benchmark(store.folder, results, files)
+        files = [*tidy, *write_page(results, said.tables, path.parent, page, said.sizes)]
+        return Benchmark(store.folder, results, files, too_small(results, said.sizes))
 
 
 def _check(said: Settings, folder: Path) -> list[Method]:
@@ -174,18 +177,40 @@ def _names(cell: MethodCell) -> dict[str, Any]:
 
 
 def write_page(
-    results: pd.DataFrame, tables: Sequence[Table], notes: Path, page: Path
+    results: pd.DataFrame,
+    tables: Sequence[Table],
+    notes: Path,
+    page: Path,
+    sizes: Sequence[int] = (),
 ) -> list[Path]:
     """Write the page; figures and the table by table lie in a folder of the same name beside it."""
     folder = page.with_suffix("")
-    files: dict[Path, str | bytes] = {page: page_text(results, tables, notes, folder.name)}
+    text = page_text(results, tables, notes, folder.name, sizes)
+    files: dict[Path, str | bytes] = {page: text}
     files[folder / "tables.csv"] = as_csv(table_by_table(results))
     for labels, rows in _parts(results).items():
         files[folder / f"{labels}.svg"] = draw_image(gains_figure(rows), "svg")
     return [write_file(path, content) for path, content in files.items()]
 
 
-def page_text(results: pd.DataFrame, tables: Sequence[Table], notes: Path, folder: str) -> str:
+def too_small(results: pd.DataFrame, sizes: Sequence[int]) -> list[str]:
+    """Say which tables are too small for which sizes, and what was used instead."""
+    most = results.groupby("table", sort=False)["n"].max()
+    return [
+        f"{table} is too small for N = {size}: N = {n} in its place."
+        for table, n in most.items()
+        for size in sizes
+        if size > n
+    ]
+
+
+def page_text(
+    results: pd.DataFrame,
+    tables: Sequence[Table],
+    notes: Path,
+    folder: str,
+    sizes: Sequence[int] = (),
+) -> str:
     """Return the page as Markdown; it links what lies in ``folder``.
 
     ``notes`` is a folder that may hold ``conclusions.md``, what people conclude from the figures,
@@ -215,6 +240,7 @@ def page_text(results: pd.DataFrame, tables: Sequence[Table], notes: Path, folde
             }
             for labels, rows in parts.items()
         ],
+        too_small=too_small(results, sizes),
         peers=_peers(results),
         failures=_failures(results),
         tables=tables,
@@ -286,7 +312,8 @@ def table_by_table(results: pd.DataFrame) -> pd.DataFrame:
     keys = ["labels", "table", "method"]
     found = [pd.DataFrame(columns=keys)]
     for rows in _parts(results).values():
-        shown = ["coverage", "mean_size", "size_ratio", "worst_cells", "group_coverage", "gain"]
+        shown = ["coverage", "mean_size", "size_ratio", "worst_cells", "gain"]
+        shown += ["group_coverage", "group_gain"]
         means = rows.groupby(keys)[shown].mean()
         seeds = rows.groupby([*keys, "seed"])["gain"].mean()  # runs of one seed are one
         means["gain_error"] = seeds.groupby(keys).sem()

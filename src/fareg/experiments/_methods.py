@@ -88,6 +88,7 @@ METHODS: dict[str, Method] = {
     "levels": LEVELS,
     "oracle": Method("Oracle", "oracle", ORACLE.parameters),
 }
+IF_NAMED = {"paper": Method("FaReG (paper)", "paper")}  # slow
 
 
 def comparison(epochs: Parameters = (), *more: Method) -> list[Method]:
@@ -108,19 +109,20 @@ def size_matched(like: Method) -> Method:
 
 
 def find_methods(names: Sequence[str], folder: Path) -> list[Method]:
-    """Return methods by name, or all of fareg's without names; files are looked for in ``folder``.
+    """Return methods by name, without names those of ``METHODS``; ``folder`` is where files are.
 
     ``module:Class`` and ``file.py:Class`` are imported: what is not there is refused before any
     work is done, as a failure would be stored and stay after it was installed.
     """
-    found, named = [], {method.name: method for method in METHODS.values()}
+    own = METHODS | IF_NAMED
+    found, named = [], {method.name: method for method in own.values()}
     for name in names or METHODS:
-        if name not in METHODS and ":" not in name:
+        if name not in own and ":" not in name:
             raise InvalidInputError(
-                f"unknown method {name}; known are {', '.join(METHODS)}, my_module:MyClassifier "
+                f"unknown method {name}; known are {', '.join(own)}, my_module:MyClassifier "
                 "or my_file.py:MyClassifier"
             )
-        method = METHODS.get(name) or _from_elsewhere(name, folder)
+        method = own.get(name) or _from_elsewhere(name, folder)
         if named.setdefault(method.name, method) != method:  # results are told apart by the name
             raise InvalidInputError(
                 f"{name} has the name of another method, {method.name}; rename the class, or give "
@@ -151,6 +153,8 @@ def class_of(method: Method) -> Any:
         return CLASSIFIERS.get(method.kind, SplitConformalClassifier)
     module, _, name = method.kind.partition(" ")[0].rpartition(":")
     source = _module_of(method.file) if method.file else importlib.import_module(module)
+    if not hasattr(source, name):
+        raise AttributeError(f"{method.file or module} has no class {name}")
     return getattr(source, name)
 
 
@@ -238,7 +242,9 @@ def classifier(method: Method, bench: Bench, score: str) -> Any:
         return class_of(method)(estimator, **options)
     if kind.startswith("condcp"):
         options["base"] = CondCPClassifier(randomized=options.pop("randomized", False))
-    return FaReGClassifier.paper(estimator, **{"data": bench.problem.data.published, **options})
+    data = getattr(bench.problem, "data", None)  # published tables have no settings of their own
+    own = {"data": data.published} if data else {}
+    return FaReGClassifier.paper(estimator, **{**own, **options})
 
 
 def without_marginal(model: PublishedFaReGClassifier) -> PublishedFaReGClassifier:

@@ -193,7 +193,7 @@ def _key(example: Any, default: Any = None, **metadata: Any) -> Any:
 class Table:
     """What the settings say about a published table."""
 
-    title: str = _key("a", **UNHASHED)
+    title: str = _key("a", "", **UNHASHED)  # empty for its name
     published: str = _key("a", **UNHASHED)  # where the table comes from
     # A CSV or Parquet file, or a pattern such as ``pums/*.csv`` for several with equal columns.
     path: str = _key("a", **UNHASHED)
@@ -237,7 +237,10 @@ def read_settings(path: str | Path) -> Settings:
     tables: Any = said.pop("tables", None)
     if not isinstance(tables, dict) or not all(isinstance(own, dict) for own in tables.values()):
         raise InvalidInputError(f"{path} names no table; write a section [tables.NAME] for each")
-    found = [_read(Table, own, f"table {k} in {path}", name=k) for k, own in tables.items()]
+    found = [
+        _read(Table, {"title": k, **own}, f"table {k} in {path}", name=k)
+        for k, own in tables.items()
+    ]
     return _read(Settings, said, str(path), tables=tuple(found))
 
 

@@ -22,7 +22,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from fareg.datasets import PAPER_STATES
 from fareg.experiments._bench import BaseModel, write_file
 from fareg.experiments._figures import draw_cdf, draw_image, draw_moves, draw_panels
-from fareg.experiments._targets import PAPER, TARGETS
+from fareg.experiments._targets import PAPER, TARGETS, Plan
 from fareg.paper import PublishedFaReGClassifier
 
 METRICS = {
@@ -151,12 +151,13 @@ def with_paper(summary: pd.DataFrame, target: str) -> pd.DataFrame:
     return summary
 
 
-def write_target(name: str, rows: pd.DataFrame, folder: Path) -> list[Path]:
+def write_target(name: str, rows: pd.DataFrame, folder: Path, *, quick: bool = False) -> list[Path]:
     """Write the summary and the figures of a target and return their paths."""
     if "fit_seconds" in rows:
         rows = rows.assign(seconds=rows["fit_seconds"] + rows["predict_seconds"])
     report = REPORTS[TARGETS[name].report]
-    summary = report.summary(rows).assign(version=version("fareg"))
+    mark = {"quick": True} if quick else {}
+    summary = report.summary(rows).assign(version=version("fareg"), **mark)
     drawn = [
         write_file(folder / name / f"{title}.svg", draw_image(figure, "svg"))
         for title, figure in report.figures(summary, rows).items()
@@ -191,14 +192,19 @@ def write_page(page: Path) -> Path:
             "parts": REPORTS[TARGETS[name].report].parts(summary),
             "figures": sorted(path.stem for path in (folder / name).glob("*.svg")),
             "name": name,
+            "quick": "quick" in summary,
             "version": ", ".join(summary.get("version", pd.Series(["unknown"])).unique()),
         }
         for name, summary in summaries.items()
     ]
+    plans = {"": Plan(1), " (quick)": Plan(1).quickly()}  # by what marks them
+    used = {part["quick"] for part in sections} or {False}
+    plans = {mark: plan for mark, plan in plans.items() if bool(mark) in used}
     text = room.get_template("reproduction.md.jinja").render(
         folder=folder.name,
         sections=sections,
-        settings=markdown_table(_settings_table()),
+        settings=markdown_table(_settings_table(plans)),
+        directions=[f"{plan.metrics.n_directions:,}{mark}" for mark, plan in plans.items()],
         lead=said.get("lead", ""),
         versions=sorted({part["version"] for part in sections}),
         missing=[TARGETS[name].title for name in TARGETS if name not in summaries],
@@ -224,14 +230,16 @@ def _values(
     return own[metric].tolist()
 
 
-def _settings_table() -> pd.DataFrame:
+def _settings_table(plans: dict[str, Plan]) -> pd.DataFrame:
     """Return the hyperparameters of FaReG (paper), and those of the base network."""
     said: dict[str, dict[str, Any]] = {}
-    for data in ("synthetic", "nursery"):
-        own = PublishedFaReGClassifier.published(data=data).get_params(deep=False)
-        said[f"{PAPER}, {data}"] = {name: own[name] for name in SETTINGS}
     names = [item.name for item in fields(BaseModel) if item.name != "kind"]
-    said["Base network"] = {name: getattr(BaseModel(), name) for name in names}
+    for mark, plan in plans.items():
+        for data in ("synthetic", "nursery"):
+            model = PublishedFaReGClassifier.published(data=data, **dict(plan.epochs))
+            own = model.get_params(deep=False)
+            said[f"{PAPER}, {data}{mark}"] = {name: own[name] for name in SETTINGS}
+        said[f"Base network{mark}"] = {name: getattr(plan.base, name) for name in names}
     pairs = [(name, ", ".join(f"{k} {v}" for k, v in own.items())) for name, own in said.items()]
     return pd.DataFrame(pairs, columns=["Model", "Hyperparameters"])
 

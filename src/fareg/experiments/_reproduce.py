@@ -121,7 +121,7 @@ def reproduce(
         cells = [cell for own in needed.values() for cell, _ in own]
         run_cells(cells, store, jobs=jobs, engine=engine, console=console)
         files = {
-            name: write_target(name, collect(own, store), page.with_suffix(""))
+            name: write_target(name, collect(own, store), page.with_suffix(""), quick=quick)
             for name, own in needed.items()
         }
         return Reproduction(store.folder, write_page(page), files, skipped)
