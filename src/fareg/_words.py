@@ -12,6 +12,7 @@ from typing import Any
 
 MISSING = "–"
 TOO_FEW = "too few to tell"  # in place of an interval that would be read as a verdict
+RANDOM_ROW = "a random row of a random cluster"
 SHOWN = 8  # names that a sentence lists
 SMALLEST_P = 1e-4  # smaller p-values are all written as below this
 # Unicode categories that steer a terminal or cannot be written: control, format (which holds the
@@ -175,26 +176,43 @@ def p_value(p: float | None, name: str = "p") -> str:
     return f"{name} {text}" if text.startswith("<") else f"{name} = {text}"
 
 
-def counted_once(group: Mapping[str, Any]) -> str:
-    """Return how many clusters a coverage counts, nothing if it counts rows."""
+def in_clusters(group: Mapping[str, Any]) -> str:
+    """Return how many rows in how many clusters a coverage is of, nothing if it is of rows."""
     n = group.get("n_clusters")
-    return "" if n is None else f"{'' if n == 1 else 'each of '}{clusters(n)} counted once"
+    return "" if n is None else f"{rows(group['n'])} in {clusters(n)}"
+
+
+def coverage_of(group: Mapping[str, Any], whose: str = "") -> str:
+    """Return a coverage and what it is of: a row of a cluster with m rows counts 1/m.
+
+    >>> coverage_of({"coverage": 0.9, "n": 6080}), coverage_of(
+    ...     {"coverage": 0.9, "n": 6080, "n_clusters": 4300}
+    ... )
+    ('90.0% of 6,080 rows', '90.0% for a random row of a random cluster')
+    """
+    of = f"of {rows(group['n'])}" if group.get("n_clusters") is None else f"for {RANDOM_ROW}"
+    return f"{percent(group['coverage'])} {of}{whose}"
 
 
 def said_of(group: Mapping[str, Any]) -> list[str]:
     """Return what test rows say of a group before and after, in a few words each."""
     verified = "verified to be below, counted on the half of the rows that did not choose it"
-    words = {"verified": verified, "made_worse": "made worse", "few": TOO_FEW}
+    words = {
+        "protected": "protected",
+        "verified": verified,
+        "made_worse": "made worse",
+        "few": TOO_FEW,
+    }
     return [text for name, text in words.items() if group.get(name)]
 
 
 def evidence(group: Mapping[str, Any]) -> str:
-    """Return what must stand next to a coverage: how it is counted, its interval and p-value.
+    """Return what must stand next to a coverage: clusters if any, its interval and p-value.
 
-    >>> evidence({"low": 0.8, "high": 0.85, "n_clusters": 1200, "p_value": 0.001})
-    'each of 1,200 clusters counted once, 95% interval 80.0% to 85.0%, p = 0.0010'
+    >>> evidence({"n": 1300, "low": 0.8, "high": 0.85, "n_clusters": 1200, "p_value": 0.001})
+    '1,300 rows in 1,200 clusters, 95% interval 80.0% to 85.0%, p = 0.0010'
     """
-    parts = [counted_once(group), f"95% interval {interval(group['low'], group['high'])}"]
+    parts = [in_clusters(group), f"95% interval {interval(group['low'], group['high'])}"]
     if group.get("adjusted_p_value") is not None:
         parts.append(p_value(group["adjusted_p_value"], "adjusted p"))
     elif group.get("p_value") is not None:

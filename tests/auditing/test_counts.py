@@ -311,9 +311,12 @@ def test_every_table_tells_the_same_coverage_by_cluster():
     assert women["after_size"] == pytest.approx(np.average(labels[sex == "f"], weights=weights))
     assert women["after"] == pytest.approx(np.average(covered[sex == "f"], weights=weights))
     assert women["n_clusters"] == len(np.unique(clusters[sex == "f"])) < women["n"]
-    assert "in every coverage each cluster counts once" in told.to_dict()["notes"][-1]
+    assert (
+        "every coverage is that of a random row of a random cluster" in told.to_dict()["notes"][-1]
+    )
     assert told.to_dict()["overall"]["n_clusters"] == 200
-    words = f"{by_cluster:.1%} of {len(y):,} rows are covered (each of 200 clusters counted once;"
+    share, n_rows = f"{by_cluster:.1%}", f"{len(y):,} rows in 200 clusters"
+    words = f"Coverage is {share} for a random row of a random cluster ({n_rows}, target"
     assert words in str(told)
 
 

@@ -235,6 +235,23 @@ def test_the_shell_refuses_sets_without_columns_of_people(shell):
         shell(pd.DataFrame({"y": ["a", "b"], "set": ["a", "a|b"]}), ["set"])
 
 
+def test_the_shell_looks_for_no_groups_in_a_column_that_differs_in_every_row(tmp_path):
+    y, sets, _ = drawn(["high", "low"])
+    table = AGES.assign(y=y, sets=["|".join(np.array(["high", "low"])[row]) for row in sets])
+    table.insert(0, "number", np.arange(len(table)) + 82_050_000)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.warns(FaregWarning, match=r"number: different in every row, .* define no groups"):
+        found = audit_file(tmp_path / "t.csv", target="y", sets=["sets"])
+    assert found.sensitive_features == ("age",)
+
+
+def test_the_shell_says_how_a_column_stays_beside_the_sets_of_fareg(tmp_path):
+    columns = ["y", "set", "size", "top", "probability", "level", "group"]
+    pd.DataFrame([["a", '["a"]', 1, "a", 0.5, 0, ""]], columns=columns).to_csv(tmp_path / "s.csv")
+    with pytest.raises(InvalidInputError, match=r"has no column race; .*predict with keep=race"):
+        audit_file(tmp_path / "s.csv", target="y", sets=["set"], sensitive=["race"])
+
+
 def test_the_shell_reads_numbers_in_text_as_the_target_has_them(shell):
     y, sets, covered = drawn([1, 2, 3])
     written = ["|".join(f"{label}.0" for label in np.array([1, 2, 3])[row]) for row in sets]
@@ -296,7 +313,8 @@ def test_the_shell_refuses_texts_of_another_form_and_shows_one(shell, written):
         shell(AGES.assign(y=y, sets=texts), ["sets"])
     shown = re.match(r"column sets holds (.*) in row (\d+), which is not a set", str(refused.value))
     assert eval(shown[1]) == texts[int(shown[2]) - 1]
-    assert 'as JSON lists such as ["a", "b"], as a|b' in str(refused.value)
+    fix = 'as JSON lists such as ["a", "b"] (in Python, json.dumps(list) of each), as a|b'
+    assert fix in str(refused.value)
 
 
 @pytest.mark.parametrize("sign", ["|", " | "])

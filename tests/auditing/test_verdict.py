@@ -106,7 +106,7 @@ def test_an_unclear_verdict_names_what_there_is_too_little_of():
         untested = fitted([repair(**of)], facts(best=None, n=40, clusters=clusters))
         assert untested.label == f"One group was repaired, on too few test {unit} to tell"
         assert f"a group needs at least 100 test {unit}" in untested.next_steps[0]
-        assert ("clusters counted once" in untested.sentence) == (unit == "clusters")
+        assert ("a random row of a random cluster" in untested.sentence) == (unit == "clusters")
 
 
 def test_low_coverage_names_the_worst_or_counts_those_it_has():
@@ -233,10 +233,15 @@ def test_labels_that_together_are_everyone_are_no_finding_of_their_own():
 def test_a_coverage_says_whether_it_counts_rows_or_clusters():
     labels = [label(n_clusters=300), label("common", 4000, 0.97, 500)]
     told = audited(labels=labels, clusters=700).sentence
-    assert told.startswith("90.0% of 2,000 rows are covered (each of 700 clusters counted once;")
-    assert "30.0% of 400 rows whose true label is rare (each of 300 clusters" in told
+    random = "for a random row of a random cluster"
+    assert told.startswith(f"Coverage is 90.0% {random} (2,000 rows in 700 clusters, target 90%)")
+    assert f"30.0% {random} whose true label is rare (400 rows in 300 clusters, 95%" in told
     assert "cluster" not in audited(labels=[label(), COMMON]).sentence
-    assert "each of 120 clusters counted once" in audited([group(n_clusters=120)]).sentence
+    one = audited([group(n_clusters=120)], clusters=700).sentence
+    assert one.startswith("Random rows of random clusters with ")
+    assert "(400 rows in 120 clusters, 95% interval" in one
+    low = audited(share=0.7, high=0.72, clusters=700).sentence
+    assert low.startswith("Sets cover a random row of a random cluster 70.0% of the time (2,000 ")
 
 
 # --- sizes, and from a finding to a fix ------------------------------------------------------

@@ -97,7 +97,7 @@ def test_rows_that_teach_do_not_count_as_calibration_rows(reader, cls, tmp_path)
     fareg.save(clf, tmp_path / "m.fareg")
     assert describe(tmp_path / "m.fareg")["n_calibration"] == n
     if hasattr(clf, "groups_"):
-        assert clf.groups_["n_calibration"][~clf.groups_["named"]].sum() == n
+        assert clf.groups_["n_calibration"][clf.groups_["rule"] == ""].sum() == n
 
 
 @pytest.mark.parametrize(("n_rows", "n_calibrate"), [(1, 100), (4, 25)])

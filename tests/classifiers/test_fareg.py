@@ -124,7 +124,9 @@ def test_sets_p_values_and_thresholds_agree(world, protect, label_conditional, s
     np.testing.assert_array_equal(sets, clf.conformity_scores(X) <= thresholds)
     numbers = clf.groups_[["share", "n_calibration", "threshold"]]
     assert not numbers.isna().any(axis=None)
-    levels = clf.groups_[~clf.groups_["named"]]  # these rows pooled them, so they cannot test them
+    levels = clf.groups_[
+        clf.groups_["rule"] == ""
+    ]  # these rows pooled them, so they cannot test them
     assert levels["p_value"].isna().all()
     assert levels["n_calibration"].sum() == clf.n_calibration_
 
@@ -169,6 +171,18 @@ def test_the_larger_threshold_of_level_and_protected_groups_counts(world, protec
         clf.predict_set(test.X), clf.conformity_scores(test.X) <= own[:, None]
     )
     assert len(clf.protected_) == {"found": 2, "nothing": 0}.get(str(protect), len(OWN))
+    rows = clf.groups_[clf.groups_["group"] == "protected"]
+    named = {group.rule.text for group in clf.named_groups_}
+    assert set(rows["rule"]) == {rule.text for rule in clf.protected_} - named
+    assert not rows["named"].any()
+    assert rows["p_value"].isna().all()
+    split = score <= clf.calibration_.sample.split_thresholds(clf.alpha_)
+    for row in rows.to_dict("records"):
+        inside = Rule.parse(row["rule"]).inside(cal.X[1000:])
+        assert row["n_calibration"] == inside.sum()
+        if inside.any():
+            assert row["coverage"] == split[inside].mean()
+            assert np.isfinite(row["threshold"])
     alone = made(world, protect="nothing").conformalize(
         cal.X[1000:], cal.y[1000:], X_learn=cal.X[:1000], y_learn=cal.y[:1000]
     )
@@ -258,7 +272,7 @@ def test_recalibrated_is_fitted_anew_with_the_same_levels(world, label_condition
     assert new.n_calibration_clusters_ == (400 if with_clusters else None)
     assert ("cluster" in new.promise_) == with_clusters
     assert new.named_groups_ == clf.named_groups_
-    levels = new.groups_[~new.groups_["named"]]
+    levels = new.groups_[new.groups_["rule"] == ""]
     n_rows = 400 if with_clusters else 1200
     assert levels["n_calibration"].sum() == n_rows - label_conditional * sum(
         rows.y[rows.independent_rows()] < 0

@@ -140,7 +140,8 @@ NOBODY = [
     (np.arange(5), "X and NAME must have the same number of rows; X has 60, NAME has 5"),
     ([None, *range(59)], "NAME must not be missing, got 1 missing ids of 60"),
     (np.append(np.nan, np.arange(59)), "NAME must not be missing, got 1 missing ids of 60"),
-    (np.zeros((60, 2)), r"NAME must be one id per row, got shape \(60, 2\)"),
+    (np.zeros((60, 2)), r"NAME must be one id per row, got shape \(60, 2\); pass a column"),
+    ("patient", r"NAME must be one id per row, got 'patient'; pass X\['patient'\]"),
 ]
 MIXED = (np.array([1, "a"] * 30, dtype=object), "clusters must hold ids of one type, got int, str")
 

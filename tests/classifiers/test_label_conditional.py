@@ -77,7 +77,7 @@ def test_every_group_is_covered_in_every_label(fitted):
 
 def test_groups_list_runs_of_levels_label_by_label(fitted):
     _, clf = fitted
-    table = clf.groups_[~clf.groups_["named"]]
+    table = clf.groups_[clf.groups_["rule"] == ""]
     for label, name in enumerate(LABELS):
         own = table[table["group"].str.endswith(f", label {name}")]
         theta = clf.thresholds_[label]

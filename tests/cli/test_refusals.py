@@ -299,7 +299,10 @@ def test_empty_sets_of_easy_rows_are_explained_and_can_be_left_out(tmp_path):
     none = fitted.to_dict()
     assert some["empty"]["share"] > 0.01
     assert some["empty"]["right"] > some["accuracy"] > 0.9
-    assert "fit_file(..., allow_empty=False) in Python" in some["verdict"]["next_steps"][-1]
+    assert (
+        "fit again in Python, where fareg.workflow.fit_file(..., allow_empty=False)"
+        in some["verdict"]["next_steps"][-1]
+    )
     told = fareg.load(tmp_path / "some.fareg").report(table, label, measures=False)
     assert "allow_empty=False" in told.verdict["next_steps"][-1]
     assert none["empty"] == {"share": 0.0, "right": None, "accuracy": some["accuracy"]}

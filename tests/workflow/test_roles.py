@@ -162,9 +162,16 @@ def test_the_model_file_remembers_which_columns_are_which(weighted, tmp_path):
 def test_the_shell_says_that_clusters_count_once(tmp_path):
     SMALL.assign(who=np.arange(len(SMALL)) // 3).to_csv(tmp_path / "t.csv", index=False)
     options = ["--target", "outcome", "--estimator", "logistic", "--clusters", "who"]
+    options += ["--protect", "Gender = Female"]
     done = run("fit", tmp_path / "t.csv", *options, "--out", tmp_path / "m.fareg")
+    assert re.search(r"^Gender = Female \(protected\) +\d", done.stdout, re.MULTILINE)
     shown = " ".join(done.stdout.split())
-    assert re.search(r"90% asked for; each of \d+ clusters counted once", shown)
+    options = ["--target", "outcome", "--state", tmp_path / "s.json"]
+    done = run("monitor", tmp_path / "m.fareg", tmp_path / "t.csv", *options)
+    assert re.match(
+        r"([\d,]+) new rows, one drawn from each of ([\d,]+) clusters, \2 in", done.stdout
+    )
+    assert re.search(r"90% asked for, for a random row of a random cluster \(\d+ rows in", shown)
 
 
 @pytest.mark.slow

@@ -103,9 +103,9 @@ def audit(
         Probability of any false finding that is allowed.
     clusters : name or position of a column of ``X``, or array of shape (n_samples,), optional
         Which rows belong together: rows with the same id may depend on each other in any way, those
-        of different ids are independent. In every coverage each cluster counts once: a row of one
-        with m rows counts 1/m. The column defines no groups. None says that all rows are
-        independent; copies of rows then give a warning.
+        of different ids are independent. Every coverage is that of a random row of a random
+        cluster: a row of one with m rows counts 1/m. The column defines no groups. None says that
+        all rows are independent; copies of rows then give a warning.
     n_calibration : int, optional
         How many rows calibrated the predictor; with clusters, how many of these. A valid predictor
         then has the coverage that it promises on average over calibrations, and is not accused of
@@ -263,8 +263,8 @@ def _told(people: Audited, promise: Promise) -> list[str]:
     if people.clusters is not None:
         unit = in_clusters
         notes.append(
-            f"{rows(len(people))} in {unit(len(np.unique(people.clusters)))}: in every coverage "
-            "each cluster counts once, so a row of a cluster with m rows counts 1/m"
+            f"{rows(len(people))} in {unit(len(np.unique(people.clusters)))}: every coverage is "
+            "that of a random row of a random cluster, so a row of a cluster with m rows counts 1/m"
         )
     if promise.n_calibration is not None:
         notes.append(

@@ -23,7 +23,12 @@ from fareg.auditing._verdict import Change, fit_verdict
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import render_card, render_markdown, render_report, words
 
-TAGGED = ["verified", "made_worse", "few"]  # what is said of a group next to its numbers
+TAGGED = [
+    "protected",
+    "verified",
+    "made_worse",
+    "few",
+]  # what is said of a group next to its numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +55,14 @@ class Comparison:
         The groups that the classifier named: words as ``text``, and ``inside``, which finds rows.
         None if the method names no groups that it could verify.
     groups : DataFrame
-        The groups that the classifier named, those that the audit verified, and levels: group,
-        named, verified (on test rows that did not choose the group; only these are counted),
+        The groups that the classifier named, those that it protects, those that the audit
+        verified, and levels: group, named, protected (it has a threshold of its own), verified (on
+        test rows that did not choose the group; only these are counted),
         n, share, p_value (exact, that coverage before is below the level), least_coverage (what the
         draw of the calibration rows excuses), before and after, each with the ends of its interval,
         made_worse (coverage fell, and lies below the level, both beyond chance) and few (too few
-        rows to tell). With clusters also n_clusters: each counts once in every coverage, here, in
-        ``before``, ``after`` and ``story``.
+        rows to tell). With clusters also n_clusters: every coverage, here, in ``before``, ``after``
+        and ``story``, is that of a random row of a random cluster.
     left : AuditResult
         The audit of the sets after.
     story : dict or None
@@ -255,6 +261,7 @@ def compare_sets(
     label_conditional: bool = False,
     sensitive_features: SensitiveFeatures = None,
     named: Sequence[Any] | None = None,
+    protected: Sequence[Any] = (),
     levels: RowLevels | None = None,
     clusters: Any = None,
     n_calibration: int | None = None,
@@ -267,9 +274,9 @@ def compare_sets(
     """Compare the sets ``before`` and ``after`` on rows that neither of them has seen.
 
     ``sets`` holds two bool arrays of shape (n_samples, n_classes); ``named`` are objects with a
-    ``rule``, or None; ``levels`` are those of disadvantage; ``listed`` are columns whose levels a
-    reader wants to see; ``promised`` is the promise of the sets after, in a sentence. All else is
-    as in :func:`fareg.audit` and in :class:`Comparison`.
+    ``rule``, or None; ``protected`` are rules; ``levels`` are those of disadvantage; ``listed`` are
+    columns whose levels a reader wants to see; ``promised`` is the promise of the sets after, in a
+    sentence. All else is as in :func:`fareg.audit` and in :class:`Comparison`.
     """
     promise = Promise.of_fitted(float(confidence_level), n_calibration)
     left = audit(
@@ -297,7 +304,7 @@ def compare_sets(
         names=names,
         label_conditional=bool(label_conditional),
         named=rules,
-        groups=group_changes(people, rules or (), left.findings, promise, listed),
+        groups=group_changes(people, rules or (), left.findings, promise, listed, protected),
         left=left,
         story=None if levels is None else level_story(levels, people, rules or ()),
         about={**(about or {}), **left.about},

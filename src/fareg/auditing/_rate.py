@@ -25,7 +25,7 @@ from fareg._validation import (
     InvalidInputError,
     check_confidence_level,
 )
-from fareg._words import evidence, json_types, percent, rows
+from fareg._words import coverage_of, evidence, json_types
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import conformal_rank
 
@@ -43,8 +43,8 @@ class Rate:
     n : int
         Rows.
     share : float
-        Of the rows that are covered. With clusters each of them counts once, so this need not be a
-        share of rows.
+        Of the rows that are covered. With clusters it is the probability that a random row of a
+        random cluster is, given that it is one of these: a row of a cluster with m rows counts 1/m.
     low, high : float
         95% interval of the share: Clopper-Pearson, or averaged over draws of one row per cluster.
     p_value : float or None
@@ -105,7 +105,7 @@ class Rate:
         return json_types({**names, **tested, **more})
 
     def __str__(self) -> str:
-        return f"{percent(self.share)} of {rows(self.n)} ({evidence(self.told())})"
+        return f"{coverage_of(self.told())} ({evidence(self.told())})"
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Count:
     """
 
     n: int  # independent rows, or clusters with a row in the group
-    coverage: float  # every cluster counts once: a row of one with m rows, 1/m
+    coverage: float  # a row of a cluster with m rows counts 1/m
     laws: tuple[tuple[int, IntArray, FloatArray], ...]  # n, counts, and their probabilities
     is_average: bool  # over draws from clusters of several rows
 
@@ -293,7 +293,7 @@ class Audited:
         return self.covered[rows], self.clusters[rows], sizes[rows]
 
     def count(self, rows: Any = slice(None)) -> Count:
-        """Count the covered rows among some of them; every cluster counts once."""
+        """Count the covered rows among some of them, one drawn of each cluster."""
         return Count.of(*self._inside(rows))
 
     def rate(self, rows: Any = slice(None), promise: Promise | None = None) -> Rate:
@@ -314,7 +314,7 @@ class Audited:
         return Rate(n, share, low, high, None, clusters)
 
     def mean_size(self, rows: Any = slice(None)) -> float:
-        """Return the mean number of labels in the sets of some rows; every cluster counts once."""
+        """Return the mean number of labels in the sets of some rows, each with its weight."""
         if not len(self.size[rows]):
             return float("nan")
         return float(np.average(self.size[rows], weights=self.weights[rows]))

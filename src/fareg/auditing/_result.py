@@ -145,7 +145,7 @@ class AuditResult:
 
     @property
     def n_clusters(self) -> int | None:
-        """How many clusters the rows belong to, if the audit was told; each counts once."""
+        """How many clusters the rows belong to, if the audit was told."""
         return self.rate.n_clusters
 
     @cached_property
@@ -225,9 +225,9 @@ class AuditResult:
         lines += text_table(records(self.table))
         for group in self.findings:
             lines.append(
-                f"  finding    {group.rule}: {words.percent(group.rate.share)} of about "
-                f"{words.rows(group.rate.n)} ({words.evidence(group.to_dict())}), in "
-                f"{group.n_found} of {group.n_splits} halves"
+                f"  finding    {group.rule}: {words.coverage_of(group.rate.told())} "
+                f"({words.evidence(group.to_dict())}), in {group.n_found} of {group.n_splits} "
+                "halves"
             )
         lines += [f"  note       {note}" for note in self.notes]
         return "\n".join(map(words.printable, lines))

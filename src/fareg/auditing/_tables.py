@@ -65,8 +65,8 @@ def measured(groups: IntArray, n_groups: int, people: Audited) -> pd.DataFrame:
     Columns: n, share, coverage, low, high (Clopper-Pearson), mean_size with an approximate
     interval, the shares of singletons (sets of one label), of empty sets, and of rows referred to a
     person (all sets but singletons), how often the top label is right (NaN if it is not known),
-    n_clusters, and hits and effective, as how many independent rows they count. Every cluster
-    counts once.
+    n_clusters, and hits and effective, as how many independent rows they count. A row of a cluster
+    with m rows counts 1/m.
     """
     table = tally(groups, n_groups, people.covered, people.clusters)
     table["low"], table["high"] = clopper_pearson(table["hits"], table["effective"])
@@ -154,7 +154,7 @@ class _Group:
 
     name: str
     mask: BoolArray
-    kind: str  # everyone, named, finding, unequal, level or label
+    kind: str  # everyone, named, protected, finding, unequal, level or label
     column: str = ""  # of a level
     finding: Finding | None = None
 
@@ -165,8 +165,11 @@ def _groups(
     found: Sequence[Finding],
     unequal: Sequence[Finding],
     listed: Sequence[str] | None,
+    protected: Sequence[Any] = (),
 ) -> list[_Group]:
     """Return everyone, named groups, findings and levels; those that mean the same rows once.
+
+    Protected groups that nobody named come after findings, and stay whatever these mean.
 
     Levels of the columns ``listed`` come first, so that they stay if others mean the same.
     """
@@ -174,6 +177,8 @@ def _groups(
     groups += [_Group(rule.text, rule.inside(columns), "named") for rule in named]
     groups += [_Group(own.rule.text, own.mask, "finding", finding=own) for own in found]
     groups += [_Group(own.rule.text, own.mask, "unequal") for own in unequal]
+    more = [rule for rule in protected if rule not in named]
+    groups += [_Group(rule.text, rule.inside(columns), "protected") for rule in more]
     coding = LevelCoding.learn(columns)
     codes = coding.codes(columns)
     names = list(map(str, columns))
@@ -185,7 +190,7 @@ def _groups(
     kept = []
     for group in groups:
         same = {group.name, group.mask.tobytes()}
-        if group.kind in ("everyone", "named") or not same & seen:
+        if group.kind in ("everyone", "named", "protected") or not same & seen:
             kept.append(group)
         seen |= same
     return kept
@@ -224,7 +229,7 @@ def _chosen(table: pd.DataFrame, key: str, listed: Sequence[str] | None) -> pd.D
     is_asked = (kind == "level") & table["column"].isin(list(listed or ()))
     worse = (kind == "level") & ~is_asked & table.get("made_worse", pd.Series(False, table.index))
     others = table[(kind == "level") & ~is_asked & ~worse].sort_values(["few", key], kind="stable")
-    parts = [table[kind.isin(["everyone", "named"])], table[is_asked].head(MAX_LISTED)]
+    parts = [table[kind.isin(["everyone", "named", "protected"])], table[is_asked].head(MAX_LISTED)]
     parts += [table[worse], others.head(n_worst)]
     parts += [table[kind == own] for own in ("finding", "unequal", "label")]
     return pd.concat(parts, ignore_index=True)
@@ -260,13 +265,15 @@ def group_changes(
     found: Sequence[Finding],
     promise: Promise,
     listed: Sequence[str] | None = None,
+    protected: Sequence[Any] = (),
 ) -> pd.DataFrame:
     """Return :attr:`Comparison.groups`; ``found`` are findings of the audit of the sets after."""
-    groups = _groups(people["after"].columns, named, found, (), listed)
+    groups = _groups(people["after"].columns, named, found, (), listed, protected)
     before, after = (_group_table(groups, people[moment]) for moment in ("before", "after"))
     names = ["group", "kind", "column", "n", "share", "few", "n_clusters"]
     table = side_by_side(before, after, names)
     table["named"], table["verified"] = table["kind"] == "named", table["kind"] == "finding"
+    table["protected"] = table["group"].isin([rule.text for rule in protected])
     level = Promise(promise.confidence_level)
     table["p_value"] = level.at_most(before["hits"], before["effective"])
     promises = [promise.of_share(share) for share in table["share"]]

@@ -12,10 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from fareg._words import (
-    clusters,
+    RANDOM_ROW,
     confidence,
-    counted_once,
+    coverage_of,
     evidence,
+    in_clusters,
     interval,
     p_value,
     percent,
@@ -248,7 +249,7 @@ def audit_verdict(facts: Facts, settings: Mapping[str, str]) -> Verdict:
 def _first(status: str, facts: Facts) -> str:
     """Return the sentence about coverage that comes first."""
     overall, target, main = facts.overall, confidence(facts.confidence_level), facts.main
-    covered, once = percent(overall.share), counted_once(overall.told())
+    covered, where = percent(overall.share), in_clusters(overall.told())
     if status == "low":
         worst = "no single group stands out"
         if main:
@@ -266,24 +267,30 @@ def _first(status: str, facts: Facts) -> str:
             if (facts.rest is not None and facts.findings)
             else ""
         )
-        everyone = f"Sets cover {covered} of everyone{once and f' ({once})'} instead of {target}"
+        everyone = f"Sets cover {covered} of everyone instead of {target}"
+        if where:
+            everyone = (
+                f"Sets cover {RANDOM_ROW} {covered} of the time ({where}) instead of {target}"
+            )
         return f"{everyone}; {worst}.{rest}"
     if status == "finding" and main:
         others = facts.kinds["far"][1:]
         also = shown(f"{own.rule} ({percent(own.rate.share)})" for own in others)
+        which = "Random rows of random clusters" if where else "Rows"
         return (
-            f"Rows with {main.rule} are covered {percent(main.rate.share)} of the time instead of "
-            f"{target} ({_evidence(main)}), verified on about {rows(main.rate.n)} that played no "
-            f"part in finding them, and found in {main.n_found} of {main.n_splits} random halves."
+            f"{which} with {main.rule} are covered {percent(main.rate.share)} of the time instead "
+            f"of {target} ({_evidence(main)}), verified on about {rows(main.rate.n)} that played "
+            f"no part in finding them, and found in {main.n_found} of {main.n_splits} random "
+            "halves."
         ) + (also and f" Also found: {also}.")
     if not (facts.findings or facts.power or facts.labels[0]):
-        where = f" in {clusters(overall.independent)}" if once else ""
-        why = ", as every cluster counts once" if once else ""
+        why = ", as the rows of a cluster count as one" if where else ""
         cannot = f"cannot show which groups are covered less often than {target}{why}."
-        return f"{rows(overall.n)}{where} {cannot}"
+        return f"{where or rows(overall.n)} {cannot}"
     nobody = "" if facts.findings else ", and no group was verified to be covered less often"
-    counted = f"{once and once + '; '}target {target}"
-    return f"{covered} of {rows(overall.n)} are covered ({counted}){nobody}."
+    if where:
+        return f"Coverage is {coverage_of(overall.told())} ({where}, target {target}){nobody}."
+    return f"{coverage_of(overall.told())} are covered (target {target}){nobody}."
 
 
 def _power(power: Sequence[Mapping[str, Any]]) -> str:
@@ -383,9 +390,9 @@ class Change:
             f"{percent(own.share)} ({interval(own.low, own.high)})"
             for own in (self.before, self.after)
         )
-        once = counted_once(self.after.told())
-        test_rows = rows(self.after.n, "test row") + (once and f", {once}")
-        return f"{self.group}: {before} → {after} on {test_rows}, target {confidence(level)}"
+        where = in_clusters(self.after.told())
+        on = f"for {RANDOM_ROW} ({where})" if where else f"on {rows(self.after.n, 'test row')}"
+        return f"{self.group}: {before} → {after} {on}, target {confidence(level)}"
 
     def repair(self, level: float) -> str:
         """Return the sentence about a repair."""
@@ -512,14 +519,13 @@ def _evidence(own: Finding) -> str:
 
 def _group(groups: Sequence[Finding]) -> str:
     own = groups[0]
-    rate = f"{percent(own.rate.share)} of {rows(own.rate.n)} ({_evidence(own)})"
-    return f"{own.rule}, {rate}{_more(groups)}"
+    return f"{own.rule}, {coverage_of(own.rate.told())} ({_evidence(own)}){_more(groups)}"
 
 
 def _label(label: Label) -> str:
     name, rate = label
     told = evidence({**rate.told(), "p_value": None})
-    return f"{percent(rate.share)} of {rows(rate.n)} whose true label is {name} ({told})"
+    return f"{coverage_of(rate.told(), f' whose true label is {name}')} ({told})"
 
 
 def _more(groups: Sequence[Any]) -> str:

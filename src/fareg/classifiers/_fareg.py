@@ -106,10 +106,12 @@ class FaReGClassifier(ConformalClassifier):
     protected_ : tuple of Rule
         The groups with a threshold of their own, verified or not.
     groups_ : DataFrame
-        The named groups, then those who share a threshold, the worst off first: share, number of
-        calibration rows, coverage under split conformal sets with a 95% interval, p-value of the
-        named groups (NaN for levels, which these rows themselves pooled), threshold. One row of
-        each cluster counts.
+        The named groups, then those that are protected and not named, then those who share a
+        threshold, the worst off first: share, number of calibration rows, coverage under *split
+        conformal* sets with a 95% interval, p-value of the named groups (NaN for all others: nobody
+        tests protected groups, and these rows themselves pooled the levels), threshold. ``rule``
+        holds the words of named and protected groups, "" for levels. One row of each cluster
+        counts.
     disadvantage_ : Disadvantage, or tuple of them, one per label
         What was learned, with ``signal`` and ``features``.
     classes_, estimator_, n_calibration_, parameters_, thresholds_
@@ -182,9 +184,10 @@ class FaReGClassifier(ConformalClassifier):
         split = Sample.of(one_each, label_conditional=False).split_thresholds(alpha)
         covered = (one_each.y >= 0) & (one_each.score <= split)
         self.named_groups_ = verify_groups(found, one_each.people, covered, 1 - alpha)
-        members = {group.rule: group.rule.inside(rest.people) for group in self.named_groups_}
+        rules = [*self.protected_, *(group.rule for group in self.named_groups_)]
+        members = {rule: rule.inside(rest.people) for rule in rules}
         self.groups_ = describe_groups(
-            self.named_groups_, members, calibration, apart, self.classes_
+            self.named_groups_, self.protected_, members, calibration, apart, self.classes_
         )
         return calibration
 
@@ -248,8 +251,9 @@ class FaReGClassifier(ConformalClassifier):
         parts = zip(self.protected_, other.calibration_.parts[1:], strict=True)
         members = {rule: part.cells == 0 for rule, part in parts}
         apart = np.arange(len(sample)) if apart is None else apart
-        named, classes = self.named_groups_, self.classes_
-        other.groups_ = describe_groups(named, members, other.calibration_, apart, classes)
+        other.groups_ = describe_groups(
+            self.named_groups_, self.protected_, members, other.calibration_, apart, self.classes_
+        )
         return other
 
     def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
@@ -351,7 +355,7 @@ class FaReGClassifier(ConformalClassifier):
         require(rules == self.protected_, "protected_")
         learned = self.disadvantage_
         first = learned[0] if isinstance(learned, tuple) else learned
-        check_groups(self.groups_, self.named_groups_, set(first.columns))
+        check_groups(self.groups_, self.named_groups_, rules, set(first.columns))
 
 
 def shortfall(rows: Labelled, alpha: float, *, adaptive: bool, label_conditional: bool) -> Any:

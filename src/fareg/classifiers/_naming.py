@@ -189,23 +189,30 @@ def verify_groups(
 
 def describe_groups(
     named: Sequence[NamedGroup],
+    protected: Sequence[Rule],
     members: Mapping[Rule, BoolArray],
     calibration: Union,
     apart: IntArray,
     classes: Any,
 ) -> pd.DataFrame:
-    """Return the named groups, then those who share a threshold, the worst off first.
+    """Return named groups, protected ones, then those who share a threshold, the worst off first.
 
     ``members`` are the calibration rows of each group, as far as they are known; ``apart`` are the
     numbers of independent ones. The rows that pooled levels cannot test them, so levels have no
     p-value.
     """
-    thresholds, described = calibration.of_rows()[apart], list[dict[str, Any]]()
-    for group in named:
-        inside = members.get(group.rule, np.zeros(len(calibration.sample), dtype=bool))[apart]
+    thresholds, sample = calibration.of_rows()[apart], calibration.sample
+    split = sample.split_thresholds(calibration.parts[0].alpha)
+    covered = sample.score[apart] <= split[sample.problems[apart]]
+    known, described = {group.rule: group for group in named}, list[dict[str, Any]]()
+    for rule in dict.fromkeys([*known, *protected]):
+        inside = members.get(rule, np.zeros(len(sample), dtype=bool))[apart]
+        own = known.get(rule) or NamedGroup.of(rule, inside, covered, ~inside)
+        whose: dict[str, Any] = {"group": "named", "named": True, "rule": rule.text}
+        if rule not in known:
+            whose |= {"group": "protected", "named": False, "p_value": float("nan")}
         threshold = float(np.median(thresholds[inside])) if inside.any() else np.nan
-        whose = {"group": "named", "named": True, "rule": group.rule.text, "threshold": threshold}
-        described.append({**vars(group), **whose})
+        described.append({**vars(own), **whose, "threshold": threshold})
     described += _runs_of_levels(calibration.parts[0], apart, classes)
     kinds = {"named": bool, "n_calibration": np.int64}
     return pd.DataFrame(described, columns=list(GROUP_COLUMNS)).astype(kinds)
@@ -235,7 +242,7 @@ def _runs_of_levels(
             }
 
 
-def check_groups(groups: Any, named: Any, features: set[Any]) -> None:
+def check_groups(groups: Any, named: Any, protected: Sequence[Rule], features: set[Any]) -> None:
     """Refuse a stored table of groups, or named groups, of another form or of other features."""
     require(isinstance(groups, pd.DataFrame) and list(groups) == list(GROUP_COLUMNS), "groups_")
     require([dtype.kind for dtype in groups.dtypes] == list(GROUP_COLUMNS.values()), "groups_")
@@ -246,3 +253,7 @@ def check_groups(groups: Any, named: Any, features: set[Any]) -> None:
         require(group.rule.text == text and set(group.rule.features) <= features, "named_groups_")
         numbers = [value for name, value in vars(group).items() if name != "rule"]
         require(all(isinstance(value, int | float) for value in numbers), "named_groups_")
+    for rule in protected:
+        rule.check()
+    others = {"", *(rule.text for rule in protected)}
+    require(set(map(str, groups["rule"][len(named) :])) <= others, "groups_")

@@ -80,6 +80,7 @@ def compare(clf: Any, rows: Rows, y: Any, before: Any, listed: Any, **options: A
         label_conditional=clf.label_conditional,
         sensitive_features=selection,
         named=getattr(clf, "named_groups_", None),
+        protected=getattr(clf, "protected_", ()),
         levels=levels,
         n_calibration=clf.calibration_.sample.n_people,
         promised=clf.promise_,

@@ -191,7 +191,9 @@ def read_ids(name: str, given: Any, X: Any) -> Any:
     """Return "clusters" as numbers, and "ids" as texts, in which 7, 7.0 and "7" are one person."""
     ids = np.asarray(given)
     if ids.ndim != 1:
-        raise InvalidInputError(f"{name} must be one id per row, got shape {ids.shape}")
+        is_name = isinstance(given, str)
+        got = f"{given!r}; pass X[{given!r}]" if is_name else f"shape {ids.shape}; pass a column"
+        raise InvalidInputError(f"{name} must be one id per row, got {got}")
     _check_beside(name, given, X, ids)
     if n_missing := int(pd.isna(ids).sum()):
         raise InvalidInputError(

@@ -24,6 +24,7 @@ from fareg.cli._running import (
 from fareg.cli._stopping import say
 
 MAX_LABELS = 12  # in the table, worst first
+WIDE = 100  # characters of a terminal that has room for every column
 WATCHED = ("watch", "alarm")  # an alarm is also worth a look
 
 
@@ -77,7 +78,8 @@ def _add(table: Any, name: str, row: dict[str, Any], few: bool, sized: tuple[str
     ends = words.interval(row["after_low"], row["after_high"])
     covered = [words.percent(row[moment]) for moment in ("before", "after")]
     last = words.TOO_FEW if few else ends
-    table.add_row(escape(name), words.count(row["n"]), *covered, last, sizes, singles)
+    cells = [escape(name), words.count(row["n"]), *covered, last, sizes, singles]
+    table.add_row(*cells[: len(table.columns)])
 
 
 def _print_trial(told: dict[str, Any]) -> None:
@@ -94,12 +96,16 @@ def _print_trial(told: dict[str, Any]) -> None:
         f"{first}, {rows['calibrate']} calibrated, {rows['test']} tested; "
         f"accuracy {words.percent(told['accuracy'])}"
     )
-    once = words.counted_once(told["left"]["overall"])
-    title = f"coverage, {level} asked for{once and f'; {once}'}"
-    table = Table(title=title, title_justify="left")
+    where = words.in_clusters(told["left"]["overall"])
+    where = where and f", for {words.RANDOM_ROW} ({where})"
+    title = f"coverage, {level} asked for{where}"
+    # names are not broken within a word: what says least goes where there is little room
+    headings = ["n", "split", "FaReG", "95% interval", "labels", "one label"]
+    headings = headings[:-1] if terminal.width < WIDE else headings
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("test rows", overflow="fold")
-    for heading in ("n", "split conformal", "FaReG", "95% interval", "labels per set", "one label"):
-        table.add_column(heading, justify="right")
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for group in told["groups"]:
         said = words.said_of({**group, "few": False})
         name = f"{group['group']} ({', '.join(said)})" if said else group["group"]
@@ -158,7 +164,8 @@ def calibrate(
 ) -> None:
     """Give a model the thresholds that all rows of a folder ask for, exactly.
 
-    Rows are scored where they lie; rows that the model was fitted on are left out.
+    Rows are scored where they lie; rows that the model was fitted on are left out. A model fitted
+    with --clusters is refused: use clf.recalibrated(X, y, clusters=ids) in Python.
     """
     with answering() as told, busy("loading the model") as progress:
         from fareg._files import digest_of
@@ -225,7 +232,8 @@ def monitor(
 ) -> None:
     """Watch whether coverage still holds, for everyone and group by group, as labels arrive.
 
-    False alarms are at most 5% over all groups and all time, however often you look.
+    False alarms are at most 5% over all groups and all time, however often you look. If the model
+    was fitted with clusters, feed all rows of a cluster in one batch: one of them is drawn.
     """
     check_gate(fail_on, WATCHED)
     with answering() as told, busy("loading the model") as progress:
@@ -233,7 +241,9 @@ def monitor(
 
         told.update(monitor_file(**asked(ctx), progress=progress), state=state, report=report)
     fed, n = words.count(told["fed"]), words.count(told["rows"])
-    say(f"{fed} new rows, {n} in all. {told['sentence']}")
+    drawn = told["clusters"]  # one row of each counts
+    each = "" if drawn is None else f", one drawn from each of {words.clusters(drawn)}"
+    say(f"{fed} new rows{each}, {n} in all. {told['sentence']}")
     for row in told["streams"]:
         low, high = words.percent(row["low"]), words.percent(row["high"])
         covered = f"{words.percent(row['coverage'])} of {words.count(row['rows'])} rows"

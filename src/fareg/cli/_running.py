@@ -20,7 +20,8 @@ from fareg.cli._stopping import JSON, WRITTEN, in_shell, printing, say, stop
 # What next steps call a setting in the shell.
 SETTINGS = {
     "label_conditional=True": "--label-conditional",
-    "allow_empty=False": "fareg.workflow.fit_file(..., allow_empty=False) in Python",
+    "fit again with allow_empty=False": "fit again in Python, where "
+    "fareg.workflow.fit_file(..., allow_empty=False) puts the top label into such a set",
     "sensitive_features": "--sensitive",
     "n_calibration": "--calibration-rows",
 }

@@ -32,12 +32,17 @@ from fareg import _words as words
 # What an error or warning says in the shell next to its own words. They are known by the names of
 # their classes, because the modules of these are heavy to import.
 MORE = {
-    "DriftError": ", or add --accept-drift",
     "ForeignModelError": " with --proba",
     "LooksLikeIdWarning": " (--clusters or --id, --drop)",
 }
 # What sentences about arguments of Python say in the shell.
-PYTHON = {" ids=": " --id", " when=": " --when", "probabilities must be": "--proba must be"}
+PYTHON = {
+    " ids=": " --id",
+    " when=": " --when",
+    " keep=": " --keep ",
+    "probabilities must be": "--proba must be",
+    "ask within fareg.accept_drift()": "add --accept-drift",
+}
 NOTHING = "nothing was written"
 NO_MEMORY = "out of memory; close other programs, or work on fewer rows or with fewer processes"
 JSON: ContextVar[bool] = ContextVar("json")  # whether one JSON object is all that is printed

@@ -129,7 +129,7 @@ class Condition:
         return f"{name} {'>=' if self.has_low else '>'} {low}" if low else f"{name}{high}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rule:
     """A group in words: all rows that fulfil every condition.
 
@@ -144,6 +144,8 @@ class Rule:
     Examples
     --------
     >>> rule = Rule.parse("sex = Female and age > 60")
+    >>> rule
+    Rule.parse('sex = Female and age > 60')
     >>> rule.features
     ('sex', 'age')
     >>> rule.inside(pd.DataFrame({"age": [70, 70, None], "sex": ["Female", "Male", "Female"]}))
@@ -175,6 +177,9 @@ class Rule:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"Rule.parse({self.text!r})"
 
     @property
     def features(self) -> tuple[str, ...]:

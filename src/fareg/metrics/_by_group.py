@@ -93,7 +93,7 @@ def tally(
     n_groups : int
     covered : bool array of shape (n_samples,)
     clusters : int array of shape (n_samples,) or None
-        The number of each row's cluster, each of which counts once.
+        The number of each row's cluster; a row of one with m rows counts 1/m.
 
     Returns
     -------

@@ -158,7 +158,7 @@ class CoverageMonitor:
 
         Rows count in the order of ``when``, and without it in their own order. Rows that are older
         than those of an earlier call count now, and are reported. The answer does not depend on how
-        rows are divided among calls.
+        rows are divided among calls, if all rows of a cluster are in one.
 
         Parameters
         ----------
@@ -171,7 +171,8 @@ class CoverageMonitor:
             whose rows, labels, ids and times all equal those of an earlier one is refused.
         clusters : array-like of shape (n_samples,), default=None
             Ids of people or places with several rows, which a classifier needs that was calibrated
-            with clusters: one row of each counts, drawn at random. Feed all rows of one together.
+            with clusters: one row of each counts, drawn at random. Feed all rows of one cluster in
+            one call: a cluster that comes again counts again.
         """
         if clusters is None and self.clf.n_calibration_clusters_ is not None:
             raise InvalidInputError(

@@ -16,14 +16,14 @@ from fareg._files import AnyPath, check_output, check_outputs
 from fareg._labels import column_classes, plain_text
 from fareg._rows import hash_key
 from fareg._validation import InvalidInputError, check_confidence_level, warn
-from fareg._words import HTML, MARKDOWN, shown
+from fareg._words import HTML, MARKDOWN, quoted, shown
 from fareg.auditing import AuditResult, Promise, audit
 from fareg.classifiers import hidden_columns
 from fareg.persistence import ModelFile, SeenRows
 from fareg.workflow._asking import ask, id_column, label_kinds, model_columns, read_columns
 from fareg.workflow._labels import as_known, label_texts, read_set_texts
 from fareg.workflow._predict import ANSWERS
-from fareg.workflow._roles import id_note, labelled_rows
+from fareg.workflow._roles import id_note, ids_aside, labelled_rows
 from fareg.workflow._table import MAX_ROWS, Progress, Table, quiet
 from fareg.workflow._values import as_kinds, column_kinds
 
@@ -66,7 +66,8 @@ def audit_file(
         with a warning. Nothing is left out if rows equal such ones no more often than by chance.
     sensitive : list of str, default=None
         Columns in which groups are looked for; None for the sensitive features of the model, which
-        a note then names, or for all others if there are none.
+        a note then names, or for all others if there are none. A column beside ``sets`` of text or
+        whole numbers that differs in every row is taken as an id then, and left out.
     confidence_level : float, default=None
         What the sets promise; None for the promise of the model, or 0.9 without one.
     seed : int, default=None
@@ -111,7 +112,13 @@ def audit_file(
     sample = {"max_rows": max_rows, "seed": hash_key(seed or 0)}
     named = [target, *(sets or ()), *(sensitive or ()), *filter(None, [clusters])]
     with Table(data) as table:
-        table.check_columns(named)
+        try:
+            table.check_columns(named)
+        except InvalidInputError as error:
+            if set(ANSWERS) <= {*table.names}:
+                kept = ",".join(quoted(name) for name in named if name not in table.names)
+                raise InvalidInputError(f"{error}; predict with keep={kept} keeps it") from error
+            raise
         if target in (sets or ()):
             raise InvalidInputError(
                 f"the target {target} cannot be a column of the sets too; name those that hold "
@@ -234,6 +241,7 @@ def _audited_columns(asked: _Asked) -> _Audited:
                 "in sensitive if they should"
             )
         X = X.drop(columns=answers)
+        X = X.drop(columns=ids_aside(X, "define no groups"))
     return _Audited(X, y, sets, clusters, asked.sensitive)
 
 

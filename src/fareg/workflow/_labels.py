@@ -131,6 +131,6 @@ def _check(
         raise InvalidInputError(
             f"column {name} holds {cells[strange[0]]!r} in row {strange[0] + 1}, which is not a "
             f"set of labels of the target ({shown(sorted(known))}); write sets as JSON lists such "
-            'as ["a", "b"], as a|b with a backslash before each bar and backslash of a label, or '
-            "name a column of True and False for each label"
+            'as ["a", "b"] (in Python, json.dumps(list) of each), as a|b with a backslash before '
+            "each bar and backslash of a label, or name a column of True and False for each label"
         )

@@ -59,7 +59,8 @@ def monitor_file(
     Returns
     -------
     dict
-        What ``CoverageMonitor.to_dict()`` returns, and how many ``fed`` rows are new.
+        What ``CoverageMonitor.to_dict()`` returns, how many ``fed`` rows are new, and of how many
+        ``clusters`` (None without) one of them each was drawn.
     """
     for path, endings in ((state, JSON), (report, HTML)):
         if path is not None:
@@ -87,6 +88,7 @@ def monitor_file(
         frame = table.read([*told, *beside], labels=[target], kinds=told)
     frame = labelled_rows(frame, target).reset_index(drop=True)
     progress("watching")
+    earlier = monitor.n_rows
 
     def own(name: str | None) -> Any:
         """Return numbers, dates or texts."""
@@ -106,4 +108,5 @@ def monitor_file(
     if report is not None:
         monitor.report(report)
     monitor.save(state)
-    return {"fed": len(frame), **monitor.to_dict()}
+    drawn = None if clusters is None else monitor.n_rows - earlier
+    return {"fed": len(frame), "clusters": drawn, **monitor.to_dict()}

@@ -108,14 +108,11 @@ def assign_roles(
     named = {name for some in used.values() for name in some}
     # An id does harm only where all columns that nobody names are used.
     if sensitive is None or (features is None and not probabilities):
-        alone = [name for name in free if name not in named and is_id(frame[name])]
-        if alone and (alone != free or probabilities):  # there are other columns
-            warn(
-                f"{', '.join(alone)}: different in every row, taken as ids that neither train the "
-                "model nor define groups; name them as sensitive if they are not"
-            )
-            aside |= dict.fromkeys(alone, "id")
-            free = [name for name in free if name not in alone]
+        others = [name for name in free if name in named] or probabilities
+        unnamed = [name for name in free if name not in named]
+        alone = ids_aside(frame[unnamed], "neither train the model nor define groups", others)
+        aside |= dict.fromkeys(alone, "id")
+        free = [name for name in free if name not in alone]
     reads = [name for name in free if name not in unread] if features is None else features
     reads = probabilities or reads
     if not reads or (probabilities and not free):
@@ -133,6 +130,18 @@ def assign_roles(
         warn(note, LooksLikeIdWarning)
     others = [name for name in free if name in groups and name not in reads]
     return Roles(target, list(dict.fromkeys(reads)), limited, others, aside, asked.ids)
+
+
+def ids_aside(frame: pd.DataFrame, effect: str, others: Sequence[str] = ()) -> list[str]:
+    """Return the columns that are ids, with a warning, unless no other column would be left."""
+    alone = [str(name) for name, column in frame.items() if is_id(column)]
+    if not alone or (len(alone) == frame.shape[1] and not others):
+        return []
+    warn(
+        f"{', '.join(alone)}: different in every row, taken as ids that {effect}; name them as "
+        "sensitive if they are not"
+    )
+    return alone
 
 
 def is_id(column: pd.Series) -> bool:
