@@ -164,8 +164,8 @@ def calibrate(
 ) -> None:
     """Give a model the thresholds that all rows of a folder ask for, exactly.
 
-    Rows are scored where they lie; rows that the model was fitted on are left out. A model fitted
-    with --clusters is refused: use clf.recalibrated(X, y, clusters=ids) in Python.
+    Rows are scored where they lie; rows that the model was fitted on are left out.
+    A model fitted with --clusters is refused: in Python, use clf.recalibrated(X, y, clusters=ids).
     """
     with answering() as told, busy("loading the model") as progress:
         from fareg._files import digest_of
@@ -232,8 +232,8 @@ def monitor(
 ) -> None:
     """Watch whether coverage still holds, for everyone and group by group, as labels arrive.
 
-    False alarms are at most 5% over all groups and all time, however often you look. If the model
-    was fitted with clusters, feed all rows of a cluster in one batch: one of them is drawn.
+    False alarms are at most 5% over all groups and all time, however often you look.
+    If the model was fitted with --clusters, feed all rows of a cluster in one batch: one counts.
     """
     check_gate(fail_on, WATCHED)
     with answering() as told, busy("loading the model") as progress:

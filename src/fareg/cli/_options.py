@@ -52,7 +52,7 @@ HELP = {
     "drop": "Columns to ignore.",
     "keep": "Columns to copy beside the sets: id,y (default: none).",
     "ids": "Column of ids: every person has a random number of their own.",
-    "clusters": "Column of ids: rows of one id stay together, and each id counts once.",
+    "clusters": "Column of ids: rows of one id stay together, and each of m rows counts 1/m.",
     "when": "Column of times (default: the order of the rows).",
     "estimator": "Model to train: hgb, forest, logistic or mlp; where installed xgboost, lightgbm "
     "or catboost. Or a fitted one in a .skops file, which must not know the rows.",
