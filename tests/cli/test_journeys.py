@@ -54,6 +54,7 @@ def test_what_is_found_becomes_a_threshold_and_shuts_a_gate(tmp_path):
     table.assign(set=sets).to_csv(path, index=False)
     asked = ("--target", "y", "--sets", "set", "--tables", folder, "--card", tmp_path / "c.md")
     for gate, code in (("found", 3), ("unequal", 0)):
+        run("audit", path, *asked, "--fail-on", gate, "--json", code=code)
         done = run("audit", path, *asked, "--fail-on", gate, code=code)
     assert pd.read_csv(folder / "table.csv")["group"][0] == "everyone"
     assert (tmp_path / "c.md").read_text().startswith("---\ntags:")
