@@ -1,8 +1,8 @@
 """The command line: whole journeys from a table to sets, audits and reports."""
 
 import json
-import re
 import os
+import re
 import shlex
 
 import numpy as np
