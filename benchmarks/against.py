@@ -152,7 +152,7 @@ def neighbours(number: int) -> Iterator[None]:
 
 
 def main(
-    older: Annotated[Path, typer.Argument(help="Folder of the older tree.")], repeats: int = 5
+    older: Annotated[Path, typer.Argument(help="Folder of the older tree.")], repeats: int = 3
 ) -> None:
     """Measure both trees in turn and store what was found."""
     trees, rows = (older.resolve(), HERE), list[dict]()
