@@ -442,7 +442,7 @@ def against() -> dict[str, Any]:
         jobs["what"].unique()
     ]
     return {
-        "sizes": rows[is_size].to_dict("records"),
+        "sizes": rows[is_size].set_index("what")[["old", "new"]].astype(int).to_dict("index"),
         "jobs": {
             what: {
                 unit: (own["old", unit], own["new", unit]) for unit in ("seconds", "busy", "MiB")
