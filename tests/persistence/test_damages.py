@@ -82,7 +82,7 @@ FAREG = [
     ("Condition", "feature", 3, None),
     ("Condition", "levels", items(1), "see levels"),
     ("Condition", "levels", items("x"), "see named_groups_"),
-    ("Condition", "low", NAN, "see low and high"),
+    ("Condition", "low", NAN, "see (low and high|protected_)"),  # whichever is compared first
     ("Condition", "missing", "yes", "see conditions"),
     ("NamedGroup", "coverage", "low", "see named_groups_"),
     ("Disadvantage", "constant", NAN, None),

@@ -100,7 +100,7 @@ class Condition:
                 meant = above & (numbers <= self.high if self.has_high else numbers < self.high)
             else:
                 meant = np.isin(numbers, _numbers_of(self.levels))
-        return np.where(absent, self.missing, meant != self.is_excluding).astype(bool)
+        return np.where(absent, bool(self.missing), meant != self.is_excluding).astype(bool)
 
     @property
     def text(self) -> str:

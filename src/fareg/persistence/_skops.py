@@ -52,6 +52,11 @@ DEFINED = {
     for f in FUNCTIONS.values()
     if hasattr(f, "__name__")
 }
+DEFINED |= {  # as numpy 1 calls them
+    f"numpy.core._multiarray_umath.{f.__name__}": f
+    for f in FUNCTIONS.values()
+    if isinstance(f, np.ufunc)
+}
 
 
 class UntrustedTypesError(InvalidInputError):

@@ -45,12 +45,12 @@ def values_of(texts: Any, name: str, kind: str | None = None, *, label: bool = F
     found = next((own for read in readers if (own := read(texts, kind)) is not None), None)
     if found is not None:
         return pd.Series(found, name=name)
-    texts = texts if label else _without(given, MISSING[:-1])
     if label:
         _warn_of_words(texts, name)
         return pd.Series(texts.to_numpy(), name=name, dtype=object)
-    coded = texts.combine_chunks().dictionary_encode()
-    words, codes = [FLAGS.get(word, word) for word in coded.dictionary.to_pylist()], coded.indices
+    coded, absent = given.combine_chunks().dictionary_encode(), set(MISSING[:-1].to_pylist())
+    known, codes = coded.dictionary.to_pylist(), coded.indices
+    words = [None if word in absent else FLAGS.get(word, word) for word in known]
     merged, distinct = pd.factorize(np.array(words, dtype=object))  # true and TRUE are one
     rows: Any = np.append(merged, -1)[compute.fill_null(codes, -1).to_numpy()]
     return pd.Series(pd.Categorical.from_codes(rows, pd.Index(distinct)), name=name)
