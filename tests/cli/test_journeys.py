@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("small_searches")
 
 def test_fit_tells_the_story(place):
     told = (place / "fit.txt").read_text(encoding="utf-8")
-    assert "960 rows trained, 960 calibrated, 480 tested" in told
+    assert "960 training rows, 960 calibration rows, 480 test rows" in told
     assert "Color = Red and Gender = Female" in " ".join(told.split())
     assert "split" in told
     assert describe(place / "m.fareg")["metadata"]["target"] == "outcome"

@@ -76,7 +76,7 @@ def test_rows_are_weighted_towards_others(place, tmp_path):
     arguments += ["--out", tmp_path / "new.fareg", "--towards", tmp_path / "new.csv"]
     done = run(*arguments, "--record", tmp_path / "r.json")
     assert "of the labels are in the old sets" in done.stdout
-    assert "weighted rows are as good as 1" in done.stdout
+    assert "weighted rows are worth 1" in done.stdout
     clf = fareg.load(tmp_path / "new.fareg")
     weights, male = clf.calibration_.sample.weights, X[2000:4000]["Gender"] == "Male"
     assert weights[male].mean() > 2 * weights[~male].mean()

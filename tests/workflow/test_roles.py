@@ -171,7 +171,7 @@ def test_the_shell_says_that_clusters_count_once(tmp_path):
     assert re.match(
         r"([\d,]+) new rows, one drawn from each of ([\d,]+) clusters, \2 in", done.stdout
     )
-    assert re.search(r"90% asked for, for a random row of a random cluster \(\d+ rows in", shown)
+    assert re.search(r"90% promised, for a random row of a random cluster \(\d+ rows in", shown)
 
 
 @pytest.mark.slow

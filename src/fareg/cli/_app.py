@@ -1,4 +1,4 @@
-"""The program: its commands in the order in which ``--help`` shows them."""
+"""The program and its commands, in the order of ``--help``."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from fareg.cli._commands import (
     reproduce,
 )
 from fareg.cli._options import HELP, described
-from fareg.cli._stopping import JSON, one_sentence, print_anything
+from fareg.cli._stopping import JSON, escape_unprintable, one_sentence
 
-ANYWHERE = ("--debug", "--json")  # options of the program, which may stand after a command too
+ANYWHERE = ("--debug", "--json")  # options of the program that may also follow a command
 EPILOG = "Every command takes --json (print one JSON object) and --debug (show where errors arise)."
 
 
 class Program(TyperGroup):
-    """Commands that end in one sentence, whatever happens."""
+    """Commands that end with one sentence, whatever happens."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options of the program, and name the command."""
-        print_anything()
-        others = [arg for arg in args if arg not in ANYWHERE]
-        own = [option for option in ANYWHERE if option in args]
-        return super().parse_args(ctx, [*own, *others])
+        """Move the options of the program in front of the command, and parse them."""
+        escape_unprintable()
+        remaining = [arg for arg in args if arg not in ANYWHERE]
+        program_options = [option for option in ANYWHERE if option in args]
+        return super().parse_args(ctx, [*program_options, *remaining])
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -56,8 +56,8 @@ app = typer.Typer(
 )
 
 
-def _tell_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"fareg {version('fareg')}")
@@ -65,17 +65,17 @@ def _tell_version(asked: bool) -> None:
 
 
 @app.callback()
-def _about(
+def _program(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Show the version and stop."
+            "--version", callback=_print_version, is_eager=True, help="Show the version and stop."
         ),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help=HELP["debug"])] = False,
     json: Annotated[bool, typer.Option("--json", help=HELP["json"])] = False,
 ) -> None:
-    """Find who is under-covered, and fix it."""
+    """Read the options of the program."""
 
 
 for command in (fit, predict, calibrate, info, audit, monitor, demo, reproduce, benchmark):

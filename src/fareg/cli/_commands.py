@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from fareg import _words as words
-from fareg.cli._options import Number, Place, Text, asked
+from fareg.cli._options import Number, Place, Text, arguments
 from fareg.cli._running import (
     SETTINGS,
     answering,
@@ -23,9 +23,9 @@ from fareg.cli._running import (
 )
 from fareg.cli._stopping import say
 
-MAX_LABELS = 12  # in the table, worst first
-WIDE = 100  # characters of a terminal that has room for every column
-WATCHED = ("watch", "alarm")  # an alarm is also worth a look
+MAX_LABELS = 12  # rows of labels in the table, worst first
+WIDE = 100  # characters of a terminal that shows every column
+MONITOR_GATES = ("watch", "alarm")
 
 
 def fit(
@@ -50,79 +50,77 @@ def fit(
     fail_on: Text = None,
     test_out: Place = None,
 ) -> None:
-    """Train a model on a table, find who is under-covered, calibrate, and test.
+    """Train a model on a table, find under-covered groups, calibrate and test.
 
-    With a .skops file or --proba nothing is trained: a fitted model, or its probabilities in the
-    table, is calibrated and tested. Its rows must be others than those that trained it.
+    With a .skops file or --proba, nothing is trained: the fitted model, or its probabilities in the
+    table, is calibrated and tested, on rows that did not train it.
     """
     check_gate(fail_on)
-    with answering() as told, busy("reading the table") as progress:
+    with answering() as answer, busy("reading the table") as progress:
         from fareg._files import digest_of
         from fareg.workflow import fit_file
 
-        again = shlex.join(["fareg", *sys.argv[1:], "--protect"])  # up to the words of a group
-        settings = {**SETTINGS, "protect": again}
-        trial = fit_file(**asked(ctx), settings=settings, progress=progress)
-        told.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
-        told["sha256"] = digest_of(out)
-    _print_trial(told)
+        repeated = shlex.join(["fareg", *sys.argv[1:], "--protect"])  # the words of a group follow
+        settings = {**SETTINGS, "protect": repeated}
+        trial = fit_file(**arguments(ctx), settings=settings, progress=progress)
+        answer.update(trial.to_dict(), model=out, report=report, test_rows=test_out)
+        answer["sha256"] = digest_of(out)
+    _print_trial(answer)
     gate(fail_on, fail_on is not None and trial.comparison.fails(fail_on))
 
 
-def _add(table: Any, name: str, row: dict[str, Any], few: bool, sized: tuple[str, ...]) -> None:
-    """Add a group to the table: coverage before and after, and sizes where they are known."""
+def _add(table: Any, name: str, row: dict[str, Any], few: bool, moments: tuple[str, ...]) -> None:
+    """Add a group to the table: coverage before and after, and sizes at the given moments."""
     from rich.markup import escape
 
-    sizes = " → ".join(words.size(row[f"{moment}_size"]) for moment in sized)
-    singles = " → ".join(words.percent(row[f"{moment}_singletons"], 0) for moment in sized)
-    ends = words.interval(row["after_low"], row["after_high"])
-    covered = [words.percent(row[moment]) for moment in ("before", "after")]
-    last = words.TOO_FEW if few else ends
-    cells = [escape(name), words.count(row["n"]), *covered, last, sizes, singles]
-    table.add_row(*cells[: len(table.columns)])
+    sizes = " → ".join(words.size(row[f"{moment}_size"]) for moment in moments)
+    singles = " → ".join(words.percent(row[f"{moment}_singletons"], 0) for moment in moments)
+    coverage = [words.percent(row[moment]) for moment in ("before", "after")]
+    interval = words.TOO_FEW if few else words.interval(row["after_low"], row["after_high"])
+    texts = [escape(name), words.count(row["n"]), *coverage, interval, sizes, singles]
+    table.add_row(*texts[: len(table.columns)])
 
 
-def _print_trial(told: dict[str, Any]) -> None:
+def _print_trial(answer: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     from fareg.auditing import MIN_HEADLINE_ROWS
 
     terminal = console()
-    rows, level = told["rows"], words.confidence(told["confidence_level"])
-    first = f"{rows['train']} rows trained" if "train" in rows else ""
-    first = first or f"{rows['learn']} rows to learn from"
+    rows = answer["rows"]
+    first = f"{rows['train']} training" if "train" in rows else f"{rows['learn']} learning"
     terminal.print(
-        f"{first}, {rows['calibrate']} calibrated, {rows['test']} tested; "
-        f"accuracy {words.percent(told['accuracy'])}"
+        f"{first} rows, {rows['calibrate']} calibration rows, {rows['test']} test rows; "
+        f"accuracy {words.percent(answer['accuracy'])}"
     )
-    where = words.in_clusters(told["left"]["overall"])
-    where = where and f", for {words.RANDOM_ROW} ({where})"
-    title = f"coverage, {level} asked for{where}"
-    # names are not broken within a word: what says least goes where there is little room
+    clusters = words.in_clusters(answer["left"]["overall"])
+    title = f"coverage, {words.confidence(answer['confidence_level'])} promised"
+    title += clusters and f", for {words.RANDOM_ROW} ({clusters})"
+    # a narrow terminal drops the last column, so that no name is broken within a word
     headings = ["n", "split", "FaReG", "95% interval", "labels", "one label"]
     headings = headings[:-1] if terminal.width < WIDE else headings
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("test rows", overflow="fold")
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
-    for group in told["groups"]:
-        said = words.said_of({**group, "few": False})
-        name = f"{group['group']} ({', '.join(said)})" if said else group["group"]
+    for group in answer["groups"]:
+        remarks = words.said_of({**group, "few": False})
+        name = f"{group['group']} ({', '.join(remarks)})" if remarks else group["group"]
         _add(table, name, group, group["few"], ("before", "after"))
-    for label in told["by_label"][:MAX_LABELS]:
+    for label in answer["by_label"][:MAX_LABELS]:
         few = label.get("n_clusters", label["n"]) < MIN_HEADLINE_ROWS
         row = {**label, "after": label["coverage"], "after_low": label["low"]}
         row |= {"after_high": label["high"], "after_size": label["mean_size"]}
         row |= {"after_singletons": label["singletons"]}
         _add(table, f"true label {label['label']}", row, few, ("after",))
     terminal.print(table)
-    print_verdict(terminal, told["verdict"])
-    terminal.print(escape(" ".join(told["opening"])))
-    for what in ("model", "report", "test_rows"):
-        if told[what]:
-            terminal.print(f"{what.replace('_', ' ')} in {escape(str(told[what]))}")
-    terminal.print(f"SHA-256 of the model: {told['sha256']}")
+    print_verdict(terminal, answer["verdict"])
+    terminal.print(escape(" ".join(answer["opening"])))
+    for name in ("model", "report", "test_rows"):
+        if answer[name]:
+            terminal.print(f"{name.replace('_', ' ')} in {escape(str(answer[name]))}")
+    terminal.print(f"SHA-256 of the model: {answer['sha256']}")
 
 
 def predict(
@@ -141,14 +139,14 @@ def predict(
 ) -> None:
     """Write the prediction set of every row: set, size, top label, group.
 
-    The files of a folder are answered in parallel. A run that was stopped continues there.
+    The files of a folder are handled in parallel; a stopped run continues where it stopped.
     """
-    with answering() as told, busy("loading the model") as progress:
+    with answering() as answer, busy("loading the model") as progress:
         from fareg.workflow import predict_file
 
-        told.update(predict_file(**asked(ctx), progress=progress), out=out)
-    size = words.size(told["mean_size"])
-    say(f"{told['rows']} sets of {size} labels on average, in {out}")
+        answer.update(predict_file(**arguments(ctx), progress=progress), out=out)
+    size = words.size(answer["mean_size"])
+    say(f"{answer['rows']} sets of {size} labels on average, in {out}")
 
 
 def calibrate(
@@ -162,25 +160,26 @@ def calibrate(
     engine: str = "local",
     trust: Text = None,
 ) -> None:
-    """Give a model the thresholds that all rows of a folder ask for, exactly.
+    """Calibrate a fitted model again, exactly, on all rows of a table or folder.
 
-    Rows are scored where they lie; rows that the model was fitted on are left out.
+    Each file is scored in its own process; rows that the model was fitted on are left out.
     A model fitted with --clusters is refused: in Python, use clf.recalibrated(X, y, clusters=ids).
     """
-    with answering() as told, busy("loading the model") as progress:
+    with answering() as answer, busy("loading the model") as progress:
         from fareg._files import digest_of
         from fareg.workflow import calibrate_file
 
-        told.update(calibrate_file(**asked(ctx), progress=progress), out=out)
-        told["sha256"] = digest_of(out)
-    for row in told["coverage"]:
+        answer.update(calibrate_file(**arguments(ctx), progress=progress), out=out)
+        answer["sha256"] = digest_of(out)
+    for row in answer["coverage"]:
         before, after = words.percent(row["before"]), words.percent(row["after"])
-        who = f"{row['stream']} ({words.rows(row['rows'])})"
-        say(f"  {who}: {before} of the labels are in the old sets, {after} in the new")
-    if "effective_rows" in told:
-        say(f"weighted rows are as good as {words.rows(round(told['effective_rows']))}")
-    say(f"calibrated on {words.rows(told['rows'])}: model in {out}")
-    say(f"SHA-256 of the model: {told['sha256']}")
+        group = f"{row['stream']} ({words.rows(row['rows'])})"
+        say(f"  {group}: {before} of the labels are in the old sets, {after} in the new")
+    if "effective_rows" in answer:
+        equivalent = words.rows(round(answer["effective_rows"]))
+        say(f"the weighted rows are worth {equivalent} without weights")
+    say(f"calibrated on {words.rows(answer['rows'])}: model in {out}")
+    say(f"SHA-256 of the model: {answer['sha256']}")
 
 
 def audit(
@@ -199,21 +198,21 @@ def audit(
     fail_on: Text = None,
     trust: Text = None,
 ) -> None:
-    """Find who is covered less often than promised, by the sets of any tool."""
+    """Find groups that the sets of any tool cover less often than promised."""
     check_gate(fail_on)
-    with answering() as told, busy("reading the table") as progress:
+    with answering() as answer, busy("reading the table") as progress:
         from fareg.workflow import audit_file
 
-        given = asked(ctx)
-        drop = ["--drop", ",".join(map(words.quoted, given["sets"]))] if "sets" in given else []
-        again = ["fareg", "fit", str(data), "--target", target, *drop, "--out", "protected.fareg"]
-        settings = {**SETTINGS, "protect": shlex.join([*again, "--protect"])}
-        result = audit_file(**given, settings=settings, progress=progress)
-        told.update(result.to_dict(), report=report)
+        options = arguments(ctx)
+        drop = ["--drop", ",".join(map(words.quoted, options["sets"]))] if "sets" in options else []
+        fix = ["fareg", "fit", str(data), "--target", target, *drop, "--out", "protected.fareg"]
+        settings = {**SETTINGS, "protect": shlex.join([*fix, "--protect"])}
+        result = audit_file(**options, settings=settings, progress=progress)
+        answer.update(result.to_dict(), report=report)
     say(result.summary())
-    for what, path in (("report", report), ("tables", tables), ("card", card)):
+    for name, path in (("report", report), ("tables", tables), ("card", card)):
         if path is not None:
-            say(f"{what} in {path}")
+            say(f"{name} in {path}")
     gate(fail_on, fail_on is not None and result.fails(fail_on))
 
 
@@ -232,67 +231,68 @@ def monitor(
 ) -> None:
     """Watch whether coverage still holds, for everyone and group by group, as labels arrive.
 
-    False alarms are at most 5% over all groups and all time, however often you look.
-    If the model was fitted with --clusters, feed all rows of a cluster in one batch: one counts.
+    A false alarm has a probability of at most 5%, over all groups and all time, however often you
+    look. If the model was fitted with --clusters, feed all rows of a cluster in one batch, of which
+    one counts.
     """
-    check_gate(fail_on, WATCHED)
-    with answering() as told, busy("loading the model") as progress:
+    check_gate(fail_on, MONITOR_GATES)
+    with answering() as answer, busy("loading the model") as progress:
         from fareg.workflow import monitor_file
 
-        told.update(monitor_file(**asked(ctx), progress=progress), state=state, report=report)
-    fed, n = words.count(told["fed"]), words.count(told["rows"])
-    drawn = told["clusters"]  # one row of each counts
-    each = "" if drawn is None else f", one drawn from each of {words.clusters(drawn)}"
-    say(f"{fed} new rows{each}, {n} in all. {told['sentence']}")
-    for row in told["streams"]:
+        answer.update(monitor_file(**arguments(ctx), progress=progress), state=state, report=report)
+    fed, n = words.count(answer["fed"]), words.count(answer["rows"])
+    drawn = answer["clusters"]  # one row of each counts
+    sampling = "" if drawn is None else f", one drawn from each of {words.clusters(drawn)}"
+    say(f"{fed} new rows{sampling}, {n} in all. {answer['sentence']}")
+    for row in answer["streams"]:
         low, high = words.percent(row["low"]), words.percent(row["high"])
-        covered = f"{words.percent(row['coverage'])} of {words.count(row['rows'])} rows"
-        covered = covered if row["rows"] else "no rows"
-        say(f"  {row['stream']}: {covered} ({low} to {high}), {row['verdict']}")
-    say(f"Next: {told['next_step']}")
+        coverage = f"{words.percent(row['coverage'])} of {words.count(row['rows'])} rows"
+        coverage = coverage if row["rows"] else "no rows"
+        say(f"  {row['stream']}: {coverage} ({low} to {high}), {row['verdict']}")
+    say(f"Next: {answer['next_step']}")
     if report is not None:
         say(f"report in {report}")
-    gate(fail_on, fail_on is not None and told["verdict"] in (fail_on, "alarm"))
+    gate(fail_on, fail_on is not None and answer["verdict"] in (fail_on, "alarm"))
 
 
 def info(model: Path) -> None:
-    """Show what is in a model file, without running it."""
-    with answering() as told:
+    """Show what is in a model file, without running its code."""
+    with answering() as answer:
         from fareg.persistence import ModelFile
 
         file = ModelFile.open(model)
-        told.update(file.describe())
-    _print_info(told, file)
+        answer.update(file.describe())
+    _print_info(answer, file)
 
 
-def _print_info(told: dict[str, Any], file: Any) -> None:
+def _print_info(answer: dict[str, Any], file: Any) -> None:
     from rich.markup import escape
     from rich.table import Column, Table
 
-    columns, fitted = told["columns"] or [], file.fit_notes
-    people = told["n_calibration_clusters"]
-    of_clusters = "" if people is None else f" of {words.clusters(people)}"
-    shown_apart = ("columns", "verdict") if fitted else ()
-    stored = "yes" if told["has_estimator"] else "none: probabilities are read, not computed"
-    stored = "no: pass it to fareg.load" if told["needs_estimator"] else stored
+    columns, fitted = answer["columns"] or [], file.fit_notes
+    n_clusters = answer["n_calibration_clusters"]
+    of_clusters = "" if n_clusters is None else f" of {words.clusters(n_clusters)}"
+    shown_elsewhere = ("columns", "verdict") if fitted else ()
+    stored = "yes" if answer["has_estimator"] else "none: probabilities are read, not computed"
+    stored = "no: pass it to fareg.load" if answer["needs_estimator"] else stored
     facts = {
-        "file": f"{file.path} ({words.count(told['bytes'])} bytes)",
-        "SHA-256": told["sha256"],
-        "class": told["class"],
-        "classes": ", ".join(told["classes"][:20]) + " ..." * (len(told["classes"]) > 20),
+        "file": f"{file.path} ({words.count(answer['bytes'])} bytes)",
+        "SHA-256": answer["sha256"],
+        "class": answer["class"],
+        "classes": ", ".join(answer["classes"][:20]) + " ..." * (len(answer["classes"]) > 20),
         "columns": ", ".join(columns[:20]) + " ..." * (len(columns) > 20),
-        "calibrated on": words.rows(told["n_calibration"]) + of_clusters,
+        "calibrated on": words.rows(answer["n_calibration"]) + of_clusters,
         "stored estimator": stored,
-        "needs --trust": ",".join(told["untrusted"]) or "no",
-        "versions": ", ".join(f"{name} {v}" for name, v in told["versions"].items()),
+        "needs --trust": ",".join(answer["untrusted"]) or "no",
+        "versions": ", ".join(f"{name} {v}" for name, v in answer["versions"].items()),
     }
     facts |= {
-        name: _plain(value) for name, value in told["parameters"].items() if value is not None
+        name: _plain(value) for name, value in answer["parameters"].items() if value is not None
     }
-    who = "fit" if fitted else "note"  # a user may note what they like
-    notes = {name: note for name, note in told["metadata"].items() if name not in shown_apart}
-    facts |= {f"{who}: {name}": _plain(note) for name, note in notes.items()}
-    named = [group for group in told.get("groups", ()) if group.get("named")]
+    author = "fit" if fitted else "note"  # users may store notes of their own
+    notes = {name: note for name, note in answer["metadata"].items() if name not in shown_elsewhere}
+    facts |= {f"{author}: {name}": _plain(note) for name, note in notes.items()}
+    named = [group for group in answer.get("groups", ()) if group.get("named")]
     earlier = "earlier " if file.calibrated_note else ""  # fareg calibrate counts levels only
     for number, group in enumerate(named, start=1):
         facts[f"named group {number}"] = (
@@ -319,15 +319,15 @@ def _plain(value: Any) -> str:
 
 
 def demo(out: Path = Path("out")) -> None:
-    """Show the story on the paper's data: who is left out, who they are, what repairs it."""
-    with answering() as told:
-        from fareg.experiments.demo import make_room, run_demo, save_figures
+    """Show on the paper's data which group is left out, and what repairs it."""
+    with answering() as answer:
+        from fareg.experiments.demo import prepare_folder, run_demo, save_figures
 
-        make_room(out)  # a folder that cannot take the figures is refused before the work
+        prepare_folder(out)  # a folder that cannot be written is refused before the work
         with busy("training one model and four conformal predictors"):
             result = run_demo(0)
             figures = save_figures(result, out)
-        told.update(rows=result.table.to_dict("records"), rules=list(result.rules))
+        answer.update(rows=result.table.to_dict("records"), rules=list(result.rules))
     _print_demo(result, figures)
 
 
@@ -340,14 +340,15 @@ def _print_demo(result: Any, figures: list[Path]) -> None:
     rows = result.table.set_index("method")
     split, levels = rows.loc[SPLIT], rows.loc[LEVELS]
     everyone, inside = words.percent(split["average"]), words.percent(split["group"])
-    name = "names nobody: the evidence is too thin."
+    finding = "names no group: the evidence is too thin."
     if result.rules:
         listed = "\n".join(f"  [bold]{rule}[/bold]" for rule in result.rules)
-        name = f"finds and names who is in it:\n{listed}"
+        finding = f"finds it and says who is in it:\n{listed}"
     terminal.print(
-        f"90% is asked for. Split conformal sets cover {everyone} of all rows: fine on average.\n"
+        f"The sets promise 90%. Split conformal sets cover {everyone} of all rows: fine on "
+        "average.\n"
         f"But inside one group, which no single feature shows, they cover [bold]{inside}[/bold].\n"
-        f"FaReG, not told about the group, {name}\n"
+        f"FaReG, which does not know the group, {finding}\n"
         f"Its sets cover {words.percent(levels['group'])} of the group, with "
         f"{words.size(levels['size'])} labels on average instead of {words.size(split['size'])}.\n"
         f"It ranks people by learned disadvantage, in levels. The promise: all at or "
@@ -365,7 +366,7 @@ def _print_demo(result: Any, figures: list[Path]) -> None:
     terminal.print(
         f"The base model took {result.base_seconds:.1f} s to train. Levels learn from its training "
         "rows, at the cost of five more trainings; RCP learns from half of the calibration rows. "
-        "Size-matched: split conformal at the level that makes its sets as large as levels do."
+        "Size-matched: split conformal with sets as large as those of FaReG."
     )
     terminal.print(f"figures in {' and '.join(map(str, figures))}")
 
@@ -385,13 +386,13 @@ def reproduce(
     The targets are wsc-cdf, wsc-table, synthetic, selection, nursery, nursery-cut, delta,
     delta-draws, draws, beta, visualization, time, eight, codes, condcp, published and acs.
     """
-    with answering() as told:
+    with answering() as answer:
         from fareg.experiments import reproduce as run
 
-        told.update(run(**asked(ctx), console=bar()).to_dict())
-    for name, reason in told["skipped"].items():
+        answer.update(run(**arguments(ctx), console=bar()).to_dict())
+    for name, reason in answer["skipped"].items():
         say(f"{name} skipped, {reason}", err=True)
-    say(f"{', '.join(told['files'])}: {told['page']}")
+    say(f"{', '.join(answer['files'])}: {answer['page']}")
 
 
 def benchmark(
@@ -401,12 +402,12 @@ def benchmark(
     engine: str = "local",
 ) -> None:
     """Compare methods on published tables; a stopped run continues where it stopped."""
-    with answering() as told:
+    with answering() as answer:
         from fareg.experiments import benchmark as run
 
-        told.update(run(**asked(ctx), console=bar()).to_dict())
-    for line in told["too_small"]:
+        answer.update(run(**arguments(ctx), console=bar()).to_dict())
+    for line in answer["too_small"]:
         say(line, err=True)
-    say(f"{told['rows']} rows, {told['failures']} of them failures")
-    for path in told["files"]:
+    say(f"{answer['rows']} rows, {answer['failures']} of them failures")
+    for path in answer["files"]:
         say(path)

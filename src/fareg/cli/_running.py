@@ -1,4 +1,4 @@
-"""What every command needs around its work: warnings, JSON, progress, gates."""
+"""What all commands share: warnings, JSON, progress, verdicts and gates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import typer
 from fareg import _words as words
 from fareg.cli._stopping import JSON, WRITTEN, in_shell, printing, say, stop
 
-# What next steps call a setting in the shell.
+# Python's names of settings, and what to write instead in the next steps that the shell prints.
 SETTINGS = {
     "label_conditional=True": "--label-conditional",
     "fit again with allow_empty=False": "fit again in Python, where "
@@ -26,42 +26,42 @@ SETTINGS = {
     "n_calibration": "--calibration-rows",
 }
 GATES = ("found", "low", "unequal")
-SHUT = 3  # the exit code of a gate that was asked for
+SHUT = 3  # exit code of --fail-on
 
 
 @contextmanager
 def answering() -> Iterator[dict[str, Any]]:
-    """Yield a dict to be filled, printed as JSON if asked; warnings are part of it, or lines."""
-    told: dict[str, Any] = {}
-    with _no_garbage_yet():
+    """Yield the answer, a dict to fill; with ``--json`` it is printed, warnings included."""
+    answer: dict[str, Any] = {}
+    with _no_garbage_collection():
         from fareg._files import noting_files
         from fareg._validation import FaregWarning
 
     with noting_files(WRITTEN.get([])), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", FaregWarning)
-        yield told
-    notes = list(dict.fromkeys(in_shell(warning.message) for warning in caught))
+        yield answer
+    sentences = list(dict.fromkeys(in_shell(warning.message) for warning in caught))
     if not JSON.get(False):
-        for note in notes:
-            say(f"Warning: {note}", err=True)
+        for sentence in sentences:
+            say(f"Warning: {sentence}", err=True)
         return
-    told["warnings"] = notes
-    said = json.dumps(told, ensure_ascii=False, default=os.fspath)
+    answer["warnings"] = sentences
+    text = json.dumps(answer, ensure_ascii=False, default=os.fspath)
     try:
-        said.encode(sys.stdout.encoding or "utf-8")
+        text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        said = json.dumps(told, default=os.fspath)
+        text = json.dumps(answer, default=os.fspath)
     with printing():
-        typer.echo(words.printable_json(said))
+        typer.echo(words.printable_json(text))
 
 
 @contextmanager
-def _no_garbage_yet() -> Iterator[None]:
-    """Keep the garbage collector away while libraries are first imported.
+def _no_garbage_collection() -> Iterator[None]:
+    """Stop the garbage collector while libraries are first imported.
 
-    What they make stays until the process ends. The collector would look at all of it several
-    times meanwhile, and once in a while for ever after.
+    Their objects live until the process ends. The collector would check all of them several times
+    during the imports, and now and then ever after.
     """
     is_first = "sklearn" not in sys.modules and gc.isenabled()
     if is_first:
@@ -75,7 +75,7 @@ def _no_garbage_yet() -> Iterator[None]:
 
 
 def console(*, err: bool = False) -> Any:
-    """Return a console for tables and markup; names in them steer no terminal either."""
+    """Return a console for tables and markup; names in them cannot steer the terminal."""
     from rich.console import Console
 
     class Plain(Console):
@@ -91,23 +91,23 @@ def console(*, err: bool = False) -> Any:
 
 
 def bar() -> Any:
-    """Return a console for the progress of long runs, None if JSON is all that is printed."""
+    """Return a console for the progress of long runs, None with ``--json``."""
     return None if JSON.get(False) else console(err=True)
 
 
 @contextmanager
-def busy(what: str) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what is going on; yield a function that announces the next stage."""
+def busy(first_stage: str) -> Iterator[Callable[[str], None]]:
+    """Show the current stage on a terminal; yield a function that announces the next one."""
     if JSON.get(False) or not sys.stderr.isatty():
         yield lambda stage: None
         return
     start = time.monotonic()
-    with console(err=True).status(what) as status:
+    with console(err=True).status(first_stage) as status:
         yield lambda stage: status.update(f"{stage} ({time.monotonic() - start:.0f} s so far)")
 
 
 def print_verdict(terminal: Any, verdict: dict[str, Any]) -> None:
-    """Print what was decided, and what to do next."""
+    """Print a verdict and its next steps."""
     from rich.markup import escape
 
     terminal.print(f"[bold]{escape(verdict['label'])}.[/bold] {escape(verdict['sentence'])}")
@@ -115,15 +115,15 @@ def print_verdict(terminal: Any, verdict: dict[str, Any]) -> None:
         terminal.print(f"Next: {escape(step)}")
 
 
-def check_gate(asked: str | None, gates: Sequence[str] = GATES) -> None:
-    """Refuse a gate that there is not, before anything is done."""
-    if asked is not None:
+def check_gate(name: str | None, gates: Sequence[str] = GATES) -> None:
+    """Refuse an unknown gate before any work is done."""
+    if name is not None:
         from fareg._validation import check_choice
 
-        check_choice("--fail-on", asked, gates)
+        check_choice("--fail-on", name, gates)
 
 
-def gate(asked: str | None, is_shut: bool) -> None:
-    """End with exit code 3 if what was asked for was found."""
+def gate(name: str | None, is_shut: bool) -> None:
+    """Exit with code 3 if the gate is shut."""
     if is_shut:
-        stop(f"Failed: --fail-on {asked}", SHUT)
+        stop(f"Failed: --fail-on {name}", SHUT)

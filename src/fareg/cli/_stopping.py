@@ -1,14 +1,14 @@
-"""How a command prints, and how one ends that does not finish: one sentence, and an exit code.
+"""How a command prints, and how it ends if it fails: with one sentence and an exit code.
 
 ====  ===========================================================================================
 3     the gate of --fail-on is shut
-2     what was asked for cannot be done: an argument, a table or a file must change
+2     the request cannot be met: change an argument, a table or a file
 1     the machine, a cluster or a library failed, so the same command may work another time
 130   Ctrl-C
 143   SIGTERM
 ====  ===========================================================================================
 
-The sentence, on stderr, says what the command left behind. ``--debug`` shows the traceback before.
+The sentence goes to stderr and says which files were written. ``--debug`` prints the traceback too.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ import typer
 
 from fareg import _words as words
 
-# What an error or warning says in the shell next to its own words. They are known by the names of
-# their classes, because the modules of these are heavy to import.
+# What the shell adds to errors and warnings, by the names of their classes: to import the classes
+# themselves would be slow.
 MORE = {
     "ForeignModelError": " with --proba",
     "LooksLikeIdWarning": " (--clusters or --id, --drop)",
 }
-# What sentences about arguments of Python say in the shell.
+# Arguments in Python's words, and in those of the shell.
 PYTHON = {
     " ids=": " --id",
     " when=": " --when",
@@ -45,7 +45,7 @@ PYTHON = {
 }
 NOTHING = "nothing was written"
 NO_MEMORY = "out of memory; close other programs, or work on fewer rows or with fewer processes"
-JSON: ContextVar[bool] = ContextVar("json")  # whether one JSON object is all that is printed
+JSON: ContextVar[bool] = ContextVar("json")  # whether to print one JSON object and nothing else
 WRITTEN: ContextVar[list[Path]] = ContextVar("written")  # files that the command has written
 
 
@@ -54,27 +54,27 @@ class Terminated(KeyboardInterrupt):
 
 
 class CannotPrintError(Exception):
-    """Stdout or stderr is a full disk, or has gone."""
+    """Stdout or stderr is gone, or goes to a full disk."""
 
 
 @contextmanager
 def one_sentence(*, debug: bool) -> Iterator[None]:
-    """Turn whatever ends the block before its time into a sentence and an exit code."""
+    """Turn whatever stops the block early into a sentence and an exit code."""
     WRITTEN.set([])
     try:
         with _terminable():
             yield
-            with printing():  # here a full disk can still be told
+            with printing():  # a full disk can still be reported here
                 sys.stdout.flush()
     except BrokenPipeError:
         raise
     except (Exception, KeyboardInterrupt) as error:
-        if hasattr(error, "exit_code"):  # errors of usage, and ends that were told already
+        if hasattr(error, "exit_code"):  # errors of usage, and those already printed
             raise
         if debug:
             with suppress(OSError):
                 traceback.print_exception(error)
-        stop(*_ending(error))
+        stop(*_last_line(error))
 
 
 def stop(line: str, code: int) -> NoReturn:
@@ -87,7 +87,7 @@ def stop(line: str, code: int) -> NoReturn:
 
 
 def say(text: Any, *, err: bool = False) -> None:
-    """Print lines of text; names in them, which come from tables and files, steer no terminal."""
+    """Print text; names in it, which come from tables and files, cannot steer the terminal."""
     if err or not JSON.get(False):
         with printing():
             typer.echo("\n".join(map(words.printable, str(text).split("\n"))), err=err)
@@ -95,21 +95,21 @@ def say(text: Any, *, err: bool = False) -> None:
 
 @contextmanager
 def printing() -> Iterator[None]:
-    """Tell what stdout or stderr cannot take from other errors of files."""
+    """Turn errors of stdout and stderr into ones that differ from those of other files."""
     try:
         yield
     except BrokenPipeError:
-        raise  # whoever read the output has seen enough
+        raise  # the reader of the output has seen enough
     except OSError as error:
         raise CannotPrintError(error.strerror or str(error)) from error
 
 
-def _ending(error: BaseException) -> tuple[str, int]:
+def _last_line(error: BaseException) -> tuple[str, int]:
     """Return the last line of a command and its exit code."""
     notes = getattr(error, "__notes__", ())
     files = [str(path) for path in dict.fromkeys(WRITTEN.get()) if path.exists()]
-    left = f"{words.shown(files)} {'was' if len(files) == 1 else 'were'} written"
-    left = words.first_line(Exception(notes[0])) if notes else left if files else NOTHING
+    written = f"{words.shown(files)} {'was' if len(files) == 1 else 'were'} written"
+    left = words.first_line(Exception(notes[0])) if notes else written if files else NOTHING
     if isinstance(error, KeyboardInterrupt):
         is_term = isinstance(error, Terminated)
         return f"{'Terminated' if is_term else 'Interrupted'}: {left}.", 143 if is_term else 130
@@ -127,7 +127,7 @@ def _ending(error: BaseException) -> tuple[str, int]:
 
 
 def in_shell(error: Any) -> str:
-    """Return an error or a warning in one line, with the fix as it is typed in a shell."""
+    """Return an error or a warning as one line, with its fix as you type it in a shell."""
     if type(error).__name__ == "UntrustedTypesError":
         names = ",".join(error.names)
         return (
@@ -142,10 +142,10 @@ def in_shell(error: Any) -> str:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the block as an exception does, so that nothing temporary stays."""
+    """Let SIGTERM end the block with an exception, so that temporary files are removed."""
 
     def end(number: int, frame: Any) -> None:
-        signal.signal(number, signal.SIG_IGN)  # a second one would disturb the cleaning
+        signal.signal(number, signal.SIG_IGN)  # a second one would disturb the cleanup
         raise Terminated
 
     is_main = threading.current_thread() is threading.main_thread()
@@ -157,14 +157,14 @@ def _terminable() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
-def print_anything() -> None:
-    """Write characters that the terminal does not know, such as é in ASCII, by their numbers."""
+def escape_unprintable() -> None:
+    """Let characters that the terminal does not know, such as é in ASCII, be printed as codes."""
     for stream in (sys.stdout, sys.stderr):
         if getattr(stream, "errors", None) == "strict":
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
 def _drop(stream: Any) -> None:
-    """Forget what a stream could not write; at its end Python would try, and fail, again."""
+    """Drop what a stream could not write; Python would try, and fail, again when it exits."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,4 +1,4 @@
-"""The story in one screen: fine on average, a group is left behind, levels repair it."""
+"""The method on one screen: sets that are fine on average leave out a group, and levels fix it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ METHODS = {
 class Demo:
     """What the demo measured."""
 
-    table: pd.DataFrame  # its columns are method, group, outside, average, size and seconds
+    table: pd.DataFrame  # columns: method, group, outside, average, size and seconds
     rules: tuple[str, ...]  # the named groups in words
     base_seconds: float
     clf: FaReGClassifier = field(repr=False)
@@ -45,7 +45,7 @@ class Demo:
 
 
 def run_demo(random_state: int = 0) -> Demo:
-    """Compare methods on the paper's XNOR data, next to what knowing the group would give."""
+    """Compare methods on the paper's XNOR data, and with an oracle that knows the group."""
     check_numpy_seed("seed", random_state)
     problem = PaperProblem("xnor", N_FIT, random_state, BaseModel("hgb"), N_TEST)
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ def run_demo(random_state: int = 0) -> Demo:
         with few_threads(bench.X):
             fitted(MARGINAL, bench, "aps")
             base_seconds = bench.seconds["training"]
-            rows = [_row(name, bench, *sets_of(own, bench, "aps")) for name, own in METHODS.items()]
+            rows = [_row(name, bench, *sets_of(m, bench, "aps")) for name, m in METHODS.items()]
         levels, _ = fitted(OUT_OF_FOLD, bench, "aps")
     rules = tuple(group.rule.text for group in levels.named_groups_)
     return Demo(pd.DataFrame(rows), rules, base_seconds, levels, bench)
@@ -71,15 +71,15 @@ def _row(name: str, bench: Bench, sets: Any, facts: dict[str, float]) -> dict[st
     }
 
 
-def make_room(folder: Path) -> None:
-    """Make a folder for the figures, unless it is there; refuse one that cannot take them."""
+def prepare_folder(folder: Path) -> None:
+    """Make the folder for the figures; refuse one that cannot be written."""
     make_folder(folder)
     for name in FIGURES:
         check_output(folder / name)
 
 
 def save_figures(demo: Demo, folder: Path) -> list[Path]:
-    """Draw coverage of the group and set size of every method, and the levels by themselves."""
+    """Draw group coverage and set size of every method, and the levels in a second figure."""
     test = demo.bench.test
     levels = demo.clf.plot_levels(demo.bench.X.iloc[test], demo.bench.y[test])
     figures = (_methods_figure(demo), levels)
@@ -101,9 +101,7 @@ def _methods_figure(demo: Demo) -> Any:
     left.scatter(table["group"], y, color="#d55e00", marker="o", s=55, label="in the group")
     left.scatter(table["outside"], y, color="#0072b2", marker="s", s=45, label="everyone else")
     left.axvline(0.9, color="black", lw=1, ls="--")
-    left.text(
-        0.9, len(table) - 0.35, "asked for: 90%", ha="center", fontsize=9, backgroundcolor="w"
-    )
+    left.text(0.9, len(table) - 0.35, "promised: 90%", ha="center", fontsize=9, backgroundcolor="w")
     left.set_yticks(y, table["method"])
     left.set_xlabel("coverage")
     left.legend(loc="lower left", frameon=False, fontsize=9)
