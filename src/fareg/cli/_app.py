@@ -22,7 +22,7 @@ from fareg.cli._options import HELP, described
 from fareg.cli._stopping import JSON, escape_unprintable, one_sentence
 
 ANYWHERE = ("--debug", "--json")  # options of the program that may also follow a command
-EPILOG = "Every command takes --json (print one JSON object) and --debug (show where errors arise)."
+EPILOG = "Every command takes --json (print one JSON object) and --debug (show tracebacks)."
 
 
 class Program(TyperGroup):

@@ -162,7 +162,7 @@ def calibrate(
 ) -> None:
     """Calibrate a fitted model again, exactly, on all rows of a table or folder.
 
-    Each file is scored in its own process; rows that the model was fitted on are left out.
+    The files of a folder are scored in parallel; rows that the model was fitted on are left out.
     A model fitted with --clusters is refused: in Python, use clf.recalibrated(X, y, clusters=ids).
     """
     with answering() as answer, busy("loading the model") as progress:
@@ -232,8 +232,8 @@ def monitor(
     """Watch whether coverage still holds, for everyone and group by group, as labels arrive.
 
     A false alarm has a probability of at most 5%, over all groups and all time, however often you
-    look. If the model was fitted with --clusters, feed all rows of a cluster in one batch, of which
-    one counts.
+    look. If the model was fitted with --clusters, feed all rows of a cluster in one batch: only one
+    of them counts.
     """
     check_gate(fail_on, MONITOR_GATES)
     with answering() as answer, busy("loading the model") as progress:

@@ -41,7 +41,7 @@ HELP = {
     "target": "Column of true labels.",
     "out": "Model file to write, usually *.fareg.",
     "predict out": f"File to write ({TABLE}), or a new folder.",
-    "demo out": "Folder for the figure.",
+    "demo out": "Folder for the figures.",
     "reproduce out": "Results folder.",
     "benchmark out": "Results folder.",
     "sensitive": "Columns that may define a group: a,b (default: all).",
