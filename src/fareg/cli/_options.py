@@ -17,7 +17,9 @@ import typer
 from fareg import _words as words
 from fareg._words import HTML, PARQUET, TABLE, either
 
-Text, Number, Place = str | None, float | None, Path | None  # types of options without a default
+Text = str | None  # types of options without a default
+Number = float | None
+Place = Path | None
 POSITIONAL = ("data", "model", "settings")  # unless a command makes them optional
 FLAGS = {  # where the flag has another name than the argument
     "ids": "--id",
