@@ -158,7 +158,7 @@ class BatchGCP(ConformalClassifier):
 
         model = QuantileRegressor(quantile=1 - self.alpha_, alpha=0.0)
         model.fit(groups(rows.people).astype(float), finite_scores(rows))
-        sample = Sample.of(rows, label_conditional=False)
+        sample = Sample.from_rows(rows, label_conditional=False)
         # a score equal to its threshold is inside, whatever the solver's last digits
         return Thresholds(
             sample,
@@ -193,7 +193,7 @@ class ClusteredLabels(ConformalClassifier):
             rows.score[teaches], rows.y[teaches], rows.n_classes, n_enough, n_embedded // 2, seed
         )
         rest = rows.take(np.flatnonzero(~teaches))
-        sample = Sample.of(rest, label_conditional=False)
+        sample = Sample.from_rows(rest, label_conditional=False)
         of_row = np.where(rest.y >= 0, cluster[rest.y], -1)
         own = sample.sorted_by(of_row, max(n_embedded // 2, 1)).quantiles(self.alpha_)[:-1]
         thresholds = np.where(cluster >= 0, own[cluster], sample.split_thresholds(self.alpha_))

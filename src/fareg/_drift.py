@@ -100,7 +100,7 @@ def accept_drift() -> AbstractContextManager[None]:
     return _on_drift("warn")
 
 
-def unjudged() -> AbstractContextManager[None]:
+def ignore_drift() -> AbstractContextManager[None]:
     """Let classifiers answer to parts of a table without a verdict, which is for the whole."""
     return _on_drift("ignore")
 

@@ -85,7 +85,7 @@ class SetTable:
     notes: tuple[str, ...]  # what a reader should know about how the sets were read
 
     @classmethod
-    def of(cls, sets: BoolArray, classes: list[Any], labels: Any, *notes: str) -> SetTable:
+    def from_labels(cls, sets: BoolArray, classes: list[Any], labels: Any, *notes: str) -> SetTable:
         """Find the true labels among the classes, and note those that are not there."""
         codes = label_codes(labels, classes)
         if n_strange := int((codes < 0).sum()):
@@ -114,7 +114,7 @@ def read_set_table(sets: Any, y: Any, classes: Any = None) -> SetTable:
     check_same_length(y=labels, sets=marks)
     check_same_order(y=y, sets=sets)
     columns = column_classes(labels, marks.shape[1], names=frame_names(sets), classes=classes)
-    return SetTable.of(marks, columns.classes, labels, *columns.notes)
+    return SetTable.from_labels(marks, columns.classes, labels, *columns.notes)
 
 
 def check_labels(y: Any) -> Any:

@@ -194,7 +194,7 @@ def coverage_of(group: Mapping[str, Any], whose: str = "") -> str:
     return f"{percent(group['coverage'])} {of}{whose}"
 
 
-def said_of(group: Mapping[str, Any]) -> list[str]:
+def remarks(group: Mapping[str, Any]) -> list[str]:
     """Return what test rows say of a group before and after, in a few words each."""
     verified = "verified to be below, counted on the half of the rows that did not choose it"
     words = {

@@ -54,7 +54,7 @@ def test_people_count_once():
     rows = make_rows(5, 60, 4, n_clusters=25)
     counts = pd.Series(rows.clusters).value_counts()
     assert rows.n_people == len(counts)
-    sizes = Sample.of(rows, label_conditional=False).sizes
+    sizes = Sample.from_rows(rows, label_conditional=False).sizes
     np.testing.assert_array_equal(sizes, counts[rows.clusters])
 
 

@@ -100,7 +100,7 @@ def people():
 def test_joint_levels_are_the_calibration_of_each_combination(people):
     rows, batch = replace(make_rows(4, 300, 4), people=people), make_batch(5, 300, 4)
     coding = LevelCoding.learn(people)
-    found = Mondrian.fit(JointLevels.of(coding, rows), rows, 0.2, label_conditional=False)
+    found = Mondrian.fit(JointLevels.learn(coding, rows), rows, 0.2, label_conditional=False)
     thresholds = found.thresholds(replace(batch, people=people))
     codes = coding.codes(people)
     assert found.groups.n_cells == 2 * 4
@@ -164,13 +164,13 @@ def test_places_and_scores_are_all_that_other_rows_leave_behind(
     label_conditional |= name == "orders"
     first = PIECES[name](make_rows(5, 150, 4), label_conditional)
     rows, batch = make_rows(6, 180, 4, n_clusters=n_clusters), make_batch(7, 50, 4)
-    sample = Sample.of(rows, label_conditional=label_conditional)
-    again = first.again(sample, first.places(rows))
+    sample = Sample.from_rows(rows, label_conditional=label_conditional)
+    again = first.with_sample(sample, first.places(rows))
     anew = PIECES[name](rows, label_conditional)
     again.check(batch, 3 if label_conditional else None, 0.2)
     np.testing.assert_array_equal(again.thresholds(batch), anew.thresholds(batch))
     np.testing.assert_array_equal(again.pvalues(batch), anew.pvalues(batch))
-    np.testing.assert_array_equal(again.of_rows(), anew.of_rows())
+    np.testing.assert_array_equal(again.row_thresholds(), anew.row_thresholds())
     assert list(again.full_sets()) == list(anew.full_sets())
     # other rows count alone: nothing of the first ones is left
     assert not np.array_equal(again.thresholds(batch), first.thresholds(batch))
@@ -190,7 +190,7 @@ def test_thresholds_of_calibration_rows_are_those_of_their_true_labels(name, lab
     if label_conditional:  # an unknown label has no threshold, except where nothing is promised
         promised = (thresholds > -np.inf).any(axis=1)
         own = np.where((rows.y < 0) & promised, np.inf, own)
-    np.testing.assert_array_equal(found.of_rows(), own)
+    np.testing.assert_array_equal(found.row_thresholds(), own)
 
 
 def test_parts_that_contradict_each_other_are_refused():

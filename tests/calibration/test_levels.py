@@ -161,7 +161,7 @@ def test_the_calibration_of_rows_equals_the_functions(label_conditional, alpha):
 @pytest.mark.parametrize("alpha", [0.1, 1 / 3])
 def test_an_order_for_every_label_equals_fitting_each_label_by_itself(alpha, n_clusters):
     rows, batch = make_rows(2, 300, 4, n_clusters=n_clusters), make_batch(3, 60, 4)
-    sizes = Sample.of(rows, label_conditional=True).sizes
+    sizes = Sample.from_rows(rows, label_conditional=True).sizes
     orders = LevelsByLabel(4)
     found = LevelThresholds.fit(orders, rows, alpha, label_conditional=True)
     found.check(batch, 3, alpha)
@@ -177,7 +177,7 @@ def test_an_order_for_every_label_equals_fitting_each_label_by_itself(alpha, n_c
         part = replace(batch, scores=batch.scores[:, [label]])
         np.testing.assert_array_equal(thresholds[:, [label]], alone.thresholds(batch))
         np.testing.assert_array_equal(p[:, [label]], alone.pvalues(part))
-        np.testing.assert_array_equal(found.of_rows()[own], alone.of_rows())
+        np.testing.assert_array_equal(found.row_thresholds()[own], alone.row_thresholds())
         assert found.pooled_levels(label) == alone.pooled_levels()
     np.testing.assert_array_equal(p > alpha, batch.scores <= thresholds)
 
@@ -246,7 +246,7 @@ def test_parts_that_contradict_each_other_are_refused():
     nan = np.where(np.arange(100) == 3, np.nan, rows.score)
     changes = [("score", nan), ("score", rows.score[1:]), ("labels", rows.y + 1)]
     changes += [("labels", rows.y - 1), ("labels", None), ("n_labels", 2), ("alpha", 0.2)]
-    sizes = Sample.of(rows, label_conditional=True).sizes
+    sizes = Sample.from_rows(rows, label_conditional=True).sizes
     changes += [("sizes", sizes[1:]), ("sizes", sizes - sizes.max())]
     changes += [("row_levels", whole.row_levels + step) for step in (1, -2, 0.5)]
     for part, change in changes:

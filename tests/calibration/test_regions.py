@@ -53,7 +53,7 @@ def test_learned_regions_are_cells_like_others(rows):
     cells = regions.cells(rows)
     for cell in np.unique(cells):
         eta = conformal_quantile(rows.score[cells == cell], confidence_level=0.8)
-        assert (found.of_rows()[cells == cell] == eta).all()
+        assert (found.row_thresholds()[cells == cell] == eta).all()
 
 
 def test_without_anything_to_learn_from_there_is_one_region(rows):

@@ -194,7 +194,7 @@ class Comparison:
                 "head": ("Group", "Rows", *self.names),
                 "rows": [
                     [
-                        ", ".join([row["group"], *words.said_of(row)]),
+                        ", ".join([row["group"], *words.remarks(row)]),
                         words.count(row["n"]),
                         *(words.percent(row[moment]) for moment in ("before", "after")),
                     ]

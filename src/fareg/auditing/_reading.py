@@ -55,7 +55,7 @@ def read_sets(sets: Any, y: Any, classes: Any = None) -> SetTable:
             )
         marks = np.zeros((len(given), len(known)), dtype=bool)
         marks[owner, codes] = True
-        table = SetTable.of(marks, known, labels)
+        table = SetTable.from_labels(marks, known, labels)
     if (table.codes < 0).all():
         raise InvalidInputError(
             f"y and classes must use the same labels, got {labels[0]!r} in y and "

@@ -54,18 +54,18 @@ class SelectedLevels(Calibration):
         shape = (len(sample), len(self.coding.levels))
         require(levels.shape == shape and levels.dtype == np.int64, "levels")
         require(((levels >= 0) & (levels < self.coding.n_levels)).all(), "levels")
-        require((sample.problems >= 0).all(), "labels")
+        require((sample.row_labels >= 0).all(), "labels")
         first = self._first_levels
         require(first[-1] * sample.n_labels <= MAX_CATEGORIES, "levels")
         before, boundary = _boundaries(sample, self.alpha)
-        cells = sample.problems[:, None] * first[-1] + first[:-1] + levels
+        cells = sample.row_labels[:, None] * first[-1] + first[:-1] + levels
 
         def per_level(chosen: BoolArray) -> IntArray:
             counts = np.bincount(cells[chosen].ravel(), minlength=sample.n_labels * first[-1])
             return counts.reshape(sample.n_labels, first[-1])
 
         n = per_level(np.ones(len(sample), dtype=bool))
-        low, high = (per_level(sample.score > c[sample.problems]) for c in (before, boundary))
+        low, high = (per_level(sample.score > c[sample.row_labels]) for c in (before, boundary))
         miscovered = np.stack([low, high, high])
         joins = np.array([0, 0, 1])[:, None, None]  # the new point itself is miscovered above c[k]
         # a level's rate and size without the new point and with it; the rate of no rows is -1
@@ -95,7 +95,7 @@ class SelectedLevels(Calibration):
         rows = rows.one_of_each_cluster()
         if label_conditional:  # an unknown label has no problem of its own
             rows = rows.take(np.flatnonzero(rows.y >= 0))
-        sample = Sample.of(rows, label_conditional=label_conditional)
+        sample = Sample.from_rows(rows, label_conditional=label_conditional)
         return cls(coding, sample, coding.codes(rows.people), n_select, alpha)
 
     def thresholds(self, batch: Batch) -> FloatArray:
@@ -172,7 +172,7 @@ def _boundaries(sample: Sample, alpha: float) -> FloatArray:
     """Return c[k-1] and c[k] of each problem; -inf and inf where there is no such score."""
     found = []
     for label in range(sample.n_labels):
-        scores = sample.score[sample.problems == label]
+        scores = sample.score[sample.row_labels == label]
         k = conformal_rank(len(scores), alpha)
         found.append(np.concatenate([[-np.inf], np.sort(scores), [np.inf]])[k - 1 : k + 1])
     return np.array(found).T

@@ -138,7 +138,7 @@ class Sample:
         self.check_codes(self.weights, 0, MAX_WEIGHT + 1, "weights")
 
     @classmethod
-    def of(cls, rows: Labelled, *, label_conditional: bool) -> Self:
+    def from_rows(cls, rows: Labelled, *, label_conditional: bool) -> Self:
         """Take the scores of rows with labels."""
         labels, n_labels = (rows.y, rows.n_classes) if label_conditional else (None, 1)
         of = rows.clusters
@@ -155,7 +155,7 @@ class Sample:
         return len(self) if self.sizes is None else round(float((1 / self.sizes).sum()))
 
     @property
-    def problems(self) -> IntArray:
+    def row_labels(self) -> IntArray:
         """The label that each row calibrates, or zero if all are calibrated together: (n,)."""
         return np.zeros(len(self), dtype=np.int64) if self.labels is None else self.labels
 
@@ -168,7 +168,7 @@ class Sample:
 
     def sorted_by(self, cells: IntArray, n_cells: int) -> CalibrationScores:
         """Sort the scores by category: a cell, or a label in one; negative cells do not count."""
-        n_categories, problems = n_cells * self.n_labels, self.problems
+        n_categories, problems = n_cells * self.n_labels, self.row_labels
         require(n_categories <= MAX_CATEGORIES, "n_cells")
         inside = (problems >= 0) & (cells >= 0)
         return self.sorted(np.where(inside, cells * self.n_labels + problems, -1), n_categories)
@@ -237,7 +237,7 @@ def weight_by_weight(answer: Answer) -> Answer:
             rows = np.flatnonzero(here.any(axis=1))
             some = batch.people.iloc[rows].reset_index(drop=True)
             own = Batch(some, batch.proba[rows], batch.scores[rows], batch.u[rows])
-            answers = answer(self.again(replace(self.sample, new=weight)), own)
+            answers = answer(self.with_sample(replace(self.sample, new=weight)), own)
             found[rows] = np.where(here[rows], answers, found[rows])
         return found
 

@@ -201,7 +201,7 @@ class ConditionalQuantiles(Calibration):
         sample = self.sample
         require(self.matrix.ndim == 2 and len(self.matrix) == len(sample), "matrix")
         require(self.matrix.dtype == np.float64 and np.isfinite(self.matrix).all(), "matrix")
-        chosen = (sample.problems == label for label in range(sample.n_labels))
+        chosen = (sample.row_labels == label for label in range(sample.n_labels))
         programs = tuple(
             QuantileProgram(self.matrix[rows], sample.score[rows], self.alpha) for rows in chosen
         )
@@ -213,7 +213,7 @@ class ConditionalQuantiles(Calibration):
     ) -> Self:
         """Calibrate on rows with labels, one of each cluster."""
         rows = rows.one_of_each_cluster()
-        sample = Sample.of(rows, label_conditional=label_conditional)
+        sample = Sample.from_rows(rows, label_conditional=label_conditional)
         return cls(basis, basis.matrix(rows.people), sample, randomized, alpha)
 
     def thresholds(self, batch: Batch) -> FloatArray:

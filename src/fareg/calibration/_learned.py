@@ -257,7 +257,7 @@ class Rectified(Calibration):
     def fit(cls, tau: Any, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate on rows with labels."""
         residuals = replace(rows, score=rows.score - tau.predict(rows.people))
-        return cls(tau, Sample.of(residuals, label_conditional=label_conditional), alpha)
+        return cls(tau, Sample.from_rows(residuals, label_conditional=label_conditional), alpha)
 
     @property
     def quantiles(self) -> FloatArray:

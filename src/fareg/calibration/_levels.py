@@ -111,7 +111,7 @@ class LevelThresholds(Calibration):
         require(n_levels.min() >= 1 and n_levels.max() <= MOST_LEVELS, "n_levels")
         sample.check_codes(self.row_levels, -1, int(n_levels.max()), "levels")
         tables = tuple(
-            sample.sorted(self.row_levels, n, (sample.problems == label) & (self.row_levels >= 0))
+            sample.sorted(self.row_levels, n, (sample.row_labels == label) & (self.row_levels >= 0))
             for label, n in enumerate(n_levels.tolist())
         )
         theta = tuple(_isotonic(interval_quantiles(table, self.alpha)) for table in tables)
@@ -120,14 +120,14 @@ class LevelThresholds(Calibration):
     @classmethod
     def fit(cls, levels: Any, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate levels that were fixed before these rows were seen."""
-        sample = Sample.of(rows, label_conditional=label_conditional)
+        sample = Sample.from_rows(rows, label_conditional=label_conditional)
         return cls(levels, sample, _places(levels, rows), alpha)
 
     def places(self, rows: Labelled) -> IntArray:
         """Return the level of each row, in the order of its label."""
         return _places(self.levels, rows)
 
-    def again(self, sample: Sample, places: IntArray | None = None) -> LevelThresholds:
+    def with_sample(self, sample: Sample, places: IntArray | None = None) -> LevelThresholds:
         """Return the same levels with the thresholds of other calibration rows, or weights."""
         own = self.row_levels if places is None else places
         return LevelThresholds(self.levels, sample, own, self.alpha)
@@ -145,11 +145,11 @@ class LevelThresholds(Calibration):
         pairs = enumerate(zip(self.tables, columns, strict=True))
         return np.hstack([_pvalues(table, scores, levels[:, k]) for k, (table, scores) in pairs])
 
-    def of_rows(self) -> FloatArray:
+    def row_thresholds(self) -> FloatArray:
         """Return the threshold of each calibration row for its true label, shape (n,)."""
-        return self.at(self.row_levels, self.sample.problems)
+        return self.thresholds_at(self.row_levels, self.sample.row_labels)
 
-    def at(self, levels: IntArray, labels: IntArray) -> FloatArray:
+    def thresholds_at(self, levels: IntArray, labels: IntArray) -> FloatArray:
         """Return the threshold of rows of these levels for one label each, shape (n,)."""
         thresholds = np.full(len(levels), np.inf)
         for label, theta in enumerate(self.theta):

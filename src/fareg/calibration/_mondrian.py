@@ -85,7 +85,7 @@ class JointLevels:
     combinations: IntArray  # (n_cells, n_features)
 
     @classmethod
-    def of(cls, coding: LevelCoding, rows: Labelled) -> Self:
+    def learn(cls, coding: LevelCoding, rows: Labelled) -> Self:
         return cls(coding, np.unique(coding.codes(rows.people), axis=0))
 
     @property
@@ -120,23 +120,23 @@ class Mondrian(Calibration):
     @classmethod
     def fit(cls, groups: Any, rows: Labelled, alpha: float, *, label_conditional: bool) -> Self:
         """Calibrate the cells of groups that were fixed before these rows were seen."""
-        sample = Sample.of(rows, label_conditional=label_conditional)
+        sample = Sample.from_rows(rows, label_conditional=label_conditional)
         return cls(groups, sample, groups.cells(rows), alpha)
 
     def places(self, rows: Labelled) -> Any:
         """Return the cell of each row."""
         return self.groups.cells(rows)
 
-    def again(self, sample: Sample, places: IntArray | None = None) -> Mondrian:
+    def with_sample(self, sample: Sample, places: IntArray | None = None) -> Mondrian:
         """Return the same cells with the thresholds of other calibration rows, or weights."""
         own = self.cells if places is None else places
         return Mondrian(self.groups, sample, own, self.alpha)
 
-    def of_rows(self) -> FloatArray:
+    def row_thresholds(self) -> FloatArray:
         """Return the threshold of each calibration row for its true label, shape (n,)."""
-        return self.at(self.cells, self.sample.problems)
+        return self.thresholds_at(self.cells, self.sample.row_labels)
 
-    def at(self, cells: IntArray, labels: IntArray) -> FloatArray:
+    def thresholds_at(self, cells: IntArray, labels: IntArray) -> FloatArray:
         """Return the threshold of rows of these cells for one label each, shape (n,)."""
         own = self._of_cells(cells)[np.arange(len(cells)), labels]
         return np.where((labels < 0) & (cells != ABSENT), np.inf, own)
@@ -188,13 +188,13 @@ class Union:
         """Return where each row belongs in every part, shape (n, n_parts)."""
         return np.column_stack([part.places(rows) for part in self.parts])
 
-    def again(self, sample: Sample, places: IntArray) -> Union:
+    def with_sample(self, sample: Sample, places: IntArray) -> Union:
         """Return the same parts with the thresholds of other calibration rows."""
         pairs = zip(self.parts, np.ascontiguousarray(places.T), strict=True)
-        return Union(tuple(part.again(sample, own) for part, own in pairs))
+        return Union(tuple(part.with_sample(sample, own) for part, own in pairs))
 
-    def of_rows(self) -> FloatArray:
-        return reduce(np.maximum, (part.of_rows() for part in self.parts))
+    def row_thresholds(self) -> FloatArray:
+        return reduce(np.maximum, (part.row_thresholds() for part in self.parts))
 
     def thresholds(self, batch: Batch) -> FloatArray:
         return reduce(np.maximum, (part.thresholds(batch) for part in self.parts))

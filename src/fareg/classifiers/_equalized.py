@@ -212,7 +212,7 @@ calibration_size, allow_empty, random_state
         return list(self.calibration_.groups.coding.levels)
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Mondrian:
-        cells = JointLevels.of(learn_levels(rows, training), rows)
+        cells = JointLevels.learn(learn_levels(rows, training), rows)
         return Mondrian.fit(cells, rows, self.alpha_, label_conditional=self.label_conditional)
 
     def _promised_to(self) -> str | None:

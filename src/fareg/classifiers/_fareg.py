@@ -181,7 +181,7 @@ class FaReGClassifier(ConformalClassifier):
         groups = [Mondrian.fit(g, rest, alpha, **fit) for g in protected(own, rest.people)]
         calibration = Union((LevelThresholds.fit(levels, rest, alpha, **fit), *groups))
         one_each = rest.take(apart)
-        split = Sample.of(one_each, label_conditional=False).split_thresholds(alpha)
+        split = Sample.from_rows(one_each, label_conditional=False).split_thresholds(alpha)
         covered = (one_each.y >= 0) & (one_each.score <= split)
         self.named_groups_ = verify_groups(found, one_each.people, covered, 1 - alpha)
         rules = [*self.protected_, *(group.rule for group in self.named_groups_)]
@@ -230,7 +230,7 @@ class FaReGClassifier(ConformalClassifier):
         given = labelled(self._asked(X, proba, sensitive_features, ids), y, clusters)
         other = copy(self)
         rows = other._calibration_rows(given, shift)
-        sample = Sample.of(rows, label_conditional=self.label_conditional)
+        sample = Sample.from_rows(rows, label_conditional=self.label_conditional)
         return other.with_sample(sample, self.calibration_.places(rows), rows.independent_rows())
 
     def with_sample(self, sample: Sample, places: IntArray, apart: IntArray | None = None) -> Self:
@@ -247,7 +247,7 @@ class FaReGClassifier(ConformalClassifier):
         """
         other = copy(self)
         other.shift_ = None if sample.weights is None else self.shift_
-        other._use(self.calibration_.again(sample, places))
+        other._use(self.calibration_.with_sample(sample, places))
         parts = zip(self.protected_, other.calibration_.parts[1:], strict=True)
         members = {rule: part.cells == 0 for rule, part in parts}
         apart = np.arange(len(sample)) if apart is None else apart

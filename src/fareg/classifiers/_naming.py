@@ -201,9 +201,9 @@ def describe_groups(
     numbers of independent ones. The rows that pooled levels cannot test them, so levels have no
     p-value.
     """
-    thresholds, sample = calibration.of_rows()[apart], calibration.sample
+    thresholds, sample = calibration.row_thresholds()[apart], calibration.sample
     split = sample.split_thresholds(calibration.parts[0].alpha)
-    covered = sample.score[apart] <= split[sample.problems[apart]]
+    covered = sample.score[apart] <= split[sample.row_labels[apart]]
     known, described = {group.rule: group for group in named}, list[dict[str, Any]]()
     for rule in dict.fromkeys([*known, *protected]):
         inside = members.get(rule, np.zeros(len(sample), dtype=bool))[apart]
@@ -223,7 +223,7 @@ def _runs_of_levels(
 ) -> Iterator[dict[str, Any]]:
     """Describe each run of levels that share a threshold; with labels apart, label by label."""
     sample, row_levels = levels.sample, levels.row_levels[apart]
-    labels, split = sample.problems[apart], sample.split_thresholds(levels.alpha)
+    labels, split = sample.row_labels[apart], sample.split_thresholds(levels.alpha)
     covered = sample.score[apart] <= split[labels]
     for label, theta in enumerate(levels.theta):
         whose = "" if sample.labels is None else f", label {classes[label]}"

@@ -136,8 +136,8 @@ def card_of(clf: Any) -> str:
     # scores do not say whose rows they are, so the coverage of clusters is not known here
     if own is not None and len(own.theta[0]) > 1 and own.sample.sizes is None:
         sample, known = own.sample, own.row_levels >= 0
-        split = sample.split_thresholds(own.alpha)[sample.problems]
-        thresholds = {"before": split, "after": clf.calibration_.of_rows()}
+        split = sample.split_thresholds(own.alpha)[sample.row_labels]
+        thresholds = {"before": split, "after": clf.calibration_.row_thresholds()}
         n_levels, tables = max(map(len, own.theta)), []
         for when, threshold in thresholds.items():
             covered = (sample.score <= threshold)[known]

@@ -105,7 +105,7 @@ def _print_trial(answer: dict[str, Any]) -> None:
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for group in answer["groups"]:
-        remarks = words.said_of({**group, "few": False})
+        remarks = words.remarks({**group, "few": False})
         name = f"{group['group']} ({', '.join(remarks)})" if remarks else group["group"]
         _add(table, name, group, group["few"], ("before", "after"))
     for label in answer["by_label"][:MAX_LABELS]:

@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.stats import beta
 
 from fareg._columns import take_rows
-from fareg._drift import accept_drift, unjudged
+from fareg._drift import accept_drift, ignore_drift
 from fareg._files import AnyPath, check_output, check_readable, digest_of, write_text, writing
 from fareg._labels import label_codes
 from fareg._validation import (
@@ -180,7 +180,7 @@ class CoverageMonitor:
                 "without clusters; pass clusters, an id per row"
             )
         check_same_length(X=X, y=y, proba=X if proba is None else proba)
-        with unjudged():  # a change is what the watch is for, so strange columns only warn
+        with ignore_drift():  # a change is what the watch is for, so strange columns only warn
             hashes = self.clf.labelled_hashes(X, y, sensitive_features=sensitive_features, ids=ids)
         times, state = _times(when, len(hashes)), copy.deepcopy(self._state)
         kept = np.arange(len(hashes)) if clusters is None else _one_of_each(clusters, hashes)

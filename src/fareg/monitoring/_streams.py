@@ -84,7 +84,7 @@ def watched(clf: Any, rules: Iterable[Rule]) -> tuple[list[Group], int]:
         else:
             groups += _cells(part, number)
     for label, name in enumerate(clf.classes_ if clf.parameters_["label_conditional"] else ()):
-        own = sample.score[sample.problems == label] if known else None
+        own = sample.score[sample.row_labels == label] if known else None
         groups.append(Group(f"label {name}", partial(_has_label, label=label), own))
     named = [group.rule for group in getattr(clf, "named_groups_", ())]
     for rule in [*getattr(clf, "protected_", ()), *named, *rules]:
@@ -105,7 +105,7 @@ def _upper_levels(part: LevelThresholds, number: int, classes: Any) -> Iterator[
         return (rows.places[number] >= first) & (_has_label(rows, label) | (not by_label))
 
     for label in range(len(part.theta)):
-        whose = part.sample.problems == label
+        whose = part.sample.row_labels == label
         for first, _ in part.pooled_levels(label)[1:]:
             own = (part.row_levels >= first) & whose
             name = f"level {first} and above (worst-off {percent(own.sum() / whose.sum())})"

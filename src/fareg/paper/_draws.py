@@ -45,7 +45,7 @@ class DrawnGroups(Calibration):
         require(self.members.dtype == np.bool_ and self.members.ndim == 2, "members")
         require(self.members.shape[1] == len(self.sample), "members")
         require(len(self.members) * self.sample.n_labels <= MAX_TABLES, "members")
-        problems, n_labels = self.sample.problems, self.sample.n_labels
+        problems, n_labels = self.sample.row_labels, self.sample.n_labels
         everyone = np.ones(len(self.sample), dtype=bool)
         groups = (everyone, *self.members)
         tables = tuple(self.sample.sorted(problems, n_labels, inside) for inside in groups)
@@ -57,7 +57,7 @@ class DrawnGroups(Calibration):
         cls, learner: Any, rows: Labelled, alpha: float, *, n_draws: int, label_conditional: bool
     ) -> Self:
         """Draw groups of labelled rows from their membership, and calibrate each of them."""
-        sample = Sample.of(rows, label_conditional=label_conditional)
+        sample = Sample.from_rows(rows, label_conditional=label_conditional)
         return cls(learner, sample, drawn_members(learner, rows, n_draws), alpha)
 
     @property

@@ -168,8 +168,8 @@ numbers
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Any:
         by_label, base = self.label_conditional, None
-        sample = Sample.of(rows, label_conditional=by_label)
-        reached = sample.split_thresholds(self.alpha_)[sample.problems]
+        sample = Sample.from_rows(rows, label_conditional=by_label)
+        reached = sample.split_thresholds(self.alpha_)[sample.row_labels]
         if self.base is not None:  # calibrated on the same scores, at the same level
             shell = clone(self.base)
             shell.alpha_, shell.key_, shell.label_conditional = self.alpha_, self.key_, by_label

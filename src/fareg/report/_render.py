@@ -17,7 +17,7 @@ from fareg.report import _figures
 HEAD = ("Group", "Rows", "Covered", "95% interval", "Labels per set", "One label", "No label")
 MAX_NAME = 44  # characters of a group in a text table
 FORMATS = (
-    "percent", "probability", "confidence", "count", "rows", "size", "risk", "evidence", "said_of",
+    "percent", "probability", "confidence", "count", "rows", "size", "risk", "evidence", "remarks",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import selected_positions
-from fareg._drift import accept_drift, unjudged
+from fareg._drift import accept_drift, ignore_drift
 from fareg._files import AnyPath, check_output, check_outputs
 from fareg._labels import column_classes, plain_text
 from fareg._rows import hash_key
@@ -286,7 +286,7 @@ def _audited_model(
     with accept_drift():  # what such rows do to coverage is for the audit to say
         persons = None if ids is None else frame[ids].to_numpy()
         sets = ask(model, "predict_set", X, ids=persons)[~used]
-    with unjudged():
+    with ignore_drift():
         predicted = label_texts(clf.predict(read)[~used])
     frame, X, y = frame[~used], X[~used], y[~used]
     not_features = set(fitted.get("not_features", ()))

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from fareg._columns import canonical
-from fareg._drift import Drift, accept_drift, added, count_strange, judge, unjudged
+from fareg._drift import Drift, accept_drift, added, count_strange, ignore_drift, judge
 from fareg._engines import run_tasks
 from fareg._files import AnyPath, check_output, check_outputs, digest_of, write_text
 from fareg._labels import check_known
@@ -307,7 +307,7 @@ class LabelledRows:
     def _asked(self, method: str, rows: pd.DataFrame, **named: Any) -> Any:
         ids = None if self.ids is None else rows[self.ids].to_numpy()
         X, y = rows[list(model_columns(self.model))], rows[self.target].to_numpy()
-        with unjudged():
+        with ignore_drift():
             return ask(self.model, method, X, y=y, ids=ids, **named)
 
     def remembered(self, table: Table) -> SeenRows | None:
@@ -353,7 +353,7 @@ def before_and_after(old: Any, new: Any) -> list[dict[str, Any]]:
     covered["after"] = np.zeros(len(sample), dtype=bool)
     halves = np.array_split(np.random.default_rng(0).permutation(len(sample)), 2)
     for judged, others in (halves, halves[::-1]):
-        other = new.calibration_.again(some(others), places[others])
+        other = new.calibration_.with_sample(some(others), places[others])
         covered["after"][judged] = _covered(other, some(judged), places[judged])
     found = []
     for name, inside in _streams(new, places):
@@ -385,6 +385,6 @@ def _covered(calibration: Union, sample: Sample, places: IntArray) -> BoolArray:
     """Say which rows the thresholds at these places cover."""
     pairs = zip(calibration.parts, places.T, strict=True)
     thresholds: FloatArray = reduce(
-        np.maximum, (part.at(own, sample.problems) for part, own in pairs)
+        np.maximum, (part.thresholds_at(own, sample.row_labels) for part, own in pairs)
     )
     return np.isfinite(sample.score) & (sample.score <= thresholds)

@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow.parquet
 
 from fareg._columns import canonical
-from fareg._drift import Drift, added, count_strange, judge, unjudged
+from fareg._drift import Drift, added, count_strange, ignore_drift, judge
 from fareg._engines import run_tasks
 from fareg._files import (
     KEPT,
@@ -194,7 +194,7 @@ def _write(
 ) -> Answered:
     """Write what is kept of rows and the answers to them, and count the sets of each size."""
     told = Answered()
-    with table_writer(out, notes, safe_csv=safe_csv) as append, unjudged():
+    with table_writer(out, notes, safe_csv=safe_csv) as append, ignore_drift():
         for X, ids, kept in asked.batches(table):
             try:
                 answers = ask(asked.model, "predict_table", X, ids=ids, **asked.options)
