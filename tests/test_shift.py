@@ -167,7 +167,7 @@ def test_a_label_that_never_calibrated_and_now_occurs_is_in_every_set():
     ("shift", "words"),
     [
         ("new people", "shift must be one of"),
-        (KnownWeights("wait"), "no column"),
+        (KnownWeights("wait"), "not a column"),
         (KnownWeights("sex"), "weights must be non-negative numbers, got nan"),
         (KnownWeights("rare"), "effective rows of 600, and at least 100"),
         (KnownWeights("none"), "effective rows of 600"),

@@ -1,8 +1,8 @@
-"""Tables of any library as canonical columns, and which of the columns are meant.
+"""Tables of any library as canonical columns, and the columns that an argument selects.
 
 A canonical table is a pandas frame whose columns are float64 with NaN, ``datetime64[us]`` with NaT,
-or object: text with None. So a value has one form, whichever library and dtype held it. Whoever is
-called with a table makes it canonical once, at the edge; what takes *columns* takes canonical ones.
+or object: text with None. So a value has one form, whichever library and dtype held it. Public
+functions make a table canonical once; private ones that take ``columns`` expect canonical ones.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PANDAS = pd.DataFrame | pd.Series
 KINDS = ("number", "text", "date")
 DATES = "datetime64[us]"
 FLAGS = {"True": 1.0, "False": 0.0}
-DIGITS = 4  # significant digits of a bound, unless it takes more to separate the values
-SAME_WORD = 0.75  # share of matching letters from which a name is taken for a slip of the pen
+DIGITS = 4  # significant digits of a bound, unless more are needed to separate the values
+SAME_WORD = 0.75  # share of matching letters at which a name is taken for a typing error
 
 SensitiveFeatures = Any  # names, positions, a function of X, a frame next to X, or None for all
 
@@ -34,20 +34,20 @@ SensitiveFeatures = Any  # names, positions, a function of X, a frame next to X,
 def canonical(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     """Copy any table into a pandas frame whose columns are float64, datetime64[us] or object.
 
-    Numbers and durations are float64, everything but these and dates becomes text with None. A
-    column of objects that mixes numbers and text becomes text; :func:`as_text` and
-    :func:`as_numbers` give its rows the same form whichever rows came with them. ``names`` are
-    those of the columns, if X has others.
+    Numbers and durations become float64; everything else except dates becomes text with None. A
+    column that mixes numbers and text becomes text, although some of its rows alone may become
+    numbers; :func:`as_text` and :func:`as_numbers` give both the same form. ``names`` replace the
+    column names of X.
 
     >>> canonical([[1.0, "u"], [None, 2]])["x1"].tolist()
     ['u', '2']
     """
     X = X if is_frame(X) else np.asarray(X)
     pairs = zip(names or column_names(X), series_of(X), strict=True)
-    own = {name: canonical_column(column) for name, column in pairs}
-    # The dtype is named, because pandas would turn bare object arrays of text into "str".
-    texts = {name: pd.Series(one, dtype=object) for name, one in own.items() if one.dtype == object}
-    return pd.DataFrame(own | texts, index=pd.RangeIndex(len(X)))
+    arrays = {name: canonical_column(column) for name, column in pairs}
+    # Without the dtype, pandas would turn object arrays of text into "str".
+    texts = {name: pd.Series(a, dtype=object) for name, a in arrays.items() if a.dtype == object}
+    return pd.DataFrame(arrays | texts, index=pd.RangeIndex(len(X)))
 
 
 def canonical_column(column: pd.Series) -> Any:
@@ -76,7 +76,7 @@ def canonical_column(column: pd.Series) -> Any:
 
 
 def _dates(objects: Any) -> Any:
-    """Return dates and moments of Python, pandas or numpy as moments of numpy in UTC."""
+    """Return dates and times of Python, pandas or numpy as numpy times in UTC."""
     naive = [
         moment.astimezone(UTC).replace(tzinfo=None) if getattr(moment, "tzinfo", None) else moment
         for moment in objects
@@ -93,7 +93,7 @@ def _plain(value: Any) -> float | str:
     if isinstance(value, Real | Decimal) and not isinstance(value, bool):
         try:
             return float(value)
-        except OverflowError:  # a whole number beyond 1e308
+        except OverflowError:  # a whole number that no float can hold
             return -np.inf if str(value).startswith("-") else np.inf
     return str(value)
 
@@ -107,12 +107,12 @@ def _seconds(dates: Any) -> FloatArray:
 
 
 def kind_of(column: pd.Series) -> str:
-    """Return what a canonical column holds, one of ``KINDS``."""
+    """Return the kind of a canonical column, one of ``KINDS``."""
     return {"O": "text", "M": "date"}.get(column.dtype.kind, "number")
 
 
 def spelled_numbers(texts: Iterable[Any]) -> FloatArray:
-    """Return the number or flag that each text spells, NaN where it spells none."""
+    """Return the number or flag that each text spells, NaN if it spells neither."""
     numbers = []
     for text in texts:
         try:
@@ -125,7 +125,7 @@ def spelled_numbers(texts: Iterable[Any]) -> FloatArray:
 def as_numbers(column: pd.Series) -> pd.Series:
     """Return a canonical column as float64: "1" and "True" become 1.0, other text NaN.
 
-    Dates become seconds since 1970.
+    A date becomes seconds since 1970.
     """
     if column.dtype == np.float64:
         return column
@@ -147,7 +147,7 @@ def as_text(column: pd.Series) -> pd.Series:
 
 
 def in_words(value: float, kind: str | None = None) -> str:
-    """Write a number in full, or a "date" as its day, and its time if there is any.
+    """Write a number in full, or a "date" as its day, with the time unless it is midnight.
 
     >>> in_words(1484265600.0, "date"), in_words(1484308800.0, "date"), in_words(36061000100.0)
     ('2017-01-13', '2017-01-13 12:00:00', '36061000100')
@@ -161,9 +161,9 @@ def in_words(value: float, kind: str | None = None) -> str:
 
 
 def shortest_between(below: float, above: float, *near: float) -> float:
-    """Return a bound ``below <= t < above`` with as few digits as will do, beginning with four.
+    """Return a bound ``below <= t < above`` with as few digits as possible, but at least four.
 
-    It is one of the numbers ``near`` with so many digits, or else ``below``.
+    The bound is one of the numbers ``near``, rounded; if no rounded one fits, it is ``below``.
 
     >>> shortest_between(-5 / 3, -1.65, -5 / 3, -1.6583), shortest_between(38123, 38124, 38123)
     (-1.658, 38123.0)
@@ -176,14 +176,14 @@ def shortest_between(below: float, above: float, *near: float) -> float:
 
 
 def is_frame(X: Any) -> bool:
-    """Tell whether X is a data frame (pandas, polars, ...) and not an array."""
+    """Return whether X is a data frame (pandas, polars, ...) and not an array."""
     return not isinstance(X, np.ndarray) and bool(nw.dependencies.is_into_dataframe(X))
 
 
 def check_table(X: Any) -> Any:
-    """Return ``X`` if it is a frame or a two-dimensional array, neither of them without columns.
+    """Return ``X`` if it is a frame or a two-dimensional array with at least one column.
 
-    Some words, such as "Reshape your data", are those that scikit-learn's checks look for.
+    scikit-learn's checks look for some words of the errors, such as "Reshape your data".
     """
     table = X
     if not is_frame(X):
@@ -194,7 +194,7 @@ def check_table(X: Any) -> Any:
         except ValueError as error:
             raise InvalidInputError(
                 f"X must be a table with rows of one length, got a {type(X).__name__}; "
-                "fill what is missing with NaN"
+                "fill the missing values with NaN"
             ) from error
         if table.dtype.kind == "c":
             raise InvalidInputError(
@@ -217,7 +217,7 @@ def check_table(X: Any) -> Any:
 
 
 def check_same_order(**tables: Any) -> None:
-    """Refuse a table with the row names of the first one in another order; rows go by position."""
+    """Refuse a table that has the index of the first in another order: rows match by position."""
     (name, first), *others = tables.items()
     for other, table in others:
         if not (isinstance(first, PANDAS) and isinstance(table, PANDAS)):
@@ -225,13 +225,13 @@ def check_same_order(**tables: Any) -> None:
         if not first.index.equals(table.index) and set(first.index) == set(table.index):
             raise InvalidInputError(
                 f"{other} must have its rows in the order of {name}, got the index of {name} in "
-                f"another order; pass {other}.loc[{name}.index], or drop the index if rows belong "
-                "together as they stand"
+                f"another order; pass {other}.loc[{name}.index], or drop the index if the rows "
+                "already match"
             )
 
 
 def column_names(X: Any) -> list[str]:
-    """Return the column names of a frame, ``x0, x1, ...`` for an array; none may stand twice."""
+    """Return the column names of a frame, ``x0, x1, ...`` for an array; refuse duplicates."""
     if not is_frame(X):
         return [f"x{j}" for j in range(np.shape(X)[1])]
     # Pandas comes first, because narwhals refuses duplicate names with another error.
@@ -245,7 +245,7 @@ def column_names(X: Any) -> list[str]:
 
 
 def series_of(X: Any) -> list[pd.Series]:
-    """Return the columns of a table as pandas holds them."""
+    """Return the columns of a table as pandas series."""
     if not isinstance(X, pd.DataFrame):
         frame = is_frame(X)
         X = nw.from_native(X, eager_only=True).to_pandas() if frame else pd.DataFrame(np.asarray(X))
@@ -253,16 +253,16 @@ def series_of(X: Any) -> list[pd.Series]:
 
 
 def take_rows(X: Any, rows: Any) -> Any:
-    """Return the given rows of a table, as a table of its type; a mask may mark them."""
+    """Return rows of a table, given by position, mask or slice, as a table of the same type."""
     if not is_frame(X):
         return np.asarray(X)[rows]
     if not isinstance(rows, slice) and np.asarray(rows).dtype == bool:
-        rows = np.flatnonzero(rows)  # narwhals would take a mask for a choice of columns
+        rows = np.flatnonzero(rows)  # narwhals would select columns by a mask
     return nw.from_native(X, eager_only=True)[rows].to_native()
 
 
 def columns_at(X: Any, positions: Sequence[int]) -> Any:
-    """Return some columns of a table, as a table of its type."""
+    """Return some columns of a table, as a table of the same type."""
     if isinstance(X, pd.DataFrame):
         return X.iloc[:, list(positions)]
     if is_frame(X):
@@ -271,14 +271,14 @@ def columns_at(X: Any, positions: Sequence[int]) -> Any:
 
 
 def in_order(X: Any, names: Any) -> Any:
-    """Return a frame with its columns in the order of ``names``, if it has just these columns."""
+    """Return a frame with its columns in the order of ``names``, if it has exactly these."""
     found = column_names(X)
     if names is None or found == list(names) or sorted(found) != sorted(map(str, names)):
         return X
     return columns_at(X, [found.index(str(name)) for name in names])
 
 
-# --- which columns are meant ---
+# --- selected columns ---
 
 
 def select_columns(
@@ -291,10 +291,10 @@ def select_columns(
 ) -> pd.DataFrame:
     """Return the selected columns in canonical form.
 
-    ``selection`` holds names, positions (negative ones count from the end), or is a frame next to
-    X or a function of X that returns columns; None means all but the ``hidden`` ones, columns of
-    probabilities that nothing may select. Errors call the selection ``name``. ``columns`` are those
-    of X in canonical form, if they are known.
+    ``selection`` is a list of names or positions (negative ones count from the end), a frame with
+    the rows of X, a function of X that returns columns, or None for all columns except the
+    ``hidden`` ones. These hold probabilities and cannot be selected. Errors call the selection
+    ``name``. Pass the canonical ``columns`` of X if they are known.
     """
     if callable(selection) or is_frame(selection):
         chosen: Any = selection(X) if callable(selection) else selection
@@ -313,8 +313,8 @@ def select_columns(
             positions = selected_positions(known, selection, name)
         elif hidden and not positions:
             raise InvalidInputError(
-                "X holds only probabilities, which define no groups; add columns that say who the "
-                "rows are about, or use SplitConformalClassifier"
+                "X holds only probabilities, which define no groups; add columns that describe the "
+                "people, or use SplitConformalClassifier"
             )
         names = [known[p] for p in positions]
         found = canonical(columns_at(X, positions), names) if columns is None else columns[names]
@@ -328,12 +328,12 @@ def select_columns(
 def selected_positions(
     names: Iterable[Any], selection: Any, name: str = "sensitive_features"
 ) -> list[int]:
-    """Return where the columns stand that names or positions select; ``names`` are those of X."""
+    """Return the positions of the selected columns; ``names`` are the column names of X."""
     names = list(names)
     is_one = np.isscalar(selection) or not np.iterable(selection)
     positions = []
     for item in [selection] if is_one else selection:
-        # True and False are refused, because a mask of columns is no list of positions.
+        # True and False are refused: a mask of columns is not a list of positions.
         is_position = isinstance(item, int | np.integer) and not isinstance(item, bool)
         if isinstance(item, str) and item in names:
             positions.append(names.index(item))
@@ -341,7 +341,7 @@ def selected_positions(
             positions.append(int(item) % len(names))
         else:
             raise InvalidInputError(
-                f"{name} names {item!r}, which is no column of X; columns: {shown(names)}"
+                f"{name} names {item!r}, which is not a column of X; columns: {shown(names)}"
             )
     if not positions:
         raise InvalidInputError(f"{name} must name at least one column, got none")
@@ -352,12 +352,12 @@ def selected_positions(
 
 
 def check_selection(name: str, selection: Any) -> None:
-    """Refuse a table, which belongs next to the rows, and what can name no columns of any table."""
+    """Refuse a table as a constructor parameter, and whatever cannot name columns."""
     if selection is None or callable(selection) or isinstance(selection, str):
         return
     got = repr(selection)
     if is_frame(selection):
-        got = f"a table; pass it beside the rows: fit(X, y, {name}=table)"
+        got = f"a table; pass it with the rows: fit(X, y, {name}=table)"
     else:
         items = list(selection) if np.iterable(selection) else [selection]
         if all(isinstance(item, str | int | np.integer) for item in items):
@@ -368,20 +368,20 @@ def check_selection(name: str, selection: Any) -> None:
 
 
 def check_columns(wanted: Sequence[str], names: Sequence[str], where: str) -> None:
-    """Refuse column names that a table does not have, with the nearest that it has.
+    """Refuse column names that a table does not have, and suggest similar ones.
 
-    Columns that are wanted for something else are not proposed.
+    Other wanted columns are never suggested.
     """
     missing = [name for name in wanted if name not in names]
     if not missing:
         return
     others = {name.casefold(): name for name in names if name not in wanted}
     near = difflib.get_close_matches(missing[0].casefold(), others, n=3, cutoff=0.0)
-    proposed = [quoted(others[name]) for name in near]
-    hint = f"nearest columns: {', '.join(proposed)}"
+    suggested = [quoted(others[name]) for name in near]
+    hint = f"nearest columns: {', '.join(suggested)}"
     if difflib.get_close_matches(missing[0].casefold(), near[:1], cutoff=SAME_WORD):
-        hint = f"did you mean {proposed[0]}?"
-    if not proposed:
-        hint = f"add to {shown(names)} what is missing"
+        hint = f"did you mean {suggested[0]}?"
+    if not suggested:
+        hint = f"add what is missing to {shown(names)}"
     word = "column" if len(missing) == 1 else "columns"
     raise InvalidInputError(f"{where} has no {word} {shown(map(quoted, missing))}; {hint}")

@@ -1,8 +1,8 @@
-"""Columns that nothing can be learned from, and columns whose values are no longer those of fit.
+"""Columns that teach a model nothing, and columns whose values have changed since fit.
 
-A text is strange if fit never had it, a number or date if it lies outside of those in fit; so is a
-missing value. Some rows of fit are strange to the others in this sense, and as many are expected
-among new ones. Only what goes beyond that is reported or refused.
+A value is strange if it is a text that fit never saw, a number or date outside the range in fit, or
+missing. By this definition some rows of fit are strange to the other rows, so the same share of new
+rows may be strange. Only a larger share is reported or refused.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from fareg._columns import KINDS, as_numbers, as_text, in_words, kind_of, spelle
 from fareg._validation import IntArray, InvalidInputError, warn
 from fareg._words import percent, printable, rows, shown
 
-MIN_ROWS = 20  # fewer rows are not judged: one strange row is all of one
-REPORTED, REFUSED = 0.05, 0.5  # share of strange rows, beyond that of fit
-CHANCE = 1e-3  # probability of so many strange rows by chance, at which nothing is said
-MAX_KNOWN = 10_000  # distinct texts of a column; one with more names single rows
+MIN_ROWS = 20  # smaller tables are not judged: in a table of one row, one strange row is 100%
+REPORTED, REFUSED = 0.05, 0.5  # share of strange rows, minus the share in fit
+CHANCE = 1e-3  # drift is reported only if chance explains it with a smaller probability
+MAX_KNOWN = 10_000  # distinct texts of a column; a column with more identifies single rows
 MAX_NAMED = 3  # columns that one sentence describes
 
-N_LOOKED_AT = 500  # texts that show whether a column holds numbers
+N_SAMPLED = 500  # texts that show whether a column holds numbers
 NEARLY_ALL = 0.95  # share of the texts of a column that must look like numbers
-# Numbers may have signs between thousands, a decimal comma, a currency or a percent sign.
+# Numbers may have thousands separators, a decimal comma, a currency or a percent sign.
 WRITTEN_NUMBER = re.compile(r"[-+]?[$€£¥]?[-+]?(\d{1,3}([,.'\s]\d{3})+|\d+)([.,]\d+)?\s?[%$€£¥]?")
 
-Summary = dict[str, dict[str, Any]]  # what each column held in fit, in plain types
+Summary = dict[str, dict[str, Any]]  # the values of each column in fit, in plain types
 _action: ContextVar[str] = ContextVar("drift", default="refuse")  # or "warn", or "ignore"
 
 
 class DriftError(InvalidInputError):
-    """Half of the values of a column, or more, are not like those of fit."""
+    """At least half of the values of a column differ from those of fit."""
 
 
 @dataclass(frozen=True)
 class Strange:
-    """How many rows of a column are strange; those of several tables add up."""
+    """How many rows of a column are strange; counts of several tables can be added."""
 
     rows: int = 0
-    unseen: int = 0  # texts that fit never had, numbers below or above all of fit
+    unseen: int = 0  # texts that fit never saw, numbers outside the range in fit
     empty: int = 0
-    example: Any = ""  # one that is unseen
+    example: Any = ""  # an unseen value
 
     def __add__(self, other: Strange) -> Strange:
         n_rows, n_unseen = self.rows + other.rows, self.unseen + other.unseen
@@ -74,11 +74,11 @@ def _on_drift(action: str) -> Iterator[None]:
 
 
 def accept_drift() -> AbstractContextManager[None]:
-    """Answer to tables whose columns are not like those of fit, with a warning instead of an error.
+    """Accept tables whose columns differ from those of fit, with a warning instead of an error.
 
-    A classifier refuses a table of 20 rows or more if in half of them, beyond the share in fit, a
-    column is empty, or holds a text that fit never had or a number outside of those in fit: a
-    promise for rows like those of fit says nothing about such rows. It warns from 5% on.
+    A classifier refuses a table of 20 rows or more if half of a column, beyond the share in fit,
+    is missing, a text that fit never had or a number outside the range in fit: a promise for rows
+    like those of fit says nothing about such rows. From 5% on, it warns.
 
     Examples
     --------
@@ -101,16 +101,16 @@ def accept_drift() -> AbstractContextManager[None]:
 
 
 def ignore_drift() -> AbstractContextManager[None]:
-    """Let classifiers answer to parts of a table without a verdict, which is for the whole."""
+    """Let classifiers answer for parts of a table without checks; the whole table is judged."""
     return _on_drift("ignore")
 
 
 def summarise(*tables: pd.DataFrame, clusters: IntArray | None = None) -> Summary:
-    """Return what each canonical column of the rows of fit holds, in tables side by side.
+    """Summarise each canonical column of the rows of fit, which may be split into several tables.
 
-    ``rare`` counts rows that are strange to all others: a text of which there is one, the smallest
-    and the largest number if there is one of each. Rows of one person are alike, so people count
-    where ``clusters`` are known, and not rows.
+    ``rare`` counts rows that are strange to all others: texts that occur once, and the smallest and
+    the largest number if they occur once. Rows of one person are alike, so if ``clusters`` are
+    known, people are counted instead of rows.
     """
     summary: Summary = {}
     n_people = None if clusters is None else len(np.unique(clusters))
@@ -119,14 +119,14 @@ def summarise(*tables: pd.DataFrame, clusters: IntArray | None = None) -> Summar
         present = column.dropna()
         if kind == "text":
             counts = Counter(present.tolist())
-            n_alone = sum(n == 1 for n in counts.values())
-            # where most texts stand in one row only, new rows are expected to have new ones
-            if len(counts) <= MAX_KNOWN and 2 * n_alone < len(column):
-                known, rare = sorted(counts), n_alone
+            n_single = sum(n == 1 for n in counts.values())
+            # if most rows have a text of their own, new rows will have new texts
+            if len(counts) <= MAX_KNOWN and 2 * n_single < len(column):
+                known, rare = sorted(counts), n_single
         elif len(present):
             numbers = as_numbers(present).to_numpy()
             ends = [float(numbers.min()), float(numbers.max())]
-            # rows do not say how many people have the smallest and the largest number: one, maybe
+            # the number of people who have the smallest or largest number is unknown: perhaps one
             rare = sum(n_people is not None or int((numbers == end).sum()) == 1 for end in ends)
         summary[str(name)] = {
             "kind": kind,
@@ -140,7 +140,7 @@ def summarise(*tables: pd.DataFrame, clusters: IntArray | None = None) -> Summar
 
 
 def count_strange(summary: Summary, columns: pd.DataFrame) -> Drift:
-    """Count the strange rows in each canonical column that fit had."""
+    """Count the strange rows in each canonical column known from fit."""
     drift: Drift = {}
     for name in [name for name in summary if name in columns]:
         seen = summary[name]
@@ -158,24 +158,24 @@ def count_strange(summary: Summary, columns: pd.DataFrame) -> Drift:
     return drift
 
 
-def check_strange(summary: Summary, columns: pd.DataFrame, beside: pd.DataFrame | None) -> None:
-    """Judge the canonical columns that a classifier answers to, unless someone else does."""
+def check_drift(summary: Summary, columns: pd.DataFrame, beside: pd.DataFrame | None) -> None:
+    """Judge canonical columns, and those of the table next to them, unless drift is ignored."""
     action = _action.get()
     if action != "ignore" and len(columns) >= MIN_ROWS:
         drift = {} if beside is None else count_strange(summary, beside)
         drift |= count_strange(summary, columns)
-        if any(one.unseen + one.empty >= REPORTED * one.rows for one in drift.values()):
+        if any(found.unseen + found.empty >= REPORTED * found.rows for found in drift.values()):
             judge(summary, drift, accept=action == "warn")
 
 
 def added(drift: Drift, other: Drift) -> Drift:
-    """Return the strange rows of two parts of a table."""
+    """Add the strange rows of two parts of a table."""
     names = dict.fromkeys([*drift, *other])
     return {name: drift.get(name, Strange()) + other.get(name, Strange()) for name in names}
 
 
 def judge(summary: Summary, drift: Drift, *, accept: bool) -> None:
-    """Refuse columns of which half is strange, beyond fit, or warn of them; warn from 5% on."""
+    """Refuse a column if half of it is strange, beyond the share in fit; warn from 5% on."""
     excess = {name: _excess(summary[name], strange) for name, strange in drift.items()}
     found = sorted((name for name in excess if excess[name] >= REPORTED), key=lambda n: -excess[n])
     if not found:
@@ -186,21 +186,21 @@ def judge(summary: Summary, drift: Drift, *, accept: bool) -> None:
     message = "; ".join(sentences)
     if excess[found[0]] >= REFUSED and not accept:
         raise DriftError(
-            f"{message}; give the column as fit had it, or ask within fareg.accept_drift()"
+            f"{message}; restore the column as it was in fit, or ask within fareg.accept_drift()"
         )
-    warn(f"{message}; what is promised for rows like those of fit may not hold for them")
+    warn(f"{message}; the promise for rows like those of fit may not hold for them")
 
 
 def _excess(seen: Mapping[str, Any], strange: Strange) -> float:
-    """Return the share of strange rows beyond that in fit, 0 if chance explains it."""
+    """Return the share of strange rows minus that in fit, 0 if chance explains the difference."""
     n, n_fit, empty = strange.rows, seen["people"], round(seen["empty"] * seen["people"])
     worst = 0.0
-    # values never seen count by themselves too: a column that was mostly empty may be full of them
+    # unseen values are also judged alone: a column that was mostly empty may now be full of them
     for n_empty, n_empty_fit in ((0, 0), (strange.empty, empty)):
         k, k_fit = strange.unseen + n_empty, seen["rare"] + n_empty_fit
         k_fit = min(n_fit, k_fit)
         excess = k / n - k_fit / n_fit if n >= MIN_ROWS else 0.0
-        # given how many of all rows are strange, each is as likely to be a new one
+        # without drift, each of the strange rows is equally likely to be a new row
         if excess >= REPORTED and hypergeom.sf(k - 1, n + n_fit, k + k_fit, n) < CHANCE:
             worst = max(worst, excess)
     return float(worst)
@@ -219,7 +219,7 @@ def _sentence(name: str, seen: Mapping[str, Any], strange: Strange) -> str:
         else:
             low, high = (in_words(end, seen["kind"]) for end in seen["range"])
             parts.append(
-                f"{share} lie outside of {low} to {high}, such as "
+                f"{share} lie outside {low} to {high}, such as "
                 f"{in_words(strange.example, seen['kind'])}"
             )
     if strange.empty / n > seen["empty"]:
@@ -229,7 +229,7 @@ def _sentence(name: str, seen: Mapping[str, Any], strange: Strange) -> str:
 
 
 def is_summary(stored: Any) -> bool:
-    """Tell whether a stored value is what :func:`summarise` returns; a file may be edited."""
+    """Return whether a stored value has the form of a summary: someone may edit the file."""
 
     def holds(values: Any, kind: type) -> bool:
         return values is None or (type(values) is list and all(type(v) is kind for v in values))
@@ -252,16 +252,16 @@ def is_summary(stored: Any) -> bool:
 
 
 def doubtful_columns(columns: pd.DataFrame) -> list[str]:
-    """Return sentences about canonical columns from which nothing is learned as they are.
+    """Return a sentence each about text columns that hold numbers and about empty columns.
 
-    One is about columns of text that are written numbers. Nearly all texts must look like numbers,
-    and more than one in ten must not be a plain number, so that codes such as ``0815`` are left in
-    peace. The other is about columns without any value in ``MIN_ROWS`` rows or more.
+    A text column holds numbers if nearly all its texts look like numbers, and more than one in ten
+    is not a plain number, which spares codes such as ``0815``. An empty column has no value in
+    ``MIN_ROWS`` rows or more.
     """
     written: dict[str, str] = {}
     empty = [str(name) for name, column in columns.items() if column.isna().all()]
     for name, column in columns.select_dtypes(object).items():
-        texts = [text.strip() for text in column.dropna().unique()[:N_LOOKED_AT]]
+        texts = [text.strip() for text in column.dropna().unique()[:N_SAMPLED]]
         numbers = [text for text in texts if WRITTEN_NUMBER.fullmatch(text)]
         marked = [text for text in numbers if np.isnan(spelled_numbers([text])[0])]
         if len(numbers) >= NEARLY_ALL * len(texts) and len(marked) > len(texts) / 10:
@@ -270,13 +270,12 @@ def doubtful_columns(columns: pd.DataFrame) -> list[str]:
     if written:
         sentences.append(
             f"{shown(written)}: numbers written as text, such as {next(iter(written.values()))}, "
-            "each of which is taken as a category; turn them into plain numbers first, unless they "
-            "are codes"
+            "are read as categories; turn them into plain numbers first, unless they are codes"
         )
     if empty and len(columns) >= MIN_ROWS:
         it = "it" if len(empty) == 1 else "them"
         sentences.append(
-            f"{shown(empty)}: no value in {len(columns):,} rows, so nothing can be learned "
-            f"from {it}; fill {it} in or leave {it} out"
+            f"{shown(empty)}: no value in {len(columns):,} rows, so {it} can teach nothing; "
+            f"fill {it} in or leave {it} out"
         )
     return sentences

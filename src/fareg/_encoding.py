@@ -18,7 +18,7 @@ from fareg._columns import as_numbers, as_text, canonical
 from fareg._validation import FloatArray
 
 DAMPING = 10.0  # l2 regularisation that keeps the steps of a repeated training short
-CHECKED_ROWS = 1000  # so many rows tell whether training went astray
+CHECKED_ROWS = 1000  # enough to see whether training diverged
 LARGEST = 1e30  # larger numbers may overflow when they are squared or stored as float32
 
 _TEXT = make_column_selector(dtype_include=object)
@@ -26,7 +26,7 @@ _NUMBERS = make_column_selector(dtype_exclude=object)
 
 
 def cut_huge(numbers: Any) -> Any:
-    """Return a frame, a series or an array of numbers with those beyond ``LARGEST`` cut to it."""
+    """Cut the numbers of a frame, series or array to between ``-LARGEST`` and ``LARGEST``."""
     return numbers.clip(-LARGEST, LARGEST)
 
 
@@ -44,10 +44,10 @@ def _finite_numbers(frame: pd.DataFrame) -> Any:
     return cut_huge(numbers.replace([np.inf, -np.inf], np.nan))
 
 
-# the functions inside encoders, to which model files refer by name
+# functions inside encoders; model files refer to them by name
 ENCODER_FUNCTIONS = (canonical, _all_text, _all_numbers, _finite_numbers)
 
-# A column keeps the form it had in fit: a single row with a missing text would look like a number.
+# A column keeps the type it had in fit: a single row with a missing text would look like a number.
 _TO_TEXT = FunctionTransformer(_all_text, feature_names_out="one-to-one")
 _TO_NUMBERS = FunctionTransformer(_all_numbers, feature_names_out="one-to-one")
 _TO_FINITE_NUMBERS = FunctionTransformer(_finite_numbers, feature_names_out="one-to-one")
@@ -59,39 +59,39 @@ _UNKNOWN: dict[str, Any] = {  # missing and unseen values are NaN
 
 
 def ordinal_encoder() -> Pipeline:
-    """Text to level numbers, missing and unseen values to NaN, numbers as they are: for trees."""
+    """Encode text as category codes and missing or unseen values as NaN, for trees."""
     return _encoder(make_pipeline(_TO_TEXT, OrdinalEncoder(**_UNKNOWN)), _TO_NUMBERS)
 
 
 def _encoder(text: Any, numbers: Any) -> Pipeline:
-    """Put columns through a transformer each; ``encoder[1:]`` is for columns that are canonical."""
+    """Apply a transformer to each kind of column; ``encoder[1:]`` takes canonical columns."""
     columns = ColumnTransformer([("text", text, _TEXT), ("numbers", numbers, _NUMBERS)])
     return make_pipeline(FunctionTransformer(canonical), columns)
 
 
 def one_hot_encoder(max_categories: int | None = None) -> Pipeline:
-    """Text to indicators (missing is a level, unseen is none), numbers standardised: for networks.
+    """Encode text as indicators and standardise numbers, for networks.
 
-    With ``max_categories``, the rarest levels of a column share one indicator. An infinite number
-    counts as missing.
+    A missing text is a category, an unseen one has no indicator. With ``max_categories``, the
+    rarest categories of a column share one. An infinite number counts as missing.
     """
-    # A column without values stays, as zeros. The indicator parts missing values from the median.
+    # A column without values becomes zeros. An indicator separates missing values from the median.
     numbers = make_pipeline(
         _TO_FINITE_NUMBERS,
         SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True),
         StandardScaler(),
     )
-    levels = OneHotEncoder(
+    categories = OneHotEncoder(
         handle_unknown="infrequent_if_exist", max_categories=max_categories, sparse_output=False
     )
-    return _encoder(make_pipeline(_TO_TEXT, levels), numbers)
+    return _encoder(make_pipeline(_TO_TEXT, categories), numbers)
 
 
 def code_encoder(max_categories: int | None = None) -> Pipeline:
-    """Every column as one raw number, a category as the number of its level, for networks.
+    """Encode every column as one raw number and text as category codes, for networks.
 
-    With ``max_categories``, the rarest levels of a column share one number. Missing, unseen and
-    infinite values are the median.
+    With ``max_categories``, the rarest categories of a column share one code. Missing, unseen and
+    infinite values become the median.
     """
     median = SimpleImputer(strategy="median", keep_empty_features=True)
     text = make_pipeline(
@@ -101,9 +101,9 @@ def code_encoder(max_categories: int | None = None) -> Pipeline:
 
 
 def encoded_columns(encoder: Pipeline) -> list[tuple[str, str]]:
-    """Return for each output of a fitted encoder for networks its column and its name.
+    """Return the source column and the name of each output of a fitted encoder for networks.
 
-    Columns are counted: the name ``a_b`` may be level ``b`` of column ``a``, or a column.
+    Names are not parsed: ``a_b`` may be category ``b`` of column ``a``, or a column.
     """
     sources: list[str] = []
     for name, transformer, columns in encoder[-1].transformers_:
@@ -126,7 +126,7 @@ def encoded_columns(encoder: Pipeline) -> list[tuple[str, str]]:
 
 
 class FillEmpty(TransformerMixin, BaseEstimator):
-    """Put zeros into columns without a value in fit, which boosting could not split."""
+    """Fill columns that had no value in fit with zeros: boosting could not split them."""
 
     def fit(self, X: FloatArray, y: Any = None) -> Self:
         self.empty_ = np.isnan(X).all(axis=0)
@@ -137,7 +137,7 @@ class FillEmpty(TransformerMixin, BaseEstimator):
 
 
 def lone_rows_twice(X: FloatArray, y: Any, weights: Any = None) -> tuple[FloatArray, Any, Any]:
-    """Return the rows, and once more each that is the only one of its class: one is held out."""
+    """Return the rows, and a second copy of each that is alone in its class: one is held out."""
     labels = np.asarray(y)
     _, first, counts = np.unique(labels, return_index=True, return_counts=True)
     rows = np.concatenate([np.arange(len(labels)), first[counts == 1]])
@@ -150,10 +150,10 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
     def fit(self, X: FloatArray, y: Any, sample_weight: Any = None) -> Self:
         """Train on numbers of shape (n_samples, n_features).
 
-        With more classes than the rows held out for early stopping can hold, it does not stop
-        early. If steps grow without bound, as they may with rare classes, they are damped.
+        Early stopping is off if it would hold out fewer rows than there are classes. If training
+        diverges, as it may with rare classes, it is repeated with stronger regularisation.
         """
-        # It cannot split columns without a value; as zeros they are never split on later either.
+        # Boosting fails on columns without a value; it never splits on zeros.
         if (empty := np.isnan(np.asarray(X, dtype=np.float64)).all(axis=0)).any():
             X = np.where(empty, 0.0, X)
         y, weights, given = np.asarray(y), sample_weight, self.get_params()
@@ -164,15 +164,15 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
             self.set_params(early_stopping=False)
         try:
             super().fit(X, y, sample_weight=weights)
-            if len(self.classes_) > 2 and self._went_astray(X, y, weights):
+            if len(self.classes_) > 2 and self._has_diverged(X, y, weights):
                 self.set_params(l2_regularization=max(DAMPING, given["l2_regularization"]))
                 super().fit(X, y, sample_weight=weights)
         finally:
             self.set_params(**given)
         return self
 
-    def _went_astray(self, X: FloatArray, y: Any, weights: Any) -> bool:
-        """Tell whether the class shares alone would have predicted the training labels better."""
+    def _has_diverged(self, X: FloatArray, y: Any, weights: Any) -> bool:
+        """Return whether the class shares alone would predict the training labels better."""
         rows = np.linspace(0, len(y) - 1, min(len(y), CHECKED_ROWS)).astype(np.int64)
         codes = np.searchsorted(self.classes_, np.asarray(y)[rows])
         weights = np.ones(len(y)) if weights is None else np.asarray(weights)
@@ -184,7 +184,7 @@ class AnySizeBoosting(HistGradientBoostingClassifier):
 
 
 def gradient_boosting(random_state: int | None = None) -> Pipeline:
-    """Gradient boosting on any table: the default where no estimator is given."""
+    """Return gradient boosting for any table, the default estimator."""
     boosting = AnySizeBoosting(random_state=random_state)
     if get_config()["enable_metadata_routing"]:
         boosting.set_fit_request(sample_weight=True)

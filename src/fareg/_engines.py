@@ -35,10 +35,10 @@ def run_tasks(
 ) -> Iterator[Any]:
     """Yield ``function(task)`` for every task, in the order in which they finish.
 
-    The function must be one of a module, so that other processes find it. ``engine`` is "local",
-    "dask" for a cluster on this machine, or the address of a running dask scheduler; dask runs a
-    task again on another worker if one dies. ``jobs`` are processes on this machine, None for one
-    per core; they end with this one, however it ends.
+    Define the function in a module, so that other processes can import it. ``engine`` is "local",
+    "dask" for a cluster on this machine, or the address of a running dask scheduler. If a worker
+    dies, dask repeats its task on another one. ``jobs`` is the number of processes on this machine,
+    None for one per core; they end when this process ends, even if it is killed.
     """
     jobs = check_engine(engine, jobs)
     if not tasks:
@@ -48,7 +48,7 @@ def run_tasks(
 
 
 def check_engine(engine: str, jobs: int | None) -> int:
-    """Return the number of processes, after checks of the arguments of :func:`run_tasks`."""
+    """Check the arguments of :func:`run_tasks` and return the number of processes."""
     address = "an address such as tcp://head:8786"
     if engine not in ENGINES and not ADDRESS.fullmatch(engine):
         raise FaregError(f"engine must be one of local, dask or {address}, got {engine!r}")
@@ -69,8 +69,7 @@ def _run_local(
             yield from parallel(run(task) for task in tasks)
         except BrokenProcessPool as error:
             raise LostWorkersError(
-                "a worker process died, perhaps for lack of memory; run the same again with fewer "
-                "jobs"
+                "a worker process died, perhaps for lack of memory; run this again with fewer jobs"
             ) from error
 
 
@@ -81,7 +80,7 @@ def _run_in_worker(function: Callable[[Any], Any], parent: int, task: Any) -> An
 
 @functools.cache  # once per process
 def _end_with(parent: int) -> None:
-    """Let this process end soon after its parent, which a kill gives no time to end it."""
+    """End this process soon after its parent: a parent that is killed cannot end its workers."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -104,28 +103,27 @@ def _run_dask(
             "pip install 'fareg[dask]', or use the engine local"
         ) from error
     lost = LostWorkersError(
-        f"the connection to the dask scheduler at {engine} was lost; run the same again when it is "
-        "back"
+        f"the connection to the dask scheduler at {engine} was lost; run this again when it is back"
     )
     try:
         with _silent("distributed"), _connected(engine, jobs) as client:
             futures = client.map(function, tasks, pure=False)
             for future, result in as_completed(futures, loop=client.loop, with_results=True):
-                if future.cancelled():  # as a client does that has lost its scheduler
+                if future.cancelled():  # the client does this if it loses its scheduler
                     raise lost
                 yield result
     except (CommClosedError, CancelledError, asyncio.CancelledError) as error:
         raise lost from error
     except KilledWorker as error:
         raise LostWorkersError(
-            "workers of dask died again and again, perhaps for lack of memory; give them more, or "
-            "run the same again with fewer jobs"
+            "dask workers keep dying, perhaps for lack of memory; give them more, or run this "
+            "again with fewer jobs"
         ) from error
 
 
 @contextmanager
 def _connected(engine: str, jobs: int) -> Iterator[Any]:
-    """Yield a client of a running scheduler, or of a cluster that ends with the block."""
+    """Yield a client of a running scheduler, or of a local cluster that ends with the block."""
     from distributed import Client, LocalCluster
 
     if engine == "dask":
@@ -139,7 +137,7 @@ def _connected(engine: str, jobs: int) -> Iterator[Any]:
         return
     try:
         opened = Client(engine, timeout=CONNECT_SECONDS, set_as_default=False)
-    except Exception as error:  # each kind of address has errors of its own
+    except Exception as error:  # each kind of address raises its own errors
         raise FaregError(
             f"cannot reach the dask scheduler at {engine} ({first_line(error)}); check the "
             "address, or choose dask to start a local cluster"
@@ -149,22 +147,22 @@ def _connected(engine: str, jobs: int) -> Iterator[Any]:
 
 
 def _leave_interrupts_to_the_parent() -> None:
-    """Ignore Ctrl-C, which a terminal sends to workers too: the parent gets it and ends them."""
+    """Ignore Ctrl-C in workers, which get it from the terminal too: the parent ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
 def _silent(package: str) -> Iterator[None]:
-    """Keep a package from logging what an error of ours says in one sentence."""
+    """Silence the logs of a package: our errors say the same in one sentence."""
     names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == package]
-    before = {logger: logger.level for logger in map(logging.getLogger, names)}
+    thresholds = {logger: logger.level for logger in map(logging.getLogger, names)}
     try:
-        for logger in before:
+        for logger in thresholds:
             logger.setLevel(logging.CRITICAL + 1)
         yield
     finally:
-        for logger, level in before.items():
-            logger.setLevel(level)
+        for logger, threshold in thresholds.items():
+            logger.setLevel(threshold)
 
 
 ENGINES = {"local": _run_local, "dask": _run_dask}

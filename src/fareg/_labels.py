@@ -1,8 +1,7 @@
-"""Labels and columns: which column of a table belongs to which label, in one place.
+"""Labels and columns: the label of each column of prediction sets or probabilities.
 
-The label of a column of prediction sets or probabilities is, in this order, what ``classes`` says,
-the name of the column in a frame, or its place among the sorted labels if there are as many of them
-as columns. In any other case ``classes`` is required.
+It comes from ``classes`` if given, else from the column names of a frame, else from the sorted
+labels of y if there are as many of them as columns. In any other case ``classes`` is required.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from fareg._validation import BoolArray, IntArray, InvalidInputError, check_same
 from fareg._words import fraction, percent, shown
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d{1,3})?", re.ASCII)
-SUSPICIOUS_ROWS = 30  # as many calibration rows of one label are seldom chance
+SUSPICIOUS_ROWS = 30  # so many calibration rows rarely share one label by chance
 
 
 def label_codes(y: Any, classes: Any) -> IntArray:
     """Return the column of each label, -1 for a label that is not a class.
 
-    Labels are compared as Python compares them: 1, 1.0 and True are one label, text is no number.
+    Labels are compared as in Python: 1, 1.0 and True are equal, a text equals no number.
 
     >>> label_codes([1.0, 3, 2, "2"], [1, 2])
     array([ 0, -1,  1, -1])
@@ -48,20 +47,20 @@ def calibration_codes(y: Any, classes: Any, *, alpha: float) -> IntArray:
         check_known(int(unknown.sum()), len(codes), labels[unknown], classes, alpha=alpha)
     if len(codes) >= SUSPICIOUS_ROWS and len(classes) > 1 and (codes == codes[0]).all():
         warn(
-            f"all {len(codes)} calibration rows have the label {labels[0]}: the promise is "
-            "about rows like these; calibrate on rows with the labels that will come"
+            f"all {len(codes)} calibration rows have the label {labels[0]}: the promise holds for "
+            "rows like these; calibrate on rows with all labels that you expect"
         )
     return codes
 
 
 def check_known(n_unknown: int, n: int, labels: Any, classes: Any, *, alpha: float) -> None:
-    """Warn of calibration rows whose ``labels`` the estimator never saw; refuse if all are such."""
+    """Warn of calibration rows whose ``labels`` the estimator never saw; refuse if all rows are."""
     if n_unknown == 0:
         return
     if n_unknown == n:
         kinds = [type(np.asarray(given).tolist()[0]).__name__ for given in (classes, labels)]
         fix = "train it on rows with these labels"
-        if str(labels[0]) in map(str, classes):  # 2 is known, and "2" was given
+        if str(labels[0]) in map(str, classes):  # for example "2" instead of 2
             fix = f"these are of type {kinds[0]}: convert y from {kinds[1]}"
         raise InvalidInputError(
             f"y holds no label that the estimator knows, got {labels[0]}; its classes are "
@@ -69,30 +68,30 @@ def check_known(n_unknown: int, n: int, labels: Any, classes: Any, *, alpha: flo
         )
     warn(
         f"{n_unknown} of {n} calibration rows ({percent(n_unknown / n)}) have labels that the "
-        f"estimator never saw ({shown(sorted_labels(labels))}), which no set can contain: the "
-        f"promised {fraction(1 - alpha)} needs a share of at most {fraction(alpha)} in every group "
-        "that it is made for; train the estimator on these labels too"
+        f"estimator never saw ({shown(sorted_labels(labels))}), which no set can contain: to keep "
+        f"the promised {fraction(1 - alpha)}, at most {fraction(alpha)} of every group may have "
+        "such labels; train the estimator on these labels too"
     )
 
 
 @dataclass(frozen=True, eq=False)
 class SetTable:
-    """Prediction sets with the label of each column, and which true labels they hold."""
+    """Prediction sets with the label of each column, and the true labels."""
 
     sets: BoolArray  # (n_samples, n_classes)
     classes: tuple[Any, ...]
-    codes: IntArray  # (n_samples,) column of the true label, -1 for a label that has none
-    notes: tuple[str, ...]  # what a reader should know about how the sets were read
+    codes: IntArray  # (n_samples,) column of the true label, -1 for a label without a column
+    notes: tuple[str, ...]  # remarks on how the sets were read
 
     @classmethod
     def from_labels(cls, sets: BoolArray, classes: list[Any], labels: Any, *notes: str) -> SetTable:
-        """Find the true labels among the classes, and note those that are not there."""
+        """Find the true labels among the classes, and note those that are missing."""
         codes = label_codes(labels, classes)
-        if n_strange := int((codes < 0).sum()):
+        if n_unknown := int((codes < 0).sum()):
             notes += (
-                f"{n_strange} of {len(codes)} labels are not among the classes "
-                f"({shown(sorted_labels(labels[codes < 0]))}): no set can hold these, they count "
-                "as not covered",
+                f"{n_unknown} of {len(codes)} labels are not among the classes "
+                f"({shown(sorted_labels(labels[codes < 0]))}): no set can contain them, so they "
+                "count as not covered",
             )
         return cls(sets, tuple(classes), codes, notes)
 
@@ -102,13 +101,13 @@ class SetTable:
 
     @property
     def covered(self) -> BoolArray:
-        """Whether each set holds the true label; a label without a column is not covered."""
+        """Whether each set contains the true label; a label without a column is not covered."""
         hit: BoolArray = self.sets[np.arange(len(self.codes)), self.codes]
         return hit & (self.codes >= 0)
 
 
 def read_set_table(sets: Any, y: Any, classes: Any = None) -> SetTable:
-    """Read prediction sets that mark the classes, one column per class."""
+    """Read prediction sets from a table of True and False with one column per class."""
     labels = check_labels(y)
     marks = check_marks(sets)
     check_same_length(y=labels, sets=marks)
@@ -118,7 +117,7 @@ def read_set_table(sets: Any, y: Any, classes: Any = None) -> SetTable:
 
 
 def check_labels(y: Any) -> Any:
-    """Return true labels as an array of shape (n_samples,) without missing ones."""
+    """Return true labels as an array of shape (n_samples,); refuse missing labels."""
     labels = _values(y)
     labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if labels.ndim != 1 or len(labels) == 0:
@@ -129,7 +128,7 @@ def check_labels(y: Any) -> Any:
 
 
 def refuse_missing(labels: Any) -> Any:
-    """Return labels of which none is missing."""
+    """Return labels unchanged, or refuse them if one is missing."""
     if missing := int(pd.isna(labels).sum()):
         raise InvalidInputError(
             f"y must not have missing labels (NaN or None), got {missing} of {len(labels)}; "
@@ -155,21 +154,21 @@ def check_marks(sets: Any) -> BoolArray:
     if table.ndim != 2 or table.size == 0:
         fix = "one confidence level at a time: sets[:, :, 0]" if table.ndim == 3 else "a table"
         raise InvalidInputError(
-            "sets must be a table of shape (n_samples, n_classes) and not be empty, "
+            "sets must be a table of shape (n_samples, n_classes) that is not empty, "
             f"got shape {table.shape}; pass {fix}"
         )
     marks = table.astype(bool)
     if table.dtype.kind not in "biufO" or not (table == marks).all():
         raise InvalidInputError(
-            "sets must hold only True and False: is the class in the set? Pass probabilities to a "
-            "conformal classifier first"
+            "sets must hold only True and False: whether each class is in the set; pass "
+            "probabilities to a conformal classifier first"
         )
     return marks
 
 
 @dataclass(frozen=True)
 class ColumnClasses:
-    """The label of each column, and what had to be stripped from names to find it."""
+    """The label of each column, and the prefix and suffix that its name has around the label."""
 
     classes: list[Any]
     prefix: str = ""
@@ -185,9 +184,9 @@ def column_classes(
     classes: Any = None,
     table: str = "sets",
 ) -> ColumnClasses:
-    """Decide which label each of ``n_columns`` columns of a table belongs to.
+    """Find the label of each of the ``n_columns`` columns of a table.
 
-    ``names`` are those of the columns, None for a table without names. Errors call it ``table``.
+    ``names`` are the column names, None for a table without names. Errors call the table ``table``.
 
     >>> column_classes(["low", "high"], 3, names=["in_low", "in_mid", "in_high"]).classes
     ['low', 'mid', 'high']
@@ -201,11 +200,11 @@ def column_classes(
                 f"{table} has columns {shown(names or [])} but classes are {shown(given)}; rename "
                 "the columns, or leave classes None"
             )
-        # columns that are not named after the classes are in their order
+        # if the columns are not named after the classes, they are in the order of the classes
         return ColumnClasses(_as_labels(found if n_found else given, labels)[0])
     if names is not None:
         return _named_columns(names, labels, table)
-    has_order = len({isinstance(label, str) for label in labels}) == 1  # a mixture has none
+    has_order = len({isinstance(label, str) for label in labels}) == 1  # not numbers and texts
     if len(labels) == n_columns and has_order:
         return ColumnClasses(labels)
     raise InvalidInputError(
@@ -227,7 +226,7 @@ def check_classes(classes: Any, n_columns: int | None = None, table: str = "sets
 
 
 def plain_text(label: Any) -> str | Decimal:
-    """Return what the text of a label means, in which 1, 1.0, "1" and " 01" are alike.
+    """Return a label in a form in which 1, 1.0, "1" and " 01" are equal.
 
     >>> plain_text("1e3") == plain_text(1000.0), plain_text(True) == plain_text("true ")
     (True, True)
@@ -239,12 +238,12 @@ def plain_text(label: Any) -> str | Decimal:
 
 
 def set_text(labels: Iterable[str]) -> str:
-    """Write a set of labels as text: a JSON list, whatever its labels hold."""
+    """Write a set of labels as text, a JSON list."""
     return json.dumps(list(labels), ensure_ascii=False)
 
 
 def frame_names(sets: Any) -> list[Any] | None:
-    """Return the column names of a frame, None if nobody gave it names."""
+    """Return the column names of a frame, None for an array or default names."""
     if not is_frame(sets):
         return None
     if isinstance(sets, pd.DataFrame):
@@ -255,51 +254,52 @@ def frame_names(sets: Any) -> list[Any] | None:
 
 
 def _named_columns(names: list[Any], labels: list[Any], table: str) -> ColumnClasses:
-    """Read names as labels: as they are, as text, or without what all of them begin or end with."""
+    """Read names as labels: unchanged, as text, or without a shared prefix and suffix."""
     if not pd.Index(names, dtype=object).is_unique:
         raise InvalidInputError(f"columns of {table} must have distinct names, got {shown(names)}")
     classes, n_found = _as_labels(names, labels)
     if n_found:
         return ColumnClasses(classes)
     texts = list(map(str, names))
-    ways: dict[int, list[ColumnClasses]] = {0: []}
-    begins = range(shared_length(texts) + 1)
-    ends = range(shared_length([text[::-1] for text in texts]) + 1)
-    for begin, end in product(begins, ends):
+    readings: dict[int, list[ColumnClasses]] = {0: []}  # by the number of labels found
+    n_prefix = range(shared_length(texts) + 1)
+    n_suffix = range(shared_length([text[::-1] for text in texts]) + 1)
+    for begin, end in product(n_prefix, n_suffix):
         inner = [text[begin : len(text) - end] for text in texts]
         classes, n_found = _as_labels(inner, labels) if all(inner) else ([], 0)
         note = f"columns {shown(names)} of the {table} are read as labels {shown(classes)}"
         cut = texts[0][:begin], texts[0][len(texts[0]) - end :]
-        ways.setdefault(n_found, []).append(ColumnClasses(classes, *cut, (note,)))
-    if max(ways) and len(ways[max(ways)]) == 1:  # the reading that finds most labels
-        return ways[max(ways)][0]
+        readings.setdefault(n_found, []).append(ColumnClasses(classes, *cut, (note,)))
+    most = max(readings)
+    if most and len(readings[most]) == 1:
+        return readings[most][0]
     raise InvalidInputError(
-        f"{table} has columns {shown(names)}, of which none is a label of y ({shown(labels)}); "
+        f"{table} has columns {shown(names)}, but none is a label of y ({shown(labels)}); "
         "name its columns after the labels, or pass classes, the label of each column"
     )
 
 
 def shared_length(names: list[str]) -> int:
-    """Return how many characters all names begin with."""
-    alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
-    return len(list(alike))
+    """Return the length of the prefix that all names share."""
+    shared = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return len(list(shared))
 
 
 def _as_labels(names: list[Any], labels: list[Any]) -> tuple[list[Any], int]:
     """Return names in the type of the labels, and how many of them are labels.
 
-    If none is a label as it is, texts are compared: "1" is the label 1 if y holds numbers.
+    If no name equals a label, their texts are compared: "1" is the label 1 if y holds numbers.
     """
-    equal = int((label_codes(labels, names) >= 0).sum())
+    n_equal = int((label_codes(labels, names) >= 0).sum())
     known, texts = {plain_text(label): label for label in labels}, list(map(plain_text, names))
-    alike = len(set(texts) & set(known)) if len(set(texts)) == len(texts) else 0
-    if equal or not alike:
-        return names, max(equal, alike)
-    return [known.get(text, name) for text, name in zip(texts, names, strict=True)], alike
+    n_similar = len(set(texts) & set(known)) if len(set(texts)) == len(texts) else 0
+    if n_equal or not n_similar:
+        return names, max(n_equal, n_similar)
+    return [known.get(text, name) for text, name in zip(texts, names, strict=True)], n_similar
 
 
 def sorted_labels(labels: Any) -> list[Any]:
-    """Return the distinct labels in order; labels that cannot be compared are sorted as text."""
+    """Return the sorted distinct labels; labels that cannot be compared are sorted as text."""
     distinct = pd.unique(pd.Series(_values(labels))).tolist()
     try:
         return sorted(distinct)

@@ -13,7 +13,7 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package whose names live in its modules.
 
-    ``modules`` maps each module to its public names; the name of a module stands for the module.
+    ``modules`` maps each module to its public names; a module's own name gives the module itself.
     """
     homes = {name: module for module, names in modules.items() for name in names}
 
@@ -22,7 +22,7 @@ def lazy_names(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = importlib.import_module(f"{package}.{homes[name]}")
         value = module if name == homes[name] else getattr(module, name)
-        vars(sys.modules[package])[name] = value  # the next use finds it without this function
+        vars(sys.modules[package])[name] = value  # the next lookup skips this function
         return value
 
     def names() -> list[str]:

@@ -1,4 +1,4 @@
-"""Levels of columns, and the joint cells that the levels of several columns make."""
+"""Columns as categories: distinct values, or bins of a number; and a check of ordered levels."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from fareg._validation import IntArray, InvalidInputError, check_count
 
 MAX_DISCRETE = 20  # a numeric column with more distinct values is cut into quartiles
 N_BINS = 4
-MAX_LEVELS = 10**6  # a larger number is an identifier that was taken for a level
+MAX_LEVELS = 10**6  # a larger number is an identifier and not a level
 
 
 @dataclass(frozen=True)
 class Levels:
-    """How one column falls into levels: distinct values, or bins of a number with many values."""
+    """The categories of one column: distinct values, or bins of a number with many values."""
 
     name: str
-    values: tuple[Any, ...]  # level values; None stands for missing, a date is in seconds
+    values: tuple[Any, ...]  # values, or numbers of bins; None is missing, a date is in seconds
     edges: tuple[float, ...] | None = None  # bin j holds edges[j-1] < x <= edges[j]
     is_date: bool = False
 
     @classmethod
     def learn(cls, column: pd.Series, reference: pd.Series | None = None) -> Levels:
-        """Find the levels of a canonical column.
+        """Find the categories of a canonical column.
 
-        A numeric column with more than 20 distinct values is cut into quartiles, those of
-        ``reference`` if given: edges from other rows keep the levels independent of ``column``.
+        A numeric column with more than 20 distinct values is cut at its quartiles, or at those of
+        ``reference`` if given: edges from other rows do not depend on ``column``.
         """
         name, has_dates = str(column.name), kind_of(column) == "date"
         missing: tuple[Any, ...] = (None,) if column.isna().any() else ()
@@ -43,14 +43,14 @@ class Levels:
             return cls(name, (*distinct, *missing), is_date=has_dates)
         inner, edges = np.arange(1, N_BINS) / N_BINS, list[float]()
         for edge in np.unique(np.quantile(numbers, inner, method="inverted_cdf")).tolist():
-            # few digits that divide the others where the edge, one of the numbers, does
+            # a number with few digits that separates the values as the edge does
             above = float(numbers[numbers > edge].min(initial=np.inf))
             middle = edge + (above - edge) / 2
             edges.append(edge if has_dates else shortest_between(edge, above, edge, middle))
         return cls(name, (*range(len(edges) + 1), *missing), tuple(edges), has_dates)
 
     def codes(self, column: pd.Series) -> IntArray:
-        """Return the level number of each row, -1 for a value without a level."""
+        """Return the category code of each row, -1 for an unseen value."""
         present = np.asarray(column.notna())
         codes = np.full(len(column), -1, dtype=np.int64)
         if None in self.values:
@@ -66,7 +66,7 @@ class Levels:
         return codes
 
     def label(self, code: int) -> str:
-        """Describe one level in words: ``Color=Red``, ``Age in (18, 40]``, ``Urban=True``."""
+        """Describe one category in words: ``Color=Red``, ``Age in (18, 40]``, ``Urban=True``."""
         value = self.values[code] if code >= 0 else "unseen"
         if value is None:
             return f"{self.name} missing"
@@ -83,41 +83,41 @@ class Levels:
 
 @dataclass(frozen=True)
 class LevelCoding:
-    """Sensitive features as level numbers."""
+    """Sensitive features as category codes."""
 
     levels: tuple[Levels, ...]
 
     @classmethod
     def learn(cls, columns: pd.DataFrame, reference: pd.DataFrame | None = None) -> LevelCoding:
-        """Find the levels of canonical columns, with the quartiles of ``reference`` if given."""
-        others: Any = {} if reference is None else reference
-        return cls(tuple(Levels.learn(columns[name], others.get(name)) for name in columns))
+        """Find the categories of canonical columns, with quartiles of ``reference`` if given."""
+        edges_from: Any = {} if reference is None else reference
+        return cls(tuple(Levels.learn(columns[name], edges_from.get(name)) for name in columns))
 
     @property
     def n_levels(self) -> tuple[int, ...]:
-        """Number of levels of each feature."""
+        """Number of categories of each feature."""
         return tuple(len(levels.values) for levels in self.levels)
 
     def codes(self, columns: pd.DataFrame) -> IntArray:
-        """Return level numbers of shape (n_samples, n_features), -1 for a value never seen."""
+        """Return category codes of shape (n_samples, n_features), -1 for an unseen value."""
         pairs = zip(self.levels, columns.items(), strict=True)
         return np.column_stack([levels.codes(column) for levels, (_, column) in pairs])
 
     def describe(self, features: Iterable[int], codes: Iterable[int]) -> str:
-        """Name the given levels of some features in words: ``Color=Red and Gender=Male``."""
+        """Describe one category each of some features: ``Color=Red and Gender=Male``."""
         pairs = zip(features, codes, strict=True)
         return " and ".join(self.levels[feature].label(int(code)) for feature, code in pairs)
 
 
 def frequent(codes: IntArray, most: int) -> IntArray:
-    """Return the level numbers that occur most often, in order."""
+    """Return the ``most`` most frequent category codes, sorted."""
     counts = np.bincount(codes[codes >= 0])
     top = np.argsort(-counts, kind="stable")[:most]
     return np.sort(top[counts[top] > 0])
 
 
 def check_levels(levels: Any, n_levels: int | None = None) -> tuple[IntArray, int]:
-    """Return ordered levels as whole numbers from 0, and how many of them there may be."""
+    """Return levels of disadvantage as whole numbers from 0, and the number of levels."""
     values = np.asarray(levels)
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         raise InvalidInputError(

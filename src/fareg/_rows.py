@@ -1,11 +1,10 @@
-"""Rows: the random number of each, and equal ones among them.
+"""Rows: the random number of each row, and which rows are equal.
 
 A randomised score needs a number in [0, 1) per row. It is a hash of a key, drawn once per fit, and
-of what distinguishes the row: its values, the id of the person if ids are known, what the row is
-for, its label where it teaches or calibrates, and how many equal rows stand before it in the
-same call. So equal people are not lucky or unlucky together, and answers are the same in every run,
-whatever the order of the rows that calibrate. ``docs/guarantees.md`` has the proof that promises
-hold.
+of everything that distinguishes the row: its values, the person's id if known, its role, its label
+if it is a training or calibration row, and the number of equal rows before it in the same call. So
+equal people are not lucky or unlucky together, and every run gives the same answers, whatever the
+order of the calibration rows. ``docs/guarantees.md`` proves that promises hold.
 """
 
 from __future__ import annotations
@@ -21,29 +20,28 @@ import pandas as pd
 from fareg._columns import as_numbers, spelled_numbers
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
 
-# What rows are for. Equal rows get independent numbers in each role.
-ROLES = {"calibration": 1, "learning": 2, "prediction": 3}
+ROLES = {"calibration": 1, "learning": 2, "prediction": 3}  # numbers of roles are independent
 
 
 def row_hashes(
     columns: pd.DataFrame, key: int, beside: Any = None, ids: Any = None, labels: Any = None
 ) -> Any:
-    """Return 64 bits (uint64) per row that depend on the row's values and ``key`` alone.
+    """Return a hash of 64 bits (uint64) per row, of its values and ``key`` alone.
 
-    Values are those of canonical columns, of numbers ``beside`` them, of ``ids`` that are texts,
-    and of ``labels``, the number of each.
+    The values are those of the canonical columns, of the numbers ``beside`` them, of ``ids``, which
+    are texts, and of ``labels``, which are numbers.
     """
     state = _mix(np.full(len(columns), np.uint64(key & (2**64 - 1)), dtype=np.uint64))
     hashes = [_hashes(column) for _, column in columns.items()]
     hashes += [] if beside is None else [_bits(column) for column in np.asarray(beside, float).T]
-    for position, own in enumerate(hashes):
-        state = _mix(state ^ (own + np.uint64(position)))
+    for position, column_hashes in enumerate(hashes):
+        state = _mix(state ^ (column_hashes + np.uint64(position)))
     state = state if ids is None else _mix(state ^ _text_hashes(ids))
     return state if labels is None else _mix(state ^ _mix(labels.astype(np.uint64)))
 
 
 def equal_before(hashes: Any) -> IntArray:
-    """Return for each hash how many equal ones stand before it."""
+    """Return for each hash how many equal ones precede it."""
     before = np.zeros(len(hashes), dtype=np.int64)
     if len(hashes) < 2:
         return before
@@ -54,9 +52,9 @@ def equal_before(hashes: Any) -> IntArray:
 
 
 def numbered_hashes(hashes: Any, role: str, before: IntArray | None = None) -> Any:
-    """Return 64 random bits per row that no other row of the same call has, for each role others.
+    """Return 64 random bits per row, different for equal rows of a call and for each role.
 
-    ``before`` says how many equal rows stand before each, None if ``hashes`` are those of all rows.
+    ``before`` is the number of equal rows before each; None counts them among ``hashes``.
     """
     before = equal_before(hashes) if before is None else before
     salt = _mix(np.array([ROLES[role] << 56], dtype=np.uint64) + before.astype(np.uint64))
@@ -69,14 +67,14 @@ def uniforms_of(bits: Any) -> Any:
 
 
 def row_draws(uniforms: FloatArray, n_draws: int) -> list[FloatArray]:
-    """Return ``n_draws`` independent versions of what :func:`uniforms_of` returned."""
+    """Return ``n_draws`` independent versions of the numbers of :func:`uniforms_of`."""
     state = (uniforms * 2.0**53).astype(np.uint64)
     offsets = _mix(np.arange(1, n_draws + 1, dtype=np.uint64))
     return [uniforms_of(_mix(state + offset)) for offset in offsets]
 
 
 def _hashes(column: pd.Series) -> Any:
-    """Hash a canonical column to 64 bits, a number alike whether it is float64 or text."""
+    """Hash a canonical column to 64 bits; a number and the text that spells it are equal."""
     if column.dtype != object:
         return _bits(as_numbers(column).to_numpy())
     codes, texts = pd.factorize(column)
@@ -93,7 +91,7 @@ def _text_hashes(texts: Any) -> Any:
 
 def _bits(values: FloatArray) -> Any:
     values = values + 0.0  # -0.0 and 0.0 are one value
-    values[np.isnan(values)] = np.nan  # all NaN are one value too
+    values[np.isnan(values)] = np.nan  # so are all kinds of NaN
     return values.view(np.uint64)
 
 
@@ -105,7 +103,7 @@ def _mix(state: Any) -> Any:
 
 
 def check_seed(name: str, random_state: Any) -> None:
-    """Refuse what cannot seed anything."""
+    """Refuse a ``random_state`` that is not None, a whole number or a random generator."""
     kinds = np.random.Generator | np.random.RandomState | int | np.integer
     if random_state is not None and not isinstance(random_state, kinds):
         raise InvalidInputError(
@@ -114,14 +112,14 @@ def check_seed(name: str, random_state: Any) -> None:
 
 
 def check_numpy_seed(name: str, random_state: Any) -> None:
-    """Refuse what cannot seed numpy and scikit-learn directly: whole numbers have 32 bits there."""
+    """Refuse a seed that numpy and scikit-learn refuse: theirs have at most 32 bits."""
     check_seed(name, random_state)
     if isinstance(random_state, int | np.integer):
         check_count(name, int(random_state), minimum=0, maximum=2**32 - 1)
 
 
 def hash_key(random_state: Any) -> int:
-    """Turn ``random_state`` (None, int, RandomState or Generator) into a 64-bit key."""
+    """Return a 64-bit key for ``random_state`` (None, int, RandomState or Generator)."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     if isinstance(random_state, np.random.Generator | np.random.RandomState):
@@ -132,26 +130,25 @@ def hash_key(random_state: Any) -> int:
 
 
 def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
-    """Return where each distinct row of canonical columns comes first, and which each row is."""
+    """Return the first position of each distinct row, and which distinct row each row equals."""
     which: IntArray = np.zeros(len(columns), dtype=np.int64)
     for _, column in columns.items():
         codes, distinct = pd.factorize(column)
         which, known = pd.factorize(which * (len(distinct) + 1) + codes + 1)
         if len(known) == len(columns):  # all rows differ already
             break
-    # Codes count up from 0, so a row is the first of its kind where their maximum rises.
+    # Codes are numbered by first occurrence, so a row is new where their maximum rises.
     is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0
     return np.flatnonzero(is_first), which
 
 
 def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
-    """Return one number per row for its combination of levels, equal for equal combinations.
+    """Return one number per row for its combination of categories, equal for equal combinations.
 
-    ``codes`` holds the level numbers of each feature, -1 for a value never seen, and ``sizes`` how
-    many levels it has. The number depends on them alone, so a table of some rows is right for
-    others.
+    ``codes`` holds the category codes of each feature, -1 for an unseen value, and ``sizes`` their
+    number of categories. The result for a row does not depend on other rows.
     """
-    # Where 64 bits are too few for all combinations, the numbers are Python's, which have no end.
+    # If 64 bits are too few for all combinations, Python's unbounded integers are used.
     fits = prod(size + 1 for size in sizes) <= np.iinfo(np.int64).max
     joint = np.zeros(len(codes[0]), dtype=np.int64 if fits else object)
     for code, size in zip(codes, sizes, strict=True):
@@ -160,6 +157,6 @@ def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:
 
 
 def cell_numbers(combinations: IntArray, codes: IntArray) -> IntArray:
-    """Return which of the known combinations each row of level numbers is, -1 for none."""
+    """Return the number of each row's combination of category codes, -1 if it is unknown."""
     known = pd.MultiIndex.from_arrays(list(combinations.T))
     return known.get_indexer(pd.MultiIndex.from_arrays(list(codes.T))).astype(np.int64)

@@ -1,11 +1,11 @@
-"""How many threads a piece of work gets: one if it is small, the library's choice otherwise.
+"""Limits on threads: small work gets one thread, large work as many as its library chooses.
 
 Libraries such as scikit-learn's boosting share even tiny loops among all cores, and threads wait
-for each other at the end of every loop. That gains little on a small table, and if other programs
-keep the cores busy, each wait lasts until the neighbour is paused: a fit of a second takes minutes.
+for each other at the end of every loop. That gains little on a small table. If other programs keep
+the cores busy, each wait lasts until such a program is paused: a fit of a second takes minutes.
 
-The rule looks at the work alone, not at what else the machine does. Nothing stays changed: when the
-blocks have ended, whichever overlapped, every library has as many threads as before.
+The limit depends on the work alone, not on the load of the machine. When all blocks have ended,
+even overlapping ones, every library has as many threads as before.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-# Rows times columns. A hundred rounds of boosting on so many take about ten seconds on one core.
-# Two threads would save five of them at best, and next to busy neighbours lose minutes.
+# Rows times columns. At this size, a hundred rounds of boosting take about ten seconds on one core.
+# Two threads would save at most five seconds, and lose minutes if other programs are busy.
 MANY_VALUES = 10_000_000
 
 
@@ -29,8 +29,8 @@ MANY_VALUES = 10_000_000
 def few_threads(table: Any) -> Iterator[None]:
     """Keep OpenMP on one thread while the block works on a table of at most ``MANY_VALUES`` values.
 
-    Work on a larger table gets as many threads as OpenMP gives by itself, or the caller allows. The
-    limit holds in the thread that enters the block, and ends with the block.
+    A larger table gets as many threads as OpenMP or the caller allows. The limit holds only in the
+    thread that enters the block.
     """
     shape = getattr(table, "shape", None) or np.shape(table)
     is_large = np.prod(shape[:2], dtype=np.float64) > MANY_VALUES
@@ -39,24 +39,24 @@ def few_threads(table: Any) -> Iterator[None]:
 
 
 _LOCK = threading.RLock()
-_BLOCKS = [0]  # how many blocks keep linear algebra to one thread
+_BLOCKS = [0]  # how many open blocks limit linear algebra to one thread
 _LIMITS: dict[str, Any] = {}  # by path of the library
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep OpenMP and linear algebra to one thread: cores are shared, and sums keep their order.
+    """Limit OpenMP and linear algebra to one thread: cores are shared, and sums keep their order.
 
-    Linear algebra has one number of threads for the whole process: the first of several blocks that
-    overlap in different threads lowers it, and the last one restores it. Newer versions of
-    threadpoolctl ignore all threads but the first that sets it, until that one has left its last
-    block of limits; hence the blocks that limit no library.
+    Linear algebra has one number of threads for the whole process. If blocks overlap in different
+    threads, the first one lowers it and the last one restores it. Newer versions of threadpoolctl
+    accept changes only from the thread that set the first limit, until it has left all its blocks;
+    the blocks that limit no library work around this.
     """
     with _libraries("openmp").limit(limits=1):
         with _LOCK, _libraries("none").limit(limits=1):
             _BLOCKS[0] += 1
             libraries = _libraries("blas")
-            # A library that only an inner block finds was loaded after the outer one began.
+            # An inner block may find libraries that were loaded after the outer one began.
             for path in {library["filepath"] for library in libraries.info()} - set(_LIMITS):
                 _LIMITS[path] = libraries.select(filepath=path).limit(limits=1)
         try:
@@ -69,11 +69,11 @@ def one_thread() -> Iterator[None]:
 
 
 def _libraries(kind: str) -> Any:
-    """Return what controls the libraries of this process of a kind: "openmp", "blas", "none"."""
+    """Return the controller of one kind of libraries: "openmp", "blas" or "none"."""
     return _loaded(len(sys.modules)).select(user_api=kind)
 
 
 @functools.lru_cache(maxsize=1)
 def _loaded(n_modules: int) -> Any:
-    """Find the libraries of this process, anew if modules were imported since."""
+    """Find the libraries of this process, again if modules have been imported since."""
     return ThreadpoolController()

@@ -1,4 +1,4 @@
-"""Input checks and the errors they raise: what is wrong, what was given, how to fix it."""
+"""Input checks, and errors that say what is wrong, what was given and how to fix it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class FaregError(Exception):
     ::
 
         FaregError
-        ├── InvalidInputError   also a ValueError: an argument, table or file is not usable
+        ├── InvalidInputError   also a ValueError: an argument, table or file cannot be used
         ├── NotConformalizedError   also a NotFittedError: methods were called in the wrong order
-        └── LostWorkersError   processes or a cluster died in mid-run
+        └── LostWorkersError   processes or a cluster died during a run
 
     Examples
     --------
@@ -53,7 +53,7 @@ class NotConformalizedError(FaregError, NotFittedError):
 
 
 class LostWorkersError(FaregError):
-    """Processes that did the work, or the cluster that they belong to, died in mid-run."""
+    """Worker processes or their cluster died during a run."""
 
 
 class FaregWarning(UserWarning):
@@ -67,52 +67,52 @@ def require(condition: Any, part: str) -> None:
 
 
 def warn(message: str, kind: type[FaregWarning] = FaregWarning) -> None:
-    """Issue a :class:`FaregWarning` that points at the line outside fareg which led to it."""
-    level, frame = 1, sys._getframe()
+    """Issue a :class:`FaregWarning` that points at the line outside fareg that caused it."""
+    depth, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "fareg":
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, kind, stacklevel=level)
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, kind, stacklevel=depth)
 
 
 def all_or_nothing(method: Method) -> Method:
-    """Decorate a method so that a call which fails leaves the object as it was before."""
+    """Decorate a method so that a failed call leaves the object unchanged."""
 
     @functools.wraps(method)
-    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def restoring(self: Any, *args: Any, **kwargs: Any) -> Any:
         before = dict(vars(self))
         try:
             return method(self, *args, **kwargs)
-        except BaseException:  # also if someone presses Ctrl+C in mid-training
+        except BaseException:  # also if someone presses Ctrl+C during training
             vars(self).clear()
             vars(self).update(before)
             raise
 
-    return cast(Method, whole)
+    return cast(Method, restoring)
 
 
 def check_confidence_level(confidence_level: Any) -> float:
     """Return ``alpha = 1 - confidence_level``, exact in decimals (0.9 gives 0.1)."""
-    level = confidence_level
-    if not is_number(level):
+    confidence = confidence_level
+    if not is_number(confidence):
         raise InvalidInputError(
-            f"confidence_level must be a number in (0, 1), got {level!r}; try 0.9"
+            f"confidence_level must be a number in (0, 1), got {confidence!r}; try 0.9"
         )
-    alpha = float(1 - Fraction(str(float(level)))) if 0 < level < 1 else 1.0
+    alpha = float(1 - Fraction(str(float(confidence)))) if 0 < confidence < 1 else 1.0
     if alpha == 1:
-        hint = f"did you mean {level / 100:g}?" if 1 < level < 100 else "try 0.9"
-        raise InvalidInputError(f"confidence_level must be in (0, 1), got {level}; {hint}")
+        hint = f"did you mean {confidence / 100:g}?" if 1 < confidence < 100 else "try 0.9"
+        raise InvalidInputError(f"confidence_level must be in (0, 1), got {confidence}; {hint}")
     return alpha
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a number of Python or numpy."""
+    """Return whether a value is a number of Python or numpy; True and False are not."""
     return isinstance(value, NUMBER) and not isinstance(value, bool)
 
 
 def check_fraction(
     name: str, value: Any, *, include_zero: bool = False, include_one: bool = False
 ) -> float:
-    """Return ``value`` if it lies between 0 and 1, or is an end that is included."""
+    """Return ``value`` if it lies between 0 and 1, or equals an included end."""
     ends = (include_zero and value == 0) or (include_one and value == 1)
     if not is_number(value) or not (0 < value < 1 or ends):
         interval = f"{'[' if include_zero else '('}0, 1{']' if include_one else ')'}"
@@ -121,8 +121,8 @@ def check_fraction(
 
 
 def check_number(name: str, value: Any, *, include_zero: bool = False) -> float:
-    """Return ``value`` if it is a finite number above zero, or zero where that is included."""
-    # numpy would squeeze the largest float into the type of a float32
+    """Return ``value`` if it is a finite number above zero, or zero if that is included."""
+    # numpy would convert the largest float to float32 to compare them
     plain = value.item() if isinstance(value, np.generic) else value
     is_inside = is_number(value) and 0 <= plain <= sys.float_info.max
     if not is_inside or (plain == 0 and not include_zero):
@@ -172,8 +172,7 @@ MAX_COUNT = 1_000_000
 UNKNOWN = object()  # the default of a parameter that has none
 UNIONS = (typing.Union, UnionType)
 
-# The declared type of a parameter says what it may be: the check behind the type is called with
-# the name and the value of the parameter.
+# The declared type of a parameter carries its check, which is called with the name and the value.
 Confidence = Annotated[float, lambda name, value: check_confidence_level(value)]
 OpenFraction = Annotated[float, check_fraction]  # in (0, 1)
 Fraction01 = Annotated[float, functools.partial(check_fraction, include_one=True)]  # in (0, 1]
@@ -199,7 +198,7 @@ def check_parameters(estimator: Any) -> None:
     for name, hint in _declared(cls).items():
         value, is_union = getattr(estimator, name), typing.get_origin(hint) in UNIONS
         options = typing.get_args(hint) if is_union else (hint,)
-        is_default = value is getattr(cls, name, UNKNOWN)  # which needs no check
+        is_default = value is getattr(cls, name, UNKNOWN)  # defaults need no check
         if not is_default and not (value is None and type(None) in options):
             for option in options:
                 for check in getattr(option, "__metadata__", ()):
@@ -226,8 +225,8 @@ SAME_SUM = 1e-6  # models in float32 round their sums by less
 def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> FloatArray:
     """Return class probabilities as a float array of shape (n_samples, n_classes).
 
-    Rows whose sum differs from 1 by no more than rounding to two decimals explains (0.005 for each
-    class, 0.05 at most) are divided by their sum. Errors count rows from ``first_row``.
+    A row whose sum differs from 1 by at most the error of rounding to two decimals (0.005 per
+    class, 0.05 in total) is divided by its sum. Errors count rows from ``first_row``.
     """
     p: FloatArray = np.asarray(proba, dtype=np.float64)
     if p.ndim != 2:
@@ -244,7 +243,7 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
         row, n_more = int(wrong.argmax()), int(wrong.sum()) - 1
         fix = "pass normalised probabilities, not logits: apply softmax to these"
         if np.isnan(p[row]).any():
-            fix = "drop the rows with NaN, or repair what made them"
+            fix = "drop the rows with NaN, or fix the model that returned them"
         elif np.abs(np.median(sums) - 100) < 1:
             fix = "divide percent by 100"
         raise InvalidInputError(
@@ -255,6 +254,6 @@ def check_proba(proba: Any, name: str = "proba", *, first_row: int = 0) -> Float
     p = p.copy()
     rounded = off > SAME_SUM
     part = np.ascontiguousarray(p[rounded])
-    # Rows are summed one by one: a product of matrices would round them by the rows next to them.
+    # Rows are summed one by one: in a matrix product, rounding would depend on the other rows.
     p[rounded] = part / part.sum(axis=1, keepdims=True)
     return p

@@ -1,4 +1,4 @@
-"""How numbers, names and endings of files are written: one format each, wherever they stand."""
+"""How numbers, names and file endings are written: one format each, everywhere."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MISSING = "–"
-TOO_FEW = "too few to tell"  # in place of an interval that would be read as a verdict
+TOO_FEW = "too few to tell"  # instead of an interval that would look like a verdict
 RANDOM_ROW = "a random row of a random cluster"
 SHOWN = 8  # names that a sentence lists
-SMALLEST_P = 1e-4  # smaller p-values are all written as below this
-# Unicode categories that steer a terminal or cannot be written: control, format (which holds the
-# marks that reverse text), lone surrogates, separators of lines and of paragraphs.
-STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
+SMALLEST_P = 1e-4  # smaller p-values are written as "< 0.0001"
+# Unicode categories that control a terminal or cannot be written: control, format (including the
+# marks that reverse text), lone surrogates, line separators and paragraph separators.
+CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 JOINERS = "\u200c\u200d"  # format characters that words and emoji need
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 ITEM = re.compile(rf"(?:(?:^|(?<=[,=]))\s*{QUOTED.pattern}\s*(?=[,=]|$)|[^,])++")
 
 
 def either(endings: Sequence[str]) -> str:
-    """Return the endings of files in words: ".csv, .txt or .pq"."""
+    """Return file endings in words: ".csv, .txt or .pq"."""
     *others, last = endings
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -35,39 +35,41 @@ TABLE = either(CSV + PARQUET)
 
 
 def printable(text: object) -> str:
-    """Return a text as a terminal may show it: what would steer the terminal is escaped."""
-    return "".join(ascii(c)[1:-1] if _steers(c) else c for c in str(text))
+    """Return a text that is safe for a terminal: characters that control it are escaped."""
+    return "".join(ascii(c)[1:-1] if _is_control(c) else c for c in str(text))
 
 
 def printable_json(text: str) -> str:
-    """Return JSON with the same meaning in which nothing steers a terminal."""
-    return "".join(json.dumps(c)[1:-1] if _steers(c) else c for c in text)
+    """Return equal JSON that is safe for a terminal."""
+    return "".join(json.dumps(c)[1:-1] if _is_control(c) else c for c in text)
 
 
-def _steers(c: str) -> bool:
-    return not c.isprintable() and unicodedata.category(c) in STEERING and c not in JOINERS
+def _is_control(c: str) -> bool:
+    if c.isprintable() or c in JOINERS:
+        return False
+    return unicodedata.category(c) in CONTROL_CATEGORIES
 
 
 def quoted(name: str) -> str:
-    """Return a name as it is written in a list of the shell, in quotation marks if it needs them.
+    """Return a name as an item of a list in the shell, in quotation marks if it needs them.
 
     >>> print(quoted("age"), quoted("age, in years"), quoted('6" pipe'))
     age "age, in years" "6"" pipe"
     """
-    needs = name != name.strip() or any(sign in name for sign in ',"') or not name
-    return '"' + name.replace('"', '""') + '"' if needs else name
+    is_plain = name and name == name.strip() and not any(sign in name for sign in ',"')
+    return name if is_plain else '"' + name.replace('"', '""') + '"'
 
 
 def unquoted(text: str) -> str:
-    """Return the name that stands in a list of the shell, as :func:`quoted` writes it."""
+    """Return the name that :func:`quoted` wrote."""
     text = text.strip()
     return text[1:-1].replace('""', '"') if QUOTED.fullmatch(text) else text
 
 
 def list_items(text: str) -> list[str]:
-    """Return what stands between the commas of a list of the shell, still in quotation marks.
+    """Split a list in the shell at its commas; items keep their quotation marks.
 
-    Marks are marks at the beginning of an item and behind an equals sign, if they are closed.
+    A mark opens a quotation only at the start of an item or after an equals sign, and if closed.
 
     >>> list_items('a, "b, c" ,d="e, f",6"')
     ['a', '"b, c"', 'd="e, f"', '6"']
@@ -76,24 +78,24 @@ def list_items(text: str) -> list[str]:
 
 
 def shown(names: Iterable[Any]) -> str:
-    """Return the first few names, labels or other things, separated by commas."""
+    """Return the first few items, separated by commas."""
     texts = [str(name) for name in names]
     return ", ".join(texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text of at most so many characters: two thirds from its start, the rest its end."""
+    """Cut a text to at most ``most`` characters: two thirds from its start, one from its end."""
     tail = (most - 1) // 3
     return text if len(text) <= most else f"{text[: most - 1 - tail]}…{text[-tail:]}"
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error of another library says first, or else its kind."""
+    """Return the first line of an error of another library, or its class name if it is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def json_types(value: Any) -> Any:
-    """Return nested numbers, texts, lists and dicts as JSON knows them; NaN becomes None."""
+    """Return nested numbers, texts, lists and dicts as JSON types; NaN becomes None."""
     if isinstance(value, Mapping):
         return {str(key): json_types(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -105,11 +107,11 @@ def json_types(value: Any) -> Any:
 
 
 def repeated(names: list[str]) -> list[str]:
-    """Return the names that stand in a list more than once."""
+    """Return the names that a list holds more than once."""
     return sorted(name for name, times in Counter(names).items() if times > 1)
 
 
-# --- numbers; what is None is missing, and written as a dash ---
+# --- numbers; None is missing, and written as a dash ---
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -118,12 +120,12 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def confidence(share: float) -> str:
-    """Return a confidence level in percent, with the decimals that it has: "90%", "97.5%"."""
+    """Return a confidence in percent, with the decimals that it has: "90%", "97.5%"."""
     return f"{100 * share:.10g}%"
 
 
 def fraction(share: float) -> str:
-    """Return a share as a fraction of one, with three digits: "0.9"."""
+    """Return a share as a decimal number with three digits: "0.9"."""
     return f"{share:.3g}"
 
 
@@ -177,37 +179,36 @@ def p_value(p: float | None, name: str = "p") -> str:
 
 
 def in_clusters(group: Mapping[str, Any]) -> str:
-    """Return how many rows in how many clusters a coverage is of, nothing if it is of rows."""
+    """Return the numbers of rows and clusters behind a coverage, nothing without clusters."""
     n = group.get("n_clusters")
     return "" if n is None else f"{rows(group['n'])} in {clusters(n)}"
 
 
-def coverage_of(group: Mapping[str, Any], whose: str = "") -> str:
-    """Return a coverage and what it is of: a row of a cluster with m rows counts 1/m.
+def coverage_of(group: Mapping[str, Any], suffix: str = "") -> str:
+    """Return a coverage and its rows; in clusters, a row counts 1/m if its cluster has m rows.
 
     >>> coverage_of({"coverage": 0.9, "n": 6080}), coverage_of(
     ...     {"coverage": 0.9, "n": 6080, "n_clusters": 4300}
     ... )
     ('90.0% of 6,080 rows', '90.0% for a random row of a random cluster')
     """
-    of = f"of {rows(group['n'])}" if group.get("n_clusters") is None else f"for {RANDOM_ROW}"
-    return f"{percent(group['coverage'])} {of}{whose}"
+    unit = f"of {rows(group['n'])}" if group.get("n_clusters") is None else f"for {RANDOM_ROW}"
+    return f"{percent(group['coverage'])} {unit}{suffix}"
 
 
 def remarks(group: Mapping[str, Any]) -> list[str]:
-    """Return what test rows say of a group before and after, in a few words each."""
-    verified = "verified to be below, counted on the half of the rows that did not choose it"
-    words = {
+    """Return remarks on the coverage of a group before and after calibration."""
+    texts = {
         "protected": "protected",
-        "verified": verified,
+        "verified": "verified to be below, counted on the half of the rows that did not choose it",
         "made_worse": "made worse",
         "few": TOO_FEW,
     }
-    return [text for name, text in words.items() if group.get(name)]
+    return [text for name, text in texts.items() if group.get(name)]
 
 
 def evidence(group: Mapping[str, Any]) -> str:
-    """Return what must stand next to a coverage: clusters if any, its interval and p-value.
+    """Return the evidence that belongs to a coverage: clusters if any, interval and p-value.
 
     >>> evidence({"n": 1300, "low": 0.8, "high": 0.85, "n_clusters": 1200, "p_value": 0.001})
     '1,300 rows in 1,200 clusters, 95% interval 80.0% to 85.0%, p = 0.0010'

@@ -402,7 +402,7 @@ def test_an_unwritable_path_is_one_sentence_and_leaves_nothing(tmp_path):
         ({"confidence_level": 90}, "did you mean 0.9"),
         ({"significance": 0}, "significance must be"),
         ({"n_directions": 0}, "n_directions must be"),
-        ({"sensitive_features": ["nose"]}, "'nose', which is no column"),
+        ({"sensitive_features": ["nose"]}, "'nose', which is not a column"),
         ({"random_state": "x"}, "random_state must be"),
     ],
 )

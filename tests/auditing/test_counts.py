@@ -173,7 +173,7 @@ def test_clusters_are_no_sensitive_feature():
 @pytest.mark.parametrize(
     ("clusters", "message"),
     [
-        ("nobody", "clusters names 'nobody', which is no column of X; columns:"),
+        ("nobody", "clusters names 'nobody', which is not a column of X; columns:"),
         (["u", None, "v"], "must not be missing, got 1"),
         (["u"], "same number of rows"),
         ([["u"], ["v"], ["w"]], "one id per row"),

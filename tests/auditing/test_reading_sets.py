@@ -122,7 +122,7 @@ def test_a_common_prefix_or_suffix_is_stripped_and_said(labels, names):
     [
         (
             ["p", "q", "r"],
-            r"columns p, q, r, of which none is a label of y \(high, low, mid\); name",
+            r"columns p, q, r, but none is a label of y \(high, low, mid\); name",
         ),
         (["in_LOW", "in_MID", "in_HIGH"], "name its columns after the labels"),
         (["low", "low", "mid"], "distinct names"),

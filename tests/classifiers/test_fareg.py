@@ -286,7 +286,7 @@ def test_recalibration_warns_of_unknown_labels_and_of_too_few_rows(world, fitted
     _, _, test = world
     y = test.y[:400].copy()
     y[:80] = 99
-    with pytest.warns(FaregWarning, match="promised 0.9 needs a share of at most 0.1"):
+    with pytest.warns(FaregWarning, match="promised 0.9, at most 0.1 of every"):
         assert fitted.recalibrated(test.X[:400], y).predict_set(test.X).all()
     with pytest.warns(FaregWarning, match="fewer than 9 calibration points for disadvantage level"):
         few = fitted.recalibrated(test.X[:5], test.y[:5])
@@ -383,7 +383,7 @@ class Pairs(DecisionTreeRegressor):
         ("learn_from", "train", "needs rows to learn from: call fit"),
         ("n_levels", 0, "n_levels must be a whole number"),
         ("cv", 1, "cv must be a whole number"),
-        ("sensitive_features", ["nobody"], "no column of X"),
+        ("sensitive_features", ["nobody"], "not a column of X"),
         ("protect", "everyone", '"found", "nothing", a rule or a list of rules, got .everyone.'),
         ("protect", ["Color = Red"], r"make a rule with Rule.parse\("),
         ("protect", [Rule.parse("Colour = Red")], "has no column Colour; did you mean"),

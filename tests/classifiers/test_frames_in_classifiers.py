@@ -121,7 +121,7 @@ def test_columns_must_be_those_of_calibration(patients, convert):
     assert clf.feature_names_in_.tolist() == list(X.columns)
     in_order = clf.predict_set(convert(X))
     np.testing.assert_array_equal(clf.predict_set(convert(X[X.columns[::-1]])), in_order)
-    with pytest.raises(FaregError, match=r"^X has no column dose; add to .* what is missing$"):
+    with pytest.raises(FaregError, match=r"^X has no column dose; add what is missing to .*$"):
         clf.predict_set(convert(X.drop(columns="dose")))
     with pytest.raises(FaregError, match=r"^X has no column dose; did you mean doses\?$"):
         clf.predict_set(convert(X.rename(columns={"dose": "doses"})))
@@ -199,7 +199,7 @@ STEP = "; mend the rows, or put a step before it that does, with sklearn.pipelin
         (NUMBERS[[]], r"X must have at least one column, got 0 feature\(s\)"),
         (NUMBERS[:0], "X must have at least one row"),
         (NUMBERS.set_axis(["a", "b", 1], axis=1), "of one type, got 'a', 'b', 1; make them texts"),
-        ([[1, 2, 3], [1, 2]], "rows of one length, got a list; fill what is missing"),
+        ([[1, 2, 3], [1, 2]], "rows of one length, got a list; fill the missing values"),
         (NUMBERS.to_numpy() * 1j, "X must hold real numbers, got complex128"),
         (csr_array(NUMBERS.to_numpy()), r"got a sparse matrix; pass X.toarray\(\)"),
         (MISSING, NEEDS + "Input X contains NaN" + STEP),
@@ -230,7 +230,7 @@ def test_a_table_has_the_columns_of_the_estimator_in_any_order():
     other = SplitConformalClassifier(model, random_state=0)
     other.conformalize(NUMBERS[["c", "a", "b"]], LABELS)
     np.testing.assert_array_equal(other.predict_proba(NUMBERS), clf.predict_proba(NUMBERS))
-    with pytest.raises(FaregError, match=r"^X has no column b; add to a, c what is missing$"):
+    with pytest.raises(FaregError, match=r"^X has no column b; add what is missing to a, c$"):
         other.conformalize(NUMBERS[["a", "c"]], LABELS)
     with pytest.raises(
         FaregError, match=r"leave out d with X\[list\(estimator.feature_names_in_\)"

@@ -141,7 +141,7 @@ def spoilt(column, values, rows=slice(None)):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (X.drop(columns="p_mid"), "names 'p_mid', which is no column of X; columns: sex, age"),
+        (X.drop(columns="p_mid"), "names 'p_mid', which is not a column of X; columns: sex, age"),
         (X.assign(**X[NAMES] * 100), "sum to 1, got 100 in row 0 and 399 more; divide perc"),
         (X.assign(**np.log(X[NAMES])), "not logits: apply softmax"),
         (spoilt("p_low", np.nan, [7, 9]), "got nan in row 7 and 1 more; drop the rows with NaN"),

@@ -111,7 +111,7 @@ def test_numbers_as_text_are_learned_as_text_and_told(tmp_path):
     options = ("--target", "y", "--estimator", "logistic", "--out", tmp_path / "m.fareg", "--json")
     told = json.loads(run("fit", tmp_path / "t.csv", *options, "--drop", "set").stdout)
     assert told["accuracy"] == 1
-    sentence = "price: numbers written as text, such as 1,500, each of which is taken as a category"
+    sentence = "price: numbers written as text, such as 1,500, are read as categories"
     assert sum(sentence in note for note in told["warnings"]) == 1
     told = json.loads(
         run("audit", tmp_path / "t.csv", *options[:2], "--sets", "set", "--json").stdout

@@ -19,7 +19,7 @@ from fareg.cli import app
 from forked import started
 from shell import FRAME, run
 
-KEPT = "what was finished is kept, and the same command continues from there"
+KEPT = "finished work is kept, and the same command continues from there"
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
 
@@ -334,7 +334,7 @@ def test_a_dask_scheduler_that_dies_is_one_sentence(place, parts, tmp_path):
     thread.join()
     cluster.join()
     assert code == 1
-    lost = f"Error: the connection to the dask scheduler at {address} was lost; run the same again"
+    lost = f"Error: the connection to the dask scheduler at {address} was lost; run this again"
     assert line.startswith(lost)
     assert line.endswith(f"; {KEPT}\n")
     assert line.count("\n") == 1

@@ -137,10 +137,13 @@ def test_columns_are_chosen_by_a_function_of_the_table_as_it_came():
 @pytest.mark.parametrize(
     ("selection", "sentence"),
     [
-        ("texts", "sensitive_features names 'texts', which is no column of X; columns: text, flag"),
-        (-8, "sensitive_features names -8, which is no column"),
-        (1.5, "sensitive_features names 1.5, which is no column"),
-        ([True, False], "sensitive_features names True, which is no column"),
+        (
+            "texts",
+            "sensitive_features names 'texts', which is not a column of X; columns: text, flag",
+        ),
+        (-8, "sensitive_features names -8, which is not a column"),
+        (1.5, "sensitive_features names 1.5, which is not a column"),
+        ([True, False], "sensitive_features names True, which is not a column"),
         ([], "must name at least one column, got none"),
         (["text", 0], "names text twice"),
         (lambda X: X[:2], "must have one row per row of X, got 2 for 4"),

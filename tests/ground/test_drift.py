@@ -51,7 +51,7 @@ NAN = float("nan")
 CHANGES = {
     "sex": ("FEMALE", "hold a value that fit never had, such as 'FEMALE' (fit had Female, Male)"),
     "town": ("", "hold a value that fit never had, such as '' (fit had town 0, town 1"),
-    "age": (200.0, "lie outside of 18"),
+    "age": (200.0, "lie outside 18"),
     "pay": (NAN, "are empty (1"),
 }
 
@@ -82,7 +82,7 @@ def test_strange_columns_are_told_from_a_twentieth_and_refused_from_half(column,
 
 
 def test_dates_are_told_as_dates():
-    with pytest.raises(FaregError, match="outside of 2020-01-01 to 2021-02-03, such as 2030-01-01"):
+    with pytest.raises(FaregError, match="outside 2020-01-01 to 2021-02-03, such as 2030-01-01"):
         fitted().predict_set(X.assign(day=pd.Timestamp("2030-01-01")))
 
 
@@ -176,7 +176,7 @@ def test_a_recoded_file_is_refused_with_nothing_written(data, place, tmp_path):
     command += [] if data == "odd.csv" else ["--engine", "local:1"]
     told = refused(*command, batch_rows=100)
     assert "column Gender: 70.0% of 1,000 rows hold a value that fit never had" in told
-    assert "as fit had it, or add --accept-drift" in told
+    assert "as it was in fit, or add --accept-drift" in told
     assert "fareg.accept_drift" not in told
     assert not out.exists()
     done = json.loads(run(*command, "--accept-drift", "--json").stdout)

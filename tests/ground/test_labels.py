@@ -38,7 +38,7 @@ def test_true_is_one_as_in_python():
 
 def test_unseen_labels_are_named_as_they_were_written_and_in_order():
     y = ["low"] * 88 + [f"x{i}" for i in (1, 2)]
-    with pytest.warns(FaregWarning, match=r"2 of 90 .* \(x1, x2\), .* at most 0\.1 in every group"):
+    with pytest.warns(FaregWarning, match=r"2 of 90 .* \(x1, x2\), .* at most 0\.1 of every group"):
         calibration_codes(y, ["low", "mid"], alpha=0.1)
     with pytest.warns(FaregWarning, match=r"\(2, 10\)"):
         calibration_codes([0] * 50 + [10, 2], [0, 1], alpha=0.1)

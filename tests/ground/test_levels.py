@@ -202,8 +202,7 @@ def test_columns_without_any_value_are_told():
     for nothing in (None, np.nan, pd.NaT, pd.NA):
         table = pd.DataFrame({"age": [nothing] * 2000 + [3.0], "pay": [nothing] * 2001, "sex": "f"})
         assert doubtful_columns(canonical(table)) == [
-            "pay: no value in 2,001 rows, so nothing can be learned from it; fill it in or leave it"
-            " out"
+            "pay: no value in 2,001 rows, so it can teach nothing; fill it in or leave it out"
         ]
         assert doubtful_columns(canonical(table.assign(more=nothing)))[0].startswith(
             "pay, more: no value"

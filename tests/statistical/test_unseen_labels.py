@@ -68,7 +68,7 @@ def test_split_coverage_is_the_mean_of_its_law(reader, n, share):
 def test_a_share_of_a_fifth_is_told_and_leaves_four_fifths(reader, cls):
     X, y = draw(np.random.default_rng(0), 500, 0.2)
     options = {} if cls is SplitConformalClassifier else {"sensitive_features": ["part", "side"]}
-    with pytest.warns(FaregWarning, match="promised 0.9 needs a share of at most 0.1 in") as told:
+    with pytest.warns(FaregWarning, match="promised 0.9, at most 0.1 of every group") as told:
         cls(reader(), random_state=0, **options).conformalize(X, y)
     assert not any("fewer than" in str(w.message) for w in told)
     covered, _ = coverages(

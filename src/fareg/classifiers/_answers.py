@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
 from fareg._columns import is_frame, select_columns
-from fareg._drift import Summary, check_strange
+from fareg._drift import Summary, check_drift
 from fareg._files import AnyPath, check_output
 from fareg._labels import label_codes, set_text
 from fareg._rows import distinct_rows, numbered_hashes, row_hashes, uniforms_of
@@ -345,7 +345,7 @@ class FittedAnswers:
         """Return the rows that a method was called with, after checks."""
         self._check_fitted()
         rows = read_rows(self, X, proba, sensitive_features, ids)
-        check_strange(self.seen_values_, rows.table, rows.beside)
+        check_drift(self.seen_values_, rows.table, rows.beside)
         return rows
 
     def _people(self, rows: Rows) -> pd.DataFrame:
