@@ -20,6 +20,7 @@ SMALLEST_P = 1e-4  # smaller p-values are written as "< 0.0001"
 CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 JOINERS = "\u200c\u200d"  # format characters that words and emoji need
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
+LEVEL = re.compile(r"((?:^| and )[^=<>]*[^=<>\s])=(?=\S)")  # the name of a column and its sign
 ITEM = re.compile(rf"(?:(?:^|(?<=[,=]))\s*{QUOTED.pattern}\s*(?=[,=]|$)|[^,])++")
 
 
@@ -176,6 +177,15 @@ def p_value(p: float | None, name: str = "p") -> str:
     """Return a p-value as an equation: "p = 0.031", "adjusted p < 0.0001"."""
     text = probability(p)
     return f"{name} {text}" if text.startswith("<") else f"{name} = {text}"
+
+
+def group_name(name: str) -> str:
+    """Return the stored name of a group as people read it, with spaces as in rules.
+
+    >>> group_name("sex=Female and age > 60"), group_name("sex = Female")
+    ('sex = Female and age > 60', 'sex = Female')
+    """
+    return LEVEL.sub(r"\1 = ", name)
 
 
 def in_clusters(group: Mapping[str, Any]) -> str:

@@ -138,7 +138,7 @@ def _numbers():
 @pytest.mark.parametrize(
     ("sets", "y", "classes", "message"),
     [
-        (LISTS, Y, ["a", "b"], "'c' in row 1, which is none of the classes"),
+        (LISTS, Y, ["a", "b"], "'c' in row 1, which is not one of the classes"),
         (MARKS, Y, ["a", "b"], "3 columns of sets, got 2 labels"),
         (MARKS, Y, ["a", "b", "b"], "distinct labels"),
         (MARKS, ["a", "b", "a", "b"], None, "pass classes"),

@@ -19,7 +19,7 @@ from fareg import (
 from fareg.auditing import RowLevels, compare_sets
 from fareg.auditing._rate import Audited, Count, Promise
 from fareg.auditing._reading import read_clusters, warn_of_repeats
-from fareg.auditing._search import Question, _Proposer, search
+from fareg.auditing._search import SearchPlan, _Proposer, search
 from fareg.metrics import clopper_pearson
 
 NINETY = Promise(0.9)
@@ -42,7 +42,7 @@ def test_the_average_over_draws_equals_many_draws():
     people = Audited(pd.DataFrame(index=range(200)), covered, np.ones(200, dtype=int), clusters)
     counts = []
     for _ in range(4000):
-        rows = people.one_of_each(rng)
+        rows = people.one_of_each_cluster(rng)
         assert len(rows) == len(np.unique(clusters))
         counts.append(rows.covered.sum())
     count = Count.of(covered, clusters)
@@ -166,7 +166,7 @@ def test_positions_of_sensitive_features_are_those_of_the_table(frame, selection
 def test_clusters_are_no_sensitive_feature():
     X = pd.DataFrame({"who": [1, 2, 1], "age": [1.0, 2.0, 3.0]})
     for selection in (["who"], [0], "who"):
-        with pytest.raises(FaregError, match="must not hold the clusters, got who"):
+        with pytest.raises(FaregError, match="must not include the clusters, got who"):
             audit(X, ["a"] * 3, [["a"]] * 3, clusters="who", sensitive_features=selection)
 
 
@@ -193,7 +193,7 @@ def test_a_finding_needs_a_fifth_of_the_halves_and_pays_for_all_of_them(n_reject
     inside = rule.inside(people.columns)
     said = [(testing, [(inside, 0.001 if i < n_rejecting else 1.0)]) for i in range(20)]
     proposer = _Proposer(people, np.zeros(n), lambda *_: 1.0, 8, lambda _: inside)
-    found = proposer._judged(rule, inside, said, Question(NINETY, 0.05, 20))
+    found = proposer._judged(rule, inside, said, SearchPlan(NINETY, 0.05, 20))
     assert found.adjusted_p_value == pytest.approx(adjusted)
     assert found.is_finding == (adjusted < 0.05)
     assert (found.n_found, found.rate.n) == (20, 100)
@@ -209,7 +209,7 @@ def copies(n, times, rng):
 def accused(columns, covered, seed, clusters=None):
     groups, _ = search(
         Audited(columns, covered, np.ones(len(covered), dtype=np.int64), clusters),
-        Question(Promise(0.9), 0.05, 20),
+        SearchPlan(Promise(0.9), 0.05, 20),
         np.random.default_rng(seed),
     )
     return any(group.is_finding for group in groups)

@@ -124,12 +124,12 @@ def test_low_coverage_names_the_worst_or_counts_those_it_has():
 
 def test_a_group_that_explains_low_coverage_is_mended_first():
     low = {"share": 0.844, "high": 0.853, "n": 5449}
-    rest = Rate(4739, 0.89, 0.881, 0.899)
-    told = audit_verdict(replace(facts([group()], **low), rest=rest), {})
-    assert "Everyone in none of the groups found is covered 89.0%." in told.sentence
+    outside = Rate(4739, 0.89, 0.881, 0.899)
+    told = audit_verdict(replace(facts([group()], **low), outside=outside), {})
+    assert "Outside the groups found, coverage is 89.0%." in told.sentence
     assert [step[:15] for step in told.next_steps] == ["Don't rely on t", "Calibrate again"]
-    rest = Rate(4739, 0.895, 0.887, 0.903)
-    told = audit_verdict(replace(facts([group()], **low), rest=rest), {})
+    outside = Rate(4739, 0.895, 0.887, 0.903)
+    told = audit_verdict(replace(facts([group()], **low), outside=outside), {})
     assert [step[:15] for step in told.next_steps] == ["Don't rely on t"]
 
 
@@ -279,7 +279,7 @@ def test_a_repair_is_the_headline():
         assert words in told.sentence
     assert "chance" not in told.sentence
     short = fitted([repair(after=0.87, low=0.83)])
-    assert "the gap that is left may be chance" in short.sentence
+    assert "the gap that is left may be due to chance" in short.sentence
 
 
 @pytest.mark.parametrize(
@@ -349,7 +349,7 @@ def test_who_was_made_worse_leads_if_there_are_rows_to_tell():
     assert told.status == "finding"
     assert told.label == "One group was made worse; one group was under-covered and is repaired"
     assert told.sentence.startswith("Made worse: HURT: 91.0%")
-    assert told.more["made_worse"] == ["HURT"]
+    assert told.extra["made_worse"] == ["HURT"]
     few = replace(worse, after=replace(worse.after, n=FEW))
     assert fitted([repair()], made_worse=[few]) == fitted([repair()])
     low = fitted([], facts(share=0.8, high=0.82), made_worse=[worse])
@@ -363,7 +363,7 @@ def test_empty_sets_are_explained_once_there_are_more_than_one_in_a_hundred():
     *steps, step = fitted(empty={"share": 0.076, "right": 0.994, "accuracy": 0.957}).next_steps
     assert tuple(steps) == fitted().next_steps
     assert "7.6% of the sets are empty, and the top label is right for 99.4%" in step
-    assert "the model is right for 95.7%, more than the 90% asked for" in step
+    assert "the model is right for 95.7%, more than the 90% promised" in step
     assert "allow_empty" in step
     told = fitted(empty={"share": 0.076, "right": 0.5, "accuracy": 0.8}).next_steps[-1]
     assert "more than" not in told

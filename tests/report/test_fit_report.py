@@ -107,17 +107,17 @@ def test_the_page_draws_the_story_and_says_if_nobody_is_named(trial):
     summary = trial.comparison.to_dict()
     page = render_report(summary)
     assert page.count('class="point after"') == 2 * len(summary["story"]["rows"]) + 1  # legend
-    assert "Nobody: on the rows that calibrate" not in page
+    assert "Nobody: on the calibration rows" not in page
     assert "a higher threshold than with split conformal sets" in page
     other = render_report({**summary, "comparison_labels": ["Exhaustive", "FaReG"]})
-    assert "Clearly covered too rarely by split conformal sets" in other
+    assert "Split conformal sets clearly cover these groups too rarely" in other
     assert "Exhaustive covers" in other
     # calibration made one level of three, and a fourth has no rows
     nobody = story_of([0, 1, 2, 2], n_levels=4)
     assert nobody["rows"][-1]["before"] is nobody["rows"][-1]["after_size"] is None
     page = render_report({**summary, "story": nobody, "groups": []})
     assert "joined all levels" in page
-    assert "Nobody: on the rows that calibrate" in page
+    assert "Nobody: on the calibration rows" in page
     assert "all the same: " not in page
     found = {"n_found": 18, "n_splits": 20, "n_new": 400, "coverage": 0.7, "rule": "north"}
     found |= {"low": 0.6, "high": 0.8, "n": 400, "share": 0.3, "adjusted_p_value": 0.01}

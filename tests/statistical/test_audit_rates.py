@@ -13,7 +13,7 @@ from fareg._columns import select_columns
 from fareg._encoding import gradient_boosting
 from fareg.auditing import Promise
 from fareg.auditing._rate import Audited
-from fareg.auditing._search import Question, search
+from fareg.auditing._search import SearchPlan, search
 from fareg.datasets import make_synthetic
 from fareg.metrics import is_covered
 
@@ -25,7 +25,7 @@ SIGNIFICANCE = 0.05
 def verified(columns, covered, seed):
     groups, _ = search(
         Audited(columns, covered, np.ones(len(covered), dtype=np.int64)),
-        Question(Promise(LEVEL), SIGNIFICANCE, 20),
+        SearchPlan(Promise(LEVEL), SIGNIFICANCE, 20),
         np.random.default_rng(seed),
     )
     return groups

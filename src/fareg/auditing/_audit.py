@@ -1,4 +1,4 @@
-"""The audit itself: read the sets, measure, discover, verify."""
+"""Run an audit: read the sets, measure coverage, find groups and verify them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from fareg._words import percent, rows
 from fareg.auditing._rate import Audited, Promise, Rate
 from fareg.auditing._reading import read_clusters, read_sets, warn_of_repeats
 from fareg.auditing._result import AuditResult
-from fareg.auditing._search import Finding, Question, search, simulated_power
+from fareg.auditing._search import Finding, SearchPlan, search, simulated_power
 from fareg.auditing._tables import (
     SLABS,
     first_table,
@@ -77,8 +77,8 @@ def audit(
 
     Groups are proposed on random halves of the rows and tested on the other halves, exactly. If
     the rows are independent and coverage is at least ``confidence_level`` in every group,
-    ``P(any finding) <= significance``, whatever was searched. Groups whose sets are much larger
-    than those of others are looked for in the same way.
+    ``P(any finding) <= significance``, however many groups were searched. Groups with much larger
+    sets are found in the same way.
 
     Parameters
     ----------
@@ -92,40 +92,38 @@ def audit(
         fareg makes, or (n_samples, n_classes, 1), as MAPIE does; or one list of labels per row, as
         crepes does, also as a column of a frame.
     classes : array of shape (n_classes,), optional
-        The label of each column of ``sets``. None: the names of a frame, or the sorted labels of
-        ``y`` if there are as many of them as columns; for lists, all labels that occur.
+        The label of each column of ``sets``. None takes the column names of a frame, or the sorted
+        labels of ``y`` if there is one per column; for lists, all labels that occur.
     sensitive_features : names, positions, callable or frame, optional
-        Columns of ``X`` in which groups are looked for, or a frame next to it with as many rows;
-        None for all columns.
+        Columns of ``X`` that may define groups, or a frame with as many rows; None for all columns.
     confidence_level : float, default=0.9
         Coverage that the sets promise.
     significance : float, default=0.05
-        Probability of any false finding that is allowed.
+        Allowed probability of any false finding.
     clusters : name or position of a column of ``X``, or array of shape (n_samples,), optional
-        Which rows belong together: rows with the same id may depend on each other in any way, those
-        of different ids are independent. Every coverage is that of a random row of a random
-        cluster: a row of one with m rows counts 1/m. The column defines no groups. None says that
-        all rows are independent; copies of rows then give a warning.
+        Which rows belong together: rows with the same id may depend on each other in any way, rows
+        with different ids are independent. Every coverage is that of a random row of a random
+        cluster: a row of a cluster with m rows counts 1/m. The column defines no groups. None means
+        that all rows are independent; copies of rows then give a warning.
     n_calibration : int, optional
-        How many rows calibrated the predictor; with clusters, how many of these. A valid predictor
-        then has the coverage that it promises on average over calibrations, and is not accused of
-        the difference that its own calibration rows make. If None, coverage must reach
-        ``confidence_level`` itself.
+        How many rows calibrated the predictor; with clusters, how many clusters. A valid predictor
+        has the promised coverage on average over calibrations, and the tests then allow for the
+        luck of its own calibration. If None, coverage must reach ``confidence_level`` itself.
     n_splits : int, default=20
-        How many random halves propose and test. More make the answer depend less on the seed.
+        How many random halves propose and test. With more, the answer depends less on the seed.
     groups : sequence of Rule or of words, default=()
-        Groups to tell in the first table whatever is found, such as those that a model protects.
-        Their columns must be among those in which groups are looked for.
+        Groups to show in the first table whatever is found, such as those that a model protects.
+        Their columns must be among the sensitive features.
     predicted : array of shape (n_samples,), optional
-        The top label of each row, to tell how often it is right in each group.
+        The top label of each row; the tables then show how often it is right in each group.
     n_directions, n_permutations : int, default=100 and 100
-        Effort of the worst-slab search: random directions next to the fitted one, and shuffles
+        Effort of the worst-slab search: random directions next to the fitted one, and permutations
         behind its null band.
     measures : bool, default=True
-        Whether to compute worst slabs and excess risk too. The verdict needs neither, and most of
-        the time goes there.
+        Whether to compute worst slabs and excess risk too. They take most of the time, and the
+        verdict needs neither.
     random_state : int, RandomState, Generator or None
-        Seed of the split and of everything else.
+        Seed of the random halves and of all other random draws.
     progress : function, optional
         Called with the name of each stage when it begins.
 
@@ -154,49 +152,51 @@ def audit(
         check_function("progress", progress)
     if n_calibration is not None:
         check_count("n_calibration", n_calibration, maximum=MAX_CALIBRATION)
-    level = float(confidence_level)
-    promise = Promise(level, n_calibration)
+    confidence_level = float(confidence_level)
+    promise = Promise(confidence_level, n_calibration)
     X = check_table(X)
     cluster, selection = read_clusters(X, clusters, sensitive_features)
-    columns, notes = _tamed(select_columns(X, selection))
-    named = _rules(groups)
-    for rule in named:
+    columns, notes = _without_infinities(select_columns(X, selection))
+    group_rules = _parsed_rules(groups)
+    for rule in group_rules:
         check_columns(rule.features, list(map(str, columns)), "sensitive_features")
     check_same_length(X=columns, y=y)
     check_same_order(X=X, y=y, sets=sets, clusters=clusters, sensitive_features=sensitive_features)
     notes += doubtful_columns(columns)
     table = read_sets(sets, y, classes)
-    right = None if predicted is None else _right(predicted, check_labels(y))
-    people = Audited(columns, table.covered, table.size, cluster, right)
+    is_right = None if predicted is None else _is_right(predicted, check_labels(y))
+    people = Audited(columns, table.covered, table.size, cluster, is_right)
     if clusters is None:
         notes += warn_of_repeats(X, y)
     rng = np.random.default_rng(hash_key(random_state))
-    tell = progress or (lambda stage: None)
-    tell("looking for groups on random halves, testing them on the others")
-    ask = Question(promise, significance, n_splits)
-    found, unequal = search(people, ask, rng)
-    power = tuple(simulated_power(people, ask, rng))
-    # Measures that assume independent rows see one row of each cluster.
-    drawn = people.one_of_each(rng)
-    levels, pairs = level_tables(people, level)
-    by_label = label_table(y, people, level)
+    begin_stage = progress or (lambda stage: None)
+    begin_stage("looking for groups on random halves, testing them on the others")
+    plan = SearchPlan(promise, significance, n_splits)
+    found, unequal = search(people, plan, rng)
+    power = tuple(simulated_power(people, plan, rng))
+    # Measures that assume independent rows get one row of each cluster.
+    independent = people.one_of_each_cluster(rng)
+    levels, pairs = level_tables(people, confidence_level)
+    by_label = label_table(y, people, confidence_level)
     listed = None if selection is None else list(map(str, columns))
     slabs, risk = pd.DataFrame(columns=list(SLABS)), ExcessRisk(*[float("nan")] * 3)
-    if measures and len(drawn) > 1:
-        tell("searching for the worst slabs")
-        slabs = slab_curve(drawn, n_directions=n_directions, n_permutations=n_permutations, rng=rng)
-        tell("measuring the excess risk")
-        some = drawn.sample(MAX_ROWS_ERT, rng)
+    if measures and len(independent) > 1:
+        begin_stage("searching for the worst slabs")
+        slabs = slab_curve(
+            independent, n_directions=n_directions, n_permutations=n_permutations, rng=rng
+        )
+        begin_stage("measuring the excess risk")
+        sample = independent.sample(MAX_ROWS_ERT, rng)
         risk = excess_risk_parts(
-            some.columns,
-            some.covered,
-            confidence_level=level,
-            n_splits=min(5, len(some)),
+            sample.columns,
+            sample.covered,
+            confidence_level=confidence_level,
+            n_splits=min(5, len(sample)),
             random_state=rng,
         )
     seed = int(random_state) if isinstance(random_state, int | np.integer) else None
     result = AuditResult(
-        confidence_level=level,
+        confidence_level=confidence_level,
         significance=float(significance),
         n_samples=len(people),
         n_splits=n_splits,
@@ -207,7 +207,7 @@ def audit(
         set_sizes=_set_sizes(people),
         groups=found,
         unequal=unequal,
-        table=first_table(people, named, found, unequal, by_label, listed),
+        table=first_table(people, group_rules, found, unequal, by_label, listed),
         levels=levels,
         pairs=pairs,
         by_label=by_label,
@@ -216,9 +216,9 @@ def audit(
         excess_risk_under=risk.under,
         power=power,
         picture=None,
-        notes=(*table.notes, *notes, *_told(people, promise)),
+        notes=(*table.notes, *notes, *_notes_on_rows(people, promise)),
         least_coverage=promise.least_coverage,
-        rest=_rest(people, found),
+        rest=_rate_outside(people, found),
         about={"date": date.today().isoformat(), "seed": seed},
     )
     if (main := result.facts.main) is None:
@@ -226,11 +226,11 @@ def audit(
     return replace(result, picture=group_picture(people, main.mask, main.features))
 
 
-def _rules(groups: Any) -> list[Rule]:
-    """Return the rules of groups: rules, findings or words."""
-    own = list(groups) if isinstance(groups, list | tuple) else [groups]
-    rules = [Rule.parse(one) if isinstance(one, str) else getattr(one, "rule", one) for one in own]
-    if wrong := [one for one in rules if not isinstance(one, Rule)]:
+def _parsed_rules(groups: Any) -> list[Rule]:
+    """Return groups as rules; each may be a rule, a finding or words."""
+    groups = list(groups) if isinstance(groups, list | tuple) else [groups]
+    rules = [Rule.parse(g) if isinstance(g, str) else getattr(g, "rule", g) for g in groups]
+    if wrong := [rule for rule in rules if not isinstance(rule, Rule)]:
         raise InvalidInputError(
             f"groups must be a list of rules or of words, got {wrong[0]!r}; write "
             '"sex = Female and age > 60"'
@@ -238,26 +238,26 @@ def _rules(groups: Any) -> list[Rule]:
     return rules
 
 
-def _rest(people: Audited, found: Sequence[Finding]) -> Rate | None:
-    """Return the rate of everyone in no finding, None if nobody is left or nothing was found."""
-    inside = [own.mask for own in found if own.is_finding]
-    others = ~np.any(inside, axis=0) if inside else np.zeros(len(people), dtype=bool)
-    return people.rate(others) if others.any() else None
+def _rate_outside(people: Audited, groups: Sequence[Finding]) -> Rate | None:
+    """Return the rate of everyone outside all findings, None if nobody is or nothing was found."""
+    masks = [group.mask for group in groups if group.is_finding]
+    outside = ~np.any(masks, axis=0) if masks else np.zeros(len(people), dtype=bool)
+    return people.rate(outside) if outside.any() else None
 
 
-def _right(predicted: Any, labels: Any) -> Any:
-    """Tell which rows have the label that was predicted."""
-    guess = np.asarray(predicted)
-    if guess.shape != labels.shape:
+def _is_right(predicted: Any, labels: Any) -> Any:
+    """Return whether the predicted label of each row is its true label."""
+    predicted = np.asarray(predicted)
+    if predicted.shape != labels.shape:
         raise InvalidInputError(
             f"predicted must be one label per row, of shape {labels.shape}, got shape "
-            f"{guess.shape}; pass model.predict(X)"
+            f"{predicted.shape}; pass model.predict(X)"
         )
-    return guess == labels
+    return predicted == labels
 
 
-def _told(people: Audited, promise: Promise) -> list[str]:
-    """Return what the audit was told about its rows and about the predictor."""
+def _notes_on_rows(people: Audited, promise: Promise) -> list[str]:
+    """Return notes on clusters and calibration rows, as far as the caller named them."""
     notes = []
     unit: Callable[[int], str] = rows
     if people.clusters is not None:
@@ -268,21 +268,21 @@ def _told(people: Audited, promise: Promise) -> list[str]:
         )
     if promise.n_calibration is not None:
         notes.append(
-            f"these sets were calibrated on {unit(promise.n_calibration)}; bad luck in drawing "
-            f"these can lower the coverage of everyone to {percent(promise.least_coverage)} though "
-            "the promise is kept, and the tests allow for that"
+            f"these sets were calibrated on {unit(promise.n_calibration)}; an unlucky draw of "
+            f"these can lower overall coverage to {percent(promise.least_coverage)} although the "
+            "promise is kept, and the tests allow for that"
         )
     return notes
 
 
-def _tamed(columns: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Take infinite numbers as missing, and huge ones as the largest that every model can hold."""
+def _without_infinities(columns: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Treat infinite numbers as missing, and huge ones as the largest that every model can hold."""
     numeric = columns.select_dtypes("number").columns
     infinite = columns[numeric].isin([np.inf, -np.inf])
-    tame = columns.copy()
-    tame[numeric] = cut_huge(columns[numeric].mask(infinite))
+    columns = columns.copy()
+    columns[numeric] = cut_huge(columns[numeric].mask(infinite))
     names = [str(name) for name in numeric if infinite[name].any()]
-    return tame, [f"infinite values count as missing in {', '.join(names)}"] if names else []
+    return columns, [f"infinite values count as missing in {', '.join(names)}"] if names else []
 
 
 def _set_sizes(people: Audited) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Two kinds of prediction sets on the same rows: who was helped, what it cost, what is left."""
+"""Compare two kinds of prediction sets on the same rows: who was helped, what it cost."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from fareg.auditing._audit import audit
 from fareg.auditing._rate import Audited, Promise
 from fareg.auditing._reading import read_clusters
 from fareg.auditing._result import AuditResult, write_tables, written
-from fareg.auditing._tables import BOTH, group_changes, levels_before_and_after, records
+from fareg.auditing._tables import (
+    MOMENT_COLUMNS,
+    group_changes,
+    levels_before_and_after,
+    records,
+)
 from fareg.auditing._verdict import Change, fit_verdict
 from fareg.metrics import coverage_by_label, is_covered
 from fareg.report import render_card, render_markdown, render_report, words
 
-TAGGED = [
-    "protected",
-    "verified",
-    "made_worse",
-    "few",
-]  # what is said of a group next to its numbers
+TAGS = ["protected", "verified", "made_worse", "few"]  # shown next to the name of a group
 
 
 @dataclass(frozen=True, eq=False)
 class RowLevels:
-    """Levels of disadvantage of test rows, and where thresholds begin to be raised."""
+    """Levels of disadvantage of test rows, and the lowest level with a raised threshold."""
 
     levels: IntArray  # (n_samples,) 0 for the least disadvantaged
     n_levels: int
-    # the first whose threshold is above that of split conformal sets; 0 if everyone shares one
+    # the first with a threshold above that of split conformal sets; 0 if all share one threshold
     first_raised: int
 
 
@@ -48,29 +48,28 @@ class Comparison:
     Attributes
     ----------
     names : pair of str
-        What to call the sets before and after.
+        Names of the sets before and after.
     label_conditional : bool
         Whether every label was calibrated by itself.
     named : list of Rule, or None
-        The groups that the classifier named: words as ``text``, and ``inside``, which finds rows.
-        None if the method names no groups that it could verify.
+        The groups that the classifier named; None if the method verifies no groups.
     groups : DataFrame
-        The groups that the classifier named, those that it protects, those that the audit
-        verified, and levels: group, named, protected (it has a threshold of its own), verified (on
-        test rows that did not choose the group; only these are counted),
-        n, share, p_value (exact, that coverage before is below the level), least_coverage (what the
-        draw of the calibration rows excuses), before and after, each with the ends of its interval,
-        made_worse (coverage fell, and lies below the level, both beyond chance) and few (too few
-        rows to tell). With clusters also n_clusters: every coverage, here, in ``before``, ``after``
-        and ``story``, is that of a random row of a random cluster.
+        Groups that the classifier named or protects, groups that the audit verified, and
+        categories. Columns: group, named, protected (it has its own threshold), verified (on test
+        rows that did not choose the group; only these are counted), n, share, p_value (exact, that
+        coverage before is below the promise), least_coverage (the lowest coverage that an unlucky
+        calibration explains), before and after with their intervals, made_worse (coverage fell, and
+        lies below the promise, both beyond chance) and few (too few rows to tell). With clusters
+        also n_clusters: every coverage, here, in ``before``, ``after`` and ``story``, is that of a
+        random row of a random cluster.
     left : AuditResult
         The audit of the sets after.
     story : dict or None
         How disadvantage is spread, what changed and what it cost; None without levels.
     about : dict
-        Where the numbers come from: date and seed, and what else is known.
+        Where the numbers come from: date, seed, and what else is known.
     promise : str
-        What the sets after promise, and on which condition.
+        The promise of the sets after, with its condition.
     y : array of shape (n_samples,)
         The true labels.
     sets, people : dict
@@ -83,8 +82,8 @@ class Comparison:
     >>> from fareg.datasets import make_synthetic
     >>> data = make_synthetic(1500, random_state=0)
     >>> clf = SplitConformalClassifier(random_state=0).fit(data.X[:1000], data.y[:1000])
-    >>> told = clf.report(data.X[1000:], data.y[1000:], measures=False)
-    >>> told.before == told.after
+    >>> comparison = clf.report(data.X[1000:], data.y[1000:], measures=False)
+    >>> comparison.before == comparison.after
     True
     """
 
@@ -124,13 +123,13 @@ class Comparison:
     def empty(self) -> dict[str, Any]:
         """Of the empty sets after: ``share``, how often the top label is ``right``, accuracy."""
         rows = self.people["after"]
-        nothing = rows.size == 0
-        right = float(np.asarray(rows.is_top_right)[nothing].mean()) if nothing.any() else None
-        return {"share": float(nothing.mean()), "right": right, "accuracy": self.accuracy}
+        is_empty = rows.size == 0
+        right = float(np.asarray(rows.is_top_right)[is_empty].mean()) if is_empty.any() else None
+        return {"share": float(is_empty.mean()), "right": right, "accuracy": self.accuracy}
 
     @cached_property
     def by_label(self) -> list[dict[str, Any]]:
-        """Coverage of the test rows by true label: the sets after, and those before."""
+        """Coverage of the test rows by true label, with the coverage before."""
         rows = self.people["before"]
         earlier = coverage_by_label(self.y, rows.covered, clusters=rows.clusters)
         before = dict(zip(map(str, earlier["label"]), earlier["coverage"], strict=True))
@@ -139,12 +138,12 @@ class Comparison:
     @property
     def opening(self) -> list[str]:
         """What is promised, on which condition, and what the model did not read."""
-        told = {"promise": self.promise, "not_read": self.about.get("not_read")}
-        return replace(self.left, about=told).opening
+        about = {"promise": self.promise, "not_read": self.about.get("not_read")}
+        return replace(self.left, about=about).opening
 
     @cached_property
     def verdict(self) -> dict[str, Any]:
-        """What is said first, from what was repaired and from the audit of what is left."""
+        """The verdict, from what was repaired and from the audit of what is left."""
         changes = {
             name: [Change.of_row(row) for row in records(self.groups[self.groups[name]])]
             for name in ("named", "made_worse")
@@ -163,38 +162,37 @@ class Comparison:
         verdict = self.verdict
         lines = [f"{verdict['label']}: {verdict['sentence']}"]
         lines += [f"  next       {step}" for step in verdict["next_steps"]]
-        for moment, told in zip(("before", "after"), self._told(), strict=True):
-            lines.append(f"  {moment:<10} {told}, {words.rows(len(self.y))}")
+        for moment, numbers in zip(("before", "after"), self._key_numbers(), strict=True):
+            lines.append(f"  {moment:<10} {numbers}, {words.rows(len(self.y))}")
         return "\n".join(map(words.printable, lines))
 
     __str__ = summary
 
-    def _told(self) -> list[str]:
-        """Return coverage and size of the sets before, and of those after, in words."""
+    def _key_numbers(self) -> list[str]:
+        """Return coverage and size in words, of the sets before and of those after."""
         return [
-            f"{name}: {words.percent(own['coverage'])} covered, {words.size(own['mean_size'])} "
+            f"{name}: {words.percent(sets['coverage'])} covered, {words.size(sets['mean_size'])} "
             "labels per set"
-            for name, own in zip(self.names, (self.before, self.after), strict=True)
+            for name, sets in zip(self.names, (self.before, self.after), strict=True)
         ]
 
     def __repr__(self) -> str:
         return (
             f"Comparison(names={self.names}, n_samples={len(self.y)}, "
-            f"status={self.verdict['status']!r}, named={[own.text for own in self.named or ()]})"
+            f"status={self.verdict['status']!r}, named={[rule.text for rule in self.named or ()]})"
         )
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the verdict, and the groups before and after."""
-
         return render_card(
             {
                 "title": f"{self.names[1]} on {words.rows(len(self.y))}",
-                "facts": "; ".join(self._told()),
+                "facts": "; ".join(self._key_numbers()),
                 **self.verdict,
                 "head": ("Group", "Rows", *self.names),
                 "rows": [
                     [
-                        ", ".join([row["group"], *words.remarks(row)]),
+                        ", ".join([words.group_name(row["group"]), *words.remarks(row)]),
                         words.count(row["n"]),
                         *(words.percent(row[moment]) for moment in ("before", "after")),
                     ]
@@ -212,9 +210,9 @@ class Comparison:
         summary: dict[str, Any] = self.left.to_dict()
         if not np.array_equal(self.sets["before"], self.sets["after"]):
             for moment in ("before", "after"):
-                own = {f"{moment}{ending}": name for ending, name in BOTH.items()}
-                columns = [*TAGGED, "named", "p_value", "group", "n", *own]
-                table = self.groups[columns].rename(columns=own)
+                names = {f"{moment}{ending}": name for ending, name in MOMENT_COLUMNS.items()}
+                columns = [*TAGS, "named", "p_value", "group", "n", *names]
+                table = self.groups[columns].rename(columns=names)
                 summary[moment] = records(table[table["n"] > 0])
         return {
             **summary,
@@ -234,7 +232,7 @@ class Comparison:
         write_text(path, render_report(self.to_dict()))
 
     def to_card(self, path: AnyPath | None = None) -> str:
-        """Return a section of a model card: Markdown after YAML, of the sets after."""
+        """Return a section of a model card on the sets after, Markdown after YAML."""
         return written(path, render_markdown(self.to_dict(), as_card=True))
 
     def to_tables(self, folder: AnyPath) -> None:
@@ -244,9 +242,9 @@ class Comparison:
         write_tables(folder, {"before_and_after": self.groups, "disadvantage": levels})
 
     def fails(self, gate: str) -> bool:
-        """Tell whether a gate is shut, as :meth:`AuditResult.fails` does, for the sets after."""
-        worse = gate == "found" and bool(self.verdict["made_worse"])
-        return worse or self.left.fails(gate)
+        """Return whether a gate is shut for the sets after, as :meth:`AuditResult.fails` does."""
+        is_worse = gate == "found" and bool(self.verdict["made_worse"])
+        return is_worse or self.left.fails(gate)
 
 
 def compare_sets(
@@ -271,12 +269,12 @@ def compare_sets(
     promised: str = "",
     random_state: Any = None,
 ) -> Comparison:
-    """Compare the sets ``before`` and ``after`` on rows that neither of them has seen.
+    """Compare the sets ``before`` and ``after`` on rows that were used for neither.
 
-    ``sets`` holds two bool arrays of shape (n_samples, n_classes); ``named`` are objects with a
-    ``rule``, or None; ``protected`` are rules; ``levels`` are those of disadvantage; ``listed`` are
-    columns whose levels a reader wants to see; ``promised`` is the promise of the sets after, in a
-    sentence. All else is as in :func:`fareg.audit` and in :class:`Comparison`.
+    ``sets`` holds two bool arrays of shape (n_samples, n_classes). ``named`` are objects with a
+    ``rule``, or None, and ``protected`` are rules. ``levels`` are levels of disadvantage.
+    ``listed`` are the columns whose categories are shown. ``promised`` states the promise of the
+    sets after. All else is as in :func:`fareg.audit` and in :class:`Comparison`.
     """
     promise = Promise.of_fitted(float(confidence_level), n_calibration)
     left = audit(
@@ -294,11 +292,13 @@ def compare_sets(
     )
     columns = select_columns(X, sensitive_features)
     rules = None if named is None else [group.rule for group in named]
-    right = np.asarray(predicted) == np.asarray(y)
+    is_right = np.asarray(predicted) == np.asarray(y)
     ids, _ = read_clusters(X, clusters, sensitive_features)
     people = {
-        moment: Audited(columns, is_covered(y, own, classes=classes), own.sum(axis=1), ids, right)
-        for moment, own in sets.items()
+        moment: Audited(
+            columns, is_covered(y, marks, classes=classes), marks.sum(axis=1), ids, is_right
+        )
+        for moment, marks in sets.items()
     }
     return Comparison(
         names=names,
@@ -316,20 +316,20 @@ def compare_sets(
 
 
 def level_story(
-    told: RowLevels, people: Mapping[str, Audited], named: Sequence[Any] = ()
+    levels: RowLevels, people: Mapping[str, Audited], named: Sequence[Any] = ()
 ) -> dict[str, Any]:
-    """Return the facts of a report about levels of disadvantage, in plain types.
+    """Return what a report shows of levels of disadvantage, in plain types.
 
-    ``rows`` has one per level, ``top`` joins the levels whose thresholds were raised, ``others``
-    the rest (None if everyone shares one threshold).
+    ``rows`` has one entry per level, ``top`` joins the levels with raised thresholds, and
+    ``others`` joins all other levels (None if everyone shares one threshold).
     """
-    n_levels, first = told.n_levels, told.first_raised
-    is_top = (told.levels >= first).astype(np.int64)
+    n_levels, first = levels.n_levels, levels.first_raised
+    is_top = (levels.levels >= first).astype(np.int64)
     others, top = records(levels_before_and_after(is_top, 2, people).drop(columns="level"))
     return {
         "n_levels": n_levels,
         "named": [rule.text for rule in named],
-        "rows": records(levels_before_and_after(told.levels, n_levels, people)),
+        "rows": records(levels_before_and_after(levels.levels, n_levels, people)),
         "top": {**top, "first": first, "last": n_levels - 1},
         "others": others if first > 0 else None,
     }

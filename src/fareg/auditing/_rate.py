@@ -1,9 +1,9 @@
-"""How many rows are covered, and whether a promise that is kept could explain so few.
+"""How many rows are covered, and whether chance explains so few if the promise is kept.
 
 Rows of one cluster (the visits of a patient, the copies of a row) may depend on each other in any
-way. If one row is drawn from each cluster, the drawn rows are independent, and of those that lie in
-a group the number of covered ones is binomial. The p-value is averaged over draws, and twice an
-average of p-values is a p-value again, however they depend on each other (Vovk & Wang 2020).
+way. Draw one row from each cluster: the drawn rows are independent, so the number of covered ones
+among those in a group is binomial. The p-value is averaged over draws, and twice an average of
+p-values is a p-value again, however they depend on each other (Vovk & Wang 2020).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from fareg._words import coverage_of, evidence, json_types
 from fareg.metrics import clopper_pearson
 from fareg.pvalues import conformal_rank
 
-FEWEST_DEVIATIONS = 10.0  # a law is cut off where it is this many standard deviations from its mean
+FEWEST_DEVIATIONS = 10.0  # a distribution is cut off this many standard deviations from its mean
 INTERVAL_TAIL = 0.025  # probability outside each end of a 95% interval
-N_DRAWS = 20  # of the clusters that are drawn with a row in a group, if they have others outside
+N_DRAWS = 20  # of one row per cluster, if clusters have rows inside and outside a group
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,17 @@ class Rate:
     Attributes
     ----------
     n : int
-        Rows.
+        Number of rows.
     share : float
-        Of the rows that are covered. With clusters it is the probability that a random row of a
-        random cluster is, given that it is one of these: a row of a cluster with m rows counts 1/m.
+        Share of the rows that are covered. With clusters, the probability that a random row of a
+        random cluster is covered, given that it is one of these: a row of a cluster with m rows
+        counts 1/m.
     low, high : float
         95% interval of the share: Clopper-Pearson, or averaged over draws of one row per cluster.
     p_value : float or None
-        That coverage is as promised; small if it is lower. None if it was not tested.
+        Of the test that coverage is as promised; None if it was not tested.
     n_clusters : int or None
-        Clusters with a row among them; None if rows are independent.
+        Number of clusters with a row among these; None if rows are independent.
 
     Examples
     --------
@@ -97,24 +98,24 @@ class Rate:
         """What is independent: rows or clusters."""
         return "rows" if self.n_clusters is None else "clusters"
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the columns of tables and of JSON; NaN becomes None."""
-        names = {"n": self.n, "coverage": self.share, "low": self.low, "high": self.high}
-        more = {} if self.n_clusters is None else {"n_clusters": self.n_clusters}
-        tested = {} if self.p_value is None else {"p_value": self.p_value}
-        return json_types({**names, **tested, **more})
+        always = {"n": self.n, "coverage": self.share, "low": self.low, "high": self.high}
+        known = {"p_value": self.p_value, "n_clusters": self.n_clusters}
+        known = {name: value for name, value in known.items() if value is not None}
+        return json_types({**always, **known})
 
     def __str__(self) -> str:
-        return f"{coverage_of(self.told())} ({evidence(self.told())})"
+        return f"{coverage_of(self.to_dict())} ({evidence(self.to_dict())})"
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What the sets promise: coverage of at least a level, or that of a valid split predictor.
+    """What the sets promise: a coverage of at least 1 - alpha, or that of a valid split predictor.
 
     Over the draw of ``n_calibration`` rows, the true coverage of a split conformal predictor is
-    Beta(k, n + 1 - k) with ``k = ceil((n + 1)(1 - alpha))``: valid on average, and a little above
-    or below the level each time (Vovk 2012). Coverage is then beta-binomial instead of binomial.
+    Beta(k, n + 1 - k) with ``k = ceil((n + 1)(1 - alpha))``: 1 - alpha on average, and a little
+    more or less each time (Vovk 2012). Counts are then beta-binomial instead of binomial.
     """
 
     confidence_level: float
@@ -131,13 +132,13 @@ class Promise:
 
     @classmethod
     def of_fitted(cls, confidence_level: float, n_calibration: int | None) -> Promise:
-        """Allow for the calibration rows where they are enough to leave any label out."""
+        """Allow for the luck of calibration, if there are enough rows to leave any label out."""
         alpha = check_confidence_level(confidence_level)
         few = n_calibration is None or conformal_rank(n_calibration, alpha) > n_calibration
         return cls(confidence_level, None if few else n_calibration)
 
     def of_share(self, share: float) -> Promise:
-        """Return the promise to a group that is calibrated on its share of the rows."""
+        """Return the promise to a group with this share of the calibration rows."""
         if self.n_calibration is None:
             return self
         return Promise.of_fitted(self.confidence_level, round(share * self.n_calibration))
@@ -150,7 +151,10 @@ class Promise:
 
     @property
     def least_coverage(self) -> float:
-        """The level, or what the true coverage of a valid predictor exceeds 97.5% of the time."""
+        """The coverage below which the promise is broken.
+
+        With ``n_calibration``, a valid predictor is above it in 97.5% of calibrations.
+        """
         if self.n_calibration is None:
             return float(self.confidence_level)
         return float(beta.ppf(INTERVAL_TAIL, *self._beta))
@@ -158,7 +162,7 @@ class Promise:
     def at_most(self, k: Any, n: Any) -> FloatArray:
         """Return the probability that at most ``k`` of ``n`` independent rows are covered.
 
-        ``n`` may be an array like ``k`` if the promise is that of a level.
+        Without ``n_calibration``, ``n`` may be an array like ``k``.
         """
         if self.n_calibration is None:
             return np.asarray(binomial_cdf(k, n, self.confidence_level), dtype=np.float64)
@@ -168,7 +172,7 @@ class Promise:
 
 
 def binomial_cdf(k: Any, n: Any, p: Any) -> Any:
-    """Return ``P(Binomial(n, p) <= k)``, also between whole numbers, where it is continued.
+    """Return ``P(Binomial(n, p) <= k)``, continued between whole numbers.
 
     >>> bool(np.isclose(binomial_cdf(3, 10, 0.5), binom.cdf(3, 10, 0.5)))
     True
@@ -179,45 +183,46 @@ def binomial_cdf(k: Any, n: Any, p: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Count:
-    """The number of covered rows among independent ones, one from each cluster.
+    """How many independent rows of a group are covered, if one is drawn from each cluster.
 
-    It has a law if rows of one cluster disagree, and several where clusters lie in a group in part.
+    The number is random if rows of one cluster differ. It has several distributions, one per draw,
+    if clusters also have rows outside the group.
     """
 
     n: int  # independent rows, or clusters with a row in the group
     coverage: float  # a row of a cluster with m rows counts 1/m
     laws: tuple[tuple[int, IntArray, FloatArray], ...]  # n, counts, and their probabilities
-    is_average: bool  # over draws from clusters of several rows
+    is_average: bool  # whether p-values are averaged over draws
 
     @classmethod
     def of(
         cls, covered: BoolArray, clusters: IntArray | None = None, sizes: IntArray | None = None
     ) -> Count:
-        """Count rows of a group that are independent, or those of numbered clusters.
+        """Count the covered rows of a group.
 
-        ``sizes`` are the numbers of rows, in the group or outside, that the cluster of each row
-        has; None if all of them are in the group.
+        ``sizes`` holds the size of each row's cluster, including rows outside the group; None if
+        there are none outside.
         """
         n, k = len(covered), int(covered.sum())
         if clusters is None or n == 0:
             law = (n, np.array([k]), np.ones(1))
             return cls(n, k / n if n else float("nan"), (law,), False)
-        _, first, which, inside = np.unique(
+        _, first, codes, inside = np.unique(
             clusters, return_index=True, return_inverse=True, return_counts=True
         )
-        own = inside if sizes is None else sizes[first]
-        hits = np.bincount(which, weights=covered).astype(np.int64)
-        coverage = float((hits / own).sum() / (inside / own).sum())
-        # clusters that are alike, and how many there are
-        alike, many = np.unique(np.stack([own, inside, hits]), axis=1, return_counts=True)
-        is_partial = bool((inside < own).any())
+        total = inside if sizes is None else sizes[first]
+        hits = np.bincount(codes, weights=covered).astype(np.int64)
+        coverage = float((hits / total).sum() / (inside / total).sum())
+        # clusters with equal numbers are treated together
+        kinds, n_of_kind = np.unique(np.stack([total, inside, hits]), axis=1, return_counts=True)
+        n_draws = N_DRAWS if (inside < total).any() else 1
         rng = np.random.default_rng(0)
-        drawn = rng.binomial(many, alike[1] / alike[0], (N_DRAWS if is_partial else 1, len(many)))
-        laws = tuple(_law(n_drawn, alike[2] / alike[1]) for n_drawn in drawn)
-        return cls(len(own), coverage, laws, bool((own > 1).any()))
+        drawn = rng.binomial(n_of_kind, kinds[1] / kinds[0], (n_draws, len(n_of_kind)))
+        laws = tuple(_law(n_drawn, kinds[2] / kinds[1]) for n_drawn in drawn)
+        return cls(len(total), coverage, laws, bool((total > 1).any()))
 
     def p_value(self, promise: Promise) -> float:
-        """Return a p-value of the promise, small if fewer rows are covered than it allows."""
+        """Return the p-value of the test that coverage is as promised or higher."""
         return self._averaged(promise.at_most)
 
     def interval(self) -> tuple[float, float]:
@@ -226,11 +231,11 @@ class Count:
             exact = clopper_pearson(self.laws[0][1][0], self.n)
             return float(exact[0]), float(exact[1])
 
-        def too_few(level: float) -> float:
-            return self._averaged(lambda k, n: binom.cdf(k, n, level)) - INTERVAL_TAIL
+        def too_few(coverage: float) -> float:
+            return self._averaged(lambda k, n: binom.cdf(k, n, coverage)) - INTERVAL_TAIL
 
-        def too_many(level: float) -> float:
-            return self._averaged(lambda k, n: binom.sf(k - 1, n, level)) - INTERVAL_TAIL
+        def too_many(coverage: float) -> float:
+            return self._averaged(lambda k, n: binom.sf(k - 1, n, coverage)) - INTERVAL_TAIL
 
         return (
             0.0 if too_many(0.0) >= 0 else float(brentq(too_many, 0.0, 1.0)),
@@ -242,16 +247,16 @@ class Count:
         return min(1.0, 2 * mean if self.is_average else mean)
 
 
-def _law(many: IntArray, shares: FloatArray) -> tuple[int, IntArray, FloatArray]:
-    """Add up ``many`` rows for each of the shares with which they are covered."""
+def _law(numbers: IntArray, shares: FloatArray) -> tuple[int, IntArray, FloatArray]:
+    """Return the distribution of the covered rows, with a number of rows for each probability."""
     lowest, law = 0, np.ones(1)
-    for n, p in zip(many.tolist(), shares.tolist(), strict=True):
+    for n, p in zip(numbers.tolist(), shares.tolist(), strict=True):
         spread = FEWEST_DEVIATIONS * (np.sqrt(n * p * (1 - p)) + (0 < p < 1))
         low = max(0, int(np.floor(n * p - spread + 1e-9)))
         high = min(n, int(np.ceil(n * p + spread - 1e-9)))
         part = binom.pmf(np.arange(low, high + 1), n, p)
         lowest, law = lowest + low, np.convolve(law, part / part.sum())
-    return int(many.sum()), lowest + np.arange(len(law)), law
+    return int(numbers.sum()), lowest + np.arange(len(law)), law
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,18 +273,17 @@ class Audited:
         return len(self.covered)
 
     def __getitem__(self, rows: Any) -> Audited:
-        clusters, top = (
-            None if own is None else own[rows] for own in (self.clusters, self.is_top_right)
-        )
+        optional = (self.clusters, self.is_top_right)
+        clusters, is_right = (None if values is None else values[rows] for values in optional)
         columns = self.columns.iloc[rows].reset_index(drop=True)
-        return Audited(columns, self.covered[rows], self.size[rows], clusters, top)
+        return Audited(columns, self.covered[rows], self.size[rows], clusters, is_right)
 
     def sample(self, most: int, rng: np.random.Generator) -> Audited:
         """Return all rows, or ``most`` of them at random if there are more."""
         return self if len(self) <= most else self[rng.choice(len(self), most, replace=False)]
 
-    def one_of_each(self, rng: np.random.Generator) -> Audited:
-        """Draw one row from each cluster; without clusters, take all rows."""
+    def one_of_each_cluster(self, rng: np.random.Generator) -> Audited:
+        """Draw one row from each cluster; return all rows if there are no clusters."""
         if self.clusters is None:
             return self
         order, chosen = rng.permutation(len(self)), np.zeros(len(self), dtype=bool)
@@ -293,28 +297,31 @@ class Audited:
         return self.covered[rows], self.clusters[rows], sizes[rows]
 
     def count(self, rows: Any = slice(None)) -> Count:
-        """Count the covered rows among some of them, one drawn of each cluster."""
+        """Count the covered ones among some rows, with one row drawn from each cluster."""
         return Count.of(*self._inside(rows))
 
     def rate(self, rows: Any = slice(None), promise: Promise | None = None) -> Rate:
-        """Return how many of some rows are covered, tested if there is a promise."""
+        """Return the rate of some rows; a promise, if given, is tested."""
         return Rate.of(*self._inside(rows), promise)
 
     def size_of(self, rows: BoolArray) -> tuple[int, int]:
-        """Return how many rows a mask holds, and how many independent ones."""
+        """Return how many rows a mask holds, and how many of these are independent."""
         n = int(rows.sum())
         return n, n if self.clusters is None else len(np.unique(self.clusters[rows]))
 
     def averaged_rate(self, times: FloatArray, n: int, n_independent: int) -> Rate:
-        """Return the rate of rows that were counted so many times, about ``n`` of them at once."""
+        """Return the rate over several counts, of about ``n`` rows each.
+
+        ``times`` says in how many of the counts each row took part.
+        """
         weights = self.weights * times
         share = float(weights @ self.covered / weights.sum())
-        low, high = (float(e) for e in clopper_pearson(share * n_independent, n_independent))
+        low, high = (float(end) for end in clopper_pearson(share * n_independent, n_independent))
         clusters = None if self.clusters is None else n_independent
         return Rate(n, share, low, high, None, clusters)
 
     def mean_size(self, rows: Any = slice(None)) -> float:
-        """Return the mean number of labels in the sets of some rows, each with its weight."""
+        """Return the weighted mean size of the sets of some rows."""
         if not len(self.size[rows]):
             return float("nan")
         return float(np.average(self.size[rows], weights=self.weights[rows]))
@@ -325,7 +332,7 @@ class Audited:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """What each row counts: 1 over the number of rows of its cluster."""
+        """Weight of each row: 1 over the size of its cluster."""
         if self.clusters is None:
             return np.ones(len(self))
         return 1 / np.bincount(self.clusters)[self.clusters]

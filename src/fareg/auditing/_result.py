@@ -1,4 +1,4 @@
-"""What an audit found, as numbers, words, JSON, tables, a model card and a report."""
+"""The result of an audit, as numbers, words, JSON, tables, a model card and a report."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fareg.auditing._tables import records
 from fareg.auditing._verdict import Facts, Verdict, audit_verdict
 from fareg.report import render_card, render_markdown, render_report, text_table, words
 
-SCHEMA = 1  # of the JSON; a new number if a key goes or means something else
-MAX_SHOWN = 200  # rows of a table in the summary, worst first
-FEW_ROWS = 10  # smaller levels and pairs are left out of the report's tables
+SCHEMA = 1  # of the JSON; it changes if a key disappears or changes its meaning
+MAX_SHOWN = 200  # rows of a table in the JSON, worst first
+FEW_ROWS = 10  # smaller categories and pairs are left out of the report's tables
 FAILURES = {"found": ("finding", "low"), "low": ("low",), "unequal": ("unequal",)}
 TABLES = ("table", "sizes", "levels", "pairs", "by_label", "set_sizes", "slabs")
 
@@ -35,58 +35,58 @@ class AuditResult:
     Attributes
     ----------
     confidence_level, significance : float
-        Promised coverage, and the probability of any false finding that was allowed.
+        Promised coverage, and the allowed probability of any false finding.
     n_samples, n_splits : int
-        Audited rows, and how many random halves proposed and tested groups.
+        Number of audited rows, and of the random halves that proposed and tested groups.
     classes : tuple
         The labels.
     sensitive_features : tuple of str
-        The columns in which groups were looked for.
+        The columns that were searched for groups.
     rate : Rate
         Overall coverage, with its 95% interval; also ``coverage``, ``low``, ``high``.
     mean_size : float
         Mean number of labels per set.
     groups : tuple of Finding
-        Every group that was put to the test, findings first, in the order in which they explain
-        most of what the ones before leave open; ``findings`` are those that were verified.
+        Every group that was tested, findings first; each explains most of what earlier ones leave
+        unexplained. ``findings`` are those that were verified.
     unequal : tuple of Finding
-        Groups whose sets are verified to hold at least 1.25 times the labels of the others'.
+        Groups whose sets are verified to hold at least 1.25 times as many labels as the others.
     table : DataFrame
-        What people ask for first: everyone, the levels of the sensitive features that were named,
-        findings and true labels: group, kind, n, share, coverage and sizes with intervals, few
-        (whether there are too few rows to tell).
+        The first table of the report: everyone, the categories of named sensitive features,
+        findings and true labels, with group, kind, n, share, coverage and sizes with intervals, and
+        few (whether there are too few rows to tell).
     sizes : DataFrame
-        Coverage and sizes of everyone, findings, levels, pairs and labels with 20 rows or more:
+        Coverage and sizes of everyone, findings, categories, pairs and labels with 20 rows or more:
         mean_size, singletons, empty, referred (sets that hold several labels or none),
         top_label_right.
     set_sizes : DataFrame
         Columns size, n, share, coverage.
     levels, pairs, by_label : DataFrame
-        Every level, every two levels that occur, and every true label; worst first. Each interval
-        and p-value counts its row alone.
+        Every category, every pair of categories that occurs, and every true label, worst first.
+        Each interval and p-value is valid for its row alone.
     slabs : DataFrame
         Columns measure (WSC, WSC+), delta, value, held_out, held_out_mass, held_out_low,
         held_out_high, null_low, null_median, null_high, p_value. Empty if they were not computed.
     excess_risk, excess_risk_under : float
-        How far coverage can be told from the sensitive features (ERT, L1), and the part of it that
-        comes from people who are covered too rarely; NaN if they were not computed.
+        How well coverage can be predicted from the sensitive features (ERT, L1), and the part that
+        comes from rows that are covered too rarely; NaN if they were not computed.
     power : tuple of dict
         What would have been found in four of five cases, by simulation on these rows: conditions of
-        the group, its share of the rows, and the coverage at which or below which it is found.
+        the group, its share of the rows, and the highest coverage at which it is found.
     picture : dict or None
-        Coverage over the levels of the features that the main finding's rule names.
+        Coverage by category of the features in the main finding's rule.
     notes : tuple of str
         What a reader should know about the data.
     about : dict
         Where the numbers come from: the date, the seed, and what else is known, such as file,
         target, base_model and accuracy.
     least_coverage : float
-        Overall coverage below which the sets break their promise: the confidence level, unless the
-        audit was told the number of calibration rows.
+        Overall coverage below which the sets break their promise: the confidence level, or less if
+        the number of calibration rows was given.
     rest : Rate or None
-        Coverage of everyone in no finding, if there are findings.
+        Coverage of everyone outside all findings, if there are findings.
     settings : dict
-        What next steps call a setting, where not by its name in Python; under ``protect``, the
+        Names for settings in the next steps, where they differ from Python; under ``protect``, the
         command that ends with the words of a group.
 
     Examples
@@ -125,7 +125,7 @@ class AuditResult:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The groups whose coverage was verified to be below the level."""
+        """The groups whose coverage was verified to be below the promise."""
         return tuple(group for group in self.groups if group.is_finding)
 
     @property
@@ -145,12 +145,12 @@ class AuditResult:
 
     @property
     def n_clusters(self) -> int | None:
-        """How many clusters the rows belong to, if the audit was told."""
+        """Number of clusters, None if rows are independent."""
         return self.rate.n_clusters
 
     @cached_property
     def facts(self) -> Facts:
-        """What the verdict is decided from."""
+        """The facts that decide the verdict."""
         return Facts(
             self.confidence_level,
             self.rate,
@@ -169,8 +169,8 @@ class AuditResult:
 
     @property
     def status(self) -> str:
-        """One of "low" (all rows together are below the level), "finding", "label" (the rows of a
-        true label are far below), "unclear", "unequal" (sets are much larger for some), "pass"."""
+        """One of "low" (overall coverage is below the promise), "finding", "label" (a true label is
+        covered far too rarely), "unclear", "unequal" (sets are much larger for some), "pass"."""
         return self.decided.status
 
     @property
@@ -180,7 +180,7 @@ class AuditResult:
 
     @property
     def opening(self) -> list[str]:
-        """What was promised, to whom, on which condition, and what the model did not read."""
+        """What was promised, on which condition, and what the model did not read."""
         target = words.confidence(self.confidence_level)
         promised = self.about.get("promise") or (
             f"These sets promise to hold the true label of {target} of people, taken all together; "
@@ -206,26 +206,26 @@ class AuditResult:
         parts = [first, self.levels.assign(kind="level"), self.pairs.assign(kind="pair")]
         parts.append(self.by_label.rename(columns={"label": "group"}).assign(kind="label"))
         table = pd.concat(parts, ignore_index=True)
-        kept = ["group", "kind", *self.levels.columns.drop(["group", "p_value"])]
-        table = table.loc[table["n"] >= 2 * FEW_ROWS, kept]
+        columns = ["group", "kind", *self.levels.columns.drop(["group", "p_value"])]
+        table = table.loc[table["n"] >= 2 * FEW_ROWS, columns]
         return table.drop_duplicates("group").reset_index(drop=True)
 
     def fails(self, gate: str) -> bool:
-        """Tell whether a gate is shut: "found", "low" or "unequal".
+        """Return whether a gate is shut: "found", "low" or "unequal".
 
-        "found" means that the verdict names an under-covered group, or that everyone is below:
-        slight gaps and groups of few rows are told, and leave the gate open.
+        "found" means that the verdict names an under-covered group, or that overall coverage is
+        low; slight gaps and groups of few rows are reported, but leave the gate open.
         """
         return self.status in FAILURES[gate] or (gate == "unequal" and bool(self.unequal))
 
     def summary(self) -> str:
-        """Return what was promised, the verdict and the key numbers as a few lines of text."""
+        """Return the verdict, the promise and the key numbers as a few lines of text."""
         lines = [f"{self.decided.label}: {self.verdict}", *self.opening]
         lines += [f"  next       {step}" for step in self.decided.next_steps]
         lines += text_table(records(self.table))
         for group in self.findings:
             lines.append(
-                f"  finding    {group.rule}: {words.coverage_of(group.rate.told())} "
+                f"  finding    {group.rule}: {words.coverage_of(group.rate.to_dict())} "
                 f"({words.evidence(group.to_dict())}), in {group.n_found} of {group.n_splits} "
                 "halves"
             )
@@ -235,9 +235,10 @@ class AuditResult:
     __str__ = summary
 
     def __repr__(self) -> str:
+        findings = [group.rule.text for group in self.findings]
         return (
             f"AuditResult(status={self.status!r}, n_samples={self.n_samples}, "
-            f"coverage={self.coverage:.4f}, findings={[str(own.rule) for own in self.findings]})"
+            f"coverage={self.coverage:.4f}, findings={findings})"
         )
 
     def _repr_html_(self) -> str:
@@ -253,13 +254,13 @@ class AuditResult:
                 "head": ("Under-covered group", "Rows", "Covered", "95% interval", "adjusted p"),
                 "rows": [
                     [
-                        str(own.rule),
-                        words.count(own.rate.n),
-                        words.percent(own.rate.share),
-                        words.interval(own.rate.low, own.rate.high),
-                        words.probability(own.adjusted_p_value),
+                        str(group.rule),
+                        words.count(group.rate.n),
+                        words.percent(group.rate.share),
+                        words.interval(group.rate.low, group.rate.high),
+                        words.probability(group.adjusted_p_value),
                     ]
-                    for own in self.findings
+                    for group in self.findings
                 ],
                 "note": "; ".join(self.notes),
                 "picture": json_types(self.picture),
@@ -271,7 +272,7 @@ class AuditResult:
     def to_dict(self) -> dict[str, Any]:
         """Return everything the report shows, in plain JSON types; NaN becomes None."""
         main = self.facts.main
-        overall = {"n_clusters": None, **self.rate.told(), "mean_size": self.mean_size}
+        overall = {"n_clusters": None, **self.rate.to_dict(), "mean_size": self.mean_size}
         data = ("n_samples", "n_splits", "sensitive_features", "confidence_level", "significance")
         same = ("opening", "about", "picture", "excess_risk", "excess_risk_under", "power", "notes")
         summary = {
@@ -291,7 +292,7 @@ class AuditResult:
             "groups": [group.to_dict() for group in self.groups],
             "unequal": [group.to_dict() for group in self.unequal],
             "main_group": None if main is None else self.groups.index(main),
-            **{name: _listed(getattr(self, name)) for name in ("levels", "pairs", "by_label")},
+            **{name: _table_part(getattr(self, name)) for name in ("levels", "pairs", "by_label")},
             "sizes": records(self.sizes.head(MAX_SHOWN)),
             "slabs": records(self.slabs),
         }
@@ -308,15 +309,15 @@ class AuditResult:
         write_text(path, render_report(self.to_dict()))
 
     def to_markdown(self, path: AnyPath | None = None) -> str:
-        """Return the verdict and the first table as Markdown; write it to a .md file if asked."""
+        """Return the verdict and the first table as Markdown; write them to ``path`` if given."""
         return written(path, render_markdown(self.to_dict()))
 
     def to_card(self, path: AnyPath | None = None) -> str:
-        """Return a section of a model card: Markdown after YAML, as Hugging Face reads it."""
+        """Return a section of a model card, Markdown after YAML as Hugging Face reads it."""
         return written(path, render_markdown(self.to_dict(), as_card=True))
 
     def to_tables(self, folder: AnyPath) -> None:
-        """Write every table as a CSV file into a folder, which is made if it is not there."""
+        """Write every table as a CSV file into a folder, which is created if needed."""
         write_tables(folder, {name: getattr(self, name) for name in TABLES})
 
 
@@ -337,7 +338,7 @@ def written(path: AnyPath | None, text: str, endings: tuple[str, ...] = MARKDOWN
     return text
 
 
-def _listed(table: pd.DataFrame) -> dict[str, Any]:
+def _table_part(table: pd.DataFrame) -> dict[str, Any]:
     n_small = int((table["n"] < FEW_ROWS).sum())
     rows = records(table.head(MAX_SHOWN))
     return {"n_total": len(table), "n_small": n_small, "few_rows": FEW_ROWS, "rows": rows}

@@ -1,4 +1,4 @@
-"""What an audit and a fit say first. Rules in order: the first that holds speaks.
+"""The verdict of an audit and of a fit: the first rule that holds decides.
 
 Terminal, JSON, report, notebook and model file all show what these functions return.
 """
@@ -16,6 +16,7 @@ from fareg._words import (
     confidence,
     coverage_of,
     evidence,
+    group_name,
     in_clusters,
     interval,
     p_value,
@@ -30,18 +31,18 @@ from fareg.auditing._tables import MIN_HEADLINE_ROWS
 from fareg.groups import is_far_below
 from fareg.report import MIN_SHOWN_ROWS
 
-LABEL_GAP = 0.05  # a label is spoken of if its whole 95% interval is this far below the target
+LABEL_GAP = 0.05  # a label is mentioned if its whole 95% interval is this far below the target
 MAX_LABELS_NAMED = 3
 WEAK_TEST = 2.0  # a test that only finds this many times the promised errors says little
-MAX_EMPTY_SHARE = 0.01  # a fit speaks of empty sets if more than this share of all are empty
+MAX_EMPTY_SHARE = 0.01  # a fit mentions empty sets if their share is larger
 TOO_SMALL = "a group below target is too small for a verdict"  # it was verified, on few rows
 
 LABELS = {
-    "low": "Coverage below target",  # that of all rows together
+    "low": "Coverage below target",  # of all rows together
     "finding": "Under-covered group found",
     "unequal": "No under-covered group found, but much larger sets for some",
     "pass": "No under-covered group found",
-    "slight": "Only a slight gap found",  # a pass: it was verified, and is too small for a name
+    "slight": "Only a slight gap found",  # a pass: verified, but too small to name a group
     "small": f"{TOO_SMALL[0].upper()}{TOO_SMALL[1:]}",
     "unclear": "Too few rows to tell whether a group is left out",  # or clusters
 }
@@ -74,51 +75,51 @@ class Verdict:
     label: str
     sentences: tuple[str, ...]
     next_steps: tuple[str, ...]
-    more: Mapping[str, Any]  # further keys of JSON
+    extra: Mapping[str, Any]  # further keys of JSON
 
     @classmethod
     def of(
         cls,
         status: str,
         label: str,
-        said: Any,
+        sentences: Any,
         steps: Any,
         settings: Mapping[str, str],
-        **more: Any,
+        **extra: Any,
     ) -> Verdict:
-        """Make a verdict whose steps name settings as ``settings`` has them."""
-        for python, other in settings.items():
-            if python != "protect":
-                steps = [step.replace(python, other) for step in steps]
-        return cls(status, label, tuple(filter(None, said)), tuple(steps), more)
+        """Make a verdict whose steps call settings by the names in ``settings``."""
+        for in_python, name in settings.items():
+            if in_python != "protect":
+                steps = [step.replace(in_python, name) for step in steps]
+        return cls(status, label, tuple(filter(None, sentences)), tuple(steps), extra)
 
     @property
     def sentence(self) -> str:
-        """All that is said below the title."""
+        """The whole text below the title."""
         return " ".join(self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain types."""
-        told = {"status": self.status, "label": self.label, "sentence": self.sentence}
-        return {**told, "next_steps": list(self.next_steps), **self.more}
+        texts = {"status": self.status, "label": self.label, "sentence": self.sentence}
+        return {**texts, "next_steps": list(self.next_steps), **self.extra}
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What an audit found, as far as the verdict needs it."""
+    """What the verdict needs to know of an audit."""
 
     confidence_level: float
     overall: Rate
-    least_coverage: float  # of everyone, below which the promise is broken
+    least_coverage: float  # overall coverage below which the promise is broken
     findings: Sequence[Finding]
     unequal: Sequence[Finding]
     by_label: Sequence[Label]
     power: Sequence[Mapping[str, Any]]  # what would have been found
-    rest: Rate | None = None  # of everyone in no finding
+    outside: Rate | None = None  # of everyone outside all findings
 
     @property
     def unit(self) -> str:
-        """What is independent, and so what there may be too few of."""
+        """What is independent and counted: rows or clusters."""
         return self.overall.unit
 
     @property
@@ -128,64 +129,68 @@ class Facts:
 
     @property
     def is_low_elsewhere(self) -> bool:
-        """Whether the rows in no finding are below what was promised, too."""
-        return self.rest is None or self.rest.high < self.least_coverage
+        """Whether the rows outside all findings are below what was promised, too."""
+        return self.outside is None or self.outside.high < self.least_coverage
 
     @cached_property
-    def excusing(self) -> int | None:
-        """The largest number of calibration rows whose luck explains the coverage of everyone."""
-        level, known = self.confidence_level, self.least_coverage != self.confidence_level
-        numbers = () if known else (200, 500, 1000, 2000, 5000)
-        may = [n for n in numbers if Promise.of_fitted(level, n).least_coverage < self.overall.high]
-        return max((n for n in may if n * (1 - level) >= 1), default=None)
+    def most_excusing_rows(self) -> int | None:
+        """The largest number of calibration rows whose bad luck would explain overall coverage."""
+        target, high = self.confidence_level, self.overall.high
+        is_known = self.least_coverage != target
+        numbers = () if is_known else (5000, 2000, 1000, 500, 200)
+        enough = [n for n in numbers if n * (1 - target) >= 1]
+        lows = ((n, Promise.of_fitted(target, n).least_coverage) for n in enough)
+        return next((n for n, low in lows if low < high), None)
 
     @cached_property
     def kinds(self) -> dict[str, list[Finding]]:
-        """Findings on few rows (small), far enough below to be named, and the rest (slight)."""
-        found: dict[str, list[Finding]] = {"small": [], "far": [], "slight": []}
-        for own in self.findings:
-            is_far = is_far_below(own.rate.share, own.rate.high, self.confidence_level)
-            is_small = own.rate.independent < MIN_HEADLINE_ROWS
-            found["small" if is_small else "far" if is_far else "slight"].append(own)
-        return found
+        """Findings by kind: on few rows (small), far enough below to be named, and slight ones."""
+        kinds: dict[str, list[Finding]] = {"small": [], "far": [], "slight": []}
+        for finding in self.findings:
+            rate = finding.rate
+            is_far = is_far_below(rate.share, rate.high, self.confidence_level)
+            is_small = rate.independent < MIN_HEADLINE_ROWS
+            kinds["small" if is_small else "far" if is_far else "slight"].append(finding)
+        return kinds
 
     @cached_property
     def main(self) -> Finding | None:
-        """The finding that is described: the first that is far enough below, on enough rows.
+        """The finding to describe: the first that is far enough below, on enough rows.
 
-        If all rows together are below, it is the worst that lies below the overall coverage.
+        If all rows together are below, it is the worst of those below overall coverage.
         """
         if not self.is_low:
             return next(iter(self.kinds["far"]), None)
-        large = [own for own in self.findings if own not in self.kinds["small"]]
-        worse = [own for own in large if own.rate.high < self.overall.share]
-        return min(worse, key=lambda own: own.rate.high, default=None)
+        large = [finding for finding in self.findings if finding not in self.kinds["small"]]
+        worse = [finding for finding in large if finding.rate.high < self.overall.share]
+        return min(worse, key=lambda finding: finding.rate.high, default=None)
 
     @cached_property
     def labels(self) -> tuple[list[Label], list[Label]]:
-        """True labels that are covered far too rarely, worst first; smaller ones still worse.
+        """True labels that are covered far too rarely, worst first; then small ones even worse.
 
-        The whole 95% interval of such a label lies more than ``LABEL_GAP`` below the level, and
-        below the coverage of all rows together.
+        The whole 95% interval of such a label lies more than ``LABEL_GAP`` below the target, and
+        below overall coverage.
         """
         bound = min(self.confidence_level, self.overall.share) - LABEL_GAP
-        enough = [own for own in self.by_label if own[1].independent >= MIN_SHOWN_ROWS]
-        far = sorted((o for o in enough if o[1].high < bound), key=lambda own: own[1].share)
-        large = [own for own in far if own[1].independent >= MIN_HEADLINE_ROWS]
+        enough = [label for label in self.by_label if label[1].independent >= MIN_SHOWN_ROWS]
+        far = [label for label in enough if label[1].high < bound]
+        far.sort(key=lambda label: label[1].share)
+        large = [label for label in far if label[1].independent >= MIN_HEADLINE_ROWS]
         worst = large[0][1].share if large else 1.0
-        return large, [own for own in far if own not in large and own[1].share < worst]
+        return large, [label for label in far if label not in large and label[1].share < worst]
 
     @cached_property
     def weak(self) -> float | None:
-        """The coverage that the rows could show at best, if that is far from the promise."""
-        best = max((own["coverage"] for own in self.power), default=1.0)
+        """The highest coverage at which a group would be found, if that is far from the promise."""
+        best = max((case["coverage"] for case in self.power), default=1.0)
         return best if 1 - best > WEAK_TEST * (1 - self.confidence_level) else None
 
     @property
     def cannot_tell(self) -> bool:
         """Whether a group could be below and go unnoticed, or was verified on few rows."""
-        blind = bool(self.weak or not self.power) and not self.kinds["slight"]
-        return bool(self.kinds["small"]) or blind
+        is_blind = bool(self.weak or not self.power) and not self.kinds["slight"]
+        return bool(self.kinds["small"]) or is_blind
 
 
 RULES: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
@@ -199,45 +204,42 @@ RULES: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
 
 
 def audit_verdict(facts: Facts, settings: Mapping[str, str]) -> Verdict:
-    """Decide what an audit says.
+    """Decide the verdict of an audit.
 
     Labels and groups with fewer than ``MIN_HEADLINE_ROWS`` rows may be mentioned but never decide.
-    In JSON, ``small_finding`` says that one was verified, ``weak_test`` what the rows could show at
-    best, if that says little, and ``counted`` what is counted, rows or clusters.
+    In JSON, ``small_finding`` says whether one was verified, ``weak_test`` what could be detected
+    at best, if that is little, and ``counted`` whether rows or clusters are counted.
     """
     status = next(name for name, holds in RULES if holds(facts))
     few = f"fewer than {MIN_HEADLINE_ROWS} {facts.unit} are too few for a verdict"
-    small, slight, (labels, small_labels) = (
-        facts.kinds["small"],
-        facts.kinds["slight"],
-        facts.labels,
-    )
-    told = [_first(status, facts)]
+    small, slight = facts.kinds["small"], facts.kinds["slight"]
+    labels, small_labels = facts.labels
+    sentences = [_coverage_sentence(status, facts)]
     if status not in ("low", "finding"):
-        told += [f"A slight gap was verified: {_group(slight)}."] if slight else []
-        told.append(_power(facts.power))
+        sentences += [f"A slight gap was verified: {_group(slight)}."] if slight else []
+        sentences.append(_power_sentence(facts.power))
     if small:
-        what = "A small group was verified to be covered less often"
-        told.append(f"{what}: {_group(small)}; {few}.")
+        verified = "A small group was verified to be covered less often"
+        sentences.append(f"{verified}: {_group(small)}; {few}.")
     if labels:
         missed = "; ".join(map(_label, labels[:MAX_LABELS_NAMED]))
         target = confidence(facts.confidence_level)
-        told.append(f"By true label, sets cover only {missed}, instead of {target}.")
-        if also := shown(f"{n} ({percent(r.share)})" for n, r in labels[MAX_LABELS_NAMED:]):
-            told.append(f"Other labels that are covered far less: {also}.")
+        sentences.append(f"By true label, sets cover only {missed}, instead of {target}.")
+        if further := shown(f"{n} ({percent(r.share)})" for n, r in labels[MAX_LABELS_NAMED:]):
+            sentences.append(f"Other labels that are covered far less: {further}.")
     if small_labels:
         more = _more(small_labels)
-        told.append(f"A small label stands out: {_label(small_labels[0])}{more}; {few}.")
-    for own in facts.unequal[:1]:
-        told.append(
-            f"Set sizes differ: {own.rule} gets {size(own.mean_size)} labels per set, everyone "
-            f"else {size(own.others_size)} ({p_value(own.adjusted_p_value, 'adjusted p')})"
+        sentences.append(f"A small label stands out: {_label(small_labels[0])}{more}; {few}.")
+    for group in facts.unequal[:1]:
+        sentences.append(
+            f"Set sizes differ: {group.rule} gets {size(group.mean_size)} labels per set, everyone "
+            f"else {size(group.others_size)} ({p_value(group.adjusted_p_value, 'adjusted p')})"
             f"{_more(facts.unequal)}."
         )
     return Verdict.of(
         status,
         _title(status, facts),
-        told,
+        sentences,
         _audit_steps(status, facts, settings),
         settings,
         small_finding=bool(small),
@@ -246,10 +248,10 @@ def audit_verdict(facts: Facts, settings: Mapping[str, str]) -> Verdict:
     )
 
 
-def _first(status: str, facts: Facts) -> str:
-    """Return the sentence about coverage that comes first."""
+def _coverage_sentence(status: str, facts: Facts) -> str:
+    """Return the first sentence, about coverage."""
     overall, target, main = facts.overall, confidence(facts.confidence_level), facts.main
-    covered, where = percent(overall.share), in_clusters(overall.told())
+    covered, clustered = percent(overall.share), in_clusters(overall.to_dict())
     if status == "low":
         worst = "no single group stands out"
         if main:
@@ -262,70 +264,72 @@ def _first(status: str, facts: Facts) -> str:
                 f"but none with at least {MIN_HEADLINE_ROWS} {facts.unit} is clearly worse off "
                 "than everyone"
             )
-        rest = (
-            f" Everyone in none of the groups found is covered {percent(facts.rest.share)}."
-            if (facts.rest is not None and facts.findings)
-            else ""
-        )
         everyone = f"Sets cover {covered} of everyone instead of {target}"
-        if where:
+        if clustered:
             everyone = (
-                f"Sets cover {RANDOM_ROW} {covered} of the time ({where}) instead of {target}"
+                f"Sets cover {RANDOM_ROW} {covered} of the time ({clustered}) instead of {target}"
             )
-        return f"{everyone}; {worst}.{rest}"
+        outside = ""
+        if facts.outside is not None and facts.findings:
+            share = percent(facts.outside.share)
+            outside = f" Outside the groups found, coverage is {share}."
+        return f"{everyone}; {worst}.{outside}"
     if status == "finding" and main:
         others = facts.kinds["far"][1:]
-        also = shown(f"{own.rule} ({percent(own.rate.share)})" for own in others)
-        which = "Random rows of random clusters" if where else "Rows"
+        further = shown(f"{group.rule} ({percent(group.rate.share)})" for group in others)
+        which = "Random rows of random clusters" if clustered else "Rows"
         return (
             f"{which} with {main.rule} are covered {percent(main.rate.share)} of the time instead "
             f"of {target} ({_evidence(main)}), verified on about {rows(main.rate.n)} that played "
             f"no part in finding them, and found in {main.n_found} of {main.n_splits} random "
             "halves."
-        ) + (also and f" Also found: {also}.")
+        ) + (further and f" Also found: {further}.")
     if not (facts.findings or facts.power or facts.labels[0]):
-        why = ", as the rows of a cluster count as one" if where else ""
+        why = ", as the rows of a cluster count as one" if clustered else ""
         cannot = f"cannot show which groups are covered less often than {target}{why}."
-        return f"{where or rows(overall.n)} {cannot}"
+        return f"{clustered or rows(overall.n)} {cannot}"
     nobody = "" if facts.findings else ", and no group was verified to be covered less often"
-    if where:
-        return f"Coverage is {coverage_of(overall.told())} ({where}, target {target}){nobody}."
-    return f"{coverage_of(overall.told())} are covered (target {target}){nobody}."
+    text = coverage_of(overall.to_dict())
+    if clustered:
+        return f"Coverage is {text} ({clustered}, target {target}){nobody}."
+    return f"{text} are covered (target {target}){nobody}."
 
 
-def _power(power: Sequence[Mapping[str, Any]]) -> str:
+def _power_sentence(power: Sequence[Mapping[str, Any]]) -> str:
     """Say which groups would have been found, by simulation on the same rows."""
-    told: list[str] = []
-    for own in power:
-        what = "one with {}" if told else "a group with {} of the rows"
-        two = " that takes two conditions to name" if own["conditions"] == 2 else ""
-        few = f"if at most {percent(own['coverage'], 0)}{'' if told else ' of it were covered'}"
-        told.append(f"{what.format(percent(own['share'], 0))}{two} {few}")
-    return f"Four times in five, this audit would have found {_and(told)}." if told else ""
+    groups: list[str] = []
+    for case in power:
+        share, coverage = percent(case["share"], 0), percent(case["coverage"], 0)
+        group = f"one with {share}" if groups else f"a group with {share} of the rows"
+        two = " that takes two conditions to name" if case["conditions"] == 2 else ""
+        unit = "" if groups else " of it were covered"
+        groups.append(f"{group}{two} if at most {coverage}{unit}")
+    return f"Four times in five, this audit would have found {_joined(groups)}." if groups else ""
 
 
 def _title(status: str, facts: Facts) -> str:
-    """Return a title, of labels next to what is to be said of groups."""
+    """Return the title: first the groups, then the true labels."""
     if status in ("low", "finding"):
         return LABELS[status]
-    about = next((kind for kind in ("small", "slight") if facts.kinds[kind]), status)
-    if about == "label":
-        about = "unclear" if facts.cannot_tell else "pass"
-    first = LABELS[about].replace("rows", facts.unit)
+    of_groups = next((kind for kind in ("small", "slight") if facts.kinds[kind]), status)
+    if of_groups == "label":
+        of_groups = "unclear" if facts.cannot_tell else "pass"
+    title = LABELS[of_groups].replace("rows", facts.unit)
     if not facts.labels[0]:
-        return first
-    return f"{first}, {'and' if about in ('small', 'unclear') else 'but'} {_label_title(facts)}"
+        return title
+    joined = "and" if of_groups in ("small", "unclear") else "but"
+    return f"{title}, {joined} {_label_title(facts)}"
 
 
 def _audit_steps(status: str, facts: Facts, settings: Mapping[str, str]) -> list[str]:
     small = facts.kinds["small"]
-    like = f"more rows like those of {small[0].rule}" if small else _more_of(facts.unit)
+    wanted = f"more rows like those of {small[0].rule}" if small else _more_of(facts.unit)
     enough = f"at least {MIN_HEADLINE_ROWS} {facts.unit} in each half of the table"
     line = protect_command(facts.main.rule.text, settings.get("protect", "")) if facts.main else ""
     steps = {
         "low": RECALIBRATE,
         "finding": f"{MEND_GROUP} This line trains a model on these rows, as a start: {line}",
-        "unclear": f"Collect {like}: a group needs {enough}.",
+        "unclear": f"Collect {wanted}: a group needs {enough}.",
         "unequal": MEND_SIZES,
         "pass": "Audit again when new rows with labels arrive.",
     }
@@ -339,26 +343,24 @@ def _audit_steps(status: str, facts: Facts, settings: Mapping[str, str]) -> list
 
 
 def _low_steps(facts: Facts, mend: str) -> list[str]:
-    """Say what helps where everyone is below: the groups first, if they explain it."""
+    """Return what to do if overall coverage is low: mend the groups first, if they explain it."""
     steps = [mend] if facts.findings else []
     if not facts.findings or facts.is_low_elsewhere:
         steps.append(RECALIBRATE)
-    if facts.excusing:
+    if facts.most_excusing_rows:
         steps.append(
             "If you know how many rows calibrated these sets, audit again with n_calibration: up "
-            f"to about {facts.excusing:,} rows, {percent(facts.overall.share)} may be bad luck in "
-            "drawing them."
+            f"to about {facts.most_excusing_rows:,} rows, {percent(facts.overall.share)} may be "
+            "bad luck in drawing them."
         )
     return steps
 
 
 def protect_command(rule: str, shell: str = "") -> str:
-    """Return the line that protects a group: in Python, or the command of a shell."""
-    return (
-        f"{shell} {shlex.quote(rule)}"
-        if shell
-        else f"FaReGClassifier(protect=Rule.parse({rule!r}))"
-    )
+    """Return the line that protects a group, in Python or as a command of the shell."""
+    if shell:
+        return f"{shell} {shlex.quote(rule)}"
+    return f"FaReGClassifier(protect=Rule.parse({rule!r}))"
 
 
 # --- fits ---
@@ -371,7 +373,7 @@ class Change:
     group: str
     before: Rate  # its p-value is that coverage is as promised
     after: Rate
-    least_coverage: float  # what the draw of the calibration rows excuses
+    least_coverage: float  # below it, the luck of calibration is no excuse
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> Change:
@@ -380,29 +382,35 @@ class Change:
         return cls(row["group"], before, after, row["least_coverage"])
 
     @property
+    def name(self) -> str:
+        """The group as people read it."""
+        return group_name(self.group)
+
+    @property
     def is_small(self) -> bool:
         """Whether there are too few rows to judge."""
         return self.after.independent < MIN_HEADLINE_ROWS
 
-    def in_words(self, level: float) -> str:
+    def in_words(self, target: float) -> str:
         """Return the coverage of a group before and after, on how many test rows."""
         before, after = (
-            f"{percent(own.share)} ({interval(own.low, own.high)})"
-            for own in (self.before, self.after)
+            f"{percent(rate.share)} ({interval(rate.low, rate.high)})"
+            for rate in (self.before, self.after)
         )
-        where = in_clusters(self.after.told())
-        on = f"for {RANDOM_ROW} ({where})" if where else f"on {rows(self.after.n, 'test row')}"
-        return f"{self.group}: {before} → {after} {on}, target {confidence(level)}"
+        clustered = in_clusters(self.after.to_dict())
+        basis = f"on {rows(self.after.n, 'test row')}"
+        basis = f"for {RANDOM_ROW} ({clustered})" if clustered else basis
+        return f"{self.name}: {before} → {after} {basis}, target {confidence(target)}"
 
-    def repair(self, level: float) -> str:
+    def repair(self, target: float) -> str:
         """Return the sentence about a repair."""
         if self.after.n == 0:
-            return f"{self.group}: no test row in it."
-        is_short = self.least_coverage <= self.after.high and self.after.share < level
-        chance = "; the gap that is left may be chance on so few rows" if is_short else ""
-        return f"{self.in_words(level)}; {p_value(self.before.p_value)} before{chance}."
+            return f"{self.name}: no test row is in this group."
+        is_short = self.least_coverage <= self.after.high and self.after.share < target
+        chance = "; the gap that is left may be due to chance on so few rows" if is_short else ""
+        return f"{self.in_words(target)}; {p_value(self.before.p_value)} before{chance}."
 
-    def outcome(self, level: float) -> tuple[str, str]:
+    def outcome(self, target: float) -> tuple[str, str]:
         """Return the status of a repair, and words that claim no more than the test rows show."""
         before, after = self.before.share, self.after.share
         if self.after.n == 0:
@@ -410,14 +418,14 @@ class Change:
         if self.is_small:
             return "unclear", f"was repaired, on too few test {self.after.unit} to tell"
         if self.after.high < self.least_coverage:
-            if before >= level:
+            if before >= target:
                 return "finding", "is under-covered, and was not before"
-            much = "only partly" if after > before else "not"
-            return "finding", f"was under-covered and is {much} repaired"
-        if before >= level:
+            degree = "only partly" if after > before else "not"
+            return "finding", f"was under-covered and is {degree} repaired"
+        if before >= target:
             return "unclear", "got larger sets, though covered as promised before"
-        far = "" if after >= level else " as far as the test rows can tell"
-        return "pass", f"was under-covered and is repaired{far}"
+        caveat = "" if after >= target else " as far as the test rows can tell"
+        return "pass", f"was under-covered and is repaired{caveat}"
 
 
 def fit_verdict(
@@ -429,19 +437,19 @@ def fit_verdict(
     made_worse: Sequence[Change] = (),
     settings: Mapping[str, str],
 ) -> Verdict:
-    """Decide what a fit says, from what was repaired and from the audit of what is left.
+    """Decide the verdict of a fit, from what was repaired and from the audit of what is left.
 
     ``repairs`` are the groups that the classifier named, None for a method that names none.
-    ``empty`` holds the ``share`` of test rows whose set is empty, ``right``, how often the top
-    label is right for them, and ``accuracy``. ``made_worse`` are groups whose coverage fell, and
-    lies below the level, both beyond chance.
+    ``empty`` holds the ``share`` of test rows whose set is empty, how often the top label is
+    ``right`` for them, and ``accuracy``. ``made_worse`` are groups whose coverage fell and lies
+    below the target, both beyond chance.
 
-    What is left leads if it is bad, and who was made worse before that; a repair never hides it.
+    Groups that were made worse come first, then what is left if it is bad: a repair never hides it.
     """
-    audit, level = audit_verdict(left, settings), left.confidence_level
-    status, title, told = audit.status, audit.label, list(audit.sentences)
+    audit, target = audit_verdict(left, settings), left.confidence_level
+    status, title, sentences = audit.status, audit.label, list(audit.sentences)
     if repairs:
-        status, title, told = _with_repairs(repairs, left, audit)
+        status, title, sentences = _with_repairs(repairs, left, audit)
     elif repairs is not None and status == "finding":
         title = f"{title}, not repaired"
     steps = {
@@ -451,41 +459,41 @@ def fit_verdict(
         "unequal": MEND_SIZES,
         "pass": _on_more_rows(left) if left.weak else USE,
     }
-    if any(own.is_small for own in repairs or ()):
+    if any(change.is_small for change in repairs or ()):
         steps["unclear"] = (
             f"Fit on {_more_of(left.unit)}: a group needs at least {MIN_HEADLINE_ROWS} test "
             f"{left.unit} before its coverage can be judged."
         )
     elif audit.status == "unclear":
-        steps["unclear"] = audit.next_steps[0]  # the audit knows what there is too little of
-    if worse := [own for own in made_worse if not own.is_small]:
+        steps["unclear"] = audit.next_steps[0]  # the audit knows what is scarce
+    if worse := [change for change in made_worse if not change.is_small]:
         status = "low" if status == "low" else "finding"
-        many = "One group was" if len(worse) == 1 else f"{len(worse)} groups were"
-        title = f"{many} made worse; {title[0].lower()}{title[1:]}"
-        told.insert(0, f"Made worse: {'; '.join(own.in_words(level) for own in worse)}.")
+        groups = "One group was" if len(worse) == 1 else f"{len(worse)} groups were"
+        title = f"{groups} made worse; {title[0].lower()}{title[1:]}"
+        sentences.insert(0, f"Made worse: {'; '.join(c.in_words(target) for c in worse)}.")
         steps = {"finding": MADE_WORSE, "low": f"{MADE_WORSE} {RECALIBRATE}"}
     chosen = [steps[status]] if status in steps else []
     chosen += _labels_steps(left, label_conditional=label_conditional)
     if empty is not None and empty["share"] > MAX_EMPTY_SHARE:
-        chosen.append(_empty_step(empty, level))
-    names = [own.group for own in worse]
-    return Verdict.of(status, title, told, chosen, settings, made_worse=names)
+        chosen.append(_empty_step(empty, target))
+    names = [change.group for change in worse]
+    return Verdict.of(status, title, sentences, chosen, settings, made_worse=names)
 
 
 def _with_repairs(
     repairs: Sequence[Change], left: Facts, audit: Verdict
 ) -> tuple[str, str, list[str]]:
     """Return status, title and sentences of what was repaired and of what is left."""
-    level, small, said = left.confidence_level, left.kinds["small"], list(audit.sentences)
-    outcomes = [own.outcome(level) for own in repairs]
-    status = min((one for one, _ in outcomes), key=("finding", "unclear", "pass").index)
+    target, small = left.confidence_level, left.kinds["small"]
+    outcomes = [change.outcome(target) for change in repairs]
+    status = min((outcome for outcome, _ in outcomes), key=("finding", "unclear", "pass").index)
     title = _counted([text for _, text in outcomes])
-    told = [own.repair(level) for own in repairs]
+    of_repairs = [change.repair(target) for change in repairs]
     if audit.status == "low":
-        return "low", audit.label, [*said, *told]
+        return "low", audit.label, [*audit.sentences, *of_repairs]
     if audit.status == "finding":
-        joined = "and" if status == "finding" else "but"
-        return "finding", f"{title}, {joined} an under-covered group is left", [*said, *told]
+        title = f"{title}, {'and' if status == 'finding' else 'but'} an under-covered group is left"
+        return "finding", title, [*audit.sentences, *of_repairs]
     if status != "finding":
         title = f"{title}, but {TOO_SMALL}" if small else title
         if left.labels[0]:
@@ -495,7 +503,7 @@ def _with_repairs(
             status = "unclear"
         elif audit.status == "unequal" and status == "pass":
             status = "unequal"
-    return status, title, [*told, *said]
+    return status, title, [*of_repairs, *audit.sentences]
 
 
 def _counted(texts: list[str]) -> str:
@@ -513,19 +521,19 @@ def _counted(texts: list[str]) -> str:
 # --- pieces of sentences ---
 
 
-def _evidence(own: Finding) -> str:
-    return evidence(own.to_dict())
+def _evidence(group: Finding) -> str:
+    return evidence(group.to_dict())
 
 
 def _group(groups: Sequence[Finding]) -> str:
-    own = groups[0]
-    return f"{own.rule}, {coverage_of(own.rate.told())} ({_evidence(own)}){_more(groups)}"
+    first = groups[0]
+    covered = coverage_of(first.rate.to_dict())
+    return f"{first.rule}, {covered} ({_evidence(first)}){_more(groups)}"
 
 
 def _label(label: Label) -> str:
-    name, rate = label
-    told = evidence({**rate.told(), "p_value": None})
-    return f"{coverage_of(rate.told(), f' whose true label is {name}')} ({told})"
+    name, rate = label[0], {**label[1].to_dict(), "p_value": None}
+    return f"{coverage_of(rate, f' whose true label is {name}')} ({evidence(rate)})"
 
 
 def _more(groups: Sequence[Any]) -> str:
@@ -536,14 +544,14 @@ def _more_of(unit: str) -> str:
     return "more rows" if unit == "rows" else "rows of more clusters"
 
 
-def _and(names: Sequence[str]) -> str:
+def _joined(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _listed(labels: Sequence[Label]) -> str:
     names = [name for name, _ in labels[:MAX_LABELS_NAMED]]
     more = len(labels) - len(names)
-    return _and([*names, f"{more} more"] if more else names)
+    return _joined([*names, f"{more} more"] if more else names)
 
 
 def _label_title(facts: Facts) -> str:
@@ -555,22 +563,22 @@ def _label_title(facts: Facts) -> str:
 
 
 def _labels_steps(facts: Facts, *, label_conditional: bool) -> list[str]:
-    """Say what helps labels that are covered far too rarely."""
+    """Return what to do about labels that are covered far too rarely."""
     labels = facts.labels[0]
     if not labels:
         return []
+    names = _listed(labels)
     if label_conditional:
-        own = "each label already has its own calibration"
-        return [f"Add calibration rows of {_listed(labels)}: {own}."]
+        return [f"Add calibration rows of {names}: each label already has its own calibration."]
     return [
-        f"If it matters that {_listed(labels)} {'is' if len(labels) == 1 else 'are'} missed, fit "
+        f"If it matters that {names} {'is' if len(labels) == 1 else 'are'} missed, fit "
         "again with label_conditional=True, which makes the promise for every true label. Sets get "
         "larger and some groups may lose coverage, so compare both fits before you choose."
     ]
 
 
 def _on_more_rows(facts: Facts) -> str:
-    """Say what few rows could show, and what not, where they show nothing."""
+    """Return the step after a test that could show little."""
     return (
         "Test on more rows before you conclude that nobody is left out: "
         f"{rows(facts.overall.n)} reveal a group only if it is covered {percent(facts.weak, 0)} of "
@@ -578,14 +586,14 @@ def _on_more_rows(facts: Facts) -> str:
     )
 
 
-def _empty_step(empty: Mapping[str, Any], level: float) -> str:
+def _empty_step(empty: Mapping[str, Any], target: float) -> str:
     """Say how many sets are empty, why, and how to avoid them."""
     why = (
-        f": the model is right for {percent(empty['accuracy'])}, more than the {confidence(level)} "
-        "asked for, so sets of easy rows are left empty at random"
+        f": the model is right for {percent(empty['accuracy'])}, more than the "
+        f"{confidence(target)} promised, so some sets of easy rows are left empty at random"
     )
     return (
         f"{percent(empty['share'])} of the sets are empty, and the top label is right for "
-        f"{percent(empty['right'])} of these rows{why if empty['accuracy'] > level else ''}. If "
+        f"{percent(empty['right'])} of these rows{why if empty['accuracy'] > target else ''}. If "
         "every row needs a label, fit again with allow_empty=False; coverage can only rise."
     )

@@ -1,4 +1,4 @@
-"""The report's curves as inline SVG: numbers in, markup out, colours left to the style sheet."""
+"""Draw the report's curves as inline SVG; the style sheet chooses the colours."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from markupsafe import Markup, escape
 from fareg._words import percent, size
 
 Row = Mapping[str, Any]
-MIN_SHOWN_ROWS = 20  # smaller groups and labels are not picked out, in any table or figure
+MIN_SHOWN_ROWS = 20  # smaller groups and labels are never singled out
 MAX_TICKS = 12
-# A figure is as wide as a phone can show; these are the edges of the field in which it is drawn.
+# A figure fits the width of a phone; these are its size and the edges of its plotting area.
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 440.0, 280.0, 50.0, 424.0, 16.0, 232.0
 
 
@@ -40,25 +40,25 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def strip_scale(rows: Sequence[Row]) -> float:
-    """Return where the strips of one table begin, which show coverage up to 100%."""
+    """Return the coverage at which the strips of one table begin; they end at 100%."""
     known = [row for row in rows if row["coverage"] is not None]
     large = [row for row in known if row["n"] >= MIN_SHOWN_ROWS] or known
     return min(0.9, int(10 * min((row["low"] for row in large), default=0.0)) / 10)
 
 
 def heat_cell(cell: Row, confidence_level: float) -> dict[str, Any]:
-    """Return the class and the tint of a cell of the picture of a group; few rows stay grey."""
+    """Return class and tint of a cell in the picture of a group; cells with few rows stay grey."""
     if cell["n"] < MIN_SHOWN_ROWS:
         return {"kind": "few", "tint": 0.0}
     side = "low" if cell["coverage"] < confidence_level else "high"
-    room = confidence_level if side == "low" else 1 - confidence_level
-    strength = min(1.0, abs(cell["coverage"] - confidence_level) / max(min(room, 0.2), 1e-9))
+    largest = confidence_level if side == "low" else 1 - confidence_level
+    strength = min(1.0, abs(cell["coverage"] - confidence_level) / max(min(largest, 0.2), 1e-9))
     member = " member" if cell["inside"] > 0.5 else ""
     return {"kind": f"{side}{member}", "tint": round(0.08 + 0.42 * strength, 3)}
 
 
 def slab_figure(measure: str, rows: Sequence[Row], confidence_level: float) -> Markup:
-    """Draw worst-slab coverage by mass against the band that chance alone would give."""
+    """Draw worst-slab coverage by mass, with the band that chance alone would give."""
     name = "slab-" + ("plus" if measure.endswith("+") else "linear")
     return _figure(
         name,
@@ -73,7 +73,7 @@ def slab_figure(measure: str, rows: Sequence[Row], confidence_level: float) -> M
 def level_figure(
     name: str, title: str, rows: Sequence[Row], suffix: str = "", target: float | None = None
 ) -> Markup:
-    """Draw a number by level of disadvantage, before and after, with intervals if there are any.
+    """Draw a number by level of disadvantage, before and after, with intervals if known.
 
     With a target the numbers are shares, otherwise mean set sizes.
     """
@@ -90,16 +90,16 @@ def _figure(
     keys: Mapping[str, str],
     target: float | None,
 ) -> Markup:
-    """Draw curves over equally spaced places, next to a target and a band if there are any."""
+    """Draw two curves over equally spaced places, with the target and the band if given."""
     write: Callable[[Any], str] = size if target is None else percent
     most = math.inf if target is None else 1.0
-    ends = [*keys, *(key + end for key in keys for end in ("_low", "_high")), "null_low"]
+    drawn = [*keys, *(key + end for key in keys for end in ("_low", "_high")), "null_low"]
     if "null_low" in rows[0]:  # the interval of a held-out value is not drawn
-        ends = [*keys, "null_low", "null_high"]
-    values = [row[key] for row in rows for key in ends if row.get(key) is not None]
+        drawn = [*keys, "null_low", "null_high"]
+    values = [row[key] for row in rows for key in drawn if row.get(key) is not None]
     values += [] if target is None else [target]
-    room = 0.05 * (max(values) - min(values)) or 0.05
-    low, high = max(min(values) - room, 0.0), min(max(values) + room, most + 0.02)
+    margin = 0.05 * (max(values) - min(values)) or 0.05
+    low, high = max(min(values) - margin, 0.0), min(max(values) + margin, most + 0.02)
 
     first, last = rows[0]["at"], rows[-1]["at"]
 
@@ -131,14 +131,14 @@ def _figure(
         points = _points([(at, row[key]) for at, row in known], y)
         parts.append(tag("polyline", points=points, class_=f"curve {kind}"))
         for at, row in known:
-            if f"{key}_low" in ends and f"{key}_low" in row:
+            if f"{key}_low" in drawn and f"{key}_low" in row:
                 top, bottom = y(row[f"{key}_high"]), y(row[f"{key}_low"])
                 bar = tag("line", x1=at, x2=at, y1=bottom, y2=top, class_=f"whisker {kind}")
                 parts.append(bar)
             hint = tag("title", f"{write(row[key])} at {row['text']}")
             parts.append(curve_mark(kind, at, y(row[key]), hint))
     spoken = "; ".join(
-        f"{row['text']}: " + ", ".join(f"{write(row[key])} {said}" for key, said in keys.items())
+        f"{row['text']}: " + ", ".join(f"{write(row[key])} {moment}" for key, moment in keys.items())
         for row in rows
     )
     return tag(

@@ -1,4 +1,4 @@
-"""From the summary to the page: figures drawn, template filled, numbers embedded."""
+"""Turn a summary into a page: draw figures, fill the template, embed the numbers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ HEAD = ("Group", "Rows", "Covered", "95% interval", "Labels per set", "One label
 MAX_NAME = 44  # characters of a group in a text table
 FORMATS = (
     "percent", "probability", "confidence", "count", "rows", "size", "risk", "evidence", "remarks",
+    "group_name",
 )  # fmt: skip
 
 
 def render_report(summary: Mapping[str, Any]) -> str:
-    """Return a summary as one HTML page without any other file.
+    """Return a summary as one HTML page that needs no other file.
 
     A summary has plain JSON types; the README next to this module lists its keys, and
-    ``AuditResult.to_dict()`` returns one. A section without its key is left out. Texts are escaped;
-    the numbers are embedded as JSON.
+    ``AuditResult.to_dict()`` returns one. A section without its key is left out. Texts are escaped,
+    and the numbers are embedded as JSON.
     """
     environment = _environment()
     script = _source(environment, "report.js")
@@ -37,7 +38,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
             figures=_figures,
             style=Markup(_source(environment, "report.css")),
             script=Markup(script),
-            # The security policy of the page knows its only script by this digest.
+            # The page's security policy allows only the script with this digest.
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             numbers=embedded_json(summary),
         )
@@ -45,12 +46,12 @@ def render_report(summary: Mapping[str, Any]) -> str:
 
 
 def render_card(card: Mapping[str, Any]) -> str:
-    """Return a small piece of HTML for notebooks: no script, no other file, styles of its own.
+    """Return a small piece of HTML for notebooks, with its own styles and without scripts.
 
-    A card has a ``title``, ``facts`` and a ``sentence``; further ``label`` and ``status`` of a
-    verdict, its ``next_steps``, a table of texts (``head``, ``rows``), a ``note``, a picture with
-    its ``caption``: coverage by level of disadvantage (``levels``, as in the rows of ``story``) or
-    of a group (``picture``), both with the promised ``confidence_level``; and ``code``.
+    A card has a ``title``, ``facts`` and a ``sentence``. It may have the ``label``, ``status`` and
+    ``next_steps`` of a verdict, a table of texts (``head``, ``rows``), a ``note``, ``code``, and a
+    picture with its ``caption``: coverage by level of disadvantage (``levels``, as in the rows of
+    ``story``) or of a group (``picture``), both with the promised ``confidence_level``.
     """
     environment = _environment()
     style = Markup(_source(environment, "card.css"))
@@ -59,13 +60,13 @@ def render_card(card: Mapping[str, Any]) -> str:
 
 
 def render_markdown(summary: Mapping[str, Any], *, as_card: bool = False) -> str:
-    """Return title, what was promised, verdict, next steps and the first table as Markdown.
+    """Return title, promise, verdict, next steps and the first table as Markdown.
 
-    A section of a model card has YAML before it, as Hugging Face reads it: task, and coverage as
-    measured, for ``model-index``.
+    A section of a model card begins with YAML, as Hugging Face reads it: the task and the measured
+    coverage, for ``model-index``.
     """
     environment = _environment()
-    environment.autoescape = False  # Markdown has signs of its own
+    environment.autoescape = False  # Markdown is escaped by safe_text
     environment.filters["safe_text"] = _safe
     template = environment.get_template("audit.md")
     rows = [table_cells(row) for row in summary["table"]]
@@ -74,34 +75,35 @@ def render_markdown(summary: Mapping[str, Any], *, as_card: bool = False) -> str
 
 def text_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the first table as lines of text."""
-    short = ({**row, "group": _words.shortened(row["group"], MAX_NAME)} for row in rows)
-    cells = [list(HEAD), *map(table_cells, short)]
+    cells = [list(HEAD), *(table_cells(row, MAX_NAME) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
     for first, *others in cells:
-        right = (f"{own:>{width}}" for own, width in zip(others, widths[1:], strict=True))
+        right = (f"{text:>{width}}" for text, width in zip(others, widths[1:], strict=True))
         lines.append("  ".join([f"  {first:<{widths[0]}}", *right]))
     return lines
 
 
-def table_cells(row: Mapping[str, Any]) -> list[str]:
-    """Return a row of the first table as texts."""
-    few = _words.TOO_FEW if row["few"] else _words.interval(row["low"], row["high"])
-    said = {"label": "true label {}", "finding": "{} (found)", "unequal": "{} (larger sets)"}
-    covered = _words.percent(row["coverage"])
-    shares = (_words.percent(row[name]) for name in ("singletons", "empty"))
-    name = said.get(row["kind"], "{}").format(row["group"])
-    return [name, _words.count(row["n"]), covered, few, _words.size(row["mean_size"]), *shares]
+def table_cells(row: Mapping[str, Any], most: int | None = None) -> list[str]:
+    """Return a row of the first table as texts, with at most so many characters of a group."""
+    interval = _words.TOO_FEW if row["few"] else _words.interval(row["low"], row["high"])
+    name = row["group"] if row["kind"] == "label" else _words.group_name(row["group"])
+    name = name if most is None else _words.shortened(name, most)
+    texts = {"label": "true label {}", "finding": "{} (found)", "unequal": "{} (larger sets)"}
+    name = texts.get(row["kind"], "{}").format(name)
+    numbers = [_words.count(row["n"]), _words.percent(row["coverage"]), interval]
+    shares = (_words.percent(row[key]) for key in ("singletons", "empty"))
+    return [name, *numbers, _words.size(row["mean_size"]), *shares]
 
 
 def _safe(text: Any) -> str:
-    """Return text in which nothing is markup: names come from tables."""
+    """Return text in which nothing is markup, because names come from tables."""
     text = re.sub(r"([\\`*_\[\]|])", r"\\\1", str(text))
     return _words.printable(str(escape(text)).replace("&#34;", '"').replace("&#39;", "'"))
 
 
 def _environment() -> Any:
-    # It is imported here, so that whoever only needs words does not load the template engine.
+    # Imported here, because importing the report room must not load the template engine.
     from jinja2 import Environment, PackageLoader
 
     environment = Environment(
@@ -119,6 +121,6 @@ def _source(environment: Any, name: str) -> str:
 
 
 def embedded_json(summary: Mapping[str, Any]) -> Markup:
-    """Return JSON that is safe inside a script element: no tag can begin or end in it."""
+    """Return JSON for a script element; no tag can begin or end in it."""
     text = json.dumps(summary, ensure_ascii=False, allow_nan=False, indent=1)
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
