@@ -138,7 +138,7 @@ def _figure(
             hint = tag("title", f"{write(row[key])} at {row['text']}")
             parts.append(curve_mark(kind, at, y(row[key]), hint))
     spoken = "; ".join(
-        f"{row['text']}: " + ", ".join(f"{write(row[key])} {moment}" for key, moment in keys.items())
+        f"{row['text']}: " + ", ".join(f"{write(row[key])} {curve}" for key, curve in keys.items())
         for row in rows
     )
     return tag(
