@@ -103,7 +103,7 @@ def test_tiny_groups_get_the_full_set_and_one_warning(reader, cls):
     _, caught = recorded(clf.conformalize, X, y)
     (warning,) = caught
     assert str(warning.message) == (
-        "fewer than 9 calibration points for color=Green and 1 more: every such label is kept in "
+        "fewer than 9 calibration points for color = Green and 1 more: every such label is kept in "
         "the set; give more rows or coarser groups"
     )
     assert warning.filename == __file__
@@ -150,5 +150,5 @@ def test_a_level_with_too_many_labels_that_the_estimator_never_saw_is_named(read
     assert len(said) == 2
     assert "30 of 1000 calibration rows (3.0%)" in said[0]
     assert "(7)" in said[0]
-    assert "color=Red" in said[1]
+    assert "color = Red" in said[1]
     assert "Blue" not in said[1]

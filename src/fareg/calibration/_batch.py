@@ -18,6 +18,7 @@ import pandas as pd
 
 from fareg._rows import row_draws
 from fareg._validation import BoolArray, FaregError, FloatArray, IntArray, require, warn
+from fareg._words import group_name
 from fareg.pvalues import CalibrationScores
 
 ARRAYS = ("score", "y", "u", "surprise", "clusters", "weights")  # the columns of labelled rows
@@ -250,14 +251,15 @@ def warn_of_full_sets(calibration: Any, classes: Any, alpha: float) -> None:
     unknown = np.isinf(sample.score).mean()
     if not full or unknown > alpha:  # of so many unknown labels, a warning has been given
         return
-    who, label = full[0]
+    group, label = full[0]
+    others = f" and {len(full) - 1} more" if len(full) > 1 else ""
     of_label = "" if sample.labels is None else f" with label {classes[label]}"
     unit = "calibration points" if sample.sizes is None else "clusters of calibration rows"
     warn(
         f"fewer than {math.ceil(1 / alpha) - 1} {unit}"
         f"{', or too many with labels that the estimator never saw,' if unknown else ''} for "
-        f"{who}{of_label}{f' and {len(full) - 1} more' if len(full) > 1 else ''}: every such label "
-        "is kept in the set; give more rows or coarser groups"
+        f"{group_name(group)}{of_label}{others}: every such label is kept in the set; give more "
+        "rows or coarser groups"
     )
 
 

@@ -106,7 +106,7 @@ def _print_trial(answer: dict[str, Any]) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for group in answer["groups"]:
         remarks = words.remarks({**group, "few": False})
-        name = f"{group['group']} ({', '.join(remarks)})" if remarks else group["group"]
+        name = words.group_name(group["group"]) + (f" ({', '.join(remarks)})" if remarks else "")
         _add(table, name, group, group["few"], ("before", "after"))
     for label in answer["by_label"][:MAX_LABELS]:
         few = label.get("n_clusters", label["n"]) < MIN_HEADLINE_ROWS
@@ -173,7 +173,7 @@ def calibrate(
         answer["sha256"] = digest_of(out)
     for row in answer["coverage"]:
         before, after = words.percent(row["before"]), words.percent(row["after"])
-        group = f"{row['stream']} ({words.rows(row['rows'])})"
+        group = f"{words.group_name(row['stream'])} ({words.rows(row['rows'])})"
         say(f"  {group}: {before} of the labels are in the old sets, {after} in the new")
     if "effective_rows" in answer:
         equivalent = words.rows(round(answer["effective_rows"]))
@@ -248,7 +248,8 @@ def monitor(
         low, high = words.percent(row["low"]), words.percent(row["high"])
         coverage = f"{words.percent(row['coverage'])} of {words.count(row['rows'])} rows"
         coverage = coverage if row["rows"] else "no rows"
-        say(f"  {row['stream']}: {coverage} ({low} to {high}), {row['verdict']}")
+        group = words.group_name(row["stream"])
+        say(f"  {group}: {coverage} ({low} to {high}), {row['verdict']}")
     say(f"Next: {answer['next_step']}")
     if report is not None:
         say(f"report in {report}")
