@@ -1,7 +1,7 @@
-"""Writes ``docs/gallery.md``: every example with what it prints and draws (``make gallery``).
+"""Writes ``docs/gallery.md``: every example with its output and pictures (``make gallery``).
 
-Code is included from ``examples`` when the site is built. Output and pictures are kept in the
-repository, because building a site should not train models.
+The site includes the code from ``examples``. Output and pictures are kept in the repository,
+because building a site should not train models.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "gallery"
 N_LINES = 12
 HEAD = """# Gallery
-Every example of the folder `examples`, with what it draws and the first lines of what it prints.
+Every example in the folder `examples`, with its pictures and the first lines of its output.
 `make gallery` writes this page; the tests run the examples.
 """
 SECTION = """
@@ -48,28 +48,29 @@ def section(path: Path) -> str:
             env={**os.environ, "MPLBACKEND": "Agg"},
         )
         pictures = [
-            keep_picture(found, f"{path.stem}-{found.stem}.png")
+            f"![{found.stem}](gallery/{name})"
             for found in sorted(Path(folder).rglob("*"))
             if found.suffix in (".png", ".html")
+            and (name := keep_picture(found, f"{path.stem}-{found.stem}.png"))
         ]
         printed = first_lines(done.stdout.strip("\n").replace(folder, "."))
     return SECTION.format(
         title=title.rstrip("."),
         text=text.split("\nRun:")[0].strip(),
-        pictures="\n".join(f"![{title}](gallery/{name})" for name in pictures if name),
+        pictures="\n".join(pictures),
         printed=printed,
         name=path.name,
     )
 
 
 def first_lines(printed: str) -> str:
-    """Return what the page shows of an output."""
+    """Return the lines of an output that the page shows."""
     lines = printed.split("\n")
     return "\n".join(lines if len(lines) <= N_LINES else [*lines[:N_LINES], "..."])
 
 
 def keep_picture(found: Path, name: str) -> str | None:
-    """Copy a picture to the documentation; a browser, if there is one, photographs HTML."""
+    """Copy a picture to the documentation; HTML is photographed by a browser if there is one."""
     if found.suffix == ".png":
         shutil.copy(found, PICTURES / name)
         return name

@@ -1,7 +1,7 @@
 """Find who plain conformal sets under-cover, and give every degree of disadvantage its promise.
 
 The synthetic patients are harder to diagnose if their colour and gender match in a certain way.
-The classifier is not told: it gets four sensitive features and finds the combination.
+The classifier does not know this: it gets four sensitive features and finds the combination.
 """
 
 from sklearn.frozen import FrozenEstimator

@@ -1,4 +1,4 @@
-"""Bring a model that is already trained; save the calibrated classifier; predict elsewhere."""
+"""Calibrate a model that is already trained, save the result and predict elsewhere."""
 
 import tempfile
 from pathlib import Path

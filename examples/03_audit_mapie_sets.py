@@ -1,7 +1,8 @@
 """Audit prediction sets that another library made.
 
-MAPIE promises 90% coverage on average, and keeps it. The audit asks who pays for the average: it
-proposes groups on random halves of the rows, verifies them on the others, and writes a report.
+MAPIE promises 90% coverage on average, and keeps it. The audit asks who pays for the average.
+It proposes groups on random halves of the rows, verifies them on the other halves and writes a
+report.
 
 Run: ``python 03_audit_mapie_sets.py [folder]``
 """

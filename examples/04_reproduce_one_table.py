@@ -1,7 +1,7 @@
 """Reproduce one table of the paper, small and rough: FaReG with and without CondCP.
 
-Every finished piece is stored at once; start the script again with the same folder and it only
-reads. Without ``quick`` and ``sizes`` it is the paper's table, with ten repetitions.
+Every finished piece is stored at once; a second run with the same folder only reads. Without
+``quick`` and ``sizes`` you get the paper's table, with ten repetitions.
 
 Run: ``python 04_reproduce_one_table.py [folder]``
 """

@@ -26,11 +26,11 @@ split = fareg.SplitConformalClassifier(random_state=0).fit(X_train, y_train)
 before = by_group(split)
 print("Split conformal sets\n", before.by_group, sep="")
 
-# an audit says which of the gaps are more than chance, on rows that did not choose them
-told = fareg.audit(
+# an audit says which gaps are more than chance, on rows that played no part in finding them
+found = fareg.audit(
     who, y_test, split.predict_set(X_test), classes=split.classes_, measures=False, random_state=0
 )
-print("\nAudit:", told.verdict)
+print("\nAudit:", found.verdict)
 
 equal = fareg.ExhaustiveConformalClassifier(sensitive_features=list(who), random_state=0)
 after = by_group(equal.fit(X_train, y_train))

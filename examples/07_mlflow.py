@@ -1,7 +1,7 @@
 """Track a conformal classifier with MLflow: numbers, report and a model file without pickle.
 
-Needs mlflow or mlflow-skinny, version 3 or later. ``mlflow.sklearn.log_model(clf)`` works too; it
-stores a pickle, or skops if asked to, and its generic interface offers no sets.
+This needs mlflow or mlflow-skinny, version 3 or later. ``mlflow.sklearn.log_model(clf)`` works
+too, but it stores a pickle (or skops, on request), and its generic interface offers no sets.
 """
 
 import os
@@ -23,8 +23,8 @@ X_new, y_new = data.X[1500:], data.y[1500:]
 
 with mlflow.start_run() as run:
     mlflow.log_params({"confidence_level": clf.confidence_level, "method": type(clf).__name__})
-    told = clf.report(X_new, y_new, folder / "report.html", measures=False)
-    mlflow.log_metrics({f"test_{name}": value for name, value in told.after.items()})
+    comparison = clf.report(X_new, y_new, folder / "report.html", measures=False)
+    mlflow.log_metrics({f"test_{name}": value for name, value in comparison.after.items()})
     mlflow.log_artifact(str(folder / "report.html"))
     # the model is a .fareg file, which fareg.persistence loads: nothing in it can run
     fareg.save(clf, folder / "model.fareg")

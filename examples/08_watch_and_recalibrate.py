@@ -1,8 +1,8 @@
 """Watch a classifier after deployment, find a change, and recalibrate.
 
-Every week 400 labels arrive. From week 9 on a measurement in one region is wrong half of the time.
-The monitor may be asked every week, or every day: false alarms are at most 5% over all groups and
-all time. Rows from after the change give the same levels and groups new thresholds: every promise
+Every week 400 labels arrive. From week 9 on, a measurement in one region is wrong half of the time.
+Look at the monitor every week or every day: the probability of any false alarm, ever, is at most
+5%. Rows from after the change give the same levels and groups new thresholds, and every promise
 holds again. The region has no promise of its own until it is protected.
 
 Run: ``python 08_watch_and_recalibrate.py [folder]``
