@@ -47,7 +47,7 @@ def canonical(X: Any, names: Sequence[str] | None = None) -> pd.DataFrame:
     arrays = {name: canonical_column(column) for name, column in pairs}
     # Without the dtype, pandas would turn object arrays of text into "str".
     texts = {name: pd.Series(a, dtype=object) for name, a in arrays.items() if a.dtype == object}
-    return pd.DataFrame(arrays | texts, index=pd.RangeIndex(len(X)))
+    return pd.DataFrame(arrays | texts, index=pd.RangeIndex(len(X)), copy=False)
 
 
 def canonical_column(column: pd.Series) -> Any:
@@ -247,8 +247,10 @@ def column_names(X: Any) -> list[str]:
 def series_of(X: Any) -> list[pd.Series]:
     """Return the columns of a table as pandas series."""
     if not isinstance(X, pd.DataFrame):
-        frame = is_frame(X)
-        X = nw.from_native(X, eager_only=True).to_pandas() if frame else pd.DataFrame(np.asarray(X))
+        if is_frame(X):
+            X = nw.from_native(X, eager_only=True).to_pandas()
+        else:
+            X = pd.DataFrame(np.asarray(X), copy=False)
     return [column for _, column in X.items()]
 
 

@@ -149,11 +149,12 @@ def count_strange(summary: Summary, columns: pd.DataFrame) -> Drift:
             codes, values = pd.factorize(column)
             known = set(values if seen["known"] is None else seen["known"])
             is_new = np.array([value not in known for value in values] + [False])[codes]
+            is_empty = codes < 0
         else:
             low, high = seen["range"] or (-np.inf, np.inf)
-            is_new = np.asarray((column < low) | (column > high))
+            is_new, is_empty = np.asarray((column < low) | (column > high)), np.isnan(column)
         example = column.iloc[int(is_new.argmax())] if is_new.any() else ""
-        n_empty = int(column.isna().sum())
+        n_empty = int(is_empty.sum())
         drift[name] = Strange(len(column), int(is_new.sum()), n_empty, example)
     return drift
 

@@ -42,13 +42,13 @@ class Batch:
     people: pd.DataFrame  # (n, n_sensitive) sensitive columns in canonical form
     proba: FloatArray  # (n, n_classes)
     scores: FloatArray  # (n, n_classes) conformity score of every label
-    u: FloatArray  # (n,) the random number of each row
+    u: Any  # (n,) the random number of each row; None if nothing depends on it
     # (n, 1), or (n, n_classes) if labels weigh: how much more frequent such rows are where sets are
     # used than where they were calibrated; None if the population is the same
     weights: IntArray | None = None
 
     def __len__(self) -> int:
-        return len(self.u)
+        return len(self.scores)
 
     def labelled(self, y: IntArray, clusters: IntArray | None = None) -> Labelled:
         """Keep what rows with known labels teach; ``y`` holds the column of each, -1 if unknown."""
@@ -69,7 +69,7 @@ class Labelled:
     score: FloatArray  # (n,) score of the true label; infinite if the model does not know the label
     y: IntArray  # (n,) column of the true label, -1 if the model does not know it
     n_classes: int
-    u: FloatArray  # (n,) the random number of each row
+    u: Any  # (n,) the random number of each row; None if nothing depends on it
     # (n,) sum_k p_k^2 - p_y, how much less probability the true label got than the model expects of
     # itself; 1 if the model does not know the label
     surprise: FloatArray
@@ -77,7 +77,7 @@ class Labelled:
     weights: IntArray | None = None  # (n,) as those of a batch
 
     def __len__(self) -> int:
-        return len(self.u)
+        return len(self.score)
 
     @property
     def n_people(self) -> int:
@@ -237,7 +237,8 @@ def weight_by_weight(answer: Answer) -> Answer:
             here = weights == weight
             rows = np.flatnonzero(here.any(axis=1))
             some = batch.people.iloc[rows].reset_index(drop=True)
-            own = Batch(some, batch.proba[rows], batch.scores[rows], batch.u[rows])
+            u = None if batch.u is None else batch.u[rows]
+            own = Batch(some, batch.proba[rows], batch.scores[rows], u)
             answers = answer(self.with_sample(replace(self.sample, new=weight)), own)
             found[rows] = np.where(here[rows], answers, found[rows])
         return found

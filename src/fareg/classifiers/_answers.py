@@ -73,6 +73,7 @@ class FittedAnswers:
 
     _has_groups = True  # whether the sensitive features matter to this method
     _takes_weights = False  # whether its promise is proven for weighted rows
+    _draws = False  # whether it uses the random number of a row beyond the score
 
     def predict(self, X: Any, *, proba: Any = None) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,).
@@ -373,16 +374,19 @@ class FittedAnswers:
         ``hashes`` are those of the rows, if they are known; ``before`` is how many equal rows stand
         before each, if there are others than these.
         """
-        if rows.ids is not None and role == "prediction":
-            before = np.zeros(len(rows), dtype=np.int64)  # the answer to a person is one answer
-        hashes = self._hashes(rows) if hashes is None else hashes
-        u = uniforms_of(numbered_hashes(hashes, role, before))
         people, score, weights = self._people(rows), get_score(self.conformity_score), None
+        u = None
+        if is_randomised(score) or self._draws or rows.clusters is not None:
+            if rows.ids is not None and role == "prediction":
+                before = np.zeros(len(rows), dtype=np.int64)  # the answer to a person is one answer
+            hashes = self._hashes(rows) if hashes is None else hashes
+            u = uniforms_of(numbered_hashes(hashes, role, before))
         if self.shift_ is not None and role == "prediction":
             weights = self.shift_.of_new(rows.tables, len(self.classes_))
         for place, own in rows.blocks(len(self.classes_)):
             proba = self._probabilities(own, place.start)
-            scores = np.asarray(score(proba, u[place] if is_randomised(score) else None), float)
+            some_u = None if u is None else u[place]
+            scores = np.asarray(score(proba, some_u if is_randomised(score) else None), float)
             if scores.shape != proba.shape or np.isnan(scores).any():
                 raise InvalidInputError(
                     f"conformity_score must return an array of shape {proba.shape} without NaN, "
@@ -390,7 +394,7 @@ class FittedAnswers:
                 )
             some = people if own is rows else people.iloc[place].reset_index(drop=True)
             heavy = None if weights is None else weights[place]
-            yield Batch(some, proba, scores, u[place], heavy)
+            yield Batch(some, proba, scores, some_u, heavy)
 
     def _probabilities(self, rows: Rows, first_row: int = 0) -> FloatArray:
         """Return class probabilities: those next to the rows, or else the estimator's."""

@@ -330,8 +330,9 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         """Return rows that calibrate after checks of their labels; warn if many are equal."""
         codes = calibration_codes(rows.y, self.classes_, alpha=self.alpha_)
         rows = replace(rows, codes=codes)
-        hashes = self._hashes(rows)
+        hashes = None
         if is_randomised(get_score(self.conformity_score)):  # else it does not matter who is equal
+            hashes = self._hashes(rows)
             warn_of_repeated(hashes)
         found = self._labelled(rows, "calibration", hashes)
         self.shift_ = None

@@ -20,6 +20,7 @@ from fareg.groups._members import (
     TREES,
     ColumnReading,
     KernelSum,
+    by_distinct_rows,
     choose_features,
     learn_given,
     learn_smooth,
@@ -83,8 +84,10 @@ class Disadvantage:
             matrix = read_columns(self.readings, people)
             with one_thread():
                 for weight, model in zip(self.weights, self.models, strict=True):
-                    table = people[list(self.columns)] if _reads_frames(model) else matrix
-                    total += weight * model.predict(table)
+                    if _reads_frames(model):
+                        total += weight * model.predict(people[list(self.columns)])
+                    else:
+                        total += weight * by_distinct_rows(matrix, model.predict)
         return np.asarray(np.round(np.clip(total, 0.0, 1.0), DIGITS))
 
     def check(self, people: pd.DataFrame) -> None:

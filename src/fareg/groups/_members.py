@@ -44,7 +44,7 @@ PENALTIES = 10.0 ** np.arange(0, 3.1, 0.5)
 SMALLEST = 1e-6  # directions of the centres that are flatter than this are left out
 MAX_SMOOTH_ROWS = 20_000  # rows that teach the smooth model
 CHUNK = 16_384  # rows that are compared with the centres at once
-FEW_ROWS = 100  # so many rows are compared as they are
+FEW_ROWS = 1000  # so many rows are compared as they are
 
 # --- columns as numbers ---
 
@@ -296,8 +296,9 @@ def coarse(centres: FloatArray, is_category: BoolArray, n: int) -> FloatArray:
 
 def by_distinct_rows(x: FloatArray, answer: Callable[[FloatArray], FloatArray]) -> FloatArray:
     """Return the answer for each row, worked out once for equal rows and for a part at a time."""
-    if len(x) < FEW_ROWS:
-        return answer(x)
+    few = pd.DataFrame(x[:FEW_ROWS])
+    if len(x) <= FEW_ROWS or 2 * len(distinct_rows(few)[0]) > len(few):  # hardly any are equal
+        return np.concatenate([answer(x[i : i + CHUNK]) for i in range(0, len(x), CHUNK)])
     first, which = distinct_rows(pd.DataFrame(x))
     distinct = x[first]
     parts = [answer(distinct[i : i + CHUNK]) for i in range(0, len(distinct), CHUNK)]
