@@ -20,6 +20,7 @@ import pandas as pd
 from fareg._columns import as_numbers, spelled_numbers
 from fareg._validation import FloatArray, IntArray, InvalidInputError, check_count
 
+FIRST_ROWS = 1000  # rows that show whether rows repeat
 ROLES = {"calibration": 1, "learning": 2, "prediction": 3}  # numbers of roles are independent
 
 
@@ -140,6 +141,14 @@ def distinct_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray]:
     # Codes are numbered by first occurrence, so a row is new where their maximum rises.
     is_first = np.diff(np.maximum.accumulate(which), prepend=-1) > 0
     return np.flatnonzero(is_first), which
+
+
+def repeated_rows(columns: pd.DataFrame) -> tuple[IntArray, IntArray] | None:
+    """Return what :func:`distinct_rows` returns, or None if hardly any of the first rows repeat."""
+    first_rows = columns.iloc[:FIRST_ROWS]
+    if len(columns) <= FIRST_ROWS or 2 * len(distinct_rows(first_rows)[0]) > FIRST_ROWS:
+        return None
+    return distinct_rows(columns)
 
 
 def joint_codes(codes: Sequence[IntArray], sizes: Sequence[int]) -> IntArray:

@@ -46,9 +46,19 @@ class Batch:
     # (n, 1), or (n, n_classes) if labels weigh: how much more frequent such rows are where sets are
     # used than where they were calibrated; None if the population is the same
     weights: IntArray | None = None
+    # the first position of each distinct row of people, and which of them each row equals; None if
+    # hardly any are equal
+    repeated: tuple[IntArray, IntArray] | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    def by_people(self, answer: Callable[[pd.DataFrame], Any]) -> Any:
+        """Return ``answer(people)``, worked out once for equal people."""
+        if self.repeated is None:
+            return answer(self.people)
+        first, which = self.repeated
+        return answer(self.people.iloc[first].reset_index(drop=True))[which]
 
     def labelled(self, y: IntArray, clusters: IntArray | None = None) -> Labelled:
         """Keep what rows with known labels teach; ``y`` holds the column of each, -1 if unknown."""
@@ -83,6 +93,10 @@ class Labelled:
     def n_people(self) -> int:
         """Number of clusters, or of rows if there are none."""
         return len(self) if self.clusters is None else len(np.unique(self.clusters))
+
+    def by_people(self, answer: Callable[[pd.DataFrame], Any]) -> Any:
+        """Return ``answer(people)``."""
+        return answer(self.people)
 
     def take(self, rows: IntArray) -> Labelled:
         """Return some of the rows."""

@@ -186,7 +186,7 @@ class LevelThresholds(Calibration):
 
     def _levels_by_label(self, batch: Batch) -> IntArray:
         """Return the level of each row for every label, or once for all: (n, n_labels)."""
-        levels = self.levels.levels(batch.people)
+        levels = batch.by_people(self.levels.levels)
         return levels[:, None].repeat(len(self.theta), axis=1) if levels.ndim == 1 else levels
 
 

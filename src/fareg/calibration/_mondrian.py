@@ -71,7 +71,7 @@ class Members:
     n_cells = 1
 
     def cells(self, rows: Batch | Labelled) -> IntArray:
-        return np.where(self.rule.inside(rows.people), 0, ABSENT)
+        return np.where(rows.by_people(self.rule.inside), 0, ABSENT)
 
     def describe(self, cell: int) -> Any:
         return self.rule.text

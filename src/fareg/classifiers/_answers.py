@@ -16,7 +16,7 @@ from fareg._columns import is_frame, select_columns
 from fareg._drift import Summary, check_drift
 from fareg._files import AnyPath, check_output
 from fareg._labels import label_codes, set_text
-from fareg._rows import distinct_rows, numbered_hashes, row_hashes, uniforms_of
+from fareg._rows import distinct_rows, numbered_hashes, repeated_rows, row_hashes, uniforms_of
 from fareg._validation import (
     BoolArray,
     FloatArray,
@@ -394,7 +394,7 @@ class FittedAnswers:
                 )
             some = people if own is rows else people.iloc[place].reset_index(drop=True)
             heavy = None if weights is None else weights[place]
-            yield Batch(some, proba, scores, some_u, heavy)
+            yield Batch(some, proba, scores, some_u, heavy, repeated_rows(some))
 
     def _probabilities(self, rows: Rows, first_row: int = 0) -> FloatArray:
         """Return class probabilities: those next to the rows, or else the estimator's."""

@@ -18,7 +18,7 @@ from fareg._columns import KINDS, canonical, check_selection, is_frame, kind_of,
 from fareg._drift import doubtful_columns, is_summary, summarise
 from fareg._encoding import gradient_boosting
 from fareg._labels import calibration_codes, label_codes
-from fareg._rows import check_seed, hash_key
+from fareg._rows import check_seed, equal_before, hash_key
 from fareg._validation import (
     Confidence,
     FaregError,
@@ -330,11 +330,12 @@ class ConformalClassifier(FittedAnswers, ClassifierMixin, BaseEstimator):
         """Return rows that calibrate after checks of their labels; warn if many are equal."""
         codes = calibration_codes(rows.y, self.classes_, alpha=self.alpha_)
         rows = replace(rows, codes=codes)
-        hashes = None
+        hashes = before = None
         if is_randomised(get_score(self.conformity_score)):  # else it does not matter who is equal
             hashes = self._hashes(rows)
-            warn_of_repeated(hashes)
-        found = self._labelled(rows, "calibration", hashes)
+            before = equal_before(hashes)
+            warn_of_repeated(before)
+        found = self._labelled(rows, "calibration", hashes, before)
         self.shift_ = None
         if shift is None:
             return found

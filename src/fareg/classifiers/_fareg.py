@@ -343,8 +343,11 @@ class FaReGClassifier(ConformalClassifier):
     def _describe_rows(self, batch: Batch) -> dict[str, Any]:
         group = np.full(len(batch), "", dtype=object)
         for named in self.named_groups_[::-1]:  # the first, most significant group is written last
-            group[named.rule.inside(batch.people)] = named.rule.text
-        return {"level": self.levels_of(batch.people, batch.proba.argmax(axis=1)), "group": group}
+            group[batch.by_people(named.rule.inside)] = named.rule.text
+        levels = batch.by_people(self._levels.levels)
+        if levels.ndim > 1:  # an order for each label
+            levels = levels[np.arange(len(batch)), batch.proba.argmax(axis=1)]
+        return {"level": levels, "group": group}
 
     def check(self) -> None:
         """Refuse a fitted state whose parts contradict each other, as that of an edited file."""

@@ -265,12 +265,12 @@ def _as_array(proba: Any) -> Any:
     return table
 
 
-def warn_of_repeated(hashes: Any) -> None:
-    """Warn if many calibration rows equal an earlier one, as rows to come will."""
-    share = float(pd.Series(hashes).duplicated().mean())
+def warn_of_repeated(before: IntArray) -> None:
+    """Warn if many calibration rows equal an earlier one; ``before`` counts those before each."""
+    share = float((before > 0).mean())
     if share > MANY_REPEATED:
         warn(
-            f"{percent(share)} of {len(hashes)} calibration rows equal an earlier one, "
+            f"{percent(share)} of {len(before)} calibration rows equal an earlier one, "
             "label included: people to come whose rows are equal share a random number if they are "
             "asked one at a time, and are covered together or not at all; give every person an id "
             "of their own"

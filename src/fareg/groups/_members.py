@@ -18,7 +18,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from fareg._columns import as_numbers, as_text
-from fareg._rows import distinct_rows, joint_codes
+from fareg._rows import joint_codes, repeated_rows
 from fareg._validation import BoolArray, FloatArray, IntArray, InvalidInputError
 
 N_RANKS = 1000  # quantiles that ranks are read from
@@ -44,7 +44,6 @@ PENALTIES = 10.0 ** np.arange(0, 3.1, 0.5)
 SMALLEST = 1e-6  # directions of the centres that are flatter than this are left out
 MAX_SMOOTH_ROWS = 20_000  # rows that teach the smooth model
 CHUNK = 16_384  # rows that are compared with the centres at once
-FEW_ROWS = 1000  # so many rows are compared as they are
 
 # --- columns as numbers ---
 
@@ -296,10 +295,7 @@ def coarse(centres: FloatArray, is_category: BoolArray, n: int) -> FloatArray:
 
 def by_distinct_rows(x: FloatArray, answer: Callable[[FloatArray], FloatArray]) -> FloatArray:
     """Return the answer for each row, worked out once for equal rows and for a part at a time."""
-    few = pd.DataFrame(x[:FEW_ROWS])
-    if len(x) <= FEW_ROWS or 2 * len(distinct_rows(few)[0]) > len(few):  # hardly any are equal
-        return np.concatenate([answer(x[i : i + CHUNK]) for i in range(0, len(x), CHUNK)])
-    first, which = distinct_rows(pd.DataFrame(x))
+    first, which = repeated_rows(pd.DataFrame(x)) or (slice(None), slice(None))
     distinct = x[first]
     parts = [answer(distinct[i : i + CHUNK]) for i in range(0, len(distinct), CHUNK)]
     return np.concatenate(parts)[which]
