@@ -34,7 +34,7 @@ check: .venv/installed-dev
 
 # peers live in an environment of their own: they are no dependency
 bench: .bench-venv/installed
-	OMP_NUM_THREADS=1 .bench-venv/bin/python benchmarks/run.py
+	.bench-venv/bin/python benchmarks/run.py
 
 docs: pages
 	$(INSTALL) -e ".[docs]"

@@ -10,7 +10,6 @@ two processes that keep two cores busy; the shortest of some runs counts. The ro
 from __future__ import annotations
 
 import ast
-import contextlib
 import csv
 import io
 import json
@@ -18,11 +17,11 @@ import os
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from measure import neighbours
 
 HERE = Path(__file__).parents[1]
 RESULTS = Path(__file__).with_name("against.csv")
@@ -137,18 +136,6 @@ def sizes(tree: Path) -> dict[str, int]:
         "lines of tests": sum(len(p.read_text("utf-8").splitlines()) for p in tests),
         "words of documentation": sum(len(p.read_text("utf-8").split()) for p in pages),
     }
-
-
-@contextlib.contextmanager
-def neighbours(number: int) -> Iterator[None]:
-    """Keep cores busy meanwhile."""
-    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
-    try:
-        yield
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
 
 
 def main(

@@ -1,7 +1,9 @@
 """Every timing in one run: ``make bench``, or ``python benchmarks/run.py [SECTION]...``.
 
-Each finished section is stored in ``results.json`` at once, so a stopped run keeps what it has, and
-single sections can be measured again. ``make pages`` writes ``docs/scale.md`` from that file.
+As users run it: with the libraries' own threads, alone, and what has a peer once more beside
+processes that keep every core busy. Each finished section is stored in ``results.json`` at once, so
+a stopped run keeps what it has, and single sections can be measured again. ``make pages`` writes
+``docs/scale.md`` from that file.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import stages
 import start
 import typer
 import worst_slab
-from measure import VERSION
+from measure import VERSION, neighbours
 from rich.console import Console
 from rich.table import Table
 
@@ -65,17 +67,30 @@ def machine() -> dict:
 
 def table(sections: dict) -> Table:
     """Return everything as one table."""
-    view = Table("what", "fareg, s", "peer", "peer, s", "ratio", "MiB", "note")
+    view = Table("what", "fareg, s", "peer", "peer, s", "ratio", "busy", "MiB", "note")
     for name, section in sections.items():
         view.add_section()
         view.add_row(f"[bold]{name}")
         for row in section["rows"]:
-            seconds = [row["ours_seconds"], row["peer_seconds"], row["ratio"]]
-            ours, peers, ratio = ["" if value is None else f"{value:,.3g}" for value in seconds]
+            numbers = [row[k] for k in ("ours_seconds", "peer_seconds", "ratio")]
+            numbers.append(row.get("busy_ratio"))
+            shown = ["" if value is None else f"{value:,.3g}" for value in numbers]
             peaks = [row[key] for key in ("ours_peak_mib", "peer_peak_mib")]
             mib = " | ".join(f"{peak:,.0f}" for peak in peaks if peak is not None)
-            view.add_row(row["what"], ours, row["peer"], peers, ratio, mib, row["note"])
+            view.add_row(row["what"], shown[0], row["peer"], *shown[1:], mib, row["note"])
     return view
+
+
+def measured(section: ModuleType) -> dict:
+    """Return what a section finds; rows with a peer are timed beside busy processes too."""
+    found = section.measure()
+    found["rows"] = [row.to_dict() for row in found["rows"]]
+    if any(row["peer"] for row in found["rows"]):
+        with neighbours(os.cpu_count() or 1):
+            busy = [row.to_dict() for row in section.measure()["rows"]]
+        for row, beside in zip(found["rows"], busy, strict=True):
+            row |= {f"busy_{k}": beside[k] for k in ("ours_seconds", "peer_seconds", "ratio")}
+    return found
 
 
 def main(
@@ -89,19 +104,12 @@ def main(
     if unknown:
         raise typer.BadParameter(f"unknown {', '.join(unknown)}; known: {', '.join(SECTIONS)}")
     known = json.loads(RESULTS.read_text())["sections"] if RESULTS.exists() else {}
-    load = os.getloadavg()[0]  # before this process adds to it
+    load = os.getloadavg()[0]  # of others: this process has not begun
     console = Console(width=WIDTH)
     for name in chosen:
         with console.status(name):
-            found = SECTIONS[name].measure()
-        rows = [row.to_dict() for row in found.pop("rows")]
-        others = max(load, os.getloadavg()[0] - 1)  # afterwards, one of it is this process
-        known[name] = {
-            "version": VERSION,
-            "load_of_others": round(others, 2),
-            "rows": rows,
-            **found,
-        }
+            found = measured(SECTIONS[name])
+        known[name] = {"version": VERSION, "load_before": round(load, 2), **found}
         ordered = {section: known[section] for section in SECTIONS if section in known}
         with replacing(RESULTS) as temporary:
             text = json.dumps({"machine": machine(), "sections": ordered}, indent=1)
