@@ -172,7 +172,7 @@ def test_two_writers_lose_nothing(clf, tmp_path):
     feed(first, tables[1]).save(path)
     with pytest.raises(FaregError, match="somebody else fed rows"):
         feed(second, tables[2]).save(path)
-    with pytest.raises(FaregError, match="does not come from it"):
+    with pytest.raises(FaregError, match="was not loaded from it"):
         CoverageMonitor(clf).save(path)
     assert CoverageMonitor.load(path, clf).n_rows == 400
     feed(first, tables[2]).save(path)
@@ -265,7 +265,7 @@ def test_every_cluster_counts_once_and_is_not_forgotten():
     of_whom = np.random.default_rng(0).permutation(np.arange(900) // 3)
     monitor.update(X, y, np.arange(900), proba=proba, clusters=of_whom)
     assert monitor.n_rows == monitor.summary().loc["everyone", "rows"] == 300
-    with pytest.raises(FaregError, match="clusters must say whose row each is, got 3 missing"):
+    with pytest.raises(FaregError, match="clusters must not be missing, got 3 missing ids"):
         monitor.update(X, y, proba=proba, clusters=np.where(of_whom, of_whom, np.nan))
 
 

@@ -1,4 +1,4 @@
-"""Watching classifiers after deployment: streams of labelled rows, bets, and a small state."""
+"""Watch classifiers after deployment: streams of labelled rows, bets, and a small state."""
 
 from fareg.monitoring._monitor import CoverageMonitor
 from fareg.monitoring._streams import Alarm

@@ -1,4 +1,4 @@
-"""Watching a classifier after deployment: does its promise still hold, and for whom not?"""
+"""Watch a classifier after deployment: does its promise still hold, and for which groups?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fareg._validation import (
     check_same_length,
     require,
 )
-from fareg._words import HTML, JSON, count, shown
+from fareg._words import HTML, JSON, count, group_name, shown
 from fareg.calibration import Batch, Labelled
 from fareg.groups import Rule
 from fareg.monitoring._bets import interval_at_all_times
@@ -37,11 +37,11 @@ from fareg.monitoring._page import bands, curve, render
 from fareg.monitoring._streams import LEARNING, Alarm, Rows, Stream, watched
 
 SCHEMA = "fareg-watch-1"
-MOST_KNOWN = 4096  # batches that are known again
+MOST_KNOWN = 4096  # latest batches that are recognised if they come again
 NEXT = {
-    "alarm": "Look at the rows of the group from after the change: are their values and labels "
-    "right? If so, recalibrate on labelled rows from after it (fareg calibrate, or recalibrated in "
-    "Python); refit the model if the sets are too large then.",
+    "alarm": "Look at the group's rows since the change: are their values and labels right? If so, "
+    "recalibrate on labelled rows since then (fareg calibrate, or recalibrated in Python), and "
+    "refit the model if the sets become too large.",
     "watch": "Collect more labels there before you act.",
     "holding": "Nothing needs to be done.",
 }
@@ -49,13 +49,13 @@ NEXT = {
 
 @dataclass
 class State:
-    """What is remembered of all rows; its size does not grow with their number."""
+    """What a watch remembers; its size does not grow with the number of rows."""
 
     n_rows: int = 0
     n_late: int = 0
     first: Any = None  # the first and the latest time
     latest: Any = None
-    known: list[str] = field(default_factory=list)  # what tells the latest batches from others
+    known: list[str] = field(default_factory=list)  # digests of the latest batches
     streams: list[Stream] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class CoverageMonitor:
     """Watch whether prediction sets still keep their promise, for everyone and group by group.
 
     Feed it labelled rows as their labels arrive, and look as often as you like: **if the rows are
-    like those that calibrated, the probability that any stream ever raises an alarm is at most**
+    like the calibration rows, the probability that any stream ever raises an alarm is at most**
     ``error``. Streams are everyone, every run of pooled levels and all above, every protected,
     named and calibrated group, and groups of your own. They may overlap.
 
@@ -75,23 +75,23 @@ class CoverageMonitor:
     ----------
     clf : fitted conformal classifier
     groups : list of Rule or str, default=()
-        More groups to watch, such as ``"sex = Female and age > 60"``. Calibration rows do not say
-        who was in them, so they are compared with their own first 200 rows.
+        More groups to watch, such as ``"sex = Female and age > 60"``. A model does not store which
+        calibration rows were in them, so each is compared with its first 200 rows.
     error : float, default=0.05
         Probability of a false alarm, over all streams and all time.
 
     Attributes
     ----------
     alarms : list of Alarm
-        Every alarm ever raised, the first one first; ``alarm.back`` says where it was over.
+        Every alarm so far, oldest first; ``alarm.back`` is the row at which it was over.
     n_rows, n_late : int
-        Rows so far, and how many of them were older than others that came before.
+        Number of rows so far, and of those that were older than rows that came before.
 
     Notes
     -----
-    The score of each row is ranked among those of the calibration rows and of all earlier rows of
-    the stream, and bets on large scores are settled row by row. See the guarantees for the proof,
-    and for what a change that comes slowly or makes sets better does.
+    Each row's score is ranked among the calibration scores and all earlier scores of the stream,
+    and bets on large scores are settled row by row. The guarantees have the proof, and say what
+    happens if a change is slow or improves coverage.
 
     Examples
     --------
@@ -118,29 +118,29 @@ class CoverageMonitor:
         self.clf = clf
         self.rules = [g if isinstance(g, Rule) else Rule.parse(g) for g in groups]
         self.error = check_fraction("error", error)
-        self._read: str | None = None  # digest of the file as it was read or written last
+        self._read: str | None = None  # digest of the file as it was last read or written
         self._groups, n_tests = watched(clf, self.rules)
         streams = [Stream(group.name, clf.alpha_, n_tests / self.error) for group in self._groups]
         self._state = State(streams=streams)
-        rng = np.random.default_rng(0)  # which of equal calibration scores counts as larger
+        rng = np.random.default_rng(0)  # puts equal calibration scores in order
         for group, stream in zip(self._groups, streams, strict=True):
             if group.scores is not None:
                 stream.begin(group.scores, rng.random(len(group.scores)))
 
     @property
     def alarms(self) -> list[Alarm]:
-        """Every alarm so far, the first one first."""
+        """Every alarm so far, oldest first."""
         alarms = [alarm for stream in self._state.streams for alarm in stream.alarms]
         return sorted(alarms, key=lambda alarm: alarm.row)
 
     @property
     def n_rows(self) -> int:
-        """Rows so far."""
+        """Number of rows so far."""
         return self._state.n_rows
 
     @property
     def n_late(self) -> int:
-        """Rows that were older than others that came before."""
+        """Number of rows that were older than rows that came before."""
         return self._state.n_late
 
     def update(
@@ -154,36 +154,36 @@ class CoverageMonitor:
         ids: Any = None,
         clusters: Any = None,
     ) -> Self:
-        """Take in labelled rows; a call that fails changes nothing.
+        """Add labelled rows; a call that fails changes nothing.
 
-        Rows count in the order of ``when``, and without it in their own order. Rows that are older
-        than those of an earlier call count now, and are reported. The answer does not depend on how
-        rows are divided among calls, if all rows of a cluster are in one.
+        Rows count in the order of ``when``, or else as they are given. Rows that are older than
+        those of an earlier call count now, and ``n_late`` reports them. The answer does not depend
+        on how rows are divided among calls, as long as all rows of a cluster are in one call.
 
         Parameters
         ----------
         X, y
-            Rows that the classifier has not seen, and their labels.
+            Rows that were not used to fit the classifier, and their labels.
         when : array-like of shape (n_samples,), default=None
             The time of each row: numbers, dates, or texts such as ``2026-03-01``.
         proba, sensitive_features, ids
-            As in ``predict_set``. With ids, two people of equal values are two people; a batch
-            whose rows, labels, ids and times all equal those of an earlier one is refused.
+            As in ``predict_set``. Ids distinguish people with equal values; a batch whose rows,
+            labels, ids and times all equal those of an earlier one is refused.
         clusters : array-like of shape (n_samples,), default=None
-            Ids of people or places with several rows, which a classifier needs that was calibrated
-            with clusters: one row of each counts, drawn at random. Feed all rows of one cluster in
-            one call: a cluster that comes again counts again.
+            Ids of people or places with several rows, required if the classifier was calibrated
+            with clusters: one row of each counts, drawn at random. Feed all rows of a cluster in
+            one call, because a cluster that comes again counts again.
         """
         if clusters is None and self.clf.n_calibration_clusters_ is not None:
             raise InvalidInputError(
-                "this classifier was calibrated with clusters, each of which counts once, got rows "
+                "this classifier was calibrated with clusters, which count once each, got rows "
                 "without clusters; pass clusters, an id per row"
             )
         check_same_length(X=X, y=y, proba=X if proba is None else proba)
-        with ignore_drift():  # a change is what the watch is for, so strange columns only warn
+        with ignore_drift():  # the watch must see changes, so unusual columns only warn
             hashes = self.clf.labelled_hashes(X, y, sensitive_features=sensitive_features, ids=ids)
         times, state = _times(when, len(hashes)), copy.deepcopy(self._state)
-        kept = np.arange(len(hashes)) if clusters is None else _one_of_each(clusters, hashes)
+        kept = np.arange(len(hashes)) if clusters is None else _one_row_of_each(clusters, hashes)
         if times is not None:
             kept = kept[np.argsort(times[kept], kind="stable")]
             times = times[kept]
@@ -213,31 +213,31 @@ class CoverageMonitor:
         return self
 
     def _judged(self, y: Any, batches: Iterable[Batch]) -> tuple[Labelled, BoolArray]:
-        """Return the rows with the scores that decide about their sets, and which are covered."""
+        """Return the labelled rows with their scores, and which of them are covered."""
         codes = label_codes(y, self.clf.classes_)
         parts, covered, start = [], [], 0
         for batch in batches:
-            own = codes[start : start + len(batch)]
-            parts.append(batch.labelled(own))
-            covered.append(self.clf._sets(batch)[np.arange(len(own)), own] & (own >= 0))
+            labels = codes[start : start + len(batch)]
+            parts.append(batch.labelled(labels))
+            covered.append(self.clf._sets(batch)[np.arange(len(labels)), labels] & (labels >= 0))
             start += len(batch)
         return Labelled.joined(parts), np.concatenate(covered)
 
     def _new_batch(self, hashes: Any, times: Any) -> str:
-        """Return what tells a batch from all others, whatever its order; refuse a known one."""
-        own = hashes if times is None else hashes + 3 * pd.util.hash_array(times)
-        # sums of scrambled hashes: no row can be taken out or put in without a trace
-        digest = f"{int(np.sum(own * (own | np.uint64(1)), dtype=np.uint64)):016x}{len(own):x}"
+        """Return a digest of a batch, whatever the order of its rows; refuse a known batch."""
+        keys = hashes if times is None else hashes + 3 * pd.util.hash_array(times)
+        # the sum of scrambled hashes changes with every row that is added or removed
+        digest = f"{int(np.sum(keys * (keys | np.uint64(1)), dtype=np.uint64)):016x}{len(keys):x}"
         known = self._state.known
         if digest in known:
             raise InvalidInputError(
-                f"these {len(own)} rows were fed already, in one of the latest {len(known)} "
+                f"these {len(keys)} rows were fed already, in one of the latest {len(known)} "
                 "batches; if they are other people with equal values, pass ids= or when="
             )
         return digest
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything that is known, as JSON knows it."""
+        """Return all facts of the watch in plain JSON types."""
         streams = [self._facts(stream) for stream in self._state.streams]
         status = [row["status"] for row in streams]
         verdict = next((s for s in ("alarm", "watch") if s in status), "holding")
@@ -271,7 +271,7 @@ class CoverageMonitor:
             words = f"alarm since {since}"
         elif stream.wager is None:
             status, words = "learning", f"learning from its first {LEARNING} rows"
-        # enough for an alarm if no other group were watched, or less than calibration luck explains
+        # an alarm if this were the only group, or coverage too low for bad luck in calibration
         elif stream.wealth >= 1 / self.error or high < self._unlucky(stream):
             status = words = "watch"
         return {
@@ -287,7 +287,7 @@ class CoverageMonitor:
         }
 
     def _unlucky(self, stream: Stream) -> float:
-        """Return the coverage that only one calibration in ``1 / error`` falls short of."""
+        """Return the coverage that only one calibration in ``1 / error`` falls below."""
         promise = 1 - self.clf.alpha_
         if stream.learned or stream.reference is None:
             return promise
@@ -298,30 +298,30 @@ class CoverageMonitor:
         """Return rows, coverage, its interval and the verdict of each stream.
 
         Coverage is that of all rows since the watch began, since the last alarm, or since it was
-        over. The interval ``low`` to ``high`` holds the mean coverage of these rows at every moment
-        with probability ``1 - error``, however coverage moves.
+        over. The interval ``low`` to ``high`` contains the mean coverage of these rows at every
+        moment with probability ``1 - error``, however coverage changes.
         """
         columns = ["stream", "rows", "coverage", "low", "high", "verdict"]
         return pd.DataFrame(self.to_dict()["streams"])[columns].set_index("stream")
 
     def report(self, path: AnyPath) -> None:
-        """Write one HTML page: the table, and a picture of coverage over time by stream."""
+        """Write one HTML page: the table, and a picture of coverage over time for each stream."""
         write_text(check_output(path, endings=HTML), render(self.to_dict()))
 
     def save(self, path: AnyPath) -> None:
         """Write the state as one small file, whole or not at all.
 
-        It replaces the file that this monitor came from, or was last saved to. Any other file
-        there, such as that of somebody who fed rows at the same time, stays, and is refused.
+        It only replaces the file that this monitor was loaded from or last saved to. It refuses to
+        overwrite any other file, such as that of somebody who fed rows at the same time.
         """
         target = check_output(path, endings=JSON)
-        whose = {"schema": SCHEMA, "model": _fingerprint(self.clf), "error": self.error}
-        state = whose | {"groups": [rule.text for rule in self.rules]} | asdict(self._state)
+        head = {"schema": SCHEMA, "model": _fingerprint(self.clf), "error": self.error}
+        state = head | {"groups": [rule.text for rule in self.rules]} | asdict(self._state)
         text = json.dumps(state, default=lambda array: array.tolist()) + "\n"
         with only_writer(target):
             now = digest_of(target) if target.exists() else None
             if now != self._read:
-                why = "it exists, and this monitor does not come from it; load it, or remove it"
+                why = "it exists, and this monitor was not loaded from it; load it, or remove it"
                 if self._read is not None:
                     why = (
                         "it changed after it was read: somebody else fed rows; run the update again"
@@ -332,20 +332,20 @@ class CoverageMonitor:
 
     @classmethod
     def load(cls, path: AnyPath, clf: Any) -> Self:
-        """Go on from a state file, with the classifier that it was written for."""
+        """Continue from a state file, with the classifier that it was written for."""
         raw = check_readable(path).read_bytes()
         try:
             state = json.loads(raw)
             require(state["schema"] == SCHEMA, "schema")
             if state["model"] == _fingerprint(clf):
                 monitor = cls(clf, groups=state["groups"], error=state["error"])
-                streams = [Stream.restored(own) for own in state["streams"]]
-                for own, new in zip(streams, monitor._state.streams, strict=True):
-                    require(own.is_like(new), "streams")
+                streams = [Stream.restored(stream) for stream in state["streams"]]
+                for stream, new in zip(streams, monitor._state.streams, strict=True):
+                    require(stream.is_like(new), "streams")
                 names = ("n_rows", "n_late", "first", "latest", "known")
                 monitor._state = State(streams=streams, **{name: state[name] for name in names})
                 monitor._read = hashlib.sha256(raw).hexdigest()
-                monitor.to_dict()  # whatever does not fit together shows here
+                monitor.to_dict()  # fails if the parts do not fit together
                 return monitor
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise InvalidInputError(
@@ -358,42 +358,40 @@ class CoverageMonitor:
 
 
 def _sentence(streams: Sequence[Mapping[str, Any]], verdict: str) -> str:
-    """Say in a sentence what the table says."""
-    own = [row for row in streams if row["status"] == verdict]
+    """Summarise the table in a sentence."""
+    found = [row for row in streams if row["status"] == verdict]
     if verdict == "holding":
-        return f"Coverage holds for {len(own)} of {len(streams)} watched groups."
-    names = shown([row["stream"] for row in sorted(own, key=lambda row: row["low"])])
-    return (
-        f"No alarm, but look at {names}."
-        if verdict == "watch"
-        else f"Coverage is lost for {names}."
-    )
+        return f"Coverage holds for {len(found)} of {len(streams)} watched groups."
+    found.sort(key=lambda row: row["low"])
+    names = shown(group_name(row["stream"]) for row in found)
+    text = "No alarm, but look at" if verdict == "watch" else "Coverage is lost for"
+    return f"{text} {names}."
 
 
 def _fingerprint(clf: Any) -> str:
-    """Return what tells one calibrated classifier from another."""
+    """Return a digest that differs between calibrated classifiers."""
     digest = hashlib.sha256(repr((clf.alpha_, clf.key_, clf.classes_.tolist())).encode())
     sample = clf.calibration_.sample
-    for own in (sample.score, sample.weights):
-        digest.update(b"" if own is None else np.ascontiguousarray(own).tobytes())
+    for array in (sample.score, sample.weights):
+        digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
 
-def _one_of_each(clusters: Any, hashes: Any) -> IntArray:
-    """Return the number of one row of each cluster, in the order of the rows."""
+def _one_row_of_each(clusters: Any, hashes: Any) -> IntArray:
+    """Return the positions of one row per cluster, in the order of the rows."""
     codes = pd.factorize(np.asarray(clusters))[0]
     check_same_length(X=hashes, clusters=codes)
     if (codes < 0).any():
         raise InvalidInputError(
-            f"clusters must say whose row each is, got {int((codes < 0).sum())} missing; give rows "
-            "that belong to nobody an id of their own"
+            f"clusters must not be missing, got {int((codes < 0).sum())} missing ids; give every "
+            "row that stands alone an id of its own"
         )
     order = np.lexsort((hashes, codes))  # hashes are as good as random numbers
     return np.sort(order[np.unique(codes[order], return_index=True)[1]])
 
 
 def _times(when: Any, n: int) -> Any:
-    """Return times as numbers, or as texts that are ordered like their dates; None without any."""
+    """Return times as numbers, or as texts that sort like their dates; None if there are none."""
     if when is None:
         return None
     times = pd.Series(np.asarray(when))
@@ -415,7 +413,7 @@ def _times(when: Any, n: int) -> Any:
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Let one process at a time look at a folder and write to it, where the system can do this."""
+    """Let only one process at a time check and write a folder, where the system supports it."""
     try:
         import fcntl  # not on Windows
     except ImportError:
@@ -424,7 +422,7 @@ def only_writer(path: Path) -> Iterator[None]:
     with writing(path):
         folder = os.open(path.parent, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)  # a process that is killed lets go of it
+        fcntl.flock(folder, fcntl.LOCK_EX)  # the system releases it if the process is killed
         yield
     finally:
         os.close(folder)

@@ -1,4 +1,4 @@
-"""The state of a watch as one HTML page: a table, and coverage over time stream by stream."""
+"""Show the state of a watch as one HTML page: a table, and coverage over time by stream."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from fareg import _words
 from fareg.monitoring._bets import interval_at_all_times
 
 WIDTH, HEIGHT = 720, 130
-WINDOW = 8  # points of the curve that are joined
+WINDOW = 8  # points over which the curve averages
 
 
 def curve(points: Sequence[Sequence[Any]]) -> list[tuple[int, float]]:
-    """Return (row, coverage of the latest rows) from (row, rows, misses) of a stream."""
-    found = []
+    """Return (row, coverage of the latest rows) from the (row, rows, misses) of a stream."""
+    pairs = []
     for i, (row, n, missed) in enumerate(points):
         _, n_before, missed_before = points[i - WINDOW] if i >= WINDOW else (0, 0, 0)
-        found.append((int(row), 1 - (missed - missed_before) / (n - n_before)))
-    return found
+        pairs.append((int(row), 1 - (missed - missed_before) / (n - n_before)))
+    return pairs
 
 
 def bands(points: Sequence[Sequence[Any]], begins: Sequence[Sequence[int]], error: float) -> Any:
-    """Return (row, low, high) of the interval for all rows of each estimate, one after another."""
-    found = []
+    """Return the (row, low, high) of every interval, a list for each estimate."""
+    intervals = []
     for i, (n, missed) in enumerate(begins):
         end = begins[i + 1][0] if i + 1 < len(begins) else np.inf
-        own = np.array([p for p in points if n < p[1] <= end], dtype=np.int64).reshape(-1, 3)
-        ends = interval_at_all_times(own[:, 1] - n, own[:, 2] - missed, error)
-        found.append(np.column_stack([own[:, 0], ends]).tolist())
-    return found
+        part = np.array([p for p in points if n < p[1] <= end], dtype=np.int64).reshape(-1, 3)
+        ends = interval_at_all_times(part[:, 1] - n, part[:, 2] - missed, error)
+        intervals.append(np.column_stack([part[:, 0], ends]).tolist())
+    return intervals
 
 
 def render(facts: Mapping[str, Any]) -> str:
-    """Return the page for what ``CoverageMonitor.to_dict()`` returns."""
-    # imported here, so that whoever only watches does not load the template engine
+    """Return the page for the dict that ``CoverageMonitor.to_dict()`` returns."""
+    # imported here, because watching must not load the template engine
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update({name: getattr(_words, name) for name in ("percent", "count")})
+    filters = ("percent", "count", "group_name")
+    environment.filters.update({name: getattr(_words, name) for name in filters})
     source = files("fareg.monitoring").joinpath("watch.html").read_text(encoding="utf-8")
     last = max(1, facts["rows"])
 
