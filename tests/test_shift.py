@@ -198,9 +198,9 @@ X = table()[0]
         (lambda: CovariateShift().fit(X, X.drop(columns="age")), "X has no column"),
         (
             lambda: CovariateShift().fit(*(X.assign(day=np.arange(N) + k) for k in (0, N))),
-            "have their like among the calibration rows",
+            "of the new rows resemble calibration rows",
         ),
-        (lambda: LabelShift().fit(table()[1], SAME, SAME), "do not tell the labels apart"),
+        (lambda: LabelShift().fit(table()[1], SAME, SAME), "do not distinguish the labels"),
         (lambda: LabelShift().fit(table()[1], SAME, SAME[:, :2] * 1.5), "a column for each"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Conformal p-values and quantiles, over all calibration points or per category.
+"""Conformal p-values and quantiles, of all calibration points together or per category.
 
 For a test score ``s`` and ``n`` calibration scores of its category,
 
@@ -8,8 +8,8 @@ For a test score ``s`` and ``n`` calibration scores of its category,
 and ``p > alpha`` if and only if ``s <= eta`` (``eta`` is infinite when ``k > n``). If calibration
 and test scores of a category are exchangeable, ``P(p <= alpha) <= alpha``.
 
-Where people have several calibration points, each person counts once: a point of someone with
-``m`` points weighs ``1 / m``, and sums of weights take the place of numbers of points.
+If people have several calibration points, each person counts once: each point of a person with
+``m`` points weighs ``1 / m``, and sums of weights replace numbers of points.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ __all__ = [
     "holm",
 ]
 
-LARGEST_SUM = 2**52  # up to here, floats divide sums of weights exactly enough to compare them
+LARGEST_SUM = 2**52  # up to here, ratios of sums of weights are exact enough to be compared
 
 
 def conformal_rank(n: Any, alpha: float, new: int = 1) -> Any:
-    """Return ``k = ceil((n + 1)(1 - alpha))`` without floating-point slips.
+    """Return ``k = ceil((n + 1)(1 - alpha))`` without floating-point errors.
 
-    ``k = n + 1 - m``, where ``m`` is the largest whole number with ``m / (n + 1) <= alpha``. That
-    comparison is the one p-values are subject to, so ranks and p-values agree for every ``alpha``.
+    ``k = n + 1 - m``, where ``m`` is the largest whole number with ``m / (n + 1) <= alpha``.
+    p-values are compared with ``alpha`` in the same way, so ranks and p-values always agree.
 
     Parameters
     ----------
     n : int or ndarray of int
         Number of calibration points, or the sum of their weights.
     alpha : float
-        Miscoverage level in (0, 1).
+        ``1 - confidence_level``, in (0, 1).
     new : int, default=1
-        What the test point weighs, in place of 1.
+        Weight of the test point.
 
     Returns
     -------
     k : int or ndarray of int
-        Above ``n`` when there are too few points for the level.
+        Above ``n`` if there are too few points for the confidence.
 
     Examples
     --------
@@ -79,8 +79,8 @@ def conformal_rank(n: Any, alpha: float, new: int = 1) -> Any:
 class CalibrationScores:
     """Calibration scores sorted for lookups: by category, then by score.
 
-    Use :meth:`sort` to make one. Category ``-1`` in a lookup stands for "never seen": such a row
-    has no calibration point, so its threshold is infinite and its p-values are one.
+    Create it with :meth:`sort`. In a lookup, category ``-1`` means "never seen": it has no
+    calibration points, so the threshold is infinite and p-values are one.
 
     Examples
     --------
@@ -92,8 +92,8 @@ class CalibrationScores:
     pooled: FloatArray  # (n,) all scores, sorted
     keys: IntArray  # (n,) category * (n + 1) + rank among the pooled scores, sorted
     starts: IntArray  # (n_categories + 1,) where each category begins in keys
-    before: IntArray  # (n + 1,) sum of the weights of the keys before each place
-    new: int  # what a test point weighs, and each person
+    before: IntArray  # (n + 1,) total weight of the keys before each position
+    new: int  # weight of a test point
 
     @classmethod
     def sort(
@@ -107,9 +107,9 @@ class CalibrationScores:
     ) -> CalibrationScores:
         """Sort scores of shape (n,) with category numbers of shape (n,), None for one category.
 
-        ``sizes`` of shape (n,) say how many points the person of each point has, in all categories
-        together; None if every point is another person. In their place, ``weights`` say what each
-        point weighs, and ``new`` what a test point weighs.
+        ``sizes`` of shape (n,) are the numbers of points of each point's person, in all categories
+        together; None if each person has one point. Instead of them, pass ``weights`` of the
+        points, and ``new``, the weight of a test point.
         """
         scores = np.asarray(scores, dtype=np.float64)
         if scores.ndim != 1 or np.isnan(scores).any():
@@ -135,7 +135,7 @@ class CalibrationScores:
 
     @property
     def totals(self) -> IntArray:
-        """Sum of the weights per category."""
+        """Total weight of each category."""
         return np.diff(self.before[self.starts])
 
     def quantiles(self, alpha: float) -> FloatArray:
@@ -143,13 +143,13 @@ class CalibrationScores:
         thresholds = np.full(len(self.starts), np.inf)
         k = conformal_rank(self.totals, alpha, self.new)
         enough = np.flatnonzero(k <= self.totals)
-        wanted = self.before[self.starts[enough]] + k[enough]
-        keys = self.keys[np.searchsorted(self.before, wanted) - 1]
+        target = self.before[self.starts[enough]] + k[enough]
+        keys = self.keys[np.searchsorted(self.before, target) - 1]
         thresholds[enough] = self.pooled[keys % (len(self.pooled) + 1)]
         return thresholds
 
     def pvalues(self, scores: FloatArray, categories: Any = 0, u: Any = None) -> FloatArray:
-        """Return the p-value of each score in its category; with ``u``, the smoothed one."""
+        """Return the p-value of each score in its category, the smoothed one if ``u`` is given."""
         categories = np.broadcast_to(np.asarray(categories, dtype=np.int64), scores.shape)
         seen = categories >= 0
         categories = np.where(seen, categories, 0)
@@ -163,16 +163,16 @@ class CalibrationScores:
         return np.where(seen, smoothed, np.broadcast_to(u, scores.shape))
 
     def _below(self, scores: FloatArray, categories: IntArray, side: Any) -> IntArray:
-        """Return what the keys before each score weigh, within and before its category."""
+        """Return the total weight of the keys before each score, also of earlier categories."""
         ranks = np.searchsorted(self.pooled, scores, side=side)
         return self.before[np.searchsorted(self.keys, categories * (len(self.pooled) + 1) + ranks)]
 
 
 def _weights(sizes: IntArray) -> tuple[IntArray, int]:
-    """Return what each point weighs and what a person weighs, as whole numbers: sums are exact.
+    """Return the weight of each point and of a person as whole numbers, whose sums are exact.
 
-    A person weighs the least common multiple of all sizes. If that is too large, it is some large
-    number, and the shares of points are rounded up.
+    A person weighs the least common multiple of all sizes. If that is too large, a person weighs a
+    large number instead, and the weights of points are rounded up.
 
     >>> _weights(np.array([2, 2, 3, 3, 3, 1]))
     (array([3, 3, 2, 2, 2, 6]), 6)
@@ -238,8 +238,8 @@ def conformal_pvalues(
     calibration_categories : array-like of int of shape (n,), default=None
         Category numbers from 0, for p-values within categories.
     categories : array-like of int, default=None
-        Categories of the test scores, broadcast to the shape of ``scores``; -1 or a category
-        without calibration points gives 1, nothing is strange where nothing is known.
+        Categories of the test scores, broadcast to the shape of ``scores``; the p-value is 1 for
+        -1 and for a category without calibration points, where no score is strange.
     u : array-like, default=None
         Uniform numbers, broadcast to the shape of ``scores``: the smoothed p-value
         ``(#{s_i > s} + u (1 + #{s_i = s})) / (n + 1)``, which is exactly uniform.
@@ -259,14 +259,18 @@ def conformal_pvalues(
     if (calibration_categories is None) != (categories is None):
         raise InvalidInputError("pass calibration_categories and categories together, got only one")
     known = np.asarray([] if calibration_categories is None else calibration_categories, np.int64)
-    wanted = np.asarray(0 if categories is None else categories, dtype=np.int64)
-    n_categories = int(max(known.max(initial=0), wanted.max(initial=0))) + 1
-    own = None if categories is None else known
-    return CalibrationScores.sort(calibration_scores, own, n_categories).pvalues(scores, wanted, u)
+    tested = np.asarray(0 if categories is None else categories, dtype=np.int64)
+    n_categories = int(max(known.max(initial=0), tested.max(initial=0))) + 1
+    table = CalibrationScores.sort(
+        calibration_scores, None if categories is None else known, n_categories
+    )
+    return table.pvalues(scores, tested, u)
 
 
 def holm(p: FloatArray) -> FloatArray:
-    """Return p-values adjusted for their number (Holm 1979): any is <= a with probability <= a.
+    """Return p-values adjusted for their number (Holm 1979).
+
+    The probability that any true hypothesis gets an adjusted p-value <= a is at most a.
 
     Examples
     --------

@@ -1,10 +1,10 @@
 """Nonconformity scores: pure functions ``(proba, u) -> (n_samples, n_classes)``.
 
-Larger is stranger: a label enters the prediction set when its score is at most a threshold. ``u``
+A label enters the prediction set if its score is at most a threshold; larger is stranger. ``u``
 holds one uniform number per row and makes a score continuous; ``None`` stands for 1, the score
-without randomisation. All take the arguments of :func:`aps`. Labels of equal probability are ranked
-by column, so a rerun gives the same set. Any fixed function of (x, y) is a valid score: coverage
-never depends on the choice, size does.
+without randomisation. All scores take the arguments of :func:`aps`. Labels of equal probability are
+ranked by column, so a rerun gives the same set. Any fixed function of (x, y) is a valid score: the
+choice affects the size of the sets, never their coverage.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _ranks(proba: FloatArray) -> IntArray:
 
 
 def aps(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
-    """Adaptive prediction sets: the probability ranked before a label, plus ``u`` times its own.
+    """Adaptive prediction sets: the probability of higher ranked labels, plus ``u`` times its own.
 
     Romano, Sesia & Candès (2020), "Classification with valid and adaptive coverage".
 
@@ -85,10 +85,10 @@ def aps(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
     """
     p, v = _checked(proba, u)
     order = np.argsort(-p, axis=1, kind="stable")
-    mass = np.empty_like(p)  # of each label together with all labels ranked before it
+    mass = np.empty_like(p)  # of each label and all labels ranked higher
     up_to = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1)
     np.put_along_axis(mass, order, up_to, axis=1)
-    # labels of probability zero end at one and the same value, whatever rounding did before them
+    # rounding of the sums must not give labels of probability zero different scores
     return np.where(p > 0, np.minimum(mass, 1.0), 1.0) - (1 - v) * p
 
 
@@ -140,7 +140,7 @@ def lac(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
 def saps(
     proba: npt.ArrayLike, u: npt.ArrayLike | None = None, *, weight: float = 0.2
 ) -> FloatArray:
-    """Sorted APS: keeps only the largest probability and counts ranks after it.
+    """Sorted APS: keep only the largest probability and count ranks after it.
 
     ``u * p_max`` for the first label, ``p_max + (rank - 2 + u) * weight`` for the others. Huang,
     Xi, Zhang, Yao, Qiu & Wei (2024), "Conformal prediction for deep classifier via label ranking".
@@ -150,7 +150,7 @@ def saps(
     proba, u : array-like
         As for :func:`aps`.
     weight : float, default=0.2
-        The paper's lambda, the price of one rank.
+        The paper's lambda, the weight of one rank.
 
     Examples
     --------
@@ -178,7 +178,7 @@ def topk(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
 
 
 def margin(proba: npt.ArrayLike, u: npt.ArrayLike | None = None) -> FloatArray:
-    """Largest probability among the other labels minus the label's own; ``u`` is not used.
+    """Largest probability of the other labels minus the label's own; ``u`` is not used.
 
     Scores lie in [-1, 1]. Johansson, Linusson, Löfström & Boström (2017), "Model-agnostic
     nonconformity functions for conformal classification".
@@ -200,7 +200,7 @@ SCORES: dict[str, Score] = {score.__name__: score for score in (aps, lac, margin
 
 
 def is_randomised(score: Score) -> bool:
-    """Tell whether a score may depend on ``u``.
+    """Return whether a score may depend on ``u``.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def is_randomised(score: Score) -> bool:
 
 
 def is_adaptive(score: Score) -> bool:
-    """Tell whether a score covers all rows alike, up to a small penalty, if probabilities are true.
+    """Return whether a score covers all rows equally, up to a small penalty, if proba is true.
 
     Examples
     --------
@@ -222,7 +222,7 @@ def is_adaptive(score: Score) -> bool:
 
 
 def get_score(conformity_score: str | Score) -> Score:
-    """Return the score function of that name, or the given function itself.
+    """Return the score function with this name, or the function itself.
 
     Examples
     --------

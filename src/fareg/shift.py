@@ -1,9 +1,9 @@
-"""Calibration for another population: what each row weighs where sets will be used.
+"""Calibration for another population, with a weight for every row.
 
-A shift gives every row a weight that is proportional to how much more frequent such rows are in the
-new population than among the calibration rows. With the true weights, sets keep their promise for
-the new population in finite samples; the proof is in docs/guarantees.md. Pass a shift to
-``conformalize(X, y, shift=...)``; rows to come get their weights as they are asked.
+The weight of a row says how much more frequent such rows are in the new population than among the
+calibration rows. With the true weights, sets keep their promise for the new population in finite
+samples; docs/guarantees.md has the proof. Pass a shift to ``conformalize(X, y, shift=...)``; new
+rows get their weights at prediction.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from fareg.calibration import MAX_WEIGHT, NEW_WEIGHT
 
 __all__ = ["CovariateShift", "KnownWeights", "LabelShift", "Weighing"]
 
-FEWEST = 100  # effective rows below which nothing is calibrated
-FEWEST_ROWS = 50  # old rows, and new ones, that can be told apart
-OVERLAP = 0.5  # share of the new population that must have its like among the calibration rows
+FEWEST = 100  # effective rows that must calibrate
+FEWEST_ROWS = 50  # calibration rows, and new rows, that a classifier can learn to distinguish
+OVERLAP = 0.5  # share of the new population that must resemble calibration rows
 N_FOLDS = 5
-# whole numbers that weights of rows to come are rounded up to: a larger weight enlarges the set
+# weights of new rows are rounded up to these: a larger weight enlarges the set
 STEPS = np.unique(np.ceil(1.1 ** np.arange(350)))
 STEPS = STEPS[STEPS <= NEW_WEIGHT].astype(np.int64)
 BOOSTING = {"max_iter": 60, "max_leaf_nodes": 6, "min_samples_leaf": 30, "early_stopping": False}
@@ -49,13 +49,13 @@ BOOSTING = {"max_iter": 60, "max_leaf_nodes": 6, "min_samples_leaf": 30, "early_
 
 @dataclass(eq=False)
 class KnownWeights:
-    """Weights that stand in a column, such as those of a survey.
+    """Weights from a column, such as those of a survey.
 
     Parameters
     ----------
     column : str or int
-        A column of ``sensitive_features`` or of X with non-negative numbers; a position means X.
-        Rows to come need it too.
+        A column of ``sensitive_features`` or X with non-negative numbers; a position refers to X.
+        New rows need it too.
 
     Examples
     --------
@@ -89,19 +89,19 @@ class KnownWeights:
 
 @dataclass(eq=False)
 class CovariateShift:
-    """Weights for new rows without labels: a classifier learns to tell them from the old ones.
+    """Weights from new rows without labels: a classifier learns to distinguish them from old rows.
 
-    Boosted trees, which see interactions, are cross-fitted: the weight of a row comes from a model
-    that was trained without it. The promise is exact if weights are the true ones; see the
-    guarantees for what an error of the weights costs.
+    Boosted trees, which find interactions, are cross-fitted: the weight of a row comes from a model
+    that was trained without it. The promise is exact if the weights are true; docs/guarantees.md
+    says what errors cost.
 
     Parameters
     ----------
     columns : list of names or positions, default=None
         The columns of X that may differ between the populations; None for all. Leave out ids and
-        dates, which tell old from new rows and say nothing about who they are.
+        dates: they separate old from new rows but do not describe them.
     clip : float, default=20
-        Weights are cut to between ``1 / clip`` and ``clip``.
+        Weights are cut to the range from ``1 / clip`` to ``clip``.
     random_state : int, default=0
 
     Attributes
@@ -109,8 +109,8 @@ class CovariateShift:
     effective_rows : float
         ``W ** 2 / sum(w ** 2)`` of the calibration rows.
     overlap : float
-        The mean weight of the calibration rows: about 1 if all of the new population has its like
-        among them, the share that has if not.
+        The mean weight of the calibration rows, which estimates the share of the new population
+        that resembles some of them: about 1 if all of it does.
 
     Examples
     --------
@@ -134,12 +134,12 @@ class CovariateShift:
 
     @all_or_nothing
     def fit(self, X_cal: Any, X_new: Any) -> Self:
-        """Learn from the rows that will calibrate and from rows of the new population.
+        """Learn weights from the calibration rows and from rows of the new population.
 
         Parameters
         ----------
         X_cal, X_new : frames or arrays
-            X_new has the columns of X_cal, and may have more.
+            X_new needs the columns of X_cal and may have more.
         """
         self.clip = 1 + check_number("clip", self.clip - 1)
         seed = check_count("random_state", self.random_state, minimum=0, maximum=2**32 - 1)
@@ -147,28 +147,27 @@ class CovariateShift:
         for name, table in (("X_cal", old), ("X_new", new)):
             if len(table) < FEWEST_ROWS:
                 raise InvalidInputError(
-                    f"{name} must have at least {FEWEST_ROWS} rows to tell the populations apart, "
-                    f"got {len(table)}"
+                    f"{name} must have at least {FEWEST_ROWS} rows, so that weights can be "
+                    f"learned, got {len(table)}"
                 )
         chosen = None if self.columns is None else selected_positions(old, self.columns, "columns")
         self.names = [old.columns[k] for k in (range(old.shape[1]) if chosen is None else chosen)]
-        (known, of_old), (others, of_new) = self._read(old), self._read(new)
-        both = pd.concat([known, others], ignore_index=True)
-        is_new = np.arange(len(both)) >= len(known)
-        fold, self.models, self.odds = np.concatenate([of_old, of_new]), (), ()
+        (old, old_fold), (new, new_fold) = self._read(old), self._read(new)
+        both = pd.concat([old, new], ignore_index=True)
+        is_new = np.arange(len(both)) >= len(old)
+        fold, self.models, self.odds = np.concatenate([old_fold, new_fold]), (), ()
         for k in range(N_FOLDS):
             model, rows = gradient_boosting(seed), np.flatnonzero(fold != k)
             model[-1].set_params(**BOOSTING)
             self.models += (model.fit(both.iloc[rows], is_new[rows]),)
             self.odds += (float(is_new[rows].sum() / (~is_new[rows]).sum()),)
-        weights = self._ratios(known, of_old)
+        weights = self._ratios(old, old_fold)
         self.effective_rows, self.overlap = effective_rows(weights), float(weights.mean())
         if self.overlap < OVERLAP:
             raise InvalidInputError(
-                f"only {percent(self.overlap)} of the new rows have their like among the "
-                "calibration rows, so no weights can stand for the others; leave out columns that "
-                "tell old from new, such as dates and ids, with columns=, or calibrate on labelled "
-                "new rows"
+                f"only {percent(self.overlap)} of the new rows resemble calibration rows, so no "
+                "weights can represent the others; leave out columns that separate old from new "
+                "rows, such as dates and ids, with columns=, or calibrate on labelled new rows"
             )
         return self
 
@@ -181,32 +180,32 @@ class CovariateShift:
     def _read(self, table: pd.DataFrame) -> tuple[pd.DataFrame, IntArray]:
         """Return the columns that the models read, and the fold of each row.
 
-        Equal rows are numbered, so those that calibrate are in the same folds as in ``fit``.
+        Calibration rows get the same folds as in ``fit``, also rows that are equal.
         """
         check_columns(self.names, list(table.columns), "X")
-        own = table[self.names]
-        hashes = numbered_hashes(row_hashes(own, self.random_state), "learning")
-        return own, (hashes % np.uint64(N_FOLDS)).astype(np.int64)
+        columns = table[self.names]
+        hashes = numbered_hashes(row_hashes(columns, self.random_state), "learning")
+        return columns, (hashes % np.uint64(N_FOLDS)).astype(np.int64)
 
     def _ratios(self, rows: pd.DataFrame, fold: IntArray) -> FloatArray:
         ratios = np.ones(len(rows))
         for k in np.unique(fold).tolist():
-            own = np.flatnonzero(fold == k)
-            p = self.models[k].predict_proba(rows.iloc[own])[:, 1]
-            ratios[own] = p / np.maximum(1 - p, 1e-12) / self.odds[k]
+            held_out = np.flatnonzero(fold == k)
+            p = self.models[k].predict_proba(rows.iloc[held_out])[:, 1]
+            ratios[held_out] = p / np.maximum(1 - p, 1e-12) / self.odds[k]
         return np.clip(ratios, 1 / self.clip, self.clip)
 
 
 @dataclass(eq=False)
 class LabelShift:
-    """Weights by label: only the shares of the labels change, not who has a label.
+    """Weights by label: the shares of labels change, but not the rows of each label.
 
     Parameters
     ----------
     shares : dict, default=None
-        The share of every label in the new population; None if ``fit`` estimates them. Those of the
-        old population are counted among the calibration rows. With ``label_conditional`` no shift
-        is needed: the promise for each label does not depend on shares.
+        The share of every label in the new population; None if ``fit`` estimates them. The old
+        shares are those of the calibration rows. With ``label_conditional`` you need no shift: the
+        promise for each label does not depend on shares.
 
     Examples
     --------
@@ -221,7 +220,7 @@ class LabelShift:
     shares: Any = None
 
     def fit(self, y: Any, proba: Any, proba_new: Any, *, classes: Any = None) -> Self:
-        """Estimate the shares: those whose mixture of the model's answers is that of the new rows.
+        """Estimate the shares that mix the mean predictions per label into that of the new rows.
 
         Parameters
         ----------
@@ -243,40 +242,40 @@ class LabelShift:
         codes = label_codes(y, classes)
         if absent := [classes[k] for k in range(len(classes)) if not (codes == k).any()]:
             raise InvalidInputError(f"no calibration row has the label {shown(absent)}")
-        # column k is what the model says on average of rows with label k
-        answers = np.column_stack([proba[codes == k].mean(axis=0) for k in range(len(classes))])
-        if np.linalg.cond(answers) > 1e3:
+        # column k is the mean prediction for rows with label k
+        means = np.column_stack([proba[codes == k].mean(axis=0) for k in range(len(classes))])
+        if np.linalg.cond(means) > 1e3:
             raise InvalidInputError(
-                "the model's probabilities do not tell the labels apart, so shares cannot be "
+                "the model's probabilities do not distinguish the labels, so shares cannot be "
                 "estimated from them; pass the shares"
             )
-        shares, _ = nnls(answers, proba_new.mean(axis=0))
+        shares, _ = nnls(means, proba_new.mean(axis=0))
         self.shares = dict(zip(classes.tolist(), (shares / shares.sum()).tolist(), strict=True))
         return self
 
     def of_labels(self, codes: IntArray, classes: Any) -> FloatArray:
-        """Return the weight of each label of ``classes``, and that of an unknown one at the end."""
+        """Return the weight of each label of ``classes``, and of an unknown label at the end."""
         shares = self.shares
         if shares is None:
             raise NotConformalizedError("this LabelShift knows no shares; pass them, or call fit")
         numbers = list(shares.values()) if isinstance(shares, Mapping) else []
-        own = label_codes(np.array(list(shares)), classes) if numbers else np.empty(0)
-        is_whole = sorted(own.tolist()) == list(range(len(classes)))
-        if not is_whole or min(numbers) < 0 or abs(sum(numbers) - 1) > 0.01:
+        columns = label_codes(np.array(list(shares)), classes) if numbers else np.empty(0)
+        is_complete = sorted(columns.tolist()) == list(range(len(classes)))
+        if not is_complete or min(numbers) < 0 or abs(sum(numbers) - 1) > 0.01:
             raise InvalidInputError(
                 f"shares must give every label a share, and their sum must be 1, got {shares}; "
                 f"labels: {shown(classes)}"
             )
-        before = np.bincount(codes[codes >= 0], minlength=len(classes)) / len(codes)
+        old = np.bincount(codes[codes >= 0], minlength=len(classes)) / len(codes)
         new = np.zeros(len(classes))
-        new[own] = numbers
-        # a label that never calibrated and now occurs is in every set
-        never = np.where(new > 0, np.inf, 0.0)
-        return np.append(np.divide(new, before, out=never, where=before > 0), 1.0)
+        new[columns] = numbers
+        # a new label that no calibration row has is in every set
+        without_rows = np.where(new > 0, np.inf, 0.0)
+        return np.append(np.divide(new, old, out=without_rows, where=old > 0), 1.0)
 
 
 def effective_rows(weights: FloatArray) -> float:
-    """Return how many rows of equal weight are as good as these: ``W ** 2 / sum(w ** 2)``.
+    """Return how many rows of equal weight would be as good: ``W ** 2 / sum(w ** 2)``.
 
     >>> effective_rows(np.array([1.0, 1.0, 0.0]))
     2.0
@@ -286,7 +285,7 @@ def effective_rows(weights: FloatArray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Weighing:
-    """A shift as a calibrated classifier uses it: weights as whole numbers.
+    """A shift in a calibrated classifier, which uses whole numbers as weights.
 
     Attributes
     ----------
@@ -296,8 +295,8 @@ class Weighing:
     """
 
     shift: Any
-    unit: float  # the weight that is written as 1
-    by_label: FloatArray | None  # (n_classes + 1,) of a shift of labels
+    unit: float  # the weight that becomes 1
+    by_label: FloatArray | None  # (n_classes + 1,) weights of a LabelShift
     effective_rows: float
 
     def __post_init__(self) -> None:
@@ -308,14 +307,14 @@ class Weighing:
         if isinstance(self.shift, CovariateShift):
             models, odds = self.shift.models, self.shift.odds
             require(isinstance(models, tuple) and len(models) == len(odds) == N_FOLDS, "models")
-            require(all(type(one) is float and one > 0 for one in odds), "odds")
+            require(all(type(ratio) is float and ratio > 0 for ratio in odds), "odds")
             require(type(self.shift.clip) is float and 1 < self.shift.clip < np.inf, "clip")
 
     @classmethod
     def of(
         cls, shift: Any, tables: Sequence[pd.DataFrame], codes: IntArray, classes: Any
     ) -> tuple[Self, IntArray]:
-        """Return it, and what each calibration row weighs; refuse too few effective rows."""
+        """Return the record and the weight of each calibration row; refuse too few rows."""
         if not isinstance(shift, KnownWeights | CovariateShift | LabelShift):
             raise InvalidInputError(
                 "shift must be one of fareg.shift: KnownWeights(column), LabelShift(shares) or "
@@ -327,25 +326,25 @@ class Weighing:
             weights = by_label[codes]
         else:
             weights = shift.ratios(tables)
-        found = effective_rows(weights)
-        if found < FEWEST:
+        n_effective = effective_rows(weights)
+        if n_effective < FEWEST:
             raise InvalidInputError(
-                f"the weights leave {found:.0f} effective rows of {count(len(weights))}, and at "
-                f"least {FEWEST} must calibrate: the new population is too different; calibrate on "
-                "labelled rows of it"
+                f"the weights leave {n_effective:.0f} effective rows of {count(len(weights))}, and "
+                f"at least {FEWEST} must calibrate: the new population is too different; calibrate "
+                "on labelled rows of it"
             )
         unit = float(weights.max() / MAX_WEIGHT)
-        return cls(shift, unit, by_label, found), np.rint(weights / unit).astype(np.int64)
+        return cls(shift, unit, by_label, n_effective), np.rint(weights / unit).astype(np.int64)
 
     def of_new(self, tables: Sequence[pd.DataFrame], n_classes: int) -> IntArray:
-        """Return what rows to come weigh, (n, 1), or for each candidate label, (n, n_classes)."""
+        """Return weights of new rows, (n, 1), or for each candidate label, (n, n_classes)."""
         if self.by_label is None:
             weights = self.shift.ratios(tables)[:, None]
         else:
             require(len(self.by_label) == n_classes + 1, "by_label")
             weights = np.broadcast_to(self.by_label[:-1], (len(tables[-1]), n_classes))
-        places = np.searchsorted(STEPS, weights / self.unit)
-        return STEPS[np.minimum(places, len(STEPS) - 1)]
+        steps = np.searchsorted(STEPS, weights / self.unit)
+        return STEPS[np.minimum(steps, len(STEPS) - 1)]
 
 
 RECORDS = (CovariateShift, KnownWeights, LabelShift, Weighing)  # what a model file may hold

@@ -133,7 +133,7 @@ def test_many_of_many_features_are_selected(reader):
     thresholds = np.full((len(X), 1), -np.inf)
     for features in [(), *selections]:
         rows = (selected == features).all(axis=2).any(axis=1) if features else slice(None)
-        table, cells = calibration._calibration_of(features, codes[rows])
+        table, cells = calibration._calibrate_cells(features, codes[rows])
         own = table.quantiles(clf.alpha_)[cells]
         thresholds[rows] = np.maximum(thresholds[rows], own)
     np.testing.assert_array_equal(clf.predict_set(X), scores <= thresholds)

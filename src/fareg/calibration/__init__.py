@@ -1,9 +1,8 @@
 """Calibration as a value: labelled rows in, thresholds and p-values of other rows out.
 
-There is one small calibration per idea. Each is a frozen record of what cannot be derived, with
-``thresholds(batch)``, ``pvalues(batch)`` where it has them, ``full_sets()`` for warnings, and
-``check(batch, n_labels, alpha)``, which refuses a stored calibration whose parts contradict each
-other. None of them knows an estimator.
+Each method has one small calibration: a frozen record with ``thresholds(batch)``, in most cases
+``pvalues(batch)``, ``full_sets()`` for warnings, and ``check(batch, n_labels, alpha)``, which
+refuses a stored calibration whose parts contradict each other. No calibration uses an estimator.
 """
 
 from fareg.calibration._afcp import SelectedLevels

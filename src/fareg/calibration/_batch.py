@@ -1,7 +1,7 @@
-"""The rows of one call, as calibrations see them, and what calibration rows leave behind.
+"""The rows of one call, and the sample of scores that remains of calibration rows.
 
-Rows are made once, at the edge, and never change. Of a row that calibrates only the score of its
-true label matters, so a table that is too large for all of its scores is reduced block by block.
+Rows are made once and never change. Only the score of its true label matters for a calibration row,
+so a table that is too large for the scores of all labels is reduced block by block.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ from fareg._words import group_name
 from fareg.pvalues import CalibrationScores
 
 ARRAYS = ("score", "y", "u", "surprise", "clusters", "weights")  # the columns of labelled rows
-DRAW, PICK = 1, 2  # what further random numbers of a row are for: randomised methods, clusters
-MAX_LABELS = 10**5  # that are calibrated by themselves
+DRAW, PICK = 1, 2  # purposes of further random numbers: randomised methods, one row per cluster
+MAX_LABELS = 10**5  # labels that are calibrated separately
 MAX_CATEGORIES = 10**7  # cells times such labels
-MAX_WEIGHT, NEW_WEIGHT = 10**6, 2**48  # of a calibration row, of a row to come: sums are exact
+MAX_WEIGHT, NEW_WEIGHT = 10**6, 2**48  # of calibration rows, of new rows: sums are exact
 
 Answer = Callable[[Any, "Batch"], FloatArray]
 
 
 def further_uniforms(u: FloatArray, purpose: int) -> FloatArray:
-    """Return another number in [0, 1) per row, independent of ``u`` and of other purposes."""
+    """Return a new number in [0, 1) per row, independent of ``u`` and of other purposes."""
     return row_draws(u, purpose)[-1]
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Rows that ask for prediction sets."""
+    """Rows that need prediction sets."""
 
     people: pd.DataFrame  # (n, n_sensitive) sensitive columns in canonical form
     proba: FloatArray  # (n, n_classes)
     scores: FloatArray  # (n, n_classes) conformity score of every label
     u: Any  # (n,) the random number of each row; None if nothing depends on it
-    # (n, 1), or (n, n_classes) if labels weigh: how much more frequent such rows are where sets are
-    # used than where they were calibrated; None if the population is the same
+    # (n, 1), or (n, n_classes) if weights depend on labels: how much more frequent such rows are in
+    # the new population than among the calibration rows; None if the population is the same
     weights: IntArray | None = None
-    # the first position of each distinct row of people, and which of them each row equals; None if
-    # hardly any are equal
+    # the first position of each distinct row of people, and which distinct row each row equals;
+    # None if hardly any are equal
     repeated: tuple[IntArray, IntArray] | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
 
     def by_people(self, answer: Callable[[pd.DataFrame], Any]) -> Any:
-        """Return ``answer(people)``, worked out once for equal people."""
+        """Return ``answer(people)``, computed once for equal people."""
         if self.repeated is None:
             return answer(self.people)
         first, which = self.repeated
         return answer(self.people.iloc[first].reset_index(drop=True))[which]
 
     def labelled(self, y: IntArray, clusters: IntArray | None = None) -> Labelled:
-        """Keep what rows with known labels teach; ``y`` holds the column of each, -1 if unknown."""
+        """Return the rows with their labels; ``y`` is the column of each label, -1 if unknown."""
         rows, known, weights = np.arange(len(y)), y >= 0, self.weights
         surprise = np.where(known, (self.proba**2).sum(axis=1) - self.proba[rows, y], 1.0)
         score = np.where(known, self.scores[rows, y], np.inf)
@@ -73,18 +73,18 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Rows whose true label is known: they teach or calibrate."""
+    """Training or calibration rows, whose true label is known."""
 
     people: pd.DataFrame  # (n, n_sensitive) sensitive columns in canonical form
     score: FloatArray  # (n,) score of the true label; infinite if the model does not know the label
     y: IntArray  # (n,) column of the true label, -1 if the model does not know it
     n_classes: int
     u: Any  # (n,) the random number of each row; None if nothing depends on it
-    # (n,) sum_k p_k^2 - p_y, how much less probability the true label got than the model expects of
-    # itself; 1 if the model does not know the label
+    # (n,) sum_k p_k^2 - p_y, how much less probability the true label got than the model expected;
+    # 1 if the model does not know the label
     surprise: FloatArray
-    clusters: IntArray | None = None  # (n,) whose rows they are, from 0
-    weights: IntArray | None = None  # (n,) as those of a batch
+    clusters: IntArray | None = None  # (n,) the person of each row, from 0
+    weights: IntArray | None = None  # (n,) as in a batch
 
     def __len__(self) -> int:
         return len(self.score)
@@ -101,47 +101,47 @@ class Labelled:
     def take(self, rows: IntArray) -> Labelled:
         """Return some of the rows."""
         arrays = {name: getattr(self, name) for name in ARRAYS}
-        own = {name: array[rows] for name, array in arrays.items() if array is not None}
-        return replace(self, people=self.people.iloc[rows].reset_index(drop=True), **own)
+        taken = {name: array[rows] for name, array in arrays.items() if array is not None}
+        return replace(self, people=self.people.iloc[rows].reset_index(drop=True), **taken)
 
     @classmethod
     def joined(cls, parts: Sequence[Labelled]) -> Labelled:
-        """Put parts of one table together again."""
+        """Join parts of one table."""
         present = [name for name in ARRAYS if getattr(parts[0], name) is not None]
-        own: Any = {name: np.concatenate([getattr(p, name) for p in parts]) for name in present}
+        arrays: Any = {name: np.concatenate([getattr(p, name) for p in parts]) for name in present}
         people = pd.concat([part.people for part in parts], ignore_index=True)
-        return replace(parts[0], people=people, **own)
+        return replace(parts[0], people=people, **arrays)
 
     def independent_rows(self) -> IntArray:
-        """Return the numbers of rows of which no two belong together: one at random per cluster."""
+        """Return the positions of one row per cluster, drawn at random; of all without clusters."""
         if self.clusters is None:
             return np.arange(len(self))
-        # Each row of a person is as likely as any other to have the smallest random number, and
-        # the draw does not depend on the order of the rows.
+        # Each row of a person is equally likely to have the smallest random number, and the draw
+        # does not depend on the order of the rows.
         order = np.lexsort((further_uniforms(self.u, PICK), self.clusters))
         first = np.unique(self.clusters[order], return_index=True)[1]
         return np.sort(order[first])
 
     def one_of_each_cluster(self) -> Labelled:
-        """Return one row of each cluster, drawn at random; all rows without clusters."""
+        """Return one row per cluster, drawn at random; all rows without clusters."""
         return self if self.clusters is None else self.take(self.independent_rows())
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The scores of the true labels of calibration rows, and what each row counts.
+    """The scores of the true labels of calibration rows, and the weight of each row.
 
     They come from checked rows, or from a file that someone may have edited.
     """
 
     score: FloatArray  # (n,)
-    # (n,) columns of the true labels, to calibrate each label by itself; -1 takes part in none.
-    # None calibrates all labels together.
+    # (n,) columns of the true labels, to calibrate each label separately; -1 calibrates none. None
+    # to calibrate all labels together
     labels: IntArray | None
-    n_labels: int  # how many labels are calibrated by themselves; 1 if all together
-    sizes: IntArray | None  # (n,) rows of the person behind each row; None if every row counts once
-    weights: IntArray | None = None  # (n,) what each row weighs, if the population has changed
-    new: int = 1  # what a row to come weighs
+    n_labels: int  # how many labels are calibrated separately; 1 if all together
+    sizes: IntArray | None  # (n,) rows of the same person; None if each row counts once
+    weights: IntArray | None = None  # (n,) weight of each row, if the population has changed
+    new: int = 1  # weight of a new row
 
     def __post_init__(self) -> None:
         require(self.score.dtype == np.float64 and not np.isnan(self.score).any(), "score")
@@ -156,8 +156,8 @@ class Sample:
     def from_rows(cls, rows: Labelled, *, label_conditional: bool) -> Self:
         """Take the scores of rows with labels."""
         labels, n_labels = (rows.y, rows.n_classes) if label_conditional else (None, 1)
-        of = rows.clusters
-        sizes = None if of is None else np.bincount(of)[of].astype(np.int64)
+        clusters = rows.clusters
+        sizes = None if clusters is None else np.bincount(clusters)[clusters].astype(np.int64)
         new = 1 if rows.weights is None else max(1, round(float(rows.weights.mean())))
         return cls(rows.score, labels, n_labels, sizes, rows.weights, new)
 
@@ -166,46 +166,49 @@ class Sample:
 
     @property
     def n_people(self) -> int:
-        """Number of people who calibrate: of clusters, or of rows if there are none."""
+        """Number of clusters, or of rows if there are none."""
         return len(self) if self.sizes is None else round(float((1 / self.sizes).sum()))
 
     @property
     def row_labels(self) -> IntArray:
-        """The label that each row calibrates, or zero if all are calibrated together: (n,)."""
+        """The label that each row calibrates, zero if all are calibrated together, shape (n,)."""
         return np.zeros(len(self), dtype=np.int64) if self.labels is None else self.labels
 
-    def sorted(self, cells: IntArray, n_cells: int, rows: Any = slice(None)) -> CalibrationScores:
-        """Sort the scores of some rows, given by a mask, by their cell."""
+    def sorted(
+        self, categories: IntArray, n_categories: int, rows: Any = slice(None)
+    ) -> CalibrationScores:
+        """Sort the scores of some rows, given by a mask, by category."""
         sizes = None if self.sizes is None else self.sizes[rows]
         weights = None if self.weights is None else self.weights[rows]
-        own = self.score[rows], cells[rows], n_cells
-        return CalibrationScores.sort(*own, sizes, weights, self.new)
+        return CalibrationScores.sort(
+            self.score[rows], categories[rows], n_categories, sizes, weights, self.new
+        )
 
     def sorted_by(self, cells: IntArray, n_cells: int) -> CalibrationScores:
-        """Sort the scores by category: a cell, or a label in one; negative cells do not count."""
-        n_categories, problems = n_cells * self.n_labels, self.row_labels
+        """Sort the scores by cell, or by label in each cell; negative cells do not count."""
+        n_categories, labels = n_cells * self.n_labels, self.row_labels
         require(n_categories <= MAX_CATEGORIES, "n_cells")
-        inside = (problems >= 0) & (cells >= 0)
-        return self.sorted(np.where(inside, cells * self.n_labels + problems, -1), n_categories)
+        inside = (labels >= 0) & (cells >= 0)
+        return self.sorted(np.where(inside, cells * self.n_labels + labels, -1), n_categories)
 
     def categories(self, cells: IntArray) -> IntArray:
-        """Return the categories of other rows, shape (n, n_labels); negative for no cell."""
+        """Return the categories of rows in these cells, (n, n_labels); negative without a cell."""
         first = cells[:, None] * self.n_labels
         return np.where(first >= 0, first + np.arange(self.n_labels), -1)
 
     def split_thresholds(self, alpha: float) -> FloatArray:
-        """Return the thresholds of split conformal sets with the same rows, shape (n_labels,)."""
+        """Return the thresholds of split conformal sets of the same rows, shape (n_labels,)."""
         return self.sorted_by(np.zeros(len(self), dtype=np.int64), 1).quantiles(alpha)[:-1]
 
     def check_codes(self, codes: IntArray | None, lowest: int, end: int, name: str) -> None:
-        """Refuse what is not one whole number per row, from ``lowest`` to below ``end``."""
+        """Refuse codes unless they are one whole number per row, from ``lowest`` to ``end - 1``."""
         if codes is not None:
             require(codes.dtype == np.int64 and codes.shape == (len(self),), name)
             require(((codes >= lowest) & (codes < end)).all(), name)
 
 
 class Calibration:
-    """What every calibration has next to its ``thresholds(batch)``."""
+    """Base of all calibrations."""
 
     sample: Sample
     alpha: float
@@ -213,13 +216,13 @@ class Calibration:
     has_pvalues = True  # whether there is ``pvalues(batch)``
 
     def full_sets(self) -> Iterator[tuple[str, int]]:
-        """Yield who gets which label in any case, if that is known by now."""
+        """Yield each group and label whose threshold is infinite, if that is already known."""
         return iter(())
 
     def check(self, batch: Batch, n_labels: int | None, alpha: float) -> None:
-        """Refuse parts that contradict each other or these numbers, or that cannot answer.
+        """Refuse parts that contradict each other or the arguments, or that raise errors.
 
-        ``n_labels`` is None if labels are not calibrated by themselves.
+        ``n_labels`` is None if labels are not calibrated separately.
         """
         require(self.alpha == alpha, "alpha")
         require(self.sample.n_labels == (n_labels or 1), "n_labels")
@@ -234,37 +237,37 @@ class Calibration:
         require(not np.isnan(thresholds).any(), "thresholds")
 
     def thresholds(self, batch: Batch) -> FloatArray:
-        """Return the largest scores that get into the sets, shape (n_samples, n_labels)."""
+        """Return the largest score that enters each set, shape (n_samples, n_labels)."""
         raise NotImplementedError
 
 
-def weight_by_weight(answer: Answer) -> Answer:
-    """Decorate answers to rows that all weigh as much as ``sample.new``: others get theirs too."""
+def per_weight(method: Answer) -> Answer:
+    """Decorate a method for rows that weigh ``sample.new``: call it for each weight of a batch."""
 
-    @functools.wraps(answer)
+    @functools.wraps(method)
     def weighted(self: Any, batch: Batch) -> FloatArray:
         if batch.weights is None:
-            return answer(self, batch)
-        found = np.empty(batch.scores.shape)
-        weights = np.broadcast_to(batch.weights, found.shape)
+            return method(self, batch)
+        result = np.empty(batch.scores.shape)
+        weights = np.broadcast_to(batch.weights, result.shape)
         for weight in np.unique(weights).tolist():
-            here = weights == weight
-            rows = np.flatnonzero(here.any(axis=1))
-            some = batch.people.iloc[rows].reset_index(drop=True)
+            has_weight = weights == weight
+            rows = np.flatnonzero(has_weight.any(axis=1))
+            people = batch.people.iloc[rows].reset_index(drop=True)
             u = None if batch.u is None else batch.u[rows]
-            own = Batch(some, batch.proba[rows], batch.scores[rows], u)
-            answers = answer(self.with_sample(replace(self.sample, new=weight)), own)
-            found[rows] = np.where(here[rows], answers, found[rows])
-        return found
+            part = Batch(people, batch.proba[rows], batch.scores[rows], u)
+            answers = method(self.with_sample(replace(self.sample, new=weight)), part)
+            result[rows] = np.where(has_weight[rows], answers, result[rows])
+        return result
 
     return weighted
 
 
 def warn_of_full_sets(calibration: Any, classes: Any, alpha: float) -> None:
-    """Warn if some people get full sets; labels that the estimator never saw may be the cause."""
+    """Warn if some groups get full sets; labels that the estimator never saw may be the cause."""
     sample, full = calibration.sample, list(calibration.full_sets())
     unknown = np.isinf(sample.score).mean()
-    if not full or unknown > alpha:  # of so many unknown labels, a warning has been given
+    if not full or unknown > alpha:  # another warning names so many unknown labels
         return
     group, label = full[0]
     others = f" and {len(full) - 1} more" if len(full) > 1 else ""
@@ -278,10 +281,10 @@ def warn_of_full_sets(calibration: Any, classes: Any, alpha: float) -> None:
     )
 
 
-def warn_of_full_rows(full: BoolArray, where: str, fix: str = "coarser groups") -> None:
+def warn_of_full_rows(full: BoolArray, reason: str, fix: str = "coarser groups") -> None:
     """Warn of rows that have full sets, if there are any."""
     if full.any():
         warn(
-            f"{int(full.sum())} of {len(full)} rows {where}: every label that lacks calibration "
+            f"{int(full.sum())} of {len(full)} rows {reason}: every label that lacks calibration "
             f"points is kept in the set; give more rows or {fix}"
         )

@@ -24,53 +24,53 @@ from fareg.calibration._batch import (
 )
 
 TOLERANCE = 1e-9  # on dual variables, which lie in [-alpha, 1 - alpha]
-LEFT = 1e-7  # how far "just below" a dual value is; coverage is exact up to this amount
-MAX_PIVOTS = 10_000  # far more steps than any problem takes: a guard against endless loops
+LEFT = 1e-7  # the distance of "just below" a dual value; coverage is exact up to this amount
+MAX_PIVOTS = 10_000  # far more steps than any regression takes: a guard against endless loops
 
 
-# A vertex of quantile regression: (rank,) the points it passes through, and (n,) whether a point
+# A vertex of quantile regression: (rank,) the points it passes through, and (n,) whether each point
 # lies above it. The dual variable of a point above is 1 - alpha, that of a point below -alpha.
 Vertex = tuple[IntArray, BoolArray]
 
 
 class QuantileProgram:
-    """Quantile regression of calibration scores on a basis, ready for one more point.
+    """Quantile regression of calibration scores on a basis, prepared for one more point.
 
     With a test point of basis row phi and score S, the dual program is
 
         maximise  sum_i eta_i S_i + eta S   over  -alpha <= eta_i, eta <= 1 - alpha
         such that sum_i eta_i Phi_i + eta phi = 0,
 
-    and the optimal eta rises with S. Let ``V(e)`` be its value with ``eta = e`` held fixed and S
-    left out: concave and piecewise linear. Then ``eta < u`` if and only if ``S < -V'(u-)``, the
-    slope from the left, and slopes are fits: ``-V'(e) = phi @ beta`` for the beta that is optimal
-    at e. So the threshold for all scores is one fit with e just below u. Neither S nor a search
-    over it is needed, and ties between S and the threshold go into the set.
+    and the optimal eta rises with S. Let ``V(e)`` be its value for fixed ``eta = e`` and without
+    the term of S: concave and piecewise linear. Then ``eta < u`` if and only if ``S < -V'(u-)``,
+    the slope from the left, and slopes are fits: ``-V'(e) = phi @ beta`` for the beta that is
+    optimal at e. So one fit with e just below u gives the threshold for all scores, without a
+    search over S, and a score equal to the threshold enters the set.
     """
 
     def __init__(self, rows: FloatArray, scores: FloatArray, alpha: float) -> None:
         """Drop dependent columns of ``rows`` (n, n_columns) and fit the calibration points."""
         finite = scores[np.isfinite(scores)]
-        # stands for infinite scores; a threshold there is infinite
+        # replaces infinite scores; a threshold at the ceiling is infinite
         self.ceiling = float(finite.max() + np.ptp(finite) + 1) if len(finite) else 1.0
         self.scores, self.alpha = np.clip(scores, -self.ceiling, self.ceiling), alpha
         self.scale = np.abs(rows).max(axis=0, initial=0.0)
         self.scale[self.scale == 0] = 1.0
-        whole = rows / self.scale
-        R, pivots = _pivoted(whole)
+        scaled = rows / self.scale
+        R, pivots = _pivoted(scaled)
         diagonal = np.abs(np.diag(R))
         rank = int(np.sum(diagonal > 1e-10 * diagonal.max(initial=0.0)))
         self.columns = pivots[:rank]  # independent
-        self.rows = whole[:, self.columns]
+        self.rows = scaled[:, self.columns]
         basis = _pivoted(self.rows.T)[1][:rank]
-        self.spanning = whole[basis]  # (rank, n_columns)
+        self.spanning = scaled[basis]  # (rank, n_columns)
         self.start: Vertex | None = None  # the fit without a test point, if there is one
         if rank:
             fit = self.rows @ np.linalg.solve(self.rows[basis], self.scores[basis])
             self.start = self._descend(np.zeros(rank), (basis, self.scores > fit))
 
-    def thresholds(self, row: FloatArray, levels: FloatArray) -> FloatArray:
-        """Return the thresholds of one basis row for dual levels u, of shape (n_levels,).
+    def thresholds(self, row: FloatArray, duals: FloatArray) -> FloatArray:
+        """Return the thresholds of one basis row for dual values u, of shape (n_duals,).
 
         A row outside the span of the calibration rows has no fit: its thresholds are infinite.
         """
@@ -79,19 +79,19 @@ class QuantileProgram:
         nearest = np.linalg.solve(self.spanning[:, self.columns].T, row) @ self.spanning
         inside = np.allclose(nearest, scaled, rtol=0, atol=1e-8) and row.any()
         vertex = self.start if inside else None
-        thresholds = np.full(len(levels), np.inf)
-        for position in np.argsort(levels):
+        thresholds = np.full(len(duals), np.inf)
+        for position in np.argsort(duals):
             if vertex is None:
                 break
-            e = levels[position] - LEFT
+            e = duals[position] - LEFT
             moved = self._descend(row * e, vertex)
-            if moved is None:  # eta cannot reach u, whatever the score is
+            if moved is None:  # no score makes eta reach u
                 thresholds[position] = np.inf if e > 0 else -np.inf
                 continue
             vertex = moved  # the next search starts at this vertex
             w = np.linalg.solve(self.rows[vertex[0]].T, row)
             whole = np.rint(w)
-            # Whole weights lose their rounding error, so a threshold equals a score exactly.
+            # Whole weights lose their rounding error, so a threshold can equal a score exactly.
             w = np.where(np.abs(w - whole) < TOLERANCE, whole, w)
             fit = float(w @ self.scores[vertex[0]])
             thresholds[position] = fit if fit < self.ceiling else np.inf
@@ -101,8 +101,8 @@ class QuantileProgram:
         """Minimise ``sum_i pinball(S_i - rows_i @ beta) - target @ beta``; None without a minimum.
 
         The simplex method of Barrodale & Roberts (1973): leave a point whose dual variable is out
-        of bounds, walk along the edge as long as the loss falls, past other points if need be, and
-        stop at the next one. ``target`` is ``e * phi``, the pull of a test point.
+        of bounds, follow the edge past other points while the loss falls, and stop at the point
+        where it would rise. ``target`` is ``e * phi``, the term of a test point.
         """
         rows, scores, alpha = self.rows, self.scores, self.alpha
         basis, upper = vertex[0].copy(), vertex[1].copy()
@@ -124,7 +124,7 @@ class QuantileProgram:
             speed = rows @ direction
             residual = scores - rows @ (inverse @ scores[basis])
             speed[basis] = 0.0
-            # The fit meets points above it where it moves up, points below it where it moves down.
+            # A fit that moves up meets points above it, a fit that moves down points below it.
             ahead = np.flatnonzero(np.where(upper, speed > TOLERANCE, speed < -TOLERANCE))
             steps = np.maximum(residual[ahead] / speed[ahead], 0.0)
             order = np.argsort(steps, kind="stable")
@@ -150,34 +150,34 @@ def _pivoted(matrix: FloatArray) -> tuple[FloatArray, IntArray]:
 
 @dataclass(frozen=True, eq=False)
 class GroupBasis:
-    """Indicators of groups: the levels of every feature, and of every pair if asked for."""
+    """Indicators of groups: the categories of every feature and, optionally, of every pair."""
 
     coding: LevelCoding
-    blocks: tuple[tuple[tuple[int, ...], IntArray], ...]  # features, their level combinations
+    blocks: tuple[tuple[tuple[int, ...], IntArray], ...]  # features, combinations of categories
 
     @classmethod
     def learn(cls, coding: LevelCoding, people: pd.DataFrame, pairs: bool) -> GroupBasis:
         """List the groups that occur in canonical columns."""
         codes = coding.codes(people)
         sizes, numbers = (1, 2) if pairs else (1,), range(codes.shape[1])
-        features = [chosen for size in sizes for chosen in itertools.combinations(numbers, size)]
-        return cls(coding, tuple((own, np.unique(codes[:, own], axis=0)) for own in features))
+        subsets = [subset for size in sizes for subset in itertools.combinations(numbers, size)]
+        return cls(coding, tuple((j, np.unique(codes[:, j], axis=0)) for j in subsets))
 
     def matrix(self, people: pd.DataFrame) -> FloatArray:
         """Return basis rows of shape (n_samples, n_basis)."""
         codes = self.coding.codes(people)
-        # The constant is dependent on the calibration rows, where levels sum to one; a row with a
-        # level never seen breaks that sum and falls out of the span.
+        # In calibration rows, the indicators of a feature sum to the constant. In a row with an
+        # unseen category they do not, so it lies outside the span.
         columns = [np.ones((len(codes), 1))]
         for features, groups in self.blocks:
-            own = cell_numbers(groups, codes[:, features])
-            columns.append((own[:, None] == np.arange(len(groups))).astype(np.float64))
+            cells = cell_numbers(groups, codes[:, features])
+            columns.append((cells[:, None] == np.arange(len(groups))).astype(np.float64))
         return np.hstack(columns)
 
 
 @dataclass(frozen=True, eq=False)
 class MappedBasis:
-    """A basis of the user's own: the columns that a function of X returned."""
+    """A basis from the user: the columns that a function of X returned."""
 
     def matrix(self, people: pd.DataFrame) -> FloatArray:
         return people.to_numpy(np.float64)
@@ -185,7 +185,7 @@ class MappedBasis:
 
 @dataclass(frozen=True, eq=False)
 class ConditionalQuantiles(Calibration):
-    """Quantile regression of the calibration scores on a basis, or one per label."""
+    """Quantile regression of the calibration scores on a basis, for all labels or for each."""
 
     basis: Any  # GroupBasis or MappedBasis
     matrix: FloatArray  # (n, n_basis) basis rows of the calibration rows
@@ -201,9 +201,9 @@ class ConditionalQuantiles(Calibration):
         sample = self.sample
         require(self.matrix.ndim == 2 and len(self.matrix) == len(sample), "matrix")
         require(self.matrix.dtype == np.float64 and np.isfinite(self.matrix).all(), "matrix")
-        chosen = (sample.row_labels == label for label in range(sample.n_labels))
+        masks = (sample.row_labels == label for label in range(sample.n_labels))
         programs = tuple(
-            QuantileProgram(self.matrix[rows], sample.score[rows], self.alpha) for rows in chosen
+            QuantileProgram(self.matrix[rows], sample.score[rows], self.alpha) for rows in masks
         )
         vars(self).update(programs=programs)
 
@@ -219,16 +219,16 @@ class ConditionalQuantiles(Calibration):
     def thresholds(self, batch: Batch) -> FloatArray:
         basis = self.basis.matrix(batch.people)
         first, group = distinct_rows(pd.DataFrame(basis))  # rows of the same groups share a fit
-        levels = np.full(len(group), 1 - self.alpha)
-        if self.randomized:  # uniform on (-alpha, 1 - alpha), by other numbers than the scores use
-            levels = further_uniforms(batch.u, DRAW) - self.alpha
+        duals = np.full(len(group), 1 - self.alpha)
+        if self.randomized:  # uniform on (-alpha, 1 - alpha), independent of the scores
+            duals = further_uniforms(batch.u, DRAW) - self.alpha
         thresholds = np.empty((len(group), len(self.programs)))
         order = np.argsort(group, kind="stable")
         members = np.split(order, np.cumsum(np.bincount(group, minlength=len(first)))[:-1])
-        for row, own in zip(basis[first], members, strict=True):
-            distinct, which = np.unique(levels[own], return_inverse=True)
-            for problem, program in enumerate(self.programs):
-                thresholds[own, problem] = program.thresholds(row, distinct)[which]
-        where = "lie in groups that calibration never saw or saw with too few points"
-        warn_of_full_rows(np.any(thresholds == np.inf, axis=1), where, "a coarser basis")
+        for row, rows in zip(basis[first], members, strict=True):
+            distinct, which = np.unique(duals[rows], return_inverse=True)
+            for label, program in enumerate(self.programs):
+                thresholds[rows, label] = program.thresholds(row, distinct)[which]
+        reason = "lie in groups without calibration points or with too few"
+        warn_of_full_rows(np.any(thresholds == np.inf, axis=1), reason, "a coarser basis")
         return thresholds

@@ -25,7 +25,7 @@ from fareg.calibration._mondrian import Everyone, Mondrian
 HIDDEN_UNITS = {"linear": 0, "network": 16}
 PENALTY = 1e-4  # on squared weights; ranks have unit spread
 STEPS = 100  # steps of L-BFGS between two updates of the quantiles
-LEAF_POINTS = 5  # scores above its quantile that a leaf has about, at least
+LEAF_POINTS = 5  # scores above its quantile that every leaf should have
 N_ROUNDS = 60
 N_LEAVES = 8
 
@@ -58,7 +58,7 @@ class Regions:
 
 
 def pinball(scores: FloatArray, quantiles: FloatArray, alpha: float) -> FloatArray:
-    """Return the loss of every score under every (1 - alpha)-quantile, shape (n, n_regions)."""
+    """Return the loss of every score for every (1 - alpha)-quantile, shape (n, n_regions)."""
     excess = scores[:, None] - quantiles
     return np.maximum((1 - alpha) * excess, -alpha * excess)
 
@@ -67,8 +67,8 @@ def region_quantiles(scores: FloatArray, h: FloatArray, alpha: float) -> FloatAr
     """Return the (1 - alpha)-quantile of the scores under the weights of each region."""
     order = np.argsort(scores, kind="stable")
     mass = np.cumsum(h[order], axis=0)
-    # The smallest score with enough mass. Without the slack, rounding could make the tenth of ten
-    # equal weights the 0.9-quantile instead of the ninth.
+    # The smallest score with enough mass. Without the tolerance, rounding could choose the tenth of
+    # ten equal weights as the 0.9-quantile instead of the ninth.
     reached = mass >= (1 - alpha) * mass[-1] * (1 - 1e-12)
     return scores[order][reached.argmax(axis=0)]
 
@@ -92,11 +92,11 @@ def _loss(
 
 @dataclass(frozen=True)
 class RegionSearch:
-    """How regions are looked for."""
+    """Parameters of the search for regions."""
 
     n_regions: int
     model: str  # a key of HIDDEN_UNITS
-    max_iter: int  # rounds that update regions and quantiles in turns
+    max_iter: int  # rounds, each of which updates the regions and then the quantiles
     n_restarts: int
 
 
@@ -110,9 +110,9 @@ def learn_regions(
 ) -> tuple[Regions, float, int]:
     """Minimise the pinball loss over regions and quantiles in turns; keep the best restart.
 
-    Returns the regions, their loss, and the rounds that it took. ``Z`` holds each distinct row of
-    the encoded features once, because the loss depends on equal rows through sums only; ``which``
-    says which of them each score belongs to.
+    Returns the regions, their loss, and the number of rounds. ``Z`` holds each distinct row of the
+    encoded features once, because the loss of equal rows depends only on their sums; ``which`` is
+    the row of each score in Z.
     """
     spread = float(scores.std()) or 1.0
     # sorted once here, so that later sorts take a single pass
@@ -123,13 +123,13 @@ def learn_regions(
     size = (Z.shape[1] + 1) * n_hidden + n_output * n_regions
     found = []
     for _ in range(search.n_restarts):
-        # The first quantiles lie apart, around the level, so that regions can differ.
+        # The first quantiles differ, around 1 - alpha, so that regions can differ.
         strata = (np.arange(n_regions) + rng.random(n_regions)) / n_regions
         q = np.quantile(v, np.maximum(1 - 3 * alpha * (1 - strata), 0))
         theta, losses = rng.normal(size=size), list[float]()
         while len(losses) < search.max_iter:
-            each = pinball(v, q, alpha)
-            summed = np.column_stack([np.bincount(which, own, len(Z)) for own in each.T])
+            columns = pinball(v, q, alpha).T
+            summed = np.column_stack([np.bincount(which, column, len(Z)) for column in columns])
             args = (Z, summed / len(v), n_hidden)
             theta = minimize(
                 _loss, theta, args, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}
@@ -146,11 +146,11 @@ def learn_regions(
 
 @dataclass(frozen=True, eq=False)
 class RegionCells:
-    """The learned regions in use: a row belongs to its most probable one."""
+    """The learned regions as cells: a row belongs to its most probable region."""
 
     encoder: Any  # fitted scikit-learn transformer of the sensitive features
     regions: Regions
-    kept: IntArray  # the regions in use
+    kept: IntArray  # the regions that are used
 
     @property
     def n_cells(self) -> int:
@@ -169,7 +169,7 @@ class RegionCells:
 
 
 def encoded_rows(encoder: Any, columns: pd.DataFrame) -> tuple[FloatArray, IntArray]:
-    """Return each distinct row as numbers, and which of them each row is."""
+    """Return the distinct rows as numbers, and which distinct row each row equals."""
     first, which = distinct_rows(columns)
     return np.asarray(encoder.transform(columns.iloc[first]), np.float64), which
 
@@ -177,15 +177,15 @@ def encoded_rows(encoder: Any, columns: pd.DataFrame) -> tuple[FloatArray, IntAr
 def learn_region_cells(
     rows: Labelled, alpha: float, search: RegionSearch, rng: np.random.Generator
 ) -> tuple[RegionCells, int]:
-    """Learn regions from the ranks of scores, and leave out those with too few learning rows.
+    """Learn regions from the ranks of scores, and drop those with too few training rows.
 
-    A single row gives one region. Also returns the rounds that it took.
+    A single row gives one region. The second result is the number of rounds.
     """
     encoder = one_hot_encoder().fit(rows.people)
     Z, which = encoded_rows(encoder, rows.people)
     if len(rows) < 2 or not np.isfinite(rows.score).any():
-        nothing = np.zeros((Z.shape[1] + 1, 1))
-        return RegionCells(encoder, Regions(nothing[:, :0], nothing), np.arange(1)), 1
+        zeros = np.zeros((Z.shape[1] + 1, 1))
+        return RegionCells(encoder, Regions(zeros[:, :0], zeros), np.arange(1)), 1
     ranks = rankdata(rows.score) / len(rows)
     regions, _, n_iter = learn_regions(Z, which, ranks, alpha, search, rng)
     counts = np.bincount(regions.proba(Z)[which].argmax(axis=1), minlength=search.n_regions)
@@ -200,7 +200,7 @@ def learn_region_cells(
 class LearnedQuantile:
     """A quantile of the scores as a function of the sensitive features."""
 
-    model: Pipeline | None  # ``model.predict(columns)`` returns tau; None for zero everywhere
+    model: Pipeline | None  # ``model.predict(columns)`` returns tau; None if tau is zero
 
     def predict(self, people: pd.DataFrame) -> FloatArray:
         """Return tau of each row, shape (n_samples,), computed once per distinct row."""
@@ -231,7 +231,7 @@ def learn_quantile(rows: Labelled, alpha: float, *, seed: int) -> LearnedQuantil
         random_state=seed,
     )
     model = make_pipeline(ordinal_encoder(), FillEmpty(), boosting)
-    # a quantile does not depend on how far the scores above it are, so infinite ones may be cut
+    # a quantile does not depend on the distance of larger scores, so infinite ones may be cut
     with few_threads(rows.people):
         return LearnedQuantile(model.fit(rows.people, rows.score.clip(finite.min(), finite.max())))
 
@@ -240,14 +240,14 @@ def learn_quantile(rows: Labelled, alpha: float, *, seed: int) -> LearnedQuantil
 class Rectified(Calibration):
     """Calibrate ``V(x, y) - tau(x)``, where ``tau`` was learned on other rows.
 
-    ``P(Y in C(X)) >= 1 - alpha``, whatever tau is; the better it tells the quantile of the scores
-    at x, the more evenly coverage is spread.
+    ``P(Y in C(X)) >= 1 - alpha`` for any tau; the better it predicts the quantile of the scores at
+    x, the more even is the coverage.
     """
 
     tau: Any  # ``tau.predict(people)``, shape (n,)
     sample: Sample  # the residuals of the calibration rows
     alpha: float
-    split: Mondrian = field(init=False, repr=False)  # of the residuals, for everyone together
+    split: Mondrian = field(init=False, repr=False)  # of the residuals, with one cell
 
     def __post_init__(self) -> None:
         one_cell = np.zeros(len(self.sample), dtype=np.int64)
@@ -266,11 +266,11 @@ class Rectified(Calibration):
 
     def thresholds(self, batch: Batch) -> FloatArray:
         tau = self.tau.predict(batch.people)[:, None]
-        kept = batch.scores - tau <= self.quantiles
-        # A score whose residual equals the quantile may lie above the rounded sum of both. Rounded
-        # differences keep the order of scores, so some threshold divides these scores as they do.
-        inside = np.where(kept, batch.scores, -np.inf)
-        outside = np.where(kept, np.inf, batch.scores)
+        is_inside = batch.scores - tau <= self.quantiles
+        # A score whose residual equals the quantile may exceed the rounded sum of tau and quantile.
+        # Rounded differences keep the order of scores, so some threshold separates them correctly.
+        inside = np.where(is_inside, batch.scores, -np.inf)
+        outside = np.where(is_inside, np.inf, batch.scores)
         if self.sample.labels is None:
             inside, outside = inside.max(1, keepdims=True), outside.min(1, keepdims=True)
         below_outside = np.nextafter(outside, -np.inf, where=outside < np.inf, out=outside)

@@ -1,10 +1,10 @@
-"""Calibration within cells: the rows of a cell are calibrated on the cell's own rows.
+"""Calibration within cells: the threshold of a cell comes from its own calibration rows.
 
 If the cells are fixed before calibration, ``P(Y in C(X) | X in cell) >= 1 - alpha`` for every cell
 (Vovk et al. 2003). One cell for everyone is split conformal prediction.
 
-Groups divide rows into cells: ``cells(rows)`` returns the cell of each row, from 0 to ``n_cells``,
-``UNSEEN`` or ``ABSENT``, and ``describe(cell)`` names one in words.
+Groups divide rows into ``n_cells`` cells: ``cells(rows)`` returns the cell of each row, a number
+from 0, ``UNSEEN`` or ``ABSENT``, and ``describe(cell)`` returns its name.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from fareg.calibration._batch import (
     Calibration,
     Labelled,
     Sample,
+    per_weight,
     warn_of_full_rows,
-    weight_by_weight,
 )
 from fareg.pvalues import CalibrationScores
 
-UNSEEN, ABSENT = -1, -2  # cells of rows that calibration never saw, and that no promise is about
+UNSEEN, ABSENT = -1, -2  # a cell without calibration rows; a row outside the group, no promise
 NEVER_SEEN = "have a value or combination of sensitive features that calibration never saw"
 
 
 @dataclass(frozen=True)
 class Everyone:
-    """One cell: all rows."""
+    """All rows in one cell."""
 
     n_cells = 1
 
@@ -48,7 +48,7 @@ class Everyone:
 
 @dataclass(frozen=True, eq=False)
 class FeatureLevels:
-    """The levels of one sensitive feature."""
+    """One cell for each category of a sensitive feature."""
 
     levels: Levels
 
@@ -65,9 +65,9 @@ class FeatureLevels:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """The rows that a rule means; nothing is said of others."""
+    """One cell for the rows of a rule; other rows are absent."""
 
-    rule: Any  # ``rule.inside(people)`` says which rows are meant, ``rule.text`` who they are
+    rule: Any  # with ``rule.inside(people)``, a mask, and ``rule.text``
     n_cells = 1
 
     def cells(self, rows: Batch | Labelled) -> IntArray:
@@ -79,13 +79,14 @@ class Members:
 
 @dataclass(frozen=True, eq=False)
 class JointLevels:
-    """The combinations of levels of all sensitive features that calibration saw."""
+    """One cell for each combination of categories that the calibration rows have."""
 
     coding: LevelCoding
     combinations: IntArray  # (n_cells, n_features)
 
     @classmethod
     def learn(cls, coding: LevelCoding, rows: Labelled) -> Self:
+        """List the combinations in the calibration rows."""
         return cls(coding, np.unique(coding.codes(rows.people), axis=0))
 
     @property
@@ -128,30 +129,30 @@ class Mondrian(Calibration):
         return self.groups.cells(rows)
 
     def with_sample(self, sample: Sample, places: IntArray | None = None) -> Mondrian:
-        """Return the same cells with the thresholds of other calibration rows, or weights."""
-        own = self.cells if places is None else places
-        return Mondrian(self.groups, sample, own, self.alpha)
+        """Return the same cells with other calibration rows or weights."""
+        cells = self.cells if places is None else places
+        return Mondrian(self.groups, sample, cells, self.alpha)
 
     def row_thresholds(self) -> FloatArray:
         """Return the threshold of each calibration row for its true label, shape (n,)."""
         return self.thresholds_at(self.cells, self.sample.row_labels)
 
     def thresholds_at(self, cells: IntArray, labels: IntArray) -> FloatArray:
-        """Return the threshold of rows of these cells for one label each, shape (n,)."""
-        own = self._of_cells(cells)[np.arange(len(cells)), labels]
-        return np.where((labels < 0) & (cells != ABSENT), np.inf, own)
+        """Return the threshold of rows in these cells for one label each, shape (n,)."""
+        thresholds = self._cell_thresholds(cells)[np.arange(len(cells)), labels]
+        return np.where((labels < 0) & (cells != ABSENT), np.inf, thresholds)
 
-    @weight_by_weight
+    @per_weight
     def thresholds(self, batch: Batch) -> FloatArray:
-        """Return thresholds of shape (n_samples, n_labels); -inf for rows in no cell."""
+        """Return thresholds of shape (n_samples, n_labels); -inf for absent rows."""
         cells = self.groups.cells(batch)
         if UNSEEN in cells:
             warn_of_full_rows(cells == UNSEEN, NEVER_SEEN)
-        return self._of_cells(cells)
+        return self._cell_thresholds(cells)
 
-    @weight_by_weight
+    @per_weight
     def pvalues(self, batch: Batch) -> FloatArray:
-        """Return p-values of shape (n_samples, n_classes); 0 for rows in no cell."""
+        """Return p-values of shape (n_samples, n_classes); 0 for absent rows."""
         cells = self.groups.cells(batch)
         warn_of_full_rows(cells == UNSEEN, NEVER_SEEN)
         p = self.table.pvalues(batch.scores, self.sample.categories(cells))
@@ -161,17 +162,18 @@ class Mondrian(Calibration):
         for cell, label in np.argwhere(np.isinf(self.quantiles)).tolist():
             yield self.groups.describe(cell), label
 
-    def _of_cells(self, cells: IntArray) -> FloatArray:
-        # ABSENT and UNSEEN point to the last two rows
+    def _cell_thresholds(self, cells: IntArray) -> FloatArray:
+        # ABSENT and UNSEEN index the last two rows
         ends = np.repeat([[-np.inf], [np.inf]], self.sample.n_labels, axis=1)
         return np.vstack([self.quantiles, ends])[cells]
 
 
 @dataclass(frozen=True, eq=False)
 class Union:
-    """Sets of one score are nested in the threshold, so the largest threshold gives the union.
+    """The union of the sets of several calibrations.
 
-    Its p-value is the largest p-value, and the promise of every part holds for the union too.
+    Sets of one score grow with the threshold, so the union has the largest threshold and the
+    largest p-value. It keeps the promise of every part.
     """
 
     parts: tuple[Any, ...]  # calibrations of the same rows
@@ -185,13 +187,13 @@ class Union:
         return self.parts[0].sample
 
     def places(self, rows: Labelled) -> IntArray:
-        """Return where each row belongs in every part, shape (n, n_parts)."""
+        """Return the cell or level of each row in every part, shape (n, n_parts)."""
         return np.column_stack([part.places(rows) for part in self.parts])
 
     def with_sample(self, sample: Sample, places: IntArray) -> Union:
-        """Return the same parts with the thresholds of other calibration rows."""
+        """Return the same parts with other calibration rows."""
         pairs = zip(self.parts, np.ascontiguousarray(places.T), strict=True)
-        return Union(tuple(part.with_sample(sample, own) for part, own in pairs))
+        return Union(tuple(part.with_sample(sample, column) for part, column in pairs))
 
     def row_thresholds(self) -> FloatArray:
         return reduce(np.maximum, (part.row_thresholds() for part in self.parts))
