@@ -110,7 +110,7 @@ def test_weights_of_new_rows_are_rounded_up_by_less_than_a_tenth_or_one():
     clf = calibrated(KnownWeights("weight"))
     X = table()[0].assign(weight=np.geomspace(1e-9, 1e9, N))
     with fareg.accept_drift():
-        rows = clf._asked(X, table()[2])
+        rows = clf._checked_rows(X, table()[2])
     found = clf.shift_.of_new(rows.tables, 3)[:, 0]
     exact = X["weight"].to_numpy() / clf.shift_.unit
     inside = exact < STEPS[-1]

@@ -260,7 +260,7 @@ FAREG, PARTIAL = FaReGClassifier, fareg.PartialConformalClassifier
             PARTIAL,
             "conformalize",
             {"sensitive_features": ["sex"]},
-            "a frame, got list; names of columns",
+            "a frame, got list; to use columns of X",
         ),
         (PARTIAL, "conformalize", {"sensitive_features": WHO[:-1]}, "the same number of rows"),
         (
@@ -288,7 +288,7 @@ def test_what_lies_beside_the_table_and_cannot_be_used_is_refused(cls, verb, bes
 def test_what_was_beside_the_table_is_asked_for_again():
     clf = PARTIAL().conformalize(DOSE, Y, proba=P, sensitive_features=WHO["sex"])
     new = {"sensitive_features": WHO_NEW}
-    with pytest.raises(FaregError, match="pass those of these rows too: proba=P"):
+    with pytest.raises(FaregError, match="pass the probabilities of these rows too: proba=P"):
         clf.predict_set(DOSE_NEW, **new)
     with pytest.raises(FaregError, match=r"each of the 3 classes \(low, mid, top\), got 2"):
         clf.predict_set(DOSE_NEW, proba=P_NEW[:, :2], **new)
@@ -298,5 +298,5 @@ def test_what_was_beside_the_table_is_asked_for_again():
     clf.fit(DOSE, Y, sensitive_features=WHO[["sex"]])  # it divides what is beside the table too
     assert (clf.estimator_.n_features_in_, len(clf.cells_)) == (1, 2)
     assert clf.predict_set(DOSE_NEW, **new).shape == (150, 3)
-    with pytest.raises(FaregError, match="without sensitive_features beside X; leave them out"):
+    with pytest.raises(FaregError, match="without a frame of sensitive_features; leave it out"):
         clf.fit(DOSE, Y).predict_set(DOSE_NEW, **new)

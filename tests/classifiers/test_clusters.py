@@ -41,7 +41,7 @@ def test_copies_of_few_people_are_few_people(reader, n_people):
         clf.conformalize(X, y, clusters=person)
     assert bool(np.isinf(clf.thresholds_[0][0])) == (n_people == 8)
     assert clf.n_calibration_clusters_ == n_people
-    assert "drawn at random from a cluster to come" in clf.promise_
+    assert "drawn at random from a new cluster" in clf.promise_
 
 
 def test_copies_of_people_have_the_sets_of_one_row_each(reader):

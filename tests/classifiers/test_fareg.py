@@ -89,12 +89,12 @@ def test_finds_names_and_repairs_the_group(world, fitted, same_rows_split):
 def test_rows_teach_or_calibrate_and_ranks_are_shares_of_those_that_teach(world, fitted):
     _, cal, test = world
     rows = fitted.labelled_rows(cal.X, cal.y)
-    teachers, rest = divide_rows(rows, None, "split", fitted.key_, "look for a group")
+    learning, calibrating = divide_rows(rows, None, "split", fitted.key_, "look for a group")
     own = rows_that_calibrate(fitted, cal)
-    assert not set(teachers.u) & set(rest.u)
-    np.testing.assert_array_equal(fitted.calibration_.sample.score, rest.score)
-    np.testing.assert_array_equal(rest.score, rows.score[own])
-    learned = fitted.disadvantage_.predict(teachers.people)
+    assert not set(learning.u) & set(calibrating.u)
+    np.testing.assert_array_equal(fitted.calibration_.sample.score, calibrating.score)
+    np.testing.assert_array_equal(calibrating.score, rows.score[own])
+    learned = fitted.disadvantage_.predict(learning.people)
     b = fitted.disadvantage_.predict(batch_of(fitted, test.X).people)
     shares = (learned <= b[:, None]).mean(axis=1)
     np.testing.assert_allclose(fitted.predict_group(test.X), shares, atol=2e-3)
@@ -114,7 +114,7 @@ def test_sets_p_values_and_thresholds_agree(world, protect, label_conditional, s
     clf = made(
         world, protect=protect, label_conditional=label_conditional, conformity_score=score
     ).conformalize(cal.X[:600], cal.y[:600])
-    assert "for every degree of disadvantage between" in clf.promise_
+    assert "for every degree of disadvantage in between" in clf.promise_
     assert clf.promise_.count(", and for") == 1
     assert ("every protected group" in clf.promise_) == bool(clf.protected_)
     X = test.X[:200]

@@ -185,7 +185,7 @@ NUMBERS = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=[
 LABELS = (NUMBERS["a"] > 0).to_numpy()
 MISSING = NUMBERS.mask(NUMBERS > 1)
 NEEDS = r"the estimator LogisticRegression [\w ]+: "
-STEP = "; mend the rows, or put a step before it that does, with sklearn.pipeline.make_pipeline"
+STEP = "; mend the rows, or add a step that does, with sklearn.pipeline.make_pipeline"
 
 
 @pytest.mark.parametrize("kind", [SplitConformalClassifier, FaReGClassifier])

@@ -40,7 +40,7 @@ def quiet(clf, X=X, y=Y, **options):
 
 def groups_in(clf):
     """Return the columns by which a fitted classifier tells people apart."""
-    return list(clf._people_of(X_NEW, None))
+    return list(clf._read_people(X_NEW, None))
 
 
 @pytest.mark.parametrize("cls", CLASSIFIERS)

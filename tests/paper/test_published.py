@@ -55,7 +55,7 @@ def test_paper_is_the_published_configuration():
         ("detla", r"did you mean delta\?"),
         ("n_draw", r"did you mean n_draws\?"),
         ("confidence", r"did you mean confidence_level\?"),
-        ("alpha", "say confidence_level=0.9 for alpha=0.1"),
+        ("alpha", "pass confidence_level=0.9 for alpha=0.1"),
         ("T", "the paper's T is n_draws"),
         ("Q", "it has .*, delta, .*"),
     ],
@@ -127,8 +127,8 @@ def test_the_network_learns_who_the_split_sets_or_those_of_the_base_miss(world, 
     ("base", "said"),
     [
         (gradient_boosting(), "base must be a conformal classifier"),
-        (Partial(confidence_level=0.8), "base shares confidence_level"),
-        (Partial(sensitive_features=["Color"]), "base shares sensitive_features"),
+        (Partial(confidence_level=0.8), "base must have the confidence_level of"),
+        (Partial(sensitive_features=["Color"]), "base must have the sensitive_features of"),
     ],
 )
 def test_a_base_that_does_not_fit_is_refused(world, base, said):

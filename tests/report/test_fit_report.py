@@ -44,7 +44,7 @@ def test_the_page_tells_everything_once_and_in_order(trial):
     places = [trial.clf.promise_, 'id="verdict"', 'id="story-heading"', 'id="changes-heading"']
     places += ['id="residual-heading"', 'id="labels-heading"']
     assert sorted(map(page.index, places)) == [page.index(place) for place in places]
-    assert "if rows to come are like those that calibrated" in trial.clf.promise_
+    assert "if new rows are like the calibration rows" in trial.clf.promise_
     assert ('id="tested-heading"' in page) == bool(summary["groups"])
     for verdict in (summary["verdict"], summary["residual"]):
         for sentence in verdict["sentence"].split(". "):

@@ -1,8 +1,8 @@
 """Conformal classifiers: scikit-learn estimators with ``conformalize`` and ``predict_set``.
 
-To follow the default from ``fit`` to sets, read ``_fareg`` (what is learned and calibrated),
-``_classifier`` (``fit`` and ``conformalize``), ``_rows`` (what callers bring), ``_models`` (who
-trains and who teaches), ``_answers`` (scores and sets), then ``fareg.calibration`` and
+To follow the default method from ``fit`` to sets, read ``_fareg`` (what is learned and
+calibrated), ``_classifier`` (``fit`` and ``conformalize``), ``_rows`` (input checks), ``_models``
+(training, and which rows teach), ``_answers`` (scores and sets), then ``fareg.calibration`` and
 ``fareg.groups``, which know no estimator.
 """
 
@@ -48,7 +48,7 @@ CLASSIFIERS = (
 # estimators that a model file holds as plain values
 OWN_ESTIMATORS = (ProbabilityArrays, ProbabilityColumns)
 
-RECORDS = (NamedGroup,)  # what a model file may hold next to them
+RECORDS = (NamedGroup,)  # other objects that a model file may hold
 
 __all__ = [
     "CLASSIFIERS",

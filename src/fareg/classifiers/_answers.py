@@ -1,4 +1,4 @@
-"""What a fitted classifier answers: rows are read and scored once, and sets follow."""
+"""Answers of a fitted classifier: rows are read and scored once, then turned into sets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def frame_like(X: Any, table: pd.DataFrame) -> Any:
-    """Return a table as a frame of the library that made X, with its index if it has one."""
+    """Return a table as a frame of X's library, with X's index if it has one."""
     if isinstance(X, pd.DataFrame):
         return table.set_axis(X.index, axis=0)
     if not is_frame(X):
@@ -46,9 +46,9 @@ def frame_like(X: Any, table: pd.DataFrame) -> Any:
 
 
 class FittedAnswers:
-    """Reads rows as ``fit`` read its own, asks the estimator, and gives each row a random number.
+    """Reads rows as ``fit`` did, scores them, and gives each row its random number.
 
-    Attributes that end in an underscore were left by ``fit`` or ``conformalize``.
+    ``fit`` or ``conformalize`` set the attributes that end in an underscore.
     """
 
     estimator: Any
@@ -69,35 +69,35 @@ class FittedAnswers:
     parameters_: dict[str, Any]
     seen_values_: Summary
     sensitive_kinds_: dict[str, str] | None
-    shift_: Any = None  # what rows weigh, if sets are for another population
+    shift_: Any = None  # weights of rows, if sets are for another population
 
-    _has_groups = True  # whether the sensitive features matter to this method
+    _has_groups = True  # whether the method uses the sensitive features
     _takes_weights = False  # whether its promise is proven for weighted rows
-    _draws = False  # whether it uses the random number of a row beyond the score
+    _draws = False  # whether it uses the random numbers of rows for more than scores
 
     def predict(self, X: Any, *, proba: Any = None) -> Any:
         """Return the labels that the wrapped estimator predicts, shape (n_samples,).
 
-        With ``proba``, or if the estimator has no ``predict``, they are the most probable labels.
+        With ``proba``, or if the estimator has no ``predict``, return the most probable labels.
         """
-        rows = self._asked(X, proba)
+        rows = self._checked_rows(X, proba)
         if rows.proba is None and hasattr(self.estimator_, "predict"):
             return np.asarray(ask(self.estimator_, rows.X, self.excluded_, "predict"))
         return self.classes_[self._probabilities(rows).argmax(axis=1)]
 
     def predict_proba(self, X: Any, *, proba: Any = None) -> FloatArray:
         """Return the wrapped estimator's probabilities, shape (n_samples, n_classes)."""
-        return self._probabilities(self._asked(X, proba))
+        return self._probabilities(self._checked_rows(X, proba))
 
     def conformity_scores(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
     ) -> FloatArray:
         """Return the conformity score of every label, shape (n_samples, n_classes).
 
-        ``predict_set`` keeps the labels whose score is at most the threshold of the row. Rows that
-        calibrated have other random numbers here than they had there.
+        ``predict_set`` keeps the labels whose score is at most the threshold of the row.
+        Calibration rows get other random numbers here than in calibration.
         """
-        return self._each(lambda batch: batch.scores, X, proba, sensitive_features, ids)
+        return self._answer(lambda batch: batch.scores, X, proba, sensitive_features, ids)
 
     def predict_set(
         self,
@@ -110,34 +110,34 @@ class FittedAnswers:
     ) -> BoolArray:
         """Return prediction sets.
 
-        A randomised score needs a random number for each row. With ``ids``, it follows from the
-        seed, the id and the values of the row, never from other rows. Without ids, equal rows of
-        one call are numbered in their order. Equal rows that are asked one at a time share one
-        number, and are covered together or not at all: give them ids.
+        A randomised score needs a random number for each row. With ``ids``, it depends on the seed,
+        the id and the values of the row, never on other rows. Without ids, it also depends on how
+        many equal rows stand before it in the call. Equal rows that are predicted one at a time
+        share a number, so they are covered together or not at all: give them ids.
 
         Parameters
         ----------
         X : frame or array of shape (n_samples, n_features)
         proba : array or frame of shape (n_samples, n_classes), default=None
             Class probabilities of these rows, with columns in the order of ``classes_``. If None,
-            the estimator is asked.
+            the estimator computes them.
         sensitive_features : frame of shape (n_samples, n_sensitive_features), default=None
-            Who the rows are about, if they were next to X in ``conformalize`` or ``fit``.
+            Needed if ``fit`` or ``conformalize`` got such a frame.
         ids : array-like of shape (n_samples,), default=None
-            Whose row it is: one id per person, which may repeat. It defines no groups, and the
-            estimator never sees it.
+            The id of the person behind each row; ids may repeat. They define no groups, and the
+            estimator never sees them.
         confidence_level : float in (0, 1), default=None
-            Coverage to promise instead of the one of ``fit``, fixed before the sets are seen: the
-            labels whose p-value is above ``1 - confidence_level``. Methods without ``predict_p``
-            refuse it.
+            Coverage to promise instead of that of ``fit``; choose it before you look at the sets,
+            which hold the labels with a p-value above ``1 - confidence_level``. Methods without
+            ``predict_p`` refuse it.
 
         Returns
         -------
         sets : bool ndarray of shape (n_samples, n_classes)
-            ``sets[i, j]`` tells whether ``classes_[j]`` is in the set of row i.
+            ``sets[i, j]`` is True if ``classes_[j]`` is in the set of row i.
         """
         alpha = None if confidence_level is None else check_confidence_level(confidence_level)
-        return self._each(lambda rows: self._sets(rows, alpha), X, proba, sensitive_features, ids)
+        return self._answer(lambda rows: self._sets(rows, alpha), X, proba, sensitive_features, ids)
 
     @available_if(lambda clf: getattr(clf, "calibration_", Calibration).has_pvalues)
     def predict_p(
@@ -145,7 +145,7 @@ class FittedAnswers:
     ) -> FloatArray:
         """Return conformal p-values; ``predict_set(X)`` equals ``predict_p(X) > alpha_``.
 
-        With ``allow_empty=False``, sets that would be empty hold one label more.
+        With ``allow_empty=False``, sets that would be empty hold one more label.
 
         Parameters
         ----------
@@ -157,17 +157,13 @@ class FittedAnswers:
         p : ndarray of shape (n_samples, n_classes)
             ``P(p <= alpha) <= alpha`` wherever the method promises coverage ``1 - alpha``.
         """
-
-        def pvalues(batch: Batch) -> FloatArray:
-            own: FloatArray = self.calibration_.pvalues(batch)
-            return own
-
-        return self._each(pvalues, X, proba, sensitive_features, ids)
+        inputs = (X, proba, sensitive_features, ids)
+        return self._answer(lambda batch: self.calibration_.pvalues(batch), *inputs)
 
     def predict_labels(
         self, X: Any, *, proba: Any = None, sensitive_features: Any = None, ids: Any = None
     ) -> list[Any]:
-        """Return for each row the labels in its set, the most probable first.
+        """Return the labels in the set of each row, the most probable first.
 
         Returns
         -------
@@ -178,7 +174,7 @@ class FittedAnswers:
         for batch in self._batches(X, proba, sensitive_features, ids):
             order = np.argsort(-batch.proba, axis=1, kind="stable")
             kept = np.take_along_axis(self._sets(batch), order, axis=1)
-            labels += [self.classes_[j[own]] for j, own in zip(order, kept, strict=True)]
+            labels += [self.classes_[j[keep]] for j, keep in zip(order, kept, strict=True)]
         return labels
 
     def predict_table(
@@ -191,9 +187,9 @@ class FittedAnswers:
         confidence_level: float | None = None,
         action: bool = False,
     ) -> Any:
-        """Return a line per row with its set, its size and its top label, among others.
+        """Return a table with the set, its size and the top label of each row.
 
-        With ``action``, the column ``action`` says "decide" if the set holds one label, or else
+        With ``action``, the column ``action`` says "decide" if the set holds one label, otherwise
         "refer": a person should look at the row.
 
         Parameters
@@ -203,19 +199,19 @@ class FittedAnswers:
 
         Returns
         -------
-        DataFrame, of polars or another library if X is one, with the index of X if it has one
+        DataFrame, from the library of X and with its index, if it has one
             ``set`` (a JSON list of labels, such as ``["a", "b"]``), ``size``, ``top`` (the most
-            probable label) and its ``probability``; methods with groups add theirs.
+            probable label) and its ``probability``; methods with groups add columns.
         """
         alpha = None if confidence_level is None else check_confidence_level(confidence_level)
         labels = np.array([str(label) for label in self.classes_], dtype=object)
         parts = []
         for batch in self._batches(X, proba, sensitive_features, ids):
             sets = self._sets(batch, alpha)
-            first, which = distinct_rows(pd.DataFrame(sets))  # each distinct set is written once
-            texts = [set_text(labels[own]) for own in sets[first]]
+            first, inverse = distinct_rows(pd.DataFrame(sets))  # write each distinct set once
+            texts = [set_text(labels[row]) for row in sets[first]]
             columns = {
-                "set": np.array(texts, dtype=object)[which],
+                "set": np.array(texts, dtype=object)[inverse],
                 "size": sets.sum(axis=1).astype(np.int64),
                 "top": labels[batch.proba.argmax(axis=1)],
                 "probability": batch.proba.max(axis=1),
@@ -241,10 +237,10 @@ class FittedAnswers:
         about: Mapping[str, Any] | None = None,
         listed: Sequence[str] | None = None,
     ) -> Comparison:
-        """Say what this classifier does for whom, on rows that it never saw.
+        """Show what this classifier does for which group, on rows that it never saw.
 
-        Its sets stand next to split conformal ones with the same calibration rows; an audit says
-        what is left to repair.
+        Compare its sets with split conformal sets from the same calibration rows; an audit shows
+        which problems remain.
 
         Parameters
         ----------
@@ -254,16 +250,17 @@ class FittedAnswers:
         path : path of an HTML file, default=None
             Where to write the report; None writes no file.
         before : fitted conformal classifier, default=None
-            The classifier whose sets are compared; None for split conformal sets.
+            The classifier to compare with; None for split conformal sets.
         proba, sensitive_features, ids, clusters : default=None
             As in :meth:`predict_set` and :meth:`fit`.
         measures : bool, default=True
-            Whether the audit computes worst slabs and excess risk too, which takes most time.
+            Whether the audit also computes worst slabs and excess risk, which takes most of the
+            time.
         about : mapping, default=None
             Where the numbers come from: ``file``, ``target``, ``base_model``.
         listed : list of names, default=None
-            Columns whose levels the table of groups lists; None for the sensitive features that
-            were named, or else for the levels that are covered least.
+            Columns whose categories the table of groups lists. None lists those of the sensitive
+            features that were named, or the least covered categories if none were.
 
         Returns
         -------
@@ -271,11 +268,11 @@ class FittedAnswers:
             With ``verdict``, ``before``, ``after``, ``groups``, ``summary()``, ``to_dict()`` and
             ``to_html(path)``.
         """
-        from fareg.classifiers._report import compare  # prediction does without audits
+        from fareg.classifiers._report import compare  # prediction needs no audits
 
         if path is not None:
             check_output(path, endings=HTML)
-        rows = self._asked(X, proba, sensitive_features, ids)
+        rows = self._checked_rows(X, proba, sensitive_features, ids)
         options = {"clusters": clusters, "measures": measures, "about": about}
         comparison = compare(self, rows, y, before, listed, **options)
         if path is not None:
@@ -284,47 +281,47 @@ class FittedAnswers:
 
     @property
     def thresholds_(self) -> Any:
-        """Thresholds of shape (n_cells, n_labels); not there if each row to come has its own."""
+        """Thresholds of shape (n_cells, n_labels); missing if every new row has its own."""
         return self.calibration_.quantiles
 
     @property
     def promise_(self) -> str:
-        """What holds for rows to come, in a sentence; the proofs are in the documentation."""
-        who = self._promised_to()
-        if who is None:
+        """The promise for new rows, in a sentence; the proofs are in the documentation."""
+        group = self._promised_to()
+        if group is None:
             return "No promise is proven in finite samples for this configuration."
         labels = ", for every true label" if self.label_conditional else ""
-        row = "rows to come are like those that calibrated"
+        condition = "new rows are like the calibration rows"
         if self.shift_ is not None:
-            row = "the weights say how the people to come differ from those that calibrated"
+            condition = "the weights say how the new population differs from the calibration rows"
         if self.n_calibration_clusters_ is not None:
-            row = "a row is drawn at random from a cluster to come, like those that calibrated"
+            condition = "a row is drawn at random from a new cluster like those that calibrated"
         return (
             f"Sets hold the true label with probability at least {confidence(1 - self.alpha_)} for "
-            f"{who}{labels}, if {row}."
+            f"{group}{labels}, if {condition}."
         )
 
     def _promised_to(self) -> str | None:
-        """Say whom the promise is made to, None if nothing is proven."""
+        """Return the groups with a promise, in words; None if nothing is proven."""
         return "everyone together"
 
     def _describe_rows(self, batch: Batch) -> dict[str, Any]:
-        """Return further columns of ``predict_table``."""
+        """Return additional columns for ``predict_table``."""
         return {}
 
     def _sets(self, batch: Batch, alpha: float | None = None) -> BoolArray:
-        """Return the sets of these rows, at the confidence level of fit or at another one."""
+        """Return the sets of these rows, at the confidence level of fit or another one."""
         if alpha is None:
-            return self._kept(batch, batch.scores <= self.calibration_.thresholds(batch))
+            return self._fill_empty(batch, batch.scores <= self.calibration_.thresholds(batch))
         if not self.calibration_.has_pvalues:
             raise InvalidInputError(
-                f"{type(self).__name__} has no p-values, so its sets have the confidence level of "
-                f"fit, {1 - self.alpha_:g}, got {1 - alpha:g}; fit again with that level"
+                f"{type(self).__name__} has no p-values and keeps the confidence level of fit, "
+                f"{1 - self.alpha_:g}, got {1 - alpha:g}; fit again to change it"
             )
-        return self._kept(batch, self.calibration_.pvalues(batch) > alpha)
+        return self._fill_empty(batch, self.calibration_.pvalues(batch) > alpha)
 
-    def _kept(self, batch: Batch, sets: BoolArray) -> BoolArray:
-        """Return sets; unless ``allow_empty``, an empty one gets its most probable label."""
+    def _fill_empty(self, batch: Batch, sets: BoolArray) -> BoolArray:
+        """Put the most probable label into empty sets, unless ``allow_empty``."""
         if not self.allow_empty:
             empty = np.flatnonzero(~sets.any(axis=1))
             sets[empty, batch.proba[empty].argmax(axis=1)] = True
@@ -333,71 +330,72 @@ class FittedAnswers:
     def _batches(
         self, X: Any, proba: Any = None, sensitive_features: Any = None, ids: Any = None
     ) -> Iterator[Batch]:
-        """Yield the rows that a method was called with."""
-        return self._score(self._asked(X, proba, sensitive_features, ids))
+        """Yield the rows of a call, scored."""
+        return self._scored(self._checked_rows(X, proba, sensitive_features, ids))
 
-    def _each(self, answer: Callable[[Batch], Any], *asked: Any) -> Any:
-        """Return the answers to all rows that a method was called with."""
-        return np.concatenate([answer(batch) for batch in self._batches(*asked)])
+    def _answer(self, function: Callable[[Batch], Any], *inputs: Any) -> Any:
+        """Return what ``function`` gives for all rows of a call."""
+        return np.concatenate([function(batch) for batch in self._batches(*inputs)])
 
-    def _asked(
+    def _checked_rows(
         self, X: Any, proba: Any = None, sensitive_features: Any = None, ids: Any = None
     ) -> Rows:
-        """Return the rows that a method was called with, after checks."""
+        """Return the rows of a call after all checks."""
         self._check_fitted()
         rows = read_rows(self, X, proba, sensitive_features, ids)
-        check_drift(self.seen_values_, rows.table, rows.beside)
+        check_drift(self.seen_values_, rows.table, rows.sensitive)
         return rows
 
     def _people(self, rows: Rows) -> pd.DataFrame:
         """Return the sensitive columns of the rows in canonical form."""
         if not self._has_groups:
             return pd.DataFrame(index=range(len(rows)))
-        if self.sensitive_kinds_ is not None and rows.beside is None:
+        if self.sensitive_kinds_ is not None and rows.sensitive is None:
             raise InvalidInputError(
-                "this classifier was calibrated with sensitive features beside X "
+                "this classifier was calibrated with a frame of sensitive features "
                 f"({shown(self.sensitive_kinds_)}); pass them again: sensitive_features=frame"
             )
         hidden = hidden_columns(self.estimator_, rows.table)
-        X, own = (rows.X, rows.table) if rows.beside is None else (rows.beside, rows.beside)
-        return select_columns(X, self.sensitive_features, hidden=hidden, columns=own)
+        X, table = (rows.X, rows.table) if rows.sensitive is None else (rows.sensitive,) * 2
+        return select_columns(X, self.sensitive_features, hidden=hidden, columns=table)
 
-    def _people_of(self, X: Any, sensitive_features: Any) -> pd.DataFrame:
-        """Return the sensitive columns of the rows that a method was called with."""
-        return self._people(self._asked(X, None, sensitive_features))
+    def _read_people(self, X: Any, sensitive_features: Any) -> pd.DataFrame:
+        """Return the sensitive columns of the rows of a call."""
+        return self._people(self._checked_rows(X, None, sensitive_features))
 
-    def _score(
+    def _scored(
         self, rows: Rows, role: str = "prediction", hashes: Any = None, before: Any = None
     ) -> Iterator[Batch]:
-        """Yield the rows with all that calibrations need, in blocks whose scores fit into memory.
+        """Yield the rows with scores and random numbers, in blocks that fit into memory.
 
-        ``hashes`` are those of the rows, if they are known; ``before`` is how many equal rows stand
-        before each, if there are others than these.
+        Pass ``hashes`` if they are known, and ``before``, the number of equal rows before each row,
+        if some of these are in other tables.
         """
         people, score, weights = self._people(rows), get_score(self.conformity_score), None
         u = None
         if is_randomised(score) or self._draws or rows.clusters is not None:
             if rows.ids is not None and role == "prediction":
-                before = np.zeros(len(rows), dtype=np.int64)  # the answer to a person is one answer
+                before = np.zeros(len(rows), dtype=np.int64)  # equal rows of one id get one answer
             hashes = self._hashes(rows) if hashes is None else hashes
             u = uniforms_of(numbered_hashes(hashes, role, before))
         if self.shift_ is not None and role == "prediction":
             weights = self.shift_.of_new(rows.tables, len(self.classes_))
-        for place, own in rows.blocks(len(self.classes_)):
-            proba = self._probabilities(own, place.start)
-            some_u = None if u is None else u[place]
-            scores = np.asarray(score(proba, some_u if is_randomised(score) else None), float)
+        for place, block in rows.blocks(len(self.classes_)):
+            proba = self._probabilities(block, place.start)
+            block_u = None if u is None else u[place]
+            scores = np.asarray(score(proba, block_u if is_randomised(score) else None), float)
             if scores.shape != proba.shape or np.isnan(scores).any():
                 raise InvalidInputError(
                     f"conformity_score must return an array of shape {proba.shape} without NaN, "
                     f"got shape {scores.shape}"
                 )
-            some = people if own is rows else people.iloc[place].reset_index(drop=True)
-            heavy = None if weights is None else weights[place]
-            yield Batch(some, proba, scores, some_u, heavy, repeated_rows(some))
+            block_people = people if block is rows else people.iloc[place].reset_index(drop=True)
+            block_weights = None if weights is None else weights[place]
+            equal = repeated_rows(block_people)
+            yield Batch(block_people, proba, scores, block_u, block_weights, equal)
 
     def _probabilities(self, rows: Rows, first_row: int = 0) -> FloatArray:
-        """Return class probabilities: those next to the rows, or else the estimator's."""
+        """Return class probabilities: those that the caller passed, or the estimator's."""
         if rows.proba is not None:
             return check_proba(rows.proba, first_row=first_row)
         model, X = self.estimator_, rows.X
@@ -406,19 +404,19 @@ class FittedAnswers:
         return check_proba(ask(model, X, self.excluded_))
 
     def _hashes(self, rows: Rows) -> Any:
-        """Return 64 bits per row that equal rows have in common, by values, ids and labels."""
+        """Return a 64-bit hash of each row: of its values, its id and its label."""
         blocks = rows.blocks(len(self.classes_))
         parts = [row_hashes(r.table, self.key_, r.proba, r.ids, r.codes) for _, r in blocks]
         return np.concatenate(parts)
 
     def _labelled(self, rows: Rows, role: str, hashes: Any = None, before: Any = None) -> Labelled:
-        """Return rows with known labels, reduced to what they teach."""
+        """Return rows with known labels, reduced to what learning and calibration need."""
         codes: Any = rows.codes
         parts, start = list[Labelled](), 0
-        is_given = rows.proba is not None or hidden_columns(self.estimator_, rows.table)
-        for batch in self._score(rows, role, hashes, before):
+        is_from_table = rows.proba is not None or hidden_columns(self.estimator_, rows.table)
+        for batch in self._scored(rows, role, hashes, before):
             place = slice(start, start + len(batch))
-            if is_given and role == "calibration" and not start:
+            if is_from_table and role == "calibration" and not start:
                 warn_of_swapped(batch.proba.argmax(axis=1), codes[place], self.classes_)
             clusters = None if rows.clusters is None else rows.clusters[place]
             parts.append(batch.labelled(codes[place], clusters))
@@ -428,19 +426,20 @@ class FittedAnswers:
     def labelled_rows(
         self, X: Any, y: Any, *, sensitive_features: Any = None, ids: Any = None, before: Any = None
     ) -> Labelled:
-        """Return labelled rows with the random numbers that they have where they calibrate.
+        """Return labelled rows with the random numbers that they have in calibration.
 
-        ``before`` says how many equal rows stand before each one, if some are in other tables.
+        ``before`` is the number of equal rows before each row, if some of these are in other
+        tables.
         """
-        rows = self._asked(X, None, sensitive_features, ids)
+        rows = self._checked_rows(X, None, sensitive_features, ids)
         rows = replace(rows, codes=label_codes(y, self.classes_))
         return self._labelled(rows, "calibration", before=before)
 
     def labelled_hashes(
         self, X: Any, y: Any, *, sensitive_features: Any = None, ids: Any = None
     ) -> Any:
-        """Return what equal rows have in common, labels and ids included: 64 bits per row."""
-        rows = self._asked(X, None, sensitive_features, ids)
+        """Return a 64-bit hash of each row, with its label and id."""
+        rows = self._checked_rows(X, None, sensitive_features, ids)
         return self._hashes(replace(rows, codes=label_codes(y, self.classes_)))
 
     def _check_fitted(self) -> None:
@@ -456,9 +455,9 @@ class FittedAnswers:
             )
 
     def changed_parameters(self) -> list[str]:
-        """Return the parameters that were set to something else after fit.
+        """Return the parameters that were changed after fit.
 
-        Answers are refused until the next fit: they would be those of the old parameters.
+        Answers are refused until the next fit, because they would be those of the old parameters.
         """
         return [
             name

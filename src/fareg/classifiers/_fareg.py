@@ -23,11 +23,11 @@ from fareg.calibration import Batch, Labelled, LevelThresholds, Mondrian, Sample
 from fareg.classifiers._classifier import ConformalClassifier, Folds
 from fareg.classifiers._models import Training, divide_rows
 from fareg.classifiers._naming import (
+    as_rules,
     check_groups,
     check_rules,
     describe_groups,
-    protected,
-    rules_of,
+    member_groups,
     verify_groups,
 )
 from fareg.classifiers._rows import labelled
@@ -43,7 +43,7 @@ from fareg.scores import get_score, is_adaptive
 
 
 def check_learner(name: str, learner: Any) -> None:
-    """Refuse what is no regressor."""
+    """Refuse anything that is not a regressor."""
     if isinstance(learner, type) or not (hasattr(learner, "fit") and hasattr(learner, "predict")):
         raise InvalidInputError(
             f"{name} must be a scikit-learn regressor or None, got {learner!r}; pass one such as "
@@ -52,51 +52,51 @@ def check_learner(name: str, learner: Any) -> None:
 
 
 NumberOfLevels = Annotated[int, partial(check_count, maximum=100)]
-Protected = Annotated[Any, partial(check_rules, words=("found", "nothing"))]
+Protected = Annotated[Any, partial(check_rules, choices=("found", "nothing"))]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FaReGClassifier(ConformalClassifier):
     """Prediction sets with a promise for every degree of disadvantage.
 
-    Rows that do not calibrate teach a *disadvantage*: how much worse than others people like this
-    are covered by plain split conformal sets. It is cut into levels, and thresholds rise with the
-    level only as much as the calibration rows require. The same rows name groups in words, and each
-    of these has a threshold of its own, too. For every m and every protected group G,
+    Rows that do not calibrate teach a *disadvantage*: how much worse plain split conformal sets
+    cover people like this than others. It is cut into levels, and thresholds rise with the level
+    only as much as the calibration rows require. The same learning rows name groups in words, and
+    each of these gets a threshold of its own, too. For every m and every protected group G,
     ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` and ``P(Y in C(X) | X in G) >= 1 - alpha``: for
-    everyone, for the worst off, for every group "disadvantaged at least this much" between, and for
-    everyone whom the words mean, in finite samples and for any distribution. Where the learning
-    rows show no such order and no group, the sets are plain split conformal ones.
+    everyone, for the worst off, for every group "disadvantaged at least this much" in between, and
+    for every protected group, in finite samples and for any distribution. If the learning rows show
+    no such order and no group, the sets are plain split conformal ones.
 
     Parameters
     ----------
     estimator, confidence_level, conformity_score, calibration_size, allow_empty, random_state
         As in :class:`SplitConformalClassifier`.
     label_conditional : bool, default=False
-        Whether every label is calibrated by itself, with an order of its own: who is worse off in
-        one label may be better off in another. The promises then hold given ``Y = y`` too.
+        Whether every label is calibrated separately, with its own order: people who are worse off
+        under one label may be better off under another. The promises then also hold given
+        ``Y = y``.
     sensitive_features : list of names or positions, or function of X, default=None
-        The features that disadvantage and words may depend on; None for all columns.
+        The features that disadvantage and rules may depend on; None for all columns.
     n_levels : int, default=20
         The largest number of levels of about equal share, 100 at most. There are fewer if a level
         would hold less than about 30 calibration rows, or if there is little evidence for a signal.
-        Where all of them are used, the highest is halved again and again down to that number of
-        rows, so that the worst off have a threshold of their own even if they are one in a hundred.
+        If all of them are used, the highest is halved again and again down to that number of rows,
+        so that the worst off get a threshold of their own even if they are one in a hundred.
     learn_from : {"auto", "train", "split"}, default="auto"
-        Which rows teach. With "train" it is the training rows of ``fit``, by out-of-fold
-        probabilities, or ``X_learn``, so that every calibration row calibrates. With "split" it is
-        half of the calibration rows. "auto" means "train" where such rows are known, else "split".
+        Which rows teach. "train" uses the training rows of ``fit``, with out-of-fold probabilities,
+        or ``X_learn``, so that every calibration row calibrates. "split" uses half of the
+        calibration rows. "auto" means "train" if such rows are known, otherwise "split".
     cv : int, default=5
-        Number of folds for out-of-fold probabilities; each costs one more training of the
-        estimator in ``fit``.
+        Number of folds for out-of-fold probabilities; ``fit`` trains the estimator once more for
+        each.
     learner : regressor, default=None
-        Learns disadvantage: any scikit-learn regressor or pipeline. None stands for boosted trees
-        and kernel ridge regression on a few features, weighted by how well each predicts rows that
-        it has not seen.
+        Learns disadvantage: any scikit-learn regressor or pipeline. None means boosted trees and
+        kernel ridge regression on a few features, weighted by how well each predicts unseen rows.
     protect : {"found", "nothing"}, Rule or list of Rule, default="found"
-        The groups that have a threshold of their own next to that of their level. "found" are those
-        that the learning rows show; a list names your own, for example from an audit. Rules may
-        name sensitive features only.
+        The groups that get a threshold of their own in addition to that of their level. "found"
+        are those that the learning rows show; a list names your own, for example from an audit.
+        Rules may only name sensitive features.
 
     Attributes
     ----------
@@ -106,12 +106,11 @@ class FaReGClassifier(ConformalClassifier):
     protected_ : tuple of Rule
         The groups with a threshold of their own, verified or not.
     groups_ : DataFrame
-        The named groups, then those that are protected and not named, then those who share a
-        threshold, the worst off first: share, number of calibration rows, coverage under *split
-        conformal* sets with a 95% interval, p-value of the named groups (NaN for all others: nobody
-        tests protected groups, and these rows themselves pooled the levels), threshold. ``rule``
-        holds the words of named and protected groups, "" for levels. One row of each cluster
-        counts.
+        The named groups, then groups that are protected but not named, then runs of levels that
+        share a threshold, the worst off first. Columns: share, number of calibration rows, coverage
+        of *split conformal* sets with its 95% interval, p-value of named groups (NaN for all
+        others: protected groups are not tested, and levels were pooled by these same rows),
+        threshold. ``rule`` is "" for levels. One row of each cluster counts.
     disadvantage_ : Disadvantage, or tuple of them, one per label
         What was learned, with ``signal`` and ``features``.
     classes_, estimator_, n_calibration_, parameters_, thresholds_
@@ -138,20 +137,19 @@ class FaReGClassifier(ConformalClassifier):
 
     @classmethod
     def paper(cls, estimator: Any = None, *, data: str = "synthetic", **parameters: Any) -> Any:
-        """Return the published classifier, with its hyperparameters for one of its data sets.
+        """Return the published classifier with its hyperparameters for one of the data sets.
 
-        The set is a union over random draws of a group. One network learns it from half of the
-        calibration rows, is stopped early on the other half, and both halves calibrate. Average
+        The set is a union over random draws of a group. A network learns the group from half of the
+        calibration rows and is stopped early on the other half; then both halves calibrate. Average
         coverage is guaranteed; nothing is proven for groups.
 
         Parameters
         ----------
         estimator : classifier
         data : {"synthetic", "nursery"}, default="synthetic"
-            The data set whose hyperparameters are taken.
+            The data set whose hyperparameters are used.
         **parameters
-            Any parameter of :class:`fareg.paper.PublishedFaReGClassifier`, to change single
-            settings.
+            Any parameter of :class:`fareg.paper.PublishedFaReGClassifier`, to change single ones.
 
         Examples
         --------
@@ -159,52 +157,54 @@ class FaReGClassifier(ConformalClassifier):
         >>> FaReGClassifier.paper(delta=0.4).delta
         0.4
         """
-        # The paper's room stands above this one; this is the only door that leads up.
-        room = importlib.import_module("fareg.paper")
-        return room.PublishedFaReGClassifier.published(estimator, data=data, **parameters)
+        # fareg.paper builds on this package, so it can only be imported here.
+        paper = importlib.import_module("fareg.paper")
+        return paper.PublishedFaReGClassifier.published(estimator, data=data, **parameters)
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Union:
-        alpha, fit = self.alpha_, {"label_conditional": self.label_conditional}
-        own = () if isinstance(self.protect, str) else rules_of(self.protect)
-        protected(own, rows.people)  # before anything is learned
-        teachers, rest = divide_rows(rows, training, self.learn_from, self.key_, "look for a group")
+        alpha, options = self.alpha_, {"label_conditional": self.label_conditional}
+        protected = () if isinstance(self.protect, str) else as_rules(self.protect)
+        member_groups(protected, rows.people)  # refuse unknown columns before anything is learned
+        aim = "look for a group"
+        learning, calibrating = divide_rows(rows, training, self.learn_from, self.key_, aim)
         adaptive = is_adaptive(get_score(self.conformity_score))
-        missed = shortfall(teachers, alpha, adaptive=adaptive, **fit)
-        levels = self._levels_learned(teachers, missed, rest)  # edges are fixed here
-        found = find_groups(teachers.people, missed, teachers.clusters)  # words are fixed here
-        apart = rest.independent_rows()
-        if self.protect == "found":  # who the rows are about may decide, their labels may not
-            sizes = [int(rule.inside(rest.people)[apart].sum()) for rule in found]
+        missed = shortfall(learning, alpha, adaptive=adaptive, **options)
+        levels = self._learn_levels(learning, missed, calibrating)  # fixes the edges
+        found = find_groups(learning.people, missed, learning.clusters)  # fixes the words
+        people, independent = calibrating.people, calibrating.independent_rows()
+        if self.protect == "found":  # the features of calibration rows may decide, not their labels
+            sizes = [int(rule.inside(people)[independent].sum()) for rule in found]
             enough = [conformal_rank(n, alpha) <= n for n in sizes]
-            own = tuple(rule for rule, is_large in zip(found, enough, strict=True) if is_large)
-        self.protected_ = own
-        groups = [Mondrian.fit(g, rest, alpha, **fit) for g in protected(own, rest.people)]
-        calibration = Union((LevelThresholds.fit(levels, rest, alpha, **fit), *groups))
-        one_each = rest.take(apart)
-        split = Sample.from_rows(one_each, label_conditional=False).split_thresholds(alpha)
-        covered = (one_each.y >= 0) & (one_each.score <= split)
-        self.named_groups_ = verify_groups(found, one_each.people, covered, 1 - alpha)
+            protected = tuple(rule for rule, large in zip(found, enough, strict=True) if large)
+        self.protected_ = protected
+        groups = member_groups(protected, people)
+        parts = [Mondrian.fit(group, calibrating, alpha, **options) for group in groups]
+        calibration = Union((LevelThresholds.fit(levels, calibrating, alpha, **options), *parts))
+        tested = calibrating.take(independent)
+        split = Sample.from_rows(tested, label_conditional=False).split_thresholds(alpha)
+        covered = (tested.y >= 0) & (tested.score <= split)
+        self.named_groups_ = verify_groups(found, tested.people, covered, 1 - alpha)
         rules = [*self.protected_, *(group.rule for group in self.named_groups_)]
-        members = {rule: rule.inside(rest.people) for rule in rules}
+        members = {rule: rule.inside(people) for rule in rules}
         self.groups_ = describe_groups(
-            self.named_groups_, self.protected_, members, calibration, apart, self.classes_
+            self.named_groups_, self.protected_, members, calibration, independent, self.classes_
         )
         return calibration
 
-    def _levels_learned(self, teachers: Labelled, missed: FloatArray, rest: Labelled) -> Any:
-        """Learn who is disadvantaged and cut it into levels: for each label, or once for all."""
+    def _learn_levels(self, learning: Labelled, missed: FloatArray, calibrating: Labelled) -> Any:
+        """Learn disadvantage and cut it into levels: once for each label, or for all together."""
         orders, seed = [], self.key_ % 2**32
-        for label in range(rest.n_classes) if self.label_conditional else (None,):
-            own, others = (
+        for label in range(calibrating.n_classes) if self.label_conditional else (None,):
+            chosen, others = (
                 np.arange(len(rows)) if label is None else np.flatnonzero(rows.y == label)
-                for rows in (teachers, rest)
+                for rows in (learning, calibrating)
             )
-            some, n = teachers.take(own), len(rest.take(others).independent_rows())
+            rows, n = learning.take(chosen), len(calibrating.take(others).independent_rows())
             learned = learn_disadvantage(
-                some.people, missed[own], some.clusters, learner=self.learner, seed=seed
+                rows.people, missed[chosen], rows.clusters, learner=self.learner, seed=seed
             )
             sizes = {"n_levels": self.n_levels, "n_calibration": n}
-            orders.append(DisadvantageLevels.cut(learned, some.people, **sizes))
+            orders.append(DisadvantageLevels.cut(learned, rows.people, **sizes))
         return LabelLevels(tuple(orders)) if self.label_conditional else orders[0]
 
     def recalibrated(
@@ -218,41 +218,41 @@ class FaReGClassifier(ConformalClassifier):
         ids: Any = None,
         shift: Any = None,
     ) -> Self:
-        """Return this classifier with the same levels and groups, and thresholds of new rows.
+        """Return this classifier with the same levels and groups, but thresholds from new rows.
 
-        For rows that are new to the classifier, every promise of ``fit`` holds again.
+        If the classifier has never seen these rows, every promise of ``fit`` holds again.
 
         Parameters
         ----------
         X, y, proba, clusters, sensitive_features, ids, shift
-            As in :meth:`conformalize`; without ``shift``, no row weighs more than another.
+            As in :meth:`conformalize`; without ``shift``, all rows have the same weight.
         """
-        given = labelled(self._asked(X, proba, sensitive_features, ids), y, clusters)
+        new_rows = labelled(self._checked_rows(X, proba, sensitive_features, ids), y, clusters)
         other = copy(self)
-        rows = other._calibration_rows(given, shift)
+        rows = other._calibration_rows(new_rows, shift)
         sample = Sample.from_rows(rows, label_conditional=self.label_conditional)
         return other.with_sample(sample, self.calibration_.places(rows), rows.independent_rows())
 
     def with_sample(self, sample: Sample, places: IntArray, apart: IntArray | None = None) -> Self:
-        """Return this classifier with the thresholds of other calibration rows.
+        """Return this classifier with thresholds from other calibration rows.
 
         Parameters
         ----------
         sample : Sample
             Their scores.
         places : int array of shape (n, n_parts)
-            Where they belong, as ``calibration_.places`` says.
+            Their cells, as returned by ``calibration_.places``.
         apart : int array, default=None
             The numbers of independent rows among them; None for all.
         """
         other = copy(self)
         other.shift_ = None if sample.weights is None else self.shift_
-        other._use(self.calibration_.with_sample(sample, places))
+        other._use_calibration(self.calibration_.with_sample(sample, places))
         parts = zip(self.protected_, other.calibration_.parts[1:], strict=True)
         members = {rule: part.cells == 0 for rule, part in parts}
-        apart = np.arange(len(sample)) if apart is None else apart
+        rows = np.arange(len(sample)) if apart is None else apart
         other.groups_ = describe_groups(
-            self.named_groups_, self.protected_, members, other.calibration_, apart, self.classes_
+            self.named_groups_, self.protected_, members, other.calibration_, rows, self.classes_
         )
         return other
 
@@ -260,31 +260,31 @@ class FaReGClassifier(ConformalClassifier):
         """Return how disadvantaged each row is, shape (n_samples,) in [0, 1].
 
         It is the share of the learning rows that are at most as disadvantaged: a row with 0.95 is
-        worse off than 95% of them. With ``label_conditional`` there is one number for every label,
-        shape (n_samples, n_classes).
+        worse off than 95% of them. With ``label_conditional``, each label has its own number, shape
+        (n_samples, n_classes).
         """
-        return self._levels.ranks(self._people_of(X, sensitive_features))
+        return self._levels.ranks(self._read_people(X, sensitive_features))
 
     def predict_level(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the disadvantage level of each row, from 0, the least disadvantaged.
 
-        With ``label_conditional`` there is one level for every label, shape (n_samples, n_classes).
+        With ``label_conditional``, each label has its own level, shape (n_samples, n_classes).
         """
-        return self._levels.levels(self._people_of(X, sensitive_features))
+        return self._levels.levels(self._read_people(X, sensitive_features))
 
     def explain(self, X: Any, *, sensitive_features: Any = None) -> pd.Series:
-        """Say which features the disadvantage of these rows depends on.
+        """Return how much the disadvantage of these rows depends on each feature.
 
         Returns
         -------
         Series
-            For every sensitive feature, the most important first, its share of how much the
-            disadvantage changes if the values of a feature are shuffled among the rows.
+            A share for every sensitive feature, the largest first: how much the disadvantage
+            changes when its values are shuffled among the rows.
         """
-        people = self._people_of(X, sensitive_features)
-        learned = self.disadvantage_
-        several = learned if isinstance(learned, tuple) else (learned,)
-        shares = [permutation_shares(one.predict, people, self.key_ % 2**32) for one in several]
+        people = self._read_people(X, sensitive_features)
+        learned, seed = self.disadvantage_, self.key_ % 2**32
+        orders = learned if isinstance(learned, tuple) else (learned,)
+        shares = [permutation_shares(order.predict, people, seed) for order in orders]
         return sum(shares[1:], shares[0]).div(len(shares)).sort_values(ascending=False)
 
     def plot_levels(
@@ -298,7 +298,7 @@ class FaReGClassifier(ConformalClassifier):
     ) -> Any:
         """Draw thresholds and coverage against the level of disadvantage.
 
-        Beside the sets stand split conformal ones with the same calibration rows.
+        The picture also shows split conformal sets from the same calibration rows.
 
         Parameters
         ----------
@@ -312,21 +312,21 @@ class FaReGClassifier(ConformalClassifier):
         """
         from fareg.classifiers._report import plot_levels  # prediction draws no pictures
 
-        return plot_levels(self, self._asked(X, proba, sensitive_features, ids), y)
+        return plot_levels(self, self._checked_rows(X, proba, sensitive_features, ids), y)
 
     def levels_of(self, people: pd.DataFrame, codes: IntArray) -> IntArray:
-        """Return the level of each row, in the order of the label with this number: (n,)."""
+        """Return the level of each row, shape (n,), in the order of the label in ``codes``."""
         levels = self._levels.levels(people)
         return levels if levels.ndim == 1 else levels[np.arange(len(levels)), codes]
 
     @property
     def disadvantage_(self) -> Any:
-        """What was learned; with ``label_conditional``, a tuple with one for every label."""
+        """What was learned; with ``label_conditional``, a tuple with an entry for every label."""
         return self._levels.disadvantage
 
     @property
     def thresholds_(self) -> Any:
-        """The threshold of every level, shape (n_levels,); one such array for every label."""
+        """The threshold of every level, shape (n_levels,), or a list with one array per label."""
         theta = self.calibration_.parts[0].theta
         return theta[0] if self.calibration_.sample.labels is None else theta
 
@@ -335,14 +335,14 @@ class FaReGClassifier(ConformalClassifier):
         return self.calibration_.parts[0].levels
 
     def _promised_to(self) -> str | None:
-        between = "for every degree of disadvantage between"
+        degrees = "for every degree of disadvantage in between"
         if self.protected_:
-            return f"everyone, for the worst off, {between}, and for every protected group"
-        return f"everyone, for the worst off, and {between}"
+            return f"everyone, for the worst off, {degrees}, and for every protected group"
+        return f"everyone, for the worst off, and {degrees}"
 
     def _describe_rows(self, batch: Batch) -> dict[str, Any]:
         group = np.full(len(batch), "", dtype=object)
-        for named in self.named_groups_[::-1]:  # the first, most significant group is written last
+        for named in self.named_groups_[::-1]:  # write the most significant group last
             group[batch.by_people(named.rule.inside)] = named.rule.text
         levels = batch.by_people(self._levels.levels)
         if levels.ndim > 1:  # an order for each label
@@ -350,11 +350,12 @@ class FaReGClassifier(ConformalClassifier):
         return {"level": levels, "group": group}
 
     def check(self) -> None:
-        """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
+        """Refuse a fitted state whose parts contradict each other, as in an edited file."""
         super().check()
-        own = self.calibration_
-        require(isinstance(own, Union) and isinstance(own.parts[0], LevelThresholds), "levels")
-        rules = tuple(part.groups.rule for part in own.parts[1:])
+        fitted = self.calibration_
+        is_right = isinstance(fitted, Union) and isinstance(fitted.parts[0], LevelThresholds)
+        require(is_right, "levels")
+        rules = tuple(part.groups.rule for part in fitted.parts[1:])
         require(rules == self.protected_, "protected_")
         learned = self.disadvantage_
         first = learned[0] if isinstance(learned, tuple) else learned
@@ -362,20 +363,20 @@ class FaReGClassifier(ConformalClassifier):
 
 
 def shortfall(rows: Labelled, alpha: float, *, adaptive: bool, label_conditional: bool) -> Any:
-    """Return how badly each row is covered, shape (n,) in [0, 1], larger is worse.
+    """Return how badly each row is covered, shape (n,) in [0, 1]; larger is worse.
 
     It is the share of confidence levels in ``[1 - 5 alpha, 1]`` at which split conformal sets of
-    these rows miss the label: the aim is that of the 0/1 indicator at ``1 - alpha``, with far less
-    noise. If ``label_conditional``, rows are compared with those of the same label.
+    these rows miss the label. It estimates the same as the 0/1 indicator of a miss at ``1 - alpha``
+    with far less noise. If ``label_conditional``, rows are compared with those of the same label.
 
-    An adaptive score covers as promised wherever the probabilities are true, and too little where
-    the true label gets less probability than they expect, ``sum_k p_k^2 - p_y > 0`` on average. So
-    this surprise stands for the score there: it has no random part and is small in rows that say
-    little, so fewer rows teach the same.
+    An adaptive score covers as promised where the probabilities are true. It covers too little
+    where the true label gets less probability than they expect: ``sum_k p_k^2 - p_y > 0`` on
+    average. So this surprise replaces the score there. It has no random part and is small in rows
+    that say little, so fewer rows teach the same.
     """
     if adaptive and not label_conditional:
         return np.where(rows.y >= 0, (rows.surprise + 0.25) / 1.25, 1.0)  # it is at least -1/4
-    alike = pd.Series(rows.score).groupby(rows.y if label_conditional else np.zeros(len(rows)))
-    rank = (alike.rank() / (alike.transform("size") + 1)).to_numpy()
+    compared = pd.Series(rows.score).groupby(rows.y if label_conditional else np.zeros(len(rows)))
+    rank = (compared.rank() / (compared.transform("size") + 1)).to_numpy()
     missed = 1 - np.clip((1 - rank) / min(1.0, 5 * alpha), 0.0, 1.0)
     return np.where(rows.y >= 0, missed, 1.0)

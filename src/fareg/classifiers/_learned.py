@@ -22,7 +22,7 @@ from fareg.calibration import (
     learn_region_cells,
 )
 from fareg.classifiers._classifier import ConformalClassifier, Folds
-from fareg.classifiers._models import Training, divide_rows, learn_levels
+from fareg.classifiers._models import Training, divide_rows, learn_categories
 from fareg.classifiers._rows import Rows
 
 
@@ -30,13 +30,13 @@ from fareg.classifiers._rows import Rows
 class CondCPClassifier(ConformalClassifier):
     """Coverage on every group of a basis at once, overlapping groups included.
 
-    ``P(Y in C(X) | X in G) >= 1 - alpha`` for every group G in the basis, by default every level of
-    every sensitive feature; exactly ``1 - alpha`` with ``randomized`` and scores without ties
+    ``P(Y in C(X) | X in G) >= 1 - alpha`` for every group G in the basis, by default every category
+    of every sensitive feature; exactly ``1 - alpha`` with ``randomized`` and scores without ties
     (Gibbs, Cherian & Candès 2025).
 
     The threshold is a quantile regression of the scores on the basis, fitted to the calibration
-    points and the test point itself. It depends on the row through its basis row only, so rows of
-    the same groups share one fit.
+    rows and the test row itself. It depends on the test row only through its groups, so rows of the
+    same groups share one fit.
 
     Parameters
     ----------
@@ -44,28 +44,28 @@ class CondCPClassifier(ConformalClassifier):
 allow_empty, random_state
         As in :class:`PartialConformalClassifier`.
     label_conditional : bool, default=False
-        Fit a regression for each label: ``P(Y in C(X) | X in G, Y = y) >= 1 - alpha``.
+        Fit one regression per label: ``P(Y in C(X) | X in G, Y = y) >= 1 - alpha``.
     pairs : bool, default=False
-        Add the joint levels of every pair of sensitive features to the basis.
+        Add the joint categories of every pair of sensitive features to the basis.
     feature_map : callable, default=None
         A basis of your own: a function of X that returns numbers of shape (n_samples, n_basis). The
-        guarantee then is ``E[f(X) (1{Y in C(X)} - (1 - alpha))] >= 0`` for every non-negative
+        promise is then ``E[f(X) (1{Y in C(X)} - (1 - alpha))] >= 0`` for every non-negative
         combination f of its columns. A constant column gives marginal coverage.
     randomized : bool, default=False
-        Cut at a random dual level, a function of the row's values and ``random_state``, so that
-        coverage is exact instead of at least ``1 - alpha``; sets get smaller, now and then empty.
+        Cut at a random dual value, a function of the row's values and ``random_state``. Coverage is
+        then exact instead of at least ``1 - alpha``, and sets are smaller, sometimes empty.
 
     Attributes
     ----------
     levels_ : list of Levels
-        One per sensitive feature; not there with ``feature_map``.
+        The categories of each sensitive feature; missing with ``feature_map``.
 
     Notes
     -----
-    A row outside the span of the calibration rows, for example with a level never seen, gets the
-    full set, and so does a row in groups with too few points for the confidence level, with one
-    warning. Labels that the estimator never saw can break the promise of a group when they are many
-    in another group that overlaps it; Partial and exhaustive calibration lack this weakness.
+    A row outside the span of the calibration rows, for example in a category never seen, gets the
+    full set, and so does a row in groups with too few rows for the confidence level, with one
+    warning. If a group holds many labels that the estimator never saw, the promise to groups that
+    overlap it can break; Partial and Exhaustive calibration do not have this weakness.
 
     References
     ----------
@@ -90,7 +90,7 @@ allow_empty, random_state
 
     @property
     def levels_(self) -> list[Any]:
-        """The levels of each sensitive feature; not there with ``feature_map``."""
+        """The categories of each sensitive feature; missing with ``feature_map``."""
         return list(self.calibration_.basis.coding.levels)
 
     def _promised_to(self) -> str | None:
@@ -98,7 +98,7 @@ allow_empty, random_state
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> ConditionalQuantiles:
         if self.feature_map is None:
-            basis: Any = GroupBasis.learn(learn_levels(rows, training), rows.people, self.pairs)
+            basis: Any = GroupBasis.learn(learn_categories(rows, training), rows.people, self.pairs)
         else:
             basis = MappedBasis()
         return ConditionalQuantiles.fit(
@@ -126,11 +126,11 @@ class PLCPClassifier(ConformalClassifier):
     """Learned regions of the sensitive features, with one threshold each.
 
     ``P(Y in C(X) | X in region) >= 1 - alpha`` for every region. Regions are learned on one half of
-    the calibration rows (50,000 at most) and calibrated on the others, without dividing a cluster.
+    the calibration rows (50,000 at most) and calibrated on the others; clusters are not divided.
 
-    Soft regions ``h_i(x)`` and quantiles ``q_i`` minimise the pinball loss
-    ``mean_j sum_i h_i(x_j) pinball(q_i, R_j)`` at level ``1 - alpha`` in turns (Kiyani, Pappas &
-    Hassani 2024), where ``R_j`` is the rank of a score: rows whose scores have alike upper
+    Soft regions ``h_i(x)`` and quantiles ``q_i`` minimise in turns the pinball loss
+    ``mean_j sum_i h_i(x_j) pinball(q_i, R_j)`` of the ``1 - alpha`` quantile (Kiyani, Pappas &
+    Hassani 2024), where ``R_j`` is the rank of a score. Rows whose scores have similar upper
     quantiles end up together. A row belongs to its most probable region.
 
     Parameters
@@ -139,20 +139,20 @@ class PLCPClassifier(ConformalClassifier):
         As in :class:`SplitConformalClassifier`.
     sensitive_features : list of names or positions, or function of X, default=None
         What the regions may depend on; None for all columns. Text is one-hot encoded, numbers are
-        standardised; a level never seen counts as none of the known ones.
+        standardised; a category never seen sets no indicator.
     label_conditional : bool, default=False
-        Calibrate every label on its own within each region.
+        Calibrate every label separately within each region.
     random_state : int, Generator or None, default=None
-        Seeds what it seeds in :class:`SplitConformalClassifier`, the choice of the rows that learn,
-        and the restarts.
+        Seeds the same as in :class:`SplitConformalClassifier`, the choice of learning rows, and the
+        restarts.
     n_regions : int, default=4
-        An upper bound: regions that hold too few learning rows to be calibrated are left out.
+        An upper bound: regions with too few learning rows are left out.
     regions : {"network", "linear"}, default="network"
         Softmax of a network with one hidden layer of 16 units, or of a linear map.
     max_iter : int, default=30
         Largest number of rounds that update regions and quantiles.
     n_restarts : int, default=8
-        Number of random starts, of which the one with the lowest loss is kept.
+        Number of random starts; the one with the lowest loss is kept.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class PLCPClassifier(ConformalClassifier):
     kept_ : ndarray of int
         The regions in use.
     n_iter_ : int
-        Rounds that the kept restart took.
+        Number of rounds of the best restart.
 
     References
     ----------
@@ -187,8 +187,8 @@ class PLCPClassifier(ConformalClassifier):
 
     def predict_region(self, X: Any, *, sensitive_features: Any = None) -> IntArray:
         """Return the region whose threshold each row gets, shape (n_samples,)."""
-        cells = self._each(self.calibration_.groups.cells, X, None, sensitive_features)
-        return self.kept_[cells]
+        positions = self._answer(self.calibration_.groups.cells, X, None, sensitive_features)
+        return self.kept_[positions]
 
     @property
     def regions_(self) -> Any:
@@ -206,31 +206,31 @@ class PLCPClassifier(ConformalClassifier):
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Mondrian:
         # Regions draw other numbers than the scores and the split in fit.
-        rng = np.random.default_rng([self.key_, 2])
-        aim = "learn regions from"
-        teachers, rest = divide_rows(rows, training, "split", self.key_, aim)
-        if not len(teachers):
-            teachers = rows.take(np.arange(1))  # one row stands for the single region
+        rng, aim = np.random.default_rng([self.key_, 2]), "learn regions from"
+        learning_rows, calibration_rows = divide_rows(rows, training, "split", self.key_, aim)
+        if not len(learning_rows):
+            learning_rows = rows.take(np.arange(1))  # a single row gives a single region
         search = RegionSearch(self.n_regions, self.regions, self.max_iter, self.n_restarts)
-        cells, self.n_iter_ = learn_region_cells(teachers, self.alpha_, search, rng)
-        return Mondrian.fit(cells, rest, self.alpha_, label_conditional=self.label_conditional)
+        regions, self.n_iter_ = learn_region_cells(learning_rows, self.alpha_, search, rng)
+        by_label = self.label_conditional
+        return Mondrian.fit(regions, calibration_rows, self.alpha_, label_conditional=by_label)
 
     def _describe_rows(self, batch: Batch) -> dict[str, Any]:
-        cells = self.calibration_.groups.cells(batch)
-        return {"group": [f"region {region}" for region in self.kept_[cells]]}
+        positions = self.calibration_.groups.cells(batch)
+        return {"group": [f"region {region}" for region in self.kept_[positions]]}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RectifiedConformalClassifier(ConformalClassifier):
     """Thresholds that follow a learned quantile of the scores.
 
-    ``P(Y in C(X)) >= 1 - alpha``, exactly and whatever was learned; with ``label_conditional``,
-    ``P(Y in C(X) | Y = y) >= 1 - alpha`` for every label. Nothing is promised at a single x. The
-    better the quantile is learned, the more evenly coverage is spread.
+    ``P(Y in C(X)) >= 1 - alpha``, whatever was learned; with ``label_conditional``,
+    ``P(Y in C(X) | Y = y) >= 1 - alpha`` for every label. Nothing is promised for a single x. The
+    better the quantile is learned, the more even is the coverage.
 
     Boosted trees learn ``tau(x)``, the ``1 - alpha`` quantile of the score given the sensitive
-    features, on rows that do not calibrate. Then ``V(x, y) - tau(x)`` is calibrated as a score of
-    its own (Plassier et al. 2025): the threshold at x is ``tau(x)`` and a number for everyone.
+    features, on rows that do not calibrate. Then ``V(x, y) - tau(x)`` is calibrated as a score
+    (Plassier et al. 2025): the threshold at x is ``tau(x)`` plus one number for everyone.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class RectifiedConformalClassifier(ConformalClassifier):
 allow_empty, random_state
         As in :class:`SplitConformalClassifier`.
     learn_from, cv
-        As in :class:`FaReGClassifier`, for the rows that teach the quantile.
+        As in :class:`FaReGClassifier`, for learning the quantile.
 
     Attributes
     ----------
@@ -273,14 +273,15 @@ allow_empty, random_state
     cv: Folds = 5
 
     def predict_shift(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
-        """Return ``tau(x)``, the learned quantile of the score, for each row: (n_samples,)."""
-        people = self._people_of(X, sensitive_features)
+        """Return ``tau(x)``, the learned quantile of the score, shape (n_samples,)."""
+        people = self._read_people(X, sensitive_features)
         tau: FloatArray = self.calibration_.tau.predict(people)
         return tau
 
     def _calibrate(self, rows: Labelled, training: Training | None) -> Rectified:
-        teachers, rest = divide_rows(
-            rows, training, self.learn_from, self.key_, "learn a quantile from"
+        aim, by_label = "learn a quantile from", self.label_conditional
+        learning_rows, calibration_rows = divide_rows(
+            rows, training, self.learn_from, self.key_, aim
         )
-        tau = learn_quantile(teachers, self.alpha_, seed=self.key_ % 2**32)
-        return Rectified.fit(tau, rest, self.alpha_, label_conditional=self.label_conditional)
+        tau = learn_quantile(learning_rows, self.alpha_, seed=self.key_ % 2**32)
+        return Rectified.fit(tau, calibration_rows, self.alpha_, label_conditional=by_label)

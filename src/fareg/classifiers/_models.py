@@ -1,4 +1,4 @@
-"""The wrapped estimator and the rows that teach: who is trained, and who learns, on which rows."""
+"""The wrapped estimator: checks, training, probabilities; and which rows teach or calibrate."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from fareg.calibration import Labelled
 from fareg.classifiers._probabilities import ProbabilityColumns
 from fareg.classifiers._rows import check_names
 
-MAX_LEARNING_ROWS = 50_000  # enough to learn groups or regions; the rest calibrates
-MIN_LEARNING_ROWS = 60  # fewer rows are not worth learning from
-MIN_LEARNING_CLUSTERS = 5  # learning holds out whole clusters, one in each of five folds at least
+MAX_LEARNING_ROWS = 50_000  # more would not improve groups or regions
+MIN_LEARNING_ROWS = 60  # with fewer, nothing is learned
+MIN_LEARNING_CLUSTERS = 5  # at least one for each of the five folds, which hold whole clusters
 
 
 def check_model(name: str, model: Any) -> None:
-    """Refuse what cannot be a model: a class instead of an instance, a function, a name."""
+    """Refuse anything that is not a model: a class instead of an instance, a function, a name."""
     if isinstance(model, type) or not (hasattr(model, "fit") or hasattr(model, "predict_proba")):
         raise InvalidInputError(
             f"{name} must be a classifier with predict_proba or None, got {model!r}; pass one such "
@@ -51,7 +51,7 @@ def check_model(name: str, model: Any) -> None:
 
 
 def check_estimator(estimator: Any) -> Any:
-    """Return an estimator that has ``predict_proba`` and ``classes_``."""
+    """Return an estimator if it has ``predict_proba`` and ``classes_``."""
     name = type(estimator).__name__
     if not hasattr(estimator, "predict_proba"):
         raise InvalidInputError(
@@ -61,18 +61,18 @@ def check_estimator(estimator: Any) -> Any:
     if getattr(estimator, "classes_", None) is None:
         raise InvalidInputError(
             "estimator must have classes_, the label of each column of predict_proba, got "
-            f"{name} without; use ProbabilityFunction(model.predict_proba, classes=[...])"
+            f"{name} without them; use ProbabilityFunction(model.predict_proba, classes=[...])"
         )
     return estimator
 
 
 def is_trainable(estimator: Any) -> bool:
-    """Say whether scikit-learn can copy a model without its training, and train it."""
+    """Return whether scikit-learn can clone a model and train it."""
     return hasattr(estimator, "fit") and hasattr(estimator, "get_params")
 
 
 def is_given(estimator: Any) -> bool:
-    """Say whether there is nothing to train: a frozen model, columns, or one of another kind.
+    """Return whether there is nothing to train: a frozen model, columns, or no trainable model.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def is_given(estimator: Any) -> bool:
 
 
 def is_fitted(estimator: Any) -> bool:
-    """Say whether an estimator was trained, or needs no training."""
+    """Return whether an estimator was trained, or needs no training."""
     if not is_trainable(estimator):
         return True
     try:
@@ -96,12 +96,12 @@ def is_fitted(estimator: Any) -> bool:
 
 
 def unfrozen(estimator: Any) -> Any:
-    """Return the model inside a ``FrozenEstimator``, or another model as it is."""
+    """Return the model inside a ``FrozenEstimator``; return any other model unchanged."""
     return estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator
 
 
 def hidden_columns(estimator: Any, names: Iterable[Any]) -> tuple[str, ...]:
-    """Return those of the columns of a table that hold the probabilities of an estimator.
+    """Return the columns of a table that hold the probabilities of an estimator.
 
     Examples
     --------
@@ -112,12 +112,12 @@ def hidden_columns(estimator: Any, names: Iterable[Any]) -> tuple[str, ...]:
     model = unfrozen(estimator)
     if not isinstance(model, ProbabilityColumns):
         return ()
-    columns, names = [c for c in model.columns_.values() if c is not None], list(names)
+    names, columns = list(names), [c for c in model.columns_.values() if c is not None]
     return tuple(names[p] for p in selected_positions(names, columns, "ProbabilityColumns"))
 
 
 def routed_weights(clf: Any, sample_weight: Any, n: int) -> Any:
-    """Return the weights that the estimator of a classifier is trained with.
+    """Return the weights for training the estimator of a classifier.
 
     With scikit-learn's metadata routing, an estimator gets weights only if it requests them.
     """
@@ -135,17 +135,17 @@ def routed_weights(clf: Any, sample_weight: Any, n: int) -> Any:
 
 
 def refuse_weights(sample_weight: Any) -> None:
-    """Refuse weights where rows calibrate and nothing is trained."""
+    """Refuse weights where nothing is trained."""
     if sample_weight is not None:
         raise InvalidInputError(
             "sample_weight cannot weight calibration rows, because no promise is proven for "
-            "weighted ranks; leave it out, or call fit with an estimator to train, which gets it"
+            "weighted ranks; leave it out, or call fit with an estimator to train, which uses it"
         )
 
 
 def _weight_name(estimator: Any) -> str:
     """Return the argument of ``fit`` that takes weights; in a pipeline, that of its last step."""
-    if get_config()["enable_metadata_routing"]:  # the requests of the steps say where they go
+    if get_config()["enable_metadata_routing"]:  # the steps themselves request weights
         return "sample_weight"
     if isinstance(estimator, Pipeline):
         name, last = estimator.steps[-1]
@@ -159,8 +159,8 @@ def _weight_name(estimator: Any) -> str:
 
 
 @contextmanager
-def _at_work(estimator: Any, X: Any, refusal: str) -> Iterator[None]:
-    """Let an estimator work on rows; if it refuses them, say so in one line."""
+def _clear_errors(estimator: Any, X: Any, refusal: str) -> Iterator[None]:
+    """Run an estimator on rows; turn an error of its own into one clear sentence."""
     try:
         with few_threads(X):
             yield
@@ -168,22 +168,22 @@ def _at_work(estimator: Any, X: Any, refusal: str) -> Iterator[None]:
         raise
     except (ValueError, TypeError) as error:
         name, reason = type(unfrozen(estimator)).__name__, first_line(error).rstrip(".")
-        if "feature names" in reason:  # scikit-learn says which on further lines
+        if "feature names" in reason:  # scikit-learn lists them on further lines
             check_names(estimator, X, "estimator")
         raise InvalidInputError(
             f"the estimator {name} {refusal}: {reason}; "
-            "mend the rows, or put a step before it that does, with sklearn.pipeline.make_pipeline"
+            "mend the rows, or add a step that does, with sklearn.pipeline.make_pipeline"
         ) from error
 
 
 def trained(estimator: Any, X: Any, y: Any, weights: Any = None) -> Any:
-    """Train an estimator; if it refuses the rows, say so in one sentence."""
-    named = {} if weights is None else {_weight_name(estimator): weights}
-    with _at_work(estimator, X, f"could not be trained on {len(y)} of the rows"):
-        return check_estimator(estimator.fit(X, y, **named))
+    """Train an estimator; if it refuses the rows, raise one clear sentence."""
+    options = {} if weights is None else {_weight_name(estimator): weights}
+    with _clear_errors(estimator, X, f"could not be trained on {len(y)} of the rows"):
+        return check_estimator(estimator.fit(X, y, **options))
 
 
-def readable(X: Any, excluded: Sequence[int]) -> Any:
+def without_columns(X: Any, excluded: Sequence[int]) -> Any:
     """Return a table without the columns at these positions."""
     if not excluded:
         return X
@@ -191,14 +191,14 @@ def readable(X: Any, excluded: Sequence[int]) -> Any:
 
 
 def ask(estimator: Any, X: Any, excluded: Sequence[int] = (), method: str = "predict_proba") -> Any:
-    """Return what a fitted estimator says about rows; if it refuses them, say so in one line.
+    """Return the answer of a fitted estimator; if it refuses the rows, raise one clear sentence.
 
-    ``excluded`` are the positions of columns that it may not read.
+    ``excluded`` are the positions of columns that it must not read.
     """
-    X = readable(X, excluded)
-    if is_frame(X):  # in the order in which the estimator knows the columns, if it does
+    X = without_columns(X, excluded)
+    if is_frame(X):  # in the order that the estimator was fitted with, if it has names
         X = in_order(X, getattr(estimator, "feature_names_in_", None))
-    with _at_work(estimator, X, "refuses these rows"):
+    with _clear_errors(estimator, X, "refuses these rows"):
         return getattr(estimator, method)(X)
 
 
@@ -213,11 +213,11 @@ def out_of_fold_proba(
     seed: int,
     weights: Any = None,
 ) -> FloatArray:
-    """Return the probabilities of each row by an estimator that was trained without its fold.
+    """Return probabilities of each row from an estimator that was trained without its fold.
 
-    Folds are drawn at random; rows of one cluster stay in one fold. Each costs one training with
-    ``weights``. A class that a fold's training rows lack gets probability zero there. If all rows
-    are one cluster, none is left to train on, and all classes are equally probable.
+    Folds are drawn at random; rows of one cluster stay in one fold. The estimator is trained once
+    per fold, with ``weights``. A class without training rows gets probability zero in that fold.
+    If all rows are in one cluster, nothing can be trained, and all classes are equally probable.
 
     Returns
     -------
@@ -234,16 +234,16 @@ def out_of_fold_proba(
     n_units = len(y) if clusters is None else len(np.unique(clusters))
     if n_units < 2:
         return np.full((len(y), len(classes)), 1 / len(classes))
-    kind: Any = KFold if clusters is None else GroupKFold
-    folds = kind(n_splits=min(cv, n_units), shuffle=True, random_state=seed)
+    fold_class: Any = KFold if clusters is None else GroupKFold
+    folds = fold_class(n_splits=min(cv, n_units), shuffle=True, random_state=seed)
     proba = np.zeros((len(y), len(classes)))
     for train, test in folds.split(np.zeros(len(y)), groups=clusters):
-        known = np.unique(y[train])
-        if len(known) == 1:  # many estimators refuse to learn a single class
-            proba[np.ix_(test, label_codes(known, classes))] = 1.0
+        present = np.unique(y[train])
+        if len(present) == 1:  # many estimators refuse to learn a single class
+            proba[np.ix_(test, label_codes(present, classes))] = 1.0
             continue
-        own = None if weights is None else weights[train]
-        fitted = trained(clone(estimator), take_rows(X, train), y[train], own)
+        fold_weights = None if weights is None else weights[train]
+        fitted = trained(clone(estimator), take_rows(X, train), y[train], fold_weights)
         columns = label_codes(fitted.classes_, classes)
         proba[np.ix_(test, columns)] = ask(fitted, take_rows(X, test))
     return proba
@@ -251,21 +251,21 @@ def out_of_fold_proba(
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """The rows that trained the estimator, or that came next to those that calibrate.
+    """Rows that do not calibrate: those that trained the estimator, or ``X_learn``.
 
     Examples
     --------
     >>> people = pd.DataFrame({"age": [20.0, 70.0]})
-    >>> Training(people).rows is None  # they say who there is, and cannot teach
+    >>> Training(people).rows is None  # without labels and probabilities, they cannot teach
     True
     """
 
     people: pd.DataFrame  # their sensitive columns
-    rows: Labelled | None = None  # with probabilities out of fold, if these rows may teach
+    rows: Labelled | None = None  # with out-of-fold probabilities, if they may teach
 
 
 def split_rows(n_rows: int, share: float, clusters: Any, seed: int) -> tuple[IntArray, IntArray]:
-    """Divide row numbers at random into two parts, of which the second holds the given share.
+    """Divide row numbers at random into two parts; the second holds the given share.
 
     Rows of one cluster stay in one part.
 
@@ -288,26 +288,26 @@ def split_rows(n_rows: int, share: float, clusters: Any, seed: int) -> tuple[Int
             f"calibration_size={share:g} leaves none of {n_units} {unit} to train on; "
             "choose a smaller share, such as 0.5"
         )
-    kind: Any = ShuffleSplit if clusters is None else GroupShuffleSplit
-    splitter = kind(1, test_size=share, random_state=seed)
+    split_class: Any = ShuffleSplit if clusters is None else GroupShuffleSplit
+    splitter = split_class(1, test_size=share, random_state=seed)
     first, second = next(splitter.split(np.zeros(n_rows), groups=clusters))
     return first, second
 
 
-def learn_levels(rows: Labelled, training: Training | None) -> LevelCoding:
-    """Find the levels of the sensitive features; many values are cut at quartiles of training."""
+def learn_categories(rows: Labelled, training: Training | None) -> LevelCoding:
+    """Find the categories of the sensitive features; quartiles are those of the training rows."""
     return LevelCoding.learn(rows.people, None if training is None else training.people)
 
 
 def divide_rows(
     rows: Labelled, training: Training | None, learn_from: str, key: int, aim: str
 ) -> tuple[Labelled, Labelled]:
-    """Return the rows that teach, in random order, and the rows that calibrate.
+    """Return the learning rows, in random order, and the calibration rows.
 
-    "train" learns from ``training``, if it is labelled, "split" from half of ``rows`` (whole
-    clusters, if they have some), "auto" from ``training`` where it can teach. With too few rows or
-    clusters to learn from, none teach and all calibrate, with a warning; ``aim`` says for it what
-    the rows shall teach. ``key`` seeds the order.
+    "train" learns from ``training``, "split" from half of ``rows`` (of whole clusters, if there are
+    clusters), "auto" from ``training`` if it can teach, otherwise from half of ``rows``. If too few
+    rows or clusters could teach, none do: all rows calibrate, with a warning that names the ``aim``
+    of the learning. ``key`` seeds the order.
 
     Examples
     --------
@@ -315,33 +315,33 @@ def divide_rows(
     >>> nothing = np.zeros(80)
     >>> people = pd.DataFrame({"age": nothing})
     >>> rows = Labelled(people, nothing, np.zeros(80, dtype=int), 2, nothing, nothing)
-    >>> teachers, rest = divide_rows(rows, None, "split", 0, "look for a group")
-    >>> len(teachers), len(rest)
+    >>> learning_rows, calibration_rows = divide_rows(rows, None, "split", 0, "look for a group")
+    >>> len(learning_rows), len(calibration_rows)
     (40, 40)
     """
-    known = None if training is None or learn_from == "split" else training.rows
-    teachers = rows if known is None else known
-    n, rng = len(teachers), np.random.default_rng(key)
+    labelled = None if training is None or learn_from == "split" else training.rows
+    source = rows if labelled is None else labelled
+    n, rng = len(source), np.random.default_rng(key)
     order = rng.permutation(n)
     units = {"rows": (n, MIN_LEARNING_ROWS)}
-    if teachers.clusters is not None:  # in a split, half of them are left to calibrate
-        least = MIN_LEARNING_CLUSTERS * (2 if known is None else 1)
-        units = {"clusters": (teachers.n_people, least), **units}
-    for unit, (n_units, least) in units.items():
-        if n_units < least:
-            kind = "calibration rows" if known is None else "learning rows"
+    if source.clusters is not None:  # a split leaves half of them to calibrate
+        minimum = MIN_LEARNING_CLUSTERS * (2 if labelled is None else 1)
+        units = {"clusters": (source.n_people, minimum), **units}
+    for unit, (n_units, minimum) in units.items():
+        if n_units < minimum:
+            kind = "calibration rows" if labelled is None else "learning rows"
             kind = kind if unit == "rows" else f"{unit} of {kind}"
             warn(
-                f"{n_units} {kind} are too few to {aim} (fewer than {least}): sets are those of "
+                f"{n_units} {kind} are too few to {aim} (fewer than {minimum}): sets are those of "
                 f"SplitConformalClassifier; give more {unit}"
             )
-            return teachers.take(order[:0]), rows
-    if known is not None:
-        return teachers.take(order[:MAX_LEARNING_ROWS]), rows
+            return source.take(order[:0]), rows
+    if labelled is not None:
+        return source.take(order[:MAX_LEARNING_ROWS]), rows
     n_learn = min(n // 2, MAX_LEARNING_ROWS)
     teaches = np.arange(n) < n_learn
-    if rows.clusters is not None:  # as many whole clusters as have about that many rows
-        number, distinct = pd.factorize(rows.clusters)
+    if rows.clusters is not None:  # as many whole clusters as hold about that many rows
+        codes, distinct = pd.factorize(rows.clusters)
         n_teach = max(MIN_LEARNING_CLUSTERS, n_learn * len(distinct) // n)
-        teaches = (rng.permutation(len(distinct)) < n_teach)[number[order]]
+        teaches = (rng.permutation(len(distinct)) < n_teach)[codes[order]]
     return rows.take(order[teaches][:MAX_LEARNING_ROWS]), rows.take(order[~teaches])

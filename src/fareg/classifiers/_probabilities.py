@@ -1,4 +1,4 @@
-"""Models that are nothing but their probabilities: columns, arrays, a function."""
+"""Models that only pass on probabilities: from columns, arrays or a function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fareg._labels import check_classes, column_classes, shared_length
 from fareg._validation import FloatArray, InvalidInputError, NotConformalizedError, check_proba
 from fareg._words import shown
 
-TABLE = "ProbabilityColumns"  # what errors call the columns
+TABLE = "ProbabilityColumns"  # the name in error messages
 
 
 class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
@@ -36,24 +36,24 @@ class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
 class ProbabilityColumns(ProbabilisticClassifier):
     """A fitted classifier that reads class probabilities from the table itself.
 
-    For predictions of anyone's model that lie next to the rows: a vendor's scores, softmax outputs,
-    the answers of a service. Every conformal classifier takes it as its estimator; there is nothing
-    to train, so ``fit`` does what ``conformalize`` does. The rows must be ones that the model was
-    not trained on. The columns never define groups.
+    Use it for predictions that are already in the table: a vendor's scores, softmax outputs, the
+    answers of a service. Every conformal classifier accepts it as its estimator. There is nothing
+    to train, so ``fit`` does the same as ``conformalize``. The model must not have been trained on
+    these rows. The columns never define groups.
 
-    Rows whose sum differs from 1 by no more than rounding to two decimals explains (0.005 for each
-    class, 0.05 at most) are divided by their sum. Other rows are refused by their number.
+    If a row's sum differs from 1 by no more than rounding to two decimals explains (0.005 for each
+    class, 0.05 at most), the row is divided by its sum. Other rows are refused by their number.
 
     Parameters
     ----------
     columns : dict from label to column, or list of names, default=None
-        The column of each label, by name or position, in the order that ``classes_`` shall have. If
-        it is a list, the labels are the names without the beginning that they share.
+        The column of each label, by name or position, in the order of ``classes_``. In a list, the
+        labels are the names without their common beginning.
     prefix : str, default=None
         Instead of ``columns``: every column whose name begins with it holds the probabilities of
-        a label, which is the rest of the name.
+        one label, and the rest of the name is the label.
     rest : label, default=None
-        A label without a column; it has the probability that the others leave. With two labels one
+        A label without a column; it gets 1 minus the other probabilities. So with two labels one
         column is enough: ``ProbabilityColumns({"yes": "p_yes"}, rest="no")``.
 
     Attributes
@@ -83,27 +83,27 @@ class ProbabilityColumns(ProbabilisticClassifier):
     rest: Any = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the columns of each label in X; labels take the type that they have in y.
+        """Find the column of each label in X; labels take the type that they have in y.
 
         Parameters
         ----------
         X : frame or array of shape (n_samples, n_features)
         y : array-like of shape (n_samples,), default=None
-            With it, "1" is the label 1 if y holds numbers, and the names in a list are shortened
-            to labels of y.
+            If y holds numbers, "1" becomes the label 1. Names in a list are shortened to the labels
+            of y.
         """
         names = column_names(X)
-        found = self._found(names, y)
-        named = [column for column in found.values() if column is not None]
-        selected_positions(names, named, TABLE)  # refuses columns that X does not have
-        validate_data(self, X, skip_check_array=True)  # notes the names of the columns
+        found = self._columns_by_label(names, y)
+        columns = [column for column in found.values() if column is not None]
+        selected_positions(names, columns, TABLE)  # refuses columns that X does not have
+        validate_data(self, X, skip_check_array=True)  # stores the names of the columns
         self.found_ = found
         return self
 
     @property
     def columns_(self) -> dict[Any, Any]:
         """The column of each label, None for the label without one."""
-        return self.found_ if "found_" in vars(self) else self._found(None, None)
+        return self.found_ if "found_" in vars(self) else self._columns_by_label(None, None)
 
     @property
     def classes_(self) -> Any:
@@ -124,9 +124,9 @@ class ProbabilityColumns(ProbabilisticClassifier):
         for _, column in table.items():
             if column.dtype != np.float64:
                 texts = as_text(column).dropna().unique()
-                strange = texts[np.isnan(spelled_numbers(texts))]
+                not_numbers = texts[np.isnan(spelled_numbers(texts))]
                 raise InvalidInputError(
-                    f"{name} must hold numbers, got {[*strange, *texts, None][0]!r}; "
+                    f"{name} must hold numbers, got {[*not_numbers, *texts, None][0]!r}; "
                     "write 0.5, not 50% or 0,5, and convert the columns with astype(float)"
                 )
         proba = table.to_numpy(np.float64)
@@ -139,14 +139,14 @@ class ProbabilityColumns(ProbabilisticClassifier):
             proba = np.hstack([proba, np.fmax(1 - proba.sum(axis=1, keepdims=True), 0.0)])
         return check_proba(proba, name)
 
-    def _found(self, names: list[str] | None, y: Any) -> dict[Any, Any]:
-        """Return the column of each label; ``names`` are those of a table, if there is one."""
+    def _columns_by_label(self, names: list[str] | None, y: Any) -> dict[Any, Any]:
+        """Return the column of each label; ``names`` are the columns of X, if X is known."""
         if (self.columns is None) == (self.prefix is None):
             raise InvalidInputError(f"{TABLE} needs either columns or prefix, got {self.columns!r}")
         if self.prefix is not None:
             if names is None:
                 raise NotConformalizedError(
-                    f'{TABLE}(prefix="{self.prefix}") needs a table to look for columns: '
+                    f'{TABLE}(prefix="{self.prefix}") looks for columns in a table: '
                     "call fit(X) first"
                 )
             columns: list[Any] = [name for name in names if name.startswith(self.prefix)]
@@ -155,7 +155,7 @@ class ProbabilityColumns(ProbabilisticClassifier):
             labels, columns = list(self.columns), list(self.columns.values())
         else:
             columns = [self.columns] if isinstance(self.columns, str) else list(self.columns)
-            labels = _labels_of(columns, y)
+            labels = _labels_from_names(columns, y)
         if not columns:
             raise InvalidInputError(
                 f"{TABLE} names no columns, got {self.columns or self.prefix!r}; "
@@ -177,18 +177,18 @@ class ProbabilityColumns(ProbabilisticClassifier):
 
 @dataclass(eq=False, repr=False)
 class ProbabilityFunction(ProbabilisticClassifier):
-    """A fitted classifier made of a function that returns class probabilities.
+    """A fitted classifier around a function that returns class probabilities.
 
     Parameters
     ----------
     function : function
         ``function(X)`` returns probabilities of shape (n_samples, n_classes).
     classes : list of labels, default=()
-        The label of each column of what it returns.
+        The label of each column of the result.
 
     Notes
     -----
-    A model file holds no code: load it with ``fareg.load(path, estimator=...)``.
+    A model file holds no code, so pass the function again: ``fareg.load(path, estimator=...)``.
 
     Examples
     --------
@@ -209,7 +209,7 @@ class ProbabilityFunction(ProbabilisticClassifier):
         return np.asarray(check_classes(list(self.classes)))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return what the function says, shape (n_samples, n_classes)."""
+        """Return the result of the function, shape (n_samples, n_classes)."""
         proba, n_classes = np.asarray(self.function(X), dtype=np.float64), len(self.classes_)
         if proba.shape != (len(X), n_classes):
             raise InvalidInputError(
@@ -221,7 +221,7 @@ class ProbabilityFunction(ProbabilisticClassifier):
 
 @dataclass(eq=False, repr=False)
 class ProbabilityArrays(ClassifierMixin, BaseEstimator):
-    """Stands for a model whose probabilities are passed next to X at every call.
+    """Stands for a model whose probabilities are passed as ``proba`` in every call.
 
     Examples
     --------
@@ -238,24 +238,24 @@ class ProbabilityArrays(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes)
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Refuse, because only the probabilities that are passed next to X are known."""
+        """Refuse, because there is no model."""
         raise InvalidInputError(
-            "this classifier was calibrated with probabilities beside X; pass those of these rows "
-            "too: proba=P"
+            "this classifier was calibrated with proba= and has no model; pass the probabilities "
+            "of these rows too: proba=P"
         )
 
 
-def _labels_of(columns: list[Any], y: Any) -> list[str]:
-    """Return the labels in names: labels of y if it is known, else what follows a common start."""
+def _labels_from_names(columns: list[Any], y: Any) -> list[str]:
+    """Return the labels in column names: those of y, or without y what follows a common start."""
     if not all(isinstance(name, str) for name in columns):
         raise InvalidInputError(
             f"a list of {TABLE} must hold names, got {columns!r}; "
             "give positions their labels: ProbabilityColumns({label: position})"
         )
     if y is not None and columns:
-        found = column_classes(y, len(columns), names=columns, table=TABLE).classes
-        return list(map(str, found))
+        labels = column_classes(y, len(columns), names=columns, table=TABLE).classes
+        return list(map(str, labels))
     n_shared = shared_length(columns) if len(columns) > 1 else 0
-    # labels such as "mid" and "min" share letters of their own, so only whole words are cut
+    # cut whole words only: labels such as "mid" and "min" share letters too
     prefix = re.sub(r"[^\W_]*$", "", columns[0][:n_shared]) if columns else ""
     return [name.removeprefix(prefix) for name in columns]

@@ -1,4 +1,4 @@
-"""The rows of a call: checked once, each column read once, with what lies next to the table."""
+"""The rows of a call: checked once, each column read once."""
 
 from __future__ import annotations
 
@@ -30,48 +30,48 @@ from fareg._validation import IntArray, InvalidInputError, check_same_length, wa
 from fareg._words import first_line, percent, shown
 
 BLOCK = 1 << 22  # probabilities that are scored at a time: 32 megabytes
-WHOLE = re.compile(r"(?<=\d)\.0+$")  # what a whole number has more if it is stored as a float
-MANY_REPEATED = 0.1  # share of rows that equal an earlier one from which there is a warning
-SURELY = 1e-6  # the chance that a warning of swapped columns is a false alarm
+ZERO_DECIMALS = re.compile(r"(?<=\d)\.0+$")  # of a whole number that was stored as a float
+MANY_REPEATED = 0.1  # warn if a larger share of the rows equal an earlier one
+FALSE_ALARM = 1e-6  # the largest chance of a false warning of swapped columns
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
     """The rows of one call after checks."""
 
-    X: Any  # the table as it came, for the estimator
+    X: Any  # the table as the caller passed it, for the estimator
     table: pd.DataFrame  # its columns in canonical form
-    beside: pd.DataFrame | None = None  # the sensitive features, if X does not hold them
-    ids: Any = None  # (n,) texts that say whose row it is
-    proba: Any = None  # (n, n_classes) class probabilities, if the estimator is not asked
+    sensitive: pd.DataFrame | None = None  # sensitive features in a frame of their own
+    ids: Any = None  # (n,) the person of each row, as text
+    proba: Any = None  # (n, n_classes) class probabilities, if the caller passed them
     y: Any = None  # (n,) labels
-    clusters: IntArray | None = None  # (n,) number of the person or place with several rows
-    codes: IntArray | None = None  # (n,) columns of the labels, -1 if the estimator knows none
+    clusters: IntArray | None = None  # (n,) number of the cluster
+    codes: IntArray | None = None  # (n,) column of each label, -1 if the estimator never saw it
 
     def __len__(self) -> int:
         return len(self.table)
 
     @property
     def tables(self) -> list[pd.DataFrame]:
-        """The sensitive features next to X, if there are any, and X."""
-        return [self.table] if self.beside is None else [self.beside, self.table]
+        """The separate frame of sensitive features, if there is one, and X."""
+        return [self.table] if self.sensitive is None else [self.sensitive, self.table]
 
     def take(self, rows: Any) -> Rows:
         """Return some of the rows, by their numbers or a slice."""
-        own: dict[str, Any] = {"X": take_rows(self.X, rows)}
+        parts: dict[str, Any] = {"X": take_rows(self.X, rows)}
         for name, part in vars(self).items():
             if isinstance(part, pd.DataFrame) and name != "X":
-                own[name] = part.iloc[rows].reset_index(drop=True)
+                parts[name] = part.iloc[rows].reset_index(drop=True)
             elif part is not None and name != "X":
-                own[name] = part[rows]
-        return replace(self, **own)
+                parts[name] = part[rows]
+        return replace(self, **parts)
 
     def blocks(self, n_classes: int) -> Iterator[tuple[slice, Rows]]:
-        """Yield parts whose scores fit into memory, and where they stand."""
+        """Yield parts whose scores fit into memory, each with its slice of the rows."""
         size = max(1, BLOCK // n_classes)
         for start in range(0, len(self), size):
-            place = slice(start, start + size)
-            yield place, self if len(self) <= size else self.take(place)
+            block = slice(start, start + size)
+            yield block, self if len(self) <= size else self.take(block)
 
 
 def read_rows(
@@ -84,17 +84,17 @@ def read_rows(
     reset: bool = False,
     labels: Any = None,
 ) -> Rows:
-    """Return rows like those of fit, or those of fit itself with ``reset``.
+    """Check the rows of a call; ``reset`` is for those of ``fit``.
 
-    Without ``reset``, columns must be those of fit, and values take the kind they had there.
-    ``labels`` names the columns of their probabilities.
+    Later calls must have the columns of ``fit``, and their values are converted to its kinds.
+    ``labels`` names the columns of ``proba``.
     """
     X = check_table(X)
     if not reset and is_frame(X):
         X = in_order(X, getattr(clf, "feature_names_in_", None))
     try:
         validate_data(clf, X, reset=reset, skip_check_array=True)
-    except TypeError as error:  # some names are texts and some are not
+    except TypeError as error:  # only some names are strings
         raise InvalidInputError(
             f"column names must be of one type, got {shown(map(repr, X.columns))}; make them texts "
             "with X.rename(columns=str)"
@@ -107,80 +107,80 @@ def read_rows(
         raise InvalidInputError("X must have at least one row, got 0 sample(s)")
     kinds = {} if reset else clf.column_kinds_ or {}
     if not reset and not kinds and is_frame(X):
-        X = np.asarray(X)  # fit had an array, so what it learned knows columns by position
-    elif kinds and column_names(X) != list(kinds):  # without names to compare, position counts
+        X = np.asarray(X)  # fit had an array, so columns are known by position
+    elif kinds and column_names(X) != list(kinds):  # an array has no names, so go by position
         is_named = isinstance(X, pd.DataFrame)
         X = X.set_axis(list(kinds), axis=1) if is_named else pd.DataFrame(X, columns=list(kinds))
     table = canonical(X)
     for name, kind in kinds.items():
         if (kind == "text") != (table[name].dtype == object):
-            table[name] = as_text(table[name]) if kind == "text" else _numbers(table[name], kind)
-    beside = None
+            table[name] = as_text(table[name]) if kind == "text" else _to_numbers(table[name], kind)
+    sensitive = None
     if sensitive_features is not None:
-        beside = read_beside(clf, sensitive_features, X, reset=reset)
+        sensitive = _read_sensitive(clf, sensitive_features, X, reset=reset)
     ids = None if ids is None else read_ids("ids", ids, X)
     proba = None if proba is None else read_proba(proba, X, clf.classes_, labels)
-    return Rows(X, table, beside, ids, proba)
+    return Rows(X, table, sensitive, ids, proba)
 
 
-def _numbers(column: pd.Series, kind: str) -> pd.Series:
-    """Return texts as numbers, as fit had them; refuse them if none is a number, or else warn."""
+def _to_numbers(column: pd.Series, kind: str) -> pd.Series:
+    """Return texts as numbers; warn if some cannot be converted, refuse them if none can."""
     numbers, n = as_numbers(column), int(column.notna().sum())
     lost = column[column.notna() & numbers.isna()]
     if len(lost):
-        found = (
+        problem = (
             f"column {column.name} held {kind}s in fit, got {len(lost)} texts in {n} values such "
             f"as {lost.iloc[0][:30]!r}"
         )
         if len(lost) == n:
-            raise InvalidInputError(f"{found}; convert it")
-        warn(f"{found}, which count as missing; convert it")
+            raise InvalidInputError(f"{problem}; convert it")
+        warn(f"{problem}, which count as missing; convert it")
     return numbers
 
 
 def check_names(model: Any, X: Any, name: str) -> None:
-    """Refuse a frame that lacks columns which a model was fitted on, or has more."""
+    """Refuse a frame with fewer or more columns than a model was fitted on."""
     names = [str(column) for column in getattr(model, "feature_names_in_", ())]
-    own = column_names(X) if is_frame(X) and names else names
-    check_columns(names, own, "X")
-    if extra := [column for column in own if column not in names]:
+    given = column_names(X) if is_frame(X) and names else names
+    check_columns(names, given, "X")
+    if extra := [column for column in given if column not in names]:
         raise InvalidInputError(
-            f"X must have the {len(names)} columns of fit, got {len(own)}; leave out "
+            f"X must have the {len(names)} columns of fit, got {len(given)}; leave out "
             f"{shown(extra)} with X[list({name}.feature_names_in_)]"
         )
 
 
-def read_beside(clf: Any, frame: Any, X: Any, *, reset: bool) -> pd.DataFrame:
-    """Return the sensitive features next to X: without ``reset``, the columns of fit."""
+def _read_sensitive(clf: Any, frame: Any, X: Any, *, reset: bool) -> pd.DataFrame:
+    """Return a separate frame of sensitive features: without ``reset``, the columns of fit."""
     frame = frame.to_frame() if isinstance(frame, pd.Series) else frame
     if not is_frame(frame):
         raise InvalidInputError(
-            f"sensitive_features beside X must be a frame, got {type(frame).__name__}; names of "
-            "columns of X belong into the constructor"
+            f"sensitive_features must be a frame, got {type(frame).__name__}; to use columns of X, "
+            "name them in the constructor"
         )
-    _check_beside("sensitive_features", frame, X)
+    _check_same_rows("sensitive_features", frame, X)
     table = canonical(frame)
     if reset:
         return table
     if clf.sensitive_kinds_ is None:
         raise InvalidInputError(
-            "this classifier was calibrated without sensitive_features beside X; leave them out"
+            "this classifier was calibrated without a frame of sensitive_features; leave it out"
         )
     check_columns(list(clf.sensitive_kinds_), column_names(table), "sensitive_features")
     return table[list(clf.sensitive_kinds_)]
 
 
 def labelled(rows: Rows, y: Any, clusters: Any) -> Rows:
-    """Return the rows with their labels, and the people or places with several rows."""
+    """Return the rows with their labels and the numbers of their clusters."""
     if y is None:
         raise InvalidInputError("requires y to be passed, but the target y is None")
     try:
         # scikit-learn reads nullable numbers of pandas as floats, which merges large labels
         labels = column_or_1d(y.to_numpy() if hasattr(y, "to_numpy") else y, warn=True)
-        _check_beside("y", y, rows.X, labels)
-        labels = _one_type(refuse_missing(labels), "y must hold labels")
+        _check_same_rows("y", y, rows.X, labels)
+        labels = _of_one_type(refuse_missing(labels), "y must hold labels")
         check_classification_targets(labels)
-    except (TypeError, ValueError) as error:  # labels that are bytes are a TypeError
+    except (TypeError, ValueError) as error:  # bytes as labels raise a TypeError
         raise InvalidInputError(str(error)) from error
     if clusters is not None:
         clusters = read_ids("clusters", clusters, rows.X)
@@ -188,26 +188,27 @@ def labelled(rows: Rows, y: Any, clusters: Any) -> Rows:
 
 
 def read_ids(name: str, given: Any, X: Any) -> Any:
-    """Return "clusters" as numbers, and "ids" as texts, in which 7, 7.0 and "7" are one person."""
+    """Return "clusters" as numbers, "ids" as texts; 7, 7.0 and "7" are the same id."""
     ids = np.asarray(given)
     if ids.ndim != 1:
         is_name = isinstance(given, str)
         got = f"{given!r}; pass X[{given!r}]" if is_name else f"shape {ids.shape}; pass a column"
         raise InvalidInputError(f"{name} must be one id per row, got {got}")
-    _check_beside(name, given, X, ids)
+    _check_same_rows(name, given, X, ids)
     if n_missing := int(pd.isna(ids).sum()):
         raise InvalidInputError(
             f"{name} must not be missing, got {n_missing} missing ids of {len(ids)}; give each "
             "such row an id of its own"
         )
     if name == "clusters":
-        return np.unique(_one_type(ids, "clusters must hold ids"), return_inverse=True)[1]
-    number, persons = pd.factorize(ids)
-    return np.array([WHOLE.sub("", str(one).strip()) for one in persons], dtype=object)[number]
+        return np.unique(_of_one_type(ids, "clusters must hold ids"), return_inverse=True)[1]
+    codes, distinct = pd.factorize(ids)
+    texts = [ZERO_DECIMALS.sub("", str(value).strip()) for value in distinct]
+    return np.array(texts, dtype=object)[codes]
 
 
-def _one_type(values: Any, rule: str) -> Any:
-    """Return values in the dtype that they have in common: objects that are all int become int."""
+def _of_one_type(values: Any, rule: str) -> Any:
+    """Return values in their common dtype: objects that are all int become int."""
     if values.dtype != object:
         return values
     if pd.api.types.infer_dtype(values, skipna=False) in ("mixed", "mixed-integer"):
@@ -216,31 +217,31 @@ def _one_type(values: Any, rule: str) -> Any:
     return pd.Series(values).infer_objects().to_numpy()
 
 
-def _check_beside(name: str, given: Any, X: Any, values: Any = None) -> None:
-    """Refuse what has other rows than X, or the same in another order."""
+def _check_same_rows(name: str, given: Any, X: Any, values: Any = None) -> None:
+    """Refuse an argument whose rows differ from those of X, or come in another order."""
     check_same_length(**{"X": X, name: given if values is None else values})
     check_same_order(**{"X": X, name: given})
 
 
 def read_proba(proba: Any, X: Any, classes: Any, labels: Any = None) -> Any:
-    """Return probabilities next to X with columns in the order of ``classes``.
+    """Return the probabilities that a caller passed, with columns in the order of ``classes``.
 
-    ``labels`` names the label of each column. If it is None, the names of a frame do, and the
-    columns of an array are in the order of ``classes``. An array in a file stays there.
+    ``labels`` gives the label of each column. If it is None, a frame's names do, and the columns of
+    an array are in the order of ``classes``. An array in a file stays there.
     """
     table = _as_array(proba)
-    _check_beside("proba", proba, X, table)
+    _check_same_rows("proba", proba, X, table)
     if table.shape[1] != len(classes):
         raise InvalidInputError(
             f"proba must have a column for each of the {len(classes)} classes ({shown(classes)}), "
             f"got {table.shape[1]}"
         )
     labels = list(classes) if labels is None and frame_names(proba) is None else labels
-    found = proba_classes(proba, classes, labels)
-    order = label_codes(classes, found)
+    columns = proba_classes(proba, classes, labels)
+    order = label_codes(classes, columns)
     if (order < 0).any():
         raise InvalidInputError(
-            f"the columns of proba are {shown(found)}, but the classes are "
+            f"the columns of proba are {shown(columns)}, but the classes are "
             f"{shown(classes)}; name each class once"
         )
     return table if (np.diff(order) == 1).all() else table[:, order]
@@ -271,27 +272,26 @@ def warn_of_repeated(before: IntArray) -> None:
     if share > MANY_REPEATED:
         warn(
             f"{percent(share)} of {len(before)} calibration rows equal an earlier one, "
-            "label included: people to come whose rows are equal share a random number if they are "
-            "asked one at a time, and are covered together or not at all; give every person an id "
-            "of their own"
+            "label included: equal new rows that are predicted one at a time share a random number "
+            "and are covered together or not at all; give every person an id of their own"
         )
 
 
 def warn_of_swapped(top: IntArray, y: IntArray, classes: Any) -> None:
-    """Warn if the most probable label would be right far more often with two columns exchanged.
+    """Warn if exchanging two columns would make the most probable label right far more often.
 
-    ``top`` and ``y`` are the columns of the most probable and of the true label of each row.
+    ``top`` and ``y`` are the columns of each row's most probable and true label.
     """
     n = len(classes)
     table = np.zeros((n, n), dtype=np.int64)
     np.add.at(table, (top[y >= 0], y[y >= 0]), 1)
-    # an exchange of a and b makes these wrong rows right, and makes the right rows of both wrong
+    # exchanging a and b makes rows right that confuse them, and wrong those that were right
     gained, right = np.triu(table + table.T, 1), np.diag(table)
     lost = right[:, None] + right
     a, b = np.unravel_index((gained - lost).argmax(), table.shape) if n > 1 else (0, 0)
-    more, fewer, n_pairs = int(gained[a, b]), int(lost[a, b]), n * (n - 1) / 2
-    if a < b and binomtest(fewer, fewer + more, alternative="less").pvalue * n_pairs < SURELY:
-        now, then = (percent((right.sum() + g) / table.sum()) for g in (0, more - fewer))
+    gain, loss, n_pairs = int(gained[a, b]), int(lost[a, b]), n * (n - 1) / 2
+    if a < b and binomtest(loss, loss + gain, alternative="less").pvalue * n_pairs < FALSE_ALARM:
+        now, then = (percent((right.sum() + k) / table.sum()) for k in (0, gain - loss))
         warn(
             f"the most probable label is right for {now} of {table.sum()} rows, and for {then} if "
             f"the columns of {classes[a]} and {classes[b]} were exchanged: check that no columns "

@@ -1,9 +1,9 @@
-"""The published FaReG method, whole and alone.
+"""The published FaReG method.
 
 A network learns a membership probability that is high where marginal sets cover too little
-(:class:`NetworkLearner`); groups are drawn from it, each calibrated on its members, and the set is
+(:class:`NetworkLearner`). Groups are drawn from it and calibrated on their members, and the set is
 the union over the draws and the marginal set (:class:`DrawnGroups`). ``FaReGClassifier.paper``
-returns :class:`PublishedFaReGClassifier`, which puts both together.
+returns :class:`PublishedFaReGClassifier`, which combines both.
 """
 
 from fareg.paper._draws import DrawnGroups
@@ -17,7 +17,7 @@ from fareg.paper._learner import NetworkLearner
 from fareg.paper._network import project_to_mass
 from fareg.paper._published import PublishedFaReGClassifier
 
-RECORDS = (DrawnGroups,)  # what a model file may hold next to the network
+RECORDS = (DrawnGroups,)  # other objects that a model file may hold
 
 __all__ = [
     "RECORDS",

@@ -1,6 +1,6 @@
 """The union over random groups, Eq. (Construct) of the paper.
 
-Row i joins draw t of the group with its membership, ``s_it ~ Bernoulli(q_i)``, and
+Row i joins draw t of the group with probability ``q_i``, ``s_it ~ Bernoulli(q_i)``, and
 
     C(x) = {y : V(x, y) <= max(eta_D, max_{t : s_t(x) = 1} eta_t)},
 
@@ -21,22 +21,22 @@ from fareg._validation import BoolArray, FloatArray, InvalidInputError, require
 from fareg.calibration import Batch, Calibration, Labelled, Sample, further_uniforms
 from fareg.pvalues import CalibrationScores
 
-MAX_TABLES = 10**7  # draws times labels that are calibrated by themselves
-DRAW = 1  # what the further random number of a row is for
+MAX_TABLES = 10**7  # draws times separately calibrated labels
+DRAW = 1  # the purpose of a row's further random number
 
 
 @dataclass(frozen=True, eq=False)
 class DrawnGroups(Calibration):
     """Everyone and some random groups, each calibrated on its own members.
 
-    If other rows taught the learner, ``P(Y in C(X) | s_t = 1) >= 1 - alpha`` for every draw t, and
-    ``P(Y in C(X)) >= 1 - alpha``. The paper learns and calibrates on the same rows, for which
-    only the latter is proven.
+    ``P(Y in C(X)) >= 1 - alpha``. If the learner was fitted on other rows, also
+    ``P(Y in C(X) | s_t = 1) >= 1 - alpha`` for every draw t. The paper learns and calibrates on the
+    same rows, so only the first is proven there.
     """
 
     learner: Any  # fitted; ``predict(people)`` returns memberships in [0, 1]
     sample: Sample
-    members: BoolArray  # (n_draws, n) which calibration rows joined which draw
+    members: BoolArray  # (n_draws, n) whether each calibration row joined each draw
     alpha: float
     tables: tuple[CalibrationScores, ...] = field(init=False, repr=False)  # everyone, then draws
     quantiles: FloatArray = field(init=False, repr=False)  # (1 + n_draws, n_labels)
@@ -45,10 +45,10 @@ class DrawnGroups(Calibration):
         require(self.members.dtype == np.bool_ and self.members.ndim == 2, "members")
         require(self.members.shape[1] == len(self.sample), "members")
         require(len(self.members) * self.sample.n_labels <= MAX_TABLES, "members")
-        problems, n_labels = self.sample.row_labels, self.sample.n_labels
+        labels, n_labels = self.sample.row_labels, self.sample.n_labels
         everyone = np.ones(len(self.sample), dtype=bool)
         groups = (everyone, *self.members)
-        tables = tuple(self.sample.sorted(problems, n_labels, inside) for inside in groups)
+        tables = tuple(self.sample.sorted(labels, n_labels, inside) for inside in groups)
         quantiles = np.stack([table.quantiles(self.alpha)[:-1] for table in tables])
         vars(self).update(tables=tables, quantiles=quantiles)
 
@@ -56,7 +56,7 @@ class DrawnGroups(Calibration):
     def fit(
         cls, learner: Any, rows: Labelled, alpha: float, *, n_draws: int, label_conditional: bool
     ) -> Self:
-        """Draw groups of labelled rows from their membership, and calibrate each of them."""
+        """Draw groups of labelled rows by their membership, and calibrate each of them."""
         sample = Sample.from_rows(rows, label_conditional=label_conditional)
         return cls(learner, sample, drawn_members(learner, rows, n_draws), alpha)
 
@@ -85,12 +85,12 @@ class DrawnGroups(Calibration):
         return p
 
     def full_sets(self) -> Iterator[tuple[str, int]]:
-        """Yield who gets which label because too few rows calibrate."""
+        """Yield the group and label of each set that is full because too few rows calibrate."""
         for t, label in np.argwhere(np.isinf(self.quantiles)).tolist():
             yield f"draw {t} of the group" if t else "all rows", label
 
     def first(self, n_draws: int) -> Self:
-        """Return the same calibration with the first draws only: those of a smaller ``n_draws``."""
+        """Return the same calibration with the first draws only."""
         if not 1 <= n_draws <= self.n_draws:
             raise InvalidInputError(
                 f"n_draws must be from 1 to the {self.n_draws} draws that were made, got "
@@ -100,9 +100,9 @@ class DrawnGroups(Calibration):
 
 
 def drawn_members(learner: Any, rows: Batch | Labelled, n_draws: int) -> BoolArray:
-    """Draw which rows join each of the groups, shape (n_draws, n).
+    """Draw the members of each group, shape (n_draws, n).
 
-    A row joins by random numbers of its own, which are independent of the one in its score.
+    The random numbers of a row are independent of the one in its score.
     """
     q = learner.predict(rows.people)
     numbers = row_draws(further_uniforms(rows.u, DRAW), n_draws)

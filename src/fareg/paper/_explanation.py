@@ -1,4 +1,4 @@
-"""Which features make the group, and how: latent perturbation, permutation, traversal."""
+"""Explains which features make the group: latent perturbation, permutation, traversal."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ STEPS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the learned group is made of.
+    """Which features make the learned group.
 
     Attributes
     ----------
     ranking : DataFrame of shape (n_features, 2)
-        Share of each sensitive feature in what was learned, by latent perturbation (``latent``) and
-        by shuffling its values (``permutation``). Each column sums to one, or is zero if nothing
-        was found.
+        How much each sensitive feature contributes, by latent perturbation (``latent``) and by
+        shuffling its values (``permutation``). Each column sums to one, or is zero if nothing was
+        found.
     traversal : DataFrame
-        One row per step along the most influential latent dimension, in units of its spread: the
+        One row per step along the most influential latent dimension, in standard deviations: the
         mean membership and the mean reconstruction of every input. Empty if nothing was found.
     """
 
@@ -60,9 +60,9 @@ def influential_steps(
 ) -> tuple[FloatArray, FloatArray]:
     """Return per restart the step along the latent dimension that moves membership most.
 
-    A step is one standard deviation of that dimension over the rows, so that probes fit the
-    latent's own scale, or of a given ``size``, as published. Steps have shape (n_restarts, 1,
-    latent_dim); also returns how far membership moves, shape (n_restarts,).
+    A step has one standard deviation of its dimension over the rows, or a given ``size``, as
+    published. Steps have shape (n_restarts, 1, latent_dim). Also return how far membership moves,
+    shape (n_restarts,).
     """
     base = learner.membership_of_latent(z)
     spread = z.std(axis=1) if size is None else np.full(z.shape[::2], size)
@@ -76,18 +76,18 @@ def influential_steps(
 def latent_importance(
     learner: NetworkLearner, people: pd.DataFrame, *, size: float | None = None, unit: str = "range"
 ) -> pd.Series:
-    """Return each feature's share of the change in reconstruction along that dimension.
+    """Return each feature's share of the change in reconstruction along the influential steps.
 
-    A change counts as a share of the input's range (``unit="range"``), so that an indicator, a
-    number and the code of a level can be compared, or of the reconstructed value itself
-    (``"value"``), the paper's change ratio, which is large where codes are near zero. The change of
-    a feature is the mean over its inputs: a sum would favour features of many levels.
+    With ``unit="range"``, a change is divided by the range of the input, so that indicators,
+    numbers and codes of categories can be compared. With ``"value"``, it is divided by the
+    reconstructed value: the paper's change ratio, which is large where codes are near zero. The
+    change of a feature is the mean over its inputs: a sum would favour many categories.
     """
     z = learner.latent(people)
     steps, moves = influential_steps(learner, z, size)
-    low, at, high = (learner.reconstruct(z + k * steps) for k in (-1, 0, 1))
-    reach = np.ptp(learner.inputs(people), axis=0) if unit == "range" else np.abs(at)
-    change = (np.abs(high - low) / np.where(reach > 0, reach, np.inf)).mean(axis=1)
+    low, middle, high = (learner.reconstruct(z + k * steps) for k in (-1, 0, 1))
+    scale = np.ptp(learner.inputs(people), axis=0) if unit == "range" else np.abs(middle)
+    change = (np.abs(high - low) / np.where(scale > 0, scale, np.inf)).mean(axis=1)
     weighted = (change * moves[:, None]).sum(axis=0)
     by_feature = pd.Series(weighted).groupby(learner.input_features()).mean()
     return by_feature / (by_feature.sum() or 1.0)

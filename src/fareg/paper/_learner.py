@@ -1,4 +1,4 @@
-"""The published learner of groups as a regressor: features and shortfall in, membership out."""
+"""The published group learner as a regressor: features and shortfall in, membership out."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ MAX_WIDTH = 10_000  # units of a hidden layer
 
 
 def check_sizes(name: str, value: Any) -> None:
+    """Refuse anything but a tuple of layer widths."""
     if not isinstance(value, tuple | list) or not value:
         raise InvalidInputError(
             f"{name} must be a tuple with the width of each layer, got {value!r}; try (16, 8)"
@@ -51,11 +52,11 @@ Seed = Annotated[int, partial(check_count, minimum=0, maximum=2**32 - 1)]
 class NetworkLearner(RegressorMixin, BaseEstimator):
     """Learn a membership probability that is high where coverage is low.
 
-    A variational information bottleneck: a stochastic encoder ``p(z | x)`` of the sensitive
-    features, a decoder ``q(s = 1 | z)`` that minimises the coverage of its soft group,
+    This is a variational information bottleneck: a stochastic encoder ``p(z | x)`` of the sensitive
+    features and a decoder ``q(s = 1 | z)`` minimise the coverage of their soft group,
     ``L_CC = sum(q c) / sum(q)`` subject to ``mean(q) >= delta``, plus ``beta`` times the KL
-    divergence of ``p(z | x)`` from N(0, I); then a second decoder learns to reconstruct x from z.
-    A random half of the rows trains the network, and the other half stops it early.
+    divergence of ``p(z | x)`` from N(0, I). Then a second decoder learns to reconstruct x from z. A
+    random half of the rows trains the network, and the other half stops it early.
 
     Parameters
     ----------
@@ -66,31 +67,31 @@ class NetworkLearner(RegressorMixin, BaseEstimator):
     n_restarts : int, default=4
         Networks trained together as one batched network; membership is their average.
     epochs : int, default=100
-        Passes over the training rows in either stage: ``epochs * ceil(rows / batch_size)`` gradient
+        Passes over the training rows in each stage: ``epochs * ceil(rows / batch_size)`` gradient
         steps.
     batch_size : int, default=1024
     learning_rate : float, default=0.01
     hidden_sizes : tuple of int, default=(16, 8)
     published_scale : bool, default=False
         Scale the latent noise by the log-variance and sum the KL over the batch, as the authors'
-        code does; ``beta`` has another meaning then.
+        code does; then ``beta`` has another meaning.
     numbers : {"standard", "codes"}, default="standard"
         How the network reads the columns. "standard" standardises numbers and makes an indicator of
-        each category. "codes" reads every column as one raw number, a category as the number of its
-        level, as the authors' code does.
+        each category. "codes" reads every column as one raw number, a category as its number, as
+        the authors' code does.
     random_state : int, default=0
 
     Attributes
     ----------
     found_ : bool
-        False if all rows are equally well covered, or if there is nothing to halve: nothing is
-        trained then, and everyone's membership is zero.
+        False if all rows are equally well covered, or if there is only one row or cluster. Then
+        nothing is trained, and every membership is zero.
     features_ : tuple of str
     encoder_ : fitted scikit-learn pipeline
     weights_ : dict of layers, each ``(W, b)`` in numpy
     shift_ : ndarray of shape (n_restarts,)
-        The projection's shift, frozen on the rows of ``fit``: a row's membership never depends on
-        the rows next to it.
+        The projection's shift on the rows of ``fit``. It is fixed, so that a row's membership never
+        depends on other rows of a call.
     history_ : list of dict
 
     Examples
@@ -120,8 +121,7 @@ class NetworkLearner(RegressorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, clusters: Any = None) -> Self:
         """Learn from a frame of canonical columns, or an array of numbers, and the shortfall y.
 
-        The shortfall of a row is ``1 - covered``. Rows with the same id in ``clusters`` of shape
-        (n,) are in the same half.
+        The shortfall of a row is ``1 - covered``. Rows of one cluster are in the same half.
         """
         check_parameters(self)
         X = _as_frame(X)
@@ -137,16 +137,16 @@ class NetworkLearner(RegressorMixin, BaseEstimator):
         if not self.found_:
             return self
         half = np.random.default_rng(self.random_state).permutation(n_units) % 2
-        first, which = distinct_rows(X)
+        first, inverse = distinct_rows(X)
         distinct = X.iloc[first]
-        # scikit-learn counts levels one by one if there is a limit: six times slower than without
+        # with a limit, scikit-learn counts categories one by one, which takes six times as long
         crowded = distinct.select_dtypes(object).nunique(dropna=False).max() > MAX_CATEGORIES
         encoder = ENCODERS[self.numbers](MAX_CATEGORIES if crowded else None)
         self.encoder_ = encoder.fit(_finite(X))
         x, trains = self.inputs(distinct), (half == 1)[unit]
-        self.weights_, self.history_ = train_network(x, which, covered, trains, self)
+        self.weights_, self.history_ = train_network(x, inverse, covered, trains, self)
         q = soft_group(latent_mean(x, self.weights_), self.weights_)
-        self.shift_, _ = mass_shift(q[:, which], self.delta)
+        self.shift_, _ = mass_shift(q[:, inverse], self.delta)
         return self
 
     def predict(self, X: Any) -> FloatArray:
@@ -154,9 +154,9 @@ class NetworkLearner(RegressorMixin, BaseEstimator):
         X = _as_frame(X)
         if not self.found_ or not len(X):
             return np.zeros(len(X))
-        first, which = distinct_rows(X[list(self.features_)])  # few if the features are categories
+        first, inverse = distinct_rows(X[list(self.features_)])  # few if features are categories
         q = self.membership_of_latent(self.latent(X.iloc[first]))
-        return np.asarray(q.mean(axis=0)[which])
+        return np.asarray(q.mean(axis=0)[inverse])
 
     def latent(self, X: pd.DataFrame) -> FloatArray:
         """Return the latent means, shape (n_restarts, n, latent_dim)."""
@@ -175,7 +175,7 @@ class NetworkLearner(RegressorMixin, BaseEstimator):
         return np.asarray(self.encoder_.transform(_finite(X[list(self.features_)])))
 
     def input_features(self) -> list[str]:
-        """Return for each input of the network the feature that it encodes."""
+        """Return the feature that each input of the network encodes."""
         return [feature for feature, _ in encoded_columns(self.encoder_)]
 
     def __sklearn_tags__(self) -> Any:
@@ -189,6 +189,6 @@ def _as_frame(X: Any) -> pd.DataFrame:
 
 
 def _finite(X: pd.DataFrame) -> pd.DataFrame:
-    """Treat numbers too large to be squared as missing."""
+    """Treat numbers that are too large to square as missing."""
     numbers = X.select_dtypes("number")
     return X.assign(**numbers.where(numbers.abs() < LARGEST))

@@ -1,7 +1,7 @@
-"""The variational network of groups, applied, and the projection of its memberships.
+"""The variational network of groups in use, and the projection of its memberships.
 
-Weights are a dict of perceptrons; a perceptron is a list of layers ``(W, b)`` of shapes
-(n_restarts, n_in, n_out) and (n_restarts, 1, n_out): all restarts are computed side by side.
+Weights are a dict of perceptrons. A perceptron is a list of layers ``(W, b)`` of shapes
+(n_restarts, n_in, n_out) and (n_restarts, 1, n_out): all restarts are computed together.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ def project_to_mass(proba: npt.ArrayLike, delta: float) -> FloatArray:
     if np.isnan(u).any() or (u < 0).any() or (u > 1).any():
         raise InvalidInputError("proba must lie in [0, 1] without NaN to be projected")
     check_fraction("delta", delta, include_one=True)
-    return np.asarray(project_and_back(u, delta)[0])
+    return np.asarray(project_with_gradient(u, delta)[0])
 
 
-def project_and_back(proba: FloatArray, delta: float) -> tuple[Any, Callable[[Any], Any]]:
-    """Project probabilities; also return how a gradient of the answer gets back to ``proba``.
+def project_with_gradient(proba: FloatArray, delta: float) -> tuple[Any, Callable[[Any], Any]]:
+    """Project probabilities; also return a function for the gradient with respect to ``proba``.
 
     With ``w`` the shift and ``F`` the free entries, ``dw / du_j = -[j in F] / |F|`` where
     ``w > 0``; clipped entries do not move.
@@ -99,8 +99,8 @@ def project_and_back(proba: FloatArray, delta: float) -> tuple[Any, Callable[[An
 def mass_shift(proba: FloatArray, delta: float) -> tuple[Any, BoolArray]:
     """Return the shift ``w >= 0``, one per row of the last axis, and the entries that stay free.
 
-    A free entry stays at or below one when it is shifted; the k largest entries are clipped, where
-    ``k`` is the smallest count for which the next entry stays at or below one:
+    A free entry is at most one after the shift. The k largest entries are clipped, where ``k`` is
+    the smallest count for which the next entry stays free:
     ``u_(k+1) + w_k <= 1`` with ``w_k = (delta n - k - sum_{i>k} u_(i)) / (n - k)``.
     """
     n = proba.shape[-1]

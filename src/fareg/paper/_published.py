@@ -28,13 +28,13 @@ from fareg.paper._draws import DrawnGroups
 from fareg.paper._explanation import Explanation, explain_network
 from fareg.paper._learner import ENCODERS, NetworkLearner, Sizes
 
-# the published hyperparameters of each data set; the defaults of the class are those of "synthetic"
+# published hyperparameters of each data set; those of "synthetic" are the defaults of the class
 SETTINGS: dict[str, dict[str, Any]] = {
     "synthetic": {},
     "nursery": {"epochs": 800, "learning_rate": 1e-2, "beta": 0.1, "delta": 0.1, "n_draws": 100},
 }
-OF_THE_PAPER = {  # symbols of the paper, and how to say them here
-    "alpha": "say confidence_level=0.9 for alpha=0.1",
+PAPER_SYMBOLS = {  # symbols of the paper, and the parameters here
+    "alpha": "pass confidence_level=0.9 for alpha=0.1",
     "T": "the paper's T is n_draws",
 }
 NETWORK = tuple(name for name in NetworkLearner().get_params() if name != "random_state")
@@ -53,11 +53,11 @@ def check_base(name: str, base: Any) -> None:
 class PublishedFaReGClassifier(ConformalClassifier):
     """FaReG as published: the union over random draws of one learned group.
 
-    A network learns a membership from the rows that calibrate: half of them train it, and it is
+    A network learns a membership from the calibration rows: half of them train it, and it is
     stopped early on the other half (4,096 rows of it at most). ``n_draws`` random groups are drawn
-    from the membership, each is calibrated on its members, and the set is the union over the row's
-    groups and the marginal set (Eq. Construct). ``P(Y in C(X)) >= 1 - alpha``, as the marginal set
-    is part of it; for the groups, which the rows that calibrate have learned, nothing is proven.
+    from the membership, and each is calibrated on its members. The set is the union over the row's
+    groups and the marginal set (Eq. Construct). ``P(Y in C(X)) >= 1 - alpha``, because the marginal
+    set is part of it. Nothing is proven for the groups: the calibration rows have learned them.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ allow_empty, random_state
     n_draws : int, default=20
         Number of random groups, the paper's T.
     base : conformal classifier, default=None
-        Another method of this package that reads the same features. Its sets define who is covered,
-        and join the union.
+        Another method of this package that reads the same features. The network learns where its
+        sets cover too little, and they join the union.
     delta, beta, n_restarts, epochs, batch_size, learning_rate, hidden_sizes, published_scale, \
 numbers
         As in :class:`fareg.paper.NetworkLearner`, with the published values for synthetic data.
@@ -80,7 +80,7 @@ numbers
     learner_ : NetworkLearner
         The fitted network.
     thresholds_ : ndarray of shape (1 + n_draws, n_labels)
-        Of everyone, and of each draw.
+        Those of everyone, then those of each draw.
 
     Examples
     --------
@@ -118,8 +118,8 @@ numbers
     ) -> Self:
         """Return the classifier with the published hyperparameters of a data set.
 
-        ``settings`` change single parameters of the class; ``epochs`` are the published ones if
-        None.
+        ``settings`` change single parameters of the class; without ``epochs``, use the published
+        number.
         """
         if epochs is not None:
             settings["epochs"] = epochs
@@ -127,8 +127,8 @@ numbers
         for name in settings:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
-                meant = OF_THE_PAPER.get(name) or (f"did you mean {near[0]}?" if near else "")
-                hint = meant or f"it has {', '.join(known)}"
+                hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+                hint = PAPER_SYMBOLS.get(name, hint)
                 raise InvalidInputError(f"FaReGClassifier.paper has no parameter {name}; {hint}")
         return cls(estimator, **{**SETTINGS[check_choice("data", data, SETTINGS)], **settings})
 
@@ -136,18 +136,18 @@ numbers
         """Return this fitted classifier with only the first of its random draws."""
         self._check_fitted()
         drawn, other = self._drawn.first(n_draws), copy(self).set_params(n_draws=n_draws)
-        is_alone = self.base is None
-        other.calibration_ = drawn if is_alone else Union((drawn, self.calibration_.parts[1]))
+        has_base = self.base is not None
+        other.calibration_ = Union((drawn, self.calibration_.parts[1])) if has_base else drawn
         other.freeze_parameters()
         return other
 
     def predict_group(self, X: Any, *, sensitive_features: Any = None) -> FloatArray:
         """Return the membership of each row in the learned group, shape (n_samples,)."""
-        return self.learner_.predict(self._people_of(X, sensitive_features))
+        return self.learner_.predict(self._read_people(X, sensitive_features))
 
     def explain(self, X: Any, *, sensitive_features: Any = None) -> Explanation:
-        """Say which features make the group, and how, on some rows such as those of a test."""
-        people = self._people_of(X, sensitive_features)
+        """Show which features make the group, and how, on some rows such as test rows."""
+        people = self._read_people(X, sensitive_features)
         return explain_network(self.learner_, people, self.key_ % 2**32)
 
     @property
@@ -170,38 +170,38 @@ numbers
         by_label, base = self.label_conditional, None
         sample = Sample.from_rows(rows, label_conditional=by_label)
         reached = sample.split_thresholds(self.alpha_)[sample.row_labels]
-        if self.base is not None:  # calibrated on the same scores, at the same level
-            shell = clone(self.base)
-            shell.alpha_, shell.key_, shell.label_conditional = self.alpha_, self.key_, by_label
-            base = shell._calibrate(rows, training)
-            # of these rows, only the score of the true label is known
+        if self.base is not None:  # calibrated on the same scores, with the same confidence
+            method = clone(self.base)
+            method.alpha_, method.key_, method.label_conditional = self.alpha_, self.key_, by_label
+            base = method._calibrate(rows, training)
+            # only the score of the true label is known, so it stands for all labels
             scores = np.repeat(rows.score[:, None], rows.n_classes, axis=1)
             thresholds = base.thresholds(Batch(rows.people, scores, scores, rows.u))
             reached = np.broadcast_to(thresholds, scores.shape)[np.arange(len(rows)), rows.y]
         covered = (rows.y >= 0) & (rows.score <= reached)
-        network = {name: getattr(self, name) for name in NETWORK}
-        learner = NetworkLearner(**network, random_state=self.key_ % 2**32)
+        settings = {name: getattr(self, name) for name in NETWORK}
+        learner = NetworkLearner(**settings, random_state=self.key_ % 2**32)
         learner.fit(rows.people, 1.0 - covered, rows.clusters)
-        counts: dict[str, Any] = {"n_draws": self.n_draws, "label_conditional": by_label}
-        drawn = DrawnGroups.fit(learner, rows, self.alpha_, **counts)
+        options: dict[str, Any] = {"n_draws": self.n_draws, "label_conditional": by_label}
+        drawn = DrawnGroups.fit(learner, rows, self.alpha_, **options)
         return drawn if base is None else Union((drawn, base))
 
-    def _promised_to(self) -> str:  # the rows that calibrate have learned the groups
+    def _promised_to(self) -> str:  # nothing for groups: the calibration rows have learned them
         return "everyone together, though for no group"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         base, defaults = self.base, None if self.base is None else type(self.base)()
         for name in SHARED if base is not None else ():
-            own, other = getattr(self, name), getattr(base, name)
-            if other not in (getattr(defaults, name), own):
+            outer, inner = getattr(self, name), getattr(base, name)
+            if inner not in (getattr(defaults, name), outer):
                 raise InvalidInputError(
-                    f"base shares {name} with the classifier around it, got {other!r} and "
-                    f"{own!r}; leave it out of the base"
+                    f"base must have the {name} of the classifier around it, {outer!r}, got "
+                    f"{inner!r}; leave it out of the base"
                 )
 
     def check(self) -> None:
-        """Refuse a fitted state whose parts contradict each other, as that of an edited file."""
+        """Refuse a fitted state whose parts contradict each other, as in an edited file."""
         drawn: Any = self._drawn
         learner: Any = getattr(drawn, "learner", None)
         require(isinstance(drawn, DrawnGroups) and drawn.n_draws == self.n_draws, "n_draws")

@@ -1,7 +1,7 @@
 """Training the network of groups: the group first, the reconstruction second.
 
-All restarts train together as one batched network. Gradients are carried back by hand: the network
-is small, and a library that derives them takes longer to load than this to train.
+All restarts train together as one batched network. Gradients are written by hand: the network is
+small, and a library for automatic gradients takes longer to load than this takes to train.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from fareg.paper._network import (
     latent_mean,
     layer_sizes,
     leaky_relu,
-    project_and_back,
+    project_with_gradient,
     soft_group,
 )
 
-CHECK_EVERY = 10  # steps between two looks at the validation loss
-MAX_STOP_ROWS = 4096  # rows that the validation loss is computed on, drawn at random
+CHECK_EVERY = 10  # steps between two computations of the validation loss
+MAX_STOP_ROWS = 4096  # rows for the validation loss, drawn at random
 LARGE_BLOCK = 2**24  # bytes
-# Adam's decay of the mean of gradients and of their squares, and what keeps it from dividing by 0
+# Adam's decay of the mean of gradients and of their squares; TINY avoids a division by zero
 DECAY, DECAY_SQUARES, TINY = 0.9, 0.999, 1e-8
 
-Floats = npt.NDArray[Any]  # of single precision while training
-Back = Callable[[Any], Any]  # carries the gradient of an output back to the input
+Floats = npt.NDArray[Any]  # single precision while training
+Back = Callable[[Any], Any]  # turns the gradient of an output into that of the input
 
 
 @one_thread()  # these matrices are too small to share, and sums stay in order
 def train_network(
-    x: FloatArray, which: IntArray, covered: FloatArray, trains: BoolArray, learner: Any
+    x: FloatArray, inverse: IntArray, covered: FloatArray, trains: BoolArray, learner: Any
 ) -> tuple[Weights, list[dict[str, Any]]]:
     """Return the trained weights and the history of losses.
 
     ``x`` of shape (n_distinct, n_inputs) holds the encoded features, each distinct row once, and
-    ``which`` of shape (n,) says which of them each row is. The network looks for rows where
+    ``inverse`` of shape (n,) the position of each row in ``x``. The network looks for rows where
     ``covered`` of shape (n,) is low. Rows of ``trains`` train it, and the others stop it early.
     ``learner`` is the :class:`NetworkLearner` with the settings.
     """
-    # Until a larger block was freed once, Linux takes back the memory of every step, and it costs
-    # more time to get it again than to compute in it.
+    # Until one larger block has been freed, Linux reclaims the memory of every step, and getting it
+    # back takes more time than the computations.
     np.empty(LARGE_BLOCK, dtype=np.uint8)
     rng = np.random.default_rng(learner.random_state)
     X, C = x.astype(np.float32), covered.astype(np.float32)
@@ -61,11 +61,11 @@ def train_network(
     weights, delta = group.weights, float(learner.delta)
 
     def stop_loss(rows: IntArray) -> Any:
-        q = soft_group(latent_mean(X[which[rows]], weights), weights)
-        return _coverage(project_and_back(q, delta)[0], C[rows])
+        q = soft_group(latent_mean(X[inverse[rows]], weights), weights)
+        return _coverage(project_with_gradient(q, delta)[0], C[rows])
 
     def loss(rows: IntArray) -> Floats:
-        return group_loss(group, X[which[rows]], C[rows], learner, rng)
+        return group_loss(group, X[inverse[rows]], C[rows], learner, rng)
 
     stops = np.tile(np.flatnonzero(~trains), (learner.n_restarts, 1))
     rows = np.tile(np.flatnonzero(trains), (learner.n_restarts, 1))
@@ -73,18 +73,18 @@ def train_network(
     common = rows, _batch(stops, MAX_STOP_ROWS, rng), learner, rng
     history = _minimise("group", loss, stop_loss, group, n_steps, *common)
     restart = np.arange(learner.n_restarts)[:, None]
-    z, z_mean, z_spread = _standardised(latent_mean(X, weights), which)
-    target, mean, spread = _standardised(X[None], which)
+    z, z_mean, z_spread = _standardised(latent_mean(X, weights), inverse)
+    target, mean, spread = _standardised(X[None], inverse)
 
     def error(rows: IntArray) -> Floats:
-        return reconstruction_loss(decoder, z[restart, which[rows]], target[0, which[rows]])
+        return reconstruction_loss(decoder, z[restart, inverse[rows]], target[0, inverse[rows]])
 
     history += _minimise("reconstruction", error, error, decoder, n_steps, *common)
     trained = {
         name: [(w.astype(np.float64), b.astype(np.float64)) for w, b in layers]
         for name, layers in (weights | decoder.weights).items()
     }
-    # The layers at both ends take over the scales, so that the decoder reads z and answers x.
+    # Move both scalings into the first and last layer, so that the decoder maps z to x.
     (w, b), *inner, (last_w, last_b) = trained["reconstruction"]
     w = w / z_spread.swapaxes(1, 2)
     ends = (w, b - z_mean @ w), (last_w * spread, last_b * spread + mean)
@@ -92,22 +92,22 @@ def train_network(
     return trained, history
 
 
-def _standardised(values: Floats, which: IntArray) -> tuple[Floats, FloatArray, FloatArray]:
+def _standardised(values: Floats, inverse: IntArray) -> tuple[Floats, FloatArray, FloatArray]:
     """Standardise the last axis over rows; also return mean and spread.
 
-    The latents of the authors' scale spread by a few thousandths, from which a decoder that reads
-    them as they are learns nothing.
+    With the authors' scale, latents vary by only a few thousandths, and a decoder learns nothing
+    from them as they are.
     """
-    rows = values[:, which].astype(np.float64)
+    rows = values[:, inverse].astype(np.float64)
     mean, spread = rows.mean(axis=1, keepdims=True), rows.std(axis=1, keepdims=True)
     spread[spread == 0] = 1
     return ((values - mean) / spread).astype(np.float32), mean, spread
 
 
 class Part:
-    """Perceptrons whose weights lie side by side in one array, so that they take steps together.
+    """Perceptrons that share one array of weights, so that one step updates all of them.
 
-    Weights are drawn as torch's Linear does: uniform on +-1/sqrt(n_in).
+    Weights are drawn as in torch's Linear: uniform on +-1/sqrt(n_in).
     """
 
     def __init__(
@@ -122,9 +122,9 @@ class Part:
             b *= dtype(w.shape[1] ** -0.5)
 
     def feed(self, name: str, x: Floats) -> tuple[Any, Back]:
-        """Run a perceptron; also return how a gradient of its output gets back to ``x``.
+        """Run a perceptron; also return a function for the gradient with respect to ``x``.
 
-        On its way back, the gradient of every layer is written into ``gradient``.
+        That function also writes the gradient of every layer into ``gradient``.
         """
         layers, gradients, inputs = self.weights[name], self.gradients[name], [x]
         for layer in layers[:-1]:
@@ -145,7 +145,7 @@ class Part:
 
 
 def _layers(values: Floats, sizes: Sizes) -> Weights:
-    """View the columns of ``values`` as layers, one after the other."""
+    """Return layers as consecutive views of the columns of ``values``."""
     ends = np.cumsum([n for shapes in sizes.values() for a, b in shapes for n in (a * b, b)])
     parts = iter(np.split(values, ends[:-1], axis=1))
 
@@ -156,8 +156,8 @@ def _layers(values: Floats, sizes: Sizes) -> Weights:
 
 
 def _leaky_back(d: Any, y: Any) -> Any:
-    """Carry a gradient back through ``y = leaky_relu(x)``, which has the sign of x."""
-    slope = (y > 0).astype(y.dtype)  # choosing by a mask would take ten times as long
+    """Return the gradient with respect to x of ``y = leaky_relu(x)``, which has the sign of x."""
+    slope = (y > 0).astype(y.dtype)  # indexing by a mask would take ten times as long
     slope *= 1 - SLOPE
     slope += SLOPE
     return slope * d
@@ -166,20 +166,20 @@ def _leaky_back(d: Any, y: Any) -> Any:
 def group_loss(
     group: Part, x: Floats, covered: Floats, learner: Any, rng: np.random.Generator
 ) -> Floats:
-    """Return ``L_CC + beta L_KL`` of each restart; its gradient is left in ``group``."""
+    """Return ``L_CC + beta L_KL`` of each restart, and write its gradient into ``group``."""
     hidden, to_inputs = group.feed("encoder", x)
     hidden = leaky_relu(hidden)
     mean, from_mean = group.feed("mean", hidden)
     log_variance, from_log_variance = group.feed("log_variance", hidden)
     variance = np.exp(log_variance)
     epsilon = rng.standard_normal(mean.shape, dtype=np.float32)
-    # The authors' public code scales the noise by the log-variance itself; with its summed KL that
-    # makes latents nearly noiseless, and the published figures rest on it.
+    # The authors' public code scales the noise by the log-variance itself. With its summed KL,
+    # latents then have almost no noise, and the published figures depend on that.
     published = learner.published_scale
     sigma = log_variance if published else np.sqrt(variance)
     logits, to_latent = group.feed("membership", mean + sigma * epsilon)
     q = expit(logits[..., 0])
-    projected, to_q = project_and_back(q, float(learner.delta))
+    projected, to_q = project_with_gradient(q, float(learner.delta))
     l_cc = _coverage(projected, covered)
     kl = 0.5 * (mean**2 + variance - log_variance - 1).sum(-1)
 
@@ -199,7 +199,7 @@ def _coverage(q: Floats, covered: Floats) -> Any:
 
 
 def reconstruction_loss(decoder: Part, z: Floats, x: Floats) -> Floats:
-    """Return the mean squared error of each restart; its gradient is left in ``decoder``."""
+    """Return the mean squared error of each restart, and write its gradient into ``decoder``."""
     x_hat, to_latent = decoder.feed("reconstruction", z)
     error = x_hat - x
     to_latent(2 / np.prod(x.shape[1:]).item() * error)
@@ -217,7 +217,7 @@ def _minimise(
     learner: Any,
     rng: np.random.Generator,
 ) -> list[dict[str, Any]]:
-    """Run Adam and leave in ``part`` each restart's weights of lowest validation loss."""
+    """Run Adam; ``part`` then holds each restart's weights of lowest validation loss."""
     mean, squares = np.zeros_like(part.values), np.zeros_like(part.values)
     best, lowest = part.values.copy(), np.full(len(part.values), np.inf)
     history = []
