@@ -1,11 +1,11 @@
 """Measures of coverage, overall and conditional: functions of arrays, no models needed.
 
-``coverage_score`` and ``mean_set_size`` describe prediction sets as a whole, their scorers serve
-searches of scikit-learn, ``set_metrics`` those of fairlearn;
-``coverage_by_group`` the groups that a table names, ``coverage_by_label`` the rows of each true
-label, ``coverage_by_level`` the levels of disadvantage; ``worst_slab_coverage`` (WSC and WSC+)
-searches for the worst group of a geometric shape; ``excess_risk`` (ERT) measures how far coverage
-can be told from X, and its under part how far it can be told who is short-changed.
+``coverage_score`` and ``mean_set_size`` describe prediction sets as a whole. Their scorers work in
+scikit-learn's searches, and ``set_metrics`` in fairlearn. ``coverage_by_group`` describes the
+categories of a table, ``coverage_by_label`` the rows of each true label, ``coverage_by_level`` the
+levels of disadvantage. ``worst_slab_coverage`` (WSC and WSC+) searches for the worst group of a
+geometric shape. ``excess_risk`` (ERT) measures how well coverage can be predicted from X, and its
+under part how well under-coverage can.
 """
 
 from fareg.metrics._by_group import (

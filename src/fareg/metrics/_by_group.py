@@ -1,6 +1,6 @@
-"""Coverage of groups: those that a table names, true labels, and levels of disadvantage.
+"""Coverage of groups: categories of a table, true labels, and levels of disadvantage.
 
-Of people with several rows, each counts once: a row of someone with m rows weighs 1/m.
+People with several rows count once: a row of someone with m rows weighs 1/m.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def clopper_pearson(k: Any, n: Any, level: float = 0.95) -> tuple[FloatArray, Fl
     k, n = np.broadcast_arrays(np.asarray(k), np.asarray(n))
     if not ((k >= 0) & (k <= n)).all():
         raise InvalidInputError("k must lie between 0 and n: successes cannot outnumber trials")
-    # the quantiles of beta are defined for positive parameters only; the edges are known
+    # quantiles of the beta distribution need positive parameters; the ends are known
     low = np.where(k == 0, 0.0, beta.ppf(tail, np.where(k == 0, 1, k), n - k + 1))
     high = np.where(k == n, 1.0, beta.ppf(1 - tail, k + 1, np.where(k == n, 1, n - k)))
     return low, high
 
 
 def cluster_numbers(clusters: Any, covered: BoolArray) -> IntArray | None:
-    """Return ids of people as numbers from 0; None if there are none."""
+    """Return ids of people as numbers from 0, None without ids."""
     if clusters is None:
         return None
     check_same_length(covered=covered, clusters=clusters)
@@ -93,14 +93,14 @@ def tally(
     n_groups : int
     covered : bool array of shape (n_samples,)
     clusters : int array of shape (n_samples,) or None
-        The number of each row's cluster; a row of one with m rows counts 1/m.
+        The number of each row's cluster; a row of a cluster with m rows counts 1/m.
 
     Returns
     -------
     DataFrame
-        A row per group: n, rows; n_clusters, those with rows in the group (n without clusters);
-        share, of everyone; coverage; effective, as how many independent rows the group counts (see
-        :func:`coverage_by_group`), and hits, how many of these are covered.
+        A row per group: n (rows), n_clusters (clusters with rows in the group, or n), share (of
+        everyone), coverage, effective (how many independent rows the group is worth, see
+        :func:`coverage_by_group`) and hits (how many of these are covered).
 
     Examples
     --------
@@ -110,28 +110,28 @@ def tally(
     1  1           1   0.25  1.000000        1.0   1.0
     """
     n = np.bincount(groups, minlength=n_groups)
-    people, total, mass, each = n, max(1, len(groups)), n, np.ones(n_groups)
+    people, total, mass, worth = n, max(1, len(groups)), n, np.ones(n_groups)
     weights: Any = 1.0
     if clusters is not None:
         sizes = np.bincount(clusters, minlength=1)
         total, weights = max(1, int((sizes > 0).sum())), 1 / sizes[clusters]
-        pairs, which = np.unique(groups * len(sizes) + clusters, return_inverse=True)
-        group_of, own = pairs // len(sizes), np.bincount(which, weights)  # of each cluster in each
+        pairs, pair_of = np.unique(groups * len(sizes) + clusters, return_inverse=True)
+        group_of, pair_mass = pairs // len(sizes), np.bincount(pair_of, weights)
         people = np.bincount(group_of, minlength=n_groups)
         mass = np.bincount(groups, weights, n_groups)
-        squares = np.bincount(group_of, own**2, n_groups)
-        each = np.divide(mass, squares, out=each, where=n > 0)
+        squares = np.bincount(group_of, pair_mass**2, n_groups)
+        worth = np.divide(mass, squares, out=worth, where=n > 0)
     hits = np.minimum(np.bincount(groups, weights * covered, n_groups), mass)
     coverage = np.divide(hits, mass, out=np.full(n_groups, np.nan), where=n > 0)
-    told = {"n": n, "n_clusters": people, "share": mass / total, "coverage": coverage}
-    return pd.DataFrame({**told, "effective": mass * each, "hits": hits * each})
+    columns = {"n": n, "n_clusters": people, "share": mass / total, "coverage": coverage}
+    return pd.DataFrame({**columns, "effective": mass * worth, "hits": hits * worth})
 
 
 def with_intervals(counted: pd.DataFrame, clusters: Any, level: float) -> pd.DataFrame:
-    """Return what tables show of groups that were counted by :func:`tally`.
+    """Return the columns that tables show of groups counted by :func:`tally`.
 
-    That is n, share, coverage and the bounds low and high of its Clopper-Pearson interval, which
-    has the confidence ``level`` taken alone; with clusters also n_clusters.
+    These are n, share, coverage, its Clopper-Pearson interval from low to high, each with the
+    confidence ``level`` on its own, and with clusters n_clusters.
 
     Examples
     --------
@@ -157,39 +157,39 @@ def coverage_by_group(
     clusters: Any = None,
     interval_level: float = 0.95,
 ) -> pd.DataFrame:
-    """Report the coverage of each level of each feature, with exact intervals.
+    """Report the coverage of each category of each feature, with exact intervals.
 
     Parameters
     ----------
     X : frame or array of shape (n_samples, n_features)
-        The table that names the groups. Numbers with many values are cut at their quartiles;
-        missing values are a level of their own.
+        The table that defines the groups. Numbers with many values are cut at their quartiles;
+        missing values are a category of their own.
     covered : array of shape (n_samples,)
         Whether each label is in its set.
     features : names, positions or callable, optional
         The columns to report; None for all.
     pairs : bool, default=False
-        Also report the levels of every two features together, as far as they occur.
+        Also report every pair of categories that occurs.
     y : array of shape (n_samples,), optional
         True labels; each adds a row named ``label=...``, after all others. Sets that are right on
         average may miss most rows of a rare label.
     clusters : array of shape (n_samples,), optional
-        Ids of people with several rows, each of whom counts once: a row of someone with m rows
-        counts 1/m in ``share`` and ``coverage``, and people make the interval (see Notes).
+        Ids of people with several rows, who count once each: a row of someone with m rows counts
+        1/m in ``share`` and ``coverage``, and intervals count people (see Notes).
     interval_level : float, default=0.95
-        Confidence of each Clopper-Pearson interval, taken alone.
+        Confidence of each Clopper-Pearson interval on its own.
 
     Returns
     -------
     DataFrame
-        Columns group, n, share, coverage, low, high; with clusters also n_clusters, of those with
-        rows in the group. A group without rows has coverage NaN and interval [0, 1].
+        Columns group, n, share, coverage, low, high; with clusters also n_clusters, the number
+        with rows in the group. A group without rows has coverage NaN and interval [0, 1].
 
     Notes
     -----
-    If people in a group have the weights ``W_i`` there, as many as ``sum(W_i)^2 / sum(W_i^2)`` of
-    them count in its interval (Kish 1965): all, if none of them has rows outside. That is exact if
-    the rows of a person are covered alike, and cautious otherwise.
+    If people have the weights ``W_i`` in a group, its interval counts ``sum(W_i)^2 / sum(W_i^2)``
+    people (Kish 1965): all of them, if nobody has rows outside. That is exact if either all or none
+    of a person's rows are covered, and cautious otherwise.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def coverage_by_group(
     covered = check_covered(covered)
     check_same_length(X=X, covered=covered)
     check_flag("pairs", pairs)
-    groups = list(_levels_of(select_columns(check_table(X), features), pairs=pairs))
+    groups = list(_categories(select_columns(check_table(X), features), pairs=pairs))
     if y is not None:
         labels, codes = _distinct_labels(y, covered)
         groups += [(f"label={label}", codes == code) for code, label in enumerate(labels)]
@@ -230,8 +230,7 @@ def coverage_by_label(
     Returns
     -------
     DataFrame
-        Columns label, n, share, coverage, low, high; with clusters also n_clusters; worst coverage
-        first.
+        Columns label, n, share, coverage, low, high, with clusters also n_clusters; worst first.
 
     Examples
     --------
@@ -258,8 +257,8 @@ def coverage_by_level(
 ) -> pd.DataFrame:
     """Report the coverage of each level of disadvantage and of each upper set, with intervals.
 
-    The upper set of level m holds all rows with ``level >= m``, of which
-    ``P(Y in C(X) | level(X) >= m) >= 1 - alpha`` speaks: everyone for m = 0, the worst off at last.
+    The upper set of level m holds all rows with ``level >= m``, for which FaReG promises
+    ``P(Y in C(X) | level(X) >= m) >= 1 - alpha``: everyone for m = 0, at last only the worst off.
 
     Parameters
     ----------
@@ -273,9 +272,9 @@ def coverage_by_level(
     Returns
     -------
     DataFrame
-        A row per level, lowest first. Columns level; n, share, coverage, low, high of the level,
-        with clusters also n_clusters; and the same with the prefix ``upper_`` of the rows at or
-        above it. A group without rows has coverage NaN and interval [0, 1].
+        A row per level, lowest first. Columns level, n, share, coverage, low, high, with clusters
+        also n_clusters; and the same with the prefix ``upper_`` for the rows at or above the level.
+        A group without rows has coverage NaN and interval [0, 1].
 
     Examples
     --------
@@ -298,25 +297,25 @@ def coverage_by_level(
 
 
 def _inside(mask: BoolArray, covered: BoolArray, clusters: IntArray | None) -> pd.DataFrame:
-    """Count the rows that a mask marks."""
+    """Count the rows of a mask."""
     return tally(mask.astype(np.int64), 2, covered, clusters).iloc[1:]
 
 
 def _distinct_labels(y: Any, covered: BoolArray) -> tuple[list[Any], IntArray]:
     """Return the sorted distinct labels, and the position of each row's label among them."""
-    given = check_labels(y)
-    check_same_length(covered=covered, y=given)
-    labels = sorted_labels(given)
-    return labels, label_codes(given, labels)
+    y = check_labels(y)
+    check_same_length(covered=covered, y=y)
+    labels = sorted_labels(y)
+    return labels, label_codes(y, labels)
 
 
-def _levels_of(table: pd.DataFrame, *, pairs: bool) -> Iterator[tuple[str, BoolArray]]:
-    """Name the levels of each column, then of each pair of columns, and mark their rows."""
+def _categories(table: pd.DataFrame, *, pairs: bool) -> Iterator[tuple[str, BoolArray]]:
+    """Yield name and rows of each category, then of each pair of categories if wanted."""
     coding = LevelCoding.learn(table)
     codes = coding.codes(table)
     for feature, n_levels in enumerate(coding.n_levels):
         for code in range(n_levels):
             yield coding.describe([feature], [code]), codes[:, feature] == code
-    for both in combinations(range(len(coding.levels)), 2) if pairs else ():
-        for cell in np.unique(codes[:, both], axis=0):
-            yield coding.describe(both, cell), (codes[:, both] == cell).all(axis=1)
+    for pair in combinations(range(len(coding.levels)), 2) if pairs else ():
+        for cell in np.unique(codes[:, pair], axis=0):
+            yield coding.describe(pair, cell), (codes[:, pair] == cell).all(axis=1)

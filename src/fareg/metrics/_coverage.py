@@ -1,4 +1,4 @@
-"""Coverage and size of prediction sets, for other tools too: scorers, metrics of fairlearn."""
+"""Coverage and size of prediction sets, with scorers for scikit-learn and metrics for fairlearn."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fareg._validation import BoolArray, InvalidInputError, warn
 
 
 def is_covered(y: Any, sets: Any, *, classes: Any = None) -> BoolArray:
-    """Tell for each row whether its label is in its prediction set.
+    """Return whether the label of each row is in its prediction set.
 
     Parameters
     ----------
     y : array of shape (n_samples,)
         True labels.
     sets : bool array of shape (n_samples, n_classes) or (n_samples, n_classes, 1)
-        Prediction sets, one column per class. The names of a frame are the classes.
+        Prediction sets, one column per class. The column names of a frame are the classes.
     classes : array of shape (n_classes,), optional
-        The label of each column. None: the names of a frame, or the sorted labels of ``y`` if there
-        are as many of them as columns.
+        The label of each column. None takes the column names of a frame, or the sorted labels of
+        ``y`` if there is one per column.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def mean_set_size(sets: Any) -> float:
 def coverage_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Return the share of rows whose set, by a fitted conformal classifier, holds the label.
 
-    It checks the promise, and is nothing to maximise: full sets cover everything.
+    Use it to check the promise, not to maximise it: full sets cover everything.
 
     Parameters
     ----------
@@ -92,9 +92,9 @@ def coverage_scorer(estimator: Any, X: Any, y: Any) -> float:
     >>> from sklearn.model_selection import cross_validate
     >>> data = make_synthetic(600, random_state=0)
     >>> clf = SplitConformalClassifier(LogisticRegression(), random_state=0)
-    >>> told = cross_validate(clf, data.X.filter(like="Feature"), data.y, cv=2,
-    ...                       scoring={"coverage": coverage_scorer, "size": mean_set_size_scorer})
-    >>> bool((told["test_coverage"] > 0.8).all()), bool((told["test_size"] < -1).all())
+    >>> scores = cross_validate(clf, data.X.filter(like="Feature"), data.y, cv=2,
+    ...                         scoring={"coverage": coverage_scorer, "size": mean_set_size_scorer})
+    >>> bool((scores["test_coverage"] > 0.8).all()), bool((scores["test_size"] < -1).all())
     (True, True)
     """
     sets, classes = _sets(estimator, X)
@@ -104,8 +104,8 @@ def coverage_scorer(estimator: Any, X: Any, y: Any) -> float:
 def mean_set_size_scorer(estimator: Any, X: Any, y: Any = None) -> float:
     """Return minus the mean number of labels in the sets of a fitted conformal classifier.
 
-    Coverage is promised whichever estimator is wrapped, so the best one has the smallest sets.
-    Larger is better for a search, hence the minus. Arguments are those of :func:`coverage_scorer`;
+    Coverage is promised for every wrapped estimator, so the best one has the smallest sets. A
+    search maximises its score, hence the minus. Arguments are those of :func:`coverage_scorer`;
     ``y`` is ignored.
 
     Examples
@@ -125,7 +125,7 @@ def mean_set_size_scorer(estimator: Any, X: Any, y: Any = None) -> float:
 
 
 def set_metrics(classes: Any) -> dict[str, Callable[[Any, Any], float]]:
-    """Return coverage and mean size as functions of labels and sets, for fairlearn's MetricFrame.
+    """Return coverage and mean size as functions for fairlearn's MetricFrame.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def set_metrics(classes: Any) -> dict[str, Callable[[Any, Any], float]]:
     Returns
     -------
     dict
-        ``coverage`` and ``mean_set_size``, both called with ``y_true`` and ``y_pred``, where
-        ``y_pred`` are sets: a bool array of shape (n_samples, n_classes).
+        ``coverage`` and ``mean_set_size``, both functions of ``y_true`` and ``y_pred``, where
+        ``y_pred`` holds sets: a bool array of shape (n_samples, n_classes).
 
     Examples
     --------

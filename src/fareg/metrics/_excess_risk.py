@@ -1,4 +1,4 @@
-"""Excess risk of the target coverage: how much better than a constant can coverage be predicted?"""
+"""Excess risk of the target coverage: how much better than by a constant is coverage predicted?"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fareg._validation import (
 from fareg.metrics._by_group import check_covered
 
 CLIP = 1e-6  # keeps the log loss finite
-# Few rounds of small trees: more of them fit noise in a 0/1 outcome and find less of the distance.
+# Few rounds of small trees, because more of them fit noise in a 0/1 outcome and find less.
 N_ROUNDS = 40
 N_LEAVES = 8
 
@@ -40,9 +40,9 @@ class ExcessRisk:
     Attributes
     ----------
     total : float
-        How far coverage can be told from X, in both directions.
+        How well coverage can be predicted from X, in both directions.
     under : float
-        The part of rows that are predicted to be covered too rarely: who is short-changed.
+        The part of rows that are predicted to be covered less often than promised.
     over : float
         The part of rows that are predicted to be covered more often than promised.
 
@@ -69,18 +69,18 @@ def excess_risk_parts(
 ) -> ExcessRisk:
     """Estimate the excess risk of the target coverage (ERT) with its under and over parts.
 
-    A classifier that predicts from X whether a label is covered is cross-fitted; the total is the
-    risk of the constant prediction ``confidence_level`` minus the classifier's risk, averaged over
-    the folds. It is at most about 0 if coverage is ``confidence_level`` for every x, and positive
-    if X tells who is covered too rarely or too often. In expectation it is a lower bound of a
-    distance of the conditional coverage p(x) to the target: ``E|p(x) - level|`` for "l1",
-    ``E(p(x) - level)^2`` for "brier", a Kullback-Leibler divergence for "log".
+    A cross-fitted classifier predicts from X whether a label is covered. The total is the risk of
+    the constant prediction ``confidence_level`` minus the classifier's risk, averaged over the
+    folds. It is at most about 0 if coverage is ``confidence_level`` for every x, and positive if X
+    predicts where it is lower or higher. In expectation it is a lower bound of a distance between
+    the conditional coverage p(x) and the target 1 - alpha: ``E|p(x) - (1 - alpha)|`` for "l1",
+    ``E(p(x) - (1 - alpha))^2`` for "brier", a Kullback-Leibler divergence for "log".
 
     The under part cuts every prediction from above at ``confidence_level`` before its risk is
-    measured, the over part from below. A row contributes to one of them only, so they add up to
-    the total. ``under`` is the one that matters for fairness: a lower bound of
-    ``E max(level - p(x), 0)`` for "l1", which people who are covered more often than promised do
-    not change.
+    measured, the over part from below. A row contributes to only one of them, so they add up to
+    the total. ``under`` matters for fairness: for "l1" it is a lower bound of
+    ``E max(1 - alpha - p(x), 0)``, which does not change for people who are covered more often
+    than promised.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ def excess_risk_parts(
     loss : {"l1", "brier", "log"}, default="l1"
         The proper loss that compares the two predictions.
     estimator : scikit-learn classifier, optional
-        Predicts ``covered`` with ``predict_proba``. It gets numeric arrays as they are, any other
-        table as a pandas frame of float and text columns. None: 40 rounds of gradient
-        boosting with 8 leaves, text columns coded by number.
+        Predicts ``covered`` with ``predict_proba``. It gets numeric arrays as they are, and any
+        other table as a pandas frame of float and text columns. None takes 40 rounds of gradient
+        boosting with 8 leaves, with text columns coded by number.
     n_splits : int, default=5
         Number of folds.
     random_state : int, RandomState, Generator or None, default=42
@@ -119,7 +119,7 @@ def excess_risk_parts(
     covered = check_covered(covered)
     n_samples = check_same_length(X=X, covered=covered)
     check_confidence_level(confidence_level)
-    level = float(confidence_level)
+    target = float(confidence_level)
     risk = LOSSES[check_choice("loss", loss, LOSSES)]
     if check_count("n_splits", n_splits, minimum=2) > n_samples:
         raise InvalidInputError(f"n_splits must be at most the {n_samples} rows, got {n_splits}")
@@ -129,7 +129,7 @@ def excess_risk_parts(
     table, model = check_table(X), estimator
     if is_frame(table) or table.dtype.kind not in "biuf" or model is None:
         table = canonical(table)
-    if model is None:  # level numbers do not depend on coverage, so they are found once
+    if model is None:  # codes of categories do not depend on coverage, so they are found once
         table = ordinal_encoder().fit_transform(table)
         size = {"max_iter": N_ROUNDS, "max_leaf_nodes": N_LEAVES}
         model = make_pipeline(FillEmpty(), AnySizeBoosting(**size, random_state=random_state))
@@ -139,9 +139,9 @@ def excess_risk_parts(
     excess = []
     for train, test in folds.split(covered):
         p = _predict(model, table, covered, train, test)
-        constant = risk(np.array([level]), covered[test], level).mean()
-        cuts = (p, np.minimum(p, level), np.maximum(p, level))
-        excess.append([constant - risk(cut, covered[test], level).mean() for cut in cuts])
+        constant = risk(np.array([target]), covered[test], target).mean()
+        cuts = (p, np.minimum(p, target), np.maximum(p, target))
+        excess.append([constant - risk(cut, covered[test], target).mean() for cut in cuts])
     return ExcessRisk(*np.mean(excess, axis=0).tolist())
 
 
@@ -170,26 +170,25 @@ def excess_risk(X: Any, covered: Any, *, part: str = "total", **options: Any) ->
     return float(getattr(excess_risk_parts(X, covered, **options), part))
 
 
-def _log(p: FloatArray, covered: BoolArray, level: float) -> FloatArray:
+def _log(p: FloatArray, covered: BoolArray, target: float) -> FloatArray:
     p = np.clip(p, CLIP, 1 - CLIP)
     return -np.log(np.where(covered, p, 1 - p))
 
 
 LOSSES: dict[str, Callable[[FloatArray, BoolArray, float], FloatArray]] = {
-    # asks only on which side of the level the coverage lies
-    "l1": lambda p, covered, level: np.asarray(np.sign(level - p) * (covered - level)),
-    "brier": lambda p, covered, level: (p - covered) ** 2,
+    # depends only on which side of the target the prediction lies
+    "l1": lambda p, covered, target: np.asarray(np.sign(target - p) * (covered - target)),
+    "brier": lambda p, covered, target: (p - covered) ** 2,
     "log": _log,
 }
 
 
 def _predict(model: Any, table: Any, covered: BoolArray, train: Any, test: Any) -> FloatArray:
     """Return the predicted probability of coverage of the rows in ``test``."""
-    known = covered[train]
-    if known.all() or not known.any():
-        # with a single outcome there is nothing to learn
-        return np.full(len(test), float(known[0]))
+    outcome = covered[train]
+    if outcome.all() or not outcome.any():  # a single outcome leaves nothing to learn
+        return np.full(len(test), float(outcome[0]))
     rows = table.iloc if isinstance(table, pd.DataFrame) else table
     with few_threads(table):
-        fitted = clone(model).fit(rows[train], known)
+        fitted = clone(model).fit(rows[train], outcome)
         return np.asarray(fitted.predict_proba(rows[test])[:, 1], dtype=np.float64)

@@ -1,10 +1,10 @@
-"""Directions fitted to an outcome: few features that tell who is missed, then descent.
+"""Fit directions to an outcome: choose few features that predict the misses, then descend.
 
-Random directions are blind beyond a few features, and descent in all coefficients fits noise. So
-the start is least squares of the missed points on few features (with their squares and products for
-a quadratic direction), which enter as long as their gain is more than chance would give. Then the
-coverage of the slab with soft edges descends by gradient steps in the coefficients of these
-features. Nothing is drawn at random.
+Random directions find nothing beyond a few features, and descent in all coefficients fits noise. So
+the start is a least-squares fit of the missed points on few features (with their squares and
+products for a quadratic direction), added as long as they gain more than chance would. Gradient
+steps in the coefficients of these features then lower the coverage of a slab with soft edges.
+Nothing is drawn at random.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fareg._validation import FloatArray
 from fareg.metrics._slab_search import Counts, Points, Term, sums, terms, worst_segments
 
 MAX_FEATURES = 4  # a fitted direction uses at most so many features
-N_TRIED = 5  # sets of features whose joint fit is tried in each step
+N_TRIED = 5  # sets of features whose joint fit is computed in each step
 SIGNIFICANCE = 0.05  # of further features, over all features
 N_STEPS = 4
 WIDTHS = (0.3, 0.05)  # softness of the slab's edges in standard deviations, first and last step
 LENGTHS = (0.5, 0.1)  # length of the step on the unit sphere, first and last
-N_BINS = 128  # the descent looks at projections in bins
-REACH = 4.0  # from minus to plus so many standard deviations
+N_BINS = 128  # of projections, for the descent
+REACH = 4.0  # the bins range from minus to plus this many standard deviations
 
 
 def fitted_directions(points: Points, missed: Counts, sizes: Sequence[int]) -> Iterator[FloatArray]:
@@ -40,17 +40,17 @@ def fitted_directions(points: Points, missed: Counts, sizes: Sequence[int]) -> I
     # By chance alone, the product of y with each column of a basis is standard normal.
     noise = np.sqrt(total * np.maximum(rate * (1 - rate), 1 / total))
     y = (missed - rate * points.size) / noise
-    chosen = [fit.choose(*its) for its in zip(y, *fit.screen(y), strict=True)]
+    chosen = [fit.choose(*outcome) for outcome in zip(y, *fit.screen(y), strict=True)]
     for fewest in sizes:
-        found = []
-        for features, own, its in zip(chosen, y, missed, strict=True):
-            w = _descend(fit.basis(features)[0], own, points, its, fewest)
-            found.append(fit.direction(features, w))
-        yield np.array(found)
+        directions = []
+        for features, target, counts in zip(chosen, y, missed, strict=True):
+            w = _descend(fit.basis(features)[0], target, points, counts, fewest)
+            directions.append(fit.direction(features, w))
+        yield np.array(directions)
 
 
 class Fit:
-    """The standardised features of a table: a few of them explain who is missed."""
+    """The standardised features of a table, of which a few explain the misses."""
 
     def __init__(self, points: Points) -> None:
         self.kind, self.weight = points.kind, points.size / len(points.row)
@@ -63,10 +63,10 @@ class Fit:
     def _basis(self, features: Term) -> tuple[FloatArray, FloatArray]:
         """Return the terms of features as uncorrelated columns of mean 0 and variance 1.
 
-        Also returns how terms are mixed in each column, shape (n_terms, n_columns).
+        Also return the coefficients of the terms in each column, shape (n_terms, n_columns).
         """
-        own = terms(features, self.kind)
-        columns = np.column_stack([self.z[:, list(term)].prod(axis=1) for term in own])
+        products = [self.z[:, list(term)].prod(axis=1) for term in terms(features, self.kind)]
+        columns = np.column_stack(products)
         columns -= self.weight @ columns
         variance, vectors = np.linalg.eigh((columns.T * self.weight) @ columns)
         real = variance > 1e-9 * max(variance[-1], 1e-300)
@@ -74,7 +74,7 @@ class Fit:
         return columns @ mix, mix
 
     def direction(self, features: Term, w: FloatArray) -> FloatArray:
-        """Return coefficients in a basis as a direction in the table's own units."""
+        """Turn coefficients in a basis into a direction in the units of the table."""
         place = {term: k for k, term in enumerate(terms(range(len(self.center)), self.kind))}
         c = np.zeros(len(place))
         mixed = self.basis(features)[1] @ w
@@ -102,26 +102,27 @@ class Fit:
         return np.column_stack(alone), together
 
     def choose(self, y: FloatArray, alone: FloatArray, together: FloatArray) -> Term:
-        """Choose the features, in increasing order, that tell who is missed in one outcome.
+        """Choose the features that predict the misses of one outcome, in increasing order.
 
-        The best feature, or pair for a quadratic direction, is the beginning; the best further one
-        joins while it gains more than chance would give.
+        Start with the best feature, or the best pair for a quadratic direction, and add the best
+        further feature as long as it gains more than chance would.
         """
 
         def gain(features: Term) -> float:
             return float(((y @ self.basis(features)[0]) ** 2).sum()) if features else 0.0
 
-        def promise(features: Term) -> float:
+        def screened_gain(features: Term) -> float:
             pairs = combinations(features, 2)
-            return -float(alone[list(features)].sum() + sum(together[pair] for pair in pairs))
+            return float(alone[list(features)].sum() + sum(together[pair] for pair in pairs))
 
         d = len(alone)
         chosen: Term = ()
         while len(chosen) < min(MAX_FEATURES, d):
-            n_more = 2 if not chosen and self.kind == "quadratic" and d > 1 else 1
-            left = [k for k in range(d) if k not in chosen]
-            sets = [tuple(sorted(chosen + more)) for more in combinations(left, n_more)]
-            best = max(sorted(sets, key=promise)[:N_TRIED], key=gain)
+            n_new = 2 if not chosen and self.kind == "quadratic" and d > 1 else 1
+            unused = [k for k in range(d) if k not in chosen]
+            sets = [tuple(sorted(chosen + new)) for new in combinations(unused, n_new)]
+            likely = sorted(sets, key=lambda features: -screened_gain(features))[:N_TRIED]
+            best = max(likely, key=gain)
             if chosen:
                 freedom = self.basis(best)[0].shape[1] - self.basis(chosen)[0].shape[1]
                 if freedom < 1 or gain(best) - gain(chosen) < _chance(freedom, d):
@@ -132,18 +133,19 @@ class Fit:
 
 @cache
 def _chance(freedom: int, n_features: int) -> float:
-    """Return the gain of further terms that chance alone exceeds at the stated significance."""
+    """Return the gain of further terms that chance exceeds with probability ``SIGNIFICANCE``."""
     return float(chi2.isf(SIGNIFICANCE / n_features, freedom))
 
 
 def _descend(
     columns: FloatArray, y: FloatArray, points: Points, missed: Counts, fewest: int
 ) -> FloatArray:
-    """Improve the direction of an outcome by gradient steps; the best one met is kept.
+    """Improve the direction of an outcome by gradient steps; return the best direction met.
 
-    With soft membership ``s(z)`` of the slab, the missed share ``M = sum(s m) / sum(s)`` changes
-    with the projection of a point by ``s'(z) (m - M) / sum(s)``. In each step the slab is the worst
-    one along the current direction, with edges between bins.
+    With soft membership ``s(z)`` of the slab, the derivative of the missed share
+    ``M = sum(s m) / sum(s)`` with respect to the projection of a point is
+    ``s'(z) (m - M) / sum(s)``. Each step takes the worst slab along the current direction, with
+    edges between bins.
     """
     w = best = _unit(columns.T @ y)
     most = -np.inf
@@ -153,13 +155,13 @@ def _descend(
     for width, length in [*steps, (0.0, 0.0)]:
         cell = (columns @ w + REACH) * (N_BINS / (2 * REACH))
         cell = np.clip(cell, 0, N_BINS - 1).astype(np.int64)
-        n, m = (np.bincount(cell, its, N_BINS).astype(np.int64) for its in (points.size, missed))
-        found = worst_segments(sums(m[None]), sums(n[None])[0], fewest)
-        start, stop, n_missed, n_points = (its[0] for its in found)
+        n, m = (np.bincount(cell, x, N_BINS).astype(np.int64) for x in (points.size, missed))
+        segments = worst_segments(sums(m[None]), sums(n[None])[0], fewest)
+        start, stop, n_missed, n_points = (array[0] for array in segments)
         share = n_missed / n_points
         if share > most:
             most, best = share, w
-        if not width:  # the last direction is only looked at
+        if not width:  # the last direction is only evaluated
             break
         lower = edges[start] if start else -np.inf
         upper = edges[stop] if stop < N_BINS else np.inf

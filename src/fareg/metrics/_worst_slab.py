@@ -30,7 +30,7 @@ from fareg.metrics._slab_search import (
     Search,
     draw_directions,
     project,
-    search_own,
+    search_separately,
     search_shared,
     smallest_slab,
 )
@@ -40,10 +40,10 @@ BAND = (0.05, 0.5, 0.95)
 
 @dataclass(frozen=True)
 class NumericCode:
-    """How each column becomes numbers.
+    """The code of each column as numbers.
 
-    Numbers stay, with the median for missing ones. Text becomes the position of the value among the
-    sorted values of its column; missing has a position after them, and an unseen value gets -1.
+    Numbers stay, and the median replaces missing ones. Text becomes the position of the value among
+    the sorted values of its column; a missing value comes after them, and an unseen one gets -1.
     """
 
     columns: tuple[float | Levels, ...]
@@ -90,10 +90,10 @@ class NumericCode:
 
 
 def on_one_scale(X: Any) -> FloatArray:
-    """Return a table as numbers of unit spread, of its shape: units choose no direction.
+    """Return a table as numbers of unit spread, so that units do not influence a direction.
 
-    Text becomes the position of its value among the sorted values of its column, and a missing
-    number the median.
+    Text becomes the position of its value among the sorted values of its column, and the median
+    replaces missing numbers.
 
     Examples
     --------
@@ -108,15 +108,15 @@ def on_one_scale(X: Any) -> FloatArray:
 
 @dataclass(frozen=True)
 class NullBand:
-    """Worst-slab coverage if coverage had nothing to do with X: the band of a permutation test.
+    """Worst-slab coverage if coverage did not depend on X: the band of a permutation test.
 
     Attributes
     ----------
     low, median, high : float
         5%, 50% and 95% quantiles over the permutations of ``covered``.
     p_value : float
-        ``(1 + #{permutations at most the observed value}) / (n_permutations + 1)``: valid for the
-        hypothesis that coverage is exchangeable over the rows.
+        ``(1 + #{permutations at most the observed value}) / (n_permutations + 1)``, which is valid
+        if coverage is exchangeable over the rows.
     n_permutations : int
         Number of permutations.
 
@@ -135,12 +135,12 @@ class NullBand:
 
 @dataclass(frozen=True, eq=False)
 class WorstSlab:
-    """The slab ``lower <= pi(x) <= upper`` with the worst coverage that was found.
+    """The slab ``lower <= pi(x) <= upper`` with the worst coverage found.
 
     Attributes
     ----------
     value : float
-        Coverage in the slab, on the points that were searched.
+        Coverage in the slab, on the searched points.
     v : ndarray of shape (n_features,)
         Linear coefficients of ``pi``.
     W : ndarray of shape (n_features, n_features) or None
@@ -153,12 +153,12 @@ class WorstSlab:
         Worst coverage of each direction; ``value`` is their minimum. In an optimised search
         the first is that of the fitted direction, and the last are those of the features.
     test_value, test_mass : float or None
-        Coverage and share of the held-out points in the slab, if ``test_size`` was given;
-        the coverage is NaN if none of them falls into it.
+        Coverage and share of the held-out points in the slab, if ``test_size`` was given; the
+        coverage is NaN if the slab holds none of them.
     test_low, test_high : float or None
-        95% Clopper-Pearson interval of ``test_value``: these points did not choose the slab.
+        95% Clopper-Pearson interval of ``test_value``, as these points did not choose the slab.
     null : NullBand or None
-        Permutation band of ``value``, if permutations were asked for.
+        Permutation band of ``value``, if ``n_permutations`` is positive.
 
     Examples
     --------
@@ -202,7 +202,7 @@ class WorstSlab:
         return self._project(self.code.transform(X))
 
     def contains(self, X: Any) -> BoolArray:
-        """Tell which rows lie in the slab, shape (n_samples,)."""
+        """Return which rows lie in the slab, shape (n_samples,)."""
         return self._holds(self.code.transform(X))
 
     def _project(self, numbers: FloatArray) -> FloatArray:
@@ -228,21 +228,21 @@ def worst_slab_coverage(
     size_rule: str = "ceil",
     random_state: Any = None,
 ) -> Any:
-    """Find the slab of mass at least ``delta`` whose points are covered least.
+    """Find the slab of mass at least ``delta`` with the worst coverage.
 
     For random projections ``pi``, look at every slab ``{x : lower <= pi(x) <= upper}`` that holds
     at least a share ``delta`` of the points; the worst coverage over all of them is WSC for linear
     ``pi(x) = v'x`` and WSC+ for quadratic ``pi(x) = x'Wx + v'x``. The search is exact for each
-    direction. Being a minimum over many slabs, the value is biased low even for perfect conditional
+    direction. As a minimum over many slabs, the value is biased low even for perfect conditional
     coverage. Two remedies: ``test_size`` evaluates the slab on points that did not choose it, and
-    ``n_permutations`` says what values to expect if coverage did not depend on X.
+    ``n_permutations`` shows which values to expect if coverage did not depend on X.
 
     Parameters
     ----------
     X : frame or array of shape (n_samples, n_features)
-        Numbers are used as they are (missing: the median), so features in very different units
-        should be scaled first. Other columns are coded by the order of their sorted values, with
-        a code of its own for missing ones.
+        Numbers are used as they are (the median replaces missing ones), so scale features in very
+        different units first. Other columns are coded by the order of their sorted values, with
+        one more code for missing values.
     covered : array of shape (n_samples,)
         Whether each label is in its set.
     delta : float, default=0.1
@@ -254,18 +254,18 @@ def worst_slab_coverage(
         quadratics thin out quickly with the number of features: pass few, such as the sensitive
         ones, or search with "optimised".
     test_size : float, optional
-        Share of the points held out from the search; everything but ``test_value`` and
-        ``test_mass`` then refers to the other points.
+        Share of the points held out from the search; all results except those named ``test_...``
+        refer to the other points.
     n_permutations : int, default=0
         Number of permutations of ``covered`` for the null band; each repeats the whole search.
     search : {"random", "optimised"}, default="random"
-        With "optimised" the features themselves are directions too, and one more is fitted: least
-        squares of the missed points on the few features (with squares and products if quadratic)
-        that tell who is missed, then descent of the slab's coverage in their coefficients. The
-        value is never above that of "random" with the same seed.
+        With "optimised" each feature is a direction too, and one more is fitted: least squares of
+        the missed points on the few features (with squares and products if quadratic) that predict
+        them, then descent of the slab's coverage in their coefficients. The value is never above
+        that of "random" with the same seed.
     size_rule : {"ceil", "round"}, default="ceil"
-        A slab has at least ``ceil(delta * n)`` points, or ``round(delta * n) + 1`` to compare with
-        figures of the code published with WSC+.
+        A slab has at least ``ceil(delta * n)`` points, or ``round(delta * n) + 1`` as in the code
+        published with WSC+.
     random_state : int, Generator or None
         Seed of the directions, the held-out points and the permutations.
 
@@ -294,10 +294,9 @@ def worst_slab_coverage(
     """
     covered = check_covered(covered)
     check_same_length(X=X, covered=covered)
-    several = isinstance(delta, list)
-    deltas = [
-        check_fraction("delta", one, include_one=True) for one in (delta if several else [delta])
-    ]
+    is_list = isinstance(delta, list)
+    deltas = delta if is_list else [delta]
+    deltas = [check_fraction("delta", share, include_one=True) for share in deltas]
     check_count("n_directions", n_directions, maximum=MAX_COUNT)
     check_count("n_permutations", n_permutations, minimum=0, maximum=MAX_COUNT)
     check_numpy_seed("random_state", random_state)
@@ -316,19 +315,19 @@ def worst_slab_coverage(
     searches = [Search(size, missed, n) for size in sizes]
     if search == "optimised":
         directions = np.vstack([directions, np.eye(numbers.shape[1], directions.shape[1])])
-        # Fitted directions come first, because knowing a bad slab early saves searching.
-        for one, fitted in zip(searches, fitted_directions(points, missed, sizes), strict=True):
-            search_own(one, points, missed, fitted)
+        # Fitted directions come first, because a bad slab found early shortens the search.
+        for found, fitted in zip(searches, fitted_directions(points, missed, sizes), strict=True):
+            search_separately(found, points, missed, fitted)
     search_shared(searches, points, missed, directions)
     slabs = []
-    for one in searches:
-        value, direction, lower, upper, n_inside = one.worst
-        null = _null_band(value, one.null) if n_permutations else None
-        values, mass = np.array(one.values), n_inside / n
+    for found in searches:
+        value, direction, lower, upper, n_inside = found.worst
+        null = _null_band(value, found.null) if n_permutations else None
+        values, mass = np.array(found.values), n_inside / n
         slabs.append(WorstSlab(value, direction, lower, upper, mass, values, code, null))
     if test_size is not None:
-        slabs = [_judged(slab, numbers[test], covered[test]) for slab in slabs]
-    return slabs if several else slabs[0]
+        slabs = [_tested(slab, numbers[test], covered[test]) for slab in slabs]
+    return slabs if is_list else slabs[0]
 
 
 def worst_slab_curve(
@@ -336,8 +335,8 @@ def worst_slab_curve(
 ) -> list[WorstSlab]:
     """Find the worst slab for each of several masses, as `worst_slab_coverage` does for one.
 
-    Directions, held-out points and permutations are the same for all masses, so points are
-    projected and sorted only once.
+    All masses share directions, held-out points and permutations, so points are projected and
+    sorted only once.
 
     Parameters
     ----------
@@ -366,7 +365,7 @@ def worst_slab_curve(
 
 
 def _held_out(n_samples: int, test_size: float | None, rng: np.random.Generator) -> BoolArray:
-    """Mark the points that the search does not see: at least one, but not all."""
+    """Mark the points to hold out from the search: at least one, but not all."""
     test = np.zeros(n_samples, dtype=bool)
     if test_size is None:
         return test
@@ -378,8 +377,8 @@ def _held_out(n_samples: int, test_size: float | None, rng: np.random.Generator)
     return test
 
 
-def _judged(slab: WorstSlab, numbers: FloatArray, covered: BoolArray) -> WorstSlab:
-    """Say what the points that did not choose a slab show of it."""
+def _tested(slab: WorstSlab, numbers: FloatArray, covered: BoolArray) -> WorstSlab:
+    """Add the results on points that did not choose the slab."""
     inside = slab._holds(numbers)
     n, k = int(inside.sum()), int(covered[inside].sum())
     low, high = clopper_pearson(k, n)
