@@ -18,8 +18,7 @@ ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "gallery"
 N_LINES = 12
 HEAD = """# Gallery
-Every example in the folder `examples`, with its pictures and the first lines of its output.
-`make gallery` writes this page; the tests run the examples.
+The examples in the folder `examples`, with their pictures and the first lines of their output.
 """
 SECTION = """
 ## {title}
