@@ -1,8 +1,8 @@
-"""Prepares docstrings for the API page; ``mkdocs.yml`` names it, nothing else imports it.
+"""Prepares docstrings for the API page; only ``mkdocs.yml`` uses it.
 
 The page takes type and default of a parameter from its entry or else from the signature, but gives
 all names of a shared entry (``alpha, beta``) those of the first one, and shows roles such as
-``:class:`` as they stand. Here every name gets an entry of its own and roles become code.
+``:class:`` unchanged. Here every name gets its own entry, and roles become code.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _split_entries(lines: list[str]) -> list[str]:
         start = position
         while position < len(lines) and (lines[position].startswith(inner) or not lines[position]):
             position += 1
-        kind = (entry["type"] or "").split(", default")[0]  # each has a default of its own
+        kind = (entry["type"] or "").split(", default")[0]  # each name has its own default
         for name in entry["names"].split(", "):
             out += [entry["indent"] + name + (f" : {kind}" if kind else ""), *lines[start:position]]
     return out

@@ -1,8 +1,8 @@
 """Writes every page with numbers, from stored rows alone (``make docs``, ``make pages``).
 
-A page is a template in ``docs/_templates``; its tables and numbers are what a function of
-``_studies`` makes of the rows in ``benchmarks`` and ``docs``. Long tables become CSV files in
-``docs/results``, which pages link. A test renders everything again and compares.
+A page is a template in ``docs/_templates``. A function of ``_studies`` makes its tables and numbers
+from the rows in ``benchmarks`` and ``docs``. Long tables become CSV files in ``docs/results``, and
+pages link to them. A test renders everything again and compares.
 """
 
 from __future__ import annotations

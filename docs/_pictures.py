@@ -8,9 +8,9 @@ import _studies
 import numpy as np
 from matplotlib.figure import Figure
 
-ASKED = 0.9
+PROMISED = 0.9
 GREY, BLUE, ORANGE = "#8c8c8c", "#0072b2", "#d55e00"  # Okabe & Ito
-# told apart also by line and marker
+# line and marker differ, too
 CURVES: dict[str, tuple[str, str, str]] = {
     "Split": ("#7f7f7f", "o", "-"),
     "Partial": ("#56b4e9", "s", "-"),
@@ -32,7 +32,7 @@ PANELS = {
 
 
 def groups() -> Figure:
-    """Draw coverage by group before and after, with the number of labels beside each bar."""
+    """Draw coverage by group before and after, with the number of labels next to each bar."""
     found = _studies.first_picture()
     figure = Figure(figsize=(7.2, 2.7), layout="constrained")
     ax: Any = figure.subplots()
@@ -46,7 +46,7 @@ def groups() -> Figure:
         texts = [f"{100 * c:.0f}%, {s:.1f} labels" for c, s in zip(coverage, size, strict=True)]
         white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         ax.bar_label(bars, texts, padding=4, fontsize=9, bbox=white)
-    ax.axvline(ASKED, color="black", linewidth=1, linestyle="--", zorder=0)
+    ax.axvline(PROMISED, color="black", linewidth=1, linestyle="--", zorder=0)
     ax.set_yticks(places, found.index)
     ax.set_xlim(0.7, 1.09)
     ax.set_xticks([0.7, 0.8, 0.9, 1.0], ["70%", "80%", "90% promised", "100%"])
@@ -70,7 +70,7 @@ def shapes() -> Figure:
         ("FaReG", BLUE, "D", "FaReG"),
     ):
         ax.scatter(found[method], places, 34, color, marker, label=title, zorder=2)
-    ax.axvline(ASKED, color="black", linewidth=1, linestyle="--", zorder=0)
+    ax.axvline(PROMISED, color="black", linewidth=1, linestyle="--", zorder=0)
     ax.set_yticks(places, found["shape"])
     ax.set_xlabel("coverage of the worst off; 90% is promised")
     figure.legend(loc="outside upper center", ncols=3, frameon=False)

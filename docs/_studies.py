@@ -1,7 +1,7 @@
-"""What pages say of the stored rows: one function per study, from a file to a table or facts.
+"""Facts for the pages from stored rows: one function per study, from a file to a table or a dict.
 
-Every row says with which version it was measured; where a case was measured with two, the newer one
-counts, and pages show which it is.
+Every row names the version it was measured with. Of a case measured with two versions, the newer
+rows count, and pages show which version it is.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def number(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def said(rows: pd.DataFrame) -> str:
-    """Return the versions of rows, oldest first, as a page says them."""
+def version_of(rows: pd.DataFrame) -> str:
+    """Return the versions of rows as text, oldest first."""
     return ", ".join(sorted(rows["version"].unique(), key=number))
 
 
@@ -62,8 +62,8 @@ def quality() -> pd.DataFrame:
     return rows.assign(kind=kind)
 
 
-def beside_oracle(rows: pd.DataFrame, by: list[str], case: list[str]) -> pd.DataFrame:
-    """Return coverage of the worst off and size beside the oracle's; errors are over cases."""
+def against_oracle(rows: pd.DataFrame, by: list[str], case: list[str]) -> pd.DataFrame:
+    """Return coverage of the worst off and size next to the oracle's; errors are over cases."""
     wide = rows.pivot_table(["worst", "size"], [*by, *case], "method")
     per_case = pd.DataFrame(
         {
@@ -84,21 +84,21 @@ def shapes() -> pd.DataFrame:
     """Return every shape: coverage of the worst off by split sets, FaReG and the oracle."""
     rows = quality()
     rows = newest(rows[rows["kind"] == "shape"], ["base", "N", "shape"])
-    return beside_oracle(rows, ["base", "N", "shape", "held_out", "version"], ["seed"])
+    return against_oracle(rows, ["base", "N", "shape", "held_out", "version"], ["seed"])
 
 
 def random_groups() -> pd.DataFrame:
     """Return every table of random groups."""
     rows = quality()
     rows = newest(rows[rows["kind"] == RANDOM], ["base", "N", "shape"])
-    return beside_oracle(rows, ["base", "N", "shape", "version"], ["seed"])
+    return against_oracle(rows, ["base", "N", "shape", "version"], ["seed"])
 
 
 def mechanisms() -> pd.DataFrame:
     """Return the tables of ``mechanisms.py``, by group."""
     rows = stored("benchmarks/mechanisms.csv").replace({"method": NAMES})
     rows = newest(rows, ["N", "mechanism", "group"])
-    return beside_oracle(rows, ["N", "group", "version"], ["mechanism", "seed"])
+    return against_oracle(rows, ["N", "group", "version"], ["mechanism", "seed"])
 
 
 def methods() -> pd.DataFrame:
@@ -142,7 +142,7 @@ def _line(part: pd.DataFrame, what: str, model: str, n: int) -> dict[str, Any]:
         "what": what,
         "model": model,
         "n": n,
-        "version": said(part),
+        "version": version_of(part),
         "error": part["short"].sem(),
         **part[keys].mean(),
     }
@@ -162,17 +162,17 @@ def naming() -> dict[str, dict[str, Any]]:
     rows = newest(stored("benchmarks/naming.csv"), ["part"])
     return {
         str(part): {
-            "runs": len(own),
-            "named": int((own["named"] > 0).sum()),
-            "agreement": own["agreement"].mean(),
-            "version": said(own),
+            "runs": len(runs),
+            "named": int((runs["named"] > 0).sum()),
+            "agreement": runs["agreement"].mean(),
+            "version": version_of(runs),
         }
-        for part, own in rows.groupby("part")
+        for part, runs in rows.groupby("part")
     }
 
 
 def rare() -> dict[str, Any]:
-    """Return what each method lacks to the oracle where one or two of a hundred are worse off."""
+    """Return how far methods stay below the oracle if one or two in a hundred are worse off."""
     rows = newest(stored("benchmarks/rare.csv"), ["N", "shape", "method"])
     wide = rows.pivot_table(["worst", "size"], ["shape", "seed"], "method")
     lines = {}
@@ -181,11 +181,11 @@ def rare() -> dict[str, Any]:
         ratio = wide["size", method] / wide["size", "oracle"] - 1
         lines[method] = {"short": short.mean(), "error": short.sem(), "size": ratio.mean()}
     n = int(rows["N"].iloc[0])
-    return {"lines": lines, "tables": len(wide), "n": n, "version": said(rows)}
+    return {"lines": lines, "tables": len(wide), "n": n, "version": version_of(rows)}
 
 
 def audits() -> dict[str, int]:
-    """Return how many planted failures audits find, and how often another seed says the same."""
+    """Return how many planted failures audits find, and how often another seed agrees."""
     case = ["table", "score", "case", "kind"]
     rows = newest(stored("benchmarks/auditing.csv"), case).drop_duplicates(case, keep="last")
     planted, fair = rows[rows["kind"] != "fair"], rows[rows["kind"] == "fair"]
@@ -206,7 +206,7 @@ def audits() -> dict[str, int]:
 
 
 def versions() -> list[dict[str, Any]]:
-    """Return the newest defaults beside those of 0.2, on the same rows of the same tables."""
+    """Return the newest defaults next to those of 0.2, on the same rows of the same tables."""
     rows, case = stored("benchmarks/defaults.csv"), ["tables", "base", "shape", "N", "seed"]
     old, new = "old", "new"
     of_02 = rows["version"] == "0.2"
@@ -240,10 +240,10 @@ def real_results() -> pd.DataFrame:
 
 def real_page() -> str:
     """Return the page of published tables, as ``fareg benchmark`` writes it."""
-    settings = ROOT / "benchmarks" / "tables" / "benchmark.toml"
-    said = read_settings(settings)
+    path = ROOT / "benchmarks" / "tables" / "benchmark.toml"
+    settings = read_settings(path)
     return real_tables.page_text(
-        real_results(), said.tables, settings.parent, "real-data", said.sizes
+        real_results(), settings.tables, path.parent, "real-data", settings.sizes
     )
 
 
@@ -261,7 +261,7 @@ def real_figure(labels: str) -> Any:
 def real() -> dict[str, Any]:
     """Return the methods on published tables, with labels as they are and with planted noise."""
     results = real_results()
-    found: dict[str, Any] = {"version": said(results)}
+    found: dict[str, Any] = {"version": version_of(results)}
     for labels in ("natural", "noise"):
         rows = real_tables.compared(results, labels)
         gain = real_tables.by_table(rows, "gain")
@@ -307,7 +307,7 @@ def by_label() -> dict[str, Any]:
             for method in rows["method"].unique()
         },
         "splits": rows["split"].nunique(),
-        "version": said(rows),
+        "version": version_of(rows),
     }
 
 
@@ -317,15 +317,15 @@ def monitor() -> dict[str, Any]:
     lost = rows[rows["misses_after"].notna()].replace({np.nan: None})
     pairs = lost.groupby(["what_changes", "misses_after"], sort=False)
     return {
-        "lines": [(*case, *own.sort_values("groups").to_dict("records")) for case, own in pairs],
+        "lines": [(*case, *pair.sort_values("groups").to_dict("records")) for case, pair in pairs],
         "false": rows["false_alarms"].max(),
         "runs": int(rows["runs"].iloc[0]),
-        "version": said(rows),
+        "version": version_of(rows),
     }
 
 
 def shift() -> dict[str, Any]:
-    """Return coverage of another population and size, means over seeds, by what weights were."""
+    """Return coverage of another population and size by kind of weights, means over seeds."""
     rows = stored("benchmarks/shift.csv")
     by_label = set(rows.loc[rows["weights"] == "by label", "problem"])
     rows = rows.replace(
@@ -336,10 +336,10 @@ def shift() -> dict[str, Any]:
     means = rows.groupby(keys, sort=False)[["coverage", "size"]].mean()
     errors = rows.groupby(keys)["coverage"].sem()
     wide = rows.pivot_table("coverage", ["problem", "seed"], ["method", "weights"])
-    change: dict[str, str] = {}  # where the true weights are not known, by what learned ones do
+    change: dict[str, str] = {}  # by learned weights, where the true ones are not known
     for method in (SPLIT, FAREG):
-        own = 100 * (wide[method, "learned"] - wide[method, "none"])[wide[SPLIT, "true"].isna()]
-        found = own.groupby("problem", sort=False).agg(["mean", "sem"]).loc[::-1]
+        moved = 100 * (wide[method, "learned"] - wide[method, "none"])[wide[SPLIT, "true"].isna()]
+        found = moved.groupby("problem", sort=False).agg(["mean", "sem"]).loc[::-1]
         change[method] = " and ".join(
             f"{mean:+.1f}±{error:.1f}" for mean, error in found.to_numpy()
         )
@@ -359,12 +359,12 @@ def shift() -> dict[str, Any]:
         "high": errors.max(),
         "seeds": rows["seed"].nunique(),
         "rows": rows["effective_rows"].max(),
-        "version": said(rows),
+        "version": version_of(rows),
     }
 
 
 def readme() -> dict[str, Any]:
-    """Return what the first page says: the gains of the paper and of the default at equal size."""
+    """Return facts for the README: gains of the paper and of the default at equal size."""
     found = []
     for target in ("condcp", "codes", "eight", "published"):  # the synthetic data at N = 2000
         rows = stored(f"docs/reproduction/{target}/summary.csv")
@@ -385,7 +385,7 @@ def results() -> dict[str, Any]:
         "overview": lines,
         "shapes": {line["n"]: line for line in default},
         "methods": rivals,
-        "methods_version": said(rivals),
+        "methods_version": version_of(rivals),
         "noise": noise(),
         "naming": naming(),
         "audits": audits(),
@@ -399,7 +399,7 @@ def results() -> dict[str, Any]:
 
 
 def first_picture() -> pd.DataFrame:
-    """Return coverage and size by group, split sets beside those of FaReG, with errors."""
+    """Return coverage and size by group, split sets next to those of FaReG, with errors."""
     rows = newest(stored("benchmarks/groups.csv"), ["Color", "Gender", "method", "seed"])
     rows = rows.assign(group=rows["Color"] + ", " + rows["Gender"].str.lower())
     groups = rows.groupby(["group", "method"])[["coverage", "size"]]
@@ -434,7 +434,7 @@ def growth() -> pd.DataFrame:
 
 
 def against() -> dict[str, Any]:
-    """Return what version 0.2 cost next to this one: sizes, then jobs alone and beside others."""
+    """Return the cost of version 0.2 and of this one: sizes, then jobs on quiet and busy cores."""
     rows = stored("benchmarks/against.csv")
     is_size = rows["unit"].isna()
     jobs = rows[~is_size].assign(unit=rows["unit"].where(rows["busy"] == 0, "busy"))
@@ -445,9 +445,9 @@ def against() -> dict[str, Any]:
         "sizes": rows[is_size].set_index("what")[["old", "new"]].astype(int).to_dict("index"),
         "jobs": {
             what: {
-                unit: (own["old", unit], own["new", unit]) for unit in ("seconds", "busy", "MiB")
+                unit: (job["old", unit], job["new", unit]) for unit in ("seconds", "busy", "MiB")
             }
-            for what, own in wide.iterrows()
+            for what, job in wide.iterrows()
         },
     }
 
@@ -462,5 +462,5 @@ def scale() -> dict[str, Any]:
         "against": against(),
         "curves": curves,
         "load": max(part["load_of_others"] for part in sections.values()),
-        "version": said(pd.DataFrame({"version": [p["version"] for p in sections.values()]})),
+        "version": version_of(pd.DataFrame({"version": [p["version"] for p in sections.values()]})),
     }
