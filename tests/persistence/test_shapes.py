@@ -11,7 +11,7 @@ import pytest
 import skops.io
 
 from fareg.persistence._codec import ESTIMATORS, RECORDS, Writer
-from fareg.persistence._shapes import FITTED, LEFT_OUT, SHAPES
+from fareg.persistence._shapes import FITTED, NOT_STORED, SHAPES
 from fareg.persistence._skops import SkopsFile
 from stored_zoo import CONFORMAL, ZOO, assert_same, dicts, read, stored
 
@@ -63,7 +63,7 @@ def test_every_attribute_that_scikit_learn_sets_was_judged(name):
                 and isinstance(target.value, ast.Name)
                 and target.value.id == "self"
             }
-    known = shape.defaults.keys() | shape.fitted.keys() | FITTED.keys() | LEFT_OUT
+    known = shape.defaults.keys() | shape.fitted.keys() | FITTED.keys() | NOT_STORED
     # What constructors set, what exists during training only, and what a file must not hold.
     known |= {"estimator", "estimator_params", "class_weight", "alpha", "loss", "radius"}
     known |= {"_in_fit", "_skl_callbacks", "_callback_fit_ctx", "_skl_callbacks_to_teardown"}

@@ -1,4 +1,4 @@
-"""The container: a zip of a few entries, a manifest with a checksum of each, and of itself."""
+"""The container: a zip file with a manifest, which holds checksums of all entries and itself."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fareg._files import AnyPath, check_readable, replacing
 from fareg._validation import InvalidInputError
 
 KIND = "fareg model"
-# It is raised when an older fareg cannot read new files, or this one cannot read older files.
+# Raise it when an older fareg cannot read new files, or this one cannot read older files.
 FORMAT = 3
 MANIFEST = "manifest.json"
 MAX_ENTRIES = 8
-FREE_BYTES = 1 << 22  # bytes that any part may unfold to; parsed JSON takes forty times as many
-MAX_RATIO = 20  # further bytes that an entry may unfold to, for each that it has in the file
-# Entries carry a fixed time, so that the same model gives the same bytes.
+FREE_BYTES = 1 << 22  # any entry may unpack to so many bytes; parsed JSON takes 40 times as many
+MAX_RATIO = 20  # additional unpacked bytes per byte of the entry in the file
+# Entries have a fixed time, so that the same model gives the same bytes.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -40,7 +40,7 @@ def write_archive(path: AnyPath, manifest: dict[str, Any], entries: dict[str, by
 
 @dataclass(frozen=True, eq=False)
 class Archive:
-    """What is in a model file, whose manifest and checksums have been checked."""
+    """The content of a model file after checks of its manifest and checksums."""
 
     size: int
     sha256: str  # of the whole file
@@ -49,7 +49,7 @@ class Archive:
 
     @classmethod
     def read(cls, path: AnyPath, sha256: str | None = None) -> Archive:
-        """Read a model file once; it is compared with ``sha256`` before anything is parsed."""
+        """Read a model file once, and compare it with ``sha256`` before anything is parsed."""
         source = check_readable(path)
         if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", str(sha256)):
             raise InvalidInputError(
@@ -70,7 +70,7 @@ class Archive:
 
 
 def _read_entries(file: Any, size: int, path: Path) -> dict[str, bytes]:
-    """Return the entries of a zip file, unless they could cost much to read."""
+    """Return the entries of a zip file; refuse a file that would take much memory."""
     with zipfile.ZipFile(file) as content:
         infos = content.infolist()
         if len(infos) > MAX_ENTRIES or len({info.filename for info in infos}) < len(infos):
@@ -81,13 +81,13 @@ def _read_entries(file: Any, size: int, path: Path) -> dict[str, bytes]:
 
 
 def _is_plausible(info: zipfile.ZipInfo) -> bool:
-    """Tell whether an entry does not unfold from little into much."""
+    """Return whether an entry does not unpack to far more bytes than it has in the file."""
     known = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     return known and info.file_size <= FREE_BYTES + MAX_RATIO * info.compress_size
 
 
 def _check_manifest(manifest: Any, entries: dict[str, bytes], path: Path) -> None:
-    """Refuse what is no manifest of this format, and entries that do not match it."""
+    """Refuse anything but a manifest of this format, and entries that do not match it."""
     if not isinstance(manifest, dict) or manifest.get("kind") != KIND:
         raise InvalidInputError(
             f"{path} is not a fareg model file, or it was cut short; make one with fareg.save"
@@ -95,7 +95,7 @@ def _check_manifest(manifest: Any, entries: dict[str, bytes], path: Path) -> Non
     format_ = manifest.get("format")
     if isinstance(format_, int) and format_ != FORMAT:
         older = format_ < FORMAT
-        fix = "fit the model again with this one, or read the file with the older"
+        fix = "fit the model again with this one, or read the file with the older one"
         raise InvalidInputError(
             f"{path} was written by {'an older' if older else 'a newer'} fareg (format {format_}; "
             f"this one reads format {FORMAT}); {fix if older else 'upgrade fareg'}"
@@ -104,7 +104,7 @@ def _check_manifest(manifest: Any, entries: dict[str, bytes], path: Path) -> Non
     if manifest.get("checksum") != checksum(body) or format_ != FORMAT:
         raise _damaged(path, f"{MANIFEST} does not match its checksum")
     listed, found = manifest["entries"], _listed(entries)
-    for name in {**listed, **found}:  # also those that nobody may read later
+    for name in {**listed, **found}:  # including entries that are never read
         if listed.get(name) != found.get(name):
             raise _damaged(path, f"{name} does not match its checksum")
 

@@ -1,11 +1,11 @@
-"""What must hold between the numbers of a stored estimator, so that it reads only its own memory.
+"""Checks of the numbers in a stored estimator, so that it never reads outside its own memory.
 
-``CHECKS`` take a fitted estimator whose attributes have the kinds of ``_shapes``, and raise an
-error if they contradict each other where compiled code would follow them unchecked. scikit-learn
-follows the node numbers of a tree so, because training wrote them; a file may hold any numbers.
-Trees are made here from arrays (``APART``), after checks that every child comes after its parent
-(so there are no circles and no way out) and that every feature is one of the table's. ``FINISH``
-makes what follows from other attributes and is not stored: losses and interpolations.
+``CHECKS`` get a fitted estimator whose attributes have the kinds of ``_shapes``. They raise an
+error if the attributes contradict each other where compiled code would follow them unchecked.
+scikit-learn follows the node numbers of a tree, for example, because training wrote them; a file
+may hold any numbers. Trees are stored as arrays (``AS_ARRAYS``) and made after checks: every child
+comes after its parent, so that there are no circles and no way out, and every feature is a column
+of the table. ``FINISH`` makes attributes that are not stored: losses and interpolations.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import numpy as np
 
 from fareg._validation import require
 
-N_CATEGORIES = 256  # codes of categories that histogram gradient boosting has bits for
+N_CATEGORIES = 256  # codes of categories in histogram gradient boosting
 TREE = "a decision tree"
 PREDICTOR = "sklearn.ensemble._hist_gradient_boosting.predictor"
 BITSETS = ("binned_left_cat_bitsets", "raw_left_cat_bitsets")
-N_WORDS = 8  # of 32 bits, in which the categories of a node are bits
+N_WORDS = 8  # words of 32 bits that hold the categories of a node
 BOOSTING = ("HistGradientBoostingClassifier", "HistGradientBoostingRegressor", "AnySizeBoosting")
 
 
 def _check_histograms(model: Any) -> None:
-    """Trees of histogram gradient boosting read the columns and categories that there are."""
+    """Trees of histogram gradient boosting read only existing columns and categories."""
     bins, n_features = model._bin_mapper, model._n_features
     is_categorical = bins.is_categorical_ != 0
     require(is_categorical.shape == (n_features,) == (len(bins.bin_thresholds_),), "the bins")
     for codes in (bins.bin_thresholds_[j] for j in np.flatnonzero(is_categorical)):
         require(((codes >= 0) & (codes < N_CATEGORIES)).all(), "the categories of boosting")
-    for tree in (tree for one in model._predictors for tree in one):
+    for tree in (tree for trees in model._predictors for tree in trees):
         inner = tree.nodes[tree.nodes["is_leaf"] == 0]
         position = np.flatnonzero(tree.nodes["is_leaf"] == 0)
         left, right = (inner[side].astype(np.int64) for side in ("left", "right"))
@@ -46,60 +46,60 @@ def _check_histograms(model: Any) -> None:
 
 
 def _check_preprocessor(columns: Any, n_features: int) -> None:
-    """The codes of all categories and then all numbers: as many columns as boosting reads."""
-    (first, encoder, mask), (second, numbers, others), *rest = columns.transformers_
+    """Codes of all categories and then all numbers: as many columns as boosting reads."""
+    (first, encoder, mask), (second, numbers, other_mask), *dropped = columns.transformers_
     kinds = [type(step).__name__ for step in (columns, encoder, numbers)]
     require(kinds == ["ColumnTransformer", "OrdinalEncoder", "FunctionTransformer"], "the columns")
     require((first, second) == ("encoder", "numerical"), "the columns")
-    require(all(how == "drop" for _, how, _ in rest), "the columns")
-    masks = [np.asarray(mask), np.asarray(others)]
+    require(all(step == "drop" for _, step, _ in dropped), "the columns")
+    masks = [np.asarray(mask), np.asarray(other_mask)]
     require(all(m.dtype == bool and m.shape == (n_features,) for m in masks), "the columns")
     require((masks[0] != masks[1]).all(), "the columns")
     require(encoder.n_features_in_ == masks[0].sum() == len(encoder.categories_), "the columns")
 
 
 def _check_categories(model: Any) -> None:
-    """As many lists of categories as columns; numbers ascend, because they are searched."""
+    """There is a list of categories for each column; numbers ascend, so that search works."""
     require(len(model.categories_) == model.n_features_in_, "categories_")
     for known in model.categories_:
         require(isinstance(known, np.ndarray) and known.ndim == 1 and len(known), "categories_")
         numbers = known[:-1] if known.dtype.kind == "f" and np.isnan(known[-1]) else known
-        # Differences of unsigned and of large numbers would wrap, so neighbours are compared.
+        # Compare neighbours: differences of unsigned or large numbers would wrap.
         ascend = known.dtype.kind in "OU" or (numbers[1:] > numbers[:-1]).all()
         require(ascend, "categories_")
 
 
 def _check_indicators(model: Any) -> None:
-    """The indicators of a row lie inside the sparse table that they are written to."""
+    """The indicators of a row are inside the sparse table that they are written to."""
     _check_categories(model)
     n_columns = len(model.categories_)
-    rare = codes = dropped = [None] * n_columns
+    rare = mappings = dropped = [None] * n_columns
     if model._infrequent_enabled:
-        rare, codes = model._infrequent_indices, model._default_to_infrequent_mappings
+        rare, mappings = model._infrequent_indices, model._default_to_infrequent_mappings
     if model._drop_idx_after_grouping is not None:
         require(type(model._drop_idx_after_grouping) is np.ndarray, "dropped categories")
         dropped = model._drop_idx_after_grouping.tolist()
-    for known, few, own, which in zip(model.categories_, rare, codes, dropped, strict=True):
+    for known, few, codes, drop in zip(model.categories_, rare, mappings, dropped, strict=True):
         n_codes = len(known)
-        require((few is None) == (own is None), "rare categories")
+        require((few is None) == (codes is None), "rare categories")
         if few is not None:
             n_codes += 1 - len(few)
-            require(few.ndim == own.ndim == 1 and len(own) == len(known), "rare categories")
+            require(few.ndim == codes.ndim == 1 and len(codes) == len(known), "rare categories")
             require(len(few) and ((few >= 0) & (few < len(known))).all(), "rare categories")
-            require(((own >= 0) & (own < n_codes)).all(), "rare categories")
-        require(which is None or (type(which) is int and 0 <= which < n_codes), "dropped ones")
+            require(((codes >= 0) & (codes < n_codes)).all(), "rare categories")
+        require(drop is None or (type(drop) is int and 0 <= drop < n_codes), "dropped ones")
     require(model._n_features_outs == model._compute_n_features_outs(), "the indicators")
 
 
 def _check_targets(model: Any) -> None:
-    """A mean per category, for each class."""
+    """There is a mean per category, for each class."""
     _check_categories(model)
-    n_each = 1 if model.target_type_ != "multiclass" else len(model.classes_)
-    require(len(model.encodings_) == n_each * len(model.categories_), "encodings_")
+    n_means = 1 if model.target_type_ != "multiclass" else len(model.classes_)
+    require(len(model.encodings_) == n_means * len(model.categories_), "encodings_")
 
 
 def _make_loss(model: Any) -> None:
-    """Make the loss of boosting, whose inverse link turns sums into probabilities."""
+    """Make the loss of boosting; its inverse link turns sums into probabilities."""
     if hasattr(model, "n_trees_per_iteration_"):
         model._loss = model._get_loss(None)
 
@@ -122,7 +122,7 @@ def tree_arrays(n_features: int, n_outputs: int, state: dict[str, Any]) -> dict[
 
 
 def _make_tree(arrays: Any) -> Any:
-    """Return the compiled tree of one output that has these arrays."""
+    """Return the compiled tree, with one output, from these arrays."""
     from sklearn.tree._tree import NODE_DTYPE, Tree
 
     nodes, values = _records(arrays["nodes"], NODE_DTYPE), arrays["values"]
@@ -141,22 +141,22 @@ def _make_tree(arrays: Any) -> Any:
 
 def rounds_arrays(rounds: list[list[Any]]) -> dict[str, Any]:
     """Return the rounds of histogram gradient boosting, often thousands of trees, as few arrays."""
-    trees = [tree for one in rounds for tree in one]
+    all_trees = [tree for trees in rounds for tree in trees]
     parts = {"nodes": [np.empty(0, import_module(PREDICTOR).PREDICTOR_RECORD_DTYPE)]}
     parts |= {name: [np.empty((0, N_WORDS), np.uint32)] for name in BITSETS}
     wholes = {
-        name: np.concatenate([*empty, *(getattr(tree, name) for tree in trees)])
+        name: np.concatenate([*empty, *(getattr(tree, name) for tree in all_trees)])
         for name, empty in parts.items()
     }
     counts = {
-        name: np.array([[len(getattr(tree, of)) for tree in one] for one in rounds], np.int64)
-        for name, of in {"n_nodes": "nodes", "n_bitsets": BITSETS[1]}.items()
+        count: np.array([[len(getattr(tree, name)) for tree in r] for r in rounds], np.int64)
+        for count, name in {"n_nodes": "nodes", "n_bitsets": BITSETS[1]}.items()
     }
     return {**counts, **wholes, "nodes": _fields(wholes["nodes"])}
 
 
 def _make_rounds(arrays: Any) -> list[list[Any]]:
-    """Return the rounds that have these arrays; :func:`_check_histograms` needs their owner."""
+    """Return rounds from these arrays; :func:`_check_histograms` checks them with their model."""
     module = import_module(PREDICTOR)
     n_nodes, n_bitsets = arrays["n_nodes"], arrays["n_bitsets"]
     require(n_nodes.shape == n_bitsets.shape and (n_nodes.ndim == 2 or not n_nodes.size), TREE)
@@ -170,8 +170,8 @@ def _make_rounds(arrays: Any) -> list[list[Any]]:
         require(counts.dtype.kind == "i" and (counts >= 0).all(), TREE)
         require((counts <= len(whole)).all() and counts.sum() == len(whole), TREE)
         parts.append(np.split(whole, np.cumsum(counts)[:-1]))
-    trees = iter([module.TreePredictor(*own) for own in zip(*parts, strict=True)])
-    return [[next(trees) for _ in one] for one in n_nodes]
+    trees = iter([module.TreePredictor(*arrays) for arrays in zip(*parts, strict=True)])
+    return [[next(trees) for _ in counts] for counts in n_nodes]
 
 
 def _check_nodes(
@@ -187,7 +187,7 @@ def _fields(records: Any) -> dict[str, Any]:
 
 
 def _records(fields: Any, dtype: Any) -> Any:
-    """Return records of a type of scikit-learn's, from an array for each of its fields."""
+    """Return records of one of scikit-learn's types, from an array for each field."""
     require(isinstance(fields, dict) and set(fields) == set(dtype.names), TREE)
     records = np.zeros(len(fields[dtype.names[0]]), dtype=dtype)
     for name in dtype.names:
@@ -206,8 +206,8 @@ FINISH: dict[str, Callable[[Any], None]] = {
     **dict.fromkeys((*BOOSTING, "GradientBoostingClassifier"), _make_loss),
     "IsotonicRegression": _make_interpolation,
 }
-# Attributes of these kinds are stored as arrays: how they are taken apart, and made.
-APART: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+# Attributes of these kinds are stored as arrays: functions to take them apart, and to make them.
+AS_ARRAYS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "tree": (lambda t: tree_arrays(t.n_features, t.n_outputs, t.__getstate__()), _make_tree),
     "rounds": (rounds_arrays, _make_rounds),
 }

@@ -1,8 +1,8 @@
 """Objects as JSON and arrays, and back: a closed list of classes, each rebuilt by its constructor.
 
-A value is written as JSON where JSON has it; everything else is a dict with a tag:
-``{"$": "array", "at": "3"}``. Numeric arrays go to a table of their own. Estimators are written by
-their shapes; those without one go to a list of foreign ones, which skops stores.
+What JSON knows is written as JSON, and everything else as a dict with a tag:
+``{"$": "array", "at": "3"}``. Numeric arrays go to a separate table. Estimators are written by
+their shapes; those without a shape go to a list of foreign estimators, which skops stores.
 """
 
 from __future__ import annotations
@@ -20,36 +20,40 @@ from sklearn.base import BaseEstimator
 from fareg import calibration, classifiers, groups, paper, shift
 from fareg._levels import LevelCoding, Levels
 from fareg._validation import InvalidInputError, require
-from fareg.persistence._shapes import FUNCTIONS, NAMED, SHAPES, name_of, state_of
+from fareg.persistence._shapes import FUNCTIONS, NAMED, SHAPES, shaped_state, stored_name
 
 CLASSIFIERS: dict[str, Any] = {
     cls.__name__: cls for cls in (*classifiers.CLASSIFIERS, paper.PublishedFaReGClassifier)
 }
-OWN: dict[str, Any] = {cls.__name__: cls for cls in classifiers.OWN_ESTIMATORS}
-ESTIMATORS: dict[str, Any] = {**CLASSIFIERS, **OWN, "NetworkLearner": paper.NetworkLearner}
+READERS: dict[str, Any] = {cls.__name__: cls for cls in classifiers.OWN_ESTIMATORS}
+ESTIMATORS: dict[str, Any] = {
+    **CLASSIFIERS,
+    **READERS,
+    "NetworkLearner": paper.NetworkLearner,
+}
 ROOMS: tuple[Any, ...] = (calibration, groups, classifiers, paper, shift)
 RECORDS: dict[str, Any] = {
     cls.__name__: cls
     for cls in (Levels, LevelCoding, *(record for room in ROOMS for record in room.RECORDS))
 }
 NUMERIC = "biuf"  # kinds of arrays that go to the table
-FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # JSON has none of them
+FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # unknown to JSON
 LEFT_OUT = {"$": "left out"}  # an estimator that is not in the file
-MAX_DEPTH = 100  # nodes inside each other
-FREE_BYTES = 1 << 24  # of texts of fixed width, next to a multiple of what the file has
+MAX_DEPTH = 100  # of nested nodes
+FREE_BYTES = 1 << 24  # of fixed-width texts, in addition to a multiple of the file's size
 MAX_EMPTY = 1 << 20  # rows of an array without values
 
 
 @dataclass
 class Writer:
-    """Turn objects into JSON, collecting arrays and foreign estimators on the way."""
+    """Turns objects into JSON, and collects arrays and foreign estimators."""
 
     left_out: tuple[Any, ...] = ()
     arrays: dict[str, Any] = field(default_factory=dict)
     foreign: list[Any] = field(default_factory=list)
     written: dict[int, int] = field(default_factory=dict)  # numbers of estimators, by id
     names: dict[int, str] = field(default_factory=dict)  # of arrays in the table, by id
-    kept: list[Any] = field(default_factory=list)  # so that no other object gets an id meanwhile
+    kept: list[Any] = field(default_factory=list)  # kept alive, so that no id is used again
 
     def write(self, value: Any, where: str) -> Any:
         """Return ``value`` as JSON; ``where`` names it in errors."""
@@ -57,7 +61,7 @@ class Writer:
             return value
         if type(value) is float and math.isfinite(value):
             return value
-        if any(value is one for one in self.left_out) and not is_own(value):
+        if any(value is model for model in self.left_out) and not reads_probabilities(value):
             return LEFT_OUT
         for kinds, method in self._TABLE:
             if isinstance(value, kinds):
@@ -77,9 +81,9 @@ class Writer:
 
     def _array(self, value: Any, where: str) -> Any:
         if value.dtype.kind in NUMERIC and value.dtype.itemsize <= 8:
-            # Matrix products round by memory layout, so it is kept: answers stay equal to the bit.
+            # Keep the memory layout: matrix products round by it, and answers are equal to the bit.
             by_columns = bool(np.isfortran(value))
-            # parts of one calibration share their scores, which are written once
+            # parts of a calibration share their scores, which are written once
             name = self.names.setdefault(id(value), str(len(self.arrays)))
             self.arrays.setdefault(name, np.asarray(value.T if by_columns else value, order="C"))
             self.kept.append(value)
@@ -93,18 +97,18 @@ class Writer:
         raise _no_form(where, f"an array of dtype {dtype}")
 
     def _record(self, value: Any, where: str) -> Any:
-        held = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
-        return {"$": "record", "class": type(value).__name__, "fields": self._items(held, where)}
+        parts = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+        return {"$": "record", "class": type(value).__name__, "fields": self._items(parts, where)}
 
     def _estimator(self, value: Any, where: str) -> Any:
         name = type(value).__name__
         if type(value) is not ESTIMATORS.get(name):
             return self._shaped(value, where)
         parameters = value.get_params(deep=False)
-        made_anew = {*parameters, "parameters_"}
-        fitted = {key: v for key, v in vars(value).items() if key not in made_anew}
-        if odd := [key for key in fitted if not is_fitted_name(key)]:
-            raise InvalidInputError(f"cannot save {where}: {name} has no attribute {odd[0]}")
+        not_fitted = {*parameters, "parameters_"}
+        fitted = {key: v for key, v in vars(value).items() if key not in not_fitted}
+        if unknown := [key for key in fitted if not is_fitted_name(key)]:
+            raise InvalidInputError(f"cannot save {where}: delete its attribute {unknown[0]}")
         return {
             "$": "object",
             "class": name,
@@ -113,33 +117,33 @@ class Writer:
         }
 
     def _shaped(self, value: Any, where: str) -> Any:
-        """Write an estimator by its shape, once however often it is met."""
+        """Write an estimator by its shape; one that occurs again is only referred to."""
         if id(value) in self.written:
             return {"$": "again", "at": self.written[id(value)]}
-        state = state_of(value)
+        state = shaped_state(value)
         if state is None:
             node = {"$": "foreign", "at": len(self.foreign)}
             self.foreign.append(value)
         else:
-            held = self._items(state, where)
-            node = {"$": "estimator", "class": type(value).__name__, "state": held}
+            parts = self._items(state, where)
+            node = {"$": "estimator", "class": type(value).__name__, "state": parts}
         self.kept.append(value)
         return {**node, "id": self.written.setdefault(id(value), len(self.written))}
 
     def _other(self, value: Any, where: str) -> Any:
-        if (name := name_of(value)) is not None:
+        if (name := stored_name(value)) is not None:
             return {"$": "named", "name": name}
-        if isinstance(value, functools.partial) and name_of(value.func) in FUNCTIONS:
+        if isinstance(value, functools.partial) and stored_name(value.func) in FUNCTIONS:
             parts = [value.func, list(value.args), dict(value.keywords)]
             return {"$": "partial", "of": self._list(parts, where)}
-        # parts of estimators that are none themselves, and models that are not scikit-learn's
+        # parts of estimators, and models that are no scikit-learn estimators
         if type(value).__name__ in SHAPES or hasattr(value, "predict_proba"):
             return self._shaped(value, where)
         if callable(value):
             named = getattr(value, "__qualname__", type(value).__name__)
             raise InvalidInputError(
                 f"cannot save {where}={named}: a model file holds no code; use a name or a list of "
-                "columns instead of a function of your own"
+                "columns instead of your own function"
             )
         raise _no_form(where, f"an object of type {type(value).__module__}.{type(value).__name__}")
 
@@ -160,7 +164,7 @@ class Writer:
         ),
         (tuple(RECORDS.values()), _record),
         (BaseEstimator, _estimator),
-        # whoever predicts draws nothing, so generators are left out
+        # prediction draws no random numbers, so generators are left out
         ((np.random.Generator, np.random.RandomState), lambda self, v, at: None),
         (slice, lambda self, v, at: {"$": "slice", "ends": [v.start, v.stop, v.step]}),
     )
@@ -172,10 +176,10 @@ def _no_form(where: str, what: str) -> InvalidInputError:
 
 @dataclass
 class Reader:
-    """Rebuild what :class:`Writer` wrote."""
+    """Rebuilds what :class:`Writer` wrote."""
 
     arrays: dict[str, Any]
-    n_bytes: int  # of the file
+    n_bytes: int  # size of the file
     foreign: Callable[[], list[Any]] = list
     given: Any = None
     made: dict[int, Any] = field(default_factory=dict)
@@ -214,7 +218,7 @@ class Reader:
         dtype = np.dtype(node["dtype"])
         require(dtype.kind in "OU" and dtype.itemsize > 0, f"an array of dtype {dtype}")
         require(max(node["shape"], default=0) <= max(MAX_EMPTY, len(node["items"])), "an array")
-        if dtype.kind == "U":  # each text takes as many bytes as the type says
+        if dtype.kind == "U":  # every text takes the full width of the type
             self.text_bytes += dtype.itemsize * len(node["items"])
             require(self.text_bytes <= FREE_BYTES + 16 * self.n_bytes, "the size of its texts")
         flat = np.empty(len(node["items"]), dtype=dtype)
@@ -238,7 +242,7 @@ class Reader:
 
     def _partial(self, node: dict[str, Any]) -> Any:
         function, args, keywords = self.read(node["of"])
-        require(name_of(function) in FUNCTIONS, "a score")
+        require(stored_name(function) in FUNCTIONS, "a score")
         require(all(isinstance(a, float | int) for a in [*args, *keywords.values()]), "a score")
         return functools.partial(function, *args, **keywords)
 
@@ -265,11 +269,11 @@ class Reader:
     }
 
 
-def is_own(estimator: Any) -> bool:
-    """Tell whether an estimator is one of fareg's that read probabilities."""
-    return type(estimator) is OWN.get(type(estimator).__name__)
+def reads_probabilities(estimator: Any) -> bool:
+    """Return whether an estimator is one of fareg's that read probabilities."""
+    return type(estimator) is READERS.get(type(estimator).__name__)
 
 
 def is_fitted_name(name: str) -> bool:
-    """Tell scikit-learn's names of fitted attributes: ``classes_``, but nothing private."""
+    """Return whether scikit-learn would give a fitted attribute this name, such as ``classes_``."""
     return name.isidentifier() and name.endswith("_") and not name.startswith("_")

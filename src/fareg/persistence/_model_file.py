@@ -1,4 +1,4 @@
-"""Save and load: state as JSON, arrays as safetensors, foreign estimators through skops."""
+"""Save and load: state as JSON, arrays as safetensors, foreign estimators by skops."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from fareg._words import first_line, json_types, shown
 from fareg.classifiers import ConformalClassifier, SplitConformalClassifier
 from fareg.persistence import _skops
 from fareg.persistence._archive import Archive, write_archive
-from fareg.persistence._codec import CLASSIFIERS, LEFT_OUT, Reader, Writer, is_own
+from fareg.persistence._codec import CLASSIFIERS, LEFT_OUT, READERS, Reader, Writer
 from fareg.persistence._seen import SeenRows
 
 ARRAYS, FOREIGN, SEEN = "arrays.safetensors", "foreign.skops", "seen.safetensors"
-READERS = ("ProbabilityColumns", "ProbabilityArrays")  # these stand where an estimator would
-KINDS: dict[str, Any] = {
+MANIFEST_TYPES: dict[str, Any] = {
     "class": str,
     "n_features": int,
     "columns": list | None,
@@ -37,30 +36,31 @@ KINDS: dict[str, Any] = {
     "metadata": dict,
 }
 LIBRARIES = ("fareg", "numpy", "pandas", "scikit-learn", "skops", "xgboost", "lightgbm")
-# Users may note what they like next to fareg's own notes, which are known by their shape: what
-# fareg fit always notes (fareg calibrate keeps it), and what fareg calibrate notes.
-FIT = {"columns", "target", "data", "estimator", "date", "seed"}
-CALIBRATED = {"data", "rows", "left_out"}
+# Users may add notes of any kind. Those of fareg are recognised by their keys: the notes of fareg
+# fit, which fareg calibrate keeps, and the note of fareg calibrate.
+FIT_KEYS = {"columns", "target", "data", "estimator", "date", "seed"}
+CALIBRATED_KEYS = {"data", "rows", "left_out"}
 COLUMN_KINDS = {"number", "text", "date"}
 
 
 @dataclass(frozen=True, eq=False)
 class ModelFile:
-    """A model file that was opened once; the classifier is made when it is first asked for.
+    """A model file that was opened once; the classifier is made when it is first needed.
 
-    It is handed to other processes as its path and its SHA-256: each opens the file by itself, once
-    for all its tasks, and refuses one that was changed meanwhile.
+    Other processes get its path and its SHA-256. Each opens the file once for all its tasks, and
+    refuses a file that has changed in the meantime.
 
     Attributes
     ----------
     classifier : the fitted classifier, as :func:`fareg.load` returns it
     columns : dict of name -> kind, or None
-        The columns that the classifier reads, next to its table too, and whether they hold
-        ``"number"``, ``"text"`` or ``"date"``; None if it was fitted on an array without names.
+        The columns that the classifier needs, including a separate frame of sensitive features,
+        and what they hold: ``"number"``, ``"text"`` or ``"date"``; None if it was fitted on an
+        array without names.
     notes : dict
         The ``metadata`` that was saved.
     seen : SeenRows or None
-        What the file remembers of the rows that trained or calibrated the model.
+        A fingerprint of the rows that trained or calibrated the model.
     sha256 : str
 
     Examples
@@ -81,7 +81,7 @@ class ModelFile:
 
     path: str
     trusted: tuple[str, ...]
-    estimator: Any  # the fitted model that was given, if any
+    estimator: Any  # the fitted model that the caller passed, if any
     archive: Archive
 
     @classmethod
@@ -93,7 +93,7 @@ class ModelFile:
         trusted: Sequence[str] | None = None,
         estimator: Any = None,
     ) -> ModelFile:
-        """Read a model file, and check it against its checksums; see :func:`fareg.load`."""
+        """Read a model file and check its checksums; see :func:`fareg.load`."""
         if isinstance(trusted, str):
             raise InvalidInputError(f"trusted must be a list of type names, got {trusted!r}")
         with _one_error(path):
@@ -102,7 +102,7 @@ class ModelFile:
         return cls(str(path), tuple(trusted or ()), estimator, archive)
 
     def __reduce__(self) -> Any:
-        return _opened_again, (str(Path(self.path).resolve()), self.sha256, self.trusted)
+        return _reopen, (str(Path(self.path).resolve()), self.sha256, self.trusted)
 
     @property
     def sha256(self) -> str:
@@ -115,22 +115,22 @@ class ModelFile:
 
     @cached_property
     def fit_notes(self) -> dict[str, Any]:
-        """The notes of ``fareg fit``, {} if there are none or a user wrote them."""
+        """The notes of ``fareg fit``; {} if there are none, or if a user wrote others."""
         notes, columns = self.notes, self.notes.get("columns")
-        is_own = (
-            notes.keys() >= FIT
+        is_from_fit = (
+            notes.keys() >= FIT_KEYS
             and isinstance(columns, dict)
             and list(columns) == self.archive.manifest["columns"]
             and set(map(str, columns.values())) <= COLUMN_KINDS
             and ("verdict" not in notes or _is_verdict(notes["verdict"]))
         )
-        return notes if is_own else {}
+        return notes if is_from_fit else {}
 
     @property
     def calibrated_note(self) -> dict[str, Any]:
-        """The note of ``fareg calibrate``, {} if there is none."""
+        """The note of ``fareg calibrate``; {} if there is none."""
         note = self.notes.get("calibrated")
-        return note if isinstance(note, dict) and note.keys() >= CALIBRATED else {}
+        return note if isinstance(note, dict) and note.keys() >= CALIBRATED_KEYS else {}
 
     @cached_property
     def seen(self) -> SeenRows | None:
@@ -140,13 +140,13 @@ class ModelFile:
 
     @cached_property
     def columns(self) -> dict[str, str] | None:
-        # A file of ``fareg fit`` tells what the columns held in all rows, not in some of them.
+        # The notes of ``fareg fit`` cover all rows of the table, the classifier saw only some.
         kinds = self.fit_notes.get("columns", self.classifier.column_kinds_)
         return None if kinds is None else {**kinds, **self.beside}
 
     @property
     def beside(self) -> dict[str, str]:
-        """Sensitive features next to the table that the sets depend on, with what they hold."""
+        """The kinds of sensitive features in a separate frame, if sets depend on them."""
         kinds = getattr(self.classifier, "sensitive_kinds_", None)
         split = isinstance(self.classifier, SplitConformalClassifier)
         return {} if kinds is None or split else kinds
@@ -154,9 +154,9 @@ class ModelFile:
     @cached_property
     def classifier(self) -> Any:
         with _one_error(self.path):
-            return self._made()
+            return self._build()
 
-    def _made(self) -> Any:
+    def _build(self) -> Any:
         state, estimator = self.archive.manifest["state"], self.estimator
         stored = state["fitted"]["estimator_"]
         if estimator is not None:
@@ -178,21 +178,21 @@ class ModelFile:
         clf = Reader(self._arrays, self.archive.size, foreign, estimator).read(state)
         require(type(clf).__name__ in CLASSIFIERS and clf.__sklearn_is_fitted__(), "the classifier")
         _check_estimator(clf)
-        for key, value in _words(clf).items():
+        for key, value in _header(clf).items():
             require(self.archive.manifest[key] == value, f"{key} of the manifest")
         clf.check()
         return clf
 
     def describe(self) -> dict[str, Any]:
-        """Return what the file says about itself, without making the estimator.
+        """Describe the file without making the estimator.
 
         Returns
         -------
         dict
             ``class``, ``parameters``, ``columns``, ``classes``, ``versions``, ``metadata``,
-            ``has_estimator``, ``needs_estimator`` (whether it was left out and :func:`fareg.load`
-            needs it; a model that reads probabilities neither has nor needs one), ``untrusted``
-            (types that :func:`fareg.load` asks to name), ``n_calibration``,
+            ``has_estimator``, ``needs_estimator`` (whether it was left out, so that you must pass
+            it to :func:`fareg.load`; a model that reads probabilities neither has nor needs one),
+            ``untrusted`` (types that you must trust in :func:`fareg.load`), ``n_calibration``,
             ``n_calibration_clusters`` (None if there were no clusters), ``bytes``, ``sha256``, and
             for FaReG ``groups``, a list of dicts.
         """
@@ -201,42 +201,42 @@ class ModelFile:
             fitted, parameters = manifest["state"]["fitted"], manifest["state"]["parameters"]
             estimator = fitted["estimator_"]
             is_left_out = estimator == LEFT_OUT
-            reads_probabilities = isinstance(estimator, dict) and estimator.get("class") in READERS
-            told = {
-                **{key: manifest[key] for key in KINDS},
-                "parameters": {k: _plain(v) for k, v in parameters.items() if k != "estimator"},
+            is_reader = isinstance(estimator, dict) and estimator.get("class") in READERS
+            summary = {
+                **{key: manifest[key] for key in MANIFEST_TYPES},
+                "parameters": {k: _printable(v) for k, v in parameters.items() if k != "estimator"},
                 "n_calibration": fitted["n_calibration_"],
                 "n_calibration_clusters": fitted["n_calibration_clusters_"],
-                "has_estimator": not (is_left_out or reads_probabilities),
+                "has_estimator": not (is_left_out or is_reader),
                 "needs_estimator": is_left_out,
                 "untrusted": _untrusted(manifest["state"], self.archive.entries.get(FOREIGN, b"")),
                 "bytes": self.archive.size,
                 "sha256": self.sha256,
             }
-            require(type(told["n_calibration"]) is int, "n_calibration_")
-            require(isinstance(told["n_calibration_clusters"], int | None), "n_calibration_")
+            require(type(summary["n_calibration"]) is int, "n_calibration_")
+            require(isinstance(summary["n_calibration_clusters"], int | None), "n_calibration_")
             reader = Reader(self._arrays, self.archive.size)
             if isinstance(parameters.get("protect"), list | dict):  # the words of rules
                 rules = reader.read(parameters["protect"])
                 rules = rules if isinstance(rules, list | tuple) else [rules]
                 rules = [getattr(rule, "rule", rule) for rule in rules]
-                told["parameters"]["protect"] = [getattr(rule, "text", "") for rule in rules]
+                summary["parameters"]["protect"] = [getattr(rule, "text", "") for rule in rules]
             if "groups_" in fitted:
                 groups = reader.read(fitted["groups_"])
                 require(isinstance(groups, pd.DataFrame), "groups_")
-                told["groups"] = json_types(groups.to_dict("records"))
-            return told
+                summary["groups"] = json_types(groups.to_dict("records"))
+            return summary
 
     @cached_property
     def _arrays(self) -> dict[str, Any]:
-        # Arrays over the bytes of an entry cannot be written to, so they are copied.
+        # Copy the arrays: views of an entry's bytes are read-only.
         arrays = safetensors.numpy.load(self.archive.entries.pop(ARRAYS))
         return {name: array.copy() for name, array in arrays.items()}
 
 
 @functools.lru_cache(maxsize=1)
-def _opened_again(path: str, sha256: str, trusted: tuple[str, ...]) -> ModelFile:
-    """Open a model file in another process, once for all its tasks."""
+def _reopen(path: str, sha256: str, trusted: tuple[str, ...]) -> ModelFile:
+    """Open a model file in another process, once for all tasks."""
     return ModelFile.open(path, sha256=sha256, trusted=trusted)
 
 
@@ -252,22 +252,22 @@ def save(
 
     The file is a zip of ``manifest.json`` (parameters, columns, classes, library versions, and the
     estimator), ``arrays.safetensors`` (all numbers) and, for estimators whose shape fareg does not
-    know, ``foreign.skops``, which is read only if it is trusted. There is no pickle in it.
+    know, ``foreign.skops``, which is read only if it is trusted. It contains no pickle.
 
     Parameters
     ----------
     clf : fitted classifier of this package
-    path : path of the file, by custom ``*.fareg``
-        An existing file is replaced, and survives if writing fails.
+    path : path of the file, usually ``*.fareg``
+        An existing file is replaced, but stays as it is if writing fails.
     include_estimator : bool, default=True
-        Without it, ``load`` must be given the estimator. An estimator that skops cannot store is
+        If False, you must pass the estimator to ``load``. An estimator that skops cannot store is
         left out, with a warning.
     metadata : mapping, default=None
-        Notes of your own (names, numbers, lists), shown by ``fareg info``.
+        Your notes (names, numbers, lists), shown by ``fareg info``.
     seen : tuple (X, y) or SeenRows, default=None
-        Rows that trained or calibrated the model, with their labels. The file remembers a
-        fingerprint of them, eight bytes a row, and ``fareg audit`` leaves them out; if more than a
-        tenth of them equal another one, it remembers nothing.
+        Rows that trained or calibrated the model, with their labels. The file stores a fingerprint
+        of them, eight bytes a row, and ``fareg audit`` leaves them out. If more than a tenth of
+        them equal another one, it stores none.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def save(
     models = (clf.estimator_, clf.estimator)
     writer = Writer(() if include_estimator else models)
     state = writer.write(clf, "clf")
-    _check_own(clf)
+    _check_savable(clf)
     entries: dict[str, bytes] = {}
     if writer.foreign:
         try:
@@ -307,7 +307,7 @@ def save(
             state = writer.write(clf, "clf")
     if names := _untrusted(state, entries.get(FOREIGN, b"")):
         warn(
-            "the estimator holds types that load refuses unless they are named, because it runs "
+            "the estimator holds types that load refuses unless you trust them, because it runs "
             f"their code: fareg.load(path, trusted={names})"
         )
     if seen is not None and not isinstance(seen, SeenRows):
@@ -316,9 +316,9 @@ def save(
         entries[SEEN] = seen.to_bytes()
     entries[ARRAYS] = safetensors.numpy.save(writer.arrays)
     manifest = {
-        **_words(clf),
+        **_header(clf),
         "versions": _versions(),
-        "metadata": _notes(metadata or {}),
+        "metadata": _json_notes(metadata or {}),
         "state": state,
     }
     write_archive(path, manifest, entries)
@@ -333,22 +333,22 @@ def load(
 ) -> Any:
     """Read a classifier that :func:`save` wrote.
 
-    Nothing in the file is executed. scikit-learn's usual models, pipelines and encoders, and
-    fareg's own, are made from a table of the shapes that they may have, after checks that keep them
-    inside their memory. Every other type is refused by name.
+    Nothing in the file is executed. The usual models, pipelines and encoders of scikit-learn and
+    fareg are made from a table of allowed shapes, after checks that they never read outside their
+    own memory. Every other type is refused by name.
 
     Parameters
     ----------
     path : path of the file
     trusted : list of str, default=None
         Names of further types that the estimator may hold, such as ``"my_module.MyModel"``. Their
-        code runs: name them only in files of people whom you trust.
+        code runs, so do this only with files from people whom you trust.
     estimator : fitted classifier, default=None
-        The wrapped estimator, if the file has none, or instead of the one in the file.
+        The wrapped estimator, if the file has none, or to replace the one in the file.
     sha256 : str, default=None
         The SHA-256 that the file must have, as ``fareg fit`` and ``fareg info`` show it. It is
-        compared before anything in the file is looked at. The checksums inside a file find damage;
-        only this finds a file that somebody else wrote.
+        compared before anything in the file is read. The checksums inside a file detect damage;
+        only this detects a file that somebody else wrote.
 
     Returns
     -------
@@ -357,8 +357,8 @@ def load(
     Raises
     ------
     FaregError
-        If the file is damaged, cut short, no model file, written by a newer fareg, or holds types
-        that are not trusted.
+        If the file is damaged, cut short, not a model file, written by another format of fareg, or
+        holds types that you do not trust.
 
     Examples
     --------
@@ -373,7 +373,7 @@ def load(
 
 
 def describe(path: AnyPath, *, sha256: str | None = None) -> dict[str, Any]:
-    """Return what a model file says about itself; see :meth:`ModelFile.describe`.
+    """Describe a model file; see :meth:`ModelFile.describe`.
 
     Examples
     --------
@@ -390,7 +390,7 @@ def describe(path: AnyPath, *, sha256: str | None = None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TableModel:
-    """A model file behind MLflow's generic interface: tables in, tables of answers out."""
+    """A classifier with MLflow's generic interface: tables in, tables of answers out."""
 
     clf: Any
 
@@ -400,14 +400,14 @@ class TableModel:
 
 
 def load_pyfunc(path: AnyPath, model_config: Mapping[str, Any] | None = None) -> TableModel:
-    """Load a model file for MLflow, whose ``model_config`` may have ``trusted`` and ``sha256``."""
-    given = {name: (model_config or {}).get(name) for name in ("trusted", "sha256")}
-    return TableModel(load(path, **given))
+    """Load a model file for MLflow; ``model_config`` may hold ``trusted`` and ``sha256``."""
+    options = {name: (model_config or {}).get(name) for name in ("trusted", "sha256")}
+    return TableModel(load(path, **options))
 
 
 @contextmanager
 def _one_error(path: Any) -> Iterator[None]:
-    """Turn whatever a file's content leads to into one error that names the file."""
+    """Turn any error from the content of a file into one that names the file."""
     try:
         yield
     except (FaregError, MemoryError):
@@ -420,15 +420,15 @@ def _one_error(path: Any) -> Iterator[None]:
 
 
 def _is_verdict(note: Any) -> bool:
-    """Tell whether a note has the texts of a verdict."""
+    """Return whether a note has the texts of a verdict."""
     if not isinstance(note, dict) or not isinstance(note.get("next_steps"), list):
         return False
     texts = [note.get("label"), note.get("sentence"), *note["next_steps"]]
     return all(isinstance(text, str) for text in texts)
 
 
-def _words(clf: ConformalClassifier) -> dict[str, Any]:
-    """Return what the manifest says of a classifier without its state."""
+def _header(clf: ConformalClassifier) -> dict[str, Any]:
+    """Return what the manifest holds of a classifier in addition to its state."""
     names = getattr(clf, "feature_names_in_", None)
     return {
         "class": type(clf).__name__,
@@ -438,24 +438,24 @@ def _words(clf: ConformalClassifier) -> dict[str, Any]:
     }
 
 
-def _check_own(clf: ConformalClassifier) -> None:
-    """Refuse to save what could not be loaded again."""
+def _check_savable(clf: ConformalClassifier) -> None:
+    """Refuse to save a classifier that could not be loaded again."""
     changed = clf.changed_parameters()
-    why = f"{', '.join(changed)} was changed after fit and has no effect yet" if changed else ""
+    reason = f"{', '.join(changed)} was changed after fit and has no effect yet" if changed else ""
     try:
         if not changed:
             clf.check()
     except ValueError as error:
-        why = str(error)
-    if why:
+        reason = str(error)
+    if reason:
         raise InvalidInputError(
-            f"cannot save this {type(clf).__name__} ({why}); call fit(X, y) again"
+            f"cannot save this {type(clf).__name__} ({reason}); call fit(X, y) again"
         )
 
 
 def _check_manifest(manifest: dict[str, Any]) -> None:
-    """Refuse a manifest whose words have other types than those that ``save`` wrote."""
-    for key, kind in KINDS.items():
+    """Refuse a manifest whose entries have other types than ``save`` writes."""
+    for key, kind in MANIFEST_TYPES.items():
         require(isinstance(manifest[key], kind), f"{key} of the manifest")
     texts = [*manifest["classes"], *(manifest["columns"] or ()), *manifest["versions"].values()]
     require(all(isinstance(text, str) for text in texts), "the names in the manifest")
@@ -464,14 +464,12 @@ def _check_manifest(manifest: dict[str, Any]) -> None:
 def _untrusted(state: dict[str, Any], foreign: bytes) -> list[str]:
     """Return the types in a file that must be trusted by name, without making anything."""
     is_needed = any(node.get("$") == "foreign" for node in _skops.nodes(state))
-    return _skops.types(foreign) if foreign and is_needed else []
+    return _skops.named_types(foreign) if foreign and is_needed else []
 
 
 def _check_estimator(clf: ConformalClassifier) -> None:
     """Refuse an estimator that is not the one the classifier was calibrated with."""
     model = clf.estimator_
-    if is_own(model) and hasattr(model, "check"):
-        model.check()
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
         raise InvalidInputError(
             f"estimator must be a fitted classifier with predict_proba, got {type(model).__name__}"
@@ -490,7 +488,7 @@ def _check_estimator(clf: ConformalClassifier) -> None:
 
 
 def _check_seen(seen: Any, n_features: int) -> tuple[Any, Any]:
-    """Return the pair of rows and labels that a model has seen, after checks."""
+    """Return the rows and labels that a model has seen, after checks."""
     X, y = seen if isinstance(seen, tuple) and len(seen) == 2 else ([], None)
     if y is None or len(column_names(X)) != n_features or len(X) != len(y):
         raise InvalidInputError(
@@ -509,19 +507,19 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _plain(node: Any) -> Any:
-    """Return a parameter as something to print."""
+def _printable(node: Any) -> Any:
+    """Return a stored parameter in a form that can be printed."""
     if isinstance(node, list):
-        return [_plain(item) for item in node]
+        return [_printable(item) for item in node]
     if not isinstance(node, dict) or "$" not in node:
         return node
     if node["$"] == "tuple":
-        return _plain(node["items"])
+        return _printable(node["items"])
     return node.get("name") or node.get("class") or node["$"]
 
 
-def _notes(metadata: Mapping[str, Any]) -> Any:
-    """Return notes in the types of JSON; arrays become lists, and NaN becomes None."""
+def _json_notes(metadata: Mapping[str, Any]) -> Any:
+    """Return notes as JSON types; arrays become lists, and NaN becomes None."""
     try:
         text = json.dumps(dict(metadata), default=lambda value: value.tolist())
     except (TypeError, ValueError, AttributeError) as error:

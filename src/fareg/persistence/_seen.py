@@ -1,4 +1,4 @@
-"""A fingerprint of the rows that a model has seen, so that nobody tests it on them unaware."""
+"""A fingerprint of the rows that a model has seen, so that nobody tests it on them by mistake."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from fareg._rows import row_hashes
 from fareg._validation import BoolArray, require
 
 SALT_BYTES = 16
-MAX_REPEATED = 0.1  # share of rows that may equal another one
+MAX_REPEATED = 0.1  # largest share of rows that equal another row
 
 
 @dataclass(frozen=True, eq=False)
 class SeenRows:
     """Sorted 64-bit hashes of rows with their labels, eight bytes each.
 
-    The hash is keyed by a random salt and cannot be turned back into a row. Whoever has both the
-    file and a row can ask whether it is one of them; that is what it is for. A row is taken for a
-    used one if it equals one, in the columns that the model reads and in the label. Where more than
-    1% of the rows would equal another one, as with rounded probabilities, the further columns of
-    the table are compared too, if it has any; where still a tenth would, nothing is remembered,
-    because new rows would be taken for used ones.
+    The hash is keyed by a random salt and cannot be turned back into a row. But anyone who has the
+    file and a row can check whether the model has seen it; that is its purpose. A row counts as
+    seen if it equals a seen row in the columns that the model reads and in the label. If more than
+    1% of the rows equal another one, as with rounded probabilities, the further columns of the
+    table are compared too, if there are any. If more than a tenth still do, nothing is remembered,
+    because new rows would count as seen.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class SeenRows:
 
     salt: bytes
     hashes: Any  # uint64, sorted
-    names: tuple[str, ...] = ()  # columns next to those of the model
+    names: tuple[str, ...] = ()  # columns that the model does not read
 
     @classmethod
     def of(
@@ -60,37 +60,38 @@ class SeenRows:
     ) -> SeenRows | None:
         """Remember the rows of a table with their labels; None if too many equal another one.
 
-        ``further`` are the ``row_hashes`` of the columns ``names`` next to the table; ``rows`` says
-        which rows, so that the table need not be copied.
+        ``further`` are the ``row_hashes`` of ``names``, columns that the model does not read.
+        ``rows`` selects rows, so that the table need not be copied.
         """
         salt = secrets.token_bytes(SALT_BYTES)
-        few = MAX_REPEATED / 10 if names else MAX_REPEATED
-        ways: list[tuple[Any, Any, float]] = [((), None, few)]
-        ways += [(tuple(names), further, MAX_REPEATED)] if names else []
-        for known_by, beside, limit in ways:
-            hashes, counts = np.unique(_digests(X, y, salt, beside)[rows], return_counts=True)
+        limit = MAX_REPEATED / 10 if names else MAX_REPEATED
+        attempts: list[tuple[Any, Any, float]] = [((), None, limit)]
+        attempts += [(tuple(names), further, MAX_REPEATED)] if names else []
+        for columns, column_hashes, limit in attempts:
+            digests = _digests(X, y, salt, column_hashes)[rows]
+            hashes, counts = np.unique(digests, return_counts=True)
             if counts[counts > 1].sum() <= limit * counts.sum():
-                return cls(salt, hashes, known_by)
+                return cls(salt, hashes, columns)
         return None
 
     def contains(self, X: Any, y: Any, beside: Any = None) -> BoolArray:
-        """Tell which rows equal a seen one; ``beside`` is a frame with the further columns.
+        """Return which rows equal a seen one; ``beside`` is a frame with the further columns.
 
-        Without these columns, no row is known.
+        Without these columns, no row counts as seen.
         """
         if not self.knows(() if beside is None else beside):
             return np.zeros(len(X), dtype=bool)
         return np.isin(self._hashed(X, y, beside), self.hashes)
 
     def with_rows(self, X: Any, y: Any, beside: pd.DataFrame) -> SeenRows | None:
-        """Remember further rows too; None if they lack columns by which rows are known."""
+        """Remember more rows; None if they lack columns that are compared."""
         if not self.knows(beside):
             return None
         hashes = np.union1d(self.hashes, self._hashed(X, y, beside))
         return SeenRows(self.salt, hashes, self.names)
 
     def knows(self, columns: Any) -> bool:
-        """Tell whether rows with these columns next to those of the model can be compared."""
+        """Return whether rows with these further columns can be compared."""
         return set(self.names) <= set(columns)
 
     def _hashed(self, X: Any, y: Any, beside: Any) -> Any:
@@ -99,7 +100,7 @@ class SeenRows:
 
     @staticmethod
     def left_out(n: int, n_all: int) -> str:
-        """Return the sentence that says how many rows are left out, and why."""
+        """Return a sentence about rows that are left out."""
         return (
             f"{n} of {n_all} rows equal rows that were used to train or calibrate this model, and "
             "are left out"
@@ -107,14 +108,13 @@ class SeenRows:
 
     def to_bytes(self) -> bytes:
         """Return the fingerprint as an entry of a model file."""
-        names = json.dumps(self.names).encode()
-        texts = {"salt": self.salt, "names": names}
+        texts = {"salt": self.salt, "names": json.dumps(self.names).encode()}
         arrays = {name: np.frombuffer(text, np.uint8) for name, text in texts.items()}
         return safetensors.numpy.save({**arrays, "hashes": self.hashes})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> SeenRows:
-        """Read what :meth:`to_bytes` wrote, after checks that it is a fingerprint."""
+        """Read and check what :meth:`to_bytes` wrote."""
         arrays = safetensors.numpy.load(content)
         salt, text, hashes = (arrays[name] for name in ("salt", "names", "hashes"))
         names = json.loads(text.tobytes())
@@ -127,8 +127,8 @@ class SeenRows:
 
 
 def _digests(X: Any, y: Any, salt: bytes, further: Any = None) -> Any:
-    """Return one 64-bit hash per row, alike for a number whichever type held it."""
-    # Labels are compared as text, so 1, 1.0 and "1" are one label, and True is "True".
+    """Return one 64-bit hash per row, the same for a number of any type."""
+    # Labels are compared as text: 1, 1.0 and "1" are one label, and True is "True".
     labels = np.array([str(label) for label in y], dtype=object).reshape(-1, 1)
     parts = [row_hashes(canonical(X), 0), row_hashes(canonical(labels), 0)]
     parts += [] if further is None else [further]

@@ -1,18 +1,18 @@
 """The estimators that a model file may hold, each with the exact shape of its state.
 
-A file from a stranger is read by ``SHAPES`` alone. The file gives the name of a class; the table
-says where that class is imported from, which attributes it may have next to its parameters, and the
-kind of each. Nothing else is made: no other attribute, and no function and no type but those of
-``NAMED``. For each class, what scikit-learn does with these attributes when it predicts was read;
-where compiled code follows their numbers unchecked, ``_checks`` follows them first. Attributes that
-only training needs, such as losses and random generators, are not stored. Models whose attributes
-are rows of people, such as nearest neighbours, are left out. An estimator with anything else in it
-is left to skops, and whoever loads it must trust it by name.
+A file from a stranger is read only by ``SHAPES``. The file gives the name of a class. The table
+says where that class is imported from, which attributes it may have in addition to its parameters,
+and the kind of each. Nothing else is made: no other attribute, and no functions or types but those
+of ``NAMED``. For each class, we have read what scikit-learn does with these attributes when it
+predicts. Where compiled code follows their numbers unchecked, ``_checks`` checks them first.
+Attributes that only training needs, such as losses and random generators, are not stored. Models
+that store rows of people, such as nearest neighbours, are left out. skops stores all other
+estimators, and users must trust them by name to load them.
 
-A kind is a name of ``KINDS``; ``=k``, a number that equals a size; ``k,d``, an array of numbers
+A kind is a name in ``KINDS``; ``=k``, a number that equals a size; ``k,d``, an array of numbers
 with these sizes, and ``k,d?``, such an array or None; ``list of kind``; or ``kind + kind``, a tuple
 of these. The sizes k (classes), r (rows of coefficients, trees of a round: one for two classes) and
-d (columns) are those of the estimator; other letters must mean one size throughout it.
+d (columns) are those of the estimator; any other letter means the same size throughout it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from fareg.persistence import _checks as checks
 
 MAX_JOBS = 256
 OUTPUTS = ("default", "pandas", "polars")
-# How histogram gradient boosting reads the numbers next to its categories.
+# How histogram gradient boosting reads columns that are not categorical.
 READ_FLOATS = partial(check_array, dtype=[np.float64], ensure_all_finite=False)
-# Functions that a file refers to by name.
+# Functions that a file may name.
 FUNCTIONS: dict[str, Any] = {
     **{f"fareg.scores.{name}": score for name, score in scores.SCORES.items()},
     **{f"fareg.encoding.{function.__name__}": function for function in ENCODER_FUNCTIONS},
     **{f"numpy.{name}": getattr(np, name) for name in ("exp", "log", "log1p", "sqrt")},
     "float64 numbers": READ_FLOATS,
 }
-# Types of numbers and of columns, and forms of arrays, that a file refers to by name.
+# Types of numbers, columns and arrays that a file may name.
 TYPES: dict[str, Any] = {
     **{kind.__name__: kind for kind in (bool, float, int, object, str)},
     **{f"numpy.{np.dtype(code).name}": np.dtype(code).type for code in "?bBhHiIlLefd"},
@@ -56,8 +56,8 @@ NAMED = {**FUNCTIONS, **TYPES, **DTYPES}
 Sizes = dict[str, Any]
 
 
-def name_of(value: Any) -> str | None:
-    """Return the name by which a file refers to a function, a type or a form of arrays, or None."""
+def stored_name(value: Any) -> str | None:
+    """Return the name of a function or type in files, or None."""
     if isinstance(value, partial) and value.func is check_array:
         same = (value.args, value.keywords) == (READ_FLOATS.args, READ_FLOATS.keywords)
         return "float64 numbers" if same else None
@@ -67,12 +67,12 @@ def name_of(value: Any) -> str | None:
 
 
 def is_label(value: Any) -> bool:
-    """Tell a text, a number or nothing."""
+    """Return whether a value is a text, a number or None."""
     return value is None or isinstance(value, str | bool | int | float | np.number | np.bool_)
 
 
 def is_data(value: Any) -> bool:
-    """Tell values that only hold values: no object with methods of its own, and no function."""
+    """Return whether a value is plain data: no function, and no object with its own methods."""
     if type(value) is np.ndarray:
         return value.dtype.kind in "biufU" or (
             value.dtype.kind == "O" and all(map(is_label, value.flat))
@@ -84,7 +84,7 @@ def is_data(value: Any) -> bool:
     if type(value) is slice:
         ends = (value.start, value.stop, value.step)
         return all(end is None or type(end) is int for end in ends)
-    return is_label(value) or name_of(value) in (TYPES.keys() | DTYPES.keys())
+    return is_label(value) or stored_name(value) in (TYPES.keys() | DTYPES.keys())
 
 
 def _is_model(value: Any) -> bool:
@@ -97,7 +97,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _are_trees(trees: Any, sizes: Sizes, n_classes: int) -> bool:
-    """Tell fitted decision trees that read the columns of their owner and know its classes."""
+    """Return whether these are fitted decision trees with their model's columns and classes."""
     return all(
         type(tree).__name__.startswith(("DecisionTree", "ExtraTree"))
         and _is_model(tree)
@@ -109,7 +109,7 @@ def _are_trees(trees: Any, sizes: Sizes, n_classes: int) -> bool:
 
 
 def _is_first(value: Any, sizes: Sizes) -> bool:
-    """Tell what gradient boosting begins with."""
+    """Return whether gradient boosting can begin with this value."""
     is_dummy = type(value).__name__ == "DummyClassifier"
     return value == "zero" if type(value) is str else is_dummy and value.n_classes_ == sizes["k"]
 
@@ -132,7 +132,7 @@ KINDS: dict[str, Callable[[Any, Sizes], bool]] = {
     "first": _is_first,
     "steps": lambda v, s: bool(v) and fits(v, "list of text + part", s),
     "selection": lambda v, s: is_data(v) or type(v).__name__ == "make_column_selector",
-    "function": lambda v, s: v is None or name_of(v) in FUNCTIONS,
+    "function": lambda v, s: v is None or stored_name(v) in FUNCTIONS,
     "output": lambda v, s: v in ({}, *({"transform": way} for way in OUTPUTS)),
     "jobs": lambda v, s: v is None or (type(v) is int and abs(v) <= MAX_JOBS),
     "seed": lambda v, s: is_label(v) or isinstance(v, np.random.RandomState | np.random.Generator),
@@ -149,7 +149,7 @@ KINDS: dict[str, Callable[[Any, Sizes], bool]] = {
 }
 
 
-def sizes_of(thing: Any) -> Sizes:
+def known_sizes(thing: Any) -> Sizes:
     """Return the sizes that the kinds of an estimator's attributes refer to."""
     classes: Any = getattr(thing, "classes_", None)
     has_classes = isinstance(classes, np.ndarray)
@@ -160,13 +160,13 @@ def sizes_of(thing: Any) -> Sizes:
 
 
 def fits(value: Any, kind: str, sizes: Sizes) -> bool:
-    """Tell whether a value is of a kind, and learn the sizes that the kind names."""
+    """Return whether a value is of a kind, and add new sizes to ``sizes``."""
     if kind.startswith("list of "):
         return type(value) is list and all(fits(v, kind[8:], sizes) for v in value)
     if " + " in kind:
         kinds = kind.split(" + ")
-        same = type(value) is tuple and len(value) == len(kinds)
-        return same and all(fits(v, k, sizes) for v, k in zip(value, kinds, strict=True))
+        is_tuple = type(value) is tuple and len(value) == len(kinds)
+        return is_tuple and all(fits(v, k, sizes) for v, k in zip(value, kinds, strict=True))
     if kind in KINDS:
         return bool(KINDS[kind](value, sizes))
     if kind.startswith("="):
@@ -188,7 +188,7 @@ def _kinds(text: str) -> dict[str, str]:
     return {name: kind for names, kind in lines for name in names.split()}
 
 
-# Parameters of all classes; those that are not listed are data. A memory would write files.
+# Kinds of parameters in all classes; unlisted ones are data. A memory could write files.
 PARAMETERS = _kinds("""
     estimator init remainder: part
     classifier: model
@@ -201,15 +201,15 @@ PARAMETERS = _kinds("""
     random_state: seed
     verbose_feature_names_out: flag
 """)
-# Further attributes that any class may have.
+# Attributes that any class may have.
 FITTED = _kinds("""
     _sklearn_output_config: output
     classes_: labels
     feature_names_in_: names
     n_features_in_: count
 """)
-# Attributes that only training needs, or that are made anew.
-LEFT_OUT = _kinds("""
+# Attributes that only training needs, or that are computed when a file is read.
+NOT_STORED = _kinds("""
     _loss _loss_function_ _metadata_request _optimizer _scorer _tree f_: none
     _feature_subsample_rng _random_seed _random_state _rng: none
 """).keys()
@@ -217,7 +217,7 @@ LEFT_OUT = _kinds("""
 
 @dataclass(frozen=True)
 class Shape:
-    """What an object of a class may hold."""
+    """What objects of a class may hold."""
 
     module: str
     name: str
@@ -225,7 +225,7 @@ class Shape:
 
     @cached_property
     def cls(self) -> Any:
-        """The class, imported by the names in this file."""
+        """The class, imported by the names in this module."""
         return getattr(importlib.import_module(self.module), self.name)
 
     @cached_property
@@ -234,38 +234,40 @@ class Shape:
         return {p.name: p.default for p in inspect.signature(self.cls).parameters.values()}
 
     def state(self, thing: Any) -> dict[str, Any]:
-        """Return the attributes of an object that are stored, after all checks."""
+        """Return the stored attributes of an object, after all checks."""
         self.verify(thing)
-        kept = {name: getattr(thing, name) for name in self._stored(thing)}
-        ways = {name: checks.APART.get(self.kind(name)) for name in kept}
-        return {name: way[0](kept[name]) if way else kept[name] for name, way in ways.items()}
+        state = {name: getattr(thing, name) for name in self._stored(thing)}
+        for name, value in state.items():
+            if arrays := checks.AS_ARRAYS.get(self.kind(name)):
+                state[name] = arrays[0](value)
+        return state
 
     def make(self, state: dict[str, Any]) -> Any:
         """Return the object with these attributes, after all checks."""
-        own = {name: state.get(name, default) for name, default in self.defaults.items()}
-        given = [value is not inspect.Parameter.empty for value in own.values()]
-        require(all(given), f"the parameters of {self.name}")
-        thing = self.cls(**own)
-        for name in [name for name in state if name not in own]:
-            way = checks.APART.get(self.kind(name))
-            vars(thing)[name] = way[1](state[name]) if way else state[name]
+        parameters = {name: state.get(name, default) for name, default in self.defaults.items()}
+        is_missing = [value is inspect.Parameter.empty for value in parameters.values()]
+        require(not any(is_missing), f"the parameters of {self.name}")
+        thing = self.cls(**parameters)
+        for name in [name for name in state if name not in parameters]:
+            arrays = checks.AS_ARRAYS.get(self.kind(name))
+            vars(thing)[name] = arrays[1](state[name]) if arrays else state[name]
         self.verify(thing)
         checks.FINISH.get(self.name, id)(thing)
         return thing
 
     def verify(self, thing: Any) -> None:
         """Refuse an object with other attributes, or with attributes that contradict each other."""
-        sizes, stored = sizes_of(thing), self._stored(thing)
+        sizes, stored = known_sizes(thing), self._stored(thing)
         for name in stored:
-            fit = fits(getattr(thing, name), self.kind(name), sizes)
-            require(fit, f"{name} of {self.name}")
+            is_right = fits(getattr(thing, name), self.kind(name), sizes)
+            require(is_right, f"{name} of {self.name}")
         if hasattr(thing, "_parameter_constraints"):
             thing._validate_params()
-        if set(stored) - self.defaults.keys() - {"_sklearn_output_config"}:  # it is fitted
+        if set(stored) - self.defaults.keys() - {"_sklearn_output_config"}:  # if it is fitted
             checks.CHECKS.get(self.name, id)(thing)
 
     def kind(self, name: str) -> str:
-        """Return the kind of an attribute; refuse one that the table does not list."""
+        """Return the kind of an attribute; refuse attributes that the table does not list."""
         if name in self.defaults:
             return self.fitted.get(name) or PARAMETERS.get(name, "data")
         kind = self.fitted.get(name) or FITTED.get(name)
@@ -273,14 +275,14 @@ class Shape:
         return str(kind)
 
     def _stored(self, thing: Any) -> list[str]:
-        """Return the names of the parameters, and of what neither a constructor nor we make."""
-        own = {name: getattr(thing, name) for name in self.defaults}
-        fitted = vars(thing).keys() - vars(self.cls(**own)).keys() - LEFT_OUT
-        return [*own, *(name for name in vars(thing) if name in fitted)]
+        """Return the names of all parameters, and of attributes that a file must hold."""
+        parameters = {name: getattr(thing, name) for name in self.defaults}
+        fitted = vars(thing).keys() - vars(self.cls(**parameters)).keys() - NOT_STORED
+        return [*parameters, *(name for name in vars(thing) if name in fitted)]
 
 
 def _read_table(text: str) -> dict[str, Shape]:
-    """Return shapes by name: classes that share attributes, and then the attributes by kind."""
+    """Read a table of classes, each followed by its attributes by kind; return shapes by name."""
     shapes: dict[str, Shape] = {}
     for classes, attributes in re.findall(r"((?:^\S.*\n)+)((?:^ .*\n)*)", text, re.MULTILINE):
         fitted = _kinds(attributes)
@@ -408,10 +410,10 @@ sklearn.calibration: _CalibratedClassifier
 """)
 
 
-def state_of(thing: Any) -> dict[str, Any] | None:
-    """Return the attributes of an estimator that has its shape, None of any other object."""
+def shaped_state(thing: Any) -> dict[str, Any] | None:
+    """Return the attributes of an estimator that fits its shape, None for any other object."""
     shape = SHAPES.get(type(thing).__name__)
     try:
         return shape.state(thing) if shape is not None and type(thing) is shape.cls else None
-    except Exception:  # what does not have its shape may raise anything
+    except Exception:  # an object that does not fit may raise anything
         return None

@@ -1,11 +1,11 @@
-"""What skops stored: read by our own shapes, or else by skops if every type in it is trusted.
+"""Files of skops: read by our shapes, or by skops if the user trusts every type in them.
 
-skops makes objects of any class, fills them with any attributes and calls what it finds, so a file
-of its can run code, whatever it claims to hold. Such a file is a tree of nodes in JSON, each with
-the name of its reader and of a class, and arrays next to them. :class:`SkopsFile` reads nodes of
-data, and makes estimators by the shapes of ``_shapes``. A file with any other node is left to skops
-and to those who trust the types in it by name. The names are read from its text, without importing
-or making anything.
+skops makes objects of any class, gives them any attributes and calls what it finds, so one of its
+files can run code, whatever it claims to hold. Such a file has arrays and a tree of JSON nodes,
+each with the name of its reader and of a class. :class:`SkopsFile` reads nodes of data, and makes
+estimators by the shapes of ``_shapes``. skops itself reads a file with any other node, and only if
+the user trusts its types by name. These names are read from the JSON, without importing or making
+anything.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from fareg._validation import FaregError, InvalidInputError, require
 from fareg._words import first_line, printable
 from fareg.persistence._checks import rounds_arrays, tree_arrays
 from fareg.persistence._codec import MAX_DEPTH
-from fareg.persistence._shapes import FUNCTIONS, LEFT_OUT, NAMED, SHAPES, TYPES
+from fareg.persistence._shapes import FUNCTIONS, NAMED, NOT_STORED, SHAPES, TYPES
 
-FREE_BYTES = 1 << 22  # bytes that any part may unfold to; parsed JSON takes forty times as many
-MAX_RATIO = 200  # further bytes that a file may unfold to, for each of its own
+FREE_BYTES = 1 << 22  # any file may unpack to so many bytes; parsed JSON takes 40 times as many
+MAX_RATIO = 200  # additional unpacked bytes per byte of the file
 NUMBERS = [
     f"numpy.{np.dtype(code).type.__name__}" for code in np.typecodes["All"] if code not in "VO"
 ]
 PLAIN = [f"builtins.{name}" for name in ("NoneType", "bool", "float", "int", "str")]
-# Nodes that are data, by their readers: what they name needs no trust.
+# Nodes that are data, by their readers; the types that they may name need no trust.
 DATA: dict[str, Collection[str]] = {
     "CachedNode": PLAIN,
     "DictNode": ["builtins.dict"],
@@ -46,7 +46,7 @@ DATA: dict[str, Collection[str]] = {
     "TypeNode": [*PLAIN, *NUMBERS],
 }
 KEYS = {"builtins.str": str, "builtins.int": int}  # types of the keys of a dict
-# Functions have other names in these files: those of the modules that define them.
+# In these files, functions are named by the modules that define them.
 DEFINED = {
     "numpy." + f.__name__ if isinstance(f, np.ufunc) else f"{f.__module__}.{f.__name__}": f
     for f in FUNCTIONS.values()
@@ -60,7 +60,7 @@ DEFINED |= {  # as numpy 1 calls them
 
 
 class UntrustedTypesError(InvalidInputError):
-    """A stored estimator holds types that nobody trusted; ``names`` are theirs."""
+    """A stored estimator holds types that the user has not trusted, listed in ``names``."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = [printable(name) for name in names]
@@ -72,19 +72,19 @@ class UntrustedTypesError(InvalidInputError):
 
 
 def dump(estimators: list[Any]) -> bytes:
-    """Return estimators in the format of skops, after proof that they can be read back."""
+    """Return estimators in the format of skops, after a check that they can be read again."""
     import skops.io
 
     packed: bytes = skops.io.dumps(estimators, compression=zipfile.ZIP_DEFLATED, compresslevel=6)
-    if _unfolds_too_far(packed):
+    if _is_too_large(packed):
         packed = skops.io.dumps(estimators)
-    load(packed, types(packed))
+    load(packed, named_types(packed))
     return packed
 
 
 def load(packed: bytes, trusted: Collection[str] = ()) -> Any:
-    """Rebuild what skops stored, if everything in it is trusted. This runs its code."""
-    if unknown := [name for name in types(packed) if name not in trusted]:
+    """Rebuild what skops stored, if every type in it is trusted. This runs code in the file."""
+    if unknown := [name for name in named_types(packed) if name not in trusted]:
         raise UntrustedTypesError(unknown)
     import skops.io
 
@@ -96,36 +96,35 @@ def load(packed: bytes, trusted: Collection[str] = ()) -> Any:
         ) from error
 
 
-def types(packed: bytes) -> list[str]:
-    """Return the names of the classes and functions in a skops file, which are all to be trusted.
+def named_types(packed: bytes) -> list[str]:
+    """Return the names of the classes and functions in a skops file that need trust.
 
     >>> import skops.io
     >>> from sklearn.dummy import DummyClassifier
-    >>> types(skops.io.dumps([DummyClassifier(), 1.0, "a"]))
+    >>> named_types(skops.io.dumps([DummyClassifier(), 1.0, "a"]))
     ['sklearn.dummy.DummyClassifier']
     """
     _check_size(packed)
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         root = json.loads(archive.read("schema.json"))
-    named = set()
+    names = set()
     for node in nodes(root):
-        loader = node.get("__loader__")
-        # The first level of the file tells versions next to its own node.
+        loader = node.get("__loader__")  # the outermost dict also holds versions, without a loader
         if loader is not None and (name := _name(node)) not in DATA.get(loader, ()):
-            named.add(f"{name}.{node['content']['func']}" if loader == "MethodNode" else name)
-    return sorted(named)
+            names.add(f"{name}.{node['content']['func']}" if loader == "MethodNode" else name)
+    return sorted(names)
 
 
 def nodes(root: Any) -> Iterator[dict[str, Any]]:
     """Yield every dict in nested JSON."""
     stack = [root]
     while stack:
-        thing = stack.pop()
-        if isinstance(thing, dict):
-            yield thing
-            stack += thing.values()
-        elif isinstance(thing, list):
-            stack += thing
+        node = stack.pop()
+        if isinstance(node, dict):
+            yield node
+            stack += node.values()
+        elif isinstance(node, list):
+            stack += node
 
 
 def read_estimator(path: AnyPath, trusted: Collection[str] = ()) -> Any:
@@ -135,7 +134,7 @@ def read_estimator(path: AnyPath, trusted: Collection[str] = ()) -> Any:
     ----------
     path : path of the file
     trusted : list of str, default=()
-        Types that it may hold besides those that model files hold without trust. Their code runs.
+        Names of further types that it may hold, beyond those that need no trust. Their code runs.
 
     Examples
     --------
@@ -149,31 +148,31 @@ def read_estimator(path: AnyPath, trusted: Collection[str] = ()) -> Any:
     content = check_readable(path).read_bytes()
     try:
         _check_size(content)
-        with suppress(Exception):  # what is not known here is left to skops
+        with suppress(Exception):  # skops reads what our shapes do not know
             return SkopsFile(content).read()
         return load(content, trusted)
     except (FaregError, MemoryError):
         raise
     except Exception as error:  # any byte may be wrong, so anything may fail
         raise InvalidInputError(
-            f"{path} cannot be read as a file of skops, or does not fit the installed libraries: "
+            f"{path} cannot be read as a skops file, or does not fit the installed libraries: "
             f"{first_line(error)}; write it again with skops.io.dump(model, path)"
         ) from error
 
 
 def _check_size(packed: bytes) -> None:
-    if _unfolds_too_far(packed):
-        raise ValueError("an estimator unfolds to far more bytes than are plausible")
+    if _is_too_large(packed):
+        raise ValueError("an estimator unpacks to far more bytes than are plausible")
 
 
-def _unfolds_too_far(packed: bytes) -> bool:
+def _is_too_large(packed: bytes) -> bool:
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        unfolded = sum(info.file_size for info in archive.infolist())
-    return unfolded > FREE_BYTES + MAX_RATIO * len(packed)
+        n_bytes = sum(info.file_size for info in archive.infolist())
+    return n_bytes > FREE_BYTES + MAX_RATIO * len(packed)
 
 
 class SkopsFile:
-    """An opened file of skops; nodes with one id stand for one object."""
+    """An open skops file; nodes with the same id are one object."""
 
     def __init__(self, packed: bytes) -> None:
         self.archive = zipfile.ZipFile(io.BytesIO(packed))
@@ -185,7 +184,7 @@ class SkopsFile:
         return self.make(json.loads(self.archive.read("schema.json")))
 
     def make(self, node: dict[str, Any]) -> Any:
-        """Return what a node stands for."""
+        """Return the object of a node."""
         key = node.get("__id__")
         if key is None or key not in self.made:
             self.depth += 1
@@ -221,16 +220,15 @@ class SkopsFile:
         return array.reshape(shape)
 
     def _object(self, node: dict[str, Any]) -> Any:
-        """Make an estimator; only the attributes that its shape stores are looked at."""
+        """Make an estimator, and read only the attributes that its shape stores."""
         shape = SHAPES[node["__class__"]]
         require(node["__module__"] == shape.cls.__module__, f"a {node['__class__']}")
         content = dict(node["content"]["content"])
-        own = {name: self.make(content.pop(name)) for name in shape.defaults}
-        made_anew = vars(shape.cls(**own)).keys() | LEFT_OUT | {"_sklearn_version"}
-        stored = {name: value for name, value in content.items() if name not in made_anew}
-        return shape.make(
-            {**own, **{name: self._part(shape.kind(name), stored[name]) for name in stored}}
-        )
+        state = {name: self.make(content.pop(name)) for name in shape.defaults}
+        ignored = vars(shape.cls(**state)).keys() | NOT_STORED | {"_sklearn_version"}
+        for name in [name for name in content if name not in ignored]:
+            state[name] = self._part(shape.kind(name), content[name])
+        return shape.make(state)
 
     def _part(self, kind: str, node: dict[str, Any]) -> Any:
         """Return an attribute as a shape stores it: trees and rounds of boosting as arrays."""
@@ -238,8 +236,8 @@ class SkopsFile:
             n_features, _, n_outputs = self.make(node["__reduce__"]["args"])
             return tree_arrays(n_features, n_outputs, self.make(node["content"]))
         if kind == "rounds":
-            rounds = [[tree["content"] for tree in one["content"]] for one in node["content"]]
-            return rounds_arrays([[SimpleNamespace(**self.make(t)) for t in one] for one in rounds])
+            rounds = [[tree["content"] for tree in trees["content"]] for trees in node["content"]]
+            return rounds_arrays([[SimpleNamespace(**self.make(t)) for t in r] for r in rounds])
         return self.make(node)
 
     _TABLE: ClassVar[dict[str, Callable[..., Any]]] = {
@@ -250,7 +248,7 @@ class SkopsFile:
         "ListNode": _list,
         "NdArrayNode": _array,
         "ObjectNode": _object,
-        "RandomStateNode": lambda self, node: None,  # whoever predicts draws nothing
+        "RandomStateNode": lambda self, node: None,  # prediction draws no random numbers
         "SliceNode": lambda self, node: slice(
             *(node["content"][name] for name in ("start", "stop", "step"))
         ),
@@ -264,7 +262,7 @@ def _name(node: dict[str, Any]) -> str:
 
 
 def _numbers(content: bytes) -> Any:
-    """Return the array in a file of numpy, which has exactly as many bytes as its header says."""
+    """Return the array in a numpy file, which must have as many bytes as its header says."""
     file = io.BytesIO(content)
     major, _ = np.lib.format.read_magic(file)
     readers = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
