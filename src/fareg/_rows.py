@@ -2,7 +2,7 @@
 
 A randomised score needs a number in [0, 1) per row. It is a hash of a key, drawn once per fit, and
 of everything that distinguishes the row: its values, the person's id if known, its role, its label
-if it is a training or calibration row, and the number of equal rows before it in the same call. So
+if it is a learning or calibration row, and the number of equal rows before it in the same call. So
 equal people are not lucky or unlucky together, and every run gives the same answers, whatever the
 order of the calibration rows. ``docs/guarantees.md`` proves that promises hold.
 """

@@ -41,10 +41,10 @@ def test_products_of_matrices_score_as_counting_does(clusters):
     table = people(400, 0)
     table = table[["age", "income", "sex", "job"]]
     shortfall = np.random.default_rng(1).random(400)
-    features = [pursuit._Feature.of(table[name]) for name in table]
+    features = [pursuit._Feature.learn(table[name]) for name in table]
     number = np.arange(400) if clusters is None else clusters
     search = pursuit._Search(features, shortfall, number)
-    terms = pursuit._Terms(search, [*search.conditions, *search._listed()])
+    terms = pursuit._Terms(search, [*search.conditions, *search._best_lists()])
     masks = np.array([meant[features[j].codes] for j, meant in terms.terms])
     weight = 1 / np.bincount(number)[number]
     excess = shortfall - np.average(shortfall, weights=weight)
@@ -193,7 +193,7 @@ def test_many_columns_and_levels_do_not_explode(monkeypatch):
     rng = np.random.default_rng(9)
     wide = pd.DataFrame({f"x{j}": rng.normal(size=1000) for j in range(200)})
     wide["job"] = pd.Series(rng.choice([f"job {j}" for j in range(1000)], 1000), dtype=object)
-    features = [pursuit._Feature.of(wide[name]) for name in wide]
+    features = [pursuit._Feature.learn(wide[name]) for name in wide]
     inside = (wide["x7"] > 0.8).to_numpy()
     target = misses(inside, 9)
     search = pursuit._Search(features, target, np.arange(1000))

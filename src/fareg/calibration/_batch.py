@@ -73,7 +73,7 @@ class Batch:
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Training or calibration rows, whose true label is known."""
+    """Learning or calibration rows, whose true label is known."""
 
     people: pd.DataFrame  # (n, n_sensitive) sensitive columns in canonical form
     score: FloatArray  # (n,) score of the true label; infinite if the model does not know the label

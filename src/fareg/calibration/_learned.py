@@ -177,7 +177,7 @@ def encoded_rows(encoder: Any, columns: pd.DataFrame) -> tuple[FloatArray, IntAr
 def learn_region_cells(
     rows: Labelled, alpha: float, search: RegionSearch, rng: np.random.Generator
 ) -> tuple[RegionCells, int]:
-    """Learn regions from the ranks of scores, and drop those with too few training rows.
+    """Learn regions from the ranks of scores, and drop those with too few learning rows.
 
     A single row gives one region. The second result is the number of rounds.
     """

@@ -1,4 +1,4 @@
-"""Who is worse off: as a number that models learn, as levels, and in words."""
+"""Groups that are worse off: as a number that models predict, as levels, and in words."""
 
 from fareg.groups._disadvantage import (
     Disadvantage,

@@ -1,4 +1,4 @@
-"""Who is worse off: models that are honest about rows they did not see, stacked, and levels."""
+"""Disadvantage: a stack of cross-fitted models that predict it, and levels cut from it."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from fareg.groups._members import (
 )
 
 DIGITS = 9  # decimals of a prediction: matrix products of other shapes differ in later ones
-MAX_LEARNING_ROWS = 50_000  # rows that a disadvantage is learned from
-MIN_LEARNING_ROWS = 50  # fewer rows say nothing about who is worse off
-USUAL_ROWS = 1000  # calibration rows for which the next two p-values are meant
-STRONG = 0.05  # largest p-value that deserves all levels
-WEAK = 0.2  # largest p-value that deserves more than one level
-EVEN_ODDS = 0.5  # p-value from which on the opposite order is as likely
+MAX_LEARNING_ROWS = 50_000  # a random sample of a larger table is used
+MIN_LEARNING_ROWS = 50  # fewer rows cannot show who is worse off
+USUAL_ROWS = 1000  # number of calibration rows for which STRONG and WEAK hold
+STRONG = 0.05  # largest p-value for all levels
+WEAK = 0.2  # largest p-value for more than one level
+EVEN_ODDS = 0.5  # from this p-value on, the opposite order is at least as likely
 FEW_LEVELS = 5  # levels of a weak signal
-PAIRS_COUNTED = 2  # how often two rows of different folds meet: each is predicted from the other
+PAIRS_COUNTED = 2  # each pair of rows from different folds counts twice
 HEAVY = 1e4  # penalty that enforces the sum of weights
-N_RANKS = 1001  # quantiles of the learning rows that ranks are read from
+N_RANKS = 1001  # quantiles of the learning rows, from which ranks are computed
 MIN_LEVEL_ROWS = 30  # with fewer calibration rows, a level's threshold is noise
 
 
 @dataclass(frozen=True)
 class Signal:
-    """How well disadvantage is predicted on rows that no model and no weight had seen.
+    """How well the models predict disadvantage on rows that trained neither models nor weights.
 
-    The p-value says how likely it is by chance that predictions and target rise together within
-    the folds as much as they do. It is a normal approximation with clusters as units, and allows
-    for models of different folds that learned from each other's rows. A weak signal may rank people
-    well although its predictions are no better than a constant, and levels need only the order.
+    The p-value is the probability that predictions and target are so strongly correlated within
+    the folds by chance. It is a normal approximation with clusters as units, and allows for models
+    that learned from each other's rows. A weak signal may rank people well although its predictions
+    are no better than a constant, and levels only need the order.
     """
 
     gain: float  # explained share of the target's variance; negative if worse than a constant
     p_value: float
 
     def n_levels(self, n_calibration: int, n_max: int) -> int:
-        """Return how many levels of disadvantage the evidence supports: 1 if there is none."""
-        # The p-value of a disadvantage that matters falls with the root of the number of rows.
+        """Return the number of levels that the evidence supports, 1 without evidence."""
+        # The more rows, the smaller the p-value of a disadvantage that matters.
         strictness = np.sqrt(max(1, n_calibration) / USUAL_ROWS)
         if self.p_value >= min(EVEN_ODDS, WEAK / strictness):
             return 1
@@ -64,12 +64,12 @@ class Signal:
 
 @dataclass(frozen=True, eq=False)
 class Disadvantage:
-    """The expected shortfall of people: a constant and a weighted sum of models.
+    """The expected shortfall of people: a constant plus a weighted sum of models.
 
-    Made by :func:`learn_disadvantage`. If there was nothing to learn, it has no models.
+    Created by :func:`learn_disadvantage`. If there was nothing to learn, it has no models.
     """
 
-    columns: tuple[str, ...]  # all features that it needs
+    columns: tuple[str, ...]  # all features that it reads
     features: tuple[str, ...]  # those that matter, most important first
     signal: Signal
     constant: float
@@ -91,18 +91,18 @@ class Disadvantage:
         return np.asarray(np.round(np.clip(total, 0.0, 1.0), DIGITS))
 
     def check(self, people: pd.DataFrame) -> None:
-        """Refuse parts that contradict each other, as those of an edited file; ask some rows."""
+        """Refuse an edited file whose parts contradict each other; predict some rows."""
         require(set(self.features) <= set(self.columns) <= set(people.columns), "features")
-        read = tuple(reading.name for reading in self.readings)
-        require(read == (self.columns if self.models else ()), "readings")
+        names = tuple(reading.name for reading in self.readings)
+        require(names == (self.columns if self.models else ()), "readings")
         for reading in self.readings:
             require(set(map(type, (reading.codes or {}).values())) <= {int}, "readings")
         require(np.isfinite(self.signal.gain) and 0 <= self.signal.p_value <= 1, "signal")
-        answer = self.predict(people)
-        require(answer.shape == (len(people),) and np.isfinite(answer).all(), "models")
+        predicted = self.predict(people)
+        require(predicted.shape == (len(people),) and np.isfinite(predicted).all(), "models")
 
 
-@one_thread()  # threads wait for each other longer than these small pieces of work take
+@one_thread()  # the tasks are so small that several threads would mostly wait for each other
 def learn_disadvantage(
     people: pd.DataFrame,
     target: FloatArray,
@@ -111,11 +111,11 @@ def learn_disadvantage(
     learner: Any = None,
     seed: int,
 ) -> Disadvantage:
-    """Learn from shortfalls in [0, 1] how much worse off than others people are.
+    """Learn from shortfalls in [0, 1] how much worse off people are.
 
-    Rows of one cluster are held out together; there must be as many clusters as folds. A pipeline
-    as ``learner`` reads the canonical frame, any other regressor a matrix of ranks and codes. None
-    stands for two models: boosted trees, and kernel ridge regression on a few features.
+    Rows of one cluster are held out together; nothing is learned with fewer clusters than folds. A
+    pipeline as ``learner`` reads the canonical frame, any other regressor a matrix of ranks and
+    codes. None means two models: boosted trees, and kernel ridge regression on a few features.
     """
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(target))[:MAX_LEARNING_ROWS])
@@ -133,9 +133,9 @@ def learn_disadvantage(
     if not all(chosen):
         return nobody
     if learner is None:
-        reads = [np.sort(own) for own in chosen]
+        columns = [np.sort(features) for features in chosen]
         out_of_fold, trees = learn_given(TREES, matrix, target, fold, seed)
-        smoothed, sums = learn_smooth(matrix, is_category, target, fold, reads, seed)
+        smoothed, sums = learn_smooth(matrix, is_category, target, fold, columns, seed)
         predictions, models = np.column_stack([out_of_fold, smoothed]), [[trees], sums]
     else:
         table = people if _reads_frames(learner) else matrix
@@ -155,7 +155,7 @@ def learn_disadvantage(
 
 
 def _reads_frames(model: Any) -> bool:
-    """Say whether a model encodes text by itself; any other reads ranks and codes."""
+    """Return whether a model encodes text itself; other models read ranks and codes."""
     if isinstance(model, KernelSum):
         return False
     return isinstance(model, Pipeline) or bool(get_tags(model).input_tags.string)
@@ -164,7 +164,7 @@ def _reads_frames(model: Any) -> bool:
 def draw_folds(
     n: int, clusters: IntArray | None, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Return the cluster of each row, and its fold: clusters are divided whole, and evenly."""
+    """Return the cluster and the fold of each row: whole clusters, evenly divided."""
     cluster = np.arange(n) if clusters is None else np.unique(clusters, return_inverse=True)[1]
     order = rng.permutation(int(cluster.max(initial=-1)) + 1)
     return cluster, (order % N_FOLDS)[cluster]
@@ -176,9 +176,9 @@ def read_columns(readings: tuple[ColumnReading, ...], people: pd.DataFrame) -> F
 
 
 def stack_weights(predictions: FloatArray, target: FloatArray) -> FloatArray:
-    """Return weights >= 0 of sum <= 1 that predict the target best around its mean.
+    """Return weights >= 0 of sum <= 1 that best predict how far the target is from its mean.
 
-    ``predictions`` of shape (n, n_models) are out of fold. What lacks to one weighs the constant.
+    ``predictions`` of shape (n, n_models) are out of fold. The constant gets the remaining weight.
     """
     centred = predictions - predictions.mean(axis=0)
     A = np.column_stack([centred, np.zeros(len(target))])  # the constant predicts no difference
@@ -188,7 +188,7 @@ def stack_weights(predictions: FloatArray, target: FloatArray) -> FloatArray:
 
 
 def cross_fitted(predictions: FloatArray, target: FloatArray, fold: IntArray) -> FloatArray:
-    """Return the stack's prediction of each row with weights that other folds chose, shape (n,)."""
+    """Return the stack's prediction of each row, with weights from other folds, shape (n,)."""
     out = np.empty(len(target))
     for k in range(N_FOLDS):
         held, others = fold == k, fold != k
@@ -201,27 +201,27 @@ def cross_fitted(predictions: FloatArray, target: FloatArray, fold: IntArray) ->
 def measure_signal(
     prediction: FloatArray, target: FloatArray, fold: IntArray, cluster: IntArray
 ) -> Signal:
-    """Compare honest predictions with the target.
+    """Compare cross-fitted predictions with the target.
 
-    Both are centred in each fold, because the mean of a fold is predicted from the other folds, and
-    their mean is above the overall mean exactly if that of the fold is below.
+    Both are centred in each fold, because the mean of a fold is predicted from the other folds,
+    whose mean is above the overall mean exactly if that of the fold is below.
 
-    The sum of products of two rows' deviations counts every pair of folds twice: a row teaches the
-    model that predicts the other, and the other way round. For a linear model of symmetric weights
-    ``K`` the sum is ``2 sum_{i < j} K_ij t_i t_j``, whose variance on noise is twice the sum of
-    squared products. Trees and stacks are close to that, and never were above it on noise.
+    The sum of the products ``p t`` counts every pair of rows twice: each row teaches the model that
+    predicts the other. For a linear model with symmetric weights ``K`` the sum is
+    ``2 sum_{i < j} K_ij t_i t_j``, whose variance on noise is twice the sum of squared products.
+    For trees and stacks on noise, the variance was close to that and never above it.
     """
-    n_of = np.bincount(fold)
-    p, t = (v - (np.bincount(fold, v, N_FOLDS) / n_of)[fold] for v in (prediction, target))
-    together = np.bincount(cluster, p * t)
-    error = float(np.sqrt(PAIRS_COUNTED * (together**2).sum()))
+    sizes = np.bincount(fold)
+    p, t = (v - (np.bincount(fold, v, N_FOLDS) / sizes)[fold] for v in (prediction, target))
+    products = np.bincount(cluster, p * t)
+    error = float(np.sqrt(PAIRS_COUNTED * (products**2).sum()))
     gain = 1 - float(np.mean((target - prediction) ** 2) / target.var())
-    return Signal(gain, float(norm.sf(together.sum() / error)) if error > 0 else 1.0)
+    return Signal(gain, float(norm.sf(products.sum() / error)) if error > 0 else 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class DisadvantageLevels:
-    """Ordered levels of people, 0 for the least disadvantaged."""
+    """Ordered levels of disadvantage, 0 for the least."""
 
     disadvantage: Disadvantage
     edges: FloatArray  # rising; level j holds edges[j - 1] < disadvantage <= edges[j]
@@ -231,26 +231,27 @@ class DisadvantageLevels:
     def cut(
         cls, disadvantage: Disadvantage, people: pd.DataFrame, *, n_levels: int, n_calibration: int
     ) -> Self:
-        """Cut what was learned from ``people`` into as many levels as evidence and rows support.
+        """Cut the disadvantage of ``people`` into as many levels as evidence and rows support.
 
-        ``n_calibration`` is the number of calibration rows to come, clusters if there are any.
+        ``n_calibration`` is the number of calibration rows, or of their clusters if there are any.
         """
-        learned = disadvantage.predict(people)
+        predicted = disadvantage.predict(people)
         most = disadvantage.signal.n_levels(n_calibration, n_levels)
-        # a weak signal deserves no finer levels
-        edges = level_edges(learned, most, n_calibration, finer=most == n_levels)
-        steps = np.linspace(0, 1, N_RANKS)
-        grid = np.quantile(learned, steps, method="inverted_cdf") if len(learned) else np.zeros(1)
+        # a weak signal gets no finer levels
+        edges = level_edges(predicted, most, n_calibration, finer=most == n_levels)
+        shares, grid = np.linspace(0, 1, N_RANKS), np.zeros(1)
+        if len(predicted):
+            grid = np.quantile(predicted, shares, method="inverted_cdf")
         return cls(disadvantage, edges, grid)
 
     @property
     def n_levels(self) -> int:
-        """Number of levels; one if nobody is credibly worse off."""
+        """Number of levels; one without evidence that somebody is worse off."""
         return len(self.edges) + 1
 
     def levels(self, people: pd.DataFrame) -> IntArray:
         """Return the level of each row of a canonical frame, shape (n,)."""
-        if not len(self.edges):  # one level: nothing needs to be predicted
+        if not len(self.edges):  # one level needs no prediction
             return np.zeros(len(people), dtype=np.int64)
         return np.searchsorted(self.edges, self.disadvantage.predict(people)).astype(np.int64)
 
@@ -260,7 +261,7 @@ class DisadvantageLevels:
         return np.searchsorted(self.grid, b, side="right") / len(self.grid)
 
     def check(self, people: pd.DataFrame) -> None:
-        """Refuse parts that contradict each other, as those of an edited file."""
+        """Refuse an edited file whose parts contradict each other."""
         require(self.edges.dtype == self.grid.dtype == np.float64, "edges")
         require(self.edges.ndim == 1 and (np.diff(self.edges) > 0).all(), "edges")
         require(self.grid.ndim == 1 and len(self.grid) and (np.diff(self.grid) >= 0).all(), "grid")
@@ -270,7 +271,7 @@ class DisadvantageLevels:
 
 @dataclass(frozen=True, eq=False)
 class LabelLevels:
-    """Levels of people, label by label: who is worse off in one may be better off in another."""
+    """Levels per label: people who are worse off with one label may be better off with another."""
 
     orders: tuple[DisadvantageLevels, ...]
 
@@ -298,12 +299,12 @@ class LabelLevels:
 def level_edges(
     disadvantage: FloatArray, n_levels: int, n_calibration: int, *, finer: bool = False
 ) -> FloatArray:
-    """Return edges between levels of about equal share, each with enough calibration rows to come.
+    """Return edges between levels of about equal share, each with enough calibration rows.
 
-    An edge lies in the widest gap near the quantile of the learning rows that would make shares
-    equal, so that a group that stands out shares no level with others. A level that ties leave with
-    fewer than ``MIN_LEVEL_ROWS`` joins the one below. If ``finer``, the highest level is halved
-    again and again, because the worst off may be one in a hundred.
+    An edge lies in the widest gap near the quantile of the learning rows that makes shares equal,
+    so a group that stands out shares no level with others. If ties leave a level with fewer than
+    ``MIN_LEVEL_ROWS``, it joins the one below. If ``finer``, the highest level is halved
+    repeatedly, because the worst off may be one in a hundred.
     """
     most = max(1, min(n_levels, n_calibration // MIN_LEVEL_ROWS))
     n = len(disadvantage)
@@ -314,7 +315,7 @@ def level_edges(
 
     def widest_gap(middle: int, reach: int) -> float:
         near = np.arange(max(0, middle - reach), min(n, middle + reach + 1))
-        # of equal gaps the nearest to the middle counts
+        # of equal gaps, choose the one nearest to the middle
         near = near[np.argsort(np.abs(near - middle), kind="stable")]
         return float(rising[near[gaps[near].argmax()]])
 
@@ -336,7 +337,7 @@ def level_edges(
 def _with_enough_rows(
     edges: set[float], disadvantage: FloatArray, n_calibration: int
 ) -> list[float]:
-    """Return the edges, in rising order, without those that leave a level too few rows."""
+    """Return the sorted edges without those that leave a level too few rows."""
     kept: list[float] = []
     for edge in sorted(edges, reverse=True):
         upper = kept[-1] if kept else np.inf
@@ -348,11 +349,11 @@ def _with_enough_rows(
 
 
 def permutation_shares(predict: Any, people: pd.DataFrame, seed: int) -> pd.Series:
-    """Return how much a prediction changes if each feature is shuffled, as shares of the sum."""
+    """Return how much predictions change if each feature is shuffled, as shares of the sum."""
     rng = np.random.default_rng(seed)
-    usual, changes = predict(people), {}
+    unchanged, changes = predict(people), {}
     for name in people:
         shuffled = people.copy()
         shuffled[name] = people[name].to_numpy()[rng.permutation(len(people))]
-        changes[name] = float(np.abs(predict(shuffled) - usual).mean())
+        changes[name] = float(np.abs(predict(shuffled) - unchanged).mean())
     return pd.Series(changes, dtype=np.float64) / (sum(changes.values()) or 1.0)

@@ -1,4 +1,4 @@
-"""Who is worse off, in words: a pursuit of conjunctions of conditions."""
+"""Groups that are worse off, in words: a pursuit of conjunctions of conditions."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from fareg._validation import BoolArray, FloatArray, IntArray, check_same_length
 from fareg.groups._members import some_rows
 from fareg.groups._rules import Condition, Rule
 
-MIN_SHARE, MAX_SHARE = 0.005, 0.55  # of the rows: a group that is named is a minority
-# Coverage must lie MIN_GAP below the level, and its whole 95% interval MARGIN below it.
+MIN_SHARE, MAX_SHARE = 0.005, 0.55  # of the rows: a named group is a minority
+# Coverage must lie MIN_GAP below the confidence, and its whole 95% interval MARGIN below it.
 MIN_GAP = 0.04
 MARGIN = 0.02
 MIN_ROWS = 30  # rows of a group, clusters if there are any
 MAX_GROUPS = 8
-MAX_ROWS = 20_000  # a larger table is searched in as many rows, drawn at random
-MAX_CONDITIONS = 180  # that are combined with each other, without their opposites
-MAX_TRIPLED = 150  # pairs that are extended by a third condition; all of them if there are few
+MAX_ROWS = 20_000  # of a larger table, so many rows are drawn at random
+MAX_CONDITIONS = 180  # conditions that are combined with each other, besides their opposites
+MAX_TRIPLED = 150  # pairs that are extended by a third condition
 N_TRIED = 8  # pairs, and triples, whose bounds and lists are improved before one is chosen
 FINE = 80  # quantiles at which a number may be cut
-COARSE = (4, 10, 20, 30, 40, 50, 60, 70, 76)  # those of them at which the search begins
-MAX_DISCRETE = 10  # a number with as few values is cut between all of them
-MIN_LEVEL_ROWS = 10  # a level with fewer rows is never listed
-MAX_LEVELS = 60
+COARSE = (4, 10, 20, 30, 40, 50, 60, 70, 76)  # quantiles at which the search begins
+MAX_DISCRETE = 10  # a number with at most so many values is cut between all of them
+MIN_CATEGORY_ROWS = 10  # a category with fewer rows is never listed
+MAX_CATEGORIES = 60
 MAX_LISTED = 20
-SUPPORT = 1.0  # standard errors by which each listed level must be worse off by itself
-MAX_FEATURES = 4  # that one rule names
-NEARLY_ALL = 0.9  # share of the rows from which on a condition says too little
-MAX_BOUNDS = 8  # bounds of a number resemble each other: they count as so many at most
+SUPPORT = 1.0  # standard errors by which each listed category must be worse off by itself
+MAX_FEATURES = 4  # features that one rule names
+NEARLY_ALL = 0.9  # a condition that holds for this share of the rows says too little
+MAX_BOUNDS = 8  # bounds of a number resemble each other, so at most so many count
 DAY = 86_400  # seconds
 NOTHING_LEFT = 1e-9  # a smaller excess is a rounding error
-NOTHING_FOUND = 3.0  # nats that any group costs, so that noise gives nothing in 95% of tables
+NOTHING_FOUND = 3.0  # price of any group in nats, so that noise gives no group in 95% of tables
 
 
-@one_thread()  # threads wait for each other longer than these small pieces of work take
+@one_thread()  # the tasks are so small that several threads would mostly wait for each other
 def find_groups(
     people: pd.DataFrame, shortfall: Any, clusters: Any = None, *, most: int = MAX_GROUPS
 ) -> list[Rule]:
-    """Return groups whose shortfall is credibly larger than that of others, in words, best first.
+    """Return groups with a credibly larger shortfall than others, in words, best first.
 
     The search tries all conjunctions of one and two conditions, and those of three that extend the
-    best pairs, takes the best one, explains the shortfall by the groups found so far, and searches
-    what is left, until nothing stands out. So no group is said twice. Where nobody is worse off,
-    nothing is found in at least 95% of tables.
+    best pairs. It takes the best one, explains the shortfall by the groups found so far, and
+    searches the remaining shortfall, until nothing stands out. So no group is found twice. If
+    nobody is worse off, nothing is found in at least 95% of tables.
 
-    A conjunction is worth the logarithm of how unlikely its mean shortfall is by chance, by
-    Bennett's inequality, minus a price: the logarithm of the number of conjunctions of its kind.
+    The worth of a conjunction is how unlikely its mean shortfall is by chance, by Bennett's
+    inequality, as a logarithm, minus a price: the logarithm of the number of such conjunctions.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ def find_groups(
     shortfall : array of shape (n_samples,)
         How badly each row is served, larger is worse: 1 for a miss and 0 otherwise, for example.
     clusters : array of shape (n_samples,), optional
-        Rows with equal numbers depend on each other. Every cluster counts once.
+        Rows with equal numbers belong together. Every cluster counts once.
     most : int, default=8
-        Number of groups after which the search ends.
+        Maximum number of groups.
 
     Examples
     --------
@@ -84,10 +84,9 @@ def find_groups(
     shortfall = np.asarray(shortfall, dtype=np.float64)
     rows = some_rows(len(people), MAX_ROWS)
     people, shortfall = people.iloc[rows], shortfall[rows]
-    of = rows if clusters is None else np.asarray(clusters)[rows]
-    cluster = pd.factorize(of)[0]
+    cluster = pd.factorize(rows if clusters is None else np.asarray(clusters)[rows])[0]
     # The features are sorted, so their order in the table cannot matter.
-    features = [_Feature.of(people[name]) for name in sorted(people.columns, key=str)]
+    features = [_Feature.learn(people[name]) for name in sorted(people.columns, key=str)]
     search = _Search([f for f in features if f.n_codes + f.has_missing > 1], shortfall, cluster)
     rules: list[Rule] = []
     while len(rules) < most and (found := search.best()):
@@ -96,28 +95,28 @@ def find_groups(
     return rules
 
 
-Parts = dict[int, BoolArray]  # a conjunction: which codes of a feature are meant, by its position
+Parts = dict[int, BoolArray]  # a conjunction: for each feature, by position, a mask of its codes
 
 
 @dataclass(frozen=True, eq=False)
 class _Feature:
-    """One column as codes: bins of a number in order, or levels of a text.
+    """One column as codes: ordered bins of a number, or categories of a text.
 
-    Which codes a condition means is said by an array with two more entries, for missing values and
-    for rare levels.
+    A condition is a mask of the codes, with two more entries for missing values and rare
+    categories.
     """
 
     name: str
-    codes: IntArray  # (n,), n_codes stands for a missing value, n_codes + 1 for a rare level
+    codes: IntArray  # (n,), n_codes stands for a missing value, n_codes + 1 for a rare category
     n_codes: int
     bounds: tuple[float, ...] | None  # of a number: code j ends at bound j
-    levels: tuple[str, ...] | None  # of a text, or of a number with few values
+    categories: tuple[str, ...] | None  # of a text, or of a number with few values
     coarse: tuple[int, ...] = ()  # bounds at which the search begins
     is_date: bool = False
 
     @classmethod
-    def of(cls, column: pd.Series) -> _Feature:
-        """Code a canonical column, from its values alone."""
+    def learn(cls, column: pd.Series) -> _Feature:
+        """Code a canonical column by its own values."""
         name, is_date = str(column.name), kind_of(column) == "date"
         if column.dtype != object:
             numbers = np.asarray(as_numbers(column))
@@ -127,16 +126,17 @@ class _Feature:
                 bounds, coarse = _bounds(np.sort(numbers[known]), values, is_date)
                 codes = np.searchsorted(bounds, numbers, side="right" if is_date else "left")
                 codes, few = np.where(known, codes, len(bounds) + 1), len(values) <= MAX_DISCRETE
-                levels = tuple(as_text(pd.Series(values))) if few and not is_date else None
-                return cls(name, codes, len(bounds) + 1, tuple(bounds), levels, coarse, is_date)
+                categories = tuple(as_text(pd.Series(values))) if few and not is_date else None
+                return cls(name, codes, len(bounds) + 1, tuple(bounds), categories, coarse, is_date)
             column = pd.Series(np.where(known, numbers, np.nan))
         texts = pd.Series(np.asarray(as_text(column)), dtype=object)
         counts = texts.value_counts()
-        kept = sorted(counts.index[counts >= MIN_LEVEL_ROWS], key=lambda t: (-counts[t], t))
-        levels = tuple(sorted(kept[:MAX_LEVELS]))
-        codes = pd.Index(levels, dtype=object).get_indexer(pd.Index(texts, dtype=object))
-        codes = np.where(codes < 0, len(levels) + 1, codes)
-        return cls(name, np.where(texts.isna(), len(levels), codes), len(levels), None, levels)
+        kept = sorted(counts.index[counts >= MIN_CATEGORY_ROWS], key=lambda t: (-counts[t], t))
+        categories = tuple(sorted(kept[:MAX_CATEGORIES]))
+        codes = pd.Index(categories, dtype=object).get_indexer(pd.Index(texts, dtype=object))
+        n = len(categories)
+        codes = np.where(texts.isna(), n, np.where(codes < 0, n + 1, codes))
+        return cls(name, codes, n, None, categories)
 
     @property
     def has_missing(self) -> bool:
@@ -147,58 +147,58 @@ class _Feature:
         return np.asarray(np.arange(self.n_codes + 2) != self.n_codes)
 
     def conditions(self) -> Iterator[BoolArray]:
-        """Yield the conditions that are tried, of each two opposites at least one."""
-        one: BoolArray = np.eye(self.n_codes, self.n_codes + 2, dtype=bool)
+        """Yield masks of the conditions to try, at least one of each two opposites."""
+        single: BoolArray = np.eye(self.n_codes, self.n_codes + 2, dtype=bool)
         if self.has_missing:
             yield self.present
         for j in self.coarse:
-            yield np.asarray(one[j + 1 :].any(axis=0))
-        if self.levels is not None:
-            yield from one
+            yield np.asarray(single[j + 1 :].any(axis=0))
+        if self.categories is not None:
+            yield from single
 
-    def other_bounds(self, meant: BoolArray) -> BoolArray:
-        """Return intervals with other bounds on the same sides, one in each row."""
-        known, place = meant[: self.n_codes], np.arange(self.n_codes + 2)
+    def other_bounds(self, mask: BoolArray) -> BoolArray:
+        """Return masks of the interval with one bound moved, one in each row."""
+        known, code = mask[: self.n_codes], np.arange(self.n_codes + 2)
         if self.bounds is None or not _is_interval(known) or known.all():
-            return np.empty((0, len(place)), dtype=bool)
+            return np.empty((0, len(code)), dtype=bool)
         inside = np.flatnonzero(known)
         low, high = int(inside[0]), int(inside[-1]) + 1
         lows = np.arange(1, high if low else 1)[:, None]
         highs = np.arange(low + 1, self.n_codes if high < self.n_codes else low + 1)[:, None]
         return np.concatenate(
-            [(place >= lows) & (place < high), (place >= low) & (place < highs)], dtype=bool
+            [(code >= lows) & (code < high), (code >= low) & (code < highs)], dtype=bool
         )
 
-    def prices(self, meant: BoolArray) -> FloatArray:
-        """Return the logarithm of the number of conditions like each row of ``meant``.
+    def prices(self, masks: BoolArray) -> FloatArray:
+        """Return the logarithm of the number of conditions like each mask.
 
-        It counts the bounds of an interval, or which levels are listed, or left out.
+        It counts the choices of bounds, or of categories to list or to leave out.
         """
-        known = meant[:, : self.n_codes]
+        known = masks[:, : self.n_codes]
         n = known.sum(axis=1)
         listed = _list_prices(self.n_codes)[n]
         if self.bounds is None:
             return np.asarray(listed)
         starts = known[:, 0] + (known[:, 1:] & ~known[:, :-1]).sum(axis=1)
         n_bounds = (known[:, 1:] != known[:, :-1]).sum(axis=1)
-        is_bounded = (starts == 1) & ((n != 1) | (self.levels is None))
+        is_bounded = (starts == 1) & ((n != 1) | (self.categories is None))
         bounded = np.maximum(n_bounds, 1) * log(min(2 * max(1, len(self.coarse)), MAX_BOUNDS))
         return np.asarray(np.where(is_bounded, bounded, listed))
 
-    def condition(self, meant: BoolArray) -> Condition:
+    def condition(self, mask: BoolArray) -> Condition:
         """Return the condition in words."""
-        known = meant[: self.n_codes]
+        known = mask[: self.n_codes]
         if not known.any() or (known.all() and self.has_missing):
-            missing = bool(meant[self.n_codes])
+            missing = bool(mask[self.n_codes])
             return Condition(self.name, (), not missing, missing=missing)
         inside = np.flatnonzero(known)
         is_inner = len(inside) == 1 and not known[-1]
-        if self.bounds is None or not _is_interval(known) or (self.levels and is_inner):
-            assert self.levels is not None
+        if self.bounds is None or not _is_interval(known) or (self.categories and is_inner):
+            assert self.categories is not None
             is_excluding = 2 * len(inside) > len(known)
             if not self.bounds and (self.codes == self.n_codes + 1).any():
-                is_excluding = bool(meant[-1])  # as the rare levels say
-            listed = [self.levels[j] for j in np.flatnonzero(known != is_excluding)]
+                is_excluding = bool(mask[-1])  # the condition includes rare categories
+            listed = [self.categories[j] for j in np.flatnonzero(known != is_excluding)]
             order = np.argsort(np.nan_to_num(spelled_numbers(listed), nan=np.inf), kind="stable")
             return Condition(self.name, tuple(listed[j] for j in order), is_excluding)
         bounds = (-np.inf, *self.bounds, np.inf)
@@ -215,22 +215,22 @@ def _is_interval(known: BoolArray) -> bool:
 
 @cache
 def _list_prices(n: int) -> FloatArray:
-    """Return the price of a list of 0, 1, ..., n of n levels, or of all others."""
+    """Return the price of listing 0, 1, ..., n of n categories, or of leaving them out."""
     k = np.arange(n + 1)
-    ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    # Sorted by their mean, n levels of noise are worth about .3 n as a list.
+    lists = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    # The worst list of n categories, sorted by their mean, is worth about 0.3 n on noise.
     least = log(max(1, n)) + 0.3 * n
-    return np.asarray(np.minimum(ways, least) + np.where(2 * k == n, 0.0, log(2)))
+    return np.asarray(np.minimum(lists, least) + np.where(2 * k == n, 0.0, log(2)))
 
 
 def _bounds(
     finite: FloatArray, values: FloatArray, is_date: bool
 ) -> tuple[list[float], tuple[int, ...]]:
-    """Return where a number may be cut, and which of these cuts begin the search."""
+    """Return the bounds of a number, and which of them begin the search."""
     if len(values) <= MAX_DISCRETE:
         cuts = {i: _bound(values, i, i, is_date) for i in range(len(values) - 1)}
         coarse = set(cuts)
-    else:  # A round number within a hundredth of the rows is as good as the quantile.
+    else:  # a round number within a hundredth of the rows is as good as the quantile
         n, coarse, q = len(finite), set(COARSE), np.arange(1, FINE)
         near = -(-q * n // FINE) - 1 + np.array([[-1], [1]]) * (n // 200)
         ends = np.searchsorted(values, finite[np.clip(near, 0, n - 1)]).T.tolist()
@@ -240,43 +240,43 @@ def _bounds(
 
 
 def _bound(values: FloatArray, first: int, last: int, is_date: bool) -> float:
-    """Return a bound with few digits between two of the ordered values, or just above the first."""
+    """Return a bound with few digits between two of the sorted values, or just above the first."""
     below, above = float(values[first]), float(values[min(max(last, first + 1), len(values) - 1)])
     middle = below / 2 + above / 2
     if is_date:  # midnight, or else the next value
         return min((middle // DAY + 1) * DAY, above)
     if last > first + 1:
         rounded = (float(f"{middle:.{digits}g}") for digits in (1, 2, 3))
-        if (round_one := next((t for t in rounded if below <= t < above), None)) is not None:
-            return round_one
+        if (bound := next((t for t in rounded if below <= t < above), None)) is not None:
+            return bound
     return shortest_between(below, above, below, middle)
 
 
 class _Search:
-    """The rows that are searched, and how much of their shortfall is explained so far."""
+    """The rows that are searched, and the shortfall that is not explained yet."""
 
     def __init__(self, features: list[_Feature], shortfall: FloatArray, cluster: IntArray) -> None:
         self.features, self.shortfall, self.cluster = features, shortfall, cluster
-        n_of = np.bincount(cluster, minlength=1)
-        self.weight = 1 / n_of[cluster] if len(cluster) else np.empty(0)
+        sizes = np.bincount(cluster, minlength=1)
+        self.weight = 1 / sizes[cluster] if len(cluster) else np.empty(0)
         self.total = float(self.weight.sum())
-        self.is_plain = len(np.unique(shortfall)) <= 2 and bool((self.weight == 1).all())
-        # the price of choosing so many features, with that of any group at all
-        ways = [comb(max(k, len(features)), k) for k in range(MAX_FEATURES + 2)]
-        self.price_of_features = NOTHING_FOUND + np.log(ways)
+        self.is_binary = len(np.unique(shortfall)) <= 2 and bool((self.weight == 1).all())
+        # the price of any group, plus that of choosing so many features
+        subsets = [comb(max(k, len(features)), k) for k in range(MAX_FEATURES + 2)]
+        self.price_of_features = NOTHING_FOUND + np.log(subsets)
         self.cell = np.zeros(len(cluster), dtype=np.int64)  # of the groups found so far
         self.explain({})
         self.conditions = self._promising()
 
     def explain(self, parts: Parts) -> None:
-        """Let the shortfall that is expected be that of the cells of all groups so far."""
+        """Subtract the mean shortfall of each cell that the groups found so far make."""
         _, self.cell = np.unique(2 * self.cell + self.inside(parts), return_inverse=True)
         weight = np.bincount(self.cell, self.weight)
         mean = np.bincount(self.cell, self.weight * self.shortfall) / np.maximum(weight, 1e-300)
         self.excess = self.shortfall - mean[self.cell]
-        of_cluster = np.bincount(self.cluster, self.weight * self.excess)
+        cluster_sums = np.bincount(self.cluster, self.weight * self.excess)
         # The variance of a row's excess, or of the mean over a cluster, which counts as one row.
-        self.variance = float(of_cluster @ of_cluster) / max(1.0, self.total)
+        self.variance = float(cluster_sums @ cluster_sums) / max(1.0, self.total)
         self.largest = float(self.excess.max(initial=0.0))
         self.summed = np.array([self.weight, self.weight * self.excess])
 
@@ -285,77 +285,77 @@ class _Search:
         return Rule(tuple(self.features[j].condition(parts[j]) for j in sorted(parts)))
 
     def inside(self, parts: Parts) -> BoolArray:
-        """Tell which rows fulfil all conditions."""
-        meant = [parts[j][self.features[j].codes] for j in parts]
-        return np.logical_and.reduce(meant) if meant else np.ones(len(self.weight), dtype=bool)
+        """Return a mask of the rows that meet all conditions."""
+        masks = [parts[j][self.features[j].codes] for j in parts]
+        return np.logical_and.reduce(masks) if masks else np.ones(len(self.weight), dtype=bool)
 
-    def evidence(self, weight: Any, excess: Any, own: Any = 0.0) -> Any:
-        """Return minus the logarithm of the chance of so much excess in groups of this weight.
+    def evidence(self, weight: Any, excess: Any, least_variance: Any = 0.0) -> Any:
+        """Return minus the logarithm of the probability of so much excess in groups by chance.
 
         P(sum of excess >= t) <= exp(-V / b^2 h(b t / V)), h(x) = (1 + x) log(1 + x) - x, if the sum
         has variance V and no term exceeds b (Bennett). Groups too small or too large get -inf.
         """
         b, share = self.largest, weight / max(self.total, 1.0)
-        spread = np.maximum(self.variance * weight, own)
-        spread = np.maximum(spread * (1 - share), 1e-12 * b * b)
-        x = b * np.maximum(excess, 0.0) / spread
-        worth = spread / (b * b) * ((1 + x) * np.log1p(x) - x)
+        variance = np.maximum(self.variance * weight, least_variance)
+        variance = np.maximum(variance * (1 - share), 1e-12 * b * b)
+        x = b * np.maximum(excess, 0.0) / variance
+        worth = variance / (b * b) * ((1 + x) * np.log1p(x) - x)
         is_minority = (share >= MIN_SHARE) & (share <= MAX_SHARE) & (weight >= MIN_ROWS - 0.01)
         return np.where(is_minority, worth, -np.inf)
 
     def worth(self, parts: Parts) -> float:
-        """Return what one conjunction is worth beyond its price.
+        """Return the evidence for one conjunction minus its price.
 
-        Misses have the variance that their mean says. Another shortfall may vary more in some
-        groups, and rows of a cluster vary together, so the variance of their own rows counts, too.
+        The mean of misses determines their variance. Another shortfall may vary more in some
+        groups, and rows of a cluster vary together, so the variance within the group counts too.
         """
-        rows, spread = self.inside(parts), 0.0
+        rows, variance = self.inside(parts), 0.0
         weight, excess = self.summed[:, rows].sum(axis=1)
-        if not self.is_plain and weight:
-            own = self.excess[rows] - excess / weight
-            of_cluster = np.bincount(self.cluster[rows], self.weight[rows] * own)
-            spread = float(of_cluster @ of_cluster)
-        each = sum(self.features[j].prices(meant[None])[0] for j, meant in parts.items())
-        evidence = self.evidence(weight, excess, spread)
-        return float(evidence - each) - float(self.price_of_features[len(parts)])
+        if not self.is_binary and weight:
+            deviation = self.excess[rows] - excess / weight
+            cluster_sums = np.bincount(self.cluster[rows], self.weight[rows] * deviation)
+            variance = float(cluster_sums @ cluster_sums)
+        price = sum(self.features[j].prices(mask[None])[0] for j, mask in parts.items())
+        evidence = self.evidence(weight, excess, variance)
+        return float(evidence - price) - float(self.price_of_features[len(parts)])
 
-    def _by_code(self, feature: _Feature, inside: Any = slice(None)) -> FloatArray:
-        """Return the sums over the rows inside that have each code, shape (2, n_codes + 2)."""
+    def _sums_by_code(self, feature: _Feature, inside: Any = slice(None)) -> FloatArray:
+        """Return weight and excess of the rows inside with each code, shape (2, n_codes + 2)."""
         rows = inside if isinstance(inside, slice) else np.flatnonzero(inside)
         codes, size = feature.codes[rows], feature.n_codes + 2
-        return np.array([np.bincount(codes, own[rows], size) for own in self.summed])
+        return np.array([np.bincount(codes, values[rows], size) for values in self.summed])
 
     def _promising(self) -> list[tuple[int, BoolArray]]:
-        """Return the conditions that matter most by themselves, if there are too many."""
+        """Return the conditions with the largest effects, at most ``MAX_CONDITIONS``."""
         found: list[tuple[float, int, BoolArray]] = []
         least = max(MIN_ROWS - 0.01, MIN_SHARE * self.total)
         for j, feature in enumerate(self.features):
-            weight, excess = self._by_code(feature)
-            for meant in feature.conditions():
-                n = float(meant @ weight)
+            weight, excess = self._sums_by_code(feature)
+            for mask in feature.conditions():
+                n = float(mask @ weight)
                 if least <= n <= self.total - min(least, 1.0):
-                    promise = abs(meant @ excess) / np.sqrt(max(n * (1 - n / self.total), 1e-9))
-                    found.append((-round(float(promise), 9), j, meant))
+                    effect = abs(mask @ excess) / np.sqrt(max(n * (1 - n / self.total), 1e-9))
+                    found.append((-round(float(effect), 9), j, mask))
         kept = sorted(range(len(found)), key=lambda i: found[i][0])[:MAX_CONDITIONS]
         return [found[i][1:] for i in sorted(kept)]
 
     def best(self) -> Parts | None:
-        """Return the conjunction that is worth most beyond its price, or None."""
-        conditions = [*self.conditions, *self._listed()] if self.largest >= NOTHING_LEFT else []
+        """Return the conjunction with the largest worth above zero, or None."""
+        conditions = [*self.conditions, *self._best_lists()] if self.largest >= NOTHING_LEFT else []
         if not conditions:
             return None
         terms = _Terms(self, conditions)
         tried = _distinct(map(self._improved, terms.candidates()))
         tried = _distinct(map(self._improved, terms.extended(tried))) if tried else []
         worth = [(round(self.worth(parts), 6), parts) for parts in tried]
-        # Of equally good conjunctions the one that comes first in the alphabet.
+        # Of equally good conjunctions, take the first in alphabetical order.
         value, best = min(
             worth, key=lambda pair: (-pair[0], self.rule(pair[1]).text), default=(0.0, {})
         )
-        return self._plain(best) if value > 0 else None
+        return self._shortened(best) if value > 0 else None
 
-    def _plain(self, parts: Parts) -> Parts:
-        """Leave out conditions that exclude hardly anyone, who may have been lucky."""
+    def _shortened(self, parts: Parts) -> Parts:
+        """Drop conditions that exclude hardly anyone: those rows may have been lucky."""
         for j in sorted(parts):
             shorter = _without(parts, j)
             n, n_shorter = (self.weight[self.inside(p)].sum() for p in (parts, shorter))
@@ -364,29 +364,29 @@ class _Search:
         return parts
 
     def _improved(self, parts: Parts) -> Parts:
-        """Move bounds and lists of levels, one feature at a time, while that is worth more."""
+        """Change bounds and lists of categories, one feature at a time, while worth increases."""
         for _ in range(2):
             before = parts
             for j in sorted(parts):
                 feature = self.features[j]
-                sums = self._by_code(feature, self.inside(_without(parts, j)))
+                sums = self._sums_by_code(feature, self.inside(_without(parts, j)))
                 lists = self._lists(feature, *sums)
-                table = np.array([parts[j], *feature.other_bounds(parts[j]), *lists])
-                best = self._best_of(feature, table, sums)
-                parts = {**parts, j: table[best] if best else parts[j]}
+                masks = np.array([parts[j], *feature.other_bounds(parts[j]), *lists])
+                best = self._best_mask(feature, masks, sums)
+                parts = {**parts, j: masks[best] if best else parts[j]}
             if len(parts) == 1 or all(parts[j] is before[j] for j in parts):
                 break
         return parts
 
-    def _best_of(self, feature: _Feature, table: BoolArray, sums: FloatArray) -> int:
-        """Return which condition of a feature is worth most, the first of equal ones."""
-        worth = self.evidence(*(table @ own for own in sums)) - feature.prices(table)
+    def _best_mask(self, feature: _Feature, masks: BoolArray, sums: FloatArray) -> int:
+        """Return the position of the best condition of a feature, the first of equal ones."""
+        worth = self.evidence(*(masks @ values for values in sums)) - feature.prices(masks)
         return int(np.argmax(np.round(worth, 6)))
 
     def _lists(self, feature: _Feature, weight: FloatArray, excess: FloatArray) -> list[BoolArray]:
-        """Return lists of the worst levels, each of which is worse off by itself."""
+        """Return masks of the 1, 2, ... worst categories that are worse off by themselves."""
         n = feature.n_codes
-        if feature.levels is None or n < 3:
+        if feature.categories is None or n < 3:
             return []
         error = np.sqrt(np.maximum(self.variance * weight[:n], 1e-300))
         supported = np.flatnonzero(excess[:n] > SUPPORT * error)
@@ -395,59 +395,61 @@ class _Search:
         lists = np.tri(len(order), dtype=bool)
         return list(lists @ np.eye(n + 2, dtype=bool)[order]) if len(order) else []
 
-    def _listed(self) -> Iterator[tuple[int, BoolArray]]:
-        """Yield for each text the list of levels that is worth most by itself."""
+    def _best_lists(self) -> Iterator[tuple[int, BoolArray]]:
+        """Yield the best list of two or more categories of each feature."""
         for j, feature in enumerate(self.features):
-            sums = self._by_code(feature)
+            sums = self._sums_by_code(feature)
             lists = np.array(self._lists(feature, *sums)[1:])
             if len(lists):
-                yield j, lists[self._best_of(feature, lists, sums)]
+                yield j, lists[self._best_mask(feature, lists, sums)]
 
 
 class _Terms:
     """The conditions of one round and their opposites, and sums over any two of them.
 
-    Codes of a feature between which no condition tells a difference are one atom. The sums over the
-    rows of every pair of atoms, a matrix product, are all that pairs of conditions need.
+    Codes of a feature that no condition separates form an atom. The sums over the rows of every
+    pair of atoms, a matrix product, determine those of all pairs of conditions.
     """
 
     def __init__(self, search: _Search, conditions: list[tuple[int, BoolArray]]) -> None:
         self.search = search
         by_feature: dict[int, dict[bytes, BoolArray]] = {}
-        for j, meant in conditions:
+        for j, mask in conditions:
             present = search.features[j].present
-            opposite = ~meant if np.array_equal(meant, present) else present & ~meant
-            by_feature.setdefault(j, {}).update({m.tobytes(): m for m in (meant, opposite)})
-        tables = {j: np.array(list(own.values())) for j, own in by_feature.items()}
-        self.terms = [(j, meant) for j, table in tables.items() for meant in table]
+            opposite = ~mask if np.array_equal(mask, present) else present & ~mask
+            by_feature.setdefault(j, {}).update({m.tobytes(): m for m in (mask, opposite)})
+        tables = {j: np.array(list(masks.values())) for j, masks in by_feature.items()}
+        self.terms = [(j, mask) for j, table in tables.items() for mask in table]
         self.feature = np.array([j for j, _ in self.terms])
         self.price = np.concatenate([search.features[j].prices(t) for j, t in tables.items()])
         atoms = {j: np.unique(table, axis=1, return_inverse=True) for j, table in tables.items()}
-        self.means = block_diag(*(own for own, _ in atoms.values())).astype(np.float32)
-        # which rows each atom means, in single precision: fast
+        # (n_terms, n_atoms) whether a term includes an atom; single precision is fast
+        self.includes = block_diag(*(table for table, _ in atoms.values())).astype(np.float32)
         rows = [
-            np.arange(own.shape[1])[:, None] == which.ravel()[search.features[j].codes]
-            for j, (own, which) in atoms.items()
+            np.arange(table.shape[1])[:, None] == which.ravel()[search.features[j].codes]
+            for j, (table, which) in atoms.items()
         ]
-        self.rows = np.concatenate(rows, dtype=np.float32, casting="unsafe")
+        self.rows = np.concatenate(rows, dtype=np.float32, casting="unsafe")  # (n_atoms, n)
 
     def sums(self, rows: Any) -> list[FloatArray]:
-        """Return weight and excess of the rows of each conjunction that fulfil each term."""
-        summed = self.search.summed.astype(np.float32)
-        return [((rows * own) @ self.rows.T @ self.means.T).astype(np.float64) for own in summed]
+        """Return weight and excess of the rows of each conjunction that meet each term."""
+        return [
+            ((rows * values) @ self.rows.T @ self.includes.T).astype(np.float64)
+            for values in self.search.summed.astype(np.float32)
+        ]
 
     def pairs(self) -> FloatArray:
-        """Return what each pair of terms is worth; a term with itself is a term alone."""
-        both = [self.means @ own.astype(np.float32) for own in self.sums(self.rows)]
+        """Return the worth of each pair of terms, and of single terms on the diagonal."""
+        sums = [self.includes @ values.astype(np.float32) for values in self.sums(self.rows)]
         by_number, is_other = self.search.price_of_features, self.feature[:, None] != self.feature
         price = self.price[:, None] + self.price + by_number[1 + is_other]
         np.fill_diagonal(price, self.price + by_number[1])
-        worth = self.search.evidence(*(own.astype(np.float64) for own in both)) - price
+        worth = self.search.evidence(*(values.astype(np.float64) for values in sums)) - price
         worth[np.tri(len(worth), k=-1, dtype=bool)] = -np.inf
         return np.asarray(worth)
 
     def triples(self, pairs: IntArray) -> FloatArray:
-        """Return what each of these pairs is worth with each further term, shape (m, n_terms)."""
+        """Return the worth of each pair with each further term, shape (m, n_terms)."""
         rows = np.array([self.search.inside(self.parts(pair)) for pair in pairs.tolist()])
         first, second = self.feature[pairs].T[:, :, None]
         n_features = 1 + (first != second) + ((first != self.feature) & (second != self.feature))
@@ -467,26 +469,26 @@ class _Terms:
         return [self.parts(chosen) for chosen in found]
 
     def extended(self, several: list[Parts]) -> Iterator[Parts]:
-        """Yield conjunctions with one more condition or one less, where that is worth more."""
+        """Yield conjunctions with a condition added or dropped, if that increases their worth."""
         sums = self.sums(np.array([self.search.inside(parts) for parts in several]))
         gains = np.round(self.search.evidence(*sums) - self.price, 6)
         for parts, gain in zip(several, gains, strict=True):
-            options = [parts, *(_without(parts, left) for left in parts)]
+            options = [parts, *(_without(parts, j) for j in parts)]
             if len(parts) < MAX_FEATURES:
-                j, meant = self.terms[int(np.argmax(gain))]
-                options.append({**parts, j: meant & parts.get(j, True)})
-            yield max(filter(None, options), key=lambda own: round(self.search.worth(own), 6))
+                j, mask = self.terms[int(np.argmax(gain))]
+                options.append({**parts, j: mask & parts.get(j, True)})
+            yield max(filter(None, options), key=lambda option: round(self.search.worth(option), 6))
 
     def parts(self, chosen: Iterable[int]) -> Parts:
-        """Return a conjunction of terms."""
+        """Return the conjunction of some terms."""
         parts: Parts = {}
-        for j, meant in (self.terms[i] for i in chosen):
-            parts[j] = meant & parts.get(j, True)
+        for j, mask in (self.terms[i] for i in chosen):
+            parts[j] = mask & parts.get(j, True)
         return parts
 
 
-def _without(parts: Parts, left: int) -> Parts:
-    return {j: meant for j, meant in parts.items() if j != left}
+def _without(parts: Parts, feature: int) -> Parts:
+    return {j: mask for j, mask in parts.items() if j != feature}
 
 
 def _distinct(several: Iterable[Parts]) -> list[Parts]:
@@ -494,16 +496,16 @@ def _distinct(several: Iterable[Parts]) -> list[Parts]:
 
 
 def _largest(worth: FloatArray, most: int) -> IntArray:
-    """Return the places of the largest finite numbers of a table, the largest first: (m, 2)."""
+    """Return rows and columns of the largest finite entries of a table, largest first: (m, 2)."""
     flat = worth.ravel()
-    few = np.argpartition(-flat, most)[:most] if len(flat) > most else np.arange(len(flat))
-    few = few[np.isfinite(flat[few])]
-    few = few[np.lexsort((few, -flat[few]))]
-    return np.transpose(np.unravel_index(few, worth.shape))
+    top = np.argpartition(-flat, most)[:most] if len(flat) > most else np.arange(len(flat))
+    top = top[np.isfinite(flat[top])]
+    top = top[np.lexsort((top, -flat[top]))]
+    return np.transpose(np.unravel_index(top, worth.shape))
 
 
 def is_far_below(coverage: float, high: float, confidence_level: float) -> bool:
-    """Tell whether a group with this coverage, and this end of its interval, is worth a name.
+    """Return whether a group's coverage, and the upper end of its interval, deserve a name.
 
     At 99%, a gap of 0.04 would be five times the promised errors: above 90%, gaps shrink with them.
 

@@ -1,4 +1,4 @@
-"""Groups in words: a rule is a conjunction of conditions, and says who it means."""
+"""Groups in words: a rule is a conjunction of conditions and selects rows of any table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?", re.ASC
 BOUND = re.compile(rf"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|{DATE.pattern}", re.ASCII)
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
-# The grammar of words. Names and levels that hold signs or reserved words are quoted.
+# The grammar of rules. Names and categories that hold signs or reserved words are quoted.
 _CHAR = r'(?:[^\s"=<>!{},()]|!(?!=))'
 _END = rf"(?!{_CHAR})"  # of a reserved word
 _WORD = rf"(?!(?:and|or|in|is|not|missing){_END}){_CHAR}++"
@@ -56,9 +56,9 @@ FORMS = {
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of a rule: some values of one feature, as plain data.
+    """One condition of a rule, on the values of one feature.
 
-    It lists levels, or bounds a number or a date. A level holds for a text that equals it, and for
+    It lists categories, or bounds a number or a date. A category matches a text that equals it, and
     a number, flag or date that it spells. An infinite number counts as missing.
 
     Attributes
@@ -66,16 +66,16 @@ class Condition:
     feature : str
         The column.
     levels : tuple of str or None
-        The levels that are meant, or that are left out if ``is_excluding``. None for an interval.
-        No levels at all stand for "is missing", or "is not missing" if ``is_excluding``.
+        The categories that match, or that do not match if ``is_excluding``; None for an interval.
+        An empty tuple means "is missing", or "is not missing" if ``is_excluding``.
     low, high : float
         Bounds of a number, infinite if there is none; a date is in seconds since 1970.
     has_low, has_high : bool
-        Whether the bounds themselves are meant, as in ``low < value <= high``.
+        Whether the bounds themselves match, as ``high`` does in ``low < value <= high``.
     is_date : bool
         Whether the bounds are written as dates.
     missing : bool
-        Whether a missing value is meant, too.
+        Whether a missing value matches too.
     """
 
     feature: str
@@ -89,18 +89,18 @@ class Condition:
     missing: bool = False
 
     def holds(self, column: pd.Series) -> BoolArray:
-        """Tell which values of a canonical column are meant."""
+        """Return which values of a canonical column match."""
         if self.levels is not None and column.dtype == object:
-            absent, meant = np.asarray(column.isna()), np.asarray(column.isin(self.levels))
+            missing, matches = np.asarray(column.isna()), np.asarray(column.isin(self.levels))
         else:
             numbers = np.asarray(as_numbers(column), dtype=np.float64)
-            absent = ~np.isfinite(numbers)
+            missing = ~np.isfinite(numbers)
             if self.levels is None:
                 above = numbers >= self.low if self.has_low else numbers > self.low
-                meant = above & (numbers <= self.high if self.has_high else numbers < self.high)
+                matches = above & (numbers <= self.high if self.has_high else numbers < self.high)
             else:
-                meant = np.isin(numbers, _numbers_of(self.levels))
-        return np.where(absent, bool(self.missing), meant != self.is_excluding).astype(bool)
+                matches = np.isin(numbers, _spelled_values(self.levels))
+        return np.where(missing, bool(self.missing), matches != self.is_excluding).astype(bool)
 
     @property
     def text(self) -> str:
@@ -113,7 +113,7 @@ class Condition:
         elif len(self.levels) == 1 and (self.is_excluding or not self.missing):
             words = f"{name} {'!=' if self.is_excluding else '='} {_written(self.levels[0])}"
         else:
-            listed = [_written(level) for level in self.levels]
+            listed = [_written(category) for category in self.levels]
             if self.missing and not self.is_excluding:
                 return f"{name} in {{{', '.join([*listed, MISSING])}}}"
             words = f"{name} {'not in' if self.is_excluding else 'in'} {{{', '.join(listed)}}}"
@@ -131,15 +131,14 @@ class Condition:
 
 @dataclass(frozen=True, repr=False)
 class Rule:
-    """A group in words: all rows that fulfil every condition.
+    """A group in words: all rows that meet every condition.
 
-    Words and rows follow from the same numbers. A missing value fulfils only a condition that says
-    "missing", and a level that was never seen fulfils no ``=``.
+    A missing value meets only conditions that say "missing"; an unseen category meets no ``=``.
 
     Attributes
     ----------
     conditions : tuple of Condition
-        Without any, the rule means everyone.
+        An empty tuple means everyone.
 
     Examples
     --------
@@ -157,22 +156,22 @@ class Rule:
     conditions: tuple[Condition, ...]
 
     def check(self) -> None:
-        """Refuse conditions of other types, as those of an edited file may be."""
+        """Refuse wrong types, which an edited file may hold."""
         require(isinstance(self.conditions, tuple), "conditions")
-        for one in self.conditions:
-            require(isinstance(one, Condition) and isinstance(one.feature, str), "conditions")
-            levels = () if one.levels is None else one.levels
-            require(isinstance(levels, tuple), "levels")
-            require(all(isinstance(level, str) for level in levels), "levels")
-            bounds = (one.low, one.high)
+        for c in self.conditions:
+            require(isinstance(c, Condition) and isinstance(c.feature, str), "conditions")
+            categories = () if c.levels is None else c.levels
+            require(isinstance(categories, tuple), "levels")
+            require(all(isinstance(category, str) for category in categories), "levels")
+            bounds = (c.low, c.high)
             require(all(isinstance(bound, float) for bound in bounds), "low and high")
             require(not np.isnan(bounds).any(), "low and high")
-            flags = (one.is_excluding, one.has_low, one.has_high, one.is_date, one.missing)
+            flags = (c.is_excluding, c.has_low, c.has_high, c.is_date, c.missing)
             require(all(type(flag) is bool for flag in flags), "conditions")
 
     @property
     def text(self) -> str:
-        """The words; :meth:`parse` reads them again."""
+        """The rule in words, which :meth:`parse` reads."""
         return " and ".join(condition.text for condition in self.conditions) or EVERYONE
 
     def __str__(self) -> str:
@@ -183,13 +182,13 @@ class Rule:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The features that the words name, each once."""
+        """The features of the conditions, each once."""
         return tuple(dict.fromkeys(condition.feature for condition in self.conditions))
 
     def inside(self, X: Any) -> BoolArray:
-        """Return which rows of a table the words mean, shape (n_samples,).
+        """Return which rows of a table belong to the group, shape (n_samples,).
 
-        ``X`` may be a frame of any library, whose columns are found by name.
+        ``X`` may be a frame of any library; columns are found by name.
         """
         X = check_table(X)
         names = column_names(X)
@@ -206,9 +205,9 @@ class Rule:
 
         A condition is one of ``job = Sales``, ``job != Sales``, ``job in {Sales, Tech}``, ``job not
         in {Sales, Tech}``, ``age > 60`` (``<``, ``<=``, ``>=``), ``35 < age <= 45``, ``born <
-        2017-01-13``, ``age is missing``, ``age is not missing``, ``(age > 60 or missing)``. Names
-        and levels that hold signs or one of these words stand in quotation marks, and a quotation
-        mark inside of them is written twice.
+        2017-01-13``, ``age is missing``, ``age is not missing``, ``(age > 60 or missing)``. Put
+        names and categories with signs or one of these words in quotation marks, and double a
+        quotation mark inside them.
         """
         if not isinstance(text, str):
             raise InvalidInputError(f"a rule must be text, got {text!r}; write 'age > 60'")
@@ -216,28 +215,28 @@ class Rule:
             return cls(())
         conditions, position, more = list[Condition](), 0, True
         while more:
-            ways = ((name, form.match(text, position)) for name, form in FORMS.items())
-            form, match = next(((name, match) for name, match in ways if match), ("", None))
+            matches = ((name, form.match(text, position)) for name, form in FORMS.items())
+            form, match = next(((name, match) for name, match in matches if match), ("", None))
             condition = match and _condition(form, match.groups()[1:-2])
             if not match or not condition:
                 raise InvalidInputError(
                     f"cannot read the rule {text!r}: {text[position:].strip()!r} does not begin "
                     "with a condition such as 'sex = Female', 'age > 60' or 'job in {Sales, Tech}';"
-                    ' put names and levels with signs or words such as "and" in quotation marks'
+                    ' put names and values with signs or words such as "and" in quotation marks'
                 )
             conditions.append(replace(condition, missing=condition.missing or bool(match["or"])))
             position, more = match.end(), bool(match["and"])
         return cls(tuple(conditions))
 
 
-def _numbers_of(levels: Sequence[str]) -> FloatArray:
-    """Return the numbers, flags and dates that levels spell."""
-    dates = [_number(level) for level in levels if DATE.fullmatch(level)]
-    return np.array([*spelled_numbers(levels), *dates])
+def _spelled_values(categories: Sequence[str]) -> FloatArray:
+    """Return the numbers, flags and dates that categories spell."""
+    dates = [_number(category) for category in categories if DATE.fullmatch(category)]
+    return np.array([*spelled_numbers(categories), *dates])
 
 
 def _number(bound: str) -> float:
-    """Return what a bound spells; NaN if it is quoted, a word, or a day such as February 31."""
+    """Return the number or date of a bound; NaN if it is quoted, a word, or no valid date."""
     if not BOUND.fullmatch(bound):
         return np.nan
     if not DATE.fullmatch(bound):
@@ -249,35 +248,35 @@ def _number(bound: str) -> float:
 
 
 def _written(value: str) -> str:
-    """Return a name or a level, in quotation marks if it could be read as something else."""
+    """Return a name or a category, in quotation marks if it could be read as something else."""
     return value if PLAIN.fullmatch(value) else '"' + value.replace('"', '""') + '"'
 
 
 def _read(text: str) -> str:
-    """Return a name or a level as it was before it was written."""
+    """Return a name or a category without its quotation marks."""
     return text[1:-1].replace('""', '"') if text[0] == '"' else " ".join(text.split())
 
 
 def _condition(form: str, parts: Sequence[Any]) -> Condition | None:
-    """Return the condition that a form of words says; None if bounds are no numbers or dates."""
+    """Return the condition of a matched form; None if bounds are not numbers or dates."""
     if form == "missing":
         return Condition(_read(parts[0]), (), bool(parts[1]), missing=not parts[1])
     if form == "equal":
         return Condition(_read(parts[0]), (_read(parts[2]),), bool(parts[1]))
     if form == "list":
         listed, is_excluding = [item[1] for item in ITEM.finditer(parts[2])], bool(parts[1])
-        levels = tuple(_read(item) for item in listed if item)
+        categories = tuple(_read(item) for item in listed if item)
         missing = None in listed and not is_excluding
-        return Condition(_read(parts[0]), levels, is_excluding, missing=missing)
+        return Condition(_read(parts[0]), categories, is_excluding, missing=missing)
     name, bounds = parts[0], [parts[1:3]]
     if form == "range":
         first, sign, name, second, last = parts
         bounds = [(FLIPPED[sign], first), (second, last)] if sign[0] == second[0] else []
     elif np.isnan(_number(parts[2])):
         name, bounds = parts[2], [(FLIPPED[parts[1]], parts[0])]
-    own: dict[str, Any] = {"is_date": all(DATE.fullmatch(bound) for _, bound in bounds)}
+    fields: dict[str, Any] = {"is_date": all(DATE.fullmatch(bound) for _, bound in bounds)}
     for sign, bound in bounds:
         side = "low" if sign[0] == ">" else "high"
-        own |= {side: _number(bound), f"has_{side}": sign.endswith("=")}
-    is_right = bounds and not np.isnan([own.get("low", 0.0), own.get("high", 0.0)]).any()
-    return Condition(_read(name), **own) if is_right else None
+        fields |= {side: _number(bound), f"has_{side}": sign.endswith("=")}
+    is_valid = bounds and not np.isnan([fields.get("low", 0.0), fields.get("high", 0.0)]).any()
+    return Condition(_read(name), **fields) if is_valid else None
